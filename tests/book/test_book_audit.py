@@ -34,14 +34,14 @@ def test_other_content_is_named_field_by_field():
     wrong = [Order(1, BID, 999, 11, firm=3), *ORDERS[1:]]
     (found,) = compare_side(BID, wrong, ORDERS)
     assert str(found) == (
-        "bid order 1 at place 1 has size 11 instead of 10, firm 3 instead of None"
+        "bid order 1 at position 1 has size 11 instead of 10, firm 3 instead of None"
     )
 
 
 def test_orders_that_changed_places_are_told():
     assert kinds([ORDERS[1], ORDERS[0], *ORDERS[2:]]) == [(Kind.PLACE, 1), (Kind.PLACE, 2)]
     (first, _) = compare_side(BID, [ORDERS[1], ORDERS[0]], ORDERS[:2])
-    assert str(first) == "bid order 1 at place 1 is in another place"
+    assert str(first) == "bid order 1 at position 1 is at another position"
 
 
 def test_orders_without_numbers_are_compared_place_by_place():
@@ -86,5 +86,5 @@ def test_a_book_that_lost_a_message_shows_it():
         for part in (updates, updates[:2])
     )
     assert [str(found) for found in compare_books(lossy, full)] == [
-        "bid order 1 at place 1 is in the rebuilt book only"
+        "bid order 1 at position 1 is in the rebuilt book only"
     ]

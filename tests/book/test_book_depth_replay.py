@@ -174,9 +174,9 @@ def test_an_audit_of_levels_says_how_they_differ():
     other = book((BID, 1000, 50, 3), (ASK, 1001, 5, 1), (ASK, 1002, 5, 1))
     assert compare_books(one, one) == []
     assert [str(difference) for difference in compare_books(one, other)] == [
-        "bid level at place 1 has orders 2 instead of 3",
-        "bid level at place 2 is in the rebuilt book only",
-        "ask level at place 2 is in the snapshot only",
+        "bid level at position 1 has orders 2 instead of 3",
+        "bid level at position 2 is in the rebuilt book only",
+        "ask level at position 2 is in the snapshot only",
     ]
 
 

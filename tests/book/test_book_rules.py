@@ -159,7 +159,7 @@ def test_states_follow_the_book():
     assert book.last_key == last.key
     book.apply(feed.empty())
     book.apply(feed.new(BID, 1, 10, 1, recovery=True))
-    assert (book.state, book.reason) == (State.BUILDING, "being filled again after an EmptyBook")
+    assert (book.state, book.reason) == (State.BUILDING, "being refilled after an EmptyBook")
 
 
 def test_sizes_and_prices_of_the_past_can_be_left_unchecked():

@@ -1,6 +1,6 @@
 """Order books: by price and priority, by position, by level, top of book, and their replay.
 
-Names are loaded when they are first asked for: only the replay and flat books need numba.
+Names are imported on first use: only the replay and flat books need numba.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Parts of the book kernels: the book by price depth, whose plain twin is PriceDepthBook.
 
-Every row of a side is a level of its ladder, in the order of their places. How many rows a side
-has is kept in the word of the orders too: a snapshot's totals count them.
+Every row of a side is a level of its ladder, in position order. The number of rows of a side is
+also stored as its number of orders, because a snapshot's totals count rows.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
@@ -19,7 +19,7 @@ from pregao.book._ladder_kernels import bottom, close_level, open_level, rank_of
 def apply_by_depth(
     meta, slots, ranks, ladder, market_depth, kind, side, price, size, orders, position
 ):
-    """Apply one row of a level: 0 or a fault; there is room for it."""
+    """Apply one level row: 0 or a fault code. The caller has checked that slots are left."""
     count = meta[u(w.LEVELS + side)]
     if kind == w.OVERLAY and market_depth != 1:
         return w.OVERLAY_BELOW_TOP
@@ -54,7 +54,7 @@ def apply_by_depth(
         slots[u(level + w.SIZE)] = size
         slots[u(level + w.COUNT)] = orders
         if meta[u(w.LEVELS + side)] > market_depth:
-            # The bottom row falls off without a message (002 §9.2.1).
+            # The bottom row drops out without a message (002 §9.2.1).
             close_level(meta, slots, ranks, ladder, side, 0)
     meta[u(w.ORDERS + side)] = meta[u(w.LEVELS + side)]
     return 0

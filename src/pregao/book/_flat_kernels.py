@@ -1,7 +1,7 @@
-"""Kernels of a book that is kept flat: an update applied, and what is in it written down.
+"""Kernels of a flat book: apply one update, and write its levels and orders to arrays.
 
-They take the addresses of the book's arrays: a single update is done in less time than it takes to
-pass the arrays themselves.
+They take the addresses of the book's arrays, because passing the arrays themselves would take
+longer than applying a single update.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
@@ -16,11 +16,11 @@ from pregao.book._ladder_kernels import bottom, find, price_of, u
 from pregao.book._priority_kernels import apply_by_priority
 
 _TABLE = 4
-"""Words of the map of order numbers, for each order or level that there is room for."""
+"""Words of the order map per order or level of capacity."""
 LEVEL_WORDS = 3
-"""Price, size and number of orders."""
+"""Price, size, and number of orders."""
 ORDER_WORDS = 7
-"""Number, side, price, size, firm, insert time, and whether it is implied."""
+"""Order ID, side, price, size, firm, insert time, and whether it is implied."""
 
 
 @part
@@ -28,7 +28,10 @@ def apply_at(
     meta_at, table_at, slots_at, ranks_at, ladder_at, room, check,
     kind, side, flags, order_id, price, size, previous, position, firm, inserted,
 ):  # fmt: skip
-    """Apply one order row to the book at these addresses: 0 or a fault; there is room for it."""
+    """Apply one order row to the book at these addresses: 0 or a fault code.
+
+    The caller has checked that slots are left.
+    """
     return apply_by_priority(
         words_at(meta_at, w.STATE_WORDS), words_at(table_at, _TABLE * room),
         words_at(slots_at, w.SLOT_WORDS * room), words_at(ranks_at, 2 * (w.SCAN + room)),
@@ -42,7 +45,7 @@ def apply_one(
     meta_at, table_at, slots_at, ranks_at, ladder_at, room, check,
     kind, side, flags, order_id, price, size, previous, position, firm, inserted,
 ):  # fmt: skip
-    """Apply one order row: 0, a fault, or NO_ROOM."""
+    """Apply one order row: 0, a fault code, or NO_ROOM."""
     if words_at(meta_at, w.STATE_WORDS)[w.SLOTS_LEFT] < w.SLOTS_PER_ROW:
         return w.NO_ROOM
     return apply_at(
@@ -53,7 +56,7 @@ def apply_one(
 
 @njit
 def empty(meta_at, table_at, slots_at, ranks_at, ladder_at, room):
-    """Take everything out of a book."""
+    """Remove all orders and levels from a book."""
     wipe(
         words_at(meta_at, w.STATE_WORDS), words_at(table_at, _TABLE * room),
         words_at(slots_at, w.SLOT_WORDS * room), words_at(ranks_at, 2 * (w.SCAN + room)),
@@ -63,7 +66,7 @@ def empty(meta_at, table_at, slots_at, ranks_at, ladder_at, room):
 
 @njit
 def write_levels(meta_at, _table_at, slots_at, ranks_at, ladder_at, room, side, out):
-    """Write the best levels of a side down, best first, as far as there is room."""
+    """Write the best levels of a side to ``out``, best first, as many as it has rows."""
     meta, slots = words_at(meta_at, w.STATE_WORDS), words_at(slots_at, w.SLOT_WORDS * room)
     ranks, ladder = (
         words_at(ranks_at, 2 * (w.SCAN + room)),
@@ -83,7 +86,7 @@ def write_orders(
     meta_at, _table_at, slots_at, _ranks_at, ladder_at, room, end, state, sides, ids, prices, sizes,
     firms, inserteds, implieds,
 ):  # fmt: skip
-    """Write all orders down, bids first, each side in the order in which they would trade."""
+    """Write all orders to the columns, bids first, each side in queue order."""
     meta, ladder = words_at(meta_at, w.STATE_WORDS), halves_at(ladder_at, 2 * (w.SCAN + room))
     meta[w.DUMPS] = 0
     meta[w.DUMPED_ORDERS] = 0
@@ -95,7 +98,7 @@ def write_orders(
 
 @njit
 def write_order(_meta_at, table_at, slots_at, _ranks_at, _ladder_at, room, order_id, out):
-    """Write one order down; False if it is not in the book."""
+    """Write one order to ``out``; False if it is not in the book."""
     table, slots = words_at(table_at, _TABLE * room), words_at(slots_at, w.SLOT_WORDS * room)
     at = find(table, order_id)
     if at < 0:

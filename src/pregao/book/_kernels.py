@@ -1,10 +1,10 @@
 """Kernels that replay book updates in bulk: the three kinds of book, their ticks and dumps.
 
-All state lives in flat arrays, so that copying them is a checkpoint. Sides keep their best level
-(and the book by position its first order) at the *end* of an array: what happens near the top
-then moves few entries, however deep the book is. Prices are stored as ranks, higher is better on
-both sides, and an order without a price has the highest. The plain twins of these kernels are
-the classes PriorityBook, PositionBook, PriceDepthBook and TickMaker.
+All state is in flat arrays, so copying them makes a checkpoint. Each side has its best level
+(and in the book by position its first order) at the *end* of an array, so that changes near the
+top move few entries, however deep the book is. Prices are stored as ranks: higher is better on
+both sides, and an order without a price has the highest rank. The plain twins of these kernels
+are the classes PriorityBook, PositionBook, PriceDepthBook and TickMaker.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pregao.book._priority_kernels import apply_by_priority, clear_side
 
 @part
 def wipe(meta, table, slots, ranks, ladder, by_position):
-    """Empty both sides; slots and map begin anew."""
+    """Empty both sides and reset the slots and the order map."""
     if not by_position:
         if (meta[w.ORDERS] + meta[w.ORDERS + 1]) << 5 < len(table):
             clear_side(meta, table, slots, ranks, ladder, 0)
@@ -39,13 +39,13 @@ def wipe(meta, table, slots, ranks, ladder, by_position):
 
 @part
 def builds(kind, flags):
-    """Does an update fill a book that was emptied, so that it is not whole yet?"""
+    """Whether an update refills a book that was emptied, which is then still incomplete."""
     return (kind <= w.CHANGE or kind == w.OVERLAY) and (flags & w.RECOVERY) != 0
 
 
 @part
 def _begin(meta, top, instrument):
-    """Begin with another instrument, whose book is empty."""
+    """Start another instrument with an empty book."""
     meta[w.STARTED] = 1
     meta[w.INSTRUMENT] = instrument
     for word in (w.STALE, w.SNAPSHOT, w.BUILDING, w.LAST_TRUST, w.DOUBTED, w.DIRTY, w.DIRTY + 1):
@@ -67,13 +67,13 @@ def _state(meta):
 
 @part
 def _trust(meta):
-    """A number for how far the book can be trusted: 0 fully, and two ways in which it cannot."""
+    """Return 0 for a trusted book, 1 for an unconfirmed one, 2 for a stale one."""
     return 2 if meta[w.STALE] else meta[w.DOUBTED]
 
 
 @part
 def _changed(meta, slots, ranks, ladder, top, depth):
-    """Bring the best levels up to date, and tell whether they or the trust in them changed."""
+    """Update the best levels; return whether they or the trust in the book changed."""
     trust = _trust(meta)
     changed = trust != meta[w.LAST_TRUST]
     meta[w.LAST_TRUST] = trust
@@ -109,7 +109,7 @@ def _tick(
     meta, top, depth,
     tick_row, tick_event, tick_instrument, tick_state, tick_price, tick_size, tick_count,
 ):  # fmt: skip
-    """Write the best levels down."""
+    """Append the best levels to the ticks."""
     out = meta[w.TICKS]
     meta[w.TICKS] = out + 1
     tick_row[out] = meta[w.ROW]
@@ -129,9 +129,9 @@ def dump(
     dump_end, dump_state, dump_side, dump_id, dump_price, dump_size, dump_firm, dump_inserted,
     dump_implied,
 ):  # fmt: skip
-    """Write all orders in the order in which they would trade, bids first; False without room.
+    """Write all orders in queue order, bids first; False if they do not fit.
 
-    Of a book by price depth they are its levels, with their numbers of orders for identifiers.
+    For a book by price depth, write its levels, with their order counts as identifiers.
     """
     out = meta[w.DUMPED_ORDERS]
     if out + meta[w.ORDERS] + meta[w.ORDERS + 1] > len(dump_side):
@@ -183,7 +183,7 @@ def dump(
 
 @part
 def _reset_or_snapshot(meta, table, slots, ranks, ladder, by_position, kind, size, previous):
-    """Apply a row that is about the book as a whole: 0 or a fault."""
+    """Apply a row about the book as a whole: 0 or a fault code."""
     if kind == w.DOUBT or kind == w.CONFIRM:
         meta[w.DOUBTED] = kind == w.DOUBT
         return 0
@@ -222,13 +222,14 @@ def replay(
     dump_at, dump_end, dump_state, dump_side, dump_id, dump_price, dump_size, dump_firm,
     dump_inserted, dump_implied,
 ):  # fmt: skip
-    """Apply the rows from ``start`` to ``stop``; where it stopped stands in the state.
+    """Apply the rows from ``start`` to ``stop``; the state records the next row (NEXT_ROW).
 
-    ``market_depth`` is 0 for books of orders; those of levels are by position, too.
+    ``market_depth`` is 0 for books of orders; for books of levels ``by_position`` is also set.
 
-    Rows are numbered from ``first_row`` in what comes out. A tick comes when the next row is of
-    another event or instrument, or when ``stop`` is said to finish an event. The full book is
-    written after each row that ``dump_at`` names, in order. It stops early where room is missing.
+    Rows are numbered from ``first_row`` in the output. A tick is written when the next row belongs
+    to another event or instrument, or at ``stop`` if ``finish`` is set. The full book is written
+    after each row listed in ``dump_at``, in order. The kernel stops early when an output or the
+    book is full, and returns which.
     """
     i = start
     status = w.DONE
@@ -323,7 +324,7 @@ def replay(
 
 @njit
 def enter_all(table, slots, ladder, counts):
-    """Enter every order of a book by price and priority into an empty map."""
+    """Insert every order of a book by price and priority into an empty order map."""
     for side in range(2):
         for at in range(counts[side]):
             level = np.int64(ladder[u(bottom(ladder, side) + at)])

@@ -1,7 +1,8 @@
-"""Parts of the book kernels: the map of order numbers, slots, and the ladders of levels.
+"""Parts of the book kernels: the order map, slots, and the ladders of levels.
 
-A ladder is two arrays with the best level at the end: ranks, to search, and slots. Each side's
-half begins with a few entries of the lowest rank, so that a search may look below the first.
+A ladder is two arrays with the best level at the end: ranks, which are searched, and slots. Each
+side's half begins with a few entries of the lowest rank, so that a search may read below the
+first level.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
@@ -14,12 +15,12 @@ from pregao._njit import part
 from pregao.book import _words as w
 
 u = np.uint64
-"""Wraps every computed index: numba gives signed ones a detour for those below 0."""
+"""Wraps every computed index: for signed ones numba adds a check for negative values."""
 
 
 @part
 def rank_of(side, price):
-    """A price as a number that is higher when it is better, on both sides."""
+    """Return a price as a rank, which is higher when the price is better, on both sides."""
     if price == w.NULL:
         return w.NO_PRICE_RANK
     return price if side == 0 else -price
@@ -27,7 +28,7 @@ def rank_of(side, price):
 
 @part
 def price_of(side, rank):
-    """The price that a rank stands for."""
+    """Return the price of a rank."""
     if rank == w.NO_PRICE_RANK:
         return w.NULL
     return rank if side == 0 else -rank
@@ -35,13 +36,13 @@ def price_of(side, rank):
 
 @part
 def home(table, order_id):
-    """Where an order's number belongs in the map."""
+    """Return the home bucket of an order ID in the order map."""
     return np.int64((np.uint64(order_id) * w.GOLDEN) >> np.uint64(32)) & ((len(table) >> 1) - 1)
 
 
 @part
 def find(table, order_id):
-    """Where an order's number stands in the map, or -1."""
+    """Return the bucket that contains an order ID, or -1."""
     mask = (len(table) >> 1) - 1
     at = home(table, order_id)
     while table[u(2 * at + 1)] != 0:
@@ -53,7 +54,7 @@ def find(table, order_id):
 
 @part
 def enter(table, order_id, slot):
-    """Put an order's number, which is not there yet, into the map."""
+    """Insert an order ID, which must not be present, into the order map."""
     mask = (len(table) >> 1) - 1
     at = home(table, order_id)
     while table[u(2 * at + 1)] != 0:
@@ -64,7 +65,7 @@ def enter(table, order_id, slot):
 
 @part
 def remove(table, at):
-    """Free a place of the map and pull later entries back, so that no tombstone is needed."""
+    """Free a bucket and move later entries back, which makes tombstones unnecessary."""
     mask = (len(table) >> 1) - 1
     hole = at
     while True:
@@ -80,7 +81,7 @@ def remove(table, at):
 
 @part
 def take(meta, slots):
-    """The first word of a slot that is free."""
+    """Allocate a slot; return the index of its first word."""
     first = meta[w.FREE_SLOT]
     meta[w.SLOTS_LEFT] -= 1
     if first >= 0:
@@ -101,7 +102,7 @@ def give(meta, slots, first):
 
 @part
 def fill(slots, first, key, rank, size, inserted, firm):
-    """Describe an order."""
+    """Store the fields of an order in its slot."""
     slots[u(first + w.KEY)] = key
     slots[u(first + w.RANK)] = rank
     slots[u(first + w.SIZE)] = size
@@ -111,13 +112,13 @@ def fill(slots, first, key, rank, size, inserted, firm):
 
 @part
 def bottom(ladder, side):
-    """Where the ladder of a side begins."""
+    """Return the index at which the ladder of a side begins."""
     return side * (len(ladder) >> 1) + w.SCAN
 
 
 @part
 def open_level(meta, slots, ranks, ladder, side, at, rank):
-    """Make a level at a place of the ladder; those better than it move up."""
+    """Insert a level at an index of the ladder; better ones move up. Return its slot."""
     level = take(meta, slots)
     base = bottom(ladder, side)
     j = base + meta[u(w.LEVELS + side)]
@@ -139,7 +140,7 @@ def open_level(meta, slots, ranks, ladder, side, at, rank):
 
 @part
 def close_level(meta, slots, ranks, ladder, side, at):
-    """Remove the level at a place of the ladder; those better than it move down."""
+    """Remove the level at an index of the ladder; better ones move down."""
     base = bottom(ladder, side)
     give(meta, slots, ladder[u(base + at)])
     meta[u(w.LEVELS + side)] -= 1
@@ -150,7 +151,7 @@ def close_level(meta, slots, ranks, ladder, side, at):
 
 @part
 def ladder_place(meta, ranks, ladder, side, rank):
-    """How many levels are no better than this rank."""
+    """Return the number of levels that are no better than this rank."""
     count = meta[u(w.LEVELS + side)]
     top = bottom(ladder, side) + count - 1
     better = 0
@@ -171,7 +172,7 @@ def ladder_place(meta, ranks, ladder, side, rank):
 
 @part
 def touch(meta, ranks, ladder, side, rank, depth):
-    """Note whether a change at this rank can show in the ticks."""
+    """Mark the side as dirty if a change at this rank can show in the ticks."""
     count = meta[u(w.LEVELS + side)]
     if count <= depth or (depth > 0 and rank >= ranks[u(bottom(ladder, side) + count - depth)]):
         meta[u(w.DIRTY + side)] = 1

@@ -1,7 +1,7 @@
 """Parts of the book kernels: the book by position.
 
-A queue per side holds the slots of the orders, the first one at the end of the array. Levels are
-runs of neighbours with one price, kept in step with it.
+Each side has a queue of its orders' slots, with the first order at the end of the array. Levels
+are runs of adjacent orders with one price; they are updated together with the queue.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
@@ -26,7 +26,7 @@ from pregao.book._ladder_kernels import (
 
 @part
 def join_levels(meta, slots, ranks, ladder, queue, side, ahead, rank, size, depth):
-    """Count an order into the run where it stands behind ``ahead`` others of its side.
+    """Add an order, which has ``ahead`` others before it on its side, to the run of its price.
 
     An order of another price in the middle of a run splits it. The order is in the queue already.
     """
@@ -57,7 +57,7 @@ def join_levels(meta, slots, ranks, ladder, queue, side, ahead, rank, size, dept
 
 @part
 def split_level(meta, slots, ranks, ladder, queue, side, at, passed, inside):
-    """Leave a level its first ``inside`` orders, and make one of the others below it."""
+    """Split a level: it keeps its first ``inside`` orders, a new one below it gets the rest."""
     base = bottom(ladder, side)
     worse = open_level(meta, slots, ranks, ladder, side, at, ranks[u(base + at)])
     better = np.int64(ladder[u(base + at + 1)])
@@ -73,7 +73,7 @@ def split_level(meta, slots, ranks, ladder, queue, side, at, passed, inside):
 
 @part
 def leave_levels(meta, slots, ranks, ladder, side, ahead, size, depth):
-    """Count out the order that stands behind ``ahead`` others; runs of one price unite."""
+    """Remove the order with ``ahead`` others before it from its run; merge runs of one price."""
     base = bottom(ladder, side)
     at = meta[u(w.LEVELS + side)] - 1
     while ahead >= slots[u(ladder[u(base + at)] + w.COUNT)]:
@@ -96,7 +96,7 @@ def leave_levels(meta, slots, ranks, ladder, side, ahead, size, depth):
 
 @part
 def clear_queue(meta, slots, ranks, ladder, queue, side):
-    """Take all orders of a side out."""
+    """Remove all orders of a side."""
     base = side * (len(queue) >> 1)
     for j in range(meta[u(w.ORDERS + side)]):
         give(meta, slots, np.int64(queue[u(base + j)]))
@@ -111,7 +111,7 @@ def apply_by_position(
     meta, queue, slots, ranks, ladder, depth, check,
     kind, side, flags, order_id, price, size, previous, position, firm, inserted,
 ):  # fmt: skip
-    """Apply one order row: 0 or a fault; there is room for it."""
+    """Apply one order row: 0 or a fault code. The caller has checked that slots are left."""
     base = side * (len(queue) >> 1)
     count = meta[u(w.ORDERS + side)]
     if kind == w.CLEAR_SIDE:

@@ -27,13 +27,13 @@ from pregao.book._ladder_kernels import (
 
 @part
 def priority_of(order_id, implied):
-    """A number that is lower when the order comes first: real orders, then the smaller number."""
+    """Return a sort key, lower for orders that trade first: real orders, then smaller IDs."""
     return order_id if implied else order_id + w.LOWEST
 
 
 @part
 def enqueue(meta, slots, ranks, ladder, side, first, depth):
-    """Put an order into the queue of its level, looking from the end: new orders come last."""
+    """Insert an order into the queue of its level, searching from the end: most are newest."""
     rank = slots[u(first + w.RANK)]
     at = ladder_place(meta, ranks, ladder, side, rank)
     entry = bottom(ladder, side) + at - 1
@@ -59,7 +59,7 @@ def enqueue(meta, slots, ranks, ladder, side, first, depth):
 
 @part
 def dequeue(meta, slots, ranks, ladder, first, depth):
-    """Take an order out of the queue of its level."""
+    """Remove an order from the queue of its level."""
     side = slots[u(first + w.TAG)] & 1
     level = slots[u(first + w.TAG)] >> w.LEVEL_SHIFT
     rank = slots[u(first + w.RANK)]
@@ -78,7 +78,7 @@ def dequeue(meta, slots, ranks, ladder, first, depth):
 
 @part
 def clear_side(meta, table, slots, ranks, ladder, side):
-    """Take all orders of a side out."""
+    """Remove all orders of a side."""
     base = bottom(ladder, side)
     while meta[u(w.LEVELS + side)] > 0:
         at = meta[u(w.LEVELS + side)] - 1
@@ -99,7 +99,7 @@ def apply_by_priority(
     meta, table, slots, ranks, ladder, depth, check,
     kind, side, flags, order_id, price, size, previous, position, firm, inserted,
 ):  # fmt: skip
-    """Apply one order row: 0 or a fault; there is room for it."""
+    """Apply one order row: 0 or a fault code. The caller has checked that slots are left."""
     if kind == w.CLEAR_SIDE:
         clear_side(meta, table, slots, ranks, ladder, side)
         return 0
@@ -113,7 +113,7 @@ def apply_by_priority(
             remove(table, find(table, slots[u(first + w.KEY)] & w.HIGHEST))
             give(meta, slots, first)
         return 0
-    if order_id < 0:  # null, or one that no wire can carry
+    if order_id < 0:  # NULL, or an ID that no message can contain
         return w.NO_ORDER_ID
     at = find(table, order_id)
     if kind == w.CHANGE or kind == w.DELETE:

@@ -1,4 +1,4 @@
-"""The kernel of queue_order: are the orders of books as they would trade?"""
+"""Kernel of `queue_order`: checks whether orders are in queue order already."""
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 # mypy: disallow-untyped-decorators=False
@@ -11,10 +11,10 @@ from pregao.book.rows import NULL
 
 @njit
 def in_queue_order(owners, sides, positions, prices, flags, orders):
-    """Are the orders of each owner as a book keeps them: by position, or by priority?
+    """Whether the orders of each owner are in queue order, by position or by priority.
 
-    Without positions: bids first, each side from the best price on, those without a price before
-    all others, implied ones behind the others of their price, and then by number.
+    Without positions: bids first, each side from its best price, orders without a price before
+    all others, implied orders after the others of their price, and then by order ID.
     """
     for i in range(1, len(owners)):
         if owners[i] != owners[i - 1]:

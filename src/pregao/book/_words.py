@@ -1,4 +1,4 @@
-"""The numbers that the book kernels share: codes as plain constants, the layout of their state."""
+"""Constants shared by the book kernels: codes as plain integers, and the layout of the state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NULL = rows.NULL
 IMPLIED = rows.IMPLIED
 RECOVERY = rows.RECOVERY
 
-# What a row does.
+# Kinds of rows.
 ADD = int(rows.UpdateKind.ADD)
 CHANGE = int(rows.UpdateKind.CHANGE)
 DELETE = int(rows.UpdateKind.DELETE)
@@ -27,7 +27,7 @@ CONFIRM = int(rows.UpdateKind.CONFIRM)
 SETTLE = int(rows.UpdateKind.SETTLE)
 OVERLAY = int(rows.UpdateKind.OVERLAY)
 
-# What was wrong with it.
+# Fault codes.
 UNKNOWN_ORDER = int(FaultCode.UNKNOWN_ORDER)
 DUPLICATE_ORDER = int(FaultCode.DUPLICATE_ORDER)
 WRONG_SIDE = int(FaultCode.WRONG_SIDE)
@@ -43,23 +43,23 @@ SNAPSHOT_INCOMPLETE = int(FaultCode.SNAPSHOT_INCOMPLETE)
 INTERRUPTED = int(FaultCode.INTERRUPTED)
 OVERLAY_BELOW_TOP = int(FaultCode.OVERLAY_BELOW_TOP)
 NO_ROOM = -1
-"""Not a fault: the state has no slot left, and nothing was changed."""
+"""Not a fault: the state has no free slot, and nothing was changed."""
 
-# How far the book can be trusted.
+# States of a book.
 STATE_EMPTY = int(State.EMPTY)
 STATE_BUILDING = int(State.BUILDING)
 STATE_VALID = int(State.VALID)
 STATE_STALE = int(State.STALE)
 STATE_UNCONFIRMED = int(State.UNCONFIRMED)
 
-# Why a replay stopped.
+# Reasons why a replay stopped.
 DONE = 0
 TICKS_FULL = 1
 FAULTS_FULL = 2
 DUMPS_FULL = 3
 BOOK_FULL = 4
 
-# The words of the state.
+# Words of the state.
 STARTED, INSTRUMENT, EVENT, ROW = 0, 1, 2, 3
 STALE, SNAPSHOT, BUILDING, LAST_TRUST, BIDS_TOLD, ASKS_TOLD = 4, 5, 6, 7, 8, 9
 FREE_SLOT, USED_SLOTS, SLOTS_LEFT = 10, 11, 12
@@ -68,21 +68,21 @@ DOUBTED = 19
 NEXT_ROW, TICKS, FAULTS, DUMPS, DUMPED_ORDERS = 20, 21, 22, 23, 24
 STATE_WORDS = 32
 
-# A slot fills one line of the cache. It holds an order, or a level: the sums of its orders, and
-# the ends of their queue, a ring that the level closes, so that no link is ever missing.
+# A slot fills one cache line. It contains an order or a level. A level has the totals of its
+# orders and closes the ring of their queue, so that every link is always set.
 SLOT_WORDS = 8
 KEY, RANK, SIZE, INSERTED, FIRM, TAG, PREV, NEXT = 0, 1, 2, 3, 4, 5, 6, 7
 COUNT = INSERTED
-# The tag holds the slot of an order's level, whether it is implied, and its side.
+# The tag contains the slot of the order's level, whether the order is implied, and its side.
 LEVEL_SHIFT = 2
 IMPLIED_BIT = 1
 
 SLOTS_PER_ROW = 3
-"""One row takes at most so many slots: an order, a level, and the rest of a level it splits."""
+"""Maximum number of slots one row uses: an order, a level, and the rest of a level it splits."""
 
 NO_PRICE_RANK = 2**63 - 1
 LOWEST = -(2**63)
 HIGHEST = 2**63 - 1
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 SCAN = 8
-"""How many levels from the top are compared without a branch; as many lie below each ladder."""
+"""Levels from the top that are compared without a branch; each ladder has as many below it."""

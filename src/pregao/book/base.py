@@ -1,4 +1,4 @@
-"""The life of a book of orders: empty, being built, valid, stale; the same for every tier."""
+"""States of a book: empty, building, valid, stale; common to all kinds of books."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _OF_ORDERS: Final = (OrderAdded, OrderChanged, OrderDeleted)
 
 
 def misfit(code: FaultCode, detail: str) -> NoReturn:
-    """Refuse an update."""
+    """Reject an update that contradicts the book."""
     raise MisfitError(code, detail)
 
 
 class Life(LevelView):
-    """The state that every book has, and how resets, snapshots and gaps move it.
+    """State common to all books, and its changes by resets, snapshots and gaps.
 
-    A stale book stands still: it skips order updates until it is emptied or a snapshot begins.
+    A stale book does not change: it skips order updates until it is emptied or a snapshot begins.
     """
 
     __slots__ = (
@@ -56,13 +56,13 @@ class Life(LevelView):
 
     def __init__(self) -> None:
         self.fault: Fault | None = None
-        """What made the book stale; None if it is not."""
+        """The fault that made the book stale; None if it is not stale."""
         self.origin = Origin.START
         self.last_key: MessageKey | None = None
-        """The last message that the book took in."""
+        """Key of the last message that the book applied."""
         self.last_rpt_seq: int | None = None
         self.skipped = 0
-        """How many updates came while the book was stale."""
+        """Number of updates skipped while the book was stale."""
         self._building = False
         self._doubted = False
         self._snapshot = False
@@ -70,7 +70,7 @@ class Life(LevelView):
 
     @property
     def state(self) -> State:
-        """How far the book can be trusted."""
+        """Whether the book can be trusted, as one of the states."""
         if self.fault is not None:
             return State.STALE
         if self._doubted:
@@ -81,37 +81,37 @@ class Life(LevelView):
 
     @property
     def reason(self) -> str:
-        """A sentence about the state."""
+        """Explanation of the state."""
         if self.fault is not None:
             return f"stale: {self.fault}"
         if self._doubted:
-            return "unconfirmed: packets are missing that may have been about it"
+            return "unconfirmed: missing packets may have contained updates of this book"
         if self._snapshot:
             return "being built from a snapshot"
         if self._building:
-            return f"being filled again after {self.origin.value}"
+            return f"being refilled after {self.origin.value}"
         if self.origin is Origin.START:
             return Origin.START.value
-        return f"follows from {self.origin.value}"
+        return f"built from {self.origin.value}"
 
     @abstractmethod
     def _occupied(self) -> bool:
-        """Is anything in the book?"""
+        """Whether the book has any orders or levels."""
 
     @abstractmethod
     def _counts(self) -> tuple[int, int]:
-        """How many entries each side has, as a snapshot's totals count them."""
+        """Return the number of entries of each side, as a snapshot's totals count them."""
 
     @abstractmethod
     def _wipe(self) -> None:
-        """Remove everything."""
+        """Remove all orders and levels."""
 
     def interrupt(self, key: MessageKey, reason: str) -> Fault | None:
         """Make the book stale because messages are missing before this one."""
         return self._break(Fault(key, FaultCode.INTERRUPTED, reason))
 
     def doubt(self, *, doubted: bool) -> None:
-        """Say that packets are missing which may have been about this book, or that none was."""
+        """Set whether packets are missing that may have contained updates of this book."""
         self._doubted = doubted
 
     def _break(self, fault: Fault) -> Fault | None:
@@ -136,27 +136,27 @@ class Life(LevelView):
 
     def _check_in_snapshot(self) -> None:
         if not self._snapshot:
-            misfit(FaultCode.SNAPSHOT_NOT_BEGUN, "part of a snapshot that did not begin")
+            misfit(FaultCode.SNAPSHOT_NOT_BEGUN, "snapshot message outside a snapshot")
 
     def _end_snapshot(self, update: SnapshotEnded) -> None:
         self._check_in_snapshot()
-        for expected, found, name in zip(
+        for expected, received, name in zip(
             self._expected, self._counts(), ("bids", "asks"), strict=True
         ):
-            if expected is not None and expected != found:
+            if expected is not None and expected != received:
                 misfit(
                     FaultCode.SNAPSHOT_INCOMPLETE,
-                    f"the snapshot announced {expected} {name} and brought {found}",
+                    f"the snapshot announced {expected} {name} but contained {received}",
                 )
         self._building = self._snapshot = False
         self.last_key = update.key
 
     def _check_not_in_snapshot(self) -> None:
         if self._snapshot:
-            misfit(FaultCode.SNAPSHOT_INTERRUPTED, "an update came in the middle of a snapshot")
+            misfit(FaultCode.SNAPSHOT_INTERRUPTED, "update in the middle of a snapshot")
 
     def agreed(self) -> None:
-        """A snapshot equals the book: it is not being filled any more."""
+        """End the refill after a snapshot equal to the book."""
         self._building = self._snapshot
 
     def _settle(self, key: MessageKey, rpt_seq: int | None, *, recovery: bool) -> None:
@@ -167,19 +167,19 @@ class Life(LevelView):
 
 
 class Book(Life):
-    """A book fed with order updates, whichever way it keeps them."""
+    """Base of books that are built from order updates."""
 
     __slots__ = ("check_sizes",)
 
     def __init__(self, *, check_sizes: bool = True) -> None:
         super().__init__()
         self.check_sizes = check_sizes
-        """Is a size or price before the update, where it is given, held against the book?"""
+        """Whether a size or price before the update, if the feed sends one, must match."""
 
     def apply(self, update: Update) -> Fault | None:
-        """Take an update in; returns what is wrong if this one makes the book stale."""
+        """Apply an update; return the fault if it makes the book stale."""
         if self.fault is None and isinstance(update, _OF_ORDERS):
-            return self._try(update)  # nearly always
+            return self._try(update)  # the most frequent case
         match update:
             case BookEmptied():
                 self._begin_anew(Origin.EMPTY_BOOK, update.key)
@@ -202,8 +202,8 @@ class Book(Life):
     def _try(self, update: OrderUpdate | SnapshotOrder | SnapshotEnded) -> Fault | None:
         try:
             self._apply_part(update)
-        except MisfitError as wrong:
-            return self._break(Fault(update.key, wrong.code, wrong.detail))
+        except MisfitError as error:
+            return self._break(Fault(update.key, error.code, error.detail))
         return None
 
     def _apply_part(self, update: OrderUpdate | SnapshotOrder | SnapshotEnded) -> None:
@@ -234,7 +234,7 @@ class Book(Life):
 
     @abstractmethod
     def _add(self, update: OrderAdded | SnapshotOrder) -> None:
-        """Put an order in, or raise MisfitError and change nothing; so too the methods below."""
+        """Add an order, or raise MisfitError and change nothing, like the methods below."""
 
     @abstractmethod
     def _change(self, update: OrderChanged) -> None:
@@ -242,12 +242,12 @@ class Book(Life):
 
     @abstractmethod
     def _delete(self, update: OrderDeleted) -> None:
-        """Take an order out."""
+        """Remove an order."""
 
     @abstractmethod
     def _clear(self, side: Side) -> None:
-        """Take all orders of a side out."""
+        """Remove all orders of a side."""
 
     @abstractmethod
     def _remove_top(self, side: Side, position: int) -> None:
-        """Take the places 1 to ``position`` out."""
+        """Remove the orders at positions 1 to ``position``."""

@@ -1,7 +1,7 @@
-"""The legacy feed's books by price: as many levels as the exchange shows, found by their place.
+"""Books by price of the legacy feed: the levels that the exchange shows, addressed by position.
 
-With a market depth of 1 this is the legacy top of book. Rows below the depth fall off without a
-message; the exchange sends them again when they come back into view.
+With a market depth of 1 this is the legacy top of book. Levels below the depth drop out without a
+message; the exchange sends them again when they are within the depth again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pregao.book.views import Level
 
 
 class PriceDepthBook(Life):
-    """A book by price of a given market depth; None for one that shows all levels."""
+    """A book by price with a given market depth; None shows all levels."""
 
     __slots__ = ("_sides", "market_depth")
 
@@ -44,11 +44,11 @@ class PriceDepthBook(Life):
         self._wipe()
 
     def walk_levels(self, side: Side) -> Iterator[Level]:
-        """The levels of a side, best first."""
+        """Return the levels of a side, best first."""
         return iter(self._sides[side])
 
     def apply(self, update: DepthUpdate) -> Fault | None:
-        """Take an update in; returns what is wrong if this one makes the book stale."""
+        """Apply an update; return the fault if it makes the book stale."""
         match update:
             case BookEmptied():
                 self._begin_anew(Origin.EMPTY_BOOK, update.key)
@@ -67,8 +67,8 @@ class PriceDepthBook(Life):
             case _:
                 try:
                     self._apply_part(update)
-                except MisfitError as wrong:
-                    return self._break(Fault(update.key, wrong.code, wrong.detail))
+                except MisfitError as error:
+                    return self._break(Fault(update.key, error.code, error.detail))
         return None
 
     def _wipe(self) -> None:
@@ -109,7 +109,7 @@ class PriceDepthBook(Life):
                 if self.market_depth != 1:
                     misfit(
                         FaultCode.OVERLAY_BELOW_TOP,
-                        "an overlay in a book that shows more than its top",
+                        "overlay in a book with a market depth other than 1",
                     )
                 rows[:] = [Level(update.price, update.size, update.orders)]
                 recovery = update.recovery
@@ -124,7 +124,8 @@ class PriceDepthBook(Life):
         if not 1 <= position <= last:
             misfit(
                 FaultCode.POSITION_BEYOND_END,
-                f"place {position} of {len(self._sides[side])} {side.name.lower()} levels",
+                f"level position {position} is out of range:"
+                f" the {side.name.lower()} side has {len(self._sides[side])} levels",
             )
 
     def _insert(self, side: Side, position: int, level: Level) -> None:
@@ -144,6 +145,6 @@ class PriceDepthBook(Life):
         if update.price is not None and update.price != price:
             misfit(
                 FaultCode.WRONG_PRICE,
-                f"place {update.position} holds price {price}, not {update.price}",
+                f"position {update.position} has price {price}, not {update.price}",
             )
         rows[update.position - 1] = Level(price, update.size, update.orders)

@@ -1,4 +1,4 @@
-"""What a book says about itself: its state, where it came from, and what broke it."""
+"""State of a book, origin of its content, and the faults that make it stale."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from pregao.book.updates import MessageKey
 
 
 class State(IntEnum):
-    """How far a book can be trusted."""
+    """Whether a book can be trusted."""
 
     EMPTY = 0
-    """There are no orders, and that is what is known."""
+    """The book is known to have no orders."""
     BUILDING = 1
-    """A snapshot or a recovery is filling it."""
+    """A snapshot or a recovery is filling the book."""
     VALID = 2
     STALE = 3
-    """Something was missed or did not fit: it does not change until it is emptied or snapshot."""
+    """A message was missed or inconsistent: frozen until emptied or rebuilt by a snapshot."""
     UNCONFIRMED = 4
-    """Packets are missing, and nothing has shown yet that none of them was about this book."""
+    """Packets are missing, and they may have contained updates of this book."""
 
 
 class Origin(Enum):
-    """What the content of a book goes back to."""
+    """Event from which the content of a book was built."""
 
-    START = "nothing was there before the first message"
+    START = "empty before the first message"
     EMPTY_BOOK = "an EmptyBook"
     CHANNEL_RESET = "a ChannelReset"
     SNAPSHOT = "a snapshot"
 
 
 class FaultCode(IntEnum):
-    """What did not fit."""
+    """Kinds of inconsistent updates and gaps that make a book stale."""
 
     UNKNOWN_ORDER = 1
     DUPLICATE_ORDER = 2
@@ -55,7 +55,7 @@ class FaultCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a book became stale: the message, what was wrong with it, and a sentence about it."""
+    """Why a book became stale: the message, the kind of fault, and an explanation."""
 
     key: MessageKey
     code: FaultCode

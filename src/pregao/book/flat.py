@@ -1,7 +1,7 @@
-"""The book by price and priority in flat arrays: the same memory for kernels and for objects.
+"""The book by price and priority in flat arrays that kernels and Python objects share.
 
-It answers what `PriorityBook` answers, and takes the same updates. Kernels that follow a live feed
-change the arrays without it knowing; nothing is ever copied from one form to the other.
+It accepts the same updates as `PriorityBook` and returns the same results. Kernels that follow a
+live feed change the arrays directly; nothing is copied between two forms.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from pregao.book.updates import (
 from pregao.book.views import Level, Order
 
 _LEAST_ROOM = 64
-"""Orders and levels that a new book has room for; it doubles when it is full."""
+"""Initial capacity in orders and levels; it doubles when the book is full."""
 
 
 class FlatBook(OrderBook):
-    """A book of orders found by their number, kept in arrays that kernels know."""
+    """A book of orders by ID, in arrays that kernels can change."""
 
     __slots__ = ("addresses", "content")
 
@@ -44,69 +44,69 @@ class FlatBook(OrderBook):
         self.content = content
         arrays = (content.meta, content.table, content.slots, content.ranks, content.ladder)
         self.addresses = (*(array.ctypes.data for array in arrays), len(content.queue) // 2)
-        """Where the arrays are, as kernels take them, and for how many orders and levels."""
+        """Addresses of the arrays, in the kernels' argument order, and their capacity."""
 
     def grow(self) -> None:
-        """Make twice the room."""
+        """Double the capacity."""
         self._keep(self.content.grown())
         self.content.enter_all()
 
-    # What kernels change without a word
+    # Changes by kernels
 
     @property
     def steady(self) -> bool:
-        """May a kernel apply the next update? Not while stale, or in the middle of a snapshot."""
+        """Whether a kernel may apply the next update: not if stale or within a snapshot."""
         return self.fault is None and not self._snapshot
 
     def give(self) -> None:
-        """Tell the arrays what kernels go on with."""
+        """Copy the state that kernels need into the arrays."""
         self.content.meta[w.BUILDING] = self._building
 
     def take(self, key: tuple[int, int, int], rpt_seq: int) -> None:
-        """Kernels have applied updates, the last of which has this key and count."""
+        """Record that kernels applied updates up to this message key and rptSeq."""
         self._settle(MessageKey(*key), rpt_seq, recovery=bool(self.content.meta[w.BUILDING]))
 
-    # What is in it
+    # Content
 
     def _wipe(self) -> None:
         k.empty(*self.addresses)
 
     def count(self, side: Side) -> int:
-        """How many orders a side has."""
+        """Return the number of orders of a side."""
         return int(self.content.meta[w.ORDERS + side])
 
     def levels(self, side: Side, depth: int | None = None) -> list[Level]:
-        """The best levels of a side, best first; all of them unless a depth is given."""
+        """Return the best levels of a side, best first; all of them if ``depth`` is None."""
         count = int(self.content.meta[w.LEVELS + side])
-        found = np.empty((count if depth is None else min(depth, count), k.LEVEL_WORDS), np.int64)
-        k.write_levels(*self.addresses, int(side), found)
-        return [Level(none_if_null(price), *rest) for price, *rest in found.tolist()]
+        rows = np.empty((count if depth is None else min(depth, count), k.LEVEL_WORDS), np.int64)
+        k.write_levels(*self.addresses, int(side), rows)
+        return [Level(none_if_null(price), *rest) for price, *rest in rows.tolist()]
 
     def best(self, side: Side) -> Level | None:
-        """The best level of a side; orders without a price come before every price."""
+        """Return the best level of a side; orders without a price precede every price."""
         return next(iter(self.levels(side, 1)), None)
 
     def walk_levels(self, side: Side) -> Iterator[Level]:
-        """The levels of a side, best first."""
+        """Return the levels of a side, best first."""
         return iter(self.levels(side))
 
     def walk_orders(self, side: Side) -> Iterator[Order]:
-        """The orders of a side in the order in which they would trade."""
+        """Return the orders of a side in queue order."""
         return iter(self.full().orders(side))
 
     def order(self, order_id: int) -> Order | None:
-        """The order of that number, if it is in the book."""
-        found = np.empty(k.ORDER_WORDS, np.int64)
+        """Return the order with this ID, or None."""
+        fields = np.empty(k.ORDER_WORDS, np.int64)
         if not 0 <= order_id <= MOST_ORDER_ID:
             return None
-        if not k.write_order(*self.addresses, order_id, found):
+        if not k.write_order(*self.addresses, order_id, fields):
             return None
-        number, side, price, size, firm, inserted, implied = found.tolist()
-        times = none_if_null(firm), none_if_null(inserted)
-        return Order(number, Side(side), none_if_null(price), size, *times, bool(implied))
+        number, side, price, size, firm, inserted, implied = fields.tolist()
+        firm_and_time = none_if_null(firm), none_if_null(inserted)
+        return Order(number, Side(side), none_if_null(price), size, *firm_and_time, bool(implied))
 
     def full(self) -> FullBook:
-        """All orders as columns."""
+        """Return all orders as columns."""
         count = self.count(Side.BID) + self.count(Side.ASK)
         sides, implieds = np.empty((2, count), np.uint8)
         ids, prices, sizes, firms, inserteds = np.empty((5, count), np.int64)
@@ -115,7 +115,7 @@ class FlatBook(OrderBook):
         return FullBook(0, self.state, *columns)
 
     def plain(self) -> PriorityBook:
-        """The same orders in a book of objects."""
+        """Return the same orders as a `PriorityBook`."""
         book = PriorityBook(check_sizes=self.check_sizes)
         full = self.full()
         for side in Side:
@@ -125,12 +125,12 @@ class FlatBook(OrderBook):
     # Updates
 
     def _apply(self, row: dict[str, int], refused: Callable[[PriorityBook], None]) -> None:
-        """Apply an update; ``refused`` does it to a book of objects, which says what is wrong."""
+        """Apply an update; on a fault, ``refused`` repeats it on a plain book for its error."""
         numbers = [
             row.get(name, NULL)
             for name in ("order_id", "price", "size", "previous", "position", "firm", "inserted")
         ]
-        if max(numbers) > MOST_ORDER_ID:  # an order's number or a time that no kernel can keep
+        if max(numbers) > MOST_ORDER_ID:  # an order ID or a time beyond 63 bits
             numbers = [NULL if number > MOST_ORDER_ID else number for number in numbers]
         kind, side, flags = int(row["kind"]), int(row["side"]), row.get("flags", 0)
         while True:
@@ -141,7 +141,7 @@ class FlatBook(OrderBook):
                 return
             else:
                 refused(self.plain())
-                raise AssertionError(f"a kernel refused with {code} what a book of objects takes")
+                raise AssertionError(f"kernel fault {code} on an update that PriorityBook accepts")
 
     def _add(self, update: OrderAdded | SnapshotOrder) -> None:
         self._apply(row_of(update), lambda book: book._add(update))

@@ -1,4 +1,4 @@
-"""Parts of the book kernels, for kernels of other packages that apply updates themselves."""
+"""Parts of the book kernels that kernels of other packages inline to apply updates."""
 
 from __future__ import annotations
 

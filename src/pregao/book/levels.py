@@ -1,7 +1,7 @@
-"""Cheaper tiers: levels without orders, and the top of the book alone, from order messages.
+"""Cheaper books built from order messages: price levels without orders, and top of book.
 
-They rest on what messages say about the past: the size before a change (from schema version 16
-on), the price and size of what is deleted. Feeds that tell less cannot be kept this way.
+They need the past values in messages: the size before a change (from schema version 16 on), and
+the price and size of a deleted order. Feeds without these values cannot be followed this way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pregao.book.views import Level
 
 
 class TopOfBook(Book):
-    """Only the best level of each side can be asked for; a lost best is looked for when asked."""
+    """The best level of each side; after it is lost, the next best is searched on demand."""
 
     __slots__ = ("_best", "_totals")
 
@@ -26,12 +26,12 @@ class TopOfBook(Book):
         self._wipe()
 
     def _wipe(self) -> None:
-        # By price: the sum of the sizes, and how many orders.
+        # Totals of the orders by price.
         self._totals: tuple[dict[int | None, Level], dict[int | None, Level]] = ({}, {})
         self._best: list[PriceRank | None] = [None, None]
 
     def walk_levels(self, side: Side) -> Iterator[Level]:
-        """The best level of a side, if there is one."""
+        """Yield the best level of a side, if there is one."""
         totals = self._totals[side]
         if not totals:
             return
@@ -41,7 +41,7 @@ class TopOfBook(Book):
         yield totals[ranked_price(side, best)]
 
     def best_price(self, side: Side) -> int | None:
-        """The best price that an order of the side names."""
+        """Return the best price of a side, ignoring orders without a price."""
         prices = [price for price in self._totals[side] if price is not None]
         if not prices:
             return None
@@ -55,14 +55,14 @@ class TopOfBook(Book):
         return bids, asks
 
     def _opened(self, side: Side, price: int | None) -> None:
-        """A level of this price is there now."""
+        """Update the best price after a level was added."""
         best = self._best[side]
         if best is not None or len(self._totals[side]) == 1:
-            place = price_rank(side, price)
-            self._best[side] = place if best is None else min(best, place)
+            rank = price_rank(side, price)
+            self._best[side] = rank if best is None else min(best, rank)
 
     def _closed(self, side: Side, price: int | None) -> None:
-        """A level of this price is gone."""
+        """Update the best price after a level was removed."""
         if self._best[side] == price_rank(side, price):
             self._best[side] = None
 
@@ -70,15 +70,15 @@ class TopOfBook(Book):
         if size is None:
             misfit(
                 FaultCode.NO_PREVIOUS_SIZE,
-                "a book of levels needs the size before a change and the size of a deleted order",
+                "a book of levels needs the size before a change and the size of deleted orders",
             )
         level = self._totals[update.side].get(update.price)
         if level is None:
-            misfit(FaultCode.UNKNOWN_LEVEL, f"there are no orders at price {update.price}")
+            misfit(FaultCode.UNKNOWN_LEVEL, f"no orders at price {update.price}")
         return level, size
 
     def _put(self, side: Side, level: Level) -> None:
-        """Give a level its new totals, if they are possible."""
+        """Set the totals of a level, if they are possible."""
         if level.size < 0 or level.orders == 0 < level.size:
             misfit(
                 FaultCode.WRONG_PREVIOUS_SIZE,
@@ -113,13 +113,13 @@ class TopOfBook(Book):
     def _remove_top(self, side: Side, position: int) -> None:
         misfit(
             FaultCode.NO_ORDERS_KEPT,
-            f"places 1 to {position} of the {side.name.lower()} side left, and a book of levels"
-            " does not know which orders those are",
+            f"positions 1 to {position} of the {side.name.lower()} side were deleted, and a book of"
+            " levels does not know their orders",
         )
 
 
 class LevelsBook(TopOfBook):
-    """All price levels, no orders."""
+    """All price levels, without orders."""
 
     __slots__ = ("_ladders",)
 
@@ -128,13 +128,13 @@ class LevelsBook(TopOfBook):
         self._ladders: tuple[list[PriceRank], list[PriceRank]] = ([], [])
 
     def walk_levels(self, side: Side) -> Iterator[Level]:
-        """The levels of a side, best first."""
+        """Yield the levels of a side, best first."""
         totals = self._totals[side]
         for rank in self._ladders[side]:
             yield totals[ranked_price(side, rank)]
 
     def best_price(self, side: Side) -> int | None:
-        """The best price that an order of the side names."""
+        """Return the best price of a side, ignoring orders without a price."""
         return next((lv.price for lv in self.walk_levels(side) if lv.price is not None), None)
 
     def _opened(self, side: Side, price: int | None) -> None:

@@ -1,4 +1,4 @@
-"""What books that keep every order answer beyond their levels."""
+"""Base of books that keep every order."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ class OrderBook(Book):
 
     @abstractmethod
     def walk_orders(self, side: Side) -> Iterator[Order]:
-        """The orders of a side in the order in which they would trade."""
+        """Return the orders of a side in queue order."""
 
     @abstractmethod
     def order(self, order_id: int) -> Order | None:
-        """The order of that number, if it is in the book."""
+        """Return the order with this ID, or None."""
 
     @abstractmethod
     def count(self, side: Side) -> int:
-        """How many orders a side has."""
+        """Return the number of orders of a side."""
 
     def orders(self, side: Side) -> list[Order]:
-        """The orders of a side in the order in which they would trade."""
+        """Return the orders of a side in queue order."""
         return list(self.walk_orders(side))
 
     def queue_position(self, order_id: int) -> QueuePosition | None:
-        """Where an order stands on its side and in its level; None if it is not in the book."""
+        """Return an order's position on its side and in its level; None if not in the book."""
         wanted = self.order(order_id)
         if wanted is None:
             return None
         price, in_level, ahead_in_level, ahead = wanted.price, 0, 0, 0
-        for place, order in enumerate(self.walk_orders(wanted.side), 1):
+        for in_side, order in enumerate(self.walk_orders(wanted.side), 1):
             if order.price != price:
                 price, in_level, ahead_in_level = order.price, 0, 0
             in_level += 1
             if order.order_id == order_id:
-                return QueuePosition(place, in_level, ahead, ahead_in_level)
+                return QueuePosition(in_side, in_level, ahead, ahead_in_level)
             ahead += order.size
             ahead_in_level += order.size
         return None
@@ -58,29 +58,32 @@ class OrderBook(Book):
         if not 1 <= position <= self.count(side):
             misfit(
                 FaultCode.POSITION_BEYOND_END,
-                f"places 1 to {position} of {self.count(side)} {side.name.lower()} orders",
+                f"positions 1 to {position} are out of range:"
+                f" the {side.name.lower()} side has {self.count(side)} orders",
             )
 
     def _check_before(self, order: Order, update: OrderChanged | OrderDeleted) -> None:
-        """Hold what the update says about the order's past against the book."""
+        """Check the size and price before the update, if given, against the book."""
         if not self.check_sizes:
             return
         previous = update.size if isinstance(update, OrderDeleted) else update.previous_size
         if previous is not None and previous != order.size:
             misfit(
                 FaultCode.WRONG_PREVIOUS_SIZE,
-                f"order {order.order_id} had size {order.size} here, {previous} by the message",
+                f"order {order.order_id} has size {order.size} in the book, but {previous} in the"
+                " message",
             )
-        told = update.price if isinstance(update, OrderDeleted) else None
-        if told is not None and told != order.price:
+        price = update.price if isinstance(update, OrderDeleted) else None
+        if price is not None and price != order.price:
             misfit(
                 FaultCode.WRONG_PRICE,
-                f"order {order.order_id} had price {order.price} here, {told} by the message",
+                f"order {order.order_id} has price {order.price} in the book, but {price} in the"
+                " message",
             )
 
 
 def order_of(update: OrderAdded | OrderChanged | SnapshotOrder, order_id: int | None) -> Order:
-    """The order as an update describes it."""
+    """Return the order that an update describes."""
     return Order(
         order_id,
         update.side,

@@ -1,6 +1,6 @@
-"""The book by price and priority: better price first, then real before implied, then smaller id.
+"""The book by price and priority: better price first, then real before implied, then smaller ID.
 
-This is how Binary UMDF describes books from schema version 15 on.
+Binary UMDF describes books this way from schema version 15 on.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pregao.book.updates import OrderAdded, OrderChanged, OrderDeleted, Side, Sn
 from pregao.book.views import Level, Order
 
 MOST_ORDER_ID = 2**63 - 1
-"""No order has a higher number: the kernels, and every table, keep them in 63 bits."""
+"""Highest order ID: kernels and tables store order IDs in 63 bits."""
 
 
 class _Queue:
-    """The orders of one price, in the order in which they would trade."""
+    """The orders of one price, in queue order."""
 
     __slots__ = ("orders", "size")
 
@@ -35,7 +35,7 @@ def _priority(order: Order) -> tuple[bool, int]:
 
 
 class PriorityBook(OrderBook):
-    """A book of orders found by their number."""
+    """A book of orders by ID."""
 
     __slots__ = ("_counts_by_side", "_ladders", "_orders", "_queues")
 
@@ -50,25 +50,25 @@ class PriorityBook(OrderBook):
         self._counts_by_side = [0, 0]
 
     def walk_levels(self, side: Side) -> Iterator[Level]:
-        """The levels of a side, best first."""
+        """Yield the levels of a side, best first."""
         for queue in self._walk(side):
             yield Level(queue.orders[0].price, queue.size, len(queue.orders))
 
     def walk_orders(self, side: Side) -> Iterator[Order]:
-        """The orders of a side in the order in which they would trade."""
+        """Yield the orders of a side in queue order."""
         for queue in self._walk(side):
             yield from queue.orders
 
     def order(self, order_id: int) -> Order | None:
-        """The order of that number, if it is in the book."""
+        """Return the order with this ID, or None."""
         return self._orders.get(order_id)
 
     def count(self, side: Side) -> int:
-        """How many orders a side has."""
+        """Return the number of orders of a side."""
         return self._counts_by_side[side]
 
     def fill(self, orders: Iterable[Order]) -> None:
-        """Put orders in, each of which has a number that no other has."""
+        """Add orders, each of which has a unique ID."""
         for order in orders:
             self._insert(order)
 
@@ -103,7 +103,7 @@ class PriorityBook(OrderBook):
 
     def _find(self, update: OrderChanged | OrderDeleted) -> Order:
         if update.order_id is None or not 0 <= update.order_id <= MOST_ORDER_ID:
-            misfit(FaultCode.NO_ORDER_ID, "an update of an order without its number")
+            misfit(FaultCode.NO_ORDER_ID, "update of an order without a valid ID")
         order = self._orders.get(update.order_id)
         if order is None:
             misfit(FaultCode.UNKNOWN_ORDER, f"order {update.order_id} is not in the book")
@@ -117,9 +117,9 @@ class PriorityBook(OrderBook):
 
     def _add(self, update: OrderAdded | SnapshotOrder) -> None:
         if update.order_id is None or not 0 <= update.order_id <= MOST_ORDER_ID:
-            misfit(FaultCode.NO_ORDER_ID, "a new order without a number")
+            misfit(FaultCode.NO_ORDER_ID, "new order without a valid ID")
         if update.order_id in self._orders:
-            misfit(FaultCode.DUPLICATE_ORDER, f"order {update.order_id} is in the book already")
+            misfit(FaultCode.DUPLICATE_ORDER, f"order {update.order_id} is already in the book")
         self._insert(order_of(update, update.order_id))
 
     def _change(self, update: OrderChanged) -> None:

@@ -1,9 +1,9 @@
-"""The queue order of a book: which order trades first.
+"""Queue order of a book: the order in which its orders would trade.
 
-Better price first, orders without a price ahead of all; at one price real orders before implied
-ones, then the smaller number. A book by position goes by the place that the feed gives each order.
-Plain keys for one order and forms for whole columns are side by side here; the kernels of the
-replay keep the same order by inserting each order at its place.
+Better price first, orders without a price before all others; at one price real orders before
+implied ones, then the smaller ID. A book by position uses the positions sent by the feed. This
+module has the sort keys for one order and the form for columns; the kernels of the replay keep the
+same order by inserting each order in sequence.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ PriceRank = tuple[bool, int]
 
 
 def price_rank(side: Side, price: int | None) -> PriceRank:
-    """A sort key that puts the better price first: none at all, then the most aggressive."""
+    """Return a sort key with the better price first: no price, then the most aggressive."""
     if price is None:
         return (False, 0)
     return (True, -price if side is Side.BID else price)
 
 
 def ranked_price(side: Side, rank: PriceRank) -> int | None:
-    """The price of a rank."""
+    """Return the price of a rank."""
     priced, value = rank
     return None if not priced else -value if side is Side.BID else value
 
 
 def priority(order_id: int, implied: bool) -> tuple[bool, int]:
-    """A sort key for the orders of one price, the first to trade first."""
+    """Return a sort key for the orders of one price, the first to trade first."""
     return (implied, order_id)
 
 
@@ -43,10 +43,10 @@ def queue_order(
     order_id: Numbers,
     position: Numbers | None = None,
 ) -> Numbers | None:
-    """The indexes that put the orders of several books in queue order, bids first.
+    """Return the indices that sort the orders of several books in queue order, bids first.
 
-    ``owner`` tells whose each order is; with ``position`` the books are by position. None says
-    that they are in order already, as most of them come.
+    ``owner`` identifies the book of each order; with ``position`` the books are by position.
+    Returns None if the orders are sorted already, as they usually are.
     """
     ranks = np.empty(0, np.int64) if position is None else position
     if _queue_kernels.in_queue_order(owner, side, ranks, price, implied, order_id):
@@ -54,6 +54,6 @@ def queue_order(
     if position is not None:
         return np.lexsort((position, side, owner))
     sign = np.where(side == Side.BID, -1, 1)
-    # NULL, which marks orders without a price, is the lowest number on both sides.
+    # NULL, which marks orders without a price, is the lowest value on both sides.
     rank = np.where(price == NULL, NULL, price * sign)
     return np.lexsort((order_id, implied, rank, side, owner))

@@ -1,6 +1,6 @@
-"""Replays updates in bulk: columns of updates in, ticks, faults and full books out.
+"""Replays updates in bulk: columns of updates in; ticks, faults and full books out.
 
-This is the fast twin of the book classes. Its state is plain arrays and can be copied at any row.
+This is the fast twin of the book classes. Its state is plain arrays that can be copied at any row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Slots = npt.NDArray[np.int32]
 
 
 class BookKind(Enum):
-    """Which book the updates describe."""
+    """Kind of book that the updates describe."""
 
     PRIORITY = "by price and priority"
     POSITION = "by position"
@@ -34,13 +34,13 @@ class BookKind(Enum):
 
 @dataclass(slots=True)
 class Ticks:
-    """Ticks as columns; of the levels: side, tick, level, the best first.
+    """Ticks as columns; columns of levels are indexed by side, tick and level, best first.
 
-    Levels that are not there have no orders; levels of orders without a price have price NULL.
+    Absent levels have zero orders; the level of orders without a price has price NULL.
     """
 
     row: Numbers
-    """The last row of the event that is about this instrument."""
+    """Last row of the event that affects this instrument."""
     event: Numbers
     instrument: Numbers
     state: Codes
@@ -49,12 +49,12 @@ class Ticks:
     orders: Slots
 
     def __len__(self) -> int:
-        """How many ticks there are."""
+        """Return the number of ticks."""
         return len(self.row)
 
     @staticmethod
     def empty(count: int, depth: int) -> Ticks:
-        """Room for ticks."""
+        """Allocate columns for ``count`` ticks."""
         return Ticks(
             row=np.empty(count, np.int64),
             event=np.empty(count, np.int64),
@@ -66,11 +66,11 @@ class Ticks:
         )
 
     def copy(self) -> Ticks:
-        """The same ticks in columns of their own."""
+        """Return a copy of the columns."""
         return Ticks(*(getattr(self, column.name).copy() for column in fields(self)))
 
     def first(self, count: int) -> Ticks:
-        """The first ones, without a copy."""
+        """Return the first ``count`` ticks, without a copy."""
         return Ticks(
             self.row[:count],
             self.event[:count],
@@ -86,8 +86,8 @@ class Ticks:
 class FullBook:
     """All orders of a book after a row, as columns: bids first, each side in queue order.
 
-    A book by price depth has levels in their place, of which only price and size are known, and
-    how many orders each has.
+    A book by price depth has levels instead of orders; only their prices, sizes and order counts
+    are known.
     """
 
     row: int
@@ -100,19 +100,19 @@ class FullBook:
     inserted: Numbers
     implied: Codes
     level_orders: Numbers | None = None
-    """How many orders each level has; None of a book of orders."""
+    """Number of orders of each level; None for a book of orders."""
 
     def __len__(self) -> int:
-        """How many orders there are, or levels."""
+        """Return the number of orders or levels."""
         return len(self.side)
 
     @property
     def of_levels(self) -> bool:
-        """Is it a book by price depth, which has no orders?"""
+        """Whether this is a book by price depth, which has no orders."""
         return self.level_orders is not None
 
     def levels(self, side: Side) -> list[Level]:
-        """The levels of a side, best first, as a book class gives them."""
+        """Return the levels of a side, best first, like the book classes."""
         if self.level_orders is None:
             return list(levels_of(self.orders(side)))
         return [
@@ -121,7 +121,7 @@ class FullBook:
         ]
 
     def orders(self, side: Side) -> list[Order]:
-        """The orders of a side, as a book class gives them; none of a book by price depth."""
+        """Return the orders of a side, like the book classes; none for a book by price depth."""
         if self.level_orders is not None:
             return []
         return [
@@ -138,12 +138,12 @@ class FullBook:
         ]
 
     def with_levels(self, level_orders: Numbers) -> FullBook:
-        """The same rows as levels with so many orders."""
+        """Return the rows as levels with these order counts."""
         unknown = np.full(len(self), NULL, np.int64)
         return replace(self, order_id=unknown, level_orders=level_orders)
 
     def rows(self, instrument: int, event: int) -> UpdateRows:
-        """Snapshot rows that bring a replay to this content."""
+        """Return the snapshot rows that put a replay into this state."""
         rows = UpdateRows.empty(len(self) + 2)
         rows.instrument[:] = instrument
         rows.event[:] = event
@@ -151,7 +151,7 @@ class FullBook:
         rows.kind[0] = UpdateKind.SNAPSHOT_BEGIN
         rows.kind[-1] = UpdateKind.SNAPSHOT_END
         rows.side[1:-1] = self.side
-        rows.flags[1:-1] = self.implied  # the flag's value is 1
+        rows.flags[1:-1] = self.implied  # IMPLIED is 1
         for name in ("order_id", "price", "size", "firm", "inserted"):
             getattr(rows, name)[1:-1] = getattr(self, name)
         if self.level_orders is not None:
@@ -161,7 +161,7 @@ class FullBook:
 
 @dataclass(slots=True)
 class BookState:
-    """Everything that a replay knows, as flat arrays."""
+    """Complete state of a replay, as flat arrays."""
 
     meta: Numbers
     table: Numbers
@@ -173,7 +173,7 @@ class BookState:
 
     @staticmethod
     def new(room: int, depth: int) -> BookState:
-        """A state without a book; ``room``, a power of two, is for orders and levels together."""
+        """Allocate a state; ``room``, a power of two, is its capacity in orders plus levels."""
         return BookState(
             meta=np.zeros(w.STATE_WORDS, np.int64),
             table=np.zeros(4 * room, np.int64),
@@ -185,11 +185,11 @@ class BookState:
         )
 
     def copy(self) -> BookState:
-        """A checkpoint."""
+        """Return a checkpoint."""
         return BookState(*(getattr(self, column.name).copy() for column in fields(self)))
 
     def grown(self) -> BookState:
-        """The same book with twice the room."""
+        """Return the same book with twice the capacity."""
         room = len(self.queue) // 2
         grown = BookState.new(2 * room, self.top.shape[2])
         grown.meta[:] = self.meta
@@ -202,14 +202,14 @@ class BookState:
         return grown
 
     def enter_all(self) -> None:
-        """Enter every order of a book by price and priority into the map, which is empty."""
+        """Insert every order of a book by price and priority into the order map, still empty."""
         counts = self.meta[w.LEVELS : w.LEVELS + 2]
         _kernels.enter_all(self.table, self.slots, self.ladder, counts)
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What came of some rows."""
+    """Result of a replay."""
 
     ticks: Ticks
     faults: list[tuple[int, FaultCode]]
@@ -217,11 +217,11 @@ class Replayed:
 
 
 class Replay:
-    """Replays rows of one instrument after the other; rows are numbered through all calls.
+    """Replays rows grouped by instrument; row numbers continue across calls.
 
-    ``depth`` is the number of levels in a tick; with 0 there are none. Without ``check_sizes``,
-    sizes and prices before an update are not held against the book. Books by price depth show so
-    many levels as ``market_depth`` says, or all.
+    ``depth`` is the number of levels in a tick; with 0 there are no ticks. Without
+    ``check_sizes``, sizes and prices before an update are not compared with the book. Books by
+    price depth show ``market_depth`` levels, or all if it is None.
     """
 
     def __init__(
@@ -235,9 +235,9 @@ class Replay:
         chunk: int = 65_536,
     ) -> None:
         if depth < 0 or chunk < 1 or room < 1:
-            raise UsageError("a replay needs room, a chunk of at least one tick, and no depth < 0")
+            raise UsageError("a replay needs capacity >= 1, chunk >= 1 and depth >= 0")
         if market_depth is not None and (market_depth < 1 or kind is not BookKind.DEPTH):
-            raise UsageError("a market depth is of books by price depth, and at least 1")
+            raise UsageError("a market depth must be at least 1, and needs a book by price depth")
         self.kind = kind
         self.market_depth = market_depth
         self.depth = depth
@@ -245,16 +245,16 @@ class Replay:
         self.chunk = chunk if depth else 1
         self.state = BookState.new(max(4, 1 << (room - 1).bit_length()), depth)
         self.done = 0
-        """How many rows were replayed before the next call."""
+        """Number of rows replayed by previous calls."""
         self.faults: list[tuple[int, FaultCode]] = []
-        """Rows that made a book stale, since the list was last emptied."""
+        """Rows that made a book stale, since the list was last cleared."""
         self.books: list[FullBook] = []
-        """Full books that were asked for, since the list was last emptied."""
+        """Full books requested by ``dump_at``, since the list was last cleared."""
 
     def run(
         self, rows: UpdateRows, *, finish: bool = True, dump_at: Sequence[int] | Numbers = ()
     ) -> Replayed:
-        """Replay rows and give everything at once; see ``stream``."""
+        """Replay rows and return all results; see ``stream``."""
         self.faults, self.books = [], []
         parts = [ticks.copy() for ticks in self.stream(rows, finish=finish, dump_at=dump_at)]
         parts.append(Ticks.empty(0, self.depth))
@@ -272,17 +272,17 @@ class Replay:
     def stream(
         self, rows: UpdateRows, *, finish: bool = True, dump_at: Sequence[int] | Numbers = ()
     ) -> Iterator[Ticks]:
-        """Replay rows, giving ticks in chunks; to be iterated to its end.
+        """Replay rows and yield ticks in chunks; the iterator must be exhausted.
 
-        A chunk's columns are used again for the next one: copy what must live longer. Say
-        ``finish=False`` when more rows of the last event may follow in the next call.
-        ``dump_at`` names rows, in order, after which the full book is wanted.
+        A chunk's columns are reused for the next one: copy what must live longer. Pass
+        ``finish=False`` if more rows of the last event may follow in the next call.
+        ``dump_at`` lists, in order, the rows after which the full book is recorded.
         """
         rows.check(levels=self.kind is BookKind.DEPTH)
         wanted = np.asarray(dump_at, np.int64)
         start = 0
         dumps = _Dumps(len(wanted), 0)
-        # Fresh pages for every chunk would cost more than writing the ticks.
+        # Allocating new pages for every chunk would cost more than writing the ticks.
         ticks = Ticks.empty(self.chunk, self.depth)
         fault_row = np.empty(1024, np.int64)
         fault_code = np.empty(1024, np.uint8)
@@ -307,7 +307,7 @@ class Replay:
             if status == w.BOOK_FULL:
                 self._grow()
             live = int(meta[w.ORDERS] + meta[w.ORDERS + 1])
-            # Room costs nothing until it is used, and every stop costs time.
+            # Unused capacity costs nothing, but every stop of the kernel costs time.
             dumps = _Dumps(len(wanted), max(16 * live, 65_536) if len(wanted) else 0)
 
     def _grow(self) -> None:
@@ -346,7 +346,7 @@ class Replay:
 
 
 class _Dumps:
-    """Room for full books."""
+    """Output columns for full books."""
 
     def __init__(self, books: int, orders: int) -> None:
         self.end = np.empty(books, np.int64)
@@ -360,8 +360,8 @@ class _Dumps:
         self.inserted = np.empty(orders, np.int64)
 
     def books(self, wanted: Numbers, count: int, *, levels: bool) -> list[FullBook]:
-        """The books that were written, each with columns of its own."""
-        found = []
+        """Return the recorded books, each with its own columns."""
+        full_books = []
         begin = 0
         for at in range(count):
             end = int(self.end[at])
@@ -370,6 +370,6 @@ class _Dumps:
                 for name in ("side", "order_id", "price", "size", "firm", "inserted", "implied")
             }
             book = FullBook(int(wanted[at]), State(int(self.state[at])), **columns)
-            found.append(book.with_levels(book.order_id) if levels else book)
+            full_books.append(book.with_levels(book.order_id) if levels else book)
             begin = end
-        return found
+        return full_books

@@ -1,4 +1,4 @@
-"""Book updates as flat columns, the form in which many of them are replayed at once."""
+"""Book updates as flat columns, for replay in bulk."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Numbers = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.uint8]
 
 NULL: Final[int] = -(2**63)
-"""Stands for "no value" in every 64-bit column."""
+"""Marks a missing value in every 64-bit column."""
 
 _CODES = ("kind", "side", "flags")
 
@@ -49,7 +49,7 @@ RECOVERY: Final[int] = 2
 
 
 class UpdateKind(IntEnum):
-    """What a row does; the first five are the feed's own update actions."""
+    """Kind of a row; the first five are the feed's update actions."""
 
     ADD = 0
     CHANGE = 1
@@ -65,61 +65,61 @@ class UpdateKind(IntEnum):
     DOUBT = 11
     CONFIRM = 12
     SETTLE = 13
-    """A snapshot equals the book: what fills it again has ended."""
+    """A snapshot equals the book: a refill has ended."""
     OVERLAY = 14
-    """Only of books by price depth: this is the best level now, whatever it was before."""
+    """Only in books by price depth: replace the best level, whatever it was before."""
 
 
 @dataclass(slots=True)
 class UpdateRows:
-    """Updates, one per row, all of one instrument together and each instrument's in order."""
+    """Updates, one per row, grouped by instrument and in order within each instrument."""
 
     instrument: Numbers
     event: Numbers
-    """The event of the channel that the row belongs to; an event may touch several instruments."""
+    """Event of the channel that the row belongs to; an event may affect several instruments."""
     kind: Codes
     side: Codes
     flags: Codes
     """Bits: IMPLIED, RECOVERY."""
     order_id: Numbers
-    """The number of the order; of a level, how many orders it has."""
+    """Order ID; in a row of a level, its number of orders."""
     price: Numbers
-    """The mantissa; NULL for an order without a price."""
+    """Mantissa; NULL for an order without a price."""
     size: Numbers
-    """Of SNAPSHOT_BEGIN: how many bids will follow, NULL if it is not told."""
+    """In SNAPSHOT_BEGIN: number of bids that follow, NULL if unknown."""
     previous: Numbers
-    """The size before a CHANGE or DELETE, NULL if it is not told; so too the asks to follow."""
+    """Size before a CHANGE or DELETE, NULL if unknown; in SNAPSHOT_BEGIN the number of asks."""
     position: Numbers
-    """The place, from 1; of REMOVE_TOP the last one that goes."""
+    """Position on the side, from 1; in REMOVE_TOP the last one removed."""
     firm: Numbers
     inserted: Numbers
     """Insert time in nanoseconds."""
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return len(self.kind)
 
     def __getitem__(self, part: slice) -> UpdateRows:
-        """Some of the rows, without a copy."""
+        """Return a slice of the rows, without a copy."""
         return UpdateRows(*(getattr(self, column.name)[part] for column in fields(self)))
 
     def check(self, *, levels: bool = False) -> None:
-        """Refuse columns that a replay, of levels or of orders, could not walk safely."""
+        """Raise UsageError for columns that a replay, of levels or orders, cannot read safely."""
         for column in fields(self):
             values: npt.NDArray[Any] = getattr(self, column.name)
             kind = np.uint8 if column.name in _CODES else np.int64
             if values.shape != self.kind.shape or values.ndim != 1 or values.dtype != kind:
                 raise UsageError(
-                    f"the column {column.name} of book updates must be {np.dtype(kind)} and as"
-                    " long as the others"
+                    f"column {column.name} of book updates must be {np.dtype(kind)} and have"
+                    f" {len(self.kind)} rows"
                 )
         last = UpdateKind.OVERLAY if levels else UpdateKind.SETTLE
         if len(self) and (self.side.max() > max(Side) or self.kind.max() > last):
-            raise UsageError("book updates have a side or a kind that does not exist")
+            raise UsageError("book updates contain an unknown side or kind")
 
     @staticmethod
     def empty(count: int) -> UpdateRows:
-        """Rows with every value missing, to be filled."""
+        """Return rows with every value missing, to be filled."""
         columns: dict[str, Any] = {
             column.name: np.full(count, NULL, np.int64) for column in fields(UpdateRows)
         }
@@ -129,7 +129,7 @@ class UpdateRows:
 
 
 def none_if_null(value: int | np.int64) -> int | None:
-    """A column's value as a book gives it."""
+    """Return None for NULL, else the value as an int."""
     return None if value == NULL else int(value)
 
 
@@ -171,7 +171,7 @@ def _level(
 
 
 def row_of(update: Update | DepthUpdate) -> dict[str, int]:
-    """The columns of one update that have a value."""
+    """Return the columns of one update that have a value."""
     match update:
         case LevelAdded():
             return _level(UpdateKind.ADD, update)
@@ -225,7 +225,7 @@ def row_of(update: Update | DepthUpdate) -> dict[str, int]:
 
 
 def rows_of(updates: Iterable[tuple[int, int, Update | DepthUpdate]]) -> UpdateRows:
-    """Columns for updates given as (instrument, event, update)."""
+    """Convert (instrument, event, update) tuples to columns."""
     listed: Sequence[tuple[int, int, Update | DepthUpdate]] = list(updates)
     rows = UpdateRows.empty(len(listed))
     for at, (instrument, event, update) in enumerate(listed):

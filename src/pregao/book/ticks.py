@@ -23,12 +23,12 @@ class Tick:
 
 
 class TickMaker:
-    """Follows one book through its updates and tells when an event changed the best levels.
+    """Follows one book through its updates and returns a tick when an event changed the top.
 
-    An event is over when an update of another event comes, or when the caller says so; what
-    changes and changes back within an event is no tick. A book that becomes stale or unconfirmed,
-    or is sound again, gives a tick too: readers must not take the last levels of a book that
-    cannot be trusted for the market.
+    An event ends when an update of another event arrives, or when the caller ends it; a change
+    that is undone within an event makes no tick. A book that becomes stale or unconfirmed, or
+    valid again, makes a tick too: readers must not mistake the last levels of an untrusted book
+    for the market.
     """
 
     __slots__ = ("_event", "_key", "_last", "book", "depth")
@@ -41,14 +41,14 @@ class TickMaker:
         self._last: tuple[State | None, tuple[Level, ...], tuple[Level, ...]] = (None, (), ())
 
     def apply(self, event: int, update: Update) -> tuple[Tick | None, Fault | None]:
-        """Take an update in: the tick of the event before it, if one is due, and what is wrong."""
+        """Apply an update; return the tick of the previous event, if due, and the fault."""
         tick = None if event == self._event else self.end_event()
         self._event = event
         self._key = update.key
         return tick, self.book.apply(update)
 
     def end_event(self) -> Tick | None:
-        """Say that the running event is over: its tick, if it changed something."""
+        """End the current event; return its tick, if it changed the levels or their state."""
         event, key = self._event, self._key
         self._event = None
         if event is None or key is None:

@@ -1,6 +1,6 @@
-"""What can happen to a book, in plain data: no wire format, one update per message or entry.
+"""Updates of a book as plain data: independent of wire formats, one per message or entry.
 
-A price is an integer mantissa, or None for an order that has none (market on auction, on close).
+A price is an integer mantissa, or None for an order without a price (market on auction, on close).
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ class Side(IntEnum):
 
     @property
     def other(self) -> Side:
-        """The side that this one trades against."""
+        """The opposite side."""
         return Side.ASK if self is Side.BID else Side.BID
 
 
 class MessageKey(NamedTuple):
-    """Where in its stream a message stands; keys order as the messages do within a version."""
+    """Position of a message in its stream; keys sort in stream order within a version."""
 
     sequence_version: int
     sequence_number: int
     index_in_packet: int = 0
-    """Which message of the packet it is, from 0."""
+    """Index of the message in its packet, from 0."""
 
 
 class OrderAdded(NamedTuple):
@@ -37,21 +37,21 @@ class OrderAdded(NamedTuple):
     key: MessageKey
     side: Side
     order_id: int | None
-    """The public number (secondaryOrderID); only books by position do without."""
+    """Public order ID (secondaryOrderID); None only in books by position."""
     price: int | None
     size: int
     position: int | None = None
-    """The place on its side, from 1, where the feed gives it."""
+    """Position on its side, from 1, where the feed sends it."""
     firm: int | None = None
     insert_time_ns: int | None = None
     implied: bool = False
     recovery: bool = False
-    """Sent to rebuild the book after it was emptied, not because something happened now."""
+    """Sent to rebuild the book after it was emptied, not because of a current event."""
     rpt_seq: int | None = None
 
 
 class OrderChanged(NamedTuple):
-    """An order got another size and kept its place, or the place that its new price gives it."""
+    """An order was changed and kept its queue position, or moved to that of its new price."""
 
     key: MessageKey
     side: Side
@@ -59,7 +59,7 @@ class OrderChanged(NamedTuple):
     price: int | None
     size: int
     previous_size: int | None = None
-    """The size before the change, where the feed gives it."""
+    """Size before the change, where the feed sends it."""
     position: int | None = None
     firm: int | None = None
     insert_time_ns: int | None = None
@@ -76,14 +76,14 @@ class OrderDeleted(NamedTuple):
     order_id: int | None
     price: int | None = None
     size: int | None = None
-    """What was left of it just before; None where the feed does not tell."""
+    """Size before the deletion; None where the feed does not send it."""
     position: int | None = None
     rpt_seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SideCleared:
-    """All orders of a side left the book at once (DELETE_THRU)."""
+    """All orders of a side were deleted together (DELETE_THRU)."""
 
     key: MessageKey
     side: Side
@@ -92,7 +92,7 @@ class SideCleared:
 
 @dataclass(frozen=True, slots=True)
 class TopRemoved:
-    """The places 1 to ``position`` of a side left the book at once (DELETE_FROM)."""
+    """The orders at positions 1 to ``position`` of a side were deleted (DELETE_FROM)."""
 
     key: MessageKey
     side: Side
@@ -102,7 +102,7 @@ class TopRemoved:
 
 @dataclass(frozen=True, slots=True)
 class BookEmptied:
-    """The book was emptied, to be filled anew (EmptyBook)."""
+    """The book was emptied, and will be filled again (EmptyBook)."""
 
     key: MessageKey
 
@@ -116,17 +116,17 @@ class ChannelReset:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotBegun:
-    """A snapshot of this book begins: what stood in the book no longer counts."""
+    """A snapshot of this book begins; it replaces the previous content."""
 
     key: MessageKey
     bids: int | None = None
-    """How many orders will follow, where the feed tells."""
+    """Number of bids that follow, where the feed sends it."""
     asks: int | None = None
     last_rpt_seq: int | None = None
 
 
 class SnapshotOrder(NamedTuple):
-    """An order of the running snapshot."""
+    """An order of the current snapshot."""
 
     key: MessageKey
     side: Side
@@ -141,7 +141,7 @@ class SnapshotOrder(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEnded:
-    """The running snapshot is complete."""
+    """The current snapshot is complete."""
 
     key: MessageKey
 
@@ -156,27 +156,27 @@ class Interrupted:
 
 @dataclass(frozen=True, slots=True)
 class Doubted:
-    """Packets are missing that may have been about this book."""
+    """Packets are missing that may have contained updates of this book."""
 
     key: MessageKey
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """Nothing about this book was missing, or it was made up for."""
+    """No update of this book is missing, or the missing ones were recovered."""
 
     key: MessageKey
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A snapshot equals this book: what fills it again has ended."""
+    """A snapshot equals this book: a refill has ended."""
 
     key: MessageKey
 
 
 OrderUpdate = OrderAdded | OrderChanged | OrderDeleted | SideCleared | TopRemoved
-"""What changes orders."""
+"""Updates of orders."""
 
 SnapshotUpdate = SnapshotBegun | SnapshotOrder | SnapshotEnded
 
@@ -190,12 +190,12 @@ Update = (
     | Confirmed
     | Settled
 )
-"""All that a book of orders understands."""
+"""All updates of a book of orders."""
 
 
 @dataclass(frozen=True, slots=True)
 class LevelAdded:
-    """The legacy feed: a price level appeared at a place of its side."""
+    """Legacy feed: a price level was added at a position of its side."""
 
     key: MessageKey
     side: Side
@@ -209,7 +209,7 @@ class LevelAdded:
 
 @dataclass(frozen=True, slots=True)
 class LevelChanged:
-    """The legacy feed: the level at a place has another size or number of orders."""
+    """Legacy feed: the level at a position has a new size or order count."""
 
     key: MessageKey
     side: Side
@@ -223,7 +223,7 @@ class LevelChanged:
 
 @dataclass(frozen=True, slots=True)
 class LevelDeleted:
-    """The legacy feed: the level at a place is gone."""
+    """Legacy feed: the level at a position was deleted."""
 
     key: MessageKey
     side: Side
@@ -233,7 +233,7 @@ class LevelDeleted:
 
 @dataclass(frozen=True, slots=True)
 class LevelOverlaid:
-    """The legacy feed, top of book only: this is the best level now, whatever it was before."""
+    """Legacy feed, top of book only: replaces the best level, whatever it was before."""
 
     key: MessageKey
     side: Side
@@ -246,7 +246,7 @@ class LevelOverlaid:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLevel:
-    """A price level of the running snapshot of the legacy feed."""
+    """A price level of the current snapshot of the legacy feed."""
 
     key: MessageKey
     side: Side
@@ -257,7 +257,7 @@ class SnapshotLevel:
 
 
 LevelUpdate = LevelAdded | LevelChanged | LevelDeleted | LevelOverlaid | SideCleared | TopRemoved
-"""What changes the levels of a book by price."""
+"""Updates of the levels of a book by price."""
 
 DepthUpdate = (
     LevelUpdate
@@ -271,4 +271,4 @@ DepthUpdate = (
     | Confirmed
     | Settled
 )
-"""All that a book by price of the legacy feed understands."""
+"""All updates of a book by price of the legacy feed."""

@@ -1,4 +1,4 @@
-"""What can be read from any book: levels, best prices, depth, imbalance, crossed and locked."""
+"""Read access to any book: levels, best prices, depth, imbalance, crossed and locked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pregao.book.updates import Side
 
 
 class Level(NamedTuple):
-    """All orders of one price, added up; price None stands ahead of every price."""
+    """Totals of the orders of one price; price None sorts before every price."""
 
     price: int | None
     size: int
@@ -20,7 +20,7 @@ class Level(NamedTuple):
 
 
 class Order(NamedTuple):
-    """An order as the book holds it."""
+    """An order in a book."""
 
     order_id: int | None
     side: Side
@@ -32,14 +32,14 @@ class Order(NamedTuple):
 
 
 def levels_of(orders: Iterable[Order]) -> Iterator[Level]:
-    """The levels of orders that come in the order in which they would trade."""
+    """Yield the levels of orders that are in queue order."""
     for price, same in groupby(orders, key=lambda order: order.price):
         sizes = [order.size for order in same]
         yield Level(price, sum(sizes), len(sizes))
 
 
 class QueuePosition(NamedTuple):
-    """Where an order stands: first means place 1."""
+    """Position of an order on its side and in its level, from 1, and the size ahead of it."""
 
     in_side: int
     in_level: int
@@ -48,38 +48,38 @@ class QueuePosition(NamedTuple):
 
 
 class LevelView(ABC):
-    """Questions that the price levels of a book answer."""
+    """Price levels of a book, and values derived from them."""
 
     __slots__ = ()
 
     @abstractmethod
     def walk_levels(self, side: Side) -> Iterator[Level]:
-        """The levels of a side, best first."""
+        """Return the levels of a side, best first."""
 
     def levels(self, side: Side, depth: int | None = None) -> list[Level]:
-        """The best levels of a side, best first; all of them unless a depth is given."""
+        """Return the best levels of a side, best first; all of them if ``depth`` is None."""
         return list(islice(self.walk_levels(side), depth))
 
     def best(self, side: Side) -> Level | None:
-        """The best level of a side; orders without a price come before every price."""
+        """Return the best level of a side; orders without a price precede every price."""
         return next(self.walk_levels(side), None)
 
     @property
     def best_bid(self) -> Level | None:
-        """The best level to sell to."""
+        """The best level of the bid side."""
         return self.best(Side.BID)
 
     @property
     def best_ask(self) -> Level | None:
-        """The best level to buy from."""
+        """The best level of the ask side."""
         return self.best(Side.ASK)
 
     def best_price(self, side: Side) -> int | None:
-        """The best price that an order of the side names."""
+        """Return the best price of a side, ignoring orders without a price."""
         return next((lv.price for lv in self.walk_levels(side) if lv.price is not None), None)
 
     def depth(self, side: Side, levels: int | None = None) -> list[tuple[int | None, int, int]]:
-        """The running totals of a side from the best level on: price, size, orders."""
+        """Return the cumulative totals of a side from the best level: price, size, orders."""
         size = orders = 0
         totals = []
         for level in self.levels(side, levels):
@@ -89,7 +89,7 @@ class LevelView(ABC):
         return totals
 
     def size_to(self, side: Side, price: int) -> int:
-        """How much of a side can be had at that price or better."""
+        """Return the total size of a side at that price or better."""
         limit = price_rank(side, price)
         total = 0
         for level in self.walk_levels(side):
@@ -99,7 +99,10 @@ class LevelView(ABC):
         return total
 
     def imbalance(self, levels: int | None = None) -> float | None:
-        """From -1 (only asks) to 1 (only bids) by size over the best levels; None if empty."""
+        """Return the size imbalance of the best levels, -1 (only asks) to 1 (only bids).
+
+        None if the book is empty.
+        """
         bids = sum(level.size for level in self.levels(Side.BID, levels))
         asks = sum(level.size for level in self.levels(Side.ASK, levels))
         if bids + asks == 0:
@@ -108,17 +111,17 @@ class LevelView(ABC):
 
     @property
     def spread(self) -> int | None:
-        """Best asked price less best bid price; negative in a crossed book."""
+        """Best ask minus best bid; negative in a crossed book."""
         bid, ask = self.best_price(Side.BID), self.best_price(Side.ASK)
         return None if bid is None or ask is None else ask - bid
 
     @property
     def crossed(self) -> bool:
-        """Does a bid name a higher price than an ask, as in auctions?"""
+        """Whether the best bid is above the best ask, as in auctions."""
         spread = self.spread
         return spread is not None and spread < 0
 
     @property
     def locked(self) -> bool:
-        """Are the best bid and the best ask at the same price?"""
+        """Whether the best bid and the best ask are at the same price."""
         return self.spread == 0
