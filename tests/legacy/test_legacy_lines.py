@@ -47,7 +47,7 @@ def test_a_message_is_what_its_template_says():
 def test_the_number_of_the_header_is_held_against_tag_34():
     with pytest.raises(DecodeError, match="tag 34"):
         MessageReader().read(Message(8, message("News_143", 7)))
-    with pytest.raises(DecodeError, match="bytes behind"):
+    with pytest.raises(DecodeError, match="bytes after"):
         MessageReader().read(Message(7, message("News_143", 7) + b"\x80"))
 
 

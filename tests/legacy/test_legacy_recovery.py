@@ -144,7 +144,7 @@ def test_raw_data_that_makes_no_sense_ends_the_session():
     recovery.run()
     wrong = [(1346, "1"), (1180, "10"), (10054, 1), (1181, 1), (10055, 5), (95, 9), (95, 2)]
     recovery.server.session.send("URDR", [*wrong, (96, b"ab")], 0)
-    assert recovery.run() == [Ended("a message runs past the raw data")]
+    assert recovery.run() == [Ended("a message is empty or extends past the raw data")]
 
 
 def test_002_6_2_what_a_line_misses_is_asked_for_after_a_while_and_again_if_need_be():

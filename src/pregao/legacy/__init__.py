@@ -1,10 +1,11 @@
-"""UMDF FIX/FAST, B3's feed before Binary UMDF: from datagrams to messages in their order.
+"""UMDF FIX/FAST, B3's feed before Binary UMDF: from datagrams to messages in sequence.
 
-`read_chunks` takes a datagram apart, `Assembler` puts messages together, `write_chunks` is the
-reverse. `MessageReader` decodes a message with `pregao.fast` and our templates, or those of another
-file. `IncrementalLine` and `LoopLine` are the streams of a channel, sans-I/O: feeds made one,
-what is missing, loops. `RecoveryClient` and `RecoveryServer` are the two sides of TCP recovery, and
-`GapFiller` asks for what a line misses. What messages mean for books is `pregao.feed`'s business.
+`read_chunks` splits a datagram into chunks, `Assembler` joins chunks into messages, `write_chunks`
+is the reverse. `MessageReader` decodes a message with `pregao.fast` and the bundled templates, or
+those of another file. `IncrementalLine` and `LoopLine` are the streams of a channel, sans-I/O: they
+merge feeds and detect gaps and loops. `RecoveryClient` and `RecoveryServer` are the two sides of
+TCP recovery, and `GapFiller` requests the messages that a line is missing. `pregao.feed` applies
+the messages to books.
 """
 
 from pregao.legacy.assembly import Assembler, Message

@@ -1,4 +1,4 @@
-"""Kernels over datagrams of the legacy feed: their chunks, and the heads of their messages."""
+"""Kernels over datagrams of the legacy feed: their chunks, and the headers of their messages."""
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 # mypy: disallow-untyped-decorators=False
@@ -25,19 +25,19 @@ TIME_AS_TEXT = 2
 _DIGITS = 17
 _MOST = 1 << 57
 _DAYS_TO_1970 = 719_468
-"""From March of the year 0 on."""
+"""Days from March 1 of the year 0 to 1970."""
 
 
 @part
 def _number(buffer, position):
-    """The number of the message that a chunk is of."""
+    """Return the sequence number of a chunk's message."""
     high = (np.int64(buffer[position]) << 24) | (np.int64(buffer[position + 1]) << 16)
     return high | (np.int64(buffer[position + 2]) << 8) | np.int64(buffer[position + 3])
 
 
 @part
 def _chunk(buffer, position, end):
-    """What is wrong with a chunk that begins here; how many there are, which one it is, its size"""
+    """Parse the chunk at a position: fault code, number of chunks, index of this one, its size."""
     if end - position < HEADER:
         return SHORT, np.int64(0), np.int64(0), np.int64(0)
     count = (np.int64(buffer[position + 4]) << 8) | buffer[position + 5]
@@ -55,7 +55,7 @@ def _chunk(buffer, position, end):
 
 @njit
 def count_chunks(buffer, offset, length, chunks, fault):
-    """How many sound chunks each datagram has, and what is wrong behind them; returns the sum."""
+    """Count the intact chunks of each datagram and the fault after them; return their total."""
     total = 0
     for i in range(len(offset)):
         position = offset[i]
@@ -75,7 +75,7 @@ def count_chunks(buffer, offset, length, chunks, fault):
 
 @njit
 def list_chunks(buffer, offset, chunks, datagram, ordinal, number, count, index, start, size):
-    """The sound chunks of datagrams, one after the other."""
+    """List the intact chunks of all datagrams, in order."""
     row = 0
     for i in range(len(offset)):
         position = offset[i]
@@ -91,7 +91,7 @@ def list_chunks(buffer, offset, chunks, datagram, ordinal, number, count, index,
 
 @part
 def _unsigned(buffer, position, end):
-    """An unsigned integer and where it ends; -1 if it does not end in time."""
+    """Read an unsigned integer; return it and its end, or -1 if it is unterminated or too long."""
     value = np.int64(0)
     while position < end:
         byte = np.int64(buffer[position])
@@ -106,7 +106,7 @@ def _unsigned(buffer, position, end):
 
 @part
 def _head(buffer, position, end, kinds):
-    """Template, tag 34 and sending time (as digits) of a message that begins here."""
+    """Read template, tag 34 and sending time (as digits) of the message at a position."""
     number = np.int64(-1)
     digits = np.int64(0)
     if position >= end or not buffer[position] & 64:
@@ -140,10 +140,10 @@ def _head(buffer, position, end, kinds):
 
 @njit
 def read_heads(buffer, start, size, kinds, template, number, digits):
-    """Template, tag 34 and sending time (as digits) of messages that begin here.
+    """Read template, tag 34 and sending time (as digits) of the messages at these positions.
 
-    ``kinds`` says by template how its messages tell the time; a template is -1 where a message
-    has none that is known, the time 0 where it has none.
+    ``kinds`` gives for each template the encoding of its sending time. The template is -1 if it is
+    missing or unknown, the time 0 if there is none.
     """
     for i in range(len(start)):
         end = start[i] + size[i]
@@ -152,11 +152,11 @@ def read_heads(buffer, start, size, kinds, template, number, digits):
 
 @part
 def _day_of(day):
-    """A date (YYYYMMDD) as days since 1970; -1 of what is none."""
+    """Convert a date (YYYYMMDD) to days since 1970; -1 if it is out of range."""
     year, month, date = day // 10_000, day // 100 % 100, day % 100
     if not (1970 <= year < 2262 and 1 <= month <= 12 and 1 <= date <= 31):
         return np.int64(-1)
-    # Years begin with March here: the day that some have more is their last.
+    # Counting years from March puts the leap day last.
     years = year - (month < 3)
     months = month - 3 if month > 2 else month + 9
     days = 365 * years + years // 4 - years // 100 + years // 400 + (153 * months + 2) // 5
@@ -165,7 +165,7 @@ def _day_of(day):
 
 @part
 def _moment(digits, days):
-    """A timestamp of the wire as nanoseconds, if its date is so many days after 1970; else 0."""
+    """Convert a wire timestamp, whose date is ``days`` after 1970, to ns; 0 if it is invalid."""
     time = digits % DAY_DIGITS
     rest = time // 1000
     hour, minute, second = rest // 10_000, rest // 100 % 100, rest % 100
@@ -177,7 +177,7 @@ def _moment(digits, days):
 
 @njit
 def read_times(digits, out):
-    """Timestamps of the wire as nanoseconds; 0 where they are none."""
+    """Convert wire timestamps to nanoseconds; 0 where they are invalid."""
     known = days = np.int64(-1)
     for i in range(len(digits)):
         if digits[i] // DAY_DIGITS != known:
@@ -188,9 +188,9 @@ def read_times(digits, out):
 
 @njit
 def read_keys(buffer, offset, length, kinds, numbered, using, found, number, sending, last):
-    """What datagrams tell in front: has each a chunk, its number, sending time, last number.
+    """Read the keys of datagrams: whether they start with a chunk, number, time, last number.
 
-    The templates of ``numbered`` give a datagram its number, those of ``using`` use one up.
+    Templates in ``numbered`` give a datagram its number; those in ``using`` consume a number.
     """
     known = days = np.int64(-1)
     for i in range(len(offset)):
@@ -229,7 +229,7 @@ def read_keys(buffer, offset, length, kinds, numbered, using, found, number, sen
 
 @njit
 def scale_decimals(exponent, mantissa, there, scale, out, failed):
-    """Mantissas at one scale, 0 of what is not there; returns how many do not fit."""
+    """Rescale mantissas to one scale, 0 where missing; return how many do not fit."""
     count = 0
     for i in range(len(exponent)):
         out[i] = 0
@@ -260,9 +260,9 @@ def scale_decimals(exponent, mantissa, there, scale, out, failed):
 
 @njit
 def chosen_decimals(scaled, there, rows, words, bitmap):
-    """The 128-bit words of some decimals, and which are there; a row of -1 has none.
+    """Write the 128-bit words and validity bitmap of the selected decimals; row -1 is null.
 
-    Returns how many are not there.
+    Returns the number of nulls.
     """
     missing = 0
     bitmap[:] = 0

@@ -1,4 +1,4 @@
-"""Messages from chunks, in whatever order these come, across loss, with limits."""
+"""Assembles messages from chunks, which may arrive in any order or be lost, within limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LONGEST_WAIT_NS = 1_000_000_000
 
 
 class Message(NamedTuple):
-    """A whole message: its sequence number and its FAST bytes."""
+    """A complete message: its sequence number and its FAST bytes."""
 
     number: int
     payload: bytes
@@ -21,7 +21,7 @@ class Message(NamedTuple):
 
 @dataclass(slots=True)
 class _Waiting:
-    """A message of which chunks are missing."""
+    """A message with missing chunks."""
 
     count: int
     since_ns: int
@@ -33,10 +33,10 @@ class _Waiting:
 
 
 class Assembler:
-    """Puts the messages of one stream of one feed together.
+    """Assembles the messages of one stream of one feed.
 
-    Numbers come again: in every loop of a snapshot stream, after every reset. So what waits longer
-    than a second, or gets a chunk that contradicts it, is given up.
+    Sequence numbers repeat in every loop of a snapshot stream and after every reset. Therefore an
+    incomplete message is abandoned after one second, or when a chunk contradicts it.
     """
 
     def __init__(
@@ -52,52 +52,52 @@ class Assembler:
         self._waiting: dict[int, _Waiting] = {}
         self._bytes = 0
         self.abandoned = 0
-        """Messages given up: a chunk never came, or contradicted the others."""
+        """Messages abandoned because a chunk was lost or contradicted the others."""
         self.contradicting = 0
-        """Chunks that say another number of chunks, or other bytes, than those before."""
+        """Chunks whose chunk count or bytes differ from those received before."""
         self.repeated = 0
-        """Chunks that were there already."""
+        """Chunks received again."""
 
     @property
     def waiting(self) -> int:
-        """How many messages lack chunks."""
+        """Number of incomplete messages."""
         return len(self._waiting)
 
     def add(self, chunk: Chunk, time_ns: int) -> Message | None:
-        """Take a chunk that came at a time; the message, if that was the last one missing."""
+        """Add a chunk received at a time; return the message if this completes it."""
         self._give_up_old(time_ns)
-        known = self._waiting.get(chunk.number)
-        if known is not None:
-            piece = known.pieces.get(chunk.index)
-            if known.count == chunk.count and piece == chunk.payload:
+        partial = self._waiting.get(chunk.number)
+        if partial is not None:
+            piece = partial.pieces.get(chunk.index)
+            if partial.count == chunk.count and piece == chunk.payload:
                 self.repeated += 1
                 return None
-            if known.count != chunk.count or piece is not None:
+            if partial.count != chunk.count or piece is not None:
                 self.contradicting += 1
                 self._give_up(chunk.number)
-                known = None
+                partial = None
         if chunk.count == 1:
             return Message(chunk.number, chunk.payload)
-        if known is None:
-            known = self._waiting[chunk.number] = _Waiting(chunk.count, time_ns)
-        known.pieces[chunk.index] = chunk.payload
+        if partial is None:
+            partial = self._waiting[chunk.number] = _Waiting(chunk.count, time_ns)
+        partial.pieces[chunk.index] = chunk.payload
         self._bytes += len(chunk.payload)
-        if len(known.pieces) == known.count:
+        if len(partial.pieces) == partial.count:
             self._forget(chunk.number)
-            pieces = known.pieces
-            payload = b"".join(pieces[index] for index in range(1, known.count + 1))
+            pieces = partial.pieces
+            payload = b"".join(pieces[index] for index in range(1, partial.count + 1))
             return Message(chunk.number, payload)
         while len(self._waiting) > self._most_waiting or self._bytes > self._most_bytes:
             self._give_up(next(iter(self._waiting)))
         return None
 
     def reset(self) -> None:
-        """Give up what waits: the stream begins anew."""
+        """Abandon all incomplete messages, because the stream restarts."""
         for number in list(self._waiting):
             self._give_up(number)
 
     def _give_up_old(self, time_ns: int) -> None:
-        # The oldest is first: messages are kept in the order of their first chunks.
+        # The oldest is first: the dict is in the order of the messages' first chunks.
         while self._waiting:
             number, oldest = next(iter(self._waiting.items()))
             if time_ns - oldest.since_ns <= self._longest_wait_ns:

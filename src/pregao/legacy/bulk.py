@@ -1,6 +1,6 @@
-"""Many datagrams of the legacy feed at once: their chunks and the heads of their messages.
+"""Chunks and message headers of many datagrams of the legacy feed, as columns.
 
-The column form of `chunks`, and of what `messages` reads first of a message.
+The column form of `chunks`, and of the first fields that `messages` reads.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Numbers = npt.NDArray[np.int64]
 
 FAULTS: Final = {
     _kernels.SHORT: "too short for a technical header",
-    _kernels.NOT_A_CHUNK: "a chunk that is not among those of its message",
-    _kernels.EMPTY_CHUNK: "a chunk without bytes",
-    _kernels.LONG_CHUNK: "a chunk runs past the end of its datagram",
-    _kernels.EMPTY: "an empty datagram",
+    _kernels.NOT_A_CHUNK: "chunk index out of range",
+    _kernels.EMPTY_CHUNK: "chunk without bytes",
+    _kernels.LONG_CHUNK: "a chunk extends past the end of its datagram",
+    _kernels.EMPTY: "empty datagram",
 }
-"""What is wrong with datagrams, as `read_chunks` says it."""
+"""Reasons why datagrams are rejected, in the words of `read_chunks`."""
 _NUMBER, _SENDING_TIME = 34, 52
 _DAY_AFTER_ALL: Final = 100_000_000
 
@@ -37,27 +37,27 @@ class ChunkColumns:
     """The chunks of datagrams, in order."""
 
     datagram: Numbers
-    """Which one each is in."""
+    """Index of the datagram of each chunk."""
     ordinal: Numbers
-    """Which chunk of its datagram it is, from 0."""
+    """Index of the chunk in its datagram, from 0."""
     number: Numbers
     count: Numbers
     index: Numbers
     start: Numbers
     size: Numbers
     fault: npt.NDArray[np.int8]
-    """Of each datagram: what is wrong behind its last sound chunk; 0 if nothing is."""
+    """Fault code of each datagram after its last intact chunk; 0 if there is none."""
     chunks: Numbers
-    """How many each datagram has."""
+    """Number of chunks of each datagram."""
 
     @property
     def firsts(self) -> Numbers:
-        """The first chunk of each datagram that has one."""
+        """Indices of the first chunk of each datagram that has one."""
         return np.flatnonzero(self.ordinal == 0)
 
 
 def chunk_columns(buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32]) -> ChunkColumns:
-    """The chunks of datagrams."""
+    """Return the chunks of datagrams as columns."""
     chunks = np.zeros(len(offset), np.int64)
     fault = np.zeros(len(offset), np.int8)
     total = int(_kernels.count_chunks(buffer, offset, length, chunks, fault))
@@ -70,7 +70,7 @@ def chunk_columns(buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32])
 
 @dataclass(slots=True)
 class WholeMessages:
-    """Whole messages: where they are in a buffer, and the chunk that each is known by."""
+    """Complete messages: their ranges in a buffer, and one chunk that identifies each."""
 
     buffer: Bytes
     start: Numbers
@@ -81,54 +81,54 @@ class WholeMessages:
 def whole_messages(
     buffer: Bytes, chunks: ChunkColumns, joined: Sequence[tuple[int, bytes]]
 ) -> WholeMessages:
-    """Messages in one chunk where they are, and behind them those that were put together."""
+    """Return single-chunk messages in place, followed by the assembled ones in ``joined``."""
     single = np.flatnonzero(chunks.count == 1)
     start, end = chunks.start[single], (chunks.start + chunks.size)[single]
     if not joined:
         return WholeMessages(buffer, start, end, single)
     sizes = np.array([len(data) for _, data in joined], np.int64)
-    behind = len(buffer) + np.cumsum(sizes)
+    ends = len(buffer) + np.cumsum(sizes)
     tail = np.frombuffer(b"".join(data for _, data in joined) + bytes(8), np.uint8)
     return WholeMessages(
         np.concatenate([buffer, tail]),
-        np.concatenate([start, behind - sizes]),
-        np.concatenate([end, behind]),
+        np.concatenate([start, ends - sizes]),
+        np.concatenate([end, ends]),
         np.concatenate([single, np.array([chunk for chunk, _ in joined], np.int64)]),
     )
 
 
 @dataclass(slots=True)
 class Heads:
-    """What messages begin with."""
+    """First fields of messages."""
 
     template: Numbers
-    """-1 where it is not known."""
+    """-1 where it is unknown."""
     number: Numbers
-    """Tag 34; -1 where its template does not tell it first."""
+    """Tag 34; -1 where the template does not have it first."""
     sending_time_ns: Numbers
     """0 where there is none."""
 
 
 @dataclass(slots=True)
 class DatagramKeys:
-    """What datagrams tell in front, of their first message."""
+    """Keys of datagrams, from their first message."""
 
     sound: npt.NDArray[np.bool_]
-    """Does it begin with a chunk?"""
+    """Whether the datagram begins with a chunk."""
     number: Numbers
-    """0 where it begins in the middle of a message, or with one without a number of its own."""
+    """0 if the datagram begins in the middle of a message or with an unnumbered one."""
     sending_time_ns: Numbers
     """0 where there is none."""
     last: Numbers
-    """The last number that it uses up; 0 if it uses none."""
+    """Last sequence number that the datagram consumes; 0 if it consumes none."""
 
 
 UNNUMBERED: Final = (MsgType.HEARTBEAT, MsgType.SEQUENCE_RESET)
-"""Messages whose number may be that of another one: nothing is a copy because it has it."""
+"""Messages that may have the number of another message, which does not make them duplicates."""
 
 
 class HeadReader:
-    """Reads the heads of messages with the templates of a file."""
+    """Reads the first fields of messages with the templates of a file."""
 
     def __init__(self, templates: Templates) -> None:
         size = max(templates.by_id, default=0) + 1
@@ -141,7 +141,7 @@ class HeadReader:
             self._using[number] = kind is not MsgType.SEQUENCE_RESET
 
     def keys(self, buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32]) -> DatagramKeys:
-        """What datagrams tell in front."""
+        """Read the keys of datagrams."""
         sound = np.empty(len(offset), np.bool_)
         number, sending, last = np.empty((3, len(offset)), np.int64)
         _kernels.read_keys(
@@ -151,14 +151,14 @@ class HeadReader:
         return DatagramKeys(sound, number, sending, last)
 
     def read(self, buffer: Bytes, start: Numbers, size: Numbers) -> Heads:
-        """The heads of messages, or of the first chunks of some."""
+        """Read the first fields of messages, or of the first chunks of messages."""
         template, number, digits = np.empty((3, len(start)), np.int64)
         _kernels.read_heads(buffer, start, size, self._kinds, template, number, digits)
         return Heads(template, number, times_of(digits))
 
 
 def _time_kind(template: Template) -> int:
-    """How a template's messages tell the time: only if tags 34 and 52 come first."""
+    """Return how a template encodes the sending time; NO_TIME unless tags 34 and 52 are first."""
     parts = [
         part
         for part in template.parts
@@ -176,21 +176,21 @@ def _time_kind(template: Template) -> int:
 
 
 def moments_of(days: Numbers, times: Numbers, null: int) -> Numbers:
-    """Dates and times of day as nanoseconds: `times.moment_ns` of columns.
+    """Convert dates and times of day to nanoseconds: `times.moment_ns` for columns.
 
-    ``null`` is the number where there is none, in what is given and in what comes out.
+    ``null`` marks missing values in the input and in the result.
     """
     untimed = times == null
     digits = np.where(times >= FIRST_WITH_MILLISECONDS, times, times * 1000)
-    sound = (
+    valid = (
         (days > 0) & (days < _DAY_AFTER_ALL) & (untimed | ((digits >= 0) & (digits < DAY_DIGITS)))
     )
-    found = times_of(np.where(sound, days, 0) * DAY_DIGITS + np.where(untimed | ~sound, 0, digits))
-    return np.where(found > 0, found, null)
+    result = times_of(np.where(valid, days, 0) * DAY_DIGITS + np.where(untimed | ~valid, 0, digits))
+    return np.where(result > 0, result, null)
 
 
 def times_of(digits: Numbers) -> Numbers:
-    """Timestamps of the wire (YYYYMMDDhhmmssmmm) as nanoseconds; 0 where they are none."""
-    found = np.empty(len(digits), np.int64)
-    _kernels.read_times(digits, found)
-    return found
+    """Convert wire timestamps (YYYYMMDDhhmmssmmm) to nanoseconds; 0 where they are invalid."""
+    result = np.empty(len(digits), np.int64)
+    _kernels.read_times(digits, result)
+    return result

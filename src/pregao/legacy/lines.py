@@ -1,8 +1,8 @@
-"""A stream of a channel as one line of messages, in order, out of the datagrams of its feeds.
+"""A stream of a channel as one sequence of messages, merged from the datagrams of its feeds.
 
-Without sockets and without a clock: datagrams and times go in, messages in their turn come out,
-with what is missing between them. The feed has no sequence versions; here a SequenceReset, or
-numbers that go back for good, begin the next one, so that a message has one place for ever.
+Without sockets or a clock: datagrams and times go in; messages in sequence, and the gaps between
+them, come out. The feed has no sequence versions. Here a SequenceReset, or numbers that go back
+permanently, starts the next version, so that every message has a unique packet key.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ from pregao.umdf.arbitration import (
 from pregao.umdf.sequencing import Place, next_version, version_distance
 
 RECOVERY = "recovery"
-"""In place of a feed: who brought a message that was asked for again."""
+"""Name used instead of a feed for messages that TCP recovery sent again."""
 MOST_BACK = 64
-"""After so many messages in a row with numbers that are past, numbers have begun anew."""
+"""After more consecutive messages with past numbers, the numbers have restarted."""
 
 
 @dataclass(slots=True)
 class LineCounters:
-    """What a line has met."""
+    """Counters of a line."""
 
     datagrams: int = 0
     messages: int = 0
-    """Whole messages, of all feeds."""
+    """Complete messages, of all feeds."""
     delivered: int = 0
     duplicates: int = 0
     late: int = 0
     lost: int = 0
-    """Numbers that no feed brought."""
+    """Numbers that no feed delivered."""
     heartbeats: int = 0
     resets: int = 0
     rejected: int = 0
-    """Datagrams and messages that could not be read."""
+    """Datagrams and messages that could not be decoded."""
     ignored: int = 0
-    """Datagrams of a feed that is not followed."""
+    """Datagrams of a feed that is not being followed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A message in its turn."""
+    """A message delivered in sequence."""
 
     place: Place
     message: LegacyMessage
@@ -64,7 +64,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Messages that no feed brought in time; the last is None where nobody knows how many."""
+    """Messages that no feed delivered in time; ``last`` is None if their number is unknown."""
 
     sequence_version: int
     first: int
@@ -73,7 +73,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """A sequence begins: the next message has this place. Books are to be synchronized anew."""
+    """A sequence begins: the next message has this key. Books must be synchronized again."""
 
     place: Place
 
@@ -83,22 +83,22 @@ LineEvent = Told | Missing | Began
 
 @dataclass(slots=True)
 class _Feed:
-    """What is known of one feed."""
+    """State of one feed."""
 
     assembler: Assembler
     version: int = 0
-    """The sequence version of its messages; 0 before its first one."""
+    """Sequence version of its messages; 0 before the first one."""
     highest: int = 0
     back: int = 0
-    """How many messages in a row have come whose numbers are past."""
+    """Number of consecutive messages with past numbers."""
     heard_ns: int | None = None
 
 
 class IncrementalLine:
-    """The incremental stream: feeds A and B become one, if the platform sends the same on both.
+    """The incremental stream: merges feeds A and B if the platform sends the same on both.
 
-    MEGABOLSA's feeds may number differently, so one of them is followed alone, and the other only
-    when nothing comes of that one any more.
+    MEGABOLSA's feeds may number messages differently, so only one is followed, and the other
+    replaces it when it falls silent.
     """
 
     def __init__(
@@ -110,8 +110,10 @@ class IncrementalLine:
         most_wait_ns: int = MOST_WAIT_NS,
         asked_for: bool = False,
     ) -> None:
-        """What is missing is waited for so long; if it is ``asked_for`` elsewhere, also when all
-        feeds are past it."""
+        """Wait up to ``most_wait_ns`` for missing messages.
+
+        If they are ``asked_for`` from TCP recovery, wait even after all feeds have passed them.
+        """
         self.counters = LineCounters()
         self._asked_for = asked_for
         self._platform = platform
@@ -120,49 +122,49 @@ class IncrementalLine:
         self._followed = None if platform.same_on_both_feeds else feeds[0]
         self._version = 1
         self._heartbeat: Place | None = None
-        """The place of the last message delivered, if that was a heartbeat."""
+        """Key of the last message delivered, if it was a heartbeat."""
         self._most_wait_ns = most_wait_ns
         self._arbiter = self._new_arbiter()
 
     @property
     def followed(self) -> str | None:
-        """The one feed that is followed; None if all are."""
+        """The only feed that is followed; None if all are."""
         return self._followed
 
     @property
     def version(self) -> int:
-        """The sequence version that was begun last."""
+        """The current sequence version."""
         return self._version
 
     @property
     def deadline_ns(self) -> int | None:
-        """When what is missing will be given up, if something is."""
+        """Time at which the missing messages will be declared lost, if there are any."""
         return self._arbiter.deadline_ns
 
     def is_dead(self, now_ns: int) -> bool:
-        """Has nothing come for so long that the stream is not working (002 §5.1.1)?"""
-        heard = [each.heard_ns for each in self._feeds.values() if each.heard_ns is not None]
-        return bool(heard) and now_ns - max(heard) >= DEAD_AFTER_NS
+        """Whether the stream has been silent so long that it counts as failed (002 §5.1.1)."""
+        received_ns = [each.heard_ns for each in self._feeds.values() if each.heard_ns is not None]
+        return bool(received_ns) and now_ns - max(received_ns) >= DEAD_AFTER_NS
 
     @property
     def awaited(self) -> Missing | None:
-        """What is missing right now and may still come; who can, asks for it again."""
+        """The messages missing now that may still arrive or be requested again."""
         lost = self._arbiter.awaited
         if lost is None:
             return None
         return Missing(lost.sequence_version, lost.first, lost.last)
 
     def tick(self, now_ns: int) -> list[LineEvent]:
-        """Let time pass: what has been waited for long enough is given up."""
+        """Advance the clock: declare messages lost that have been missing for too long."""
         return self._told(list(self._arbiter.expire(now_ns)))
 
     def give_up(self, now_ns: int) -> list[LineEvent]:
-        """Wait no longer for what is missing first."""
+        """Declare the first missing messages lost immediately."""
         deadline = self._arbiter.deadline_ns
         return [] if deadline is None else self.tick(max(now_ns, deadline))
 
     def receive(self, feed: str, datagram: bytes, time_ns: int) -> list[LineEvent]:
-        """Take a datagram of a feed in."""
+        """Process a datagram of a feed."""
         self.counters.datagrams += 1
         source = self._feeds[feed]
         events = self._choose(feed, time_ns)
@@ -172,25 +174,25 @@ class IncrementalLine:
             return events
         try:
             for chunk in read_chunks(datagram):
-                whole = source.assembler.add(chunk, time_ns)
-                if whole is not None:
+                message = source.assembler.add(chunk, time_ns)
+                if message is not None:
                     self.counters.messages += 1
-                    events += self._whole(feed, whole, time_ns)
+                    events += self._whole(feed, message, time_ns)
         except DecodeError:
             self.counters.rejected += 1
         return events
 
     def recovered(self, version: int, message: LegacyMessage, time_ns: int) -> list[LineEvent]:
-        """Take a message in that was asked for again (002 §6.2)."""
-        place = Place(version, message.number)
-        return self._told(self._arbiter.accept(RECOVERY, place, time_ns, message))
+        """Process a message that TCP recovery sent again (002 §6.2)."""
+        key = Place(version, message.number)
+        return self._told(self._arbiter.accept(RECOVERY, key, time_ns, message))
 
     def _choose(self, feed: str, time_ns: int) -> list[LineEvent]:
-        """Where one feed is followed: another one takes its place when it is silent."""
+        """Switch to this feed if only one feed is followed and it has fallen silent."""
         if self._followed is None or self._followed == feed:
             return []
-        heard = self._feeds[self._followed].heard_ns
-        if heard is not None and time_ns - heard < DEAD_AFTER_NS:
+        last_ns = self._feeds[self._followed].heard_ns
+        if last_ns is not None and time_ns - last_ns < DEAD_AFTER_NS:
             return []
         events: list[LineEvent] = []
         if self._arbiter.expected is not None:
@@ -206,7 +208,7 @@ class IncrementalLine:
         try:
             message = self._reader.read(whole)
         except DecodeError:
-            # It is missing then, unless the other feed brings it.
+            # The message is missing, unless the other feed delivers it.
             self.counters.rejected += 1
             return []
         number = message.number
@@ -215,18 +217,18 @@ class IncrementalLine:
             return self._reset(feed, message)
         if message.type is MsgType.HEARTBEAT:
             self.counters.heartbeats += 1
-        began: list[LineEvent] = []
+        events: list[LineEvent] = []
         if number < source.highest and self._is_past(source, number):
             source.back += 1
             if source.back > MOST_BACK:
-                began = self._lost_reset(feed, number)
+                events = self._lost_reset(feed, number)
         elif number >= source.highest:
             source.back, source.highest = 0, number
-        place = Place(source.version, number)
-        if place == self._heartbeat and message.type is not MsgType.HEARTBEAT:
-            # A heartbeat had the number that this message has.
-            return began + self._deliver(place, message, feed, time_ns)
-        return began + self._told(self._arbiter.accept(feed, place, time_ns, message))
+        key = Place(source.version, number)
+        if key == self._heartbeat and message.type is not MsgType.HEARTBEAT:
+            # The heartbeat delivered before has the number of this message.
+            return events + self._deliver(key, message, feed, time_ns)
+        return events + self._told(self._arbiter.accept(feed, key, time_ns, message))
 
     def _is_past(self, source: _Feed, number: int) -> bool:
         expected = self._arbiter.expected
@@ -236,20 +238,20 @@ class IncrementalLine:
         )
 
     def _reset(self, feed: str, message: LegacyMessage) -> list[LineEvent]:
-        """A SequenceReset of a feed; the other feed sends its own, which begins nothing anew."""
+        """Apply a SequenceReset of a feed; the second feed's copy does not restart anything."""
         source = self._feeds[feed]
         if source.version < self._version:
             source.version, source.highest, source.back = self._version, 0, 0
             return []
         if self._arbiter.expected is None:
-            return []  # the platform starts: nothing came before
+            return []  # the platform starts: there were no messages before
         if source.highest == 0:
-            return []  # it was sent twice
+            return []  # a repeated reset
         events = self._told(self._give_up())
         return events + self._begin_anew(feed, message.new_number)
 
     def _lost_reset(self, feed: str, number: int) -> list[LineEvent]:
-        """The numbers of a feed have gone back for good: its SequenceReset did not come."""
+        """Restart the numbers of a feed whose SequenceReset was lost."""
         source = self._feeds[feed]
         if source.version < self._version:
             source.version, source.highest, source.back = self._version, number, 0
@@ -257,7 +259,7 @@ class IncrementalLine:
         return self._told(self._give_up()) + self._begin_anew(feed, number)
 
     def _give_up(self) -> list[FeedOutcome[LegacyMessage]]:
-        """Deliver everything that waits, and tell what is missing."""
+        """Deliver all held messages and declare the missing ones lost."""
         outcomes: list[FeedOutcome[LegacyMessage]] = []
         while (deadline := self._arbiter.deadline_ns) is not None:
             outcomes += list(self._arbiter.expire(deadline))
@@ -277,17 +279,17 @@ class IncrementalLine:
         self._heartbeat = None
 
     def _new_arbiter(self) -> Arbiter[LegacyMessage]:
-        # Where one feed is followed alone nobody else can bring what is missing.
+        # With a single feed, no other feed can deliver what is missing.
         alone = self._followed is not None or self._asked_for
         feeds = () if alone else tuple(self._feeds)
         return Arbiter(most_wait_ns=self._most_wait_ns, feeds=feeds)
 
     def _told(self, outcomes: Sequence[FeedOutcome[LegacyMessage]]) -> list[LineEvent]:
         events: list[LineEvent] = []
-        for each in outcomes:
-            match each:
-                case Delivered(place, item, feed, time_ns):
-                    events += self._deliver(place, item, feed, time_ns)
+        for outcome in outcomes:
+            match outcome:
+                case Delivered(key, item, feed, time_ns):
+                    events += self._deliver(key, item, feed, time_ns)
                 case Lost(version, first, last):
                     self.counters.lost += 0 if last is None else last - first + 1
                     events.append(Missing(version, first, last))

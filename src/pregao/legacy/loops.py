@@ -1,7 +1,8 @@
-"""The streams that repeat, market recovery and instrument definition: loop after loop.
+"""The repeating streams, market recovery and instrument definition.
 
-Numbers begin with 1 in every loop. A SequenceReset marks where one ends and the next one begins
-(002 §5.3.7, §15.2); on these streams it asks for nothing else. Each loop gets a version of our own.
+Numbers begin with 1 in every loop. A SequenceReset marks the end of one loop and the start of the
+next (002 §5.3.7, §15.2); on these streams it requires no other action. Each loop gets its own
+version, which is not on the wire.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pregao.legacy.streams import DEAD_AFTER_NS
 from pregao.umdf.sequencing import next_version
 
 FAR_BACK = 1000
-"""A number that is so far behind the highest one is of the next loop."""
+"""A number this far below the highest one belongs to the next loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +32,13 @@ class InLoop:
 
 @dataclass(frozen=True, slots=True)
 class LoopEnded:
-    """A loop has ended; an empty one, if no message came in it."""
+    """A loop has ended; it is empty if it had no messages."""
 
     version: int
 
 
 class LoopLine:
-    """A stream that repeats. One feed is enough for it: the next loop brings what is missing."""
+    """A repeating stream. It follows one feed: the next loop repeats what is missing."""
 
     def __init__(
         self, feeds: Sequence[str] = ("A", "B"), *, reader: MessageReader | None = None
@@ -52,10 +53,10 @@ class LoopLine:
         self._highest = 0
 
     def receive(self, feed: str, datagram: bytes, time_ns: int) -> list[InLoop | LoopEnded]:
-        """Take a datagram in; what comes of another feed than the first is passed over."""
+        """Process a datagram; datagrams of other feeds are ignored unless this one is silent."""
         self.counters.datagrams += 1
         if feed not in self._feeds:
-            raise ValueError(f"feed {feed!r} is none of {', '.join(self._feeds)}")
+            raise ValueError(f"unknown feed {feed!r}; allowed: {', '.join(self._feeds)}")
         events: list[InLoop | LoopEnded] = []
         if self._followed != feed:
             if self._followed is not None and time_ns - self._heard_ns < DEAD_AFTER_NS:
@@ -66,10 +67,10 @@ class LoopLine:
         self._heard_ns = time_ns
         try:
             for chunk in read_chunks(datagram):
-                whole = self._assembler.add(chunk, time_ns)
-                if whole is not None:
+                message = self._assembler.add(chunk, time_ns)
+                if message is not None:
                     self.counters.messages += 1
-                    events += self._whole(whole)
+                    events += self._whole(message)
         except DecodeError:
             self.counters.rejected += 1
         return events
@@ -89,7 +90,7 @@ class LoopLine:
         events: list[InLoop | LoopEnded] = []
         back = self._highest - message.number
         if back > FAR_BACK or (message.number == 1 and back > 0):
-            events = self._next_loop()  # its SequenceReset did not come
+            events = self._next_loop()  # its SequenceReset was lost
         self._highest = max(self._highest, message.number)
         self.counters.delivered += 1
         return [*events, InLoop(self._version, message)]

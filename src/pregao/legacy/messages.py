@@ -1,4 +1,4 @@
-"""Messages of the feed: FAST bytes to named values, held against the number of their header."""
+"""Decodes messages from FAST to named values, and checks them against their headers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MSG_TYPE = 35
 
 
 class MsgType(StrEnum):
-    """What a message is: tag 35, which is a constant of its template."""
+    """Type of a message: tag 35, which is a constant of its template."""
 
     INCREMENTAL_REFRESH = "X"
     SNAPSHOT = "W"
@@ -30,7 +30,7 @@ class MsgType(StrEnum):
     REQUEST_REJECT = "Y"
     NON_FIX = "n"
     OTHER = ""
-    """Of a template that a newer file has."""
+    """Of a template in a newer file."""
 
 
 class LegacyMessage(NamedTuple):
@@ -38,20 +38,20 @@ class LegacyMessage(NamedTuple):
 
     type: MsgType
     number: int
-    """Its sequence number, tag 34."""
+    """Sequence number, tag 34."""
     sending_time_ns: int | None
     template_id: int
     values: dict[str, Any]
-    """By the names of our templates, whoever wrote the template file."""
+    """Values by the field names of the bundled templates, whichever file is used."""
 
     @property
     def new_number(self) -> int:
-        """The number that a SequenceReset sets (tag 36)."""
+        """The sequence number that a SequenceReset sets (tag 36)."""
         return int(self.values.get("NewSeqNo") or 1)
 
 
 def message_type(template: Template) -> MsgType:
-    """What the messages of a template are."""
+    """Return the message type of a template."""
     for part in template.parts:
         if (
             isinstance(part, Field)
@@ -66,27 +66,27 @@ def message_type(template: Template) -> MsgType:
 
 
 class MessageReader:
-    """Reads whole messages. Each begins with nothing known of those before (002 §3.1.15)."""
+    """Decodes complete messages, each independently of those before (002 §3.1.15)."""
 
     def __init__(self, templates: Templates | None = None) -> None:
-        """``templates`` of another file than ours, as `pregao.fast.load_templates` gives them."""
+        """Use ``templates`` from `pregao.fast.load_templates` instead of the bundled ones."""
         self.templates = bundled_templates() if templates is None else renamed(templates)
         self._decoder = Decoder(self.templates, reset_each_message=True)
 
     @cached_property
     def types(self) -> dict[int, MsgType]:
-        """What the messages of each template are."""
+        """Message type of each template, by template ID."""
         return {number: message_type(each) for number, each in self.templates.by_id.items()}
 
     def read(self, message: Message) -> LegacyMessage:
-        """Decode a message; what does not agree with its header is a DecodeError.
+        """Decode a message; raise DecodeError if it contradicts its header.
 
-        FAST has no checksum, and many damaged messages still decode: the sequence number, and
-        that no byte is left, are what tells.
+        FAST has no checksum, and many damaged messages still decode: only the sequence number and
+        leftover bytes reveal the damage.
         """
         decoded = self._decoder.decode(message.payload)
         if decoded.end != len(message.payload):
-            raise DecodeError("bytes behind the end of the message", decoded.end)
+            raise DecodeError("bytes after the end of the message", decoded.end)
         values = decoded.values
         number = values.get("MsgSeqNum")
         if number is not None and number != message.number:

@@ -1,4 +1,4 @@
-"""Is it the legacy feed? Datagrams and raw dumps of it, told by their content."""
+"""Detects datagrams and raw dumps of the legacy feed by their content."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pregao.legacy.chunks import HEADER_SIZE, read_chunks
 from pregao.legacy.messages import MessageReader
 
 RAW_HEAD = 1 << 16
-"""So many bytes of a file tell whether it is a raw dump."""
+"""Bytes of a file that are enough to detect a raw dump."""
 
 
 def is_legacy(datagram: bytes, reader: MessageReader) -> bool:
-    """Is a datagram one of the feed: sound chunks, and a message that agrees with its header?
+    """Whether a datagram is of the feed: valid chunks, and messages that match their headers.
 
-    Of a message in several chunks only the headers can be looked at.
+    Of a message in several chunks only the headers can be checked.
     """
     try:
         chunks = list(read_chunks(datagram))
@@ -30,14 +30,14 @@ def is_legacy(datagram: bytes, reader: MessageReader) -> bool:
 
 
 def mostly_legacy(datagrams: Iterable[bytes], reader: MessageReader) -> bool:
-    """Are most of some datagrams, and one at least, of the feed?"""
-    found = [is_legacy(each, reader) for each in datagrams]
-    return sum(found) * 2 > len(found)
+    """Whether more than half of the datagrams, and at least one, are of the feed."""
+    matches = [is_legacy(each, reader) for each in datagrams]
+    return sum(matches) * 2 > len(matches)
 
 
 def is_raw_dump(head: bytes, reader: MessageReader) -> bool:
-    """Does a file that begins so hold the feed's chunks one behind the other, and nothing else?"""
-    sound = 0
+    """Whether a file with this beginning consists only of concatenated chunks of the feed."""
+    chunks = 0
     position = 0
     while position + HEADER_SIZE < len(head):
         length = int.from_bytes(head[position + 8 : position + 10], "big")
@@ -46,6 +46,6 @@ def is_raw_dump(head: bytes, reader: MessageReader) -> bool:
             break
         if not is_legacy(head[position:end], reader):
             return False
-        sound += 1
+        chunks += 1
         position = end
-    return sound > 0
+    return chunks > 0

@@ -1,6 +1,6 @@
-"""TCP recovery and historical replay, of both sides, sans-I/O (002 §5.1.4, §5.1.5, §6.2, §15.4).
+"""TCP recovery and historical replay, both sides, sans-I/O (002 §5.1.4, §5.1.5, §6.2, §15.4).
 
-A client asks over a FIX 4.4 session for messages of the incremental stream; the server sends them
+A client requests messages of the incremental stream over a FIX 4.4 session; the server sends them
 again as raw data. Historical replay is the same with all messages since number 1.
 """
 
@@ -28,19 +28,19 @@ from pregao.legacy.messages import LegacyMessage, MessageReader
 from pregao.legacy.recovery_messages import MOST_PER_REQUEST, Answer, Fault, Report, Wanted
 
 LEAST_WAIT_NS = 15 * MILLISECOND
-"""So long a missing message is waited for before it is asked for: it may only be out of order."""
+"""Wait before a missing message is requested: it may only be out of order."""
 RETRY_NS = 50 * MILLISECOND
 MOST_TRIES = 8
-"""Messages may take more than 140 ms until they can be asked for."""
+"""Messages may become available for recovery only after more than 140 ms."""
 MOST_ASKING_NS = 2 * SECOND
-"""No message is waited for longer than this, whatever a gateway says of it."""
+"""Maximum wait for a message, whatever the gateway answers."""
 BYTES_PER_REPORT = 64 * 1024
-"""About so much raw data a message holds."""
+"""Approximate raw data per message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A message that came again."""
+    """A message that was sent again."""
 
     channel: str
     number: int
@@ -49,7 +49,7 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """All of a request that can come has come; ``fault`` says why some, or all, did not."""
+    """A request is complete; ``fault`` is the reason if some or all messages were not sent."""
 
     wanted: Wanted
     fault: Fault | None
@@ -57,7 +57,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The session is over: the connection is to be closed."""
+    """The session is over: the caller must close the connection."""
 
     reason: str
 
@@ -67,14 +67,14 @@ RecoveryEvent = Recovered | Finished | Ended
 
 @dataclass(slots=True)
 class _Asked:
-    """A request that is under way."""
+    """An outstanding request."""
 
     wanted: Wanted
     next_number: int
 
 
 class RecoveryClient:
-    """Asks for messages; requests of more than 2,000 are made of several."""
+    """Requests messages; splits requests of more than 2,000 messages."""
 
     def __init__(self, settings: SessionSettings, now_ns: int) -> None:
         self.session = Session(settings, now_ns)
@@ -84,29 +84,32 @@ class RecoveryClient:
 
     @property
     def deadline_ns(self) -> int | None:
-        """When `tick` is to be called."""
+        """Time at which the caller must call `tick`."""
         return self.session.deadline_ns
 
     @property
     def busy(self) -> bool:
-        """Is something asked for that has not come?"""
+        """Whether any request is unanswered."""
         return bool(self._waiting or self._asked)
 
     def take_output(self) -> bytes:
-        """The bytes that are to be sent."""
+        """Return and clear the bytes to send."""
         return self.session.take_output()
 
     def ask(self, wanted: Wanted, now_ns: int) -> None:
-        """Ask for messages now, or as soon as the session is logged on."""
+        """Request messages now, or when the session is logged on."""
         if not 1 <= wanted.first <= wanted.last:
-            raise UsageError(f"messages {wanted.first} to {wanted.last} cannot be asked for")
+            raise UsageError(
+                f"cannot request messages {wanted.first} to {wanted.last}: numbers start at 1 and"
+                " the first must not exceed the last"
+            )
         for first in range(wanted.first, wanted.last + 1, MOST_PER_REQUEST):
             last = min(wanted.last, first + MOST_PER_REQUEST - 1)
             self._waiting.append(Wanted(wanted.channel, first, last))
         self._send(now_ns)
 
     def receive(self, data: bytes, now_ns: int) -> list[RecoveryEvent]:
-        """Take bytes in that came."""
+        """Process received bytes."""
         events: list[RecoveryEvent] = []
         for event in self.session.receive(data, now_ns):
             match event:
@@ -123,7 +126,7 @@ class RecoveryClient:
         return events
 
     def tick(self, now_ns: int) -> list[RecoveryEvent]:
-        """Let time pass."""
+        """Advance the clock."""
         events: list[RecoveryEvent] = []
         for event in self.session.tick(now_ns):
             if isinstance(event, LoggedOut):
@@ -142,41 +145,41 @@ class RecoveryClient:
         match message.type:
             case wire.ACKNOWLEDGEMENT:
                 request_id, answer, faults = wire.read_acknowledgement(message)
-                asked = self._asked.get(request_id)
-                if asked is None or answer in (Answer.ACCEPTED, Answer.PARTLY):
-                    return []  # a report follows, of each channel
+                request = self._asked.get(request_id)
+                if request is None or answer in (Answer.ACCEPTED, Answer.PARTLY):
+                    return []  # a report follows for each channel
                 del self._asked[request_id]
-                fault = faults.get(asked.wanted.channel, Fault.NOT_AVAILABLE)
-                return [Finished(asked.wanted, fault)]
+                fault = faults.get(request.wanted.channel, Fault.NOT_AVAILABLE)
+                return [Finished(request.wanted, fault)]
             case wire.RAW_DATA:
-                request_id, channel, found = wire.read_raw_data(message)
-                asked = self._asked.get(request_id)
-                if asked is not None and found:
-                    asked.next_number = found[-1][0] + 1
-                return [Recovered(channel, number, payload) for number, payload in found]
+                request_id, channel, messages = wire.read_raw_data(message)
+                request = self._asked.get(request_id)
+                if request is not None and messages:
+                    request.next_number = messages[-1][0] + 1
+                return [Recovered(channel, number, payload) for number, payload in messages]
             case wire.REPORT:
-                request_id, _, told = wire.read_report(message)
-                asked = self._asked.pop(request_id, None)
-                if asked is None:
+                request_id, _, reported = wire.read_report(message)
+                request = self._asked.pop(request_id, None)
+                if request is None:
                     return []
-                if told is None and asked.next_number <= asked.wanted.last:
-                    told = Fault.NOT_AVAILABLE
-                return [Finished(asked.wanted, told)]
+                if reported is None and request.next_number <= request.wanted.last:
+                    reported = Fault.NOT_AVAILABLE
+                return [Finished(request.wanted, reported)]
         return []
 
     def _lost(self, reason: str) -> list[RecoveryEvent]:
-        unanswered = [asked.wanted for asked in self._asked.values()] + list(self._waiting)
+        unanswered = [request.wanted for request in self._asked.values()] + list(self._waiting)
         self._asked.clear()
         self._waiting.clear()
-        done: list[RecoveryEvent] = [Finished(each, Fault.NOT_AVAILABLE) for each in unanswered]
-        return [*done, Ended(reason)]
+        events: list[RecoveryEvent] = [Finished(each, Fault.NOT_AVAILABLE) for each in unanswered]
+        return [*events, Ended(reason)]
 
 
 class MessageStore:
-    """The messages of channels that can be asked for again.
+    """Messages of channels that clients can request again.
 
-    PUMA's recovery reaches 10,000 messages back, historical replay (None) to the first one. A
-    SequenceReset makes all before it unavailable.
+    PUMA's recovery keeps the last 10,000 messages, historical replay (None) all of them. A
+    SequenceReset makes all messages before it unavailable.
     """
 
     def __init__(self, channels: Sequence[str], most: int | None = 10_000) -> None:
@@ -186,18 +189,18 @@ class MessageStore:
         }
 
     def add(self, channel: str, number: int, payload: bytes) -> None:
-        """Keep a message that was sent."""
+        """Store a message that was sent."""
         own = self._messages[channel]
         own[number] = payload
         if self._most is not None and len(own) > self._most:
             own.popitem(last=False)
 
     def reset(self, channel: str) -> None:
-        """The numbers of a channel begin anew."""
+        """Remove all messages of a channel, whose numbers restart."""
         self._messages[channel].clear()
 
     def find(self, wanted: Wanted) -> list[tuple[int, bytes]] | Fault:
-        """Those that there are, in order; or why there are none."""
+        """Return the available messages, in order, or the reason why there are none."""
         own = self._messages.get(wanted.channel)
         if own is None:
             return Fault.NO_SUCH_CHANNEL
@@ -207,7 +210,7 @@ class MessageStore:
 
 
 class RecoveryServer:
-    """Serves one connection from a store of messages."""
+    """Serves one connection from a message store."""
 
     def __init__(self, settings: SessionSettings, store: MessageStore, now_ns: int) -> None:
         self.session = Session(settings, now_ns)
@@ -215,28 +218,28 @@ class RecoveryServer:
 
     @property
     def deadline_ns(self) -> int | None:
-        """When `tick` is to be called."""
+        """Time at which the caller must call `tick`."""
         return self.session.deadline_ns
 
     def take_output(self) -> bytes:
-        """The bytes that are to be sent."""
+        """Return and clear the bytes to send."""
         return self.session.take_output()
 
     def receive(self, data: bytes, now_ns: int) -> list[Ended]:
-        """Take bytes in that came, and write all answers at once."""
+        """Process received bytes and write all answers."""
         return [event for events in self.answers(data, now_ns) for event in events]
 
     def answers(self, data: bytes, now_ns: int) -> Iterator[list[Ended]]:
-        """Take bytes in that came, and write the answers in steps.
+        """Process received bytes and write the answers in steps.
 
-        After each step `take_output` gives about `BYTES_PER_REPORT` bytes at most: the answers to
-        a piece full of requests are many times as large as the piece.
+        After each step `take_output` returns at most about `BYTES_PER_REPORT` bytes: the answers to
+        one read full of requests are many times its size.
         """
         for event in self.session.receive(data, now_ns):
             match event:
                 case Application(message) if message.type == wire.REQUEST:
                     if self.session.ended:
-                        continue  # the client does not wait for the answer
+                        continue  # the client no longer waits for the answer
                     try:
                         request_id, wanted = wire.read_request(message)
                     except DecodeError as error:
@@ -250,26 +253,26 @@ class RecoveryServer:
         yield []
 
     def tick(self, now_ns: int) -> list[Ended]:
-        """Let time pass."""
+        """Advance the clock."""
         ended = self.session.tick(now_ns)
         return [Ended(event.reason) for event in ended if isinstance(event, LoggedOut)]
 
     def _answer(self, request_id: str, wanted: list[Wanted], now_ns: int) -> Iterator[None]:
-        """Acknowledge, send what there is, and report, channel by channel; yield between."""
-        found = self._find(wanted)
-        faults = [(each, result if isinstance(result, Fault) else None) for each, result in found]
-        wrong = sum(fault is not None for _, fault in faults)
+        """Acknowledge, then send messages and a report per channel; yield between steps."""
+        results = self._find(wanted)
+        faults = [(each, result if isinstance(result, Fault) else None) for each, result in results]
+        failed = sum(fault is not None for _, fault in faults)
         answer = Answer.ACCEPTED
-        if wrong:
-            answer = Answer.REFUSED if wrong == len(found) else Answer.PARTLY
-        if not found:
+        if failed:
+            answer = Answer.REFUSED if failed == len(results) else Answer.PARTLY
+        if not results:
             answer = Answer.REFUSED
-        total = sum(0 if isinstance(result, Fault) else len(result) for _, result in found)
+        total = sum(0 if isinstance(result, Fault) else len(result) for _, result in results)
         fields = wire.acknowledgement_fields(request_id, answer, faults, total)
         self.session.send(wire.ACKNOWLEDGEMENT, fields, now_ns)
         if answer is Answer.REFUSED:
             return
-        for each, result in found:
+        for each, result in results:
             if isinstance(result, Fault):
                 report = wire.report_fields(request_id, each.channel, Report.ERROR, 0, result)
             else:
@@ -279,17 +282,17 @@ class RecoveryServer:
             self.session.send(wire.REPORT, report, now_ns)
 
     def _find(self, wanted: list[Wanted]) -> list[tuple[Wanted, list[tuple[int, bytes]] | Fault]]:
-        """Find what a request wants; all its channels together are within its limit."""
-        found: list[tuple[Wanted, list[tuple[int, bytes]] | Fault]] = []
+        """Look up the requested messages; the limit applies to all channels of a request."""
+        results: list[tuple[Wanted, list[tuple[int, bytes]] | Fault]] = []
         left = MOST_PER_REQUEST
         for each in wanted:
             count = each.last - each.first + 1
             if 0 < count <= left:
                 left -= count
-                found.append((each, self._store.find(each)))
+                results.append((each, self._store.find(each)))
             else:
-                found.append((each, Fault.NOT_AVAILABLE))
-        return found
+                results.append((each, Fault.NOT_AVAILABLE))
+        return results
 
     def _send(
         self, request_id: str, channel: str, messages: list[tuple[int, bytes]], now_ns: int
@@ -312,13 +315,13 @@ class RecoveryServer:
 
 @dataclass(slots=True)
 class GapFiller:
-    """Asks for what a line misses: after a while, several times, and not for too much."""
+    """Requests what a line is missing: after a delay, with retries, and up to a limit."""
 
     channel: str
     client: RecoveryClient
     reader: MessageReader = field(default_factory=MessageReader)
     _since: tuple[int, int, int] | None = None
-    """Version and first number of what is missing, and since when."""
+    """Sequence version and first number of the gap, and the time it was found."""
     _tries: int = 0
     _next_ns: int = 0
     _pending: bool = False
@@ -326,19 +329,19 @@ class GapFiller:
 
     @property
     def deadline_ns(self) -> int | None:
-        """When `watch` is to be called, if something is to be asked for then."""
-        waits = self._since is not None and not self._pending and not self._many
-        return self._next_ns if waits else None
+        """Time at which the caller must call `watch`, if a request is due then."""
+        due = self._since is not None and not self._pending and not self._many
+        return self._next_ns if due else None
 
     def hopeless(self, now_ns: int) -> bool:
-        """Is something missing that will not come from here?"""
+        """Whether recovery cannot deliver what is missing."""
         if self._since is None:
             return False
-        over = self._tries >= MOST_TRIES and not self._pending and now_ns >= self._next_ns
-        return self._many or over
+        exhausted = self._tries >= MOST_TRIES and not self._pending and now_ns >= self._next_ns
+        return self._many or exhausted
 
     def watch(self, line: IncrementalLine, now_ns: int) -> None:
-        """Look what is missing, and ask for it when its time has come (002 §6.2)."""
+        """Check the line for a gap, and request it when the delay is over (002 §6.2)."""
         missing = line.awaited
         if missing is None or missing.last is None:
             self._since = None
@@ -348,7 +351,7 @@ class GapFiller:
             self._tries, self._pending = 0, False
             self._next_ns = now_ns + LEAST_WAIT_NS
         wanted = Wanted(self.channel, missing.first, missing.last)
-        # What is more, the market recovery stream is for.
+        # Larger gaps are left to the market recovery stream.
         self._many = len(wanted) > MOST_PER_REQUEST
         if self._many or self._pending or self._tries >= MOST_TRIES or now_ns < self._next_ns:
             return
@@ -360,17 +363,17 @@ class GapFiller:
     def take(
         self, events: Sequence[RecoveryEvent], line: IncrementalLine, now_ns: int
     ) -> list[LineEvent]:
-        """Give what came to the line; what could not be had is asked for again later."""
-        found: list[LineEvent] = []
+        """Pass recovered messages to the line; `watch` requests the others again later."""
+        line_events: list[LineEvent] = []
         for event in events:
             match event:
                 case Recovered(channel, number, payload) if channel == self.channel:
                     message = self._read(number, payload)
                     if message is not None:
-                        found += line.recovered(line.version, message, now_ns)
+                        line_events += line.recovered(line.version, message, now_ns)
                 case Finished(wanted) if wanted.channel == self.channel:
                     self._pending = False
-        return found
+        return line_events
 
     def _read(self, number: int, payload: bytes) -> LegacyMessage | None:
         try:

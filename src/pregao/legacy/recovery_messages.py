@@ -10,9 +10,9 @@ from pregao.errors import DecodeError
 from pregao.fix import FixMessage
 
 REQUEST, ACKNOWLEDGEMENT, RAW_DATA, REPORT = "BW", "BX", "URDR", "BY"
-"""Types of messages (tag 35)."""
+"""Message types (tag 35)."""
 MOST_PER_REQUEST = 2000
-"""So many messages one request may ask for."""
+"""Maximum number of messages per request."""
 
 _REQ_ID, _RESP_ID, _REPORT_ID = 1346, 1353, 1356
 _REQ_TYPE, _RESP_TYPE, _REPORT_TYPE = 1347, 1348, 1426
@@ -27,7 +27,7 @@ Field = tuple[int, bytes | str | int]
 
 
 class Answer(IntEnum):
-    """What becomes of a request (ApplRespType, tag 1348); above PARTLY it is refused."""
+    """Answer to a request (ApplRespType, tag 1348); values above PARTLY mean refusal."""
 
     ACCEPTED = 0
     PARTLY = 1
@@ -35,7 +35,7 @@ class Answer(IntEnum):
 
 
 class Fault(IntEnum):
-    """Why messages of a channel do not come (ApplRespError, tag 1354)."""
+    """Why messages of a channel are not sent (ApplRespError, tag 1354)."""
 
     NO_SUCH_CHANNEL = 0
     NOT_AVAILABLE = 1
@@ -43,7 +43,7 @@ class Fault(IntEnum):
 
 
 class Report(IntEnum):
-    """How sending again ended (ApplReportType, tag 1426)."""
+    """Outcome of a retransmission (ApplReportType, tag 1426)."""
 
     COMPLETE = 3
     ERROR = 4
@@ -51,7 +51,7 @@ class Report(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Messages of a channel, from a number to a number."""
+    """A range of messages of a channel, both ends included."""
 
     channel: str
     first: int
@@ -62,7 +62,7 @@ class Wanted:
 
 
 def request_fields(request_id: str, wanted: Sequence[Wanted]) -> list[Field]:
-    """An ApplicationMessageRequest."""
+    """Return the fields of an ApplicationMessageRequest."""
     fields: list[Field] = [(_REQ_ID, request_id), (_REQ_TYPE, _RETRANSMISSION)]
     fields.append((_IDS, len(wanted)))
     for each in wanted:
@@ -71,7 +71,7 @@ def request_fields(request_id: str, wanted: Sequence[Wanted]) -> list[Field]:
 
 
 def read_request(message: FixMessage) -> tuple[str, list[Wanted]]:
-    """The id of a request and what is wanted."""
+    """Return the ID of a request and the requested ranges."""
     wanted = [
         Wanted(each.text(_REF_ID), _required(each, _BEGIN), _required(each, _END))
         for each in message.groups(_IDS, _REF_ID)
@@ -82,7 +82,7 @@ def read_request(message: FixMessage) -> tuple[str, list[Wanted]]:
 def acknowledgement_fields(
     request_id: str, answer: Answer, channels: Iterable[tuple[Wanted, Fault | None]], total: int
 ) -> list[Field]:
-    """An ApplicationMessageRequestAck."""
+    """Return the fields of an ApplicationMessageRequestAck."""
     own = list(channels)
     fields: list[Field] = [
         (_RESP_ID, request_id), (_REQ_ID, request_id), (_REQ_TYPE, _RETRANSMISSION),
@@ -96,7 +96,7 @@ def acknowledgement_fields(
 
 
 def read_acknowledgement(message: FixMessage) -> tuple[str, Answer, dict[str, Fault]]:
-    """The id of the request, what becomes of it, and the channels that nothing comes of."""
+    """Return the ID of the request, its answer, and the faults by channel."""
     answer = min(_required(message, _RESP_TYPE), int(Answer.REFUSED))
     faults = {}
     for each in message.groups(_IDS, _REF_ID):
@@ -109,9 +109,9 @@ def read_acknowledgement(message: FixMessage) -> tuple[str, Answer, dict[str, Fa
 def raw_data_fields(
     request_id: str, channel: str, messages: Sequence[tuple[int, bytes]]
 ) -> list[Field]:
-    """An ApplicationRawDataReporting: FAST messages, and where each is in the raw data.
+    """Return the fields of an ApplicationRawDataReporting: FAST messages and their offsets.
 
-    They have no technical header there (002 §6.2, point 5).
+    The messages have no technical header in the raw data (002 §6.2, point 5).
     """
     fields: list[Field] = [
         (_REQ_ID, request_id), (_APPL_ID, channel), (_LAST, messages[-1][0]), (_RESEND, "Y"),
@@ -126,22 +126,22 @@ def raw_data_fields(
 
 
 def read_raw_data(message: FixMessage) -> tuple[str, str, list[tuple[int, bytes]]]:
-    """The request, the channel, and the messages by number."""
+    """Return the request ID, the channel, and the messages with their numbers."""
     data = message.get(_DATA) or b""
-    found = []
+    messages = []
     for each in message.groups(_NUMBERS, _NUMBER):
         start = _required(each, _OFFSET)
         end = start + _required(each, _LENGTH)
         if end > len(data) or start == end:
-            raise DecodeError("a message runs past the raw data")
-        found.append((_required(each, _NUMBER), data[start:end]))
-    return message.text(_REQ_ID), message.text(_APPL_ID), found
+            raise DecodeError("a message is empty or extends past the raw data")
+        messages.append((_required(each, _NUMBER), data[start:end]))
+    return message.text(_REQ_ID), message.text(_APPL_ID), messages
 
 
 def report_fields(
     request_id: str, channel: str, report: Report, last: int, fault: Fault | None = None
 ) -> list[Field]:
-    """An ApplicationMessageReport, of one channel."""
+    """Return the fields of an ApplicationMessageReport for one channel."""
     fields: list[Field] = [
         (_REPORT_ID, request_id), (_REQ_ID, request_id), (_REPORT_TYPE, int(report)), (_IDS, 1),
         (_REF_ID, channel), (_REF_LAST, last),
@@ -152,7 +152,7 @@ def report_fields(
 
 
 def read_report(message: FixMessage) -> tuple[str, str, Fault | None]:
-    """The request, the channel, and what was wrong."""
+    """Return the request ID, the channel, and the fault."""
     error = message.number(_ERROR)
     fault = None if error is None else _fault(error)
     if fault is None and message.number(_REPORT_TYPE) == Report.ERROR:

@@ -1,4 +1,4 @@
-"""The streams of a channel, the platforms that send them, and what differs between these."""
+"""The streams of a channel, the platforms that send them, and the platforms' differences."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pregao.clock import SECOND
 from pregao.legacy.messages import MsgType
 
 HEARTBEAT_NS = 10 * SECOND
-"""How often a silent stream sends a heartbeat (002 §5.1.1)."""
+"""Heartbeat interval of a silent stream (002 §5.1.1)."""
 DEAD_AFTER_NS = 30 * SECOND
-"""After so long a silence a stream is not working (002 §5.3.6: three heartbeats)."""
+"""Silence after which a stream has failed (002 §5.3.6: three heartbeats)."""
 
 
 class Stream(StrEnum):
@@ -24,9 +24,9 @@ class Stream(StrEnum):
 
 
 def stream_of(types: Collection[MsgType]) -> Stream | None:
-    """The stream that sends messages of these types; None if they do not tell.
+    """Return the stream that sends messages of these types; None if they are ambiguous.
 
-    Definitions are sent on the incremental stream too, heartbeats and resets on all of them.
+    Definitions are also sent on the incremental stream, heartbeats and resets on all streams.
     """
     if MsgType.SNAPSHOT in types:
         return Stream.MARKET_RECOVERY
@@ -38,17 +38,17 @@ def stream_of(types: Collection[MsgType]) -> Stream | None:
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """A trading platform, as far as its feeds differ."""
+    """A trading platform and the properties of its feeds."""
 
     name: str
     most_bytes: int
-    """Of a datagram, header included (002 §5.3.3)."""
+    """Maximum size of a datagram, header included (002 §5.3.3)."""
     same_on_both_feeds: bool
-    """Do feeds A and B carry the same messages under the same numbers (002 §5.2, §15.3)?"""
+    """Whether feeds A and B have the same messages and numbers (002 §5.2, §15.3)."""
     numbered_weekly: bool
-    """Do the numbers of the incremental stream begin anew each week, or each day (002 §15.7)?"""
+    """Whether incremental numbers restart weekly, or else daily (002 §15.7)."""
     recovered_at_most: int | None
-    """So many messages back TCP recovery reaches; None for all since the last reset."""
+    """Number of past messages that TCP recovery has; None for all since the last reset."""
 
 
 PUMA = Platform("PUMA", 1420, True, True, 10_000)

@@ -1,8 +1,8 @@
-"""Messages of the legacy feed as rows of tables: one table for each message, over its templates.
+"""Messages of the legacy feed as rows of tables: one table per message type, for all its templates.
 
-A row is an entry of what the message repeats (MDEntries, RelatedSym), with the message's own fields
-beside it; a message that repeats nothing, or has no entry, is one row. Decimals have one scale.
-What entries repeat themselves (legs, underlyings, attributes) is JSON.
+A row is an entry of the message's repeating group (MDEntries, RelatedSym) together with the fields
+of the message; a message without a group, or without entries, is one row. All decimals have one
+scale. Groups nested in entries (legs, underlyings, attributes) are JSON.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from pregao.sbe.names import snake_case
 from pregao.schemas import bundled_templates
 
 SCALE: Final = 8
-"""Digits behind the point of every decimal column."""
+"""Digits after the decimal point of every decimal column."""
 DIGITS: Final = 28
-"""Digits of every decimal column: volumes in money go beyond ten before the point."""
+"""Digits of every decimal column: amounts of money need more than ten before the point."""
 DECIMAL = pa.decimal128(DIGITS, SCALE)
 NAMES: Final[Mapping[MsgType, str]] = {
     MsgType.INCREMENTAL_REFRESH: "incremental_refresh",
@@ -43,37 +43,37 @@ NAMES: Final[Mapping[MsgType, str]] = {
     MsgType.NON_FIX: "non_fix",
     MsgType.OTHER: "other",
 }
-"""What each message is called in tables."""
+"""Table name of each message type."""
 REPEATED: Final = ("MDEntries", "RelatedSym")
-"""What a row is one of; RelatedSym of news stays with its message."""
+"""Groups whose entries become rows; RelatedSym of news stays with its message."""
 FEW_VALUES: Final = frozenset(
     {"MDEntryType", "MDEntryBuyer", "MDEntrySeller", "QuoteCondition", "TradeCondition"}
 )
-"""Texts of entries that repeat: they are kept once, and rows name them by number."""
+"""Texts of entries with few distinct values: stored as dictionaries."""
 Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class LegacyTable:
-    """The columns of a message's table."""
+    """The columns of a message type's table."""
 
     name: str
     columns: tuple[tuple[str, str, Any], ...]
-    """Name, name of the field, Arrow type."""
+    """Column name, field name, Arrow type."""
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns."""
+        """Names of the columns."""
         return [name for name, _, _ in self.columns]
 
 
 def column_name(field: str) -> str:
-    """The column of a field: ``MDEntryPx`` → ``md_entry_px``, ``ApplIDs`` → ``appl_ids``."""
+    """Return the column of a field: ``MDEntryPx`` → ``md_entry_px``, ``ApplIDs`` → ``appl_ids``."""
     return snake_case(field.replace("IDs", "Ids"))
 
 
 def repeated_of(template: Template) -> str | None:
-    """What the rows of a template's messages are one of."""
+    """Return the group whose entries are the rows of a template's messages; None if none."""
     kind = message_type(template)
     if kind in (MsgType.INCREMENTAL_REFRESH, MsgType.SNAPSHOT):
         return REPEATED[0]
@@ -81,12 +81,12 @@ def repeated_of(template: Template) -> str | None:
 
 
 def _fields(decoder: ColumnDecoder, template: Template) -> dict[str, Any]:
-    """The fields of a template's rows and what they hold; the entry's replace the message's."""
+    """Return the fields of a template's rows and their types; an entry's replace the message's."""
     schema, repeated = decoder.schema(template), repeated_of(template)
-    found = {field.name: field.type for field in schema if field.name != repeated}
+    types = {field.name: field.type for field in schema if field.name != repeated}
     if repeated is not None:
-        found |= {field.name: field.type for field in schema.field(repeated).type.value_type}
-    return {name: _held(kind) for name, kind in found.items()}
+        types |= {field.name: field.type for field in schema.field(repeated).type.value_type}
+    return {name: _held(kind) for name, kind in types.items()}
 
 
 def _held(kind: Any) -> Any:
@@ -98,20 +98,20 @@ def _held(kind: Any) -> Any:
 
 
 def tables_of(templates: Templates) -> dict[MsgType, LegacyTable]:
-    """The tables of templates; a field that templates hold in different types is a text."""
+    """Return the tables of templates; a field with different types in them is a string."""
     decoder = ColumnDecoder(templates, reset_each_message=True)
-    found: dict[MsgType, dict[str, Any]] = {}
+    by_type: dict[MsgType, dict[str, Any]] = {}
     for template in sorted(templates.by_id.values(), key=lambda each: -(each.id or 0)):
-        columns = found.setdefault(message_type(template), {})
+        columns = by_type.setdefault(message_type(template), {})
         for name, kind in _fields(decoder, template).items():
-            known = columns.get(name)
-            columns[name] = kind if known in (None, kind) else pa.string()
+            present = columns.get(name)
+            columns[name] = kind if present in (None, kind) else pa.string()
     return {
         kind: LegacyTable(
             NAMES[kind],
             tuple((column_name(name), name, held) for name, held in columns.items()),
         )
-        for kind, columns in found.items()
+        for kind, columns in by_type.items()
     }
 
 
@@ -123,7 +123,7 @@ def bundled_tables() -> dict[MsgType, LegacyTable]:
 
 @dataclass(slots=True)
 class _Column:
-    """Where the values of a column come from."""
+    """Source of the values of a column."""
 
     field: str
     held: Any
@@ -131,41 +131,41 @@ class _Column:
     empty: bool = False
     """No row has a value."""
     scaled: tuple[Numbers, npt.NDArray[np.bool_]] | None = None
-    """Decimals at the scale of all columns, and which are there."""
+    """Decimals at the common scale, and which ones are present."""
     made: Any = None
-    """The values of all messages or entries, where they are not taken as they are."""
+    """Converted values of all messages or entries; None if they are read unconverted."""
 
 
 @dataclass(slots=True)
 class Rows:
-    """Rows of a table: which message each is of, which of its entries, and what they hold."""
+    """Rows of a table: the message and entry index of each row, and access to their values."""
 
     message: Numbers
-    """Among the messages of the template."""
+    """Index among the messages of the template."""
     entry: Numbers
     unfit: Numbers
-    """Messages with a number that no column holds."""
+    """Messages with a number that does not fit its column."""
     _messages: RowColumns
     _entries: RowColumns | None
     _entry_of: Numbers | None
-    """Which of all entries each row is; -1 of a message without entries. None if each row is one,
-    in order."""
+    """Index of each row among all entries; -1 for a message without entries. None if each row is
+    one entry, in order."""
     _columns: list[_Column]
 
     def column(self, at: int, chosen: Numbers) -> Any:
-        """One column of some rows."""
+        """Return one column of the selected rows."""
         return self._taken([self._columns[at]], chosen)[0]
 
     def columns(self, chosen: Numbers) -> list[Any]:
-        """All columns of some rows."""
+        """Return all columns of the selected rows."""
         return self._taken(self._columns, chosen)
 
     def filled(self) -> list[int]:
-        """The columns that have values in some row, by their places in the table."""
+        """Return the indices of the columns that have values in any row."""
         return [at for at, column in enumerate(self._columns) if not column.empty]
 
     def some(self, places: list[int], chosen: Numbers) -> list[Any]:
-        """Some columns of some rows; texts of `FEW_VALUES` as dictionaries."""
+        """Return some columns of the selected rows; texts of `FEW_VALUES` as dictionaries."""
         return self._taken([self._columns[at] for at in places], chosen, in_dictionaries=True)
 
     def _taken(
@@ -173,42 +173,42 @@ class Rows:
     ) -> list[Any]:
         of_messages = self.message[chosen]
         of_entries = chosen if self._entry_of is None else self._entry_of[chosen]
-        places = {True: of_messages, False: of_entries}
+        indices = {True: of_messages, False: of_entries}
         sources: dict[bool, RowColumns] = {}
 
         def source(*, told: bool) -> RowColumns:
             if told not in sources:
-                every = self._messages if told else self._entries
-                assert every is not None
-                sources[told] = every.chosen(places[told])
+                all_rows = self._messages if told else self._entries
+                assert all_rows is not None
+                sources[told] = all_rows.chosen(indices[told])
             return sources[told]
 
-        found = []
+        arrays = []
         for column in columns:
-            rows = places[column.of_messages]
-            with_holes = self._entry_of is not None and not column.of_messages
+            rows = indices[column.of_messages]
+            with_nulls = self._entry_of is not None and not column.of_messages
             few = in_dictionaries and column.field in FEW_VALUES and column.held == pa.string()
             if column.empty:
-                found.append(nulls(len(chosen), column.held))
+                arrays.append(nulls(len(chosen), column.held))
                 continue
             if column.made is not None:
                 values = _take(column.made, rows)
             elif column.scaled is not None:
                 values = _decimals(*column.scaled, rows)
-            elif with_holes:
+            elif with_nulls:
                 assert self._entries is not None
                 values = _take(_seen_as(self._entries.array(column.field), column.held), rows)
             elif few:
-                found.append(source(told=column.of_messages).dictionary(column.field))
+                arrays.append(source(told=column.of_messages).dictionary(column.field))
                 continue
             else:
                 values = source(told=column.of_messages).array(column.field)
-            found.append(values.dictionary_encode() if few else _seen_as(values, column.held))
-        return found
+            arrays.append(values.dictionary_encode() if few else _seen_as(values, column.held))
+        return arrays
 
 
 def rows_of(table: LegacyTable, template: Template, found: MessageColumns) -> Rows:
-    """The rows of a template's messages among those that were decoded."""
+    """Return the rows of a template's messages among those that were decoded."""
     repeated = repeated_of(template)
     messages, entries = found.rows(template), None
     count = messages.count
@@ -217,10 +217,10 @@ def rows_of(table: LegacyTable, template: Template, found: MessageColumns) -> Ro
     if repeated is not None:
         entries = messages.entries(repeated)
         sizes = messages.sizes(repeated)
-        if len(sizes) and not sizes.all():  # a message without entries has a row all the same
+        if len(sizes) and not sizes.all():  # a message without entries still has a row
             rows = np.maximum(sizes, 1)
-            nothing = np.repeat(sizes == 0, rows)
-            entry_of = np.where(nothing, -1, np.cumsum(~nothing) - 1)
+            without_entries = np.repeat(sizes == 0, rows)
+            entry_of = np.where(without_entries, -1, np.cumsum(~without_entries) - 1)
             sizes = rows
         if sizes.max(initial=1) > 1:
             message = np.repeat(message, sizes)
@@ -244,15 +244,15 @@ _NULLS: dict[Any, Any] = {}
 
 
 def nulls(count: int, kind: Any) -> Any:
-    """A column without values; most columns are, and making each anew would take long."""
-    known = _NULLS.get(kind)
-    if known is None or len(known) < count:
-        known = _NULLS[kind] = pa.nulls(max(count, 1024), kind)
-    return known.slice(0, count)
+    """Return a column of nulls, cached: most columns are null, and allocating each is slow."""
+    cached = _NULLS.get(kind)
+    if cached is None or len(cached) < count:
+        cached = _NULLS[kind] = pa.nulls(max(count, 1024), kind)
+    return cached.slice(0, count)
 
 
 def _column(column: _Column, values: RowColumns, unfit: npt.NDArray[np.bool_]) -> _Column:
-    """Prepare a column; messages or entries with a number that it cannot hold are noted."""
+    """Prepare a column; mark the messages or entries with a number that does not fit."""
     field, held = column.field, column.held
     if not values.has(field):
         column.empty = True
@@ -263,7 +263,7 @@ def _column(column: _Column, values: RowColumns, unfit: npt.NDArray[np.bool_]) -
     elif pa.types.is_struct(kind):
         _scale(column, values, unfit)
     elif pa.types.is_uint64(kind) and held == pa.int64():
-        if values.numbers(field).min() < 0:  # or what is left of a message that was refused
+        if values.numbers(field).min() < 0:  # above 63 bits, or garbage of a rejected message
             unfit |= values.array(field).fill_null(0).to_numpy() >> np.uint64(63) != 0
     elif kind != held:
         column.made = values.array(field).cast(held)
@@ -271,18 +271,18 @@ def _column(column: _Column, values: RowColumns, unfit: npt.NDArray[np.bool_]) -
 
 
 def _seen_as(values: Any, held: Any) -> Any:
-    """Numbers that are known to fit, in the type of their column."""
+    """Reinterpret numbers that are known to fit as the type of their column."""
     return values if values.type == held else values.view(held)
 
 
 def _take(values: Any, rows: Numbers) -> Any:
-    """Values by their places; none where the place is -1."""
-    nothing = rows < 0
-    return values.take(pa.array(rows, mask=nothing if nothing.any() else None))
+    """Select values by index; null where the index is -1."""
+    absent = rows < 0
+    return values.take(pa.array(rows, mask=absent if absent.any() else None))
 
 
 def _scale(column: _Column, values: RowColumns, unfit: npt.NDArray[np.bool_]) -> None:
-    """Decimals with exponents of their own at one scale."""
+    """Rescale decimals, each with its own exponent, to the common scale."""
     exponents, mantissas, there = values.decimals(column.field)
     out, failed = np.empty(len(there), np.int64), np.zeros(len(there), np.bool_)
     if not _kernels.scale_decimals(exponents, mantissas, there, SCALE, out, failed):
@@ -296,12 +296,12 @@ def _scale(column: _Column, values: RowColumns, unfit: npt.NDArray[np.bool_]) ->
         words[row] = (0, 0) if large is None else large
     valid = pa.array(out, mask=None if there.all() else ~there)
     buffers = [valid.buffers()[0], pa.py_buffer(words)]
-    made = pa.Array.from_buffers(DECIMAL, len(out), buffers, valid.null_count)
-    column.made = made if column.held == DECIMAL else made.cast(column.held)
+    decimals = pa.Array.from_buffers(DECIMAL, len(out), buffers, valid.null_count)
+    column.made = decimals if column.held == DECIMAL else decimals.cast(column.held)
 
 
 def _decimals(scaled: Numbers, there: npt.NDArray[np.bool_], rows: Numbers) -> Any:
-    """Scaled decimals by their places, as a column."""
+    """Select scaled decimals by index, as a column."""
     words = np.empty((len(rows), 2), np.int64)
     bitmap = np.empty(len(rows) + 7 >> 3, np.uint8)
     missing = int(_kernels.chosen_decimals(scaled, there, rows, words, bitmap))
@@ -310,7 +310,7 @@ def _decimals(scaled: Numbers, there: npt.NDArray[np.bool_], rows: Numbers) -> A
 
 
 def _large(mantissa: int, exponent: int) -> tuple[int, int] | None:
-    """A decimal beyond 64 bits as two words; None if no column holds it."""
+    """Return a decimal beyond 64 bits as two words; None if it does not fit the columns."""
     number = Decimal(mantissa).scaleb(exponent + SCALE, _WIDE)
     whole = int(number)
     if whole != number or abs(whole) >= 10**DIGITS:

@@ -1,7 +1,7 @@
 """Times and dates of the feed: UTC as decimal digits, in a number or a text (002 §3.1.3, §15.11).
 
-A timestamp is YYYYMMDDhhmmssmmm, a time of day hhmmss or, on PUMA, hhmmssmmm. Without a value, or
-with one that is no time, the result is None: a strange time must not cost the message.
+A timestamp is YYYYMMDDhhmmssmmm, a time of day hhmmss or, on PUMA, hhmmssmmm. A missing or invalid
+time gives None: an invalid time must not cause the message to be rejected.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from pregao.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 
 _EPOCH = date(1970, 1, 1).toordinal()
 _MOST_DIGITS = 17
-"""Digits of a timestamp; a number of many more cannot even be converted."""
+"""Digits of a timestamp; Python refuses to convert very long digit strings."""
 DAY_DIGITS = 1_000_000_000
-"""A timestamp is a date times this, and a time of day with milliseconds."""
+"""A timestamp is a date times this, plus a time of day with milliseconds."""
 FIRST_WITH_MILLISECONDS = 1_000_000
-"""From here on a time of day has milliseconds; below it has none."""
+"""A time of day from this value on includes milliseconds; a smaller one does not."""
 
 Digits = int | str | None
-"""A time as the wire has it."""
+"""A time as encoded on the wire."""
 
 
 def timestamp_ns(value: Digits) -> int | None:
-    """A timestamp as nanoseconds since 1970."""
+    """Convert a timestamp to nanoseconds since 1970."""
     number = _number(value)
     if number is None or number < DAY_DIGITS:
         return None
@@ -33,10 +33,10 @@ def timestamp_ns(value: Digits) -> int | None:
 
 
 def moment_ns(day: Digits, time: Digits, *, milliseconds: bool | None = None) -> int | None:
-    """A date and a time of day as nanoseconds since 1970; midnight without a time.
+    """Convert a date and a time of day to nanoseconds since 1970; without a time, midnight.
 
-    Whether the time has ``milliseconds`` shows in its size, unless it is said: 000000364 is a
-    third of a second past midnight only on PUMA.
+    ``milliseconds`` states whether the time includes them; None decides by its size. Then
+    000000364 is not recognized as 364 ms past midnight, which it is on PUMA.
     """
     start = _day_ns(_number(day))
     if start is None:
@@ -56,19 +56,19 @@ def moment_ns(day: Digits, time: Digits, *, milliseconds: bool | None = None) ->
 
 
 def timestamp_digits(time_ns: int) -> int:
-    """A moment as a timestamp of the wire."""
+    """Convert nanoseconds since 1970 to a wire timestamp."""
     seconds, rest = divmod(time_ns, SECOND)
     text = datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%d%H%M%S")
     return int(text) * 1000 + rest // MILLISECOND
 
 
 def date_digits(time_ns: int) -> int:
-    """The day of a moment, as the wire has it."""
+    """Return the UTC date of a time in the wire's encoding."""
     return timestamp_digits(time_ns) // DAY_DIGITS
 
 
 def time_digits(time_ns: int) -> int:
-    """The time of day of a moment with milliseconds, as PUMA has it."""
+    """Return the UTC time of day, with milliseconds, in PUMA's encoding."""
     return timestamp_digits(time_ns) % DAY_DIGITS
 
 
@@ -77,7 +77,7 @@ def _day_ns(number: int | None) -> int | None:
     if number is None:
         return None
     year = number // 10_000
-    # Nanoseconds of other years do not fit a signed 64-bit number, or are before all markets here.
+    # Other years do not fit into 64-bit nanoseconds, or precede the feed.
     if not 1970 <= year < 2262:
         return None
     try:
@@ -90,8 +90,8 @@ def _day_ns(number: int | None) -> int | None:
 def _number(value: Digits) -> int | None:
     if isinstance(value, str):
         digits = value.translate(_SEPARATORS)
-        known = len(digits) <= _MOST_DIGITS and digits.isascii() and digits.isdecimal()
-        return int(digits) if known else None
+        valid = len(digits) <= _MOST_DIGITS and digits.isascii() and digits.isdecimal()
+        return int(digits) if valid else None
     return value
 
 
