@@ -68,7 +68,7 @@ def test_other_requests_are_refused_and_the_next_one_is_answered(server):
 
 
 def test_a_port_in_use_is_a_sentence(server):
-    with pytest.raises(NetworkError, match=f"127.0.0.1:{server.port} cannot be served"):
+    with pytest.raises(NetworkError, match=f"Cannot serve HTTP on 127.0.0.1:{server.port}"):
         HttpServer(server.port, {})
 
 
@@ -105,6 +105,6 @@ def test_a_peer_that_does_not_read_is_given_up(server):
 
 
 def test_an_error_of_ours_is_an_answer_and_is_logged(server, caplog):
-    assert asked(server, "GET", "/fails") == (500, "something went wrong inside\n")
+    assert asked(server, "GET", "/fails") == (500, "internal error; see the log\n")
     assert caplog.records[-1].exc_info[0] is KeyError
     assert asked(server, "GET", "/health") == (200, "well\n")

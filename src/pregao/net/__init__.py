@@ -1,8 +1,8 @@
-"""Sockets made well once: UDP in and out, multicast, and HTTP for health and metrics.
+"""Sockets for the feed: UDP receive and send, multicast, and HTTP for health and metrics.
 
-`receive_socket` opens one that hears a group or an address, `open_receiver` makes what takes
-datagrams from many of them, in batches of flat arrays. `Sender` sends. `HttpServer` answers on this
-machine. Nothing here knows what a datagram carries.
+`receive_socket` opens a socket on a group or an address, `open_receiver` returns a receiver for
+many of them, which returns datagrams in batches of flat arrays. `Sender` sends. `HttpServer`
+answers on localhost. This package does not interpret datagrams.
 """
 
 from __future__ import annotations

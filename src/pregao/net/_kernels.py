@@ -1,7 +1,7 @@
-"""Datagrams in and out by the dozen: the system's calls made without the interpreter's lock.
+"""Kernels that receive and send datagrams in batches, with system calls that release the GIL.
 
-Addresses go to the system as numbers: whoever calls keeps the arrays alive. The layouts are those
-of Linux with 64 bits: a ``mmsghdr`` has 8 words, an ``iovec`` 2, a ``pollfd`` 1.
+Addresses are passed to the system as integers: the caller keeps the arrays alive. The layouts are
+those of 64-bit Linux: a ``mmsghdr`` has 8 words, an ``iovec`` 2, a ``pollfd`` 1.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ HEADER_WORDS = 8
 CONTROL_BYTES = 64
 SOCKADDR_BYTES = 16
 
-# Words of a header.
+# Words of a message header.
 NAME, NAME_LENGTH, VECTOR, VECTORS, CONTROL, CONTROL_LENGTH, FLAGS, LENGTH = range(HEADER_WORDS)
 
-# What `receive` tells besides the datagrams.
+# Results of `receive` other than the datagrams.
 COUNT, HEAD, TROUBLE, MORE = range(4)
 RESULTS = 4
 
-# What is counted of each socket.
+# Counters of each socket.
 PACKETS, BYTES, CUT = range(3)
 TALLIES = 3
 
 _DONT_WAIT = 0x40
 _TRUNCATED = 0x20
 _POLL_IN = 1
-_POLL_BAD = 0x38  # error, hang-up, not open
+_POLL_BAD = 0x38  # POLLERR, POLLHUP, POLLNVAL
 _SOL_SOCKET = 1
 _TIMESTAMPNS = 35
 _CONTROL_HEAD = 16
@@ -46,7 +46,7 @@ _poll = types.ExternalFunction("poll", types.int32(types.intp, types.uint64, typ
 
 @njit
 def kernel_time(control, start, length):
-    """The time that the kernel gave a datagram, from its control messages; 0 if there is none."""
+    """Return the kernel's receive time of a datagram, from its control messages; 0 if none."""
     at, end = start, start + length
     while at + _CONTROL_HEAD <= end:
         size = load_i64(control, at)
@@ -61,19 +61,19 @@ def kernel_time(control, start, length):
 
 @njit
 def _take(fd, headers_at, head, most):
-    """Take what a socket has, at most so much, into the slots from ``head`` on."""
+    """Receive up to ``most`` datagrams of a socket into the slots from ``head`` on."""
     got = _recvmmsg(fd, headers_at + head * HEADER_WORDS * 8, most, _DONT_WAIT, 0)
     return max(got, 0)
 
 
 @njit
 def _note(headers, control, slot, slot_bytes, length, time_ns):
-    """Read what was told of the datagram in a slot, make the slot ready again; was it cut?"""
+    """Read length and time of the datagram in a slot and reset it; return if it was truncated."""
     row = slot * HEADER_WORDS
     told = headers[row + CONTROL_LENGTH]
     time_ns[slot] = kernel_time(control, slot * CONTROL_BYTES, told)
     length[slot] = min(headers[row + LENGTH] & 0xFFFFFFFF, slot_bytes)
-    # The kernel leaves the length that it used: the next call would have room for no more.
+    # The kernel overwrites the capacity with the length that it used.
     headers[row + CONTROL_LENGTH] = CONTROL_BYTES
     return (headers[row + FLAGS] & _TRUNCATED) != 0
 
@@ -102,11 +102,11 @@ def receive(
     tallies,
     result,
 ):
-    """Take what the sockets have, wait for it if there is nothing, and put it in order of time.
+    """Receive from the sockets, wait if there is nothing, and merge the datagrams by time.
 
-    ``polled`` has the sockets, each as a ``pollfd``, and last what wakes a waiting receiver up.
-    Sockets are asked in turn, beginning with ``first``, so that none starves. Without waiting they
-    are asked ``rounds`` times (to spin); then once more after at most ``timeout_ms``.
+    ``polled`` has each socket as a ``pollfd``, and last the one that wakes a waiting receiver.
+    Sockets are read in turn, beginning with ``first``, so that none starves. They are read
+    ``rounds`` times without waiting (to spin), then once more after at most ``timeout_ms``.
     """
     sockets = len(polled) - 1
     result[COUNT] = 0
@@ -125,7 +125,7 @@ def receive(
         for place in range(sockets):
             number = (first + place) % sockets
             if turn == rounds and not (polled[number] >> 48) & _POLL_IN:
-                continue  # it was waited for, and has nothing
+                continue  # poll reported no data
             begin = runs[found]
             most = min(share, head + batch - begin)
             if most <= 0:
@@ -167,7 +167,7 @@ def receive(
 
 @njit
 def sender_of(names, at):
-    """Address and port of an IPv4 socket address, as one number."""
+    """Return address and port of an IPv4 socket address as one number."""
     number = np.int64(0)
     for place in (4, 5, 6, 7, 2, 3):
         number = number << 8 | np.int64(names[at + place])
@@ -179,7 +179,7 @@ def _merge(
     runs, owners, found, lines, slot_bytes, slot_length, slot_time, names,
     offset, length, time_ns, line, source,
 ):  # fmt: skip
-    """What several sockets brought, by time; what one brought stays in its order."""
+    """Merge the datagrams of several sockets by time; those of one socket keep their order."""
     at = runs[:found].copy()
     for place in range(runs[found] - runs[0]):
         best = -1
@@ -199,7 +199,7 @@ def _merge(
 def send(
     fd, headers, headers_at, vectors, buffer_at, offset, length, target, targets_at, begin, end
 ):
-    """Send datagrams of a buffer, each to its target; gives how many went out.
+    """Send datagrams of a buffer, each to its target; return the number sent.
 
     A number below ``end - begin`` means that the system refused the next one.
     """

@@ -1,4 +1,4 @@
-"""Where datagrams go: IPv4 addresses with ports, and the interfaces of this machine."""
+"""IPv4 addresses with ports, and the network interfaces of the host."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Address(NamedTuple):
 
     @property
     def multicast(self) -> bool:
-        """Is it a multicast group?"""
+        """Whether this is a multicast group."""
         return IPv4Address(self.host).is_multicast
 
     @property
     def stays_here(self) -> bool:
-        """Whether packets to it need not leave this machine: a multicast group, or loopback."""
+        """Whether packets to it can stay on the host: a multicast group, or loopback."""
         return self.multicast or IPv4Address(self.host).is_loopback
 
     def moved(self, by: int) -> Address:
-        """The port so many further on, of a group also the address."""
+        """Return the address with the port, and for a group also the host, increased by ``by``."""
         host = IPv4Address(self.host) + by if self.multicast else self.host
         return checked(str(host), self.port + by, str(self))
 
@@ -44,7 +44,7 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str, what: str) -> Address:
-    """Read ``ADDRESS:PORT``; ``what`` is named where it is wrong."""
+    """Parse ``ADDRESS:PORT``; ``what`` names the setting in errors."""
     host, colon, port = text.strip().rpartition(":")
     if not (colon and port.isascii() and port.isdigit() and len(port) <= len(str(_LARGEST_PORT))):
         raise UsageError(f"{what} takes ADDRESS:PORT, such as 233.252.14.1:30001, not {text!r}.")
@@ -52,7 +52,7 @@ def parse_address(text: str, what: str) -> Address:
 
 
 def checked(host: str, port: int, what: str) -> Address:
-    """An address whose parts make sense."""
+    """Return an address after checking host and port; ``what`` names the setting in errors."""
     try:
         IPv4Address(host)
     except (AddressValueError, ValueError):
@@ -64,7 +64,7 @@ def checked(host: str, port: int, what: str) -> Address:
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A network interface: its name, the system's number of it, and its first IPv4 address."""
+    """A network interface: its name, its index in the system, and its first IPv4 address."""
 
     name: str
     index: int
@@ -72,33 +72,31 @@ class Interface:
 
 
 def find_interface(name: str) -> Interface:
-    """The interface of a name (``eth0``) or of an IPv4 address of this machine."""
-    found = interfaces()
-    for each in found:
+    """Return the interface with a name (``eth0``) or with a local IPv4 address."""
+    available = interfaces()
+    for each in available:
         if name in (each.name, each.address):
             return each
     with contextlib.suppress(AddressValueError):
         if IPv4Address(name).is_loopback:
-            return next((each for each in found if each.address == "127.0.0.1"), found[0])
+            return next((each for each in available if each.address == "127.0.0.1"), available[0])
         if not sys.platform.startswith("linux"):
             return Interface(name, 0, name)
-    known = ", ".join(f"{each.name} ({each.address})" for each in found)
-    raise NetworkError(
-        f"There is no interface {name!r} here with an IPv4 address; there are {known}."
-    )
+    listed = ", ".join(f"{each.name} ({each.address})" for each in available)
+    raise NetworkError(f"There is no interface {name!r} with an IPv4 address; available: {listed}.")
 
 
 def interfaces() -> list[Interface]:
-    """The interfaces that have an IPv4 address."""
+    """Return the interfaces that have an IPv4 address."""
     if not sys.platform.startswith("linux"):
         return [Interface("lo", 0, "127.0.0.1")]
     import fcntl
 
-    found = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+    result = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for index, name in socket.if_nameindex():
-            # One that has no address refuses to tell it.
+            # The call fails for an interface without an IPv4 address.
             with contextlib.suppress(OSError):
-                told = fcntl.ioctl(asking, _SIOCGIFADDR, _IFREQ.pack(name.encode()[:15]))
-                found.append(Interface(name, index, socket.inet_ntoa(told[_ADDRESS_AT])))
-    return found
+                reply = fcntl.ioctl(probe, _SIOCGIFADDR, _IFREQ.pack(name.encode()[:15]))
+                result.append(Interface(name, index, socket.inet_ntoa(reply[_ADDRESS_AT])))
+    return result

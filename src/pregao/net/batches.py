@@ -1,4 +1,4 @@
-"""Datagrams as they were received: many at once, as flat arrays."""
+"""Batches of received datagrams as flat arrays."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 PADDING = 64
-"""Readable bytes behind the last payload byte of a buffer, so that kernels may load words."""
+"""Readable bytes after the last payload byte of a buffer, so that kernels may load words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Datagrams in the order of their times.
+    """Datagrams in order of their receive times.
 
-    Payload ``i`` is ``buffer[offset[i] : offset[i] + length[i]]``; ``line`` is the number that
-    its socket was given, ``time_ns`` when the kernel received it. The buffer is used again: what is
-    to be kept must be copied before the receiver is asked twice more.
+    Payload ``i`` is ``buffer[offset[i] : offset[i] + length[i]]``; ``line`` is the number
+    assigned to its socket, ``time_ns`` the kernel's receive time. The buffer is reused: copy what
+    you keep before the second-next call of the receiver.
     """
 
     buffer: NDArray[np.uint8]
@@ -28,25 +28,25 @@ class Batch:
     time_ns: NDArray[np.int64]
     line: NDArray[np.int32]
     source: NDArray[np.int64]
-    """Who sent each: the address shifted by 16 bits, and the port."""
+    """Sender of each datagram: its address shifted left by 16 bits, plus the port."""
     more: bool = False
-    """Is there more to be had at once?"""
+    """Whether more datagrams can be received without waiting."""
 
     def __len__(self) -> int:
         return len(self.offset)
 
     @property
     def columns(self) -> tuple[NDArray[Any], ...]:
-        """The buffer, and of each payload where it is, how long, when it came and on which line."""
+        """The buffer, and the offset, length, receive time and line of each payload."""
         return self.buffer, self.offset, self.length, self.time_ns, self.line
 
     def payload(self, index: int) -> bytes:
-        """One payload, copied out."""
+        """Return a copy of one payload."""
         start = int(self.offset[index])
         return self.buffer[start : start + int(self.length[index])].tobytes()
 
     def payloads(self) -> list[bytes]:
-        """All payloads, copied out."""
+        """Return copies of all payloads."""
         view = self.buffer.data
         ends = (self.offset + self.length).tolist()
         return [bytes(view[a:b]) for a, b in zip(self.offset.tolist(), ends, strict=True)]
@@ -54,36 +54,36 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class LineCounts:
-    """What became of the datagrams of a socket."""
+    """Counters of the datagrams of a socket."""
 
     packets: int = 0
     bytes: int = 0
     cut: int = 0
-    """Longer than a slot: their ends are lost."""
+    """Datagrams longer than a slot, which were truncated."""
     dropped: int = 0
-    """Lost in the kernel, because nobody took them out of the full buffer in time."""
+    """Datagrams dropped by the kernel because the socket's buffer was full."""
 
 
 class LineReceiver(Protocol):
-    """What receives from several sockets; `open_receiver` makes one.
+    """Receiver of several sockets; `open_receiver` returns one.
 
-    All but ``wake`` is called by one thread.
+    Only ``wake`` may be called from another thread.
     """
 
     def add(self, listening: socket.socket) -> int:
-        """Listen to a socket too; gives the number of its line, which no other gets."""
+        """Add a socket; return the number of its line, which is never reused."""
 
     def remove(self, line: int) -> None:
         """Close the socket of a line."""
 
     def receive(self, timeout_s: float) -> Batch:
-        """Wait for datagrams at most so long; an empty batch if none came, or if woken up."""
+        """Wait up to ``timeout_s`` for datagrams; the batch is empty on timeout or wake-up."""
 
     def wake(self) -> None:
-        """Let a receiver that waits in another thread return at once."""
+        """Make a receiver that waits in another thread return immediately."""
 
     def counts(self, line: int) -> LineCounts:
-        """What became of a line's datagrams."""
+        """Return the counters of a line."""
 
     def close(self) -> None:
         """Close all sockets."""

@@ -1,4 +1,4 @@
-"""A small HTTP server on this machine, for health and metrics: GET only, everything bounded."""
+"""A small HTTP server on localhost for health and metrics: GET only, with limits on everything."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pregao.errors import NetworkError
 
 HOST = "127.0.0.1"
 LOOPBACK_HOSTS = frozenset({HOST, "localhost", "[::1]"})
-"""Names of this machine that a request may have in Host."""
+"""Names of localhost that are allowed in a request's Host header."""
 _MOST_REQUEST = 8 * 1024
 _MOST_CONNECTIONS = 32
 IDLE_S = 5.0
-"""Seconds that a connection may take to send its request, a page to be made, a peer to read it."""
+"""Timeout in seconds for sending a request, for building a page, and for reading it."""
 _START_S = 10.0
 _log = logging.getLogger(__name__)
 
@@ -26,7 +26,8 @@ _log = logging.getLogger(__name__)
 def names_this_machine(host: str) -> bool:
     """Whether the Host of a request is a loopback name or address, with or without a port.
 
-    A browser can be led to this machine under the name of another site; then Host has that name.
+    A browser can be made to resolve another site's name to localhost (DNS rebinding); then Host
+    has that name.
     """
     name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
     if not name:
@@ -36,7 +37,7 @@ def names_this_machine(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What is answered."""
+    """Response to a request."""
 
     body: str
     status: HTTPStatus = HTTPStatus.OK
@@ -47,10 +48,10 @@ Page = Callable[[], Response]
 
 
 class HttpServer:
-    """Answers GET requests for a few pages from a thread of its own, until it is closed."""
+    """Answers GET requests for a few pages from its own thread, until it is closed."""
 
     def __init__(self, port: int, pages: Mapping[str, Page], *, idle_s: float = IDLE_S) -> None:
-        """``port`` 0 takes any that is free; ``port`` of the server tells which."""
+        """Listen on ``port``; 0 chooses a free port, which the attribute ``port`` then has."""
         self.port = port
         self._idle_s = idle_s
         self._pages = dict(pages)
@@ -64,10 +65,10 @@ class HttpServer:
         if self._error is not None:
             self._thread.join()
             why = self._error.strerror or str(self._error)
-            raise NetworkError(f"{HOST}:{port} cannot be served: {why}.") from self._error
+            raise NetworkError(f"Cannot serve HTTP on {HOST}:{port}: {why}.") from self._error
 
     def close(self) -> None:
-        """Stop answering."""
+        """Stop the server."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
@@ -104,7 +105,7 @@ class HttpServer:
             writer.close()
             await asyncio.wait_for(writer.wait_closed(), self._idle_s)
         except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
-            # A peer that sends or reads too slowly, or is gone, gets no answer.
+            # A peer that is gone, or too slow to send or read, gets no answer.
             writer.transport.abort()
         finally:
             self._open -= 1
@@ -118,26 +119,26 @@ class HttpServer:
             return Response("the request is too long\n", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         words = head.split(b"\r\n", 1)[0].split(b" ")
         if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
-            return Response("this is not HTTP\n", HTTPStatus.BAD_REQUEST)
+            return Response("not an HTTP/1.x request\n", HTTPStatus.BAD_REQUEST)
         hosts = _hosts(head)
         if len(hosts) != 1 or not names_this_machine(hosts[0]):
-            sentence = f"the request must name {HOST} or localhost as its Host\n"
-            return Response(sentence, HTTPStatus.MISDIRECTED_REQUEST)
+            text = f"the request must name {HOST} or localhost as its Host\n"
+            return Response(text, HTTPStatus.MISDIRECTED_REQUEST)
         if words[0] != b"GET":
-            return Response("only GET is answered\n", HTTPStatus.METHOD_NOT_ALLOWED)
+            return Response("only GET is supported\n", HTTPStatus.METHOD_NOT_ALLOWED)
         path = words[1].split(b"?", 1)[0].decode("ascii", "replace")
         page = self._pages.get(path)
         if page is None:
-            known = " ".join(sorted(self._pages))
-            return Response(f"there is no such page; there are {known}\n", HTTPStatus.NOT_FOUND)
-        asked = asyncio.get_running_loop().run_in_executor(None, page)
+            available = " ".join(sorted(self._pages))
+            return Response(f"no such page; available: {available}\n", HTTPStatus.NOT_FOUND)
+        built = asyncio.get_running_loop().run_in_executor(None, page)
         try:
-            return await asyncio.wait_for(asked, self._idle_s)
+            return await asyncio.wait_for(built, self._idle_s)
         except TimeoutError:
-            return Response("no answer in time\n", HTTPStatus.GATEWAY_TIMEOUT)
+            return Response("the page took too long to build\n", HTTPStatus.GATEWAY_TIMEOUT)
         except Exception:
-            _log.exception("The page %s could not be made.", path)
-            return Response("something went wrong inside\n", HTTPStatus.INTERNAL_SERVER_ERROR)
+            _log.exception("Building the page %s failed.", path)
+            return Response("internal error; see the log\n", HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def _hosts(head: bytes) -> list[str]:

@@ -1,7 +1,7 @@
-"""Receiving from many sockets in one thread: by compiled code where the system has what it needs.
+"""Receives from many sockets in one thread, with compiled code where the system supports it.
 
-`CompiledReceiver` takes up to a thousand datagrams with a few calls of the system, without the
-interpreter's lock; `PlainReceiver` does the same one by one, anywhere.
+`CompiledReceiver` receives up to a thousand datagrams with a few system calls, without the GIL;
+`PlainReceiver` does the same one by one, on any system.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pregao.net.batches import PADDING, Batch, LineCounts, LineReceiver
 from pregao.net.sockets import SO_TIMESTAMPNS, dropped
 
 SLOT_BYTES = 2048
-"""Room for one datagram: more than fits into a frame of Ethernet."""
+"""Capacity for one datagram: more than an Ethernet frame."""
 MOST_AT_ONCE = 1024
 _RINGS = 4
 _SPINS = 20_000
@@ -37,23 +37,25 @@ _CONTROL_BYTES = 64
 
 
 def open_receiver(*, compiled: bool | None = None, spin: bool = False) -> LineReceiver:
-    """A receiver; without ``compiled`` the fastest that this system has.
+    """Return a receiver; with ``compiled`` None, the fastest that the system supports.
 
-    One that spins asks again and again instead of waiting: it takes a whole core, and is faster
-    by the time that a waiting thread needs to wake up.
+    A receiver with ``spin`` polls continuously instead of waiting: it uses a full core, and saves
+    the time that a waiting thread needs to wake up.
     """
-    can = sys.platform.startswith("linux") and sys.maxsize > 1 << 32 and sys.byteorder == "little"
-    if compiled and not can:
-        raise NetworkError("The compiled receiver needs Linux with 64 bits.")
+    supported = (
+        sys.platform.startswith("linux") and sys.maxsize > 1 << 32 and sys.byteorder == "little"
+    )
+    if compiled and not supported:
+        raise NetworkError("The compiled receiver requires 64-bit little-endian Linux.")
     if compiled:
         require("numba")
-    if can and kernels_compiled() and compiled is not False:
+    if supported and kernels_compiled() and compiled is not False:
         return CompiledReceiver(spin=spin)
     return PlainReceiver(spin=spin)
 
 
 class _Waker:
-    """A pair of sockets: one end is waited for with the others, a byte into the other one wakes."""
+    """A socket pair: one end is polled with the other sockets; writing to the other wakes."""
 
     def __init__(self) -> None:
         self.end, self._begin = socket.socketpair()
@@ -61,12 +63,12 @@ class _Waker:
         self._begin.setblocking(False)
 
     def wake(self) -> None:
-        """Let whoever waits go on; a full pipe has woken him already."""
+        """Wake the waiting receiver; if the pipe is full, it is awake already."""
         with contextlib.suppress(OSError):
             self._begin.send(b"\0")
 
     def clear(self) -> None:
-        """Forget that it was woken."""
+        """Discard pending wake-ups."""
         with contextlib.suppress(BlockingIOError):
             while self.end.recv(1024):
                 pass
@@ -78,7 +80,7 @@ class _Waker:
 
 
 class CompiledReceiver:
-    """Takes datagrams with ``recvmmsg`` into a ring of slots; the kernel gives their times."""
+    """Receives datagrams with ``recvmmsg`` into a ring of slots, with kernel timestamps."""
 
     def __init__(
         self,
@@ -112,7 +114,7 @@ class CompiledReceiver:
         )
         headers[:, _kernels.NAME_LENGTH] = _kernels.SOCKADDR_BYTES
         self._headers = headers.reshape(-1)
-        self._headers_at = self._headers.ctypes.data  # asking for it takes a microsecond
+        self._headers_at = self._headers.ctypes.data  # computing it takes a microsecond
         self._slot_length = np.zeros(slots, np.int32)
         self._slot_time = np.zeros(slots, np.int64)
         self._result = np.zeros(_kernels.RESULTS, np.int64)
@@ -123,10 +125,10 @@ class CompiledReceiver:
         self._first = 0
         self._waker = _Waker()
         self._arrange()
-        self.receive(0)  # compiled now, not while packets are waiting
+        self.receive(0)  # compile the kernel now, not while packets wait
 
     def add(self, listening: socket.socket) -> int:
-        """Listen to a socket too; gives the number of its line, which no other gets."""
+        """Add a socket; return the number of its line, which is never reused."""
         line, self._added = self._added, self._added + 1
         self._lines[line] = _Line(listening)
         self._arrange()
@@ -138,7 +140,7 @@ class CompiledReceiver:
         self._arrange()
 
     def _arrange(self) -> None:
-        """Lay out what the system is asked to look at."""
+        """Store the counters so far and rebuild the arrays of polled sockets."""
         for number, tally in zip(self._numbers.tolist(), self._tallies.tolist(), strict=True):
             if number in self._lines:
                 self._lines[number].add(*tally)
@@ -149,11 +151,11 @@ class CompiledReceiver:
         self._tallies = np.zeros((len(self._lines), self._kernels.TALLIES), np.int64)
 
     def receive(self, timeout_s: float) -> Batch:
-        """Wait for datagrams at most so long; an empty batch if none came, or if woken up."""
-        most = self._most
-        offset, length = np.empty(most, np.int64), np.empty(most, np.int32)
-        time_ns, line = np.empty(most, np.int64), np.empty(most, np.int32)
-        source = np.empty(most, np.int64)
+        """Wait up to ``timeout_s`` for datagrams; the batch is empty on timeout or wake-up."""
+        limit = self._most
+        offset, length = np.empty(limit, np.int64), np.empty(limit, np.int32)
+        time_ns, line = np.empty(limit, np.int64), np.empty(limit, np.int32)
+        source = np.empty(limit, np.int64)
         wait_ms = max(0, math.ceil(timeout_s * 1000))
         rounds, wait_ms = (_SPINS, 0) if self._spin and self._lines else (1, wait_ms)
         self._kernels.receive(
@@ -167,7 +169,7 @@ class CompiledReceiver:
             self._slot_length,
             self._slot_time,
             self._names,
-            most,
+            limit,
             self._first,
             rounds,
             wait_ms,
@@ -189,11 +191,11 @@ class CompiledReceiver:
         return Batch(self._buffer, *columns, bool(self._result[self._kernels.MORE]))
 
     def wake(self) -> None:
-        """Let a receiver that waits in another thread return at once."""
+        """Make a receiver that waits in another thread return immediately."""
         self._waker.wake()
 
     def counts(self, line: int) -> LineCounts:
-        """What became of a line's datagrams."""
+        """Return the counters of a line."""
         self._arrange()
         return self._lines[line].counts()
 
@@ -206,7 +208,7 @@ class CompiledReceiver:
 
 @dataclass(slots=True)
 class _Line:
-    """A socket, and what it brought."""
+    """A socket and its counters."""
 
     socket: socket.socket
     packets: int = 0
@@ -214,19 +216,19 @@ class _Line:
     cut: int = 0
 
     def add(self, packets: int, size: int, cut: int) -> None:
-        """Count what came."""
+        """Add to the counters."""
         self.packets += packets
         self.bytes += size
         self.cut += cut
 
     def counts(self) -> LineCounts:
-        """The counts so far."""
+        """Return the counters so far."""
         return LineCounts(self.packets, self.bytes, self.cut, dropped(self.socket))
 
 
 @dataclass(slots=True)
 class _Taken:
-    """Datagrams that were taken one by one."""
+    """Datagrams received one by one."""
 
     payloads: list[bytes] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
@@ -236,7 +238,7 @@ class _Taken:
 
 
 class PlainReceiver:
-    """Takes datagrams one by one, with nothing but Python's own sockets."""
+    """Receives datagrams one by one with Python's sockets."""
 
     def __init__(
         self,
@@ -255,7 +257,7 @@ class PlainReceiver:
         self._selector.register(self._waker.end, selectors.EVENT_READ, -1)
 
     def add(self, listening: socket.socket) -> int:
-        """Listen to a socket too; gives the number of its line, which no other gets."""
+        """Add a socket; return the number of its line, which is never reused."""
         line, self._added = self._added, self._added + 1
         self._lines[line] = _Line(listening)
         self._selector.register(listening, selectors.EVENT_READ, line)
@@ -263,44 +265,46 @@ class PlainReceiver:
 
     def remove(self, line: int) -> None:
         """Close the socket of a line."""
-        found = self._lines.pop(line)
-        self._selector.unregister(found.socket)
-        found.socket.close()
+        removed = self._lines.pop(line)
+        self._selector.unregister(removed.socket)
+        removed.socket.close()
 
     def receive(self, timeout_s: float) -> Batch:
-        """Wait for datagrams at most so long; an empty batch if none came, or if woken up."""
+        """Wait up to ``timeout_s`` for datagrams; the batch is empty on timeout or wake-up."""
         ready = self._selector.select(0 if self._spin else max(0.0, timeout_s))
         numbers = [key.data for key, _ in ready if key.data >= 0]
         if len(numbers) < len(ready):
             self._waker.clear()
-        taken = _Taken()
+        received = _Taken()
         share = max(1, self._most // max(1, len(numbers)))
         for number in numbers:
-            self._take(number, share, taken)
-        return _batch(taken)
+            self._take(number, share, received)
+        return _batch(received)
 
     def _take(self, number: int, most: int, taken: _Taken) -> None:
         line = self._lines[number]
         for _ in range(most):
             try:
-                payload, told, flags, sender = line.socket.recvmsg(self._slot_bytes, _CONTROL_BYTES)
+                payload, ancillary, flags, sender = line.socket.recvmsg(
+                    self._slot_bytes, _CONTROL_BYTES
+                )
             except BlockingIOError:
                 return
             except OSError as error:
                 raise NetworkError(_broken(line.socket, error)) from error
             line.add(1, len(payload), bool(flags & socket.MSG_TRUNC))
             taken.payloads.append(payload)
-            taken.times.append(_time_of(told))
+            taken.times.append(_time_of(ancillary))
             taken.lines.append(number)
             taken.sources.append(int(IPv4Address(sender[0])) << 16 | sender[1])
         taken.more = True
 
     def wake(self) -> None:
-        """Let a receiver that waits in another thread return at once."""
+        """Make a receiver that waits in another thread return immediately."""
         self._waker.wake()
 
     def counts(self, line: int) -> LineCounts:
-        """What became of a line's datagrams."""
+        """Return the counters of a line."""
         return self._lines[line].counts()
 
     def close(self) -> None:
@@ -320,7 +324,7 @@ def _time_of(told: list[tuple[int, int, bytes]]) -> int:
 
 
 def _batch(taken: _Taken) -> Batch:
-    """The datagrams as flat arrays, in the order of their times."""
+    """Return the datagrams as flat arrays, ordered by time."""
     length = np.array([len(payload) for payload in taken.payloads], np.int32)
     offset = np.concatenate(([0], np.cumsum(length[:-1], dtype=np.int64)))[: len(length)]
     joined = b"".join([*taken.payloads, bytes(PADDING)])
@@ -328,7 +332,7 @@ def _batch(taken: _Taken) -> Batch:
     order = np.argsort(times, kind="stable")
     lines = np.array(taken.lines, np.int32)
     return Batch(
-        np.frombuffer(bytearray(joined), np.uint8),  # kernels take arrays that can be written
+        np.frombuffer(bytearray(joined), np.uint8),  # kernels require writable arrays
         offset.astype(np.int64)[order],
         length[order],
         times[order],
@@ -339,13 +343,13 @@ def _batch(taken: _Taken) -> Batch:
 
 
 def _look_for_trouble(lines: Iterable[_Line]) -> None:
-    """Tell what is wrong with a socket, if anything is."""
+    """Raise NetworkError if a socket has a pending error."""
     for line in lines:
-        number = line.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if number:
-            raise NetworkError(_broken(line.socket, OSError(number, os.strerror(number))))
+        code = line.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise NetworkError(_broken(line.socket, OSError(code, os.strerror(code))))
 
 
 def _broken(listening: socket.socket, error: OSError) -> str:
     host, port = listening.getsockname()[:2]
-    return f"{host}:{port} cannot be listened to any more: {error.strerror}."
+    return f"Receiving on {host}:{port} failed: {error.strerror}."

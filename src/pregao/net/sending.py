@@ -1,4 +1,4 @@
-"""Sending UDP datagrams, one by one or many with one call of the system."""
+"""Sends UDP datagrams, one by one or many per system call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_AT_ONCE = 256
 
 
 class Sender:
-    """Sends to a list of targets. Multicast with a ``ttl`` of 0 does not leave this machine."""
+    """Sends to a list of targets. Multicast with a ``ttl`` of 0 does not leave the host."""
 
     def __init__(
         self,
@@ -31,17 +31,19 @@ class Sender:
     ) -> None:
         self.targets = tuple(targets)
         self._socket = send_socket(interface=interface, ttl=ttl)
-        can = sys.platform.startswith("linux") and sys.maxsize > 1 << 32 and kernels_compiled()
-        self._many = _Many(self.targets) if can and compiled is not False else None
+        supported = (
+            sys.platform.startswith("linux") and sys.maxsize > 1 << 32 and kernels_compiled()
+        )
+        self._many = _Many(self.targets) if supported and compiled is not False else None
 
     def send(self, target: int, payload: bytes) -> None:
-        """Send one datagram to the target of a number."""
+        """Send one datagram to a target, by its index."""
         address = self.targets[target]
         try:
             self._socket.sendto(payload, address)
         except OSError as error:
             why = error.strerror or str(error)
-            raise NetworkError(f"Nothing can be sent to {address}: {why}.") from error
+            raise NetworkError(f"Cannot send to {address}: {why}.") from error
 
     def send_all(
         self,
@@ -50,13 +52,13 @@ class Sender:
         length: NDArray[np.int32],
         target: NDArray[np.int32],
     ) -> None:
-        """Send payloads of a buffer, each to the target of its number, in their order."""
+        """Send payloads of a buffer in order, each to the target with its index."""
         done = 0
         while done < len(offset):
             if self._many is not None:
                 done += self._many.send(self._socket, buffer, offset, length, target, done)
             if done < len(offset):
-                # Alone, the one that was refused tells why.
+                # Sending the refused datagram alone raises the error with its reason.
                 start = int(offset[done])
                 payload = buffer[start : start + int(length[done])].tobytes()
                 self.send(int(target[done]), payload)
@@ -74,18 +76,18 @@ class Sender:
 
 
 class _Many:
-    """What ``sendmmsg`` needs, laid out once."""
+    """Arguments of ``sendmmsg``, prepared once."""
 
     def __init__(self, targets: Sequence[Address]) -> None:
         from pregao.net import _kernels
 
         self._kernels = _kernels
-        laid = b"".join(
+        sockaddrs = b"".join(
             struct.pack("=H", socket.AF_INET)
             + struct.pack(">H4s8x", each.port, socket.inet_aton(each.host))
             for each in targets
         )
-        self._targets = np.frombuffer(laid, np.uint8).copy()
+        self._targets = np.frombuffer(sockaddrs, np.uint8).copy()
         self._vectors = np.zeros(2 * MOST_AT_ONCE, np.int64)
         headers = np.zeros((MOST_AT_ONCE, _kernels.HEADER_WORDS), np.int64)
         headers[:, _kernels.NAME_LENGTH] = _kernels.SOCKADDR_BYTES
@@ -102,7 +104,7 @@ class _Many:
         target: NDArray[np.int32],
         begin: int,
     ) -> int:
-        """Send from one of them on; gives how many went out before one was refused."""
+        """Send from index ``begin`` on; return the number sent before one was refused."""
         return int(
             self._kernels.send(
                 sending.fileno(),
