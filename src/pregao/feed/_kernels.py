@@ -1,4 +1,4 @@
-"""Kernels of a followed channel: what was the last statistic at a place, of many places."""
+"""Kernels of the bulk follower: last statistics up to given message serials."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SESSION = 4
 
 @njit
 def last_before(ranks, places, wanted_ranks, wanted_places, found):
-    """For each wanted place, the last row of the same rank up to there, or -1; all are sorted."""
+    """Find for each wanted serial the last row of its rank up to it, or -1; inputs are sorted."""
     at = 0
     for i in range(len(wanted_ranks)):
         rank = wanted_ranks[i]
@@ -30,10 +30,10 @@ def statistics_at(
     ranks, places, events, kinds, values, orders,
     wanted_ranks, wanted_places, wanted_events, state, prices, volumes,
 ):  # fmt: skip
-    """The last price and the volume at each wanted place, once its event is over.
+    """Return last price and volume at each wanted message serial, after the end of its event.
 
-    Statistics and wanted places are sorted by instrument and place. ``state`` goes on from call to
-    call: instrument, last price, number of its trade, volume, and the next statistic.
+    Statistics and wanted serials are sorted by instrument and serial. ``state`` continues from
+    call to call: instrument, last price, order key of its trade, volume, and the next statistic.
     """
     at = state[4]
     for i in range(len(wanted_ranks)):
@@ -50,7 +50,7 @@ def statistics_at(
         ):
             kind = kinds[at]
             if kind == TRADE:
-                # A corrected trade comes again under its old number: it is not the last one.
+                # A corrected trade is sent again under its old number: it is not the last one.
                 if orders[at] >= state[2]:
                     state[1] = values[at]
                     state[2] = orders[at]
@@ -61,7 +61,7 @@ def statistics_at(
                 state[1] = state[2] = state[3] = NULL
             else:
                 state[3] = values[at]
-                if kind == NO_VOLUME:  # all trades were taken back: there is no last one
+                if kind == NO_VOLUME:  # all trades were busted, so there is no last one
                     state[1] = state[2] = NULL
             at += 1
         prices[i] = state[1]
@@ -71,7 +71,7 @@ def statistics_at(
 
 @njit
 def spread_ranges(starts, counts, out):
-    """The numbers of all ranges, one range behind the other."""
+    """Write the numbers of all ranges, concatenated."""
     at = 0
     for i in range(len(starts)):
         for k in range(counts[i]):

@@ -1,4 +1,4 @@
-"""The audit: every snapshot against the book that was rebuilt up to it."""
+"""Audit: compares every snapshot with the book rebuilt up to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pregao.book.updates import Side
 from pregao.feed.snapshots import Snapshots
 
 SHOWN = 5
-"""So many differences are told in full."""
+"""Maximum number of differences listed in the detail."""
 
 _COLUMNS = ("order_id", "price", "size", "side", "firm", "inserted", "implied")
 
@@ -22,7 +22,7 @@ RESULTS: list[str | None] = ["equal", "different", "gap", "start", "incomplete",
 
 
 def no_book(*, of_levels: bool = False) -> FullBook:
-    """The book of an instrument about which nothing has come."""
+    """Return the book of an instrument without messages."""
     codes, numbers = np.empty(0, np.uint8), np.empty(0, np.int64)
     book = FullBook(-1, State.EMPTY, codes, numbers, numbers, numbers, numbers, numbers, codes)
     return book.with_levels(numbers) if of_levels else book
@@ -30,7 +30,7 @@ def no_book(*, of_levels: bool = False) -> FullBook:
 
 @dataclass(slots=True)
 class Audit:
-    """What came of each snapshot."""
+    """Result of the comparison of each snapshot."""
 
     result: list[int]
     differences: list[int]
@@ -38,34 +38,34 @@ class Audit:
 
     @staticmethod
     def of(snapshots: Snapshots) -> Audit:
-        """Nothing is compared yet: snapshots that cannot be are told from the others."""
+        """Create an audit without comparisons; void and incomplete snapshots are marked."""
         audit = Audit([INCOMPLETE] * len(snapshots), [0] * len(snapshots), [None] * len(snapshots))
         void = snapshots.void()
         for at in range(len(snapshots)):
             if void[at]:
                 audit.result[at] = VOID
             elif not snapshots.complete[at]:
-                audit.detail[at] = "parts of the snapshot did not come"
+                audit.detail[at] = "parts of the snapshot are missing"
         return audit
 
     def put(self, at: int, result: int, detail: str | None) -> None:
-        """A snapshot that was not compared."""
+        """Set the result of a snapshot that was not compared."""
         self.result[at] = result
         self.detail[at] = detail
 
     def compare(
         self, at: int, rebuilt: FullBook, snapshot: FullBook, statistics: list[str]
     ) -> None:
-        """Compare a snapshot with the rebuilt book; differences of statistics are given."""
-        found = []
+        """Compare a snapshot with the rebuilt book; ``statistics`` are further differences."""
+        differences = []
         if not _same(rebuilt, snapshot):
-            found = [str(difference) for difference in compare_books(rebuilt, snapshot)]
+            differences = [str(difference) for difference in compare_books(rebuilt, snapshot)]
         if rebuilt.state is State.STALE:
-            found.insert(0, "the book is stale")
-        self.differ(at, [*found, *statistics])
+            differences.insert(0, "the book is stale")
+        self.differ(at, [*differences, *statistics])
 
     def differ(self, at: int, found: list[str]) -> None:
-        """Note the differences of a snapshot; there may be none."""
+        """Record the differences of a snapshot, which may be none."""
         self.result[at] = DIFFERENT if found else EQUAL
         self.differences[at] = len(found)
         if found:
@@ -74,7 +74,7 @@ class Audit:
 
 
 def _same(one: FullBook, other: FullBook) -> bool:
-    """Are two books equal to the last byte? Most are, and this is quickly told."""
+    """Whether two books are equal byte for byte: a fast check that is usually enough."""
     if one.of_levels or other.of_levels:
         return all(one.levels(side) == other.levels(side) for side in Side)
     return len(one) == len(other) and all(

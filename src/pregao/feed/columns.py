@@ -1,4 +1,4 @@
-"""Messages of one template as columns: what a follower asks of them, whoever holds them."""
+"""Messages of one template as columns: the interface that followers read."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 
 
 class MessageColumns(Protocol):
-    """Rows of messages by the snake_case names of their fields and of their key."""
+    """Rows of messages, by the snake_case names of their fields and key columns."""
 
     def __len__(self) -> int:
-        """How many messages there are."""
+        """Return the number of messages."""
 
     @property
     def names(self) -> Sequence[str]:
-        """The columns there are."""
+        """Names of the columns."""
 
     def numbers(self, name: str, null: int = NULL) -> Numbers:
-        """A column of integers, days or decimals as numbers; decimals as their mantissas."""
+        """Return a column of integers, dates or decimals as integers; decimals as mantissas."""
 
     def codes(self, name: str, known: Mapping[str, int], other: int) -> Codes:
-        """The numbers that the names of a column are known by; ``other`` for those not known."""
+        """Return a column of names as codes by ``known``; ``other`` for unknown names."""
 
     def texts(self, name: str) -> Sequence[str | None]:
-        """A column of texts."""
+        """Return a column of texts."""
 
     def taken(self, chosen: Numbers) -> MessageColumns:
-        """Some of the rows, in the order given."""
+        """Return the rows at these indices, in this order."""
 
 
 class ComparedColumns(MessageColumns, Protocol):
-    """Columns that the audit can compare, whatever is in them."""
+    """Columns that the audit can compare, whatever their types."""
 
     def taken(self, chosen: Numbers) -> ComparedColumns:
-        """Some of the rows, in the order given."""
+        """Return the rows at these indices, in this order."""
 
     def followed_by(self, more: ComparedColumns) -> ComparedColumns:
-        """These rows and behind them others of the same columns."""
+        """Return these rows followed by others with the same columns."""
 
     def labels(self, name: str) -> Numbers:
-        """A number for each text of a column, the same for the same text; 0 for null."""
+        """Return a number for each text of a column, equal for equal texts; 0 for null."""
 
     def nulls(self, name: str) -> Flags:
-        """Where a column has no value."""
+        """Return where a column is null."""
 
     def unlike(self, name: str, other: ComparedColumns) -> Flags:
-        """Where a column differs from the same column of as many other rows; null equals null."""
+        """Return where a column differs from that of ``other``, row by row; null equals null."""
 
     def value(self, name: str, at: int) -> object:
-        """One value, as people read it."""
+        """Return one value in readable form."""

@@ -1,7 +1,7 @@
-"""The bulk twin of the follower: a channel's day as columns, brought through books in windows.
+"""Bulk twin of the follower: replays a channel's day, as columns, through books in windows.
 
-Snapshots are put among the messages, each behind the last packet that it holds, so nothing has to
-be queued: what came while a book was stale is in the snapshot that heals it, or behind it.
+Each snapshot is sorted after the last packet that it includes, so that nothing must be queued:
+messages received while a book was stale are in the snapshot that heals it, or after it.
 """
 
 from __future__ import annotations
@@ -46,64 +46,64 @@ from pregao.umdf.gap_columns import Counters, Followed
 from pregao.umdf.gaps import MOST_IN_PACKET, Step
 
 LAST_SERIAL = 1 << 40
-"""Behind every packet of a day."""
+"""A serial after every packet of a day."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelDay:
-    """What holds for a channel's day as a whole."""
+    """Properties of a channel's day."""
 
     base: int
-    """The first sequence version: serials count from it."""
+    """First sequence version: serials count from it."""
     from_the_start: bool
-    """Does the day begin with the first packet of that version?"""
+    """Whether the day begins with the first packet of that version."""
     by_position: bool
-    """Does the feed name the places of orders, as it does below schema version 15?"""
+    """Whether the feed sends positions of orders, as it does below schema version 15."""
     spans: tuple[tuple[int, int], ...]
-    """Sequence versions, and when each was first sent."""
+    """Sequence versions, and the first sending time of each."""
     holes: Holes = field(default_factory=no_holes)
-    """The packets that are missing, those before the first one too."""
+    """Missing packets, including those before the first one."""
     loops: tuple[WholeLoop, ...] = ()
-    """Whole loops of snapshots: behind each hole the first one."""
+    """Complete snapshot loops: the first one after each gap."""
     most_in_packet: int = MOST_IN_PACKET
-    """More messages than this no packet has."""
+    """Maximum number of messages in a packet."""
     marks_trades: bool = True
-    """Do trades tell whether they set the last price? On the legacy feed they do not."""
+    """Whether trades state if they set the last price; those of the legacy feed do not."""
     market_depth: int | None = None
-    """Of books by price depth: how many levels the feed shows; None where it tells orders."""
+    """Number of levels of books by price depth; None if the feed sends orders."""
 
     def counters(self, instruments: int) -> Counters:
-        """The counters of instruments of which nothing has come."""
+        """Return new counters for instruments without messages."""
         return Counters.new(
             instruments, from_the_start=self.from_the_start, most_in_packet=self.most_in_packet
         )
 
     @property
     def kind(self) -> BookKind:
-        """How its books are kept."""
+        """Kind of the channel's books."""
         if self.of_levels:
             return BookKind.DEPTH
         return BookKind.POSITION if self.by_position else BookKind.PRIORITY
 
     @property
     def of_levels(self) -> bool:
-        """Does the feed tell price levels, and no orders?"""
+        """Whether the feed sends price levels instead of orders."""
         return self.market_depth is not None
 
     def replay(self, depth: int, room: int = 1024) -> Replay:
-        """What replays its books, and gives ticks of so many levels."""
+        """Return a replay of its books, with ticks of ``depth`` levels."""
         return Replay(self.kind, depth, market_depth=self.market_depth, room=room)
 
     def absences(self, snapshots: Snapshots | None, securities: Numbers) -> Absences:
-        """Which of the instruments the whole loops behind its holes are without."""
+        """Return which of the instruments the complete loops after its gaps do not contain."""
         return Absences.of(self.loops, snapshots, securities).behind_holes(self.holes)
 
 
 class DayOutput(Protocol):
-    """What takes the ticks and full books of a day."""
+    """Receiver of the ticks and full books of a day."""
 
     checkpoint_rows: Numbers
-    """After which rows of the window the full book is wanted."""
+    """Rows of the window after which the full book is needed."""
 
     def begin_window(
         self,
@@ -115,24 +115,24 @@ class DayOutput(Protocol):
         base_row: int,
         last: bool,
     ) -> None:
-        """Make ready for the rows of a window; ``counts`` are the counters behind each item."""
+        """Prepare for the rows of a window; ``counts`` are the counters after each item."""
 
     def add_ticks(self, ticks: Ticks) -> None:
-        """Take some ticks; their columns are used again."""
+        """Process some ticks; their columns are reused afterwards."""
 
     def end_window(self, books: dict[int, FullBook]) -> None:
-        """The window is over; the books that were wanted are given by row."""
+        """End the window; ``books`` has the requested books by row."""
 
     def discard(self) -> None:
-        """Give up what was taken."""
+        """Discard the output so far."""
 
 
 OpenOutput = Callable[[Numbers], tuple[PhaseChanges, DayOutput]]
-"""Told which instruments there are, gives their changes of phase, and what takes the results."""
+"""Returns the phase changes of the given instruments, and the receiver of the results."""
 
 
 class DayFollower:
-    """Brings the books of some instruments through a day, window by window."""
+    """Replays the books of some instruments through a day, window by window."""
 
     def __init__(
         self,
@@ -145,10 +145,10 @@ class DayFollower:
         alone: int | None = None,
         careful: bool = False,
     ) -> None:
-        """``alone`` is the one instrument whose sequence is cut into windows, if it is.
+        """``alone`` is the only instrument, if its sequence is split into windows.
 
-        Only a careful follower heals books that do not fit their messages, which takes longer;
-        another one raises MisfitsFoundError.
+        Only a careful follower heals books after inconsistent updates, which takes longer; others
+        raise MisfitsFoundError.
         """
         self.day = day
         self.others = others
@@ -163,16 +163,16 @@ class DayFollower:
         self._replay = day.replay(depth, room=1 << 14)
         self._counting = CountingSnapshots(snapshots)
         self._loaded = _none()
-        """Snapshots that tell what was not known before."""
+        """Snapshots that provide statistics not published before."""
         self._told = Statistics.joined(())
-        """Their statistics."""
+        """Statistics of these snapshots."""
         self._statistic_audit: StatisticAudit | None = None
 
     def window(
         self, messages: Messages, resets: Resets, serials: tuple[int, int], *, last: bool
     ) -> None:
-        """Bring the books through the messages of a window, from one serial to another."""
-        # Who asks gives the messages away: they are freed as soon as they are in sequence.
+        """Replay the messages of a window, from one packet serial to another."""
+        # The caller gives up the messages: they are freed as soon as they are in the sequence.
         with self._discarding():
             day = self.day
             also = _none() if self.snapshots is None else np.unique(self.snapshots.security)
@@ -180,32 +180,34 @@ class DayFollower:
                 also = np.array([self.alone], np.int64)
             absent = Absences.none()
             if self.origins is None:
-                there = np.concatenate([messages.keys.security, also])
-                absent = day.absences(self.snapshots, there)
+                securities = np.concatenate([messages.keys.security, also])
+                absent = day.absences(self.snapshots, securities)
             usable = self._counting.within(messages, last=last)
             packet = day.holes.place >> INDEX_BITS
             inside = (packet >= serials[0]) & (packet <= serials[1])
-            holes = day.holes.taken(np.flatnonzero(inside))
-            sequence = in_sequence(messages, resets, self.snapshots, usable, absent, also, holes)
+            gaps = day.holes.taken(np.flatnonzero(inside))
+            sequence = in_sequence(messages, resets, self.snapshots, usable, absent, also, gaps)
             del messages
             origins = self.origins or self._begin(sequence)
             followed = follow_sequence(sequence, self._counters, day.holes)
-            misfits = Misfits()
+            inconsistent = Misfits()
             if self.careful:
-                misfits = heal_misfits(self._replay, sequence, followed, self.snapshots, day.base)
+                inconsistent = heal_misfits(
+                    self._replay, sequence, followed, self.snapshots, day.base
+                )
             rows = rows_of(sequence, followed, self.snapshots)
-            self.spans.find(sequence, followed, misfits.found, day.from_the_start)
+            self.spans.find(sequence, followed, inconsistent.found, day.from_the_start)
             doubtful = without_statistics(sequence, followed, not len(day.holes))
-            telling = np.concatenate([loaded_snapshots(followed), doubtful])
-            statistics = self._statistics_in(serials, sequence, telling)
+            providing = np.concatenate([loaded_snapshots(followed), doubtful])
+            statistics = self._statistics_in(serials, sequence, providing)
             books = self._play(sequence, followed, rows, statistics, last)
-            begun = origins.add(sequence, followed, rows)
-            self._compare(sequence, followed, rows, books, doubtful, misfits, begun)
+            beginning = origins.add(sequence, followed, rows)
+            self._compare(sequence, followed, rows, books, doubtful, inconsistent, beginning)
             self._replay.books.clear()
 
     @contextmanager
     def _discarding(self) -> Iterator[None]:
-        """Give up what was put out if the window fails."""
+        """Discard the output if the window fails."""
         try:
             yield
         except BaseException:
@@ -214,7 +216,7 @@ class DayFollower:
             raise
 
     def _begin(self, sequence: Sequence) -> Origins:
-        """Make ready for the instruments that there are."""
+        """Prepare for the instruments of the sequence."""
         day, securities = self.day, sequence.securities
         self._counters = day.counters(len(securities))
         self._changes, self._output = self._open_output(securities)
@@ -226,7 +228,7 @@ class DayFollower:
     def _statistics_in(
         self, serials: tuple[int, int], sequence: Sequence, telling: Numbers
     ) -> Statistics:
-        """The statistics of a window, with those of snapshots that tell what was not known."""
+        """Return the statistics of a window, with those of the snapshots at the given items."""
         chosen = sequence.snapshot[telling]
         self._loaded = np.concatenate([self._loaded, chosen])
         parts = told_by_snapshots(
@@ -244,15 +246,15 @@ class DayFollower:
         statistics: Statistics,
         last: bool,
     ) -> dict[int, FullBook]:
-        """Replay the rows, giving out what comes of them; the full books that were asked for."""
+        """Replay the rows and output their results; return the requested full books by row."""
         replay, output = self._replay, self._output
         base_row = replay.done
         audited = _compared(followed)
-        behind = rows.begins[audited] - 1
-        behind = behind[self._with_rows(sequence, rows, audited)]
+        last_rows = rows.begins[audited] - 1
+        last_rows = last_rows[self._with_rows(sequence, rows, audited)]
         after = counts_after(sequence, followed, self._counters)
         output.begin_window(sequence, rows, after, statistics, self._loaded, base_row, last)
-        wanted = np.union1d(output.checkpoint_rows, behind) + base_row
+        wanted = np.union1d(output.checkpoint_rows, last_rows) + base_row
         replay.faults.clear()
         replay.books.clear()
         for ticks in replay.stream(rows.updates, finish=last, dump_at=wanted):
@@ -266,7 +268,7 @@ class DayFollower:
         return books
 
     def _with_rows(self, sequence: Sequence, rows: Rows, items: Numbers) -> Numbers:
-        """Of items, those before which their instrument has rows, here or in a window before."""
+        """Return which of the items have earlier rows of their instrument, in any window."""
         if self.alone is not None and self._replay.done:
             return np.arange(len(items))
         first_row = rows.begins[sequence.starts[sequence.rank[items]]]
@@ -282,7 +284,7 @@ class DayFollower:
         misfits: Misfits,
         begun: set[int],
     ) -> None:
-        """Compare the window's snapshots with the books at their places."""
+        """Compare the window's snapshots with the books at their message serials."""
         if self.snapshots is None or self.audit is None:
             return
         agrees, step = _compared(followed), followed.step
@@ -295,16 +297,16 @@ class DayFollower:
         differences = self._statistic_audit.differences(
             audited, self._loaded, Statistics.joined([self._statistics, self._told])
         )
-        behind = rows.begins[agrees] - 1
+        last_rows = rows.begins[agrees] - 1
         with_rows = np.zeros(len(agrees), np.bool_)
         with_rows[self._with_rows(sequence, rows, agrees)] = True
-        for at, row, known in zip(
-            agrees.tolist(), behind.tolist(), with_rows.tolist(), strict=True
+        for at, row, has_rows in zip(
+            agrees.tolist(), last_rows.tolist(), with_rows.tolist(), strict=True
         ):
             snapshot = int(sequence.snapshot[at])
-            rebuilt = books[row] if known else no_book()
-            found = differences.get(snapshot, [])
-            self.audit.compare(snapshot, rebuilt, self.snapshots.book(snapshot), found)
+            rebuilt = books[row] if has_rows else no_book()
+            statistics = differences.get(snapshot, [])
+            self.audit.compare(snapshot, rebuilt, self.snapshots.book(snapshot), statistics)
             if step[at] == Step.CONFIRMS and self.audit.result[snapshot] != EQUAL:
                 self.audit.put(snapshot, GAP, "packets before it were missing")
         for at in loaded_snapshots(followed).tolist():
@@ -320,7 +322,7 @@ class DayFollower:
 
 
 def _compared(followed: Followed) -> Numbers:
-    """The snapshots that are held against the books at their places."""
+    """Return the snapshots that are compared with the books at their message serials."""
     step = followed.step
     return np.flatnonzero((step == Step.AGREES) | (step == Step.CONFIRMS))
 

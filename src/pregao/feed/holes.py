@@ -1,6 +1,6 @@
-"""Holes of a channel: packets that are missing, or of which a part could not be read.
+"""Packet gaps of a channel: packets that are missing, or that could not be read completely.
 
-A hole makes every book of the channel unconfirmed, from behind the last packet before it until
+A gap makes every book of the channel unconfirmed, from after the last packet before the gap until
 the book's next proof (see `pregao.umdf.gaps`).
 """
 
@@ -17,28 +17,28 @@ from pregao.feed.places import BEHIND_PACKET, INDEX_BITS, place_of
 from pregao.umdf.sequencing import Place
 
 MANY = 1 << 32
-"""How many packets are taken to be missing where nobody knows how many are."""
+"""Number of missing packets assumed where the real number is unknown."""
 MOST_HOLES = 65_536
-"""So many holes a channel remembers; of those before, only how much was missing in all."""
+"""Maximum number of gaps that a channel keeps; of older ones, only the total is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Packets that are missing, by their serials."""
+    """Missing packets, by their serials."""
 
     first: int
     packets: int
-    """How many; MANY if nobody knows."""
+    """Number of packets; MANY if unknown."""
     unread: bool = False
-    """Is it a packet that came, of which a part could not be read?"""
+    """Whether this is a received packet that could not be read completely."""
     sending_ns: int = 0
-    """When what shows it was sent: the packet behind it, or a heartbeat."""
+    """Sending time of what reveals the gap: the packet after it, or a heartbeat."""
     capture_ns: int = 0
 
 
 @dataclass(slots=True)
 class Holes:
-    """The holes of a day as columns, in order."""
+    """The gaps of a day as columns, in order."""
 
     first: Numbers
     packets: Numbers
@@ -51,7 +51,7 @@ class Holes:
 
     @staticmethod
     def of(holes: Iterable[Hole]) -> Holes:
-        """Columns of holes."""
+        """Return gaps as columns."""
         ordered = sorted(holes, key=lambda hole: hole.first)
         return Holes(
             np.array([hole.first for hole in ordered], np.int64),
@@ -62,60 +62,60 @@ class Holes:
         )
 
     def taken(self, chosen: Numbers) -> Holes:
-        """Some of them."""
+        """Return the gaps at these indices."""
         return Holes(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
     @property
     def place(self) -> Numbers:
-        """Where each begins: behind the last packet before it."""
+        """Message serials at which the gaps begin: after the last packet before each."""
         return place_of(self.first - 1, BEHIND_PACKET)
 
     def _total(self) -> Numbers:
         return np.concatenate([[0], np.cumsum(self.packets)])
 
     def missing(self, place: Numbers) -> Numbers:
-        """How many packets are missing up to places, with all of a hole that one is in."""
+        """Return the number of packets missing up to serials, with all of a gap around one."""
         missing: Numbers = self._total()[np.searchsorted(self.place, place, side="right")]
         return missing
 
     def covered(self, place: Numbers) -> Numbers:
-        """How many of the missing packets come before places, or are the packet of one."""
+        """Return the number of missing packets up to and including those of message serials."""
         serial = place >> INDEX_BITS
         at = np.searchsorted(self.first, serial, side="right")
-        # Of a hole of unknown size nothing is known to be behind a place in it.
+        # In a gap of unknown size, nothing is known to follow a serial inside it.
         extent = np.where(self.packets < MANY, self.packets, 1)
         last = np.concatenate([[-1], self.first + extent - 1])
         covered: Numbers = self._total()[at] - np.maximum(last[at] - serial, 0)
         return covered
 
     def sound(self, place: Numbers) -> Codes:
-        """Which places are in packets that could be read as a whole."""
+        """Return which message serials are in packets that could be read completely."""
         unread = self.first[self.unread != 0]
         return (~np.isin(place >> INDEX_BITS, unread)).astype(np.uint8)
 
     def between(self, rank: Numbers, place: Numbers, instruments: int) -> tuple[Numbers, Numbers]:
-        """The holes that matter to instruments: their ranks, and which hole it is.
+        """Return the gaps that affect instruments: the rank of each, and the index of the gap.
 
-        Of several holes between two items of an instrument only the first changes anything, and
-        the first of all matters to everyone.
+        Of several gaps between two items of an instrument only the first changes anything; the
+        first gap of all affects every instrument.
         """
         if not len(self):
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        behind = np.searchsorted(self.place, place, side="right")
-        each = len(self) + 1
-        label = np.concatenate([rank * each + behind, np.arange(instruments) * each])
-        ranks, holes = np.divmod(np.unique(label), each)
-        there = holes < len(self)
-        return ranks[there], holes[there]
+        index = np.searchsorted(self.place, place, side="right")
+        width = len(self) + 1
+        label = np.concatenate([rank * width + index, np.arange(instruments) * width])
+        ranks, gaps = np.divmod(np.unique(label), width)
+        exists = gaps < len(self)
+        return ranks[exists], gaps[exists]
 
 
 def no_holes() -> Holes:
-    """A day of which nothing is missing."""
+    """Return the gaps of a day without missing packets."""
     return Holes.of(())
 
 
 class HoleLog:
-    """The holes of a channel as they are found, packet by packet: the plain twin of `Holes`."""
+    """The gaps of a channel, recorded packet by packet: the plain twin of `Holes`."""
 
     __slots__ = ("_base", "_first", "_packets", "_total")
 
@@ -127,36 +127,36 @@ class HoleLog:
 
     @property
     def missing(self) -> int:
-        """How many packets are missing by now."""
+        """Number of packets missing so far."""
         return self._total[-1]
 
     def add(self, first: Place, packets: int) -> None:
-        """Packets are missing from a place on; holes come in order."""
+        """Record packets missing from a packet key on; gaps must be added in order."""
         if self._base is None:
             self._base = first.sequence_version
         self._first.append(first.serial(self._base))
         self._packets.append(packets)
         self._total.append(self._total[-1] + packets)
         if len(self._first) > MOST_HOLES:
-            # A snapshot from before what is remembered then proves less than it could.
+            # A snapshot from before the kept gaps then proves less than it could.
             forgotten = MOST_HOLES // 2
             del self._first[:forgotten], self._packets[:forgotten], self._total[:forgotten]
 
     def begins(self, proven: int) -> Place | None:
-        """The packet before the first hole behind what was missing at a proof; None without."""
+        """Return the packet before the first gap after a proof; None if there is none."""
         at = max(bisect_right(self._total, max(proven, 0)) - 1, 0)
         if self._base is None or at >= len(self._first):
             return None
         return Place.of_serial(self._first[at] - 1, self._base)
 
     def missing_at(self, place: Place) -> int:
-        """How many are missing up to behind a packet, with all of a hole that it is in."""
+        """Return the number missing up to the end of a packet, with all of a gap around it."""
         if self._base is None:
             return 0
         return self._total[bisect_right(self._first, place.serial(self._base) + 1)]
 
     def covered_at(self, place: Place) -> int:
-        """How many of the missing packets come before a packet, or are that packet."""
+        """Return the number of missing packets up to and including a packet."""
         if self._base is None:
             return 0
         serial = place.serial(self._base)

@@ -1,7 +1,7 @@
-"""A channel of the legacy feed, followed over its feeds: datagrams and a time in, books out.
+"""Follows a channel of the legacy feed over its feeds: datagrams and times in, books out.
 
-The same parts as the binary channel's, behind the streams of `pregao.legacy`: without sockets and
-without a clock of its own.
+It combines the follower and state of the binary channel with the streams of `pregao.legacy`,
+without sockets or a clock.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ from pregao.umdf.sequencing import Place
 
 @dataclass(frozen=True, slots=True)
 class LegacyChannelSettings:
-    """How a channel is followed."""
+    """Settings of a followed channel."""
 
     platform: Platform = PUMA
     feeds: Sequence[str] = ("A", "B")
     market_depth: int | None = None
-    """Of books without a snapshot; None is a book of all orders."""
+    """Depth of books without a snapshot; None is a book of all orders."""
     from_the_start: bool = False
-    """Is the first message the first of its week or day?"""
+    """Whether the first message is the first of its week or day."""
     most_wait_ns: int = MOST_WAIT_NS
-    """So long a missing message is waited for, from the other feed or from TCP recovery."""
+    """Maximum wait for a missing message, from the other feed or TCP recovery."""
     asked_for: bool = False
-    """Is it asked for over TCP? Then it may come when every feed is past it."""
+    """Whether TCP recovery is used: then a message may arrive after all feeds have passed it."""
     max_instruments: int = MAX_INSTRUMENTS
-    """So many instruments are followed that nothing has defined, and so many that are defined."""
+    """Maximum number of undefined instruments that are followed, and of defined ones."""
 
 
 class LegacyChannel:
-    """Follows a channel."""
+    """Follows a channel over its streams."""
 
     def __init__(
         self,
@@ -82,62 +82,62 @@ class LegacyChannel:
 
     @property
     def synchronized(self) -> bool:
-        """Is every book sound? If not, the market recovery stream is needed (002 §5.3.5)."""
+        """Whether every book is trusted; else the market recovery stream is needed (002 §5.3.5)."""
         return self.follower.position is not None and self.follower.trusted
 
     @property
     def deadline_ns(self) -> int | None:
-        """When `tick` is to be called, if something is waited for."""
+        """Time of the next `tick`, if messages are awaited."""
         return self.incremental.deadline_ns
 
     def book(self, security_id: int) -> LegacyBook | None:
-        """The book of an instrument; None if nothing of it has come."""
+        """Return the book of an instrument; None before its first message."""
         return self.follower.books.get(security_id)
 
     def book_state(self, security_id: int, now_ns: int | None = None) -> State:
-        """How far a book can be trusted; of a stream that is dead, no book can (002 §5.1.1)."""
+        """Return a book's state; on a failed stream no book is trusted (002 §5.1.1)."""
         state = self.follower.state(security_id)
         if now_ns is None or not self.incremental.is_dead(now_ns) or state is State.STALE:
             return state
         return State.UNCONFIRMED
 
     def receive(self, stream: Stream, feed: str, datagram: bytes, now_ns: int) -> None:
-        """Take a datagram in."""
+        """Process a datagram."""
         match stream:
             case Stream.INCREMENTAL:
                 self.take(self.incremental.receive(feed, datagram, now_ns))
             case Stream.MARKET_RECOVERY:
-                for found in self.recovery.receive(feed, datagram, now_ns):
-                    self.follower.snapshot(found)
-                    if isinstance(found, InLoop) and found.message.type is MsgType.SNAPSHOT:
-                        self._shown(found)
+                for event in self.recovery.receive(feed, datagram, now_ns):
+                    self.follower.snapshot(event)
+                    if isinstance(event, InLoop) and event.message.type is MsgType.SNAPSHOT:
+                        self._shown(event)
             case Stream.INSTRUMENT_DEFINITION:
-                for found in self.definition.receive(feed, datagram, now_ns):
-                    self.state.definition(found)
-                    if isinstance(found, InLoop):
-                        self._know(found.message)
+                for event in self.definition.receive(feed, datagram, now_ns):
+                    self.state.definition(event)
+                    if isinstance(event, InLoop):
+                        self._know(event.message)
 
     def tick(self, now_ns: int) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.take(self.incremental.tick(now_ns))
 
     def take(self, events: Sequence[LineEvent]) -> None:
-        """Take in what the incremental stream gives, in order."""
+        """Process events of the incremental stream, in order."""
         for event in events:
             match event:
-                case Told(place, message):
-                    self.follower.deliver(place, message)
+                case Told(key, message):
+                    self.follower.deliver(key, message)
                     self.state.message(message, self.follower.admits)
                     if message.type is MsgType.SECURITY_LIST:
                         self._know(message)
                 case Missing(version, _, last):
                     if last is not None:
                         self.follower.lose(Place(version, last))
-                case Began(place):
-                    self.follower.lose(Place(place.sequence_version, place.sequence_number - 1))
+                case Began(key):
+                    self.follower.lose(Place(key.sequence_version, key.sequence_number - 1))
 
     def _know(self, message: LegacyMessage) -> None:
-        """Instruments were defined: what snapshots do not tell of them is known too (002 §8)."""
+        """Register defined instruments, even without a snapshot; remove deleted ones (002 §8)."""
         for row in message.values.get("RelatedSym", ()):
             security_id = row["SecurityID"]
             if security_id in self.state.instruments:
@@ -146,12 +146,12 @@ class LegacyChannel:
                 self.follower.books.pop(security_id, None)
 
     def _shown(self, found: InLoop) -> None:
-        """A snapshot counts for statistics if nothing newer of the instrument was told."""
+        """Use a snapshot's statistics unless newer ones of the instrument were published."""
         message, position = found.message, self.follower.position
         if not self.follower.admits(message.values["SecurityID"]):
             return
-        known = position is not None and (
+        outdated = position is not None and (
             message.values["LastMsgSeqNumProcessed"] < position.sequence_number
         )
-        if not known or message.values["SecurityID"] not in self.state.statistics:
+        if not outdated or message.values["SecurityID"] not in self.state.statistics:
             self.state.snapshot(message)

@@ -1,4 +1,4 @@
-"""A channel of the legacy feed in the form of every followed channel: datagrams and a time in,
+"""A channel of the legacy feed with the interface of all followed channels: datagrams and times in,
 events and actions out."""
 
 from __future__ import annotations
@@ -51,33 +51,33 @@ _STREAMS: Final = {
 }
 _LOOPS: Final = (Stream.SNAPSHOT, Stream.DEFINITION)
 _CLAIMS: Final = (State.VALID, State.EMPTY, State.BUILDING)
-"""States that say something of the exchange's book; a silent channel says nothing."""
+"""States that make a claim about the exchange's book; a silent channel supports none."""
 
 
 class _Log(EventLog):
-    """Notes besides which books were emptied: only snapshots tell when they are filled again."""
+    """Also records which books were emptied: only snapshots show when they are filled again."""
 
     def __init__(self, most_events: int, counters: ChannelCounters) -> None:
         super().__init__(most_events, counters)
         self.emptied: set[int] = set()
 
     def updated(self, security_id: int, event: int, update: Update | DepthUpdate) -> None:
-        """A book took an update in."""
+        """Record an update of a book."""
         super().updated(security_id, event, update)
         if isinstance(update, (BookEmptied, ChannelReset)):
             self.emptied.add(security_id)
 
 
 class LegacyFeedChannel:
-    """Follows a channel of UMDF FIX/FAST: joins, synchronizes, survives loss, and tells.
+    """Follows a UMDF FIX/FAST channel: joins, synchronizes, recovers losses, emits events.
 
-    The streams of snapshots and definitions are joined while something is to be learned there.
+    The snapshot and definition streams are joined while they are needed.
     """
 
     def __init__(self, settings: ChannelSettings, reader: MessageReader | None = None) -> None:
         if (settings.legacy or LegacyFeed()).platform not in PLATFORMS:
-            known = " or ".join(PLATFORMS)
-            raise UsageError(f"channel {settings.number}: the platform is {known}")
+            allowed = " or ".join(PLATFORMS)
+            raise UsageError(f"channel {settings.number}: legacy platform must be {allowed}")
         self.settings = settings
         self._reader = reader
         self.counters = ChannelCounters(feeds={name: FeedCounters() for name in settings.feeds})
@@ -85,18 +85,18 @@ class LegacyFeedChannel:
         self._channel = self._new_channel(from_the_start=settings.from_the_start)
         self._actions: list[Action] = []
         self._looking = False
-        """Are the streams of snapshots and definitions joined?"""
+        """Whether the snapshot and definition streams are joined."""
         self._synchronized = False
         self._down = False
         self._now_ns = 0
         self._heard_ns: dict[str, int] = {}
         self._strange = 0
-        """Datagrams of a feed or stream that the channel has not."""
+        """Datagrams of a feed or stream that the channel does not have."""
         self._trades: set[tuple[int, int]] = set()
-        """Trades that were told: one that comes again corrects it."""
+        """Published trades: one that is sent again is a correction."""
 
     def _new_channel(self, *, from_the_start: bool) -> LegacyChannel:
-        """A channel of which nothing has come."""
+        """Create a channel without any state."""
         settings = self.settings
         own = settings.legacy or LegacyFeed()
         return LegacyChannel(
@@ -113,11 +113,11 @@ class LegacyFeedChannel:
             listener=self._log,
         )
 
-    # What there is to read
+    # Reading
 
     @property
     def state(self) -> ChannelState:
-        """How the channel is."""
+        """State of the channel."""
         if self._down:
             return ChannelState.DOWN
         if not self._heard_ns:
@@ -128,54 +128,54 @@ class LegacyFeedChannel:
 
     @property
     def place(self) -> Place | None:
-        """The last message that was taken in."""
+        """Key of the last message applied."""
         return self._channel.follower.position
 
     @property
     def instruments(self) -> Mapping[int, LegacyInstrument]:
-        """The instruments by their numbers."""
+        """Instruments by security ID."""
         return self._channel.state.instruments
 
     @property
     def phases(self) -> Phases:
-        """The phases of groups and the states of instruments."""
+        """Phases of groups and states of instruments."""
         return self._channel.state.phases
 
     def statistics(self, security_id: int) -> Mapping[StatisticKey, Entry]:
-        """The statistics of an instrument."""
+        """Return the statistics of an instrument."""
         return self._channel.state.statistics.get(security_id, {})
 
     @property
     def security_ids(self) -> Iterable[int]:
-        """The instruments of which there is a book."""
+        """Instruments that have a book."""
         return self._channel.follower.books.keys()
 
     def book(self, security_id: int) -> ChannelBook:
-        """The book of an instrument, and how far it can be trusted."""
+        """Return the book of an instrument and its state."""
         content = self._channel.book(security_id)
         state = self._channel.book_state(security_id)
-        reason = "nothing has come of it" if content is None else content.reason
+        reason = "no messages received" if content is None else content.reason
         if self._down and state in _CLAIMS:
             state, reason = State.UNCONFIRMED, "unconfirmed: the channel is silent"
         content = PositionBook() if content is None else content
         return ChannelBook(security_id, state, self.place, reason, content)
 
     def is_alive(self, feed: str) -> bool:
-        """Has a feed brought something within the last heartbeats?"""
-        heard = self._heard_ns.get(feed)
-        return heard is not None and self._now_ns - heard < DEAD_AFTER_NS
+        """Whether anything arrived on a feed within three heartbeat intervals."""
+        last_ns = self._heard_ns.get(feed)
+        return last_ns is not None and self._now_ns - last_ns < DEAD_AFTER_NS
 
     def take_events(self) -> list[told.Event]:
-        """What happened since it was asked last, in order."""
+        """Return and clear the events since the last call, in order."""
         return self._log.take()
 
     def want_events(self, *, wanted: bool) -> None:
-        """Say whether anybody is to be told: what happens while nobody is, is told to nobody."""
+        """Enable or disable events; events that occur while disabled are not kept."""
         self._log.wanted = wanted
         self._log.take()
 
     def take_actions(self) -> list[Action]:
-        """What the channel asks for since it was asked last, in order."""
+        """Return and clear the actions requested since the last call, in order."""
         actions = list(self._actions)
         self._actions.clear()
         return actions
@@ -183,13 +183,13 @@ class LegacyFeedChannel:
     # Time
 
     def start(self, now_ns: int) -> None:
-        """Begin: asks for the streams that are needed."""
+        """Start the channel: request the streams it needs."""
         self._now_ns = now_ns
         self._actions += [Join(Stream.INCREMENTAL, feed) for feed in self.settings.feeds]
         self._settle()
 
     def tick(self, now_ns: int) -> None:
-        """Let time pass: what is missing is given up, silence is noticed."""
+        """Advance the clock: declare missing messages lost and detect silence."""
         self._now_ns = max(now_ns, self._now_ns)
         self._take(self._channel.incremental.tick(now_ns), now_ns)
         if not self._down and self._channel.incremental.is_dead(self._now_ns):
@@ -200,21 +200,21 @@ class LegacyFeedChannel:
         self._settle()
 
     def deadline(self) -> int | None:
-        """When `tick` is needed next; None while nothing is waited for."""
-        waits = [self._channel.deadline_ns]
+        """Return the time of the next `tick`; None if nothing is awaited."""
+        deadlines = [self._channel.deadline_ns]
         if self._heard_ns and not self._down:
-            waits.append(max(self._heard_ns.values()) + DEAD_AFTER_NS)
-        return min((each for each in waits if each is not None), default=None)
+            deadlines.append(max(self._heard_ns.values()) + DEAD_AFTER_NS)
+        return min((each for each in deadlines if each is not None), default=None)
 
-    # What is asked for again
+    # TCP recovery
 
     @property
     def incremental(self) -> IncrementalLine:
-        """The line of incremental messages, for who asks for what it misses."""
+        """The incremental line, for callers that request what it is missing."""
         return self._channel.incremental
 
     def recovered(self, events: Sequence[LineEvent], now_ns: int) -> None:
-        """Take in what messages that came again gave the incremental line."""
+        """Process the line events that recovered messages produced."""
         if not events:
             return
         self._now_ns = max(now_ns, self._now_ns)
@@ -226,16 +226,16 @@ class LegacyFeedChannel:
         self._settle()
 
     def give_up(self, now_ns: int) -> None:
-        """Wait no longer for what is missing first."""
+        """Declare the first missing messages lost immediately."""
         self._take(self._channel.incremental.give_up(now_ns), now_ns)
         self._settle()
 
     def restart(self, now_ns: int) -> None:
-        """Rebuild everything from the recovery streams: processing a packet failed midway."""
+        """Rebuild all state from the recovery streams after processing a packet failed midway."""
         self._now_ns = max(now_ns, self._now_ns)
         self.counters.failures += 1
         self._strange = self.counters.bad_packets
-        position, known = self.place, [*self.security_ids]
+        position, security_ids = self.place, [*self.security_ids]
         log = self._log
         log.at(position, 0, self._now_ns)
         log.end_event()
@@ -244,7 +244,7 @@ class LegacyFeedChannel:
             self.counters.gaps += 1
             log.tell(told.Gap, position.sequence_version, position.sequence_number + 1, None)
         self._channel = self._new_channel(from_the_start=False)
-        for security_id in known:
+        for security_id in security_ids:
             self._channel.follower.know(security_id)
         self._synchronized = False
         self._settle()
@@ -254,7 +254,7 @@ class LegacyFeedChannel:
     def receive(
         self, stream: Stream, feed: str, payload: bytes, now_ns: int, received_ns: int | None = None
     ) -> None:
-        """Take a datagram in that came on a stream of a feed."""
+        """Process a datagram received on a stream of a feed."""
         counters = self.counters
         counters.packets += 1
         counters.bytes += len(payload)
@@ -305,12 +305,12 @@ class LegacyFeedChannel:
             self._tell_states(before)
 
     def _states(self) -> dict[int, tuple[str, Status]]:
-        """The instruments and what holds for each, before a message that may change that."""
+        """Return symbol and status of each instrument, before a message that may change them."""
         status = self.phases.status
         return {own: (each.symbol, status(own)) for own, each in self.instruments.items()}
 
     def _tell_states(self, before: dict[int, tuple[str, Status]] | None) -> None:
-        """Tell of instruments that came, went, or are in another state."""
+        """Emit events for instruments that were added, deleted, or changed status."""
         if before is None or not self._log.wanted:
             return
         now = self._states()
@@ -329,21 +329,21 @@ class LegacyFeedChannel:
         if trade.time_ns is not None:
             day = datetime.fromtimestamp(trade.time_ns // SECOND, UTC).date()
         price, size = exact_mantissa(trade.price) or 0, trade.size or 0
-        known = (trade.security_id, number)
+        key = (trade.security_id, number)
         if trade.busted:
             self._log.tell(told.TradeBusted, trade.security_id, event, number, day, price, size)
             return
         self._log.tell(
             told.TradeDone, trade.security_id, event, number, day, price, size,
             number_of(trade.buyer), number_of(trade.seller), 0, None, trade.time_ns,
-            known in self._trades, trade.seller_days is not None, trade.makes_last,
+            key in self._trades, trade.seller_days is not None, trade.makes_last,
         )  # fmt: skip
         if len(self._trades) >= MOST_TRADES:
             self._trades.clear()
-        self._trades.add(known)
+        self._trades.add(key)
 
     def _settle(self) -> None:
-        """Join the streams of loops while something is missing, and leave them when nothing is."""
+        """Join the loop streams while anything is missing, and leave them when nothing is."""
         channel, emptied = self._channel, self._log.emptied
         if emptied:
             filled = [own for own in emptied if channel.book_state(own) is not State.BUILDING]

@@ -1,8 +1,8 @@
-"""The follower of the legacy feed: messages in their turn in, books out.
+"""Follower of the legacy feed: messages in sequence in, books out.
 
-Which book an instrument has is told by its snapshots (MarketDepth, 002 §9); until one came, the
-depth that the channel is known for is taken. Counters, holes, healing and the states of books are
-those of the binary feed.
+An instrument's snapshots state the kind of its book (MarketDepth, 002 §9); before the first one,
+the channel's usual depth applies. Counters, gaps, healing and the states of books are those of the
+binary feed.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from pregao.umdf.recovery import Incremental
 from pregao.umdf.sequencing import Place
 
 MOST_ENTRIES = 4096
-"""More entries than this no incremental message has: they are a few hundred bytes long."""
-OTHER_BOOK = "its snapshot shows a book of another depth"
+"""Maximum number of entries in an incremental message, which has a few hundred bytes."""
+OTHER_BOOK = "its snapshot has a book of another depth"
 
 LegacyBook = OrderBook | PriceDepthBook
 _NO_MESSAGE = 0
-"""What recovery sees of entries: only what empties a book has a template of its own there."""
+"""Template ID of entries in the common recovery code, which only distinguishes EmptyBook."""
 
 
 class LegacyFollower(ChannelFollower[LegacyBook]):
@@ -52,10 +52,10 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
         books: dict[int, LegacyBook] | None = None,
         max_instruments: int = MAX_INSTRUMENTS,
     ) -> None:
-        """``market_depth`` is that of books without a snapshot; None is a book of all orders."""
+        """``market_depth`` applies to books without a snapshot; None is a book of all orders."""
         self._usual_depth = market_depth
         self._depths: dict[int, int | None] = {}
-        """The depth that each instrument's snapshots tell."""
+        """Depth stated by the last snapshot of each instrument."""
         self._last_processed = 0
         super().__init__(
             from_the_start=from_the_start,
@@ -67,13 +67,13 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
         )
 
     def market_depth(self, security_id: int) -> int | None:
-        """How many levels a book by prices shows; None of a book of all orders."""
+        """Return the number of levels of a book by price; None for a book of all orders."""
         return self._depths.get(security_id, self._usual_depth)
 
     # The incremental stream
 
     def deliver(self, place: Place, message: LegacyMessage) -> None:
-        """Take the next message of the sequence in; messages before it may be missing."""
+        """Apply the next message of the sequence; messages before it may be missing."""
         self._arrive(place)
         if message.type is MsgType.INCREMENTAL_REFRESH:
             for index, entry in enumerate(message.values.get("MDEntries", ())):
@@ -108,7 +108,7 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
     # The market recovery stream
 
     def snapshot(self, found: InLoop | LoopEnded) -> None:
-        """Take in what came of the market recovery stream."""
+        """Process a message or a loop end of the market recovery stream."""
         loop = self._loop
         if isinstance(found, LoopEnded):
             if loop.sequence_version == found.version:
@@ -121,7 +121,7 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
             return
         header = _header(message)
         if header.last_msg_seq_num_processed < self._last_processed:
-            # The incremental stream began anew: what waits is of the sequence before.
+            # The incremental stream restarted: pending snapshots are of the previous sequence.
             self._waiting.clear()
         self._last_processed = header.last_msg_seq_num_processed
         loop.header(header)
@@ -139,7 +139,7 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
         super()._take(snapshot, place)
 
     def _learn_depth(self, snapshot: Snapshot, place: Place) -> None:
-        """Let the instrument have the book that its snapshot shows."""
+        """Switch the instrument to the kind of book that its snapshot has."""
         security_id = snapshot.security_id
         depth = snapshot.items[-1].values.get("MarketDepth") if snapshot.items else None
         self._depths[security_id] = depth
@@ -171,8 +171,8 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
         depth = self.market_depth(security_id)
         if book is not None and _depth_of(book) != depth:
             doubted = security_id in self._doubted
-            self.books[security_id] = other = _new_book(depth)
-            other.doubt(doubted=doubted)
+            self.books[security_id] = replacement = _new_book(depth)
+            replacement.doubt(doubted=doubted)
         updates = snapshot_orders if depth is None else snapshot_levels
         entries = snapshot.items[-1].values.get("MDEntries", [])
         last = snapshot.header.last_rpt_seq
@@ -183,7 +183,7 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
         book = self.books.get(security_id)
         if book is None:
             book = self.books[security_id] = _new_book(self.market_depth(security_id))
-        fault = book.apply(update)  # type: ignore[arg-type]  # `_update` and `_load` see to it
+        fault = book.apply(update)  # type: ignore[arg-type]  # `_update` and `_load` match it
         self._listener.updated(security_id, event, update)
         return fault
 
@@ -197,11 +197,11 @@ def _depth_of(book: LegacyBook) -> int | None:
 
 
 def _header(message: LegacyMessage) -> SnapshotHeader:
-    """What opens a snapshot of the binary feed, made of a message that is all of a snapshot."""
+    """Build the header of a snapshot, as the binary feed sends it, from a complete one."""
     values = message.values
     entries = values.get("MDEntries", [])
     sides = [SIDES.get(entry.get("MDEntryType")) for entry in entries]
-    # PUMA counts the whole message, MEGABOLSA each entry (002 §15.2).
+    # PUMA counts per message, MEGABOLSA per entry (002 §15.2).
     counts = [entry.get("RptSeq") or 0 for entry in entries]
     return SnapshotHeader(
         values["SecurityID"],

@@ -1,7 +1,7 @@
-"""Which entry of the legacy feed is which book update, and which is a trade (002 §7, §9, §10).
+"""Converts entries of the legacy feed to book updates and trades (002 §7, §9, §10).
 
-An entry is a group of MDEntries as `pregao.legacy` decodes it. The same entry means an order in a
-book by order depth, and a price level in a book by price depth.
+An entry is a group of MDEntries as decoded by `pregao.legacy`. The same entry is an order in a book
+by order depth, and a price level in a book by price depth.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Entry = Mapping[str, Any]
 """An entry of a message."""
 
 SIDES: Final[Mapping[str, Side]] = {"0": Side.BID, "1": Side.ASK}
-"""The sides as MDEntryType names them."""
+"""Sides by MDEntryType."""
 TRADE: Final = "2"
 OPENING_PRICE: Final = "4"
 IMBALANCE: Final = "A"
@@ -47,32 +47,32 @@ EMPTY_BOOK: Final = "J"
 TRADING_STATE: Final = "c"
 
 NEW, CHANGE, DELETE, DELETE_THRU, DELETE_FROM, OVERLAY = range(6)
-"""The values of MDUpdateAction."""
+"""Values of MDUpdateAction."""
 
 IMPLIED: Final = "K"
-"""A QuoteCondition: the order is implied by others."""
+"""QuoteCondition of an implied order."""
 RETRANSMITTED: Final = "R"
-"""A QuoteCondition: the order was there before; a book is filled again."""
+"""QuoteCondition of an order sent again, to refill a book."""
 EXCHANGE_LAST: Final = "U"
-"""A TradeCondition: this is no trade, it tells the price of the last one."""
+"""TradeCondition of an entry that is not a trade: it has the price of the last one."""
 
 
 _MAX_DIGITS: Final = 19
-"""Digits of an identifier: more do not fit a signed 64-bit number, as events and tables have it."""
+"""Maximum digits of an identifier: events and tables store signed 64-bit numbers."""
 _LIMIT: Final = 1 << 63
 
 
 class _UnreadableError(Exception):
-    """What an entry says cannot be said of a book."""
+    """An entry has a value that no book can have."""
 
 
 def conditions(text: str | None) -> frozenset[str]:
-    """The single conditions of QuoteCondition or TradeCondition, which are words of a text."""
+    """Split a QuoteCondition or TradeCondition, which is a text of words."""
     return frozenset((text or "").split())
 
 
 def number_of(text: str | int | None) -> int | None:
-    """A text of digits, as identifiers of firms and orders are, as a number; else None."""
+    """Convert a text of digits, as of firms and orders, to a number; None if it is not one."""
     if isinstance(text, str):
         if len(text) > _MAX_DIGITS or not (text.isascii() and text.isdecimal()):
             return None
@@ -82,20 +82,20 @@ def number_of(text: str | int | None) -> int | None:
 
 
 def mantissa_of(price: Decimal | None) -> int | None:
-    """A price as books keep it; one with more digits than they have is an error."""
+    """Convert a price to a mantissa; raise an error if it has too many digits."""
     if price is None:
         return None
     scaled = price.scaleb(PRICE_SCALE)
     whole = int(scaled)
     if whole != scaled:
-        raise _UnreadableError(f"the price {price} has more than {PRICE_SCALE} decimal places")
+        raise _UnreadableError(f"price {price} has more than {PRICE_SCALE} decimal places")
     if not -_LIMIT <= whole < _LIMIT:
-        raise _UnreadableError(f"the price {price} does not fit a signed 64-bit number")
+        raise _UnreadableError(f"price {price} does not fit in a signed 64-bit mantissa")
     return whole
 
 
 def exact_mantissa(price: Decimal | None) -> int | None:
-    """A price as books keep it; None of one that they cannot have."""
+    """Convert a price to a mantissa; None if it has too many digits."""
     try:
         return mantissa_of(price)
     except _UnreadableError:
@@ -107,21 +107,21 @@ def _side(entry: Entry) -> Side:
 
 
 def _position(entry: Entry) -> int | None:
-    # The oldest templates have a level of prices instead.
+    # The oldest templates have MDPriceLevel instead.
     position: int | None = entry.get("MDEntryPositionNo") or entry.get("MDPriceLevel")
     return position
 
 
 def _needed(value: int | None, what: str) -> int:
     if value is None:
-        raise _UnreadableError(f"an entry of a book without its {what}")
+        raise _UnreadableError(f"book entry without {what}")
     return value
 
 
 def _orders(entry: Entry) -> int:
     orders = _needed(entry.get("NumberOfOrders"), "number of orders")
     if orders < 1:
-        raise _UnreadableError("a price level without orders")
+        raise _UnreadableError("price level without orders")
     return orders
 
 
@@ -134,9 +134,9 @@ def _inserted_ns(entry: Entry) -> int | None:
 
 
 def update_of(key: MessageKey, entry: Entry, depth: int | None) -> Update | DepthUpdate | None:
-    """What an entry does to a book of so many price levels, or of all orders if it is None.
+    """Return the update of a book with ``depth`` price levels, or of all orders if it is None.
 
-    None if the entry is of no book.
+    Returns None if the entry does not change a book.
     """
     kind = entry.get("MDEntryType")
     if kind == EMPTY_BOOK:
@@ -145,8 +145,8 @@ def update_of(key: MessageKey, entry: Entry, depth: int | None) -> Update | Dept
         return None
     try:
         return _order_update(key, entry) if depth is None else _level_update(key, entry)
-    except _UnreadableError as wrong:
-        return Interrupted(key, str(wrong))
+    except _UnreadableError as error:
+        return Interrupted(key, str(error))
 
 
 def _order_update(key: MessageKey, entry: Entry) -> Update:
@@ -155,16 +155,16 @@ def _order_update(key: MessageKey, entry: Entry) -> Update:
         case action if action in (NEW, CHANGE):
             price = mantissa_of(entry.get("MDEntryPx"))
             size = _needed(entry.get("MDEntrySize"), "size")
-            told = conditions(entry.get("QuoteCondition"))
+            quote_conditions = conditions(entry.get("QuoteCondition"))
             firm, inserted = _firm(entry, side), _inserted_ns(entry)
-            implied, recovery = IMPLIED in told, RETRANSMITTED in told
+            implied, recovery = IMPLIED in quote_conditions, RETRANSMITTED in quote_conditions
             order_id = number_of(entry.get("OrderID"))
             if action == NEW:
                 return OrderAdded(
                     key, side, order_id, price, size, position, firm, inserted, implied, recovery,
                     rpt_seq,
                 )  # fmt: skip
-            # The place alone is safe: the number of an order is unique to its firm only (§9.1.1).
+            # Only the position is reliable: an order ID is unique within its firm only (§9.1.1).
             return OrderChanged(
                 key, side, None, price, size, None, position, firm, inserted, implied, recovery,
                 rpt_seq,
@@ -176,7 +176,7 @@ def _order_update(key: MessageKey, entry: Entry) -> Update:
         case action if action == DELETE_FROM:
             return TopRemoved(key, side, position or 0, rpt_seq)
         case action:
-            return Interrupted(key, f"update action {action} is not one of a book by orders")
+            return Interrupted(key, f"update action {action} is invalid in a book by orders")
 
 
 def _level_update(key: MessageKey, entry: Entry) -> DepthUpdate:
@@ -185,7 +185,7 @@ def _level_update(key: MessageKey, entry: Entry) -> DepthUpdate:
     if action == DELETE_THRU:
         return SideCleared(key, side, rpt_seq)
     if action not in (NEW, CHANGE, DELETE, DELETE_FROM, OVERLAY):
-        return Interrupted(key, f"update action {action} is not one of a book by prices")
+        return Interrupted(key, f"update action {action} is invalid in a book by price")
     position = _position(entry)
     if action != OVERLAY:
         position = _needed(position, "place")
@@ -199,12 +199,12 @@ def _level_update(key: MessageKey, entry: Entry) -> DepthUpdate:
     recovery = RETRANSMITTED in conditions(entry.get("QuoteCondition"))
     if action == OVERLAY:
         return LevelOverlaid(key, side, price, size, orders, rpt_seq, recovery)
-    made = LevelAdded if action == NEW else LevelChanged
-    return made(key, side, position or 0, price, size, orders, rpt_seq, recovery)
+    update = LevelAdded if action == NEW else LevelChanged
+    return update(key, side, position or 0, price, size, orders, rpt_seq, recovery)
 
 
 def book_entries(entries: Sequence[Entry]) -> list[Entry]:
-    """The orders or levels of a snapshot, each side in the order of its places."""
+    """Return the orders or levels of a snapshot, each side sorted by position."""
     own = [entry for entry in entries if entry.get("MDEntryType") in SIDES]
     return sorted(own, key=lambda entry: _position(entry) or 0)
 
@@ -212,7 +212,7 @@ def book_entries(entries: Sequence[Entry]) -> list[Entry]:
 def snapshot_orders(
     key: MessageKey, entries: Sequence[Entry], last_rpt_seq: int | None
 ) -> Iterator[Update]:
-    """A snapshot as updates of a book by order depth."""
+    """Yield a snapshot as updates of a book by order depth."""
     own = book_entries(entries)
     yield SnapshotBegun(key, *_counts(own), last_rpt_seq)
     for entry in own:
@@ -229,8 +229,8 @@ def snapshot_orders(
                 _inserted_ns(entry),
                 IMPLIED in conditions(entry.get("QuoteCondition")),
             )
-        except _UnreadableError as wrong:
-            yield Interrupted(key, str(wrong))
+        except _UnreadableError as error:
+            yield Interrupted(key, str(error))
             return
     yield SnapshotEnded(key)
 
@@ -238,7 +238,7 @@ def snapshot_orders(
 def snapshot_levels(
     key: MessageKey, entries: Sequence[Entry], last_rpt_seq: int | None
 ) -> Iterator[DepthUpdate]:
-    """A snapshot as updates of a book by price depth."""
+    """Yield a snapshot as updates of a book by price depth."""
     own = book_entries(entries)
     yield SnapshotBegun(key, *_counts(own), last_rpt_seq)
     for entry in own:
@@ -246,8 +246,8 @@ def snapshot_levels(
             price = mantissa_of(entry.get("MDEntryPx"))
             size = _needed(entry.get("MDEntrySize"), "size")
             orders = _orders(entry)
-        except _UnreadableError as wrong:
-            yield Interrupted(key, str(wrong))
+        except _UnreadableError as error:
+            yield Interrupted(key, str(error))
             return
         yield SnapshotLevel(key, _side(entry), price, size, orders)
     yield SnapshotEnded(key)
@@ -260,37 +260,37 @@ def _counts(entries: Sequence[Entry]) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class LegacyTrade:
-    """A trade that was told, or one that was told to be void."""
+    """A published trade, or the bust of one."""
 
     security_id: int
     trade_id: str | None
     price: Decimal | None
     size: int | None
-    """None of a trade that is void."""
+    """None for a bust."""
     buyer: str | None
     seller: str | None
     conditions: frozenset[str]
     stream_id: str
-    """Where it came about (MDStreamID); E is the electronic market."""
+    """Venue (MDStreamID); E is the electronic market."""
     time_ns: int | None
     busted: bool
     volume: int | None
-    """What was traded in the session up to it."""
+    """Volume traded in the session up to it."""
     seller_days: int | None = None
     """Days until delivery of a forward."""
     makes_last: bool = False
-    """It was the last one of its instrument and venue when it came."""
+    """Whether it was the last one of its instrument and venue when it was received."""
 
 
 def trade_of(entry: Entry) -> LegacyTrade | None:
-    """The trade that an entry tells; None if it tells none (002 §10.1).
+    """Return the trade of an entry; None if it is not a trade (002 §10.1).
 
-    An entry with the condition U is no trade: it tells the price of the last one.
+    An entry with the condition U is not a trade: it has the price of the last one.
     """
     if entry.get("MDEntryType") != TRADE:
         return None
-    told = conditions(entry.get("TradeCondition"))
-    if EXCHANGE_LAST in told:
+    trade_conditions = conditions(entry.get("TradeCondition"))
+    if EXCHANGE_LAST in trade_conditions:
         return None
     return LegacyTrade(
         entry["SecurityID"],
@@ -299,7 +299,7 @@ def trade_of(entry: Entry) -> LegacyTrade | None:
         entry.get("MDEntrySize"),
         entry.get("MDEntryBuyer"),
         entry.get("MDEntrySeller"),
-        told,
+        trade_conditions,
         stream_id_of(entry),
         moment_ns(entry.get("MDEntryDate"), entry.get("MDEntryTime")),
         entry.get("MDUpdateAction") == DELETE,
@@ -312,5 +312,5 @@ ELECTRONIC: Final = "E"
 
 
 def stream_id_of(entry: Entry) -> str:
-    """The venue that an entry is about: the electronic market where it names none."""
+    """Return the venue of an entry; the electronic market if it has none."""
     return entry.get("MDStreamID") or ELECTRONIC

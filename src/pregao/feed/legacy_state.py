@@ -1,7 +1,7 @@
-"""What holds on a legacy channel beside its books: instruments, phases, states, statistics, news.
+"""State of a legacy channel other than its books: instruments, phases, statistics, news.
 
-Statistics are kept apart by venue (MDStreamID, 002 §10). Group codes repeat amongst exchanges, so
-a group is known by its code and exchange (002 §11).
+Statistics are separate by venue (MDStreamID, 002 §10). Group codes are not unique across
+exchanges, so a group is identified by its code and exchange (002 §11).
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from pregao.umdf.phases import (
 
 MOST_NEWS = 1000
 MOST_TRADES = 1_000_000
-"""So many trades wait to be taken; older ones are forgotten."""
+"""Maximum number of trades that wait to be taken; older ones are dropped."""
 RESET_WITH_THE_SESSION: Final = frozenset("34789AB")
-"""Entry types that begin anew with a trading session (002 §11.3); so does a trade's volume."""
+"""Entry types that restart with a trading session (002 §11.3); so does a trade's volume."""
 THEORETICAL: Final = 5
-"""OpenCloseSettlFlag of an opening price that is the theoretical one of an auction."""
+"""OpenCloseSettlFlag of an opening price that is an auction's theoretical price."""
 _BY_FLAG: Final = {"4": "OpenCloseSettlFlag", "5": "OpenCloseSettlFlag", "6": "OpenCloseSettlFlag"}
 _BY_KIND: Final = {**_BY_FLAG, "g": "PriceBandType"}
 _LAST_FRAGMENT: Final = ("Y", "1")
@@ -53,17 +53,17 @@ _DELETED: Final = "D"
 
 
 class StatisticKey(NamedTuple):
-    """Which statistic it is: of several of one type each is kept."""
+    """Identifies one of an instrument's statistics; several of one type may coexist."""
 
     entry_type: str
     stream_id: str
     kind: Any = None
-    """The flag of prices that open, close or settle, the type of a price band."""
+    """Flag of an opening, closing or settlement price, or type of a price band."""
 
 
 @dataclass(frozen=True, slots=True)
 class LegacyInstrument:
-    """An instrument as it was defined last."""
+    """An instrument by its last definition."""
 
     security_id: int
     symbol: str
@@ -76,13 +76,15 @@ def _flag(value: Any) -> Any:
 
 
 def statistic_key(entry: Entry) -> StatisticKey | None:
-    """Which statistic an entry tells; None if it is of a book or a state, or a trade."""
+    """Return the statistic of an entry; None if it is of a book or state, or a trade."""
     kind = entry.get("MDEntryType")
     if kind is None or kind in SIDES or kind in ("J", TRADING_STATE):
         return None
     if kind == TRADE:
-        told = conditions(entry.get("TradeCondition"))
-        return StatisticKey(kind, stream_id_of(entry)) if EXCHANGE_LAST in told else None
+        trade_conditions = conditions(entry.get("TradeCondition"))
+        return (
+            StatisticKey(kind, stream_id_of(entry)) if EXCHANGE_LAST in trade_conditions else None
+        )
     field = _BY_KIND.get(kind)
     return StatisticKey(kind, stream_id_of(entry), None if field is None else _of(entry, field))
 
@@ -92,7 +94,7 @@ def _of(entry: Entry, field: str) -> Any:
 
 
 def is_theoretical(key: StatisticKey) -> bool:
-    """Is it the theoretical price of an auction, or its imbalance?"""
+    """Whether this is an auction's theoretical price or imbalance."""
     return key.entry_type == IMBALANCE or (
         key.entry_type == OPENING_PRICE and key.kind == THEORETICAL
     )
@@ -103,7 +105,7 @@ def _everything(_security_id: int) -> bool:
 
 
 class LegacyState:
-    """Keeps what messages and snapshots tell beside books."""
+    """State from messages and snapshots, without the books."""
 
     def __init__(self, max_instruments: int = MAX_INSTRUMENTS) -> None:
         self._max_instruments = max_instruments
@@ -111,11 +113,11 @@ class LegacyState:
         """Definitions of instruments beyond the limit."""
         self.instruments: dict[int, LegacyInstrument] = {}
         self.complete = False
-        """Has a whole loop of definitions come?"""
+        """Whether a complete loop of definitions was received."""
         self.phases = Phases()
         self.statistics: dict[int, dict[StatisticKey, Entry]] = {}
         self.volumes: dict[tuple[int, str], int] = {}
-        """What was traded in the session, as trades tell (tag 1020)."""
+        """Volume traded in the session, from trades (tag 1020)."""
         self.last_trades: dict[tuple[int, str], LegacyTrade] = {}
         """The last trade of each instrument and venue."""
         self.news: deque[Mapping[str, Any]] = deque(maxlen=MOST_NEWS)
@@ -123,7 +125,7 @@ class LegacyState:
         self._loop: DefinitionLoop[Entry] = DefinitionLoop()
 
     def take_trades(self) -> list[LegacyTrade]:
-        """The trades, and those that are void, since they were taken last."""
+        """Return and clear the trades and busts since the last call."""
         trades = list(self._trades)
         self._trades.clear()
         return trades
@@ -131,7 +133,7 @@ class LegacyState:
     # The incremental stream
 
     def message(self, message: LegacyMessage, admits: Callable[[int], bool] = _everything) -> None:
-        """Take a message of the incremental stream in, of instruments that are followed."""
+        """Apply a message of the incremental stream to the instruments that are followed."""
         values = message.values
         match message.type:
             case MsgType.INCREMENTAL_REFRESH:
@@ -162,13 +164,13 @@ class LegacyState:
             self.statistics.setdefault(security_id, {})[key] = entry
 
     def _trade(self, trade: LegacyTrade) -> None:
-        where = (trade.security_id, trade.stream_id)
+        key = (trade.security_id, trade.stream_id)
         if trade.volume is not None:
-            self.volumes[where] = trade.volume
-        # What comes last need not be the last trade: time and number tell (002 §10.1, note 1).
-        last = self.last_trades.get(where)
+            self.volumes[key] = trade.volume
+        # The trade received last need not be the last: compare time and number (002 §10.1 note 1).
+        last = self.last_trades.get(key)
         if not trade.busted and (last is None or _later(trade, last)):
-            trade = self.last_trades[where] = replace(trade, makes_last=True)
+            trade = self.last_trades[key] = replace(trade, makes_last=True)
         self._trades.append(trade)
 
     def _status(self, values: Mapping[str, Any]) -> None:
@@ -182,9 +184,9 @@ class LegacyState:
         key = GroupKey(group or "", exchange)
         full = len(self.phases.groups) >= self._max_instruments
         if group and (key in self.phases.groups or not full):
-            before = self.phases.phase(key)
+            previous = self.phases.phase(key)
             self._told(self.phases.group_phase(key, phase or status, session))
-            if before is Status.RESERVED:
+            if previous is Status.RESERVED:
                 self._forget_theoretical(key)
         elif security_id is not None:
             self._instrument_status(security_id, phase, status, session)
@@ -192,7 +194,7 @@ class LegacyState:
     def _instrument_status(
         self, security_id: int, phase: int | None, status: int | None, session: int | None
     ) -> None:
-        """The state of one instrument; whether it rejoins its group its number tells (§15.6)."""
+        """Apply an instrument's status; its value shows if it rejoins its group (§15.6)."""
         instrument = self.instruments.get(security_id)
         if instrument is not None and phase is not None:
             self._told(self.phases.group_phase(instrument.group, phase))
@@ -212,11 +214,11 @@ class LegacyState:
         own = self.statistics.get(security_id, {})
         for key in [key for key in own if key.entry_type in RESET_WITH_THE_SESSION]:
             del own[key]
-        for where in [where for where in self.volumes if where[0] == security_id]:
-            del self.volumes[where]
+        for venue in [venue for venue in self.volumes if venue[0] == security_id]:
+            del self.volumes[venue]
 
     def _forget_theoretical(self, group: GroupKey) -> None:
-        """A group has left its pre-open: those of its instruments that did too (002 §10.7)."""
+        """Remove the theoretical prices of instruments that left pre-open (002 §10.7)."""
         for security_id, own in self.statistics.items():
             instrument = self.instruments.get(security_id)
             if instrument is None or instrument.group != group:
@@ -228,7 +230,7 @@ class LegacyState:
     # Definitions
 
     def definition(self, found: InLoop | LoopEnded) -> None:
-        """Take in what came of the instrument definition stream (002 §5.3.4)."""
+        """Process a message or a loop end of the instrument definition stream (002 §5.3.4)."""
         loop = self._loop
         if isinstance(found, LoopEnded):
             if loop.sequence_version == found.version:
@@ -249,7 +251,7 @@ class LegacyState:
             self._whole_loop()
 
     def _whole_loop(self) -> None:
-        """All instruments have come: who is not among them is not listed any more."""
+        """Remove the instruments that are not in a complete loop: they are no longer listed."""
         if not self._loop.complete:
             return
         self.complete = True
@@ -259,7 +261,7 @@ class LegacyState:
             self._remove(security_id)
 
     def _define(self, row: Entry) -> None:
-        """An instrument was created, changed or deleted (002 §8)."""
+        """Create, change or delete an instrument (002 §8)."""
         security_id = row["SecurityID"]
         if row.get("SecurityUpdateAction") == _DELETED:
             self._remove(security_id)
@@ -280,7 +282,7 @@ class LegacyState:
     # Snapshots
 
     def snapshot(self, message: LegacyMessage) -> None:
-        """Take over what a snapshot tells of an instrument beside its book (002 §11.4)."""
+        """Apply the statistics and state in a snapshot of an instrument (002 §11.4)."""
         security_id = message.values["SecurityID"]
         own: dict[StatisticKey, Entry] = {}
         for entry in message.values.get("MDEntries", ()):

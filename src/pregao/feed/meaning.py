@@ -1,7 +1,7 @@
-"""Which message is which book update: one table of meaning, for one message and for columns.
+"""Converts messages to book updates, with one set of rules for single messages and for columns.
 
-`update_of` says it of a decoded message, `update_columns` of the columns of many; likewise for
-the orders of snapshots. What is not understood interrupts the book: it must not be passed over.
+`update_of` converts a decoded message, `update_columns` the columns of many; likewise for the
+orders of snapshots. An unsupported message interrupts the book: it must not be ignored.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ ACTIONS: Final[Mapping[str, UpdateKind]] = {
     "DELETE_THRU": UpdateKind.CLEAR_SIDE,
     "DELETE_FROM": UpdateKind.REMOVE_TOP,
 }
-"""What ``mDUpdateAction`` does: DELETE_THRU clears a side, DELETE_FROM takes its top away."""
+"""Update kind by ``mDUpdateAction``: DELETE_THRU clears a side, DELETE_FROM removes its top."""
 LEVEL_ACTIONS: Final[Mapping[str, UpdateKind]] = {**ACTIONS, "OVERLAY": UpdateKind.OVERLAY}
-"""The same of books by price depth, which the legacy feed alone has."""
+"""Update kind by action in books by price depth, which only the legacy feed has."""
 SIDES: Final[Mapping[str, Side]] = {"BID": Side.BID, "OFFER": Side.ASK}
-"""The sides as ``mDEntryType`` names them."""
+"""Sides by ``mDEntryType``."""
 BOOK_TEMPLATES: Final = (
     templates.ORDER,
     templates.DELETE_ORDER,
     templates.MASS_DELETE_ORDERS,
     templates.EMPTY_BOOK,
 )
-"""The messages about one instrument that change its book."""
+"""Messages about one instrument that change its book."""
 PRICE_SCALE: Final = 4
-"""Digits behind the point of a price: a book's prices are mantissas of that scale."""
+"""Decimal places of a price: a book's prices are mantissas of that scale."""
 
 UNKNOWN: Final = 255
-"""The code of a side or an action that is not known."""
+"""Code of an unknown side or action."""
 _DELETE: UpdateKind | None = UpdateKind.DELETE
 _PLACED: Final = (UpdateKind.ADD, UpdateKind.CHANGE, UpdateKind.DELETE, UpdateKind.REMOVE_TOP)
-"""What names the place of a level, without which nothing is told."""
+"""Kinds of level updates that are invalid without a position."""
 
 ORDER_COLUMNS: Final[Mapping[int, Mapping[str, str]]] = {
     templates.ORDER: {
@@ -78,9 +78,9 @@ ORDER_COLUMNS: Final[Mapping[int, Mapping[str, str]]] = {
     },
     templates.MASS_DELETE_ORDERS: {"position": "md_entry_position_no"},
 }
-"""Which column of a message tells which column of its book update."""
+"""Message column of each column of a book update, by template."""
 NUMBER_OF_ORDERS: Final = "number_of_orders"
-"""The column that tells how many orders a level has."""
+"""Column with the number of orders of a level."""
 LEVEL_COLUMNS: Final[Mapping[int, Mapping[str, str]]] = {
     templates.ORDER: {
         "order_id": NUMBER_OF_ORDERS,
@@ -91,9 +91,9 @@ LEVEL_COLUMNS: Final[Mapping[int, Mapping[str, str]]] = {
     templates.DELETE_ORDER: {"position": "md_entry_position_no"},
     templates.MASS_DELETE_ORDERS: ORDER_COLUMNS[templates.MASS_DELETE_ORDERS],
 }
-"""The same where rows are price levels."""
+"""Message column of each column of a book update, by template, where rows are price levels."""
 INDICATOR, ACTION, SIDE = "match_event_indicator", "md_update_action", "md_entry_type"
-"""The columns that tell flags, what is done, and the side."""
+"""Columns of flags, update action and side."""
 
 ORDER_FIELDS: Final[Mapping[int, tuple[str, ...]]] = {
     templates.ORDER: (INDICATOR, ACTION, SIDE, *ORDER_COLUMNS[templates.ORDER].values()),
@@ -105,25 +105,25 @@ ORDER_FIELDS: Final[Mapping[int, tuple[str, ...]]] = {
     ),
     templates.EMPTY_BOOK: (),
 }
-"""The columns that tell what a message does to a book."""
+"""Columns that are needed for book updates, by template."""
 LEVEL_FIELDS: Final[Mapping[int, tuple[str, ...]]] = {
     templates.ORDER: (INDICATOR, ACTION, SIDE, *LEVEL_COLUMNS[templates.ORDER].values()),
     templates.DELETE_ORDER: (SIDE, *LEVEL_COLUMNS[templates.DELETE_ORDER].values()),
     templates.MASS_DELETE_ORDERS: ORDER_FIELDS[templates.MASS_DELETE_ORDERS],
     templates.EMPTY_BOOK: (),
 }
-"""The same where rows are price levels."""
+"""Columns that are needed for book updates, by template, where rows are price levels."""
 
 
 def mantissa(price: Any) -> int | None:
-    """A price as the book keeps it."""
+    """Convert a price to a mantissa."""
     return None if price is None else int(price.scaleb(PRICE_SCALE))
 
 
 def update_of(
     key: MessageKey, template_id: int, schema_version: int, values: Mapping[str, Any]
 ) -> Update | None:
-    """The book update of a decoded message; None if it changes no book of one instrument."""
+    """Return the book update of a message; None if it changes no book of one instrument."""
     if template_id == templates.EMPTY_BOOK:
         return BookEmptied(key)
     if template_id not in BOOK_TEMPLATES:
@@ -133,7 +133,7 @@ def update_of(
     if template_id != templates.DELETE_ORDER:
         kind = ACTIONS.get(values["mDUpdateAction"])
     if side is None or kind is None:
-        return Interrupted(key, "a message about orders has a side or action that is not known")
+        return Interrupted(key, "an order message has an unknown side or update action")
     rpt_seq = values["rptSeq"]
     position = values.get("mDEntryPositionNo")
     if kind is UpdateKind.REMOVE_TOP:
@@ -141,12 +141,12 @@ def update_of(
     if kind is UpdateKind.CLEAR_SIDE:
         return SideCleared(key, side, rpt_seq)
     if template_id == templates.MASS_DELETE_ORDERS:
-        return Interrupted(key, "a mass deletion with the action of a single order")
+        return Interrupted(key, "a mass deletion has the update action of a single order")
     order_id, price = values["secondaryOrderID"], mantissa(values.get("mDEntryPx"))
     size = values["mDEntrySize"]
     if kind is _DELETE:
-        told = values.get("mDEntryPrevSize") if template_id == templates.ORDER else size
-        return OrderDeleted(key, side, order_id, price, told, position, rpt_seq)
+        previous_size = values.get("mDEntryPrevSize") if template_id == templates.ORDER else size
+        return OrderDeleted(key, side, order_id, price, previous_size, position, rpt_seq)
     flags = values["matchEventIndicator"]
     firm, inserted = values["enteringFirm"], values["mDInsertTimestamp"]
     implied = flags & templates.implied_mask(schema_version) != 0
@@ -165,10 +165,10 @@ def update_of(
 def update_columns(
     template_id: int, rows: MessageColumns, implied: Numbers, *, levels: bool = False
 ) -> BookColumns:
-    """What messages of one template do to books; ``implied`` are the masks of implied orders.
+    """Convert messages of one template to book updates.
 
-    (`templates.implied_masks` gives them from the messages' schema versions.) Do the messages
-    tell price levels instead of orders?
+    ``implied`` are the masks of implied orders, which `templates.implied_masks` derives from the
+    messages' schema versions. With ``levels`` the messages are price levels instead of orders.
     """
     count = len(rows)
     if template_id == templates.EMPTY_BOOK:
@@ -185,15 +185,15 @@ def update_columns(
     if template_id == templates.ORDER:
         bits = rows.numbers(INDICATOR, 0)
         flags = _flag(bits & templates.RECOVERY, RECOVERY) | _flag(bits & implied, IMPLIED)
-    told = (LEVEL_COLUMNS if levels else ORDER_COLUMNS)[template_id]
+    sources = (LEVEL_COLUMNS if levels else ORDER_COLUMNS)[template_id]
     none = np.broadcast_to(np.int64(NULL), count)
     columns = {
-        name: rows.numbers(told[name]) if name in told else none
+        name: rows.numbers(sources[name]) if name in sources else none
         for name in ("order_id", "price", "size", "previous", "position", "firm", "inserted")
     }
     if levels:
-        placed = np.isin(kind, _PLACED)
-        kind[placed & (columns["position"] == NULL)] = UpdateKind.INTERRUPT
+        needs_position = np.isin(kind, _PLACED)
+        kind[needs_position & (columns["position"] == NULL)] = UpdateKind.INTERRUPT
     return BookColumns(kind, side, flags, **columns)
 
 
@@ -202,14 +202,14 @@ def snapshot_updates(
     header: SnapshotHeader,
     entries: Sequence[tuple[int, Mapping[str, Any]]],
 ) -> Iterator[Update]:
-    """A snapshot as updates of a book: it begins, its orders in queue order, it ends.
+    """Yield a snapshot as updates of a book: begin, orders in queue order, end.
 
-    Each entry comes with the schema version of its message.
+    Each entry is paired with the schema version of its message.
     """
     yield SnapshotBegun(key, header.tot_num_bids, header.tot_num_offers, header.last_rpt_seq)
     for version, entry in entries:
         side = SIDES.get(entry["mDEntryType"])
-        if side is not None:  # the counts of the header show that one is missing
+        if side is not None:  # else the counts of the header show that an order is missing
             flags = entry.get("matchEventIndicator") or 0
             yield SnapshotOrder(
                 key,
@@ -228,7 +228,7 @@ def snapshot_updates(
 def snapshot_columns(
     entries: MessageColumns, implied: Numbers, *, levels: bool = False
 ) -> BookColumns:
-    """The orders of snapshots, or their price levels; an unknown side is 255."""
+    """Return the orders of snapshots, or their price levels; an unknown side is 255."""
     count = len(entries)
     if levels:
         none = np.broadcast_to(np.int64(NULL), count)

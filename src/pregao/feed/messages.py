@@ -1,4 +1,4 @@
-"""The incremental messages about some instruments as columns, in the form that books need."""
+"""Incremental messages of some instruments as columns, in the form that books need."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ KEY = (
     "sending_time_ns",
     "capture_time_ns",
 )
-"""What tells a message's instrument, place, event and times."""
+"""Columns of a message's instrument, packet key, event and times."""
 TIMES = ("transact_time_ns", "md_entry_timestamp_ns")
-"""When a message happened: T5 where it is told, else T10."""
+"""Columns of a message's event time: T5 where present, else T10."""
 
 
 @dataclass(slots=True)
 class BookColumns:
-    """What messages do to books, in the columns of `pregao.book.rows.UpdateRows`."""
+    """Book updates as the columns of `pregao.book.rows.UpdateRows`."""
 
     kind: Codes
     side: Codes
@@ -42,12 +42,12 @@ class BookColumns:
     inserted: Numbers
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return len(self.kind)
 
     @staticmethod
     def empty(count: int, kind: UpdateKind) -> BookColumns:
-        """Rows of one kind without any values."""
+        """Return rows of one kind without values."""
         numbers = [np.full(count, NULL, np.int64) for _ in range(7)]
         return BookColumns(
             np.full(count, kind, np.uint8),
@@ -57,12 +57,12 @@ class BookColumns:
         )
 
     def taken(self, chosen: Numbers) -> BookColumns:
-        """Some of the rows."""
+        """Return the rows at these indices."""
         return BookColumns(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
     @staticmethod
     def joined(parts: Sequence[BookColumns]) -> BookColumns:
-        """The rows of several, one behind the other."""
+        """Concatenate the rows of several."""
         if len(parts) == 1:
             return parts[0]
         return BookColumns(
@@ -74,22 +74,24 @@ class BookColumns:
 
     @staticmethod
     def given_away(parts: list[BookColumns]) -> BookColumns:
-        """The same, for who has no more use for the parts: each of their columns is freed before
-        the next is joined, so that all is never there twice."""
+        """Concatenate the rows of several and empty them.
+
+        Each column is freed before the next is joined, so that memory never holds everything twice.
+        """
         count = sum(map(len, parts))
-        whole = BookColumns.empty(0, UpdateKind.ADD)
+        result = BookColumns.empty(0, UpdateKind.ADD)
         for column in fields(BookColumns):
             own = [getattr(part, column.name) for part in parts]
             for part in parts:
                 setattr(part, column.name, own[0][:0])
             joined = one_value(own, count)
-            setattr(whole, column.name, np.concatenate(own) if joined is None else joined)
+            setattr(result, column.name, np.concatenate(own) if joined is None else joined)
             del own
-        return whole
+        return result
 
 
 def one_value(parts: Sequence[Numbers | Codes], count: int) -> Numbers | Codes | None:
-    """Columns of one value, which take no room, as one such column; None if they are not."""
+    """Join columns that repeat one value, and so use no memory; None if any does not."""
     values = {int(part[0]) if part.strides == (0,) else None for part in parts if len(part)}
     if len(values) != 1 or None in values:
         return None
@@ -98,7 +100,7 @@ def one_value(parts: Sequence[Numbers | Codes], count: int) -> Numbers | Codes |
 
 @dataclass(slots=True)
 class KeyColumns:
-    """Where and when messages are: instrument, place, event, times, count."""
+    """Keys of messages: instrument, message serial, event, times and count."""
 
     security: Numbers
     place: Numbers
@@ -113,17 +115,17 @@ class KeyColumns:
         return len(self.security)
 
     def taken(self, chosen: Numbers) -> KeyColumns:
-        """Some of the rows."""
+        """Return the rows at these indices."""
         return KeyColumns(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
     def within(self, first: int, last: int) -> KeyColumns:
-        """Those of packets from one serial to another."""
+        """Return the rows of packets from one serial to another."""
         packet = self.place >> INDEX_BITS
         return self.taken(np.flatnonzero((packet >= first) & (packet <= last)))
 
 
 def key_columns(rows: MessageColumns, base: int) -> KeyColumns:
-    """The keys of messages; serials count from the sequence version ``base``."""
+    """Return the keys of messages; serials count from the sequence version ``base``."""
     return KeyColumns(
         rows.numbers("security_id"),
         places_in(rows, base),
@@ -140,40 +142,40 @@ class BookMessages:
 
     keys: KeyColumns
     time: Numbers
-    """When each happened; NULL where it is not told."""
+    """Event time of each; NULL where there is none."""
     books: BookColumns
     item: Item
 
 
 def times_of(rows: MessageColumns) -> Numbers:
-    """When messages happened: T5 where it is told, else T10."""
+    """Return the event times of messages: T5 where present, else T10."""
     names = [name for name in TIMES if name in rows.names]
-    found = rows.numbers(names[0])
+    times = rows.numbers(names[0])
     for name in names[1:]:
-        missing = found == NULL
+        missing = times == NULL
         if missing.any():
-            found = np.where(missing, rows.numbers(name), found)
-    return found
+            times = np.where(missing, rows.numbers(name), times)
+    return times
 
 
 @dataclass(slots=True)
 class Messages:
-    """Messages of many templates as columns; those that change books come first."""
+    """Messages of many templates as columns; those that change books are first."""
 
     keys: KeyColumns
     item: Codes
-    """What it is to the instrument's counter."""
+    """Kind of item for the instrument's counter."""
     time: Numbers
-    """When it happened; only of those that change books, and NULL where it is not told."""
+    """Event time of the messages that change books; NULL where there is none."""
     books: BookColumns
 
     def __len__(self) -> int:
-        """How many messages there are."""
+        """Return the number of messages."""
         return len(self.keys)
 
     @staticmethod
     def of(changing: Sequence[BookMessages], others: Iterable[KeyColumns]) -> Messages:
-        """Put together those that change books and the keys of those that do not."""
+        """Join messages that change books and the keys of those that do not."""
         rest = list(others)
         parts = [*(each.keys for each in changing), *rest]
         items = [np.full(len(each.keys), each.item, np.uint8) for each in changing]
@@ -194,11 +196,11 @@ class Messages:
         )
 
     def about(self, securities: tuple[int, ...]) -> Messages:
-        """Those about some instruments."""
+        """Return the messages of some instruments."""
         return self.taken(np.flatnonzero(np.isin(self.keys.security, securities)))
 
     def taken(self, chosen: Numbers) -> Messages:
-        """Some of them, in order."""
+        """Return the messages at these indices, which must be ascending."""
         own = chosen[chosen < len(self.books)]
         return Messages(
             self.keys.taken(chosen), self.item[chosen], self.time[own], self.books.taken(own)
@@ -207,7 +209,7 @@ class Messages:
 
 @dataclass(slots=True)
 class Resets:
-    """ChannelResets: they concern every instrument of the channel."""
+    """ChannelResets: they affect every instrument of the channel."""
 
     place: Numbers
     event: Numbers
@@ -219,19 +221,19 @@ class Resets:
         return len(self.place)
 
     def taken(self, chosen: Numbers) -> Resets:
-        """Some of them."""
+        """Return the resets at these indices."""
         return Resets(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
     @staticmethod
     def of(parts: Sequence[MessageColumns], base: int) -> Resets:
-        """Those of the incremental stream, in order, each once."""
+        """Return the resets of the incremental stream, in order and without duplicates."""
         names = ("event", "sending_time_ns", "capture_time_ns", "md_entry_timestamp_ns")
-        found = [
+        columns = [
             np.stack([places_in(rows, base), *(rows.numbers(name) for name in names)])
             for rows in parts
         ]
-        if not found:
+        if not columns:
             return Resets(*(np.empty(0, np.int64) for _ in range(5)))
-        whole = np.concatenate(found, axis=1)
-        _, first = np.unique(whole[0], return_index=True)
-        return Resets(*whole[:, first])
+        joined = np.concatenate(columns, axis=1)
+        _, first = np.unique(joined[0], return_index=True)
+        return Resets(*joined[:, first])

@@ -1,7 +1,7 @@
-"""Books that did not fit one of their messages: where, why, and which snapshot heals them.
+"""Inconsistent updates of books: where, why, and which snapshots heal the books.
 
-The feed's counters say nothing about such misfits: they come from damaged data, or from an error
-of ours. The book does not change from there on, and a later snapshot makes it sound again.
+The feed's counters do not show inconsistent updates: they are caused by damaged data, or by a bug.
+The book does not change after one, until a later snapshot makes it valid again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pregao.umdf.gaps import Step
 
 
 class MisfitsFoundError(Exception):
-    """A book did not fit its messages, in a run that is not made for it."""
+    """A book had an inconsistent update in a run that does not heal books."""
 
 
 @dataclass(slots=True)
 class Misfits:
-    """What did not fit: by item the reason; and by snapshot item, why it had to heal the book."""
+    """Reasons by inconsistent item, and by snapshot item that had to heal the book."""
 
     found: dict[int, str] = field(default_factory=dict)
     healing: dict[int, str] = field(default_factory=dict)
@@ -36,24 +36,24 @@ class Misfits:
 def misfits_of(
     replay: Replay, sequence: Sequence, followed: Followed, rows: Rows, base_row: int, base: int
 ) -> dict[int, str]:
-    """The misfits of a replay that no gap explains, by item."""
+    """Return the inconsistent updates of a replay that no gap explains, by item."""
     step = followed.step
-    found: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     for row, code in replay.faults:
         at = int(rows.item[row - base_row])
         if code is FaultCode.INTERRUPTED and step[at] == Step.GAP:
             continue
-        found.setdefault(at, misfit_text(replay.kind, sequence, at, code, base))
-    return found
+        reasons.setdefault(at, misfit_text(replay.kind, sequence, at, code, base))
+    return reasons
 
 
 def misfit_text(kind: BookKind, sequence: Sequence, at: int, code: FaultCode, base: int) -> str:
-    """A sentence about a misfit."""
-    what = code.name.lower().replace("_", " ")
+    """Describe an inconsistent update."""
+    fault = code.name.lower().replace("_", " ")
     row = -1 if kind is BookKind.DEPTH else int(sequence.book_row[at])
     number = int(sequence.columns.order_id[row]) if row >= 0 else -1
-    whose = f" {number}" if number > 0 else ""
-    return f"{what}{whose} ({place_text(int(sequence.place[at]), base)})"
+    order = f" {number}" if number > 0 else ""
+    return f"{fault}{order} ({place_text(int(sequence.place[at]), base)})"
 
 
 def heal_misfits(
@@ -63,12 +63,12 @@ def heal_misfits(
     snapshots: Snapshots | None,
     base: int,
 ) -> Misfits:
-    """Find the misfits of a window before it is replayed, and let snapshots heal them.
+    """Find the inconsistent updates of a window before it is replayed, and heal the books.
 
-    A snapshot that would be compared is loaded instead, if the book before it is broken: its step
-    is changed.
+    If the book before a snapshot is stale, the snapshot's step is changed: it is loaded instead of
+    compared.
     """
-    misfits = Misfits()
+    result = Misfits()
     rows = rows_of(sequence, followed, snapshots)
     trial = _trial(replay)
     base_row = trial.done
@@ -79,7 +79,7 @@ def heal_misfits(
         begin, end = int(sequence.starts[rank]), int(sequence.starts[rank + 1])
         step = followed.step[begin:end]
         stale = False
-        why = ""
+        reason = ""
         at = begin
         for stop in [*(begin + np.flatnonzero(step == Step.AGREES)).tolist(), end]:
             piece = rows.updates[int(rows.begins[at]) : int(rows.begins[stop])]
@@ -91,22 +91,22 @@ def heal_misfits(
                     item = int(rows.item[int(rows.begins[at]) + row - before])
                     if code is FaultCode.INTERRUPTED and followed.step[item] == Step.GAP:
                         continue
-                    why = misfit_text(replay.kind, sequence, item, code, base)
-                    misfits.found.setdefault(item, why)
+                    reason = misfit_text(replay.kind, sequence, item, code, base)
+                    result.found.setdefault(item, reason)
                 stale = played.books[-1].state is State.STALE
             if stale and stop < end:
                 assert snapshots is not None
                 followed.steps[stop] = Step.LOADS | HEALED
-                misfits.healing[stop] = why
+                result.healing[stop] = reason
                 loaded = snapshots.rows(int(sequence.snapshot[stop]))
                 own.run(_updates(loaded, int(sequence.securities[rank])), finish=False)
                 stale = False
             at = stop
-    return misfits
+    return result
 
 
 def _trial(replay: Replay) -> Replay:
-    """A replay that stands where another one does, and gives no ticks."""
+    """Return a replay with the state of another one, without ticks."""
     trial = Replay(replay.kind, 0, market_depth=replay.market_depth)
     if replay.done:
         trial.state = replay.state.copy()

@@ -1,4 +1,4 @@
-"""What the book of each instrument goes back to, and how much came of it."""
+"""Origin of the book of each instrument, and its numbers of messages and updates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ORIGINS = {
 
 
 class Origins:
-    """Counts and origins of instruments, by their place among the securities of a day."""
+    """Counts and origins of instruments, by their index among the securities of a day."""
 
     def __init__(self, securities: Numbers) -> None:
         self.securities = securities
@@ -28,22 +28,22 @@ class Origins:
         self.messages = np.zeros(count, np.int64)
         self.updates = np.zeros(count, np.int64)
         self.origin: list[str | None] = [None] * count
-        """What each book begins with; None while it is not known."""
+        """Origin of each book; None while unknown."""
         self.place = np.zeros(count, np.int64)
-        """Where it begins."""
+        """Message serial at which each book begins."""
 
     def add(self, sequence: Sequence, followed: Followed, rows: Rows) -> set[int]:
-        """Count a window in; gives the items with which books begin."""
+        """Add a window; return the items with which books begin."""
         count = len(self.securities)
         own = (sequence.item == Item.MESSAGE) | (sequence.item == Item.EMPTIED)
         self.messages += np.bincount(sequence.rank[own], minlength=count)
         self.updates += np.bincount(sequence.rank[rows.item], minlength=count)
         step = followed.step
         uncounted = (sequence.item == Item.MESSAGE) & (sequence.count == 0)
-        told = (step != Step.GAP) & (step != Step.QUEUED) & (sequence.item != Item.HOLE)
-        known = np.flatnonzero(told & ~uncounted)
+        informative = (step != Step.GAP) & (step != Step.QUEUED) & (sequence.item != Item.HOLE)
+        known = np.flatnonzero(informative & ~uncounted)
         ranks, first = np.unique(sequence.rank[known], return_index=True)
-        begun = set()
+        beginning = set()
         for rank, at in zip(ranks.tolist(), known[first].tolist(), strict=True):
             if self.origin[rank] is None:
                 origin = _ORIGINS[int(sequence.item[at])]
@@ -53,5 +53,5 @@ class Origins:
                     origin = START
                 self.origin[rank] = origin
                 self.place[rank] = sequence.place[at]
-                begun.add(at)
-        return begun
+                beginning.add(at)
+        return beginning

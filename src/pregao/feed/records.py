@@ -1,4 +1,4 @@
-"""Small records that are made for every message: as good as frozen, and quick to make."""
+"""Small records created for every message: immutable by convention, and cheap to create."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True)
 def record(cls: type[T]) -> type[T]:
-    """A data class that nobody changes.
+    """Create a data class that is frozen for the type checker only.
 
-    The type checker holds it frozen. At run time it is not, because making a frozen one takes four
-    times as long, and of these there are several for every packet.
+    Creating an instance that is frozen at run time takes four times as long, and there are several
+    of these per packet.
     """
     return dataclass(slots=True, unsafe_hash=True)(cls)

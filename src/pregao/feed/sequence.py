@@ -1,4 +1,4 @@
-"""One instrument's sequence after the other: messages, resets and snapshots to rows of updates."""
+"""Merges messages, resets and snapshots of instruments into sequences and rows of updates."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from pregao.umdf.gap_columns import CONFIRMED, DOUBTED, Counters, Followed, foll
 from pregao.umdf.gaps import Item, Step
 
 _LOADING = (Step.LOADS, Step.DISAGREES, Step.CONFIRMS)
-"""The steps of a snapshot that is loaded."""
+"""Steps of snapshots that are loaded."""
 
 
 @dataclass(slots=True)
 class Sequence:
-    """The items of some instruments in order: messages, resets, snapshots, absences, holes."""
+    """Items of some instruments in order: messages, resets, snapshots, absences, gaps."""
 
     securities: Numbers
     starts: Numbers
-    """Where each instrument's items begin, and where the last one's end."""
+    """Index at which each instrument's items begin, and the end of the last one's."""
     rank: Numbers
-    """Of each item: the place of its instrument among the securities."""
+    """Index of each item's instrument in ``securities``."""
     place: Numbers
     event: Numbers
     sending: Numbers
@@ -36,9 +36,9 @@ class Sequence:
     item: Codes
     count: Numbers
     book_row: Numbers
-    """Which of the book columns it is; -1 for items that change no book."""
+    """Index of the item in the book columns; -1 for items that change no book."""
     snapshot: Numbers
-    """Which snapshot it is; -1 for others."""
+    """Index of the item's snapshot; -1 for other items."""
     columns: BookColumns
 
     def __len__(self) -> int:
@@ -46,18 +46,18 @@ class Sequence:
 
 
 class CountingSnapshots:
-    """Which snapshots count in each window of a sequence, asked window after window."""
+    """Selects the snapshots that take effect in each window of a sequence, window by window."""
 
     def __init__(self, snapshots: Snapshots | None) -> None:
         self._snapshots = snapshots
         self._seen = 0
-        """The newest place of the windows before."""
+        """Highest message serial of the previous windows."""
 
     def within(self, messages: Messages, *, last: bool) -> Numbers:
-        """The snapshots that count among these messages.
+        """Return the snapshots that take effect among these messages.
 
-        Those behind the window's newest message are left for the next window, if there is one:
-        what comes behind them tells from when on they count.
+        Those after the window's last message are left to the next window, if there is one: the
+        message after a snapshot determines from when on it takes effect.
         """
         snapshots = self._snapshots
         if snapshots is None:
@@ -79,10 +79,10 @@ def in_sequence(
     also: Numbers,
     holes: Holes,
 ) -> Sequence:
-    """Put everything about the instruments in order.
+    """Sort all items of the instruments.
 
-    ``usable`` names the snapshots that count; ``also`` are instruments that are there in any
-    case.
+    ``usable`` are the indices of the snapshots that take effect; the instruments in ``also`` are
+    included even without items.
     """
     none = np.empty(0, np.int64)
     keys = messages.keys
@@ -90,18 +90,18 @@ def in_sequence(
     securities, (rank, snapshot_rank, _) = ranked(keys.security, of_snapshots, also)
     instruments, count, books = len(securities), len(messages), len(messages.books)
     reset_rank = np.repeat(np.arange(instruments), len(resets))
-    known = np.isin(absent.security, securities)
-    absent_rank = np.searchsorted(securities, absent.security[known])
+    included = np.isin(absent.security, securities)
+    absent_rank = np.searchsorted(securities, absent.security[included])
 
     def tiled(values: Numbers) -> Numbers:
         return np.tile(values, instruments)
 
     hole_rank, hole = np.empty(0, np.int64), np.empty(0, np.int64)
     if len(holes):
-        of_messages = np.concatenate([rank, snapshot_rank, reset_rank, absent_rank])
-        at = [keys.place, none if snapshots is None else snapshots.place[usable]]
-        at += [tiled(resets.place), absent.place[known]]
-        hole_rank, hole = holes.between(of_messages, np.concatenate(at), instruments)
+        ranks = np.concatenate([rank, snapshot_rank, reset_rank, absent_rank])
+        serials = [keys.place, none if snapshots is None else snapshots.place[usable]]
+        serials += [tiled(resets.place), absent.place[included]]
+        hole_rank, hole = holes.between(ranks, np.concatenate(serials), instruments)
     unknown = np.full(len(usable) + len(absent_rank) + len(hole_rank), -1, np.int64)
     zero = np.zeros(len(absent_rank), np.int64)
 
@@ -114,7 +114,7 @@ def in_sequence(
             keys.place,
             tiled(resets.place),
             of_snapshot(None if snapshots is None else snapshots.place),
-            absent.place[known],
+            absent.place[included],
             holes.place[hole],
         ),
         "event": (keys.event, tiled(resets.event), unknown),
@@ -150,7 +150,7 @@ def in_sequence(
             np.full(len(absent_rank) + len(hole_rank), -1, np.int64),
         ),
     }
-    whole = {name: np.concatenate(values) for name, values in parts.items()}
+    joined = {name: np.concatenate(values) for name, values in parts.items()}
     item = np.concatenate(
         [
             messages.item,
@@ -160,8 +160,8 @@ def in_sequence(
             np.full(len(hole_rank), Item.HOLE, np.uint8),
         ]
     )
-    order = in_order(whole["rank"], whole["place"])
-    sorted_rank = whole["rank"][order]
+    order = in_order(joined["rank"], joined["place"])
+    sorted_rank = joined["rank"][order]
     columns = messages.books
     time = messages.time
     if len(reset_rank):
@@ -173,15 +173,15 @@ def in_sequence(
         securities,
         np.searchsorted(sorted_rank, np.arange(instruments + 1)),
         sorted_rank,
-        whole["place"][order],
-        whole["event"][order],
-        whole["sending"][order],
-        whole["capture"][order],
+        joined["place"][order],
+        joined["event"][order],
+        joined["sending"][order],
+        joined["capture"][order],
         time,
         item[order],
-        whole["count"][order],
-        whole["book_row"][order],
-        whole["snapshot"][order],
+        joined["count"][order],
+        joined["book_row"][order],
+        joined["snapshot"][order],
         columns,
     )
     _date_snapshots(sequence)
@@ -189,31 +189,31 @@ def in_sequence(
 
 
 def _date_snapshots(sequence: Sequence) -> None:
-    """Let a snapshot count from when it was sent, or from the next message, if that is earlier."""
+    """Date each snapshot by its sending time, or by the next message's if that is earlier."""
     shown = (sequence.snapshot >= 0) | (sequence.item == Item.ABSENT)
-    found = np.flatnonzero(shown)
+    snapshots = np.flatnonzero(shown)
     messages = np.flatnonzero(~shown & (sequence.item != Item.HOLE))
-    behind = np.searchsorted(messages, found)
-    there = behind < len(messages)
-    found, behind = found[there], messages[behind[there]]
-    same = sequence.rank[found] == sequence.rank[behind]
-    found, behind = found[same], behind[same]
+    following = np.searchsorted(messages, snapshots)
+    exists = following < len(messages)
+    snapshots, following = snapshots[exists], messages[following[exists]]
+    same = sequence.rank[snapshots] == sequence.rank[following]
+    snapshots, following = snapshots[same], following[same]
     for column in (sequence.sending, sequence.capture):
-        column[found] = np.minimum(column[found], column[behind])
+        column[snapshots] = np.minimum(column[snapshots], column[following])
 
 
 @dataclass(slots=True)
 class Rows:
-    """Rows of updates, and which item each one came from."""
+    """Rows of updates, and the item of each row."""
 
     updates: UpdateRows
     item: Numbers
     begins: Numbers
-    """How many rows come before each item; one number more than there are items."""
+    """Number of rows before each item, and the total at the end."""
 
 
 def follow_sequence(sequence: Sequence, counters: Counters, holes: Holes) -> Followed:
-    """What each item is to its instrument."""
+    """Determine the step of each item for its instrument."""
     missing = covered = sound = None
     if len(holes):
         missing, covered = holes.missing(sequence.place), holes.covered(sequence.place)
@@ -229,15 +229,14 @@ _FIXED = (
     UpdateKind.SETTLE,
 )
 _DOUBT, _INTERRUPT, _EMPTY, _CONFIRM, _SETTLE = range(len(_FIXED))
-"""Rows that say all by their kind; each stands once behind the others."""
+"""Rows defined by their kind alone; each exists once, after the other rows."""
 
 
 def rows_of(sequence: Sequence, followed: Followed, snapshots: Snapshots | None) -> Rows:
-    """The rows that bring the books from item to item.
+    """Return the rows that update the books from item to item.
 
-    Of an item they are, in this order: that the book is in doubt; that it is interrupted or
-    emptied, or a snapshot that is loaded; what the item itself does, or that a snapshot ends what
-    fills the book again; that the book is confirmed.
+    The rows of an item are, in this order: DOUBT; INTERRUPT, EMPTY or a loaded snapshot; the
+    item's own update, or SETTLE for a snapshot that ends a refill; CONFIRM.
     """
     step = followed.step
     doubted, confirmed = followed.has(DOUBTED), followed.has(CONFIRMED)
@@ -277,7 +276,7 @@ def rows_of(sequence: Sequence, followed: Followed, snapshots: Snapshots | None)
         next_row += len(rows)
     columns = BookColumns.joined([*parts, *extra])
     item = np.repeat(np.arange(len(sequence)), width)
-    # What is no event of the market gets a number of its own.
+    # Items that are not an event of the market get unique negative numbers.
     event = np.where(sequence.event < 0, -2 - np.arange(len(sequence)), sequence.event)
     updates = UpdateRows(
         instrument=sequence.securities[sequence.rank[item]],
@@ -297,16 +296,16 @@ def rows_of(sequence: Sequence, followed: Followed, snapshots: Snapshots | None)
 
 
 def _settled(sequence: Sequence, step: Codes, applied: Flags) -> Flags:
-    """The snapshots that equal a book which is being filled again."""
+    """Return which snapshots equal a book that is being refilled."""
     columns = sequence.columns
     fills_one = (columns.kind <= UpdateKind.CHANGE) | (columns.kind == UpdateKind.OVERLAY)
     builds = fills_one & ((columns.flags & RECOVERY) != 0)
     settled = np.zeros(len(sequence), np.bool_)
     if not builds.any():
         return settled
-    # The last item that says whether a book is being filled, before each one or itself.
-    tells = applied | np.isin(step, (Step.AGREES, Step.EMPTIES, *_LOADING))
-    last = np.maximum.accumulate(np.where(tells, np.arange(len(sequence)), -1))
+    # The last item, up to each one, that determines whether a book is being refilled.
+    decides = applied | np.isin(step, (Step.AGREES, Step.EMPTIES, *_LOADING))
+    last = np.maximum.accumulate(np.where(decides, np.arange(len(sequence)), -1))
     fills = np.zeros(len(sequence), np.bool_)
     fills[applied] = builds[sequence.book_row[applied]]
     shown = np.flatnonzero(step == Step.AGREES)
@@ -317,7 +316,7 @@ def _settled(sequence: Sequence, step: Codes, applied: Flags) -> Flags:
 
 
 def counts_after(sequence: Sequence, followed: Followed, counters: Counters) -> Numbers:
-    """The last count of the instrument behind each item; ``counters`` are those behind all."""
+    """Return the instrument's count after each item; ``counters`` are those after all items."""
     after = np.empty(len(sequence), np.int64)
     after[:-1] = followed.before[1:]
     ends = sequence.starts[1:] - 1
@@ -327,10 +326,10 @@ def counts_after(sequence: Sequence, followed: Followed, counters: Counters) -> 
 
 
 def without_statistics(sequence: Sequence, followed: Followed, whole: bool) -> Numbers:
-    """The snapshots with which books agree, but before which statistics may have been lost.
+    """Return the snapshots that books agree with, but before which statistics may be lost.
 
-    A book is known again when it is emptied; statistics that were lost before are not sent again.
-    ``whole`` says that no packet of the channel is missing.
+    Emptying a book makes it valid again, but statistics lost before are not sent again.
+    ``whole`` states that no packet of the channel is missing.
     """
     step = followed.step
     lost = (step == Step.GAP) | (step == Step.RESTART)
@@ -347,5 +346,5 @@ def without_statistics(sequence: Sequence, followed: Followed, whole: bool) -> N
 
 
 def loaded_snapshots(followed: Followed) -> Numbers:
-    """The items with which a book begins, is healed or confirmed."""
+    """Return the items with which a book begins, is healed or confirmed."""
     return np.flatnonzero(np.isin(followed.step, _LOADING))

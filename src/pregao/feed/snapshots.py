@@ -1,4 +1,4 @@
-"""Snapshots put together from columns: each instrument's header, orders and statistics."""
+"""Snapshots assembled from columns: each instrument's header, orders and statistics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOOP_KEY = (
     "index_in_packet",
     "sending_time_ns",
 )
-"""What tells where a message of the snapshot stream is."""
+"""Columns of a message's position in the snapshot stream."""
 HEADER_COLUMNS = (
     *LOOP_KEY,
     "capture_time_ns",
@@ -39,18 +39,18 @@ HEADER_COLUMNS = (
     "last_rpt_seq",
     "last_sequence_version",
 )
-"""What is read of a snapshot's header."""
+"""Columns of a snapshot's header."""
 
 AnyNumbers = npt.NDArray[np.signedinteger[Any]]
 _SMALL = np.iinfo(np.int32)
 
 VersionSpans = Sequence[tuple[int, int]]
-"""The sequence versions of the incremental stream, and when each was first sent."""
+"""Sequence versions of the incremental stream, and the first sending time of each."""
 
 
 @dataclass(slots=True)
 class LoopRows:
-    """Where rows of the snapshot stream are: instrument, loop, packet, index, time."""
+    """Positions of rows in the snapshot stream: instrument, loop, packet, index, time."""
 
     security: Numbers
     version: Numbers
@@ -63,12 +63,12 @@ class LoopRows:
 
     @staticmethod
     def of(rows: MessageColumns) -> LoopRows:
-        """From columns of messages."""
+        """Read the positions from columns of messages."""
         return LoopRows(*(rows.numbers(name, 0) for name in LOOP_KEY))
 
     @staticmethod
     def joined(parts: Sequence[LoopRows]) -> LoopRows:
-        """The rows of several, one behind the other."""
+        """Concatenate the rows of several."""
         empty = [np.empty(0, np.int64)]
         return LoopRows(
             *(
@@ -78,14 +78,14 @@ class LoopRows:
         )
 
     def taken(self, chosen: Numbers) -> LoopRows:
-        """Some of the rows."""
+        """Return the rows at these indices."""
         return LoopRows(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
     def order(self) -> Numbers:
-        """The indexes that put rows in the order in which each instrument's came, each once.
+        """Return the indices that sort rows by instrument and stream order, without duplicates.
 
-        Two captures may have brought the same packet; a loop's version may come again, at
-        another time.
+        Two captures may contain the same packet, and a loop's version may be used again at another
+        time.
         """
         keys = (self.index, self.number, self.version, self.sending, self.security)
         order = np.lexsort(keys)
@@ -97,9 +97,9 @@ class LoopRows:
 
 
 def owners(headers: LoopRows, rows: LoopRows) -> Numbers:
-    """Which header each row of the snapshot stream belongs to: the last one before it.
+    """Return the index of each row's header in the snapshot stream: the last one before it.
 
-    Both are in order. A row whose header did not come has -1.
+    Both inputs are sorted. A row whose header is missing has -1.
     """
     if not len(headers) or not len(rows):
         return np.full(len(rows), -1, np.int64)
@@ -110,39 +110,39 @@ def owners(headers: LoopRows, rows: LoopRows) -> Numbers:
     order = np.lexsort(tuple(joined))
     is_header = order < len(headers)
     last = np.cumsum(is_header) - 1
-    found = np.empty(len(order), np.int64)
-    found[order] = np.where(last >= 0, order[is_header][np.maximum(last, 0)], -1)
-    result = found[len(headers) :]
-    at = np.maximum(result, 0)
-    same = (headers.security[at] == rows.security) & (headers.version[at] == rows.version)
+    header_of = np.empty(len(order), np.int64)
+    header_of[order] = np.where(last >= 0, order[is_header][np.maximum(last, 0)], -1)
+    result = header_of[len(headers) :]
+    index = np.maximum(result, 0)
+    same = (headers.security[index] == rows.security) & (headers.version[index] == rows.version)
     return np.where(same, result, -1)
 
 
 def version_of(headers: MessageColumns, spans: VersionSpans) -> Numbers:
-    """The incremental sequence version that each snapshot holds as of.
+    """Return the incremental sequence version that each snapshot is as of.
 
-    Below schema version 15 snapshots do not tell it: it is the version in which the incremental
-    stream was when they were sent.
+    Below schema version 15 headers do not contain it: then it is the version of the incremental
+    stream at their sending time.
     """
-    told = headers.numbers("last_sequence_version")
-    if not (told == NULL).any():
-        return told
+    stated = headers.numbers("last_sequence_version")
+    if not (stated == NULL).any():
+        return stated
     firsts = np.array([first for _, first in spans], np.int64)
     versions = np.array([version for version, _ in spans], np.int64)
-    at = np.searchsorted(firsts, headers.numbers("sending_time_ns"), side="right") - 1
-    return np.where(told == NULL, versions[np.maximum(at, 0)], told)
+    index = np.searchsorted(firsts, headers.numbers("sending_time_ns"), side="right") - 1
+    return np.where(stated == NULL, versions[np.maximum(index, 0)], stated)
 
 
 @dataclass(slots=True)
 class SnapshotOrders:
-    """The orders of all snapshots in queue order, and which snapshot each belongs to."""
+    """Orders of all snapshots in queue order, and the index of each one's snapshot."""
 
     orders: BookColumns
     owner: Numbers
 
     @staticmethod
     def none() -> SnapshotOrders:
-        """No orders at all."""
+        """Return empty columns."""
         return SnapshotOrders(
             BookColumns.empty(0, UpdateKind.SNAPSHOT_ORDER), np.empty(0, np.int64)
         )
@@ -157,17 +157,17 @@ def snapshot_orders(
     *,
     by_position: bool,
 ) -> SnapshotOrders:
-    """Give the orders of snapshots to their headers.
+    """Assign the orders of snapshots to their headers.
 
-    Each of the ``rows`` (messages of orders, in any order) has entries from its start on, as many
-    as its count says.
+    Each of the ``rows`` (messages with orders, in any order) has ``counts`` entries from its
+    ``starts`` on.
     """
     order = rows.order()
     starts, counts = starts[order], counts[order]
     owner = np.repeat(owners(headers, rows.taken(order)), counts)
     at = np.empty(len(owner), np.int64)
     _kernels.spread_ranges(starts, counts, at)
-    # An order whose header, or whose side, is not known makes its snapshot incomplete.
+    # An order without a known header or side makes its snapshot incomplete.
     known = (owner >= 0) & (entries.side[at] < 2)
     if not known.all():
         at, owner = at[known], owner[known]
@@ -187,8 +187,8 @@ _NUMBERS = ("order_id", "price", "size", "firm", "inserted")
 
 @dataclass(slots=True)
 class KeptOrders:
-    """The orders of a day's snapshots, which are most of what a task holds all day long: numbers
-    are kept in half the room where all of a column have it."""
+    """The orders of a day's snapshots, which are most of the memory that a task keeps all day:
+    columns whose values fit into 32 bits are stored in 32 bits."""
 
     side: Codes
     flags: Codes
@@ -200,18 +200,18 @@ class KeptOrders:
 
     @staticmethod
     def of(orders: BookColumns) -> KeptOrders:
-        """From whole columns."""
+        """Convert 64-bit columns."""
         kept = (_narrow(getattr(orders, name)) for name in _NUMBERS)
         return KeptOrders(orders.side, orders.flags, *kept)
 
     def some(self, own: slice) -> dict[str, Any]:
-        """The columns of some orders, by name."""
+        """Return the columns of a range of orders, by name."""
         codes = {"side": self.side[own], "flags": self.flags[own]}
         return codes | {name: getattr(self, name)[own].astype(np.int64) for name in _NUMBERS}
 
 
 def _narrow(values: Numbers) -> AnyNumbers:
-    """The same numbers in half the room, if they have it; null has not."""
+    """Return the numbers as 32 bits if they fit; NULL does not."""
     if not len(values):
         return values
     fits = _SMALL.min <= int(values.min()) and int(values.max()) <= _SMALL.max
@@ -220,14 +220,14 @@ def _narrow(values: Numbers) -> AnyNumbers:
 
 @dataclass(slots=True)
 class Snapshots:
-    """Snapshots of some instruments, in order of instrument and time; one header each."""
+    """Snapshots of some instruments, by instrument and time; one header each."""
 
     security: Numbers
     place: Numbers
-    """Behind the last packet that it holds."""
+    """Message serial after the last packet that it includes."""
     version: Numbers
     number: Numbers
-    """Of the incremental packet that it holds as of."""
+    """Number of the last incremental packet that it includes."""
     count: Numbers
     """``lastRptSeq``, 0 without one."""
     loop: LoopRows
@@ -237,11 +237,11 @@ class Snapshots:
     statistics: Numbers
     reports: Numbers
     complete: Flags
-    """Did everything come that the header counts?"""
+    """Whether everything that the header counts was received."""
     ends: Numbers
-    """Where each one's orders end in the columns of orders."""
+    """End of each snapshot's orders in the columns of orders."""
     orders: KeptOrders
-    """Their orders; or price levels, with how many orders each has in place of a number."""
+    """Orders; or price levels, with the number of orders as order ID."""
     of_levels: bool = False
 
     def __len__(self) -> int:
@@ -257,18 +257,18 @@ class Snapshots:
         *,
         of_levels: bool = False,
     ) -> Snapshots:
-        """Put together headers (in order, each once), their orders and their statistics."""
+        """Combine headers (sorted, without duplicates), their orders and their statistics."""
         loop = LoopRows.of(headers)
         versions = version_of(headers, spans)
         numbers = headers.numbers("last_msg_seq_num_processed")
         bids, asks, stats, reports = (
-            headers.numbers(f"tot_num_{what}", 0) for what in ("bids", "offers", "stats", "reports")
+            headers.numbers(f"tot_num_{name}", 0) for name in ("bids", "offers", "stats", "reports")
         )
         count = len(loop)
         side = orders.orders.side.astype(np.int64)
-        found = np.bincount(orders.owner * 2 + side, minlength=2 * count).reshape(-1, 2)
+        received = np.bincount(orders.owner * 2 + side, minlength=2 * count).reshape(-1, 2)
         owner = owners(loop, statistics)
-        told = np.bincount(owner[owner >= 0], minlength=count)
+        received_stats = np.bincount(owner[owner >= 0], minlength=count)
         return Snapshots(
             loop.security,
             place_of(serial_of(versions, numbers, base), BEHIND_PACKET),
@@ -281,25 +281,25 @@ class Snapshots:
             asks,
             stats,
             reports,
-            (found[:, 0] == bids) & (found[:, 1] == asks) & (told == stats),
-            np.cumsum(found.sum(axis=1)),
+            (received[:, 0] == bids) & (received[:, 1] == asks) & (received_stats == stats),
+            np.cumsum(received.sum(axis=1)),
             KeptOrders.of(orders.orders),
             of_levels,
         )
 
     def void(self) -> Flags:
-        """Those that only say that there is nothing: of a deleted or just emptied instrument."""
+        """Return which snapshots are void: of an instrument just deleted or emptied."""
         nothing = (self.bids == 0) & (self.asks == 0) & (self.statistics == 0)
         void: Flags = nothing & (self.count == 0)
         return void
 
     def voids(self) -> Absences:
-        """The instruments of which a whole snapshot says that there is nothing."""
+        """Return the instruments of complete void snapshots, whose books are empty."""
         own = np.flatnonzero(self.complete & self.void())
         return Absences(self.security[own], self.place[own])
 
     def usable(self) -> Flags:
-        """Those that books can be held against or healed with: whole, and not void."""
+        """Return which snapshots can be compared or loaded: complete and not void."""
         usable: Flags = self.complete & ~self.void()
         return usable
 
@@ -307,14 +307,14 @@ class Snapshots:
         return slice(int(self.ends[at - 1]) if at else 0, int(self.ends[at]))
 
     def book(self, at: int) -> FullBook:
-        """A snapshot as a book: bids first, each side in queue order."""
+        """Return a snapshot as a book: bids first, each side in queue order."""
         orders = self.orders.some(self._own(at))
-        # No other flag is set in snapshots than that of implied orders.
+        # Implied is the only flag that snapshots set.
         book = FullBook(-1, State.VALID, implied=orders.pop("flags"), **orders)
         return book.with_levels(book.order_id) if self.of_levels else book
 
     def rows(self, at: int) -> BookColumns:
-        """A snapshot as updates of a book: it begins, its orders, it ends."""
+        """Return a snapshot as updates of a book: begin, orders, end."""
         own = self._own(at)
         rows = BookColumns.empty(own.stop - own.start + 2, UpdateKind.SNAPSHOT_ORDER)
         rows.kind[0], rows.kind[-1] = UpdateKind.SNAPSHOT_BEGIN, UpdateKind.SNAPSHOT_END
@@ -326,42 +326,42 @@ class Snapshots:
 
 @dataclass(frozen=True, slots=True)
 class WholeLoop:
-    """A loop of snapshots of which all headers came."""
+    """A snapshot loop with all its headers."""
 
     version: int
     first_sending_ns: int
     last_sending_ns: int
     serial: int
-    """Of the earliest packet that one of its snapshots holds as of."""
+    """Lowest packet serial that one of its snapshots is as of."""
 
     def members(self, loop: LoopRows) -> Numbers:
-        """The instruments of the loop, of those whose headers are given."""
+        """Return the instruments of the loop, among those of the given headers."""
         own = (loop.version == self.version) & (loop.sending >= self.first_sending_ns)
         members: Numbers = loop.security[own & (loop.sending <= self.last_sending_ns)]
         return members
 
     @property
     def place(self) -> int:
-        """The place as of which instruments that are not in it have an empty book."""
+        """Message serial as of which instruments that are not in the loop have an empty book."""
         return int(place_of(np.array([self.serial]), BEHIND_PACKET)[0])
 
 
 def whole_loops(headers: MessageColumns, spans: VersionSpans, base: int) -> list[WholeLoop]:
-    """The loops that have all their headers, in order; headers are in order, each once."""
+    """Return the loops that have all their headers; these are sorted, without duplicates."""
     loop = LoopRows.of(headers)
     reports = headers.numbers("tot_num_reports", 0)
     serial = serial_of(
         version_of(headers, spans), headers.numbers("last_msg_seq_num_processed"), base
     )
     order = np.lexsort((loop.number, loop.sending))
-    # A loop ends where the version changes, or, on a feed without versions, numbers begin anew.
-    anew = (np.diff(loop.version[order]) != 0) | (np.diff(loop.number[order]) < 0)
-    breaks = np.flatnonzero(anew) + 1
-    found = []
+    # A loop ends where the version changes or, on a feed without versions, numbers restart.
+    restarts = (np.diff(loop.version[order]) != 0) | (np.diff(loop.number[order]) < 0)
+    breaks = np.flatnonzero(restarts) + 1
+    complete = []
     for own in np.split(order, breaks):
         if len(np.unique(loop.security[own])) == int(reports[own].max(initial=0)) > 0:
             sending = loop.sending[own]
-            found.append(
+            complete.append(
                 WholeLoop(
                     int(loop.version[own[0]]),
                     int(sending.min()),
@@ -369,25 +369,25 @@ def whole_loops(headers: MessageColumns, spans: VersionSpans, base: int) -> list
                     int(serial[own].min()),
                 )
             )
-    return found
+    return complete
 
 
 def telling_loops(loops: Sequence[WholeLoop], holes: Holes) -> tuple[WholeLoop, ...]:
-    """Of whole loops, those that tell something: behind each hole the first one."""
+    """Return the complete loops that add information: the first one after each gap."""
     covered = holes.covered(np.array([loop.place for loop in loops], np.int64))
-    found, proven = [], 0
+    informative, proven = [], 0
     for loop, missing in zip(loops, covered.tolist(), strict=True):
         if missing > proven:
-            found.append(loop)
+            informative.append(loop)
             proven = missing
-    return tuple(found)
+    return tuple(informative)
 
 
 @dataclass(slots=True)
 class Absences:
-    """Instruments whose books are known to be empty, and as of which place.
+    """Instruments whose books are known to be empty, and as of which message serials.
 
-    A whole loop of snapshots was without them, or their snapshot only says that there is nothing.
+    Either a complete snapshot loop did not contain them, or their snapshot is void.
     """
 
     security: Numbers
@@ -395,21 +395,21 @@ class Absences:
 
     @staticmethod
     def none() -> Absences:
-        """No instrument is known to be absent."""
+        """Return no instruments."""
         return Absences(np.empty(0, np.int64), np.empty(0, np.int64))
 
     @staticmethod
     def of(
         loops: Sequence[WholeLoop], snapshots: Snapshots | None, securities: Numbers
     ) -> Absences:
-        """Those of some instruments that are not in a loop, or of which it has nothing to say."""
+        """Return those of the instruments that a loop does not contain or has void."""
         parts = []
-        known = np.unique(securities)
+        distinct = np.unique(securities)
         if loops and snapshots is not None:
             parts.append(snapshots.voids())
         for loop in loops:
-            there = np.empty(0, np.int64) if snapshots is None else loop.members(snapshots.loop)
-            missing = np.setdiff1d(known, there)
+            members = np.empty(0, np.int64) if snapshots is None else loop.members(snapshots.loop)
+            missing = np.setdiff1d(distinct, members)
             parts.append(Absences(missing, np.full(len(missing), loop.place, np.int64)))
         if not parts:
             return Absences.none()
@@ -419,12 +419,12 @@ class Absences:
         )
 
     def after(self, place: int) -> Absences:
-        """Those behind a place."""
+        """Return those after a message serial."""
         own = np.flatnonzero(self.place > place)
         return Absences(self.security[own], self.place[own])
 
     def behind_holes(self, holes: Holes) -> Absences:
-        """Of each instrument, behind each hole the first one: others tell nothing."""
+        """Return the first absence of each instrument after each gap; others add nothing."""
         if not len(self.security):
             return self
         covered = holes.covered(self.place)

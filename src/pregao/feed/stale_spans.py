@@ -1,4 +1,4 @@
-"""From where to where books were stale, why, and what healed them."""
+"""Spans in which books were stale, why, and what healed them."""
 
 from __future__ import annotations
 
@@ -19,36 +19,34 @@ _HEALERS = {
     int(Item.ABSENT): "absence from a loop of snapshots",
 }
 _KNOWN = (int(Item.EMPTIED), int(Item.RESET), int(Item.SNAPSHOT), int(Item.ABSENT))
-NO_PAST = (
-    "the captures begin in the middle of the instrument's messages, and no snapshot tells more"
-)
+NO_PAST = "the captures begin in the middle of the instrument's messages, and no snapshot follows"
 
 
 @dataclass(slots=True)
 class StaleSpan:
-    """A book was not to be trusted from a place on."""
+    """A span in which a book was stale."""
 
     security_id: int
     place: int
-    """Of the message that showed it."""
+    """Message serial of the message that revealed it."""
     capture_time_ns: int
-    """When that one's packet was captured."""
+    """Capture time of that message's packet."""
     reason: str
     first_missing: int | None
-    """The first missing count of the instrument; None where nobody knows."""
+    """First missing count of the instrument; None if unknown."""
     last_missing: int | None
     healed_by: str | None = None
     healed_at: int | None = None
-    """The place as of which it was healed; None while it is not."""
+    """Message serial as of which it was healed; None while it is not."""
 
 
 @dataclass(slots=True)
 class StaleSpans:
-    """The spans found so far, and which instruments are in one now."""
+    """The spans found so far, and the instruments that are in one now."""
 
     spans: list[StaleSpan] = field(default_factory=list)
     open: dict[int, StaleSpan | None] = field(default_factory=dict)
-    """By instrument: its span, or None if its past is not at hand."""
+    """Span by instrument; None if the captures do not have its earlier messages."""
     reasons: dict[int, str] = field(default_factory=dict)
 
     def find(
@@ -58,16 +56,16 @@ class StaleSpans:
         misfits: Mapping[int, str],
         from_the_start: bool,
     ) -> None:
-        """Go through the items that break or heal instruments, which are few.
+        """Process the items that break or heal instruments, which are few.
 
-        ``misfits`` are items that did not fit their book, and why.
+        ``misfits`` are the inconsistent items and their reasons.
         """
         step, heals = followed.step, followed.has(HEALED)
-        telling = (step == Step.GAP) | (step == Step.DISAGREES) | heals
-        if misfits or self.open:  # books that did not fit are healed without the counters' help
-            telling |= (step == Step.LOADS) | (step == Step.RESTART) | (step == Step.CONFIRMS)
-            telling |= (sequence.item == Item.EMPTIED) | (sequence.item == Item.RESET)
-        for at in sorted({*np.flatnonzero(telling).tolist(), *misfits}):
+        relevant = (step == Step.GAP) | (step == Step.DISAGREES) | heals
+        if misfits or self.open:  # inconsistent books are healed without the counters' help
+            relevant |= (step == Step.LOADS) | (step == Step.RESTART) | (step == Step.CONFIRMS)
+            relevant |= (sequence.item == Item.EMPTIED) | (sequence.item == Item.RESET)
+        for at in sorted({*np.flatnonzero(relevant).tolist(), *misfits}):
             security = int(sequence.securities[sequence.rank[at]])
             if at in misfits:
                 if security not in self.open:
@@ -87,11 +85,11 @@ class StaleSpans:
     def _gap(self, sequence: Sequence, followed: Followed, at: int, security: int) -> None:
         before, count = int(followed.before[at]), int(sequence.count[at])
         if sequence.item[at] == Item.SNAPSHOT:
-            last, told = count, "up to the snapshot that shows it"
+            last, extent = count, "up to the snapshot that shows it"
         else:
-            last, told = count - 1, "before this one"
+            last, extent = count - 1, "before this one"
         if count > before:
-            reason = f"{last - before} messages of the instrument are missing {told}"
+            reason = f"{last - before} messages of the instrument are missing {extent}"
             self._begin(sequence, at, security, reason, before + 1, last)
         else:
             reason = f"the counter of the instrument went from {before} back to {count}"
@@ -106,14 +104,14 @@ class StaleSpans:
         first: int | None,
         last: int | None,
     ) -> None:
-        place, capture = int(sequence.place[at]), int(sequence.capture[at])
-        span = StaleSpan(security, place, capture, reason, first, last)
+        serial, capture = int(sequence.place[at]), int(sequence.capture[at])
+        span = StaleSpan(security, serial, capture, reason, first, last)
         self.spans.append(span)
         self.open[security] = span
         self.reasons[security] = reason
 
     def _heal(self, sequence: Sequence, at: int, security: int) -> None:
-        """Something made the instrument known again."""
+        """End the span of an instrument whose book is valid again."""
         span = self.open.pop(security, None)
         self.reasons.pop(security, None)
         if span is not None:
@@ -122,7 +120,7 @@ class StaleSpans:
 
 
 def _is_first(sequence: Sequence, at: int) -> bool:
-    """Did nothing come before that told how the instrument is?"""
+    """Whether no earlier item determined the state of the instrument."""
     own = slice(int(sequence.starts[sequence.rank[at]]), at)
     counted = sequence.count[own] > 0
     return not (counted.any() or np.isin(sequence.item[own], _KNOWN).any())

@@ -1,4 +1,4 @@
-"""Statistics beside the book: last price, volume, limits and phases, as messages tell them."""
+"""Statistics other than the book: last price, volume, limits and phases, from messages."""
 
 from __future__ import annotations
 
@@ -23,57 +23,57 @@ from pregao.umdf.templates import (
 from pregao.umdf.trades import NOT_LAST_SUB_TYPES, set_last_price
 
 TRADE_COLUMNS = ("md_entry_px", "trade_condition", "trd_sub_type", "trade_id", "trade_date")
-"""What is read of trades."""
+"""Columns of trades that are read."""
 _SESSION_CHANGE = {"TRADING_SESSION_CHANGE": 1}
 _NO_EVENT = -2
 _LIMITS = {"HARD_LIMIT": 0, "REJECTION_BAND": 1, "STATIC_LIMITS": 2, "": 3}
-"""Kinds of price limits; of several that are in force, the first here is shown."""
+"""Kinds of price limits by precedence: of several in force, the first one is shown."""
 
 
 def last_before(
     ranks: Numbers, places: Numbers, wanted_ranks: Numbers, wanted_places: Numbers
 ) -> Numbers:
-    """For each wanted place, the last row of the same rank up to there, or -1; all are sorted."""
-    found = np.empty(len(wanted_ranks), np.int64)
-    _kernels.last_before(ranks, places, wanted_ranks, wanted_places, found)
-    return found
+    """Find for each wanted serial the last row of its rank up to it, or -1; inputs are sorted."""
+    result = np.empty(len(wanted_ranks), np.int64)
+    _kernels.last_before(ranks, places, wanted_ranks, wanted_places, result)
+    return result
 
 
 @dataclass(slots=True)
 class OtherMessages:
-    """The messages about some instruments that change no book, by template and stream."""
+    """Messages of some instruments that change no book, by template and stream."""
 
     incremental: Mapping[int, ComparedColumns]
     snapshot: Mapping[int, ComparedColumns]
-    """Each row once, in order."""
+    """Sorted, without duplicates."""
     names: Mapping[int, str]
-    """The names of the templates."""
+    """Names of the templates."""
     _keys: dict[int, list[KeyColumns]] = field(default_factory=dict, repr=False)
     _owners: dict[int, tuple[Snapshots, Numbers]] = field(default_factory=dict, repr=False)
-    # Both are asked for by every window of a day, and are the same each time.
+    # Both are cached: every window of a day needs them, and they do not change.
 
     def keys(self, base: int) -> list[KeyColumns]:
-        """The keys of those that are incremental, by template."""
+        """Return the keys of the incremental messages, by template."""
         if base not in self._keys:
             self._keys[base] = [key_columns(rows, base) for rows in self.incremental.values()]
         return self._keys[base]
 
     def _owner(self, template: int, snapshots: Snapshots) -> Numbers:
-        """The snapshots to which the statistics of a template belong."""
-        known = self._owners.get(template)
-        if known is None or known[0] is not snapshots:
+        """Return the snapshots to which the statistics of a template belong."""
+        cached = self._owners.get(template)
+        if cached is None or cached[0] is not snapshots:
             rows = LoopRows.of(self.snapshot[template])
-            known = self._owners[template] = (snapshots, owners(snapshots.loop, rows))
-        return known[1]
+            cached = self._owners[template] = (snapshots, owners(snapshots.loop, rows))
+        return cached[1]
 
     def loop_rows(self) -> LoopRows:
-        """Where all statistics of the snapshot stream are."""
+        """Return the positions of all statistics of the snapshot stream."""
         return LoopRows.joined([LoopRows.of(rows) for rows in self.snapshot.values()])
 
     def of_snapshots(
         self, template: int, snapshots: Snapshots | None, chosen: Numbers
     ) -> tuple[ComparedColumns, Numbers] | None:
-        """The statistics of a template in chosen snapshots, and whose they are; None without."""
+        """Return a template's statistics in chosen snapshots and their owners; None if none."""
         rows = self.snapshot.get(template)
         if rows is None or snapshots is None or not len(chosen):
             return None
@@ -84,7 +84,7 @@ class OtherMessages:
 
 @dataclass(slots=True)
 class Statistics:
-    """What sets or takes away the last price and the volume, by instrument and place."""
+    """Changes of last price and volume, by instrument and message serial."""
 
     rank: Numbers
     place: Numbers
@@ -92,14 +92,14 @@ class Statistics:
     kind: Codes
     value: Numbers
     order: Numbers
-    """Of a trade: its day and number, as one number."""
+    """Order key of a trade: its day and number as one number."""
 
     def __len__(self) -> int:
         return len(self.rank)
 
     @staticmethod
     def joined(parts: Sequence[Statistics]) -> Statistics:
-        """All of them, in order of instrument and place."""
+        """Join all of them, sorted by instrument and message serial."""
         if not parts:
             empty = np.empty(0, np.int64)
             return Statistics(empty, empty, empty, np.empty(0, np.uint8), empty, empty)
@@ -111,13 +111,13 @@ class Statistics:
         return Statistics(**{name: column[order] for name, column in columns.items()})
 
     def within(self, first: int, last: int) -> Statistics:
-        """Those from one place to another."""
+        """Return those from one message serial to another."""
         inside = np.flatnonzero((self.place >= first) & (self.place <= last))
         return Statistics(*(getattr(self, column.name)[inside] for column in fields(self)))
 
 
 class StatisticReader:
-    """Tells last price and volume at places that come in order."""
+    """Returns last price and volume at message serials that are requested in order."""
 
     def __init__(self) -> None:
         self._state = np.full(5, NULL, np.int64)
@@ -125,26 +125,26 @@ class StatisticReader:
         self.statistics = Statistics.joined(())
 
     def know(self, rank: int, price: int | None, volume: int | None) -> None:
-        """Begin with what is known of an instrument."""
+        """Start with the known values of an instrument."""
         self._state[0] = rank
         self._state[1] = NULL if price is None else price
         self._state[3] = NULL if volume is None else volume
 
     def load(self, statistics: Statistics) -> None:
-        """Go on with these; what was known of the last instrument still holds.
+        """Continue with these statistics; the values of the last instrument remain.
 
-        What was not asked for yet comes ahead of them: the last event of a window is told in the
-        next one.
+        Statistics not yet read precede them: the last event of a window is completed in the next
+        one.
         """
-        own, asked = self.statistics, int(self._state[4])
-        left = Statistics(*(getattr(own, column.name)[asked:] for column in fields(own)))
+        own, read = self.statistics, int(self._state[4])
+        left = Statistics(*(getattr(own, column.name)[read:] for column in fields(own)))
         self.statistics = Statistics.joined([left, statistics]) if len(left) else statistics
         self._state[4] = 0
 
     def at(
         self, rank: Numbers, place: Numbers, event: Numbers | None = None
     ) -> tuple[Numbers, Numbers]:
-        """The last price and the volume at each place, once its event (if given) is over."""
+        """Return last price and volume at each serial, after its event (if given) ends."""
         if event is None:
             event = np.full(len(rank), _NO_EVENT, np.int64)
         prices, volumes = np.empty(len(rank), np.int64), np.empty(len(rank), np.int64)
@@ -162,11 +162,11 @@ def statistics_of(
     base: int,
     place: Numbers | None = None,
 ) -> list[Statistics]:
-    """The statistics among messages.
+    """Return the statistics in messages.
 
-    For snapshots, ``tables`` holds one template and ``place`` one place for each of its rows.
+    For snapshots, ``tables`` contains one template, and ``place`` the message serials of its rows.
     """
-    found = []
+    parts = []
     for template in (TRADE, FORWARD_TRADE, LAST_TRADE_PRICE):
         rows = tables.get(template)
         if rows is not None:
@@ -179,15 +179,15 @@ def statistics_of(
                 excluded = rows.codes("trd_sub_type", dict.fromkeys(NOT_LAST_SUB_TYPES, 1), 0) == 1
                 sets = set_last_price(rows.numbers("trade_condition", 0), excluded)
                 kept = np.flatnonzero(sets)
-            found.append(_statistics(rows, securities, base, kind, value, order, place, kept))
+            parts.append(_statistics(rows, securities, base, kind, value, order, place, kept))
     rows = tables.get(EXECUTION_STATISTICS)
     if rows is not None:
         none = rows.numbers("number_of_trades") == 0
         kind = np.where(none, _kernels.NO_VOLUME, _kernels.VOLUME).astype(np.uint8)
         zero, kept = np.zeros(len(rows), np.int64), np.arange(len(rows))
         value = rows.numbers("trade_volume")
-        found.append(_statistics(rows, securities, base, kind, value, zero, place, kept))
-    return found
+        parts.append(_statistics(rows, securities, base, kind, value, zero, place, kept))
+    return parts
 
 
 def told_by_snapshots(
@@ -197,12 +197,12 @@ def told_by_snapshots(
     securities: Numbers,
     base: int,
 ) -> list[Statistics]:
-    """The statistics of chosen snapshots, at the places that these hold as of."""
+    """Return the statistics of chosen snapshots, at the message serials that they are as of."""
     parts: list[Statistics] = []
     for template in (LAST_TRADE_PRICE, EXECUTION_STATISTICS):
-        found = others.of_snapshots(template, snapshots, chosen)
-        if found is not None and snapshots is not None:
-            rows, owner = found
+        shown = others.of_snapshots(template, snapshots, chosen)
+        if shown is not None and snapshots is not None:
+            rows, owner = shown
             parts += statistics_of({template: rows}, securities, base, snapshots.place[owner])
     return parts
 
@@ -217,21 +217,21 @@ def _statistics(
     place: Numbers | None,
     kept: Numbers,
 ) -> Statistics:
-    where = places_in(rows, base) if place is None else place
+    serial = places_in(rows, base) if place is None else place
     event = rows.numbers("event", -1)
     rank = np.searchsorted(securities, rows.numbers("security_id"))
-    return Statistics(rank[kept], where[kept], event[kept], kind[kept], value[kept], order[kept])
+    return Statistics(rank[kept], serial[kept], event[kept], kind[kept], value[kept], order[kept])
 
 
 @dataclass(slots=True)
 class PhaseChanges:
-    """Where phases or states of instruments change, in order of instrument and place."""
+    """Changes of phases or states of instruments, by instrument and message serial."""
 
     rank: Numbers
     place: Numbers
     event: Numbers
     session: Codes
-    """Does a new trading session begin, with statistics of its own?"""
+    """Whether a new trading session begins, which restarts the statistics."""
 
     @staticmethod
     def of(
@@ -241,11 +241,14 @@ class PhaseChanges:
         groups: Sequence[str | None],
         base: int,
     ) -> PhaseChanges:
-        """From the states of instruments and the phases of their groups (incremental stream)."""
-        ranks, places, events, sessions = [], [], [], []
+        """Derive changes from the states of instruments and the phases of their groups.
+
+        All are from the incremental stream.
+        """
+        ranks, serials, events, sessions = [], [], [], []
         if statuses is not None:
             ranks.append(np.searchsorted(securities, statuses.numbers("security_id")))
-            places.append(places_in(statuses, base))
+            serials.append(places_in(statuses, base))
             events.append(statuses.numbers("event"))
             sessions.append(statuses.codes("security_trading_event", _SESSION_CHANGE, 0))
         members: dict[str, list[int]] = {}
@@ -260,20 +263,20 @@ class PhaseChanges:
             counts = np.array([len(ranks_) for ranks_ in own], np.int64)
             if counts.sum():
                 ranks.append(np.concatenate(own))
-                places.append(np.repeat(places_in(rows, base), counts))
+                serials.append(np.repeat(places_in(rows, base), counts))
                 events.append(np.repeat(rows.numbers("event"), counts))
                 session = rows.codes("security_trading_event", _SESSION_CHANGE, 0)
                 sessions.append(np.repeat(session, counts))
         if not ranks:
             empty = np.empty(0, np.int64)
             return PhaseChanges(empty, empty, empty, np.empty(0, np.uint8))
-        rank, place, event = (np.concatenate(parts) for parts in (ranks, places, events))
+        rank, place, event = (np.concatenate(parts) for parts in (ranks, serials, events))
         order = np.lexsort((place, rank))
         session = np.concatenate(sessions)[order]
         return PhaseChanges(rank[order], place[order], event[order], session)
 
     def statistics(self) -> Statistics:
-        """What a new session does to the statistics."""
+        """Return the effect of new sessions on the statistics."""
         new = np.flatnonzero(self.session)
         none = np.full(len(new), NULL, np.int64)
         kind = np.full(len(new), _kernels.SESSION, np.uint8)
@@ -281,7 +284,7 @@ class PhaseChanges:
 
 
 class PriceLimits:
-    """The price limits in force, as far as they are told in prices."""
+    """Price limits in force; limits that are not given as prices are ignored."""
 
     def __init__(
         self,
@@ -297,28 +300,28 @@ class PriceLimits:
             rows = others.incremental.get(template)
             if rows is not None:
                 parts.append(_limit_rows(rows, securities, places_in(rows, base)))
-            found = others.of_snapshots(template, snapshots, loaded)
-            if found is not None and snapshots is not None:
-                parts.append(_limit_rows(found[0], securities, snapshots.place[found[1]]))
+            shown = others.of_snapshots(template, snapshots, loaded)
+            if shown is not None and snapshots is not None:
+                parts.append(_limit_rows(shown[0], securities, snapshots.place[shown[1]]))
         if not parts:
             return
         rank, place, low, high, kind = (
             np.concatenate([part[at] for part in parts]) for at in range(5)
         )
-        for wanted in sorted(_LIMITS.values()):
-            own = np.flatnonzero(kind == wanted)
+        for limit in sorted(_LIMITS.values()):
+            own = np.flatnonzero(kind == limit)
             if len(own):
                 own = own[np.lexsort((place[own], rank[own]))]
                 self._kinds.append((rank[own], place[own], low[own], high[own]))
 
     def at(self, rank: Numbers, place: Numbers) -> tuple[Numbers, Numbers]:
-        """The lowest and highest price at places that come in order."""
+        """Return the lowest and highest allowed price at sorted message serials."""
         low, high = np.full(len(rank), NULL, np.int64), np.full(len(rank), NULL, np.int64)
-        for ranks, places, lows, highs in reversed(self._kinds):
-            found = last_before(ranks, places, rank, place)
-            at, there = np.maximum(found, 0), found >= 0
-            low = np.where(there, lows[at], low)
-            high = np.where(there, highs[at], high)
+        for ranks, serials, lows, highs in reversed(self._kinds):
+            rows = last_before(ranks, serials, rank, place)
+            at, exists = np.maximum(rows, 0), rows >= 0
+            low = np.where(exists, lows[at], low)
+            high = np.where(exists, highs[at], high)
         return low, high
 
 

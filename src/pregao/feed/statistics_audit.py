@@ -1,4 +1,4 @@
-"""The audit's second half: the statistics of snapshots against the last ones published."""
+"""Audit of statistics: compares those of snapshots with the last ones published."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from pregao.umdf.templates import (
 )
 
 _MUST_BE_SHOWN = (OPENING_PRICE, HIGH_PRICE, LOW_PRICE, EXECUTION_STATISTICS)
-"""Statistics that hold until they are withdrawn, or until a new session begins."""
+"""Statistics that stay in effect until they are withdrawn or a new session begins."""
 _KIND_COLUMNS = ("price_band_type", "open_close_settl_flag")
-"""Statistics of one template that hold side by side differ in one of these."""
+"""Coexisting statistics of one template differ in one of these columns."""
 _NOT_COMPARED = frozenset(
     [
         *KEY,
@@ -47,12 +47,12 @@ _NOT_COMPARED = frozenset(
 _Published = tuple[ComparedColumns, Numbers, Numbers]
 _DELETED = {"DELETE": 1}
 _KINDS = 1 << 33
-"""More than two checksums come to."""
+"""Exceeds the sum of two checksums."""
 
 
 @dataclass(slots=True)
 class StatisticAudit:
-    """Compares the statistics of snapshots; all that it needs is given."""
+    """Compares the statistics of snapshots with those published."""
 
     others: OtherMessages
     snapshots: Snapshots
@@ -61,26 +61,26 @@ class StatisticAudit:
     base: int
     from_the_start: bool
     marks_trades: bool = True
-    """Can the last price be known from trades?"""
+    """Whether trades determine the last price."""
     _known: dict[int, tuple[bytes, _Published | None]] = field(default_factory=dict, repr=False)
-    """By template: what was published, and the snapshots with which it began."""
+    """Cache by template: the published statistics, and the loaded snapshots they include."""
 
     def differences(
         self, audited: Numbers, loaded: Numbers, statistics: Statistics
     ) -> dict[int, list[str]]:
-        """By snapshot: how its statistics differ from what was published up to it.
+        """Return by snapshot how its statistics differ from those published up to it.
 
-        ``loaded`` are the snapshots with which books began or were healed: what they say counts
-        as published. ``statistics`` tell the last price.
+        ``loaded`` are the snapshots with which books began or were healed: their statistics count
+        as published. ``statistics`` provide the last price.
         """
-        found: dict[int, list[str]] = {}
+        by_snapshot: dict[int, list[str]] = {}
         for template in sorted({*self.others.snapshot, *_MUST_BE_SHOWN}):
             if template == LAST_TRADE_PRICE:
                 if self.marks_trades:
-                    self._last_trade(audited, statistics, found)
+                    self._last_trade(audited, statistics, by_snapshot)
             else:
-                self._template(template, audited, loaded, found)
-        return found
+                self._template(template, audited, loaded, by_snapshot)
+        return by_snapshot
 
     def _rank(self, rows: ComparedColumns) -> Numbers:
         return np.searchsorted(self.securities, rows.numbers("security_id"))
@@ -102,34 +102,34 @@ class StatisticAudit:
             self._missing(name, published, np.setdiff1d(audited, owner), found)
 
     def _published(self, template: int, loaded: Numbers) -> _Published | None:
-        """What was published: rows, each one's instrument and kind as one number, and place."""
-        # One window of a day begins with the same snapshots as the next, nearly always.
-        begun = loaded.tobytes()
-        known = self._known.get(template)
-        if known is None or known[0] != begun:
-            known = self._known[template] = (begun, self._found(template, loaded))
-        return known[1]
+        """Return the published rows, the label of each (instrument and kind), and its serial."""
+        # Consecutive windows of a day nearly always have the same loaded snapshots.
+        loaded_key = loaded.tobytes()
+        cached = self._known.get(template)
+        if cached is None or cached[0] != loaded_key:
+            cached = self._known[template] = (loaded_key, self._found(template, loaded))
+        return cached[1]
 
     def _found(self, template: int, loaded: Numbers) -> _Published | None:
-        tables, places = [], []
+        tables, serials = [], []
         rows = self.others.incremental.get(template)
         if rows is not None:
             tables.append(rows)
-            places.append(places_in(rows, self.base))
-        begun = self.others.of_snapshots(template, self.snapshots, loaded)
-        if begun is not None:
-            tables.append(begun[0])
-            places.append(self.snapshots.place[begun[1]])
+            serials.append(places_in(rows, self.base))
+        shown = self.others.of_snapshots(template, self.snapshots, loaded)
+        if shown is not None:
+            tables.append(shown[0])
+            serials.append(self.snapshots.place[shown[1]])
         if not tables:
             return None
-        whole = tables[0] if len(tables) == 1 else tables[0].followed_by(tables[1])
-        place = np.concatenate(places)
-        label = self._label(whole)
-        order = np.lexsort((place, label))
-        return whole.taken(order), label[order], place[order]
+        joined = tables[0] if len(tables) == 1 else tables[0].followed_by(tables[1])
+        serial = np.concatenate(serials)
+        label = self._label(joined)
+        order = np.lexsort((serial, label))
+        return joined.taken(order), label[order], serial[order]
 
     def _label(self, rows: ComparedColumns) -> Numbers:
-        """Instrument and kind of statistic as one number."""
+        """Return instrument and kind of statistic as one number."""
         label = self._rank(rows) * _KINDS
         for name in _KIND_COLUMNS:
             if name in rows.names:
@@ -145,23 +145,23 @@ class StatisticAudit:
         owner: Numbers,
         found: dict[int, list[str]],
     ) -> None:
-        known, labels, places = published
-        label, place = self._label(rows), self.snapshots.place[owner]
-        order = np.lexsort((place, label))
-        at = last_before(labels, places, label[order], place[order])
+        published_rows, labels, serials = published
+        label, serial = self._label(rows), self.snapshots.place[owner]
+        order = np.lexsort((serial, label))
+        at = last_before(labels, serials, label[order], serial[order])
         owner = owner[order]
         alone = np.flatnonzero(at < 0)
         if len(alone):
             self._only_shown(template, owner[alone], found)
         both = np.flatnonzero(at >= 0)
-        theirs, mine = rows.taken(order[both]), known.taken(at[both])
+        theirs, mine = rows.taken(order[both]), published_rows.taken(at[both])
         owner = owner[both]
         if "md_update_action" in mine.names:
-            gone = mine.codes("md_update_action", _DELETED, 0) == 1
-            for which in np.flatnonzero(gone).tolist():
-                _say(found, owner[which], f"{name} was withdrawn, and the snapshot shows it")
-            if gone.any():
-                kept = np.flatnonzero(~gone)
+            withdrawn = mine.codes("md_update_action", _DELETED, 0) == 1
+            for row in np.flatnonzero(withdrawn).tolist():
+                _say(found, owner[row], f"{name} was withdrawn, but the snapshot contains it")
+            if withdrawn.any():
+                kept = np.flatnonzero(~withdrawn)
                 theirs, mine, owner = theirs.taken(kept), mine.taken(kept), owner[kept]
         for column in theirs.names:
             if column in _NOT_COMPARED or column.endswith("_ns"):
@@ -170,14 +170,14 @@ class StatisticAudit:
                 continue
             unlike = mine.unlike(column, theirs)
             if template == SECURITY_STATUS:
-                # Without a state of its own an instrument shows what its group does.
+                # An instrument without its own state shows that of its group.
                 unlike &= ~theirs.nulls(column)
-            for which in np.flatnonzero(unlike).tolist():
-                one, other = mine.value(column, which), theirs.value(column, which)
-                _say(found, owner[which], f"{name} {column} {one} instead of {other}")
+            for row in np.flatnonzero(unlike).tolist():
+                one, other = mine.value(column, row), theirs.value(column, row)
+                _say(found, owner[row], f"{name} {column} {one} instead of {other}")
 
     def _only_shown(self, template: int, owner: Numbers, found: dict[int, list[str]]) -> None:
-        """Statistics that were never published: of who joins late they may be from before."""
+        """Report statistics that were never published, unless they may precede the captures."""
         if not self.from_the_start or template == SECURITY_STATUS:
             return
         for snapshot in owner.tolist():
@@ -190,44 +190,44 @@ class StatisticAudit:
         without: Numbers,
         found: dict[int, list[str]],
     ) -> None:
-        """Statistics that were published, still hold, and are not shown."""
-        known, labels, places = published
+        """Report statistics that were published and are in effect, but are not in the snapshot."""
+        published_rows, labels, serials = published
         rank = np.searchsorted(self.securities, self.snapshots.security[without])
-        place = self.snapshots.place[without]
-        order = np.lexsort((place, rank))
-        rank, place, without = rank[order], place[order], without[order]
-        at = last_before(labels // _KINDS, places, rank, place)
+        serial = self.snapshots.place[without]
+        order = np.lexsort((serial, rank))
+        rank, serial, without = rank[order], serial[order], without[order]
+        at = last_before(labels // _KINDS, serials, rank, serial)
         new = np.flatnonzero(self.changes.session)
-        session = last_before(self.changes.rank[new], self.changes.place[new], rank, place)
-        begun = np.append(self.changes.place[new], -1)[session]
-        holds = (at >= 0) & (np.append(places, -1)[at] > begun)
-        if "md_update_action" in known.names:
-            gone = known.codes("md_update_action", _DELETED, 0) == 1
-            holds &= ~np.append(gone, False)[at]
-        for which in np.flatnonzero(holds).tolist():
-            _say(found, without[which], f"{name} is missing in the snapshot")
+        session = last_before(self.changes.rank[new], self.changes.place[new], rank, serial)
+        session_start = np.append(self.changes.place[new], -1)[session]
+        in_effect = (at >= 0) & (np.append(serials, -1)[at] > session_start)
+        if "md_update_action" in published_rows.names:
+            withdrawn = published_rows.codes("md_update_action", _DELETED, 0) == 1
+            in_effect &= ~np.append(withdrawn, False)[at]
+        for row in np.flatnonzero(in_effect).tolist():
+            _say(found, without[row], f"{name} is missing in the snapshot")
 
     def _last_trade(
         self, audited: Numbers, statistics: Statistics, found: dict[int, list[str]]
     ) -> None:
-        """The last price of snapshots against that of the trades up to them."""
+        """Compare the last price of snapshots with that of the trades up to them."""
         shown = self.others.of_snapshots(LAST_TRADE_PRICE, self.snapshots, audited)
         if shown is None:
             return
         rows, owner = shown
-        rank, place = self._rank(rows), self.snapshots.place[owner]
-        order = np.lexsort((place, rank))
+        rank, serial = self._rank(rows), self.snapshots.place[owner]
+        order = np.lexsort((serial, rank))
         reader = StatisticReader()
         reader.load(statistics)
-        price, _ = reader.at(rank[order], place[order])
+        price, _ = reader.at(rank[order], serial[order])
         theirs = rows.numbers("md_entry_px")[order]
         known = price != NULL
         wrong = (price != theirs) & (known | self.from_the_start)
-        for which in np.flatnonzero(wrong).tolist():
-            mine = _price(price[which]) if known[which] else "none"
+        for row in np.flatnonzero(wrong).tolist():
+            mine = _price(price[row]) if known[row] else "none"
             name = self.others.names[LAST_TRADE_PRICE]
-            text = f"{name} {mine} instead of {_price(theirs[which])}"
-            _say(found, owner[order[which]], text)
+            text = f"{name} {mine} instead of {_price(theirs[row])}"
+            _say(found, owner[order[row]], text)
 
 
 def _say(found: dict[int, list[str]], snapshot: Any, text: str) -> None:

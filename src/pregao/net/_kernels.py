@@ -68,7 +68,7 @@ def _take(fd, headers_at, head, most):
 
 @njit
 def _note(headers, control, slot, slot_bytes, length, time_ns):
-    """Read length and time of the datagram in a slot and reset it; return if it was truncated."""
+    """Read length and time of a slot, and reset it; return whether its datagram was truncated."""
     row = slot * HEADER_WORDS
     told = headers[row + CONTROL_LENGTH]
     time_ns[slot] = kernel_time(control, slot * CONTROL_BYTES, told)

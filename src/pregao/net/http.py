@@ -1,4 +1,4 @@
-"""A small HTTP server on localhost for health and metrics: GET only, with limits on everything."""
+"""A small HTTP server on localhost for health and metrics: GET only, everything bounded."""
 
 from __future__ import annotations
 
