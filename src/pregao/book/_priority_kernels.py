@@ -33,7 +33,7 @@ def priority_of(order_id, implied):
 
 @part
 def enqueue(meta, slots, ranks, ladder, side, first, depth):
-    """Insert an order into the queue of its level, searching from the end: most are newest."""
+    """Insert an order into the queue of its level, searching from the end: new ones are last."""
     rank = slots[u(first + w.RANK)]
     at = ladder_place(meta, ranks, ladder, side, rank)
     entry = bottom(ladder, side) + at - 1

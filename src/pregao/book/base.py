@@ -70,7 +70,7 @@ class Life(LevelView):
 
     @property
     def state(self) -> State:
-        """Whether the book can be trusted, as one of the states."""
+        """State of the book."""
         if self.fault is not None:
             return State.STALE
         if self._doubted:
@@ -174,7 +174,7 @@ class Book(Life):
     def __init__(self, *, check_sizes: bool = True) -> None:
         super().__init__()
         self.check_sizes = check_sizes
-        """Whether a size or price before the update, if the feed sends one, must match."""
+        """Whether the size or price before an update, if the feed sends it, must match the book."""
 
     def apply(self, update: Update) -> Fault | None:
         """Apply an update; return the fault if it makes the book stale."""

@@ -9,7 +9,7 @@ from pregao.book.updates import MessageKey
 
 
 class State(IntEnum):
-    """Whether a book can be trusted."""
+    """State of a book: whether it can be trusted."""
 
     EMPTY = 0
     """The book is known to have no orders."""

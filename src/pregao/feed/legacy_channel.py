@@ -1,7 +1,7 @@
 """Follows a channel of the legacy feed over its feeds: datagrams and times in, books out.
 
-It combines the follower and state of the binary channel with the streams of `pregao.legacy`,
-without sockets or a clock.
+It has the same parts as the binary channel, fed by the streams of `pregao.legacy`, and needs no
+sockets and no clock.
 """
 
 from __future__ import annotations

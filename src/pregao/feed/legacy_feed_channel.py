@@ -55,7 +55,7 @@ _CLAIMS: Final = (State.VALID, State.EMPTY, State.BUILDING)
 
 
 class _Log(EventLog):
-    """Also records which books were emptied: only snapshots show when they are filled again."""
+    """Event log that also records emptied books: only snapshots show that they are refilled."""
 
     def __init__(self, most_events: int, counters: ChannelCounters) -> None:
         super().__init__(most_events, counters)
@@ -69,7 +69,7 @@ class _Log(EventLog):
 
 
 class LegacyFeedChannel:
-    """Follows a UMDF FIX/FAST channel: joins, synchronizes, recovers losses, emits events.
+    """Follows a UMDF FIX/FAST channel: joins, synchronizes, survives loss, and emits events.
 
     The snapshot and definition streams are joined while they are needed.
     """

@@ -197,7 +197,7 @@ def _depth_of(book: LegacyBook) -> int | None:
 
 
 def _header(message: LegacyMessage) -> SnapshotHeader:
-    """Build the header of a snapshot, as the binary feed sends it, from a complete one."""
+    """Build a snapshot header like the binary feed's from a message with a complete snapshot."""
     values = message.values
     entries = values.get("MDEntries", [])
     sides = [SIDES.get(entry.get("MDEntryType")) for entry in entries]

@@ -72,7 +72,7 @@ def conditions(text: str | None) -> frozenset[str]:
 
 
 def number_of(text: str | int | None) -> int | None:
-    """Convert a text of digits, as of firms and orders, to a number; None if it is not one."""
+    """Convert an identifier of digits (firm, order) to a number; None if it is not one."""
     if isinstance(text, str):
         if len(text) > _MAX_DIGITS or not (text.isascii() and text.isdecimal()):
             return None
@@ -82,7 +82,7 @@ def number_of(text: str | int | None) -> int | None:
 
 
 def mantissa_of(price: Decimal | None) -> int | None:
-    """Convert a price to a mantissa; raise an error if it has too many digits."""
+    """Convert a price to a mantissa; raise _UnreadableError if books cannot store it."""
     if price is None:
         return None
     scaled = price.scaleb(PRICE_SCALE)
@@ -95,7 +95,7 @@ def mantissa_of(price: Decimal | None) -> int | None:
 
 
 def exact_mantissa(price: Decimal | None) -> int | None:
-    """Convert a price to a mantissa; None if it has too many digits."""
+    """Convert a price to a mantissa; None if books cannot store it."""
     try:
         return mantissa_of(price)
     except _UnreadableError:
@@ -134,7 +134,7 @@ def _inserted_ns(entry: Entry) -> int | None:
 
 
 def update_of(key: MessageKey, entry: Entry, depth: int | None) -> Update | DepthUpdate | None:
-    """Return the update of a book with ``depth`` price levels, or of all orders if it is None.
+    """Return the update for a book of ``depth`` price levels, or of all orders if it is None.
 
     Returns None if the entry does not change a book.
     """

@@ -76,7 +76,7 @@ def _flag(value: Any) -> Any:
 
 
 def statistic_key(entry: Entry) -> StatisticKey | None:
-    """Return the statistic of an entry; None if it is of a book or state, or a trade."""
+    """Return the key of an entry's statistic; None for book and state entries, and trades."""
     kind = entry.get("MDEntryType")
     if kind is None or kind in SIDES or kind in ("J", TRADING_STATE):
         return None

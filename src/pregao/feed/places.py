@@ -39,7 +39,7 @@ def places_in(rows: MessageColumns, base: int) -> Numbers:
 
 
 def place_text(place: int, base: int) -> str:
-    """Describe the position of a message for a reader."""
+    """Describe the position of a message in words."""
     version, number = packet_of(np.array([place], np.int64), base)
     index = place & BEHIND_PACKET
     return f"message {index} of packet {int(number[0])}, sequence version {int(version[0])}"

@@ -402,7 +402,7 @@ class Absences:
     def of(
         loops: Sequence[WholeLoop], snapshots: Snapshots | None, securities: Numbers
     ) -> Absences:
-        """Return those of the instruments that a loop does not contain or has void."""
+        """Return the instruments that a loop does not contain, and those with void snapshots."""
         parts = []
         distinct = np.unique(securities)
         if loops and snapshots is not None:

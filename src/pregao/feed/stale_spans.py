@@ -33,7 +33,7 @@ class StaleSpan:
     """Capture time of that message's packet."""
     reason: str
     first_missing: int | None
-    """First missing count of the instrument; None if unknown."""
+    """First missing ``rptSeq`` of the instrument; None if unknown."""
     last_missing: int | None
     healed_by: str | None = None
     healed_at: int | None = None

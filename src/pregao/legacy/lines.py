@@ -29,7 +29,7 @@ from pregao.umdf.sequencing import Place, next_version, version_distance
 RECOVERY = "recovery"
 """Name used instead of a feed for messages that TCP recovery sent again."""
 MOST_BACK = 64
-"""After more consecutive messages with past numbers, the numbers have restarted."""
+"""Maximum consecutive messages with past numbers; after more, the numbers have restarted."""
 
 
 @dataclass(slots=True)
@@ -110,9 +110,9 @@ class IncrementalLine:
         most_wait_ns: int = MOST_WAIT_NS,
         asked_for: bool = False,
     ) -> None:
-        """Wait up to ``most_wait_ns`` for missing messages.
+        """Create a line that waits up to ``most_wait_ns`` for missing messages.
 
-        If they are ``asked_for`` from TCP recovery, wait even after all feeds have passed them.
+        If they are ``asked_for`` from TCP recovery, it waits even after all feeds have passed them.
         """
         self.counters = LineCounters()
         self._asked_for = asked_for

@@ -53,7 +53,7 @@ class LoopLine:
         self._highest = 0
 
     def receive(self, feed: str, datagram: bytes, time_ns: int) -> list[InLoop | LoopEnded]:
-        """Process a datagram; datagrams of other feeds are ignored unless this one is silent."""
+        """Process a datagram; other feeds are ignored until the followed one falls silent."""
         self.counters.datagrams += 1
         if feed not in self._feeds:
             raise ValueError(f"unknown feed {feed!r}; allowed: {', '.join(self._feeds)}")

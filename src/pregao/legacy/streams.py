@@ -46,7 +46,7 @@ class Platform:
     same_on_both_feeds: bool
     """Whether feeds A and B have the same messages and numbers (002 §5.2, §15.3)."""
     numbered_weekly: bool
-    """Whether incremental numbers restart weekly, or else daily (002 §15.7)."""
+    """Whether incremental numbers restart weekly; else they restart daily (002 §15.7)."""
     recovered_at_most: int | None
     """Number of past messages that TCP recovery has; None for all since the last reset."""
 
