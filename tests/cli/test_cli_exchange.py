@@ -58,9 +58,9 @@ def test_status_shows_phases_and_sessions(pregao, port):
     [
         (("halt", "PETR9"), "there is no instrument 'PETR9'; did you mean PETR4"),
         (("bust", "PETR4", "5"), "5"),
-        (("protect", "9", "85", "123", "PETR4"), "needs at least one limit"),
+        (("protect", "9", "85", "123", "PETR4"), "requires at least one limit"),
         (("protect", "9", "85", "123", "PETR9", "--fills", "5"), "there is no instrument 'PETR9'"),
-        (("unprotect", "99"), "there is no market protection 99"),
+        (("unprotect", "99"), "market protection 99 does not exist"),
         (("pair", "PETR4", "PETR4"), "cannot be paired with itself"),
         (("phase", "all", "LUNCH"), "phase must be one of PRE_OPEN"),
         (("add", "nowhere.toml"), "nowhere.toml: cannot be read"),

@@ -153,7 +153,7 @@ def test_help_has_an_example():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--profile", "bonds"], "there is no profile 'bonds': choose one of equities"),
+        (["--profile", "bonds"], "unknown profile 'bonds'; choose one of equities"),
         (["--duration", "soon"], "--duration: 'soon'"),
         (["--duration", "1ms"], "--duration: a run lasts"),
         (["--instruments", "0"], "--instruments: 0"),
@@ -242,7 +242,7 @@ def test_instruments_and_schedule_from_files(tmp_path):
     assert summary["capture_from_ns"] == summary["start_ns"] + 10**9
     assert "only 2" in refused("--out", out, *files, "--instruments", 3)
     schedule.write_text(schedule.read_text().replace("11:30", "09:30"), encoding="utf-8")
-    assert "goes backwards" in refused("--out", tmp_path / "other", *files)
+    assert "times must increase" in refused("--out", tmp_path / "other", *files)
 
 
 def test_a_profile_of_ones_own_is_refused_by_the_name_of_its_entry(tmp_path):

@@ -281,17 +281,17 @@ def test_rules_are_read_from_tables():
 @pytest.mark.parametrize(
     ("table", "told"),
     [
-        (5, "is not a table"),
-        ({"extention": 5}, "there is no 'extention'"),
-        ({"extension": "5"}, "is not a time in seconds"),
-        ({"extension": -5}, "is not a time from 0"),
-        ({"duration": 0}, "no time for an auction"),
-        ({"extensions": 2}, "need an extension"),
-        ({"extension": 5}, "needs a window"),
-        ({"protection": 5}, "needs an extension"),
+        (5, "must be a table"),
+        ({"extention": 5}, "unknown auction rule 'extention'"),
+        ({"extension": "5"}, "must be a time in seconds"),
+        ({"extension": -5}, "must be from 0"),
+        ({"duration": 0}, "must be greater than 0"),
+        ({"extensions": 2}, "extensions requires extension"),
+        ({"extension": 5}, "requires window"),
+        ({"protection": 5}, "protection requires extension"),
         ({"protection": 0, "extension": 5}, "percentage above 0"),
-        ({"binding": 1}, "neither true nor false"),
-        ({"extensions": 1.5, "extension": 5}, "whole number from 0"),
+        ({"binding": 1}, "true or false"),
+        ({"extensions": 1.5, "extension": 5}, "integer from 0"),
     ],
 )
 def test_a_mistake_in_the_rules_is_a_sentence(table: object, told: str):

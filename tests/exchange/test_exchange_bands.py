@@ -68,7 +68,7 @@ def test_a_refusal_says_the_limits():
     floor = Floor()
     floor.do(band(HARD, 9, None))
     floor.order(BUY, 1, 8.5)
-    assert floor.reports()[0].text.endswith("8.5000 is not within 9.0000 to any")
+    assert floor.reports()[0].text.endswith("8.5000 is outside 9.0000 to any")
 
 
 def test_000_13_11_bands_of_different_types_stand_side_by_side():
@@ -301,10 +301,10 @@ def test_a_market_order_is_protected_by_the_bands_too():
     ("command", "reason"),
     [
         (band(HARD, 11, 9), "HARD_LIMIT band of ACME1 has its low limit above"),
-        (SetPriceBand(SHARE), "needs a type, or a reference price"),
-        (SetPriceBand(5, HARD), "security id 5"),
-        (SetQuantityBand(5, 1), "security id 5"),
-        (SetClosingPrice(5, 1, PREVIOUS), "security id 5"),
+        (SetPriceBand(SHARE), "requires a type or a reference price"),
+        (SetPriceBand(5, HARD), "security ID 5"),
+        (SetQuantityBand(5, 1), "security ID 5"),
+        (SetClosingPrice(5, 1, PREVIOUS), "security ID 5"),
     ],
 )
 def test_a_band_that_makes_no_sense_is_refused(command, reason):

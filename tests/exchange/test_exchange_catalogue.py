@@ -153,56 +153,61 @@ def test_json_and_toml_say_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("symbol", "change", "field", "reason"),
     [
-        ("ACME3", {"security_id": 0}, "security_id", "not between"),
-        ("ACME3", {"security_id": "x"}, "security_id", "not a whole number"),
-        ("ACME3", {"min_price_increment": 0}, "min_price_increment", "above zero"),
-        ("ACME3", {"min_price_increment": Decimal("0.00001")}, "min_price_increment", "finer"),
+        ("ACME3", {"security_id": 0}, "security_id", "must be from 1"),
+        ("ACME3", {"security_id": "x"}, "security_id", "must be an integer"),
+        ("ACME3", {"min_price_increment": 0}, "min_price_increment", "greater than zero"),
+        ("ACME3", {"min_price_increment": Decimal("0.00001")}, "min_price_increment", "4 decimals"),
         ("ACME3", {"min_price_increment": Decimal("1e-9")}, "min_price_increment", "decimals"),
         ("ACME3", {"min_price_increment": Decimal("1e30")}, "min_price_increment", "too large"),
-        ("ACME3", {"min_lot_size": -100}, "min_lot_size", "not between"),
+        ("ACME3", {"min_lot_size": -100}, "min_lot_size", "must be from 1"),
         ("ACME3", {"min_lot_size": 100, "min_order_qty": 50}, "min_order_qty", "multiple"),
         ("ACME3", {"min_order_qty": 9, "max_order_qty": 8}, "max_order_qty", "below"),
         ("ACME3", {"strike_price": 20}, "strike_price", "put_or_call"),
         ("ACME3", {"put_or_call": "CALL", "strike_price": 1}, "put_or_call", "not an option"),
-        ("ACME3", {"isin_number": "BRPETRACNPR5"}, "isin_number", "should be 6"),
-        ("ACME3", {"isin_number": "petr"}, "isin_number", "not an ISIN"),
+        ("ACME3", {"isin_number": "BRPETRACNPR5"}, "isin_number", "must be 6"),
+        ("ACME3", {"isin_number": "petr"}, "isin_number", "must be an ISIN"),
         ("ACME3", {"cfi_code": "ESV"}, "cfi_code", "six capital letters"),
         ("ACME3", {"currency": "REAL"}, "currency", "3 characters"),
         ("ACME3", {"security_group": ""}, "security_group", "3 characters"),
-        ("ACME3", {"security_type": "STOCK"}, "security_type", "not one of CASH"),
-        ("ACME3", {"issue_date": "soon"}, "issue_date", "not a date"),
-        ("ACME3", {"issue_date": 20260101}, "issue_date", "not a date"),
-        ("ACME3", {"maturity_month_year": "2026-13"}, "maturity_month_year", "not a month"),
-        ("ACME3", {"implied_market_indicator": 1}, "implied_market_indicator", "neither"),
+        ("ACME3", {"security_type": "STOCK"}, "security_type", "must be one of CASH"),
+        ("ACME3", {"issue_date": "soon"}, "issue_date", "must be a date"),
+        ("ACME3", {"issue_date": 20260101}, "issue_date", "must be a date"),
+        ("ACME3", {"maturity_month_year": "2026-13"}, "maturity_month_year", "must be a month"),
+        ("ACME3", {"implied_market_indicator": 1}, "implied_market_indicator", "true or false"),
         ("ACME3", {"implied_market_indicator": True}, "implied_market_indicator", "legs"),
-        ("ACME3", {"trade_type_eligibility": ["ALL"]}, "trade_type_eligibility", "not a list of"),
-        ("ACME3", {"previous_close": -1}, "previous_close", "above zero"),
-        ("ACME3", {"security_desc": 5}, "security_desc", "not a text"),
-        ("ACME3", {"colour": "red"}, "colour", "no such field"),
-        ("ACME3", {"like": "share"}, "like", "no kind"),
-        ("ACMF26", {"security_id": 1}, "security_id", "ACME3 has the same number"),
-        ("ACMF26", {"maturity_date": "1999-01-01"}, "maturity_date", "before the issue_date"),
-        ("ACMEL20", {"strike_price": None}, "put_or_call", "needs a strike_price"),
-        ("ACMEL20", {"put_or_call": None}, "strike_price", "needs put_or_call"),
+        (
+            "ACME3",
+            {"trade_type_eligibility": ["ALL"]},
+            "trade_type_eligibility",
+            "must be a list of",
+        ),
+        ("ACME3", {"previous_close": -1}, "previous_close", "greater than zero"),
+        ("ACME3", {"security_desc": 5}, "security_desc", "must be text"),
+        ("ACME3", {"colour": "red"}, "colour", "unknown field"),
+        ("ACME3", {"like": "share"}, "like", "unknown kind"),
+        ("ACMF26", {"security_id": 1}, "security_id", "already used by ACME3"),
+        ("ACMF26", {"maturity_date": "1999-01-01"}, "maturity_date", "before issue_date"),
+        ("ACMEL20", {"strike_price": None}, "put_or_call", "requires a strike_price"),
+        ("ACMEL20", {"put_or_call": None}, "strike_price", "requires put_or_call"),
         ("ACMEL20", {"exercise_style": None}, "exercise_style", "EUROPEAN or AMERICAN"),
-        ("ACMEL20", {"maturity_date": None}, "maturity_date", "needs a maturity"),
+        ("ACMEL20", {"maturity_date": None}, "maturity_date", "requires a maturity"),
         ("ACMEL20", {"underlyings": ["GONE3"]}, "underlyings", "no instrument 'GONE3'"),
         ("ACMEL20", {"underlyings": ["ACMEL20"]}, "underlyings", "itself"),
-        ("ACMEL20", {"underlyings": []}, "underlyings", "needs an underlying"),
+        ("ACMEL20", {"underlyings": []}, "underlyings", "requires an underlying"),
         ("ACMEL20", {"underlyings": "ACME3"}, "underlyings", "list of symbols"),
-        ("ACMSPREAD", {"legs": []}, "legs", "needs them"),
+        ("ACMSPREAD", {"legs": []}, "legs", "requires legs"),
         ("ACMSPREAD", {"legs": [{"symbol": "GONE3", "side": "BUY"}]}, "legs", "no instrument"),
-        ("ACMSPREAD", {"legs": [{"symbol": "ACME3"}]}, "legs", "not one of BUY, SELL"),
-        ("ACMSPREAD", {"legs": [{"symbol": "ACME3", "side": "BUY", "x": 1}]}, "legs", "no field"),
+        ("ACMSPREAD", {"legs": [{"symbol": "ACME3"}]}, "legs", "must be one of BUY, SELL"),
+        ("ACMSPREAD", {"legs": [{"symbol": "ACME3", "side": "BUY", "x": 1}]}, "legs", "unknown"),
         (
             "ACMSPREAD",
             {"legs": [{"symbol": "ACME3", "side": "BUY", "ratio": 0}] * 2},
             "legs",
-            "not above zero",
+            "greater than zero",
         ),
         ("ACMSPREAD", {"legs": [{"symbol": "ACME3", "side": "BUY"}] * 2}, "legs", "two different"),
         ("ACMSPREAD", {"legs": "ACME3"}, "legs", "list of tables"),
-        ("ACMSPREAD", {"security_type": "CS"}, "legs", "belong to an MLEG"),
+        ("ACMSPREAD", {"security_type": "CS"}, "legs", "MLEG instrument requires legs"),
     ],
 )
 def test_a_mistake_names_the_file_the_instrument_and_the_field(symbol, change, field, reason):
@@ -217,12 +222,12 @@ def test_a_mistake_names_the_file_the_instrument_and_the_field(symbol, change, f
 
 @pytest.mark.parametrize("field", ["security_id", "security_group", "min_price_increment"])
 def test_a_missing_field_is_named(field):
-    with pytest.raises(UsageError, match=rf"ACME3, field {field}: it is missing"):
+    with pytest.raises(UsageError, match=rf"ACME3, field {field}: required field is missing"):
         parse({key: value for key, value in SHARE.items() if key != field})
 
 
 def test_two_instruments_cannot_share_a_symbol():
-    with pytest.raises(UsageError, match="ACME3, field symbol: another instrument"):
+    with pytest.raises(UsageError, match="ACME3, field symbol: used by two"):
         parse(SHARE, {**FUTURE, "symbol": "ACME3"})
 
 
@@ -233,7 +238,7 @@ def test_two_instruments_cannot_share_a_symbol():
         ({"instrument": {}}, "list of tables"),
         ({"instrument": [3]}, "list of tables"),
         ({"instrument": [SHARE], "kind": {"share": 3}}, "tables of fields"),
-        ({"instrument": [SHARE], "market": {}}, "'market' is not a part"),
+        ({"instrument": [SHARE], "market": {}}, "unknown key 'market'"),
     ],
 )
 def test_a_document_that_is_no_catalogue_is_refused(document, reason):
@@ -250,7 +255,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         load_catalogue(broken)
     listed = tmp_path / "list.json"
     listed.write_text("[]", "utf-8")
-    with pytest.raises(UsageError, match="does not hold a table"):
+    with pytest.raises(UsageError, match="must contain a table"):
         load_catalogue(listed)
 
 

@@ -233,7 +233,7 @@ def test_time_alone_ends_auctions_in_the_order_of_their_ends():
 
 def test_time_does_not_go_back():
     floor = Floor()
-    with pytest.raises(UsageError, match="time goes back"):
+    with pytest.raises(UsageError, match="time must not decrease"):
         floor.engine.apply(AdvanceTime(), floor.now - 1)
 
 
@@ -281,12 +281,12 @@ def test_a_new_day_starts_numbers_and_figures_afresh_and_tells_the_close():
     ("command", "reason"),
     [
         (SetGroupPhase("ZZ", OPEN), "group named 'ZZ'"),
-        (SetGroupPhase("XX", TradingStatus.UNKNOWN_OR_INVALID), "not a state that can be set"),
-        (SetSecurityStatus(5, OPEN), "security id 5"),
-        (SetSecurityStatus(SHARE, TradingStatus.UNKNOWN_OR_INVALID), "not a state"),
-        (SetSecurityStatus(SHARE, RESERVED, open_time_ns=5), "does not lie in the future"),
+        (SetGroupPhase("XX", TradingStatus.UNKNOWN_OR_INVALID), "cannot be set as a state"),
+        (SetSecurityStatus(5, OPEN), "security ID 5"),
+        (SetSecurityStatus(SHARE, TradingStatus.UNKNOWN_OR_INVALID), "cannot be set as a state"),
+        (SetSecurityStatus(SHARE, RESERVED, open_time_ns=5), "must be in the future"),
         (RejoinGroup(SHARE), "already follows"),
-        (StartDay(date(2026, 5, 20)), "lies before"),
+        (StartDay(date(2026, 5, 20)), "is before"),
     ],
 )
 def test_mistakes_of_market_operations_are_told_and_change_nothing(command, reason):

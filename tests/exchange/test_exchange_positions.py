@@ -352,7 +352,7 @@ def test_003_14_2_2_a_trade_of_a_source_account_is_given_up_and_carried_if_accep
     (give_up,) = floor.engine.market.give_ups
     floor.do(AnswerGiveUp(give_up, accepted=False))
     assert held(floor, HOLDER, 1234).long == 50
-    with pytest.raises(UsageError, match="no give-up of number"):
+    with pytest.raises(UsageError, match="no give-up with ID"):
         floor.do(AnswerGiveUp(give_up, accepted=True))
 
 

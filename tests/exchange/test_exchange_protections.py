@@ -323,8 +323,8 @@ def test_003_15_5_2_1_an_asset_of_derivatives():
     ("fields", "words"),
     [
         ({}, "at least one limit"),
-        ({"executions": 0}, "above zero"),
-        ({"executions": 1, "interval_ns": 0}, "above zero"),
+        ({"executions": 0}, "greater than zero"),
+        ({"executions": 1, "interval_ns": 0}, "greater than zero"),
         ({"executions": 1, "references": ()}, "to watch"),
         ({"executions": 1, "references": (ProtectionReference(3),) * 2}, "twice"),
         ({"executions": 1, "references": (ProtectionReference(),)}, "either"),
@@ -334,7 +334,7 @@ def test_003_15_5_2_2_a_configuration_that_makes_no_sense_is_refused(fields, wor
     floor = market()
     with pytest.raises(UsageError, match=words):
         protect(floor, **fields)
-    with pytest.raises(UsageError, match="no market protection"):
+    with pytest.raises(UsageError, match="does not exist"):
         floor.do(RemoveProtection(7))
 
 

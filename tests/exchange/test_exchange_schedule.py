@@ -65,26 +65,29 @@ def test_another_timezone_moves_the_day():
 @pytest.mark.parametrize(
     ("document", "reason"),
     [
-        (day(("10:00", "OPEN"), ("09:59", "CLOSE")), "default, entry 2: the schedule goes backw"),
-        (day(("10:00", "OPEN"), ("10:00", "CLOSE")), "entry 2: the schedule goes backwards"),
-        (day(("25:00", "OPEN")), "entry 1, field time: '25:00'"),
+        (day(("10:00", "OPEN"), ("09:59", "CLOSE")), "default, entry 2: times must increase"),
+        (day(("10:00", "OPEN"), ("10:00", "CLOSE")), "entry 2: times must increase"),
+        (day(("25:00", "OPEN")), "entry 1, field time: must be a time of day"),
         (day(("10h", "OPEN")), "entry 1, field time"),
-        (day(("10:00", "LUNCH")), "entry 1, field phase: 'LUNCH'"),
+        (day(("10:00", "LUNCH")), "entry 1, field phase: must be one of"),
         (day(("10:00", "UNKNOWN_OR_INVALID")), "field phase"),
-        ({"schedule": {"XX": []}}, "group XX has no list"),
-        ({"schedule": {"XX": [7]}}, "group XX, entry 1: an entry is a table"),
-        ({"schedule": {"XX": [{"time": "10:00", "phase": "OPEN", "who": 1}]}}, "no field 'who'"),
+        ({"schedule": {"XX": []}}, "group XX must have a list"),
+        ({"schedule": {"XX": [7]}}, "group XX, entry 1: an entry must be a table"),
+        (
+            {"schedule": {"XX": [{"time": "10:00", "phase": "OPEN", "who": 1}]}},
+            "unknown field 'who'",
+        ),
         (
             {"schedule": {"XX": [{"time": "10:00", "phase": "OPEN", "session": "NIGHT"}]}},
-            "field session: 'NIGHT'",
+            "field session: must be one of",
         ),
         (
             {"schedule": {"XX": [{"time": "10:00", "phase": "OPEN", "new_session": 1}]}},
             "field new_session",
         ),
         ({}, "lists of entries"),
-        (day(("10:00", "OPEN"), timezone=99), "timezone 99"),
-        (day(("10:00", "OPEN"), holiday=True), "'holiday' is not a part"),
+        (day(("10:00", "OPEN"), timezone=99), "timezone must be"),
+        (day(("10:00", "OPEN"), holiday=True), "unknown key 'holiday'"),
     ],
 )
 def test_a_mistake_names_the_file_the_group_and_the_entry(document, reason):

@@ -193,5 +193,5 @@ def test_a_pair_ends_with_one_of_its_instruments():
     floor.do(SetSecurityStatus(DOL, RESERVED, open_time_ns=at("12:05:00")))
     go(floor, "12:05:00")
     assert status(floor, DOL) == OPEN
-    with pytest.raises(UsageError, match="within a second"):
+    with pytest.raises(UsageError, match="synchronism_ns must be"):
         Floor(synchronism_ns=2 * SECOND)

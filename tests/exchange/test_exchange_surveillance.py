@@ -202,7 +202,7 @@ def test_000_13_3_3_conditions_of_trades_entered_by_hand(fields, condition):
         (share(), {"trd_sub_type": TrdSubType.RFQ_TRADE, "crossed": True}, "crossed"),
         (share(), {"trd_sub_type": TrdSubType.BLOCK_BOOK_TRADE, "crossed": True}, "crossed"),
         (share(), {"trd_sub_type": TrdSubType.MIDPOINT_TRADE, "crossed": True}, "crossed"),
-        (share(), {"trd_sub_type": TrdSubType.LEG_TRADE}, "leg of no listed instrument"),
+        (share(), {"trd_sub_type": TrdSubType.LEG_TRADE}, "not a leg of any listed one"),
         (future(), {"trd_sub_type": TrdSubType.MIDPOINT_TRADE}, "derivative"),
         (future(), {"trd_sub_type": TrdSubType.MULTI_ASSET_TRADE}, "derivative"),
         (
@@ -324,7 +324,7 @@ def test_exchange_cancels_an_order():
     assert [type(item) for item in floor.items()] == [OrderDeleted]
     (gone,) = floor.reports(OrderCancelled)
     assert (gone.cl_ord_id, gone.reason) == (order, ExecRestatementReason.MARKET_OPTION)
-    with pytest.raises(UsageError, match="no standing order"):
+    with pytest.raises(UsageError, match="no active order"):
         floor.do(ExpelOrder(accepted.order_id))
 
 
@@ -344,7 +344,7 @@ def test_deletion_of_a_side_moves_the_theoretical_price():
     [
         (EnterImplied(SHARE, SELL, px(9.99), 10), "must not cross"),
         (EnterImplied(SHARE, BUY, px(10.5), 10), "must not cross"),
-        (EnterImplied(SHARE, SELL, px(11), 0), "quantity above zero"),
+        (EnterImplied(SHARE, SELL, px(11), 0), "quantity greater than zero"),
         (EnterImplied(SHARE, SELL, px(11) + 1, 5), "multiple of its tick"),
         (EnterImplied(OTHER, SELL, px(11), 5), "not eligible"),
     ],
@@ -395,7 +395,7 @@ def test_000_6_5_12_channel_reset_sends_the_books_that_there_are(command, first)
     assert {item.security_id for item in floor.items(EmptyBook, OrderAdded)} == {SHARE}
     # Statistics stand.
     assert floor.shown() == figures
-    with pytest.raises(UsageError, match="no instrument is on channel 9; there are 1, 2"):
+    with pytest.raises(UsageError, match="no instrument is on channel 9; choose from 1, 2"):
         floor.do(replace(command, channel=9))
 
 
@@ -433,17 +433,17 @@ def test_a_removed_instrument_no_longer_follows_its_group():
     ("command", "reason"),
     [
         (AddInstrument(share()), "already listed"),
-        (ChangeInstrument(share(OTHER)), "security id"),
+        (ChangeInstrument(share(OTHER)), "security ID"),
         (ChangeInstrument(share(security_group="YY")), "cannot change its group"),
-        (RemoveInstrument(OTHER), "security id"),
-        (BustTrade(OTHER, 10), "security id"),
-        (EnterTrade(SHARE, px(10), 0), "quantity above zero"),
-        (EnterTrade(SHARE, 0, 10), "price above zero"),
+        (RemoveInstrument(OTHER), "security ID"),
+        (BustTrade(OTHER, 10), "security ID"),
+        (EnterTrade(SHARE, px(10), 0), "quantity of a trade must be"),
+        (EnterTrade(SHARE, 0, 10), "must be greater than zero"),
         (EnterTrade(SHARE, px(10), 10, seller_days=5), "not a forward"),
         (AmendTrade(SHARE, 10), "no trade 10"),
-        (SetOpenInterest(SHARE, -1), "cannot be negative"),
-        (PublishNews("a", "b", security_id=OTHER), "security id"),
-        (ResetBook(OTHER), "security id"),
+        (SetOpenInterest(SHARE, -1), "must not be negative"),
+        (PublishNews("a", "b", security_id=OTHER), "security ID"),
+        (ResetBook(OTHER), "security ID"),
     ],
 )
 def test_mistakes_are_told_and_change_nothing(command, reason):

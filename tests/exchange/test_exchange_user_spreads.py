@@ -238,7 +238,7 @@ def test_leg_prices_add_up_whatever_the_ratios(ratios, price):
         ("+1 ACME4 -1 AWAY3", "same engine"),
         ("+1 ACME4 -1 NEVER3", "reference price"),
         ("+6 ACME4 -10 ACME3 +15 ACME5", "add up"),
-        ("+0 ACME4 -1 ACME3", "whole number"),
+        ("+0 ACME4 -1 ACME3", "integer"),
     ],
 )
 def test_003_15_1_1_creation_rules(text, words):

@@ -76,7 +76,7 @@ def test_a_bound_order_is_cancelled_over_entrypoint_only_by_mistake(tmp_path):
 def test_the_rules_are_configured_for_the_market_and_for_a_phase(tmp_path):
     table = {"extension": 30, "window": 60, "random_end": 10}
     assert parse_settings({"auction": table, "seed": 5}).auction_rules == parse_auction_rules(table)
-    with pytest.raises(UsageError, match=r"auction cannot be read: there is no 'extent'"):
+    with pytest.raises(UsageError, match=r"auction cannot be read: unknown auction rule 'extent'"):
         parse_settings({"auction": {"extent": 1}})
     entries = [
         {"time": "09:45", "phase": "PRE_OPEN", "auction": table},
@@ -91,5 +91,5 @@ def test_the_rules_are_configured_for_the_market_and_for_a_phase(tmp_path):
     assert floor.host.engine.market.groups["01"].auction == opening.auction
     floor.end()
     entries[1]["auction"] = table
-    with pytest.raises(UsageError, match="entry 2, field auction: OPEN is no auction"):
+    with pytest.raises(UsageError, match="entry 2, field auction: OPEN is not an auction phase"):
         parse_schedule({"schedule": {"default": entries}}, "schedule.toml")

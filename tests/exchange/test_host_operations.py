@@ -112,7 +112,7 @@ def test_a_session_can_be_disconnected(exchange):
         ({"do": "bust", "symbol": "PETR4", "trade": 77}, "77"),
         ({"do": "news"}, "news: headline is missing; it must be a text"),
         ({"do": "day", "date": "soon"}, "day: date must be a date such as 2026-05-21"),
-        ({"do": "day", "date": "2001-01-01"}, "lies before the current one"),
+        ({"do": "day", "date": "2001-01-01"}, "is before the current one"),
         (
             {"do": "band", "symbol": "PETR4", "low": "1.00001"},
             "low must be a price of at most",

@@ -103,7 +103,7 @@ def test_003_15_2_an_exercise_is_reported_with_the_position(floor):
 def test_003_15_2_a_refusal_names_why(floor):
     ((_, told),) = floor.say(HOLDER, "PositionMaintenanceRequest", **WISH, posReqID=6, longQty=301)
     assert (told["posMaintStatus"], told["posMaintResult"]) == ("REJECTED", 2115)
-    assert told["text"] == "The account does not hold that many: 301 of 300"
+    assert told["text"] == "The account's position is too small: 301 of 300"
     ((_, told),) = floor.say(
         HOLDER,
         "PositionMaintenanceCancelRequest",
@@ -190,7 +190,7 @@ def test_003_14_2_2_operations_link_accounts_and_answer_give_ups(floor):
     floor.host.control({"do": "take-up", "id": number}, floor.now)
     positions = floor.host.engine.market.positions
     assert positions.of(127, 9898, PETRF360).long == 100
-    with pytest.raises(UsageError, match="waits for an answer"):
+    with pytest.raises(UsageError, match="is pending"):
         floor.host.control({"do": "take-up", "id": number, "refuse": True}, floor.now)
     start = {"do": "position", "firm": 127, "account": 3, "symbol": "PETRF360", "long": 900}
     floor.host.control(start, floor.now)

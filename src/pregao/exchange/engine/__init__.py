@@ -1,8 +1,8 @@
-"""The matching engine: instruments, phases, orders, auctions, protections and surveillance.
+"""Matching engine: instruments, phases, orders, auctions, protections and surveillance.
 
-A pure state machine: commands (``commands``) and a time go in; private reports (``reports``) and
-units of market events (``events``) come out. It knows no clock, no feed and no files but the
-catalogues and schedules that it is asked to read.
+A pure state machine: the caller passes commands (``commands``) and a time, and receives private
+reports (``reports``) and units of market events (``events``). It has no clock and no feed, and
+reads no files except the catalogs and schedules that the caller names.
 """
 
 from pregao.exchange.engine.auction_rules import AuctionRules, parse_auction_rules

@@ -1,4 +1,4 @@
-"""What follows from an event: legs, pairs in auction, protections, stop orders, implied orders."""
+"""Consequences of an event: legs, paired auctions, protections, stop orders, implied orders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pregao.exchange.engine.triggers import enter_triggered
 
 
 def settle(market: Market, now_ns: int) -> None:
-    """See to everything that follows, round by round, until nothing more does."""
+    """Process all consequences, round by round, until none is left."""
     while True:
         if market.spread_fills:
             trade_legs(market, now_ns)
@@ -22,7 +22,7 @@ def settle(market: Market, now_ns: int) -> None:
         elif market.called:
             join_pairs(market, now_ns)
         elif market.reached:
-            # First of all: an account's triggered stop orders must not trade any more.
+            # Before triggered stop orders: those of a protected account must no longer trade.
             protect(market, now_ns)
         elif market.touched:
             refresh_implied(market, now_ns)

@@ -1,12 +1,12 @@
 """Auctions: the theoretical price after every change, and the uncrossing at one price.
 
-The price is the one at which the most can trade; then the one that leaves the least imbalance;
-then the one nearest to the reference. Prices between the lowest and the highest limit in the
-book are considered; with no limit order at all, the reference itself.
+The price is the one at which the most can trade; then the one that leaves the least imbalance; then
+the one nearest to the reference. Candidates are the prices between the lowest and the highest limit
+in the book; without any limit order, the reference itself.
 
-The levels that would trade are counted up only once: each side watches how much there is down to
-its last level that trades, and after a change only levels around that one are looked at. Once the
-two marginal levels are known, the other criteria need only the next level of each side.
+The levels that would trade are summed only once: each side tracks its quantity down to its last
+level that trades, and after a change only levels around that one are visited. Once the two marginal
+levels are known, the other criteria need only the next level of each side.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from pregao.exchange.engine.session_statistics import (
 from pregao.exchange.engine.terms import ImbalanceCondition
 
 _Plateau = tuple[int, int, int]
-"""Prices from … to … that leave this imbalance (positive: buyers)."""
+"""Lowest and highest price of a range, and its imbalance (positive: buyers)."""
 
 
 class _Crossing(NamedTuple):
-    """The quantity that trades; for each side the index of the last level that takes part, and
-    the quantity down to it.
+    """Quantity that trades, and the last level of each side that takes part.
+
+    For each side: the index of that level, and the quantity down to it.
     """
 
     quantity: int
@@ -48,7 +49,7 @@ class _Crossing(NamedTuple):
 
 
 def theoretical(listing: Listing) -> Theoretical | None:
-    """What the auction would do now, or None if nothing would trade."""
+    """Return the current theoretical result of the auction, or None if nothing would trade."""
     bids, offers = listing.bids, listing.offers
     crossing = _crossing(bids, offers)
     if crossing is None:
@@ -75,18 +76,18 @@ def theoretical(listing: Listing) -> Theoretical | None:
 
 
 def _crossing(bids: BookSide, offers: BookSide) -> _Crossing | None:
-    """Find how far the two sides pair off, from where they did the last time.
+    """Find the marginal levels of the two sides, starting from the previous ones.
 
-    Each side watches its last level that trades, the marginal one. What has happened since may
-    have made it too deep, or let more levels trade: first both step back as far as they can
-    without trading less, then they go on as long as the next levels cross.
+    Each side watches its last level that trades, the marginal one. Changes since may have made it
+    too deep, or let more levels trade: first both sides step back as far as possible without
+    trading less, then they advance as long as the next levels cross.
     """
     if not bids.keys or not offers.keys or bids.keys[-1] + offers.keys[-1] < 0:
         bids.unwatch()
         offers.unwatch()
         return None
     bid_index, offer_index = _marginal(bids), _marginal(offers)
-    # A bid key and an offer key cross when price >= price: their sum is not negative.
+    # A bid key and an offer key cross if bid >= offer: their sum is not negative.
     if bids.keys[bid_index] + offers.keys[offer_index] < 0:
         bid_index, offer_index = _start(bids), _start(offers)
     quantity = min(bids.watched, offers.watched)
@@ -111,13 +112,16 @@ def _crossing(bids: BookSide, offers: BookSide) -> _Crossing | None:
 
 
 def _marginal(side: BookSide) -> int:
-    """The index of the watched level, of the next better one if it is gone, or of the best."""
+    """Return the index of the watched level, or of the next better one if it is gone.
+
+    If there is none either, watch the best level and return its index.
+    """
     index = bisect_left(side.keys, side.watch_key)
     return index if index < len(side.keys) else _start(side)
 
 
 def _start(side: BookSide) -> int:
-    """Watch the best level only, and give its index."""
+    """Watch the best level only, and return its index."""
     index = len(side.keys) - 1
     side.watch_key = side.keys[index]
     side.watched = side.levels[side.watch_key].quantity
@@ -125,7 +129,7 @@ def _start(side: BookSide) -> int:
 
 
 def _step_back(side: BookSide, index: int, quantity: int) -> int:
-    """Leave levels out from the worst on, while those that stay hold the quantity."""
+    """Drop levels from the worst while the remaining ones have the quantity."""
     last = len(side.keys) - 1
     while index < last:
         less = side.watched - side.levels[side.keys[index]].quantity
@@ -137,7 +141,7 @@ def _step_back(side: BookSide, index: int, quantity: int) -> int:
 
 
 def _span(bids: BookSide, offers: BookSide, crossing: _Crossing) -> tuple[int, int] | None:
-    """The lowest and highest price at which the quantity trades, if there is any limit price."""
+    """Return the lowest and highest price at which the quantity trades, None without limits."""
     lowest, highest = -offers.keys[crossing.offer_index], bids.keys[crossing.bid_index]
     if lowest != -UNPRICED_KEY and highest != UNPRICED_KEY:
         return lowest, highest
@@ -151,7 +155,7 @@ def _span(bids: BookSide, offers: BookSide, crossing: _Crossing) -> tuple[int, i
 
 
 def _bounds(bids: BookSide, offers: BookSide) -> tuple[int, int] | None:
-    """The lowest and highest limit price in the book, if there is any."""
+    """Return the lowest and highest limit price in the book, or None."""
     prices: list[int] = []
     if bids.keys:
         prices.extend(key for key in (bids.keys[0], _top(bids)) if key != UNPRICED_KEY)
@@ -161,7 +165,7 @@ def _bounds(bids: BookSide, offers: BookSide) -> tuple[int, int] | None:
 
 
 def _top(side: BookSide) -> int:
-    """The key of the best priced level, or of the unpriced one if it is alone."""
+    """Return the key of the best priced level, or of the unpriced one if it is the only level."""
     keys = side.keys
     return keys[-2] if keys[-1] == UNPRICED_KEY and len(keys) > 1 else keys[-1]
 
@@ -173,10 +177,10 @@ def _least_imbalance(
     tick: int,
     crossing: _Crossing,
 ) -> list[_Plateau]:
-    """The prices at which the quantity trades and the least is left over.
+    """Return the price ranges at which the quantity trades with the least left over.
 
-    Between the two marginal prices the demand is the quantity itself, or the supply is: the
-    imbalance there changes only at levels beyond the marginal ones, away from zero.
+    Between the two marginal prices either demand or supply equals the quantity: the imbalance there
+    changes only at levels beyond the marginal ones, away from zero.
     """
     lowest, highest = span
     if crossing.offer_total > crossing.quantity:
@@ -189,20 +193,20 @@ def _least_imbalance(
     high = min(highest, next_offer - tick)
     if low <= high:
         return [(low, high, 0)]
-    # No price leaves nothing over: at the next bid buyers are left, at the next offer sellers.
+    # No price is balanced: at the next bid buyers are left, at the next offer sellers.
     plateaus: list[_Plateau] = []
     if next_bid >= lowest:
         plateaus.append(_buyers_left(bids, crossing, lowest, min(highest, next_bid), tick))
     if next_offer <= highest:
         plateaus.append(_sellers_left(offers, crossing, max(lowest, next_offer), highest, tick))
-    least = min(abs(imbalance) for _, _, imbalance in plateaus)
-    return [plateau for plateau in plateaus if abs(plateau[2]) == least]
+    smallest = min(abs(imbalance) for _, _, imbalance in plateaus)
+    return [plateau for plateau in plateaus if abs(plateau[2]) == smallest]
 
 
 def _sellers_left(
     offers: BookSide, crossing: _Crossing, lowest: int, highest: int, tick: int
 ) -> _Plateau:
-    """Sellers are left over: the lowest price is best, until the next offer joins."""
+    """Return the best range if sellers are left over: from ``lowest`` up to the next offer."""
     index, total = crossing.offer_index, crossing.offer_total
     while (above := _offer_above(offers, index)) <= lowest:
         index -= 1
@@ -213,7 +217,7 @@ def _sellers_left(
 def _buyers_left(
     bids: BookSide, crossing: _Crossing, lowest: int, highest: int, tick: int
 ) -> _Plateau:
-    """Buyers are left over: the highest price is best, until the next bid joins."""
+    """Return the best range if buyers are left over: from ``highest`` down to the next bid."""
     index, total = crossing.bid_index, crossing.bid_total
     while (below := _bid_below(bids, index)) >= highest:
         index -= 1
@@ -222,24 +226,24 @@ def _buyers_left(
 
 
 def _bid_below(bids: BookSide, index: int) -> int:
-    """The price of the next bid level, far down if there is none."""
+    """Return the price of the next bid level, or -``NO_LIMIT``."""
     return bids.keys[index - 1] if index > 0 else -NO_LIMIT
 
 
 def _offer_above(offers: BookSide, index: int) -> int:
-    """The price of the next offer level, far up if there is none."""
+    """Return the price of the next offer level, or ``NO_LIMIT``."""
     return -offers.keys[index - 1] if index > 0 else NO_LIMIT
 
 
 def _on_tick(price: int, tick: int) -> int:
-    """The price step nearest to a price."""
+    """Return a price rounded to the nearest tick."""
     return (price + tick // 2) // tick * tick
 
 
 def publish_theoretical(
     market: Market, listing: Listing, items: list[MarketItem], now_ns: int
 ) -> None:
-    """Work the theoretical price out again and say what has changed of it."""
+    """Recompute the theoretical price and append messages for its changes."""
     before = listing.theoretical
     after = theoretical(listing)
     if after == before:
@@ -274,14 +278,14 @@ def publish_theoretical(
 
 
 def _moved(market: Market, listing: Listing, now_ns: int) -> None:
-    """The theoretical price or quantity has changed: so late that the end of the auction moves?"""
+    """Schedule an extension if the theoretical price or quantity changed late in the auction."""
     if listing.watch_ns is not None and now_ns >= listing.watch_ns:
         market.extending.append(listing)
         market.follows = True
 
 
 def deleted_theoretical(market: Market, security_id: int, now_ns: int) -> tuple[MarketItem, ...]:
-    """What tells that there is no theoretical price any more."""
+    """Return the messages that withdraw the theoretical price."""
     return (
         TheoreticalOpeningPrice(security_id, None, None, market.trade_day, now_ns, deleted=True),
         AuctionImbalance(security_id, ImbalanceCondition.BALANCED, None, now_ns, deleted=True),
@@ -289,7 +293,7 @@ def deleted_theoretical(market: Market, security_id: int, now_ns: int) -> tuple[
 
 
 def withdraw_theoretical(listing: Listing) -> None:
-    """There is no theoretical price any more."""
+    """Clear the theoretical price."""
     listing.theoretical = None
     listing.bids.unwatch()
     listing.offers.unwatch()
@@ -298,7 +302,7 @@ def withdraw_theoretical(listing: Listing) -> None:
 
 
 def participates(listing: Listing, order: Order) -> bool:
-    """Would the order trade at the theoretical price, or rest at it?"""
+    """Whether the order would trade at the theoretical price, or rest at it."""
     now = listing.theoretical
     if now is None:
         return False
@@ -312,8 +316,8 @@ def uncross(
 ) -> list[MarketItem]:
     """End an auction: trade all that can be traded at the one price, by priority.
 
-    There is no execution summary for such trades. What is given back closes the event: there is
-    no theoretical price any more, and the statistics.
+    Such trades have no execution summary. Returns the messages that close the event: the withdrawn
+    theoretical price, and the statistics.
     """
     result = theoretical(listing)
     withdraw_theoretical(listing)
@@ -321,14 +325,14 @@ def uncross(
         return []
     opening = listing.statistics.opening is None
     updates: list[MarketItem] = []
-    price, left = result.price, result.quantity
+    price, remaining = result.price, result.quantity
     bids, offers = listing.bids, listing.offers
     bid_taken = offer_taken = 0
-    while left:
+    while remaining:
         bid = _first(bids)
         offer = _first(offers)
-        quantity = min(left, bid.visible - bid_taken, offer.visible - offer_taken)
-        left -= quantity
+        quantity = min(remaining, bid.visible - bid_taken, offer.visible - offer_taken)
+        remaining -= quantity
         for side, order in ((bids, bid), (offers, offer)):
             order.leaves -= quantity
             order.cum += quantity
@@ -336,13 +340,13 @@ def uncross(
         items.append(
             matched(market, listing, bid, offer, quantity, price, opening, now_ns, aggressor=False)
         )
-        # One book update for each order shown, however many trades it took.
+        # One book update per displayed order, for all its trades.
         bid_taken += quantity
         offer_taken += quantity
-        if bid_taken == bid.visible or not left:
+        if bid_taken == bid.visible or not remaining:
             consume(market, bids, bid, bid_taken, now_ns, updates)
             bid_taken = 0
-        if offer_taken == offer.visible or not left:
+        if offer_taken == offer.visible or not remaining:
             consume(market, offers, offer, offer_taken, now_ns, updates)
             offer_taken = 0
     opening_and_range(market, listing, items, now_ns)
@@ -354,7 +358,7 @@ def uncross(
 
 
 def _first(side: BookSide) -> Order:
-    """The order with the highest priority of a side that is not empty."""
+    """Return the order with the highest priority of a side that is not empty."""
     order = side.levels[side.keys[-1]].head
     assert order is not None
     return order

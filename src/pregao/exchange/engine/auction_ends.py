@@ -1,8 +1,8 @@
-"""Auctions whose end has come, and auctions of two instruments that begin and end together.
+"""Ends of auctions, including auctions of two paired instruments that start and end together.
 
-Of a pair, the instrument whose end comes first asks the other one. While it waits for the answer
-it takes no requests; then either both auctions end, or it goes on without a scheduled end until
-the other one can end too. Market operations can end either by hand, without asking.
+Of a pair, the instrument that reaches its end first asks the other one. Until the answer it accepts
+no requests; then either both auctions end, or it continues without a scheduled end until the other
+one can end too. Market operations can end either one manually, without asking.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CHANGED = TradingEvent.SECURITY_STATUS_CHANGE
 
 
 def pair_auctions(market: Market, command: PairAuctions, _now_ns: int) -> None:
-    """Let the auctions of two instruments begin and end together from now on."""
+    """Pair two instruments so that their auctions start and end together."""
     first, second = market.listing(command.first), market.listing(command.second)
     if first is second:
         raise UsageError(f"{first.instrument.symbol} cannot be paired with itself")
@@ -43,7 +43,7 @@ def pair_auctions(market: Market, command: PairAuctions, _now_ns: int) -> None:
 
 
 def run_due(market: Market, now_ns: int) -> None:
-    """End the auctions whose end has come, and find when the next one ends."""
+    """End the auctions that are due, and schedule the next end."""
     running = [
         listing
         for listing in market.listings.values()
@@ -67,7 +67,7 @@ def run_due(market: Market, now_ns: int) -> None:
 
 
 def drop_due(market: Market, now_ns: int) -> None:
-    """Let auctions whose end has come go on without a scheduled end: that end cannot be run."""
+    """Remove the ends that are due: the auctions continue without a scheduled end."""
     for listing in market.listings.values():
         if (listing.active_auction or listing.window_ns is not None) and _end(listing) <= now_ns:
             listing.window_ns = None
@@ -83,7 +83,7 @@ def drop_due(market: Market, now_ns: int) -> None:
 
 
 def _end(listing: Listing) -> int:
-    """When something happens to an auction by itself."""
+    """Return the time of an auction's next scheduled event."""
     if listing.window_ns is not None:
         return listing.window_ns
     end = listing.open_time_ns if listing.closes_ns is None else listing.closes_ns
@@ -92,7 +92,7 @@ def _end(listing: Listing) -> int:
 
 
 def _reached(market: Market, listing: Listing, now_ns: int) -> None:
-    """The end of an auction has come: it ends, unless its rules or its pair say otherwise."""
+    """Handle the scheduled end of an auction: end it, unless its rules or its pair postpone it."""
     news = postpone(market, listing, now_ns)
     if news is not None:
         _tell(market, listing, news, now_ns)
@@ -103,23 +103,23 @@ def _reached(market: Market, listing: Listing, now_ns: int) -> None:
 
 
 def extend_auctions(market: Market, now_ns: int) -> None:
-    """Move the ends of auctions whose theoretical price or quantity has changed late."""
+    """Extend auctions whose theoretical price or quantity changed late."""
     extending, market.extending = market.extending, []
     for listing in extending:
         rules, end = listing.auction, listing.open_time_ns
         if listing.own_status is None:
             end = listing.group.open_time_ns
-        # It may have ended, or moved already, within the same command.
+        # It may have ended, or been extended already, within the same command.
         if listing.watch_ns is None or listing.watch_ns > now_ns or rules is None or end is None:
             continue
-        # The end of a phase may have passed, if nobody has moved its group on yet.
+        # The phase's end may have passed without a command that moves the group on.
         end = max(end, now_ns) + rules.extension_ns
         news = extend(market, listing, end, EXTENSION, now_ns)
         _tell(market, listing, news, now_ns)
 
 
 def _tell(market: Market, listing: Listing, news: News, now_ns: int) -> None:
-    """Tell that an auction goes on, and why."""
+    """Publish that an auction continues, and why."""
     tell_change(market, listing, RESERVED, _CHANGED, now_ns)
     market.tell([news], event=False)
 
@@ -131,20 +131,20 @@ def _close(market: Market, listing: Listing, now_ns: int) -> None:
 
 
 def _ask(market: Market, listing: Listing, now_ns: int) -> None:
-    """The end has come: take no requests until the other instrument has answered."""
+    """Ask the paired instrument to end too, and accept no requests until its answer."""
     _wait(market, listing, now_ns)
     listing.window_ns = now_ns + market.synchronism_ns
 
 
 def _wait(market: Market, listing: Listing, now_ns: int) -> None:
-    """Let an auction go on without a scheduled end, and say so."""
+    """Continue an auction without a scheduled end, and publish it."""
     detach(market, listing, RESERVED, None, now_ns)
     listing.pending = True
     _tell(market, listing, announcement(listing, SYNCHRONIZATION, now_ns), now_ns)
 
 
 def _answer(market: Market, listing: Listing, now_ns: int) -> None:
-    """The other instrument answers: both end, if its own end has come as well."""
+    """Handle the pair's answer: both auctions end if the pair's end has come as well."""
     listing.window_ns = None
     pair = listing.pair
     if pair is not None and pair.status in AUCTIONS and not pair.pending:
@@ -156,7 +156,7 @@ def _answer(market: Market, listing: Listing, now_ns: int) -> None:
 
 
 def join_pairs(market: Market, now_ns: int) -> None:
-    """Take instruments into an auction whose pair has gone into one."""
+    """Move instruments into an auction whose pair has entered one."""
     called, market.called = market.called, []
     for listing in called:
         pair = listing.pair

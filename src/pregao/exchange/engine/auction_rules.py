@@ -1,8 +1,7 @@
-"""How the auctions of an instrument end: extensions, a random end, a protection band.
+"""Rules for the end of an auction: extensions, a random end, a protection band.
 
-The rules are of an instrument (``auction`` in its catalogue), of a phase (``auction`` in an entry
-of the schedule) or of the whole market; the first of these that there is holds. In TOML, times are
-in seconds::
+Rules belong to an instrument (``auction`` in its catalog), to a phase (``auction`` in an entry of
+the schedule) or to the market; the first that exists applies. In TOML, times are in seconds::
 
     auction = { extension = 30, window = 60, extensions = 3, random_end = 30, protection = 10 }
 """
@@ -29,39 +28,42 @@ _OTHERS = ("extensions", "protection", "binding")
 
 @dataclass(frozen=True, slots=True)
 class AuctionRules:
-    """What may become of the end of an auction."""
+    """Rules for the end of an auction."""
 
     duration_ns: int | None = None
-    """How long an auction lasts that a band calls; None: as long as the market says."""
+    """Duration of an auction that a band calls; None: the market's default."""
     extension_ns: int = 0
-    """By how much the end moves."""
+    """Time by which the end is extended."""
     window_ns: int = 0
-    """How long before the end a change of the theoretical price or quantity moves it."""
+    """Time before the end in which a change of the theoretical price or quantity extends it."""
     extensions: int = 0
-    """How often the end may move."""
+    """Maximum number of extensions."""
     random_ns: int = 0
-    """The auction ends at a random moment up to so long after its scheduled end."""
+    """Maximum delay of the random end after the scheduled end."""
     protection: int | None = None
-    """How far the theoretical price may be from the reference at the end (1e-4 percent)."""
+    """Maximum distance of the theoretical price from the reference at the end (1e-4 percent)."""
     binding: bool = False
-    """Orders in the theoretical price can be neither cancelled nor made worse."""
+    """Whether orders in the theoretical price can be neither canceled nor worsened."""
 
 
 def parse_auction_rules(table: object) -> AuctionRules:
-    """Read the rules of auctions from a table; ValueError says what is wrong."""
+    """Parse the rules of auctions from a table; raises ValueError if they are invalid."""
     if not isinstance(table, Mapping):
-        raise ValueError(f"{table!r} is not a table such as {{ extension = 30, window = 60 }}")
+        raise ValueError(
+            f"auction rules must be a table such as {{ extension = 30, window = 60 }}, "
+            f"was {table!r}"
+        )
     for name in table:
         if name not in _TIMES and name not in _OTHERS:
             known = ", ".join((*_TIMES, *_OTHERS))
-            raise ValueError(f"there is no {name!r} among the rules of an auction: {known}")
+            raise ValueError(f"unknown auction rule {name!r}; choose from {known}")
     given: dict[str, Any] = {
         field: _time(name, table[name]) for name, field in _TIMES.items() if name in table
     }
     if "extensions" in table:
         given["extensions"] = count = table["extensions"]
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= 1000:
-            raise ValueError(f"extensions {count!r} is not a whole number from 0 to 1000")
+            raise ValueError(f"extensions must be an integer from 0 to 1000, was {count!r}")
     elif given.get("extension_ns"):
         given["extensions"] = 1
     if "protection" in table:
@@ -69,34 +71,34 @@ def parse_auction_rules(table: object) -> AuctionRules:
     if "binding" in table:
         given["binding"] = table["binding"]
         if not isinstance(given["binding"], bool):
-            raise ValueError(f"binding {given['binding']!r} is neither true nor false")
+            raise ValueError(f"binding must be true or false, was {given['binding']!r}")
     rules = AuctionRules(**given)
     if rules.duration_ns == 0:
-        raise ValueError("duration 0 is no time for an auction")
+        raise ValueError("duration must be greater than 0")
     if rules.extensions and not rules.extension_ns:
-        raise ValueError("extensions need an extension, the time by which the end moves")
+        raise ValueError("extensions requires extension, the time by which the end is extended")
     if rules.extension_ns and not rules.window_ns and rules.protection is None:
-        raise ValueError("an extension needs a window before the end, or a protection band")
+        raise ValueError("extension requires window, the time before the end, or a protection band")
     if rules.protection is not None and not rules.extension_ns:
-        raise ValueError("a protection band needs an extension, the time by which the end moves")
+        raise ValueError("protection requires extension, the time by which the end is extended")
     return rules
 
 
 def _time(name: str, value: object) -> int:
-    """A time in seconds as nanoseconds."""
+    """Convert a time in seconds to nanoseconds."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise ValueError(f"{name} {value!r} is not a time in seconds")
+        raise ValueError(f"{name} must be a time in seconds, was {value!r}")
     exact = Decimal(str(value))
     if not exact.is_finite() or not 0 <= exact <= _MOST_SECONDS:
-        raise ValueError(f"{name} {value} is not a time from 0 to {_MOST_SECONDS} seconds")
+        raise ValueError(f"{name} must be from 0 to {_MOST_SECONDS} seconds, was {value}")
     return int(exact * SECOND)
 
 
 def _percent(value: object) -> int:
-    """A percentage as an integer of 1e-4."""
+    """Convert a percentage to an integer of 1e-4."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise ValueError(f"protection {value!r} is not a percentage")
+        raise ValueError(f"protection must be a percentage, was {value!r}")
     exact = Decimal(str(value))
     if not exact.is_finite() or not 0 < exact <= 1000:
-        raise ValueError(f"protection {value} is not a percentage above 0 and up to 1000")
+        raise ValueError(f"protection must be a percentage above 0 and up to 1000, was {value}")
     return int(exact * PRICE_SCALE)

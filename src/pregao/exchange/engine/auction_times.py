@@ -1,9 +1,9 @@
-"""When an auction ends: what its rules make of the scheduled end, and what the market is told.
+"""End times of auctions: extensions, random ends, and the news about them.
 
-A change of the theoretical price or quantity shortly before the end moves it, once for each
-scheduled end. An end at which the theoretical price is outside the protection band moves too.
-Where the end is random, the auction goes on behind its scheduled end for a time that is drawn.
-Draws follow from the engine's seed, the instrument and the end: the same journal draws the same.
+A change of the theoretical price or quantity shortly before the end extends the auction, once for
+each scheduled end. An end at which the theoretical price is outside the protection band is extended
+too. With a random end, the auction continues after its scheduled end for a random time, drawn from
+the engine's seed, the instrument and the end: replaying a journal draws the same.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ _HUNDRED_PERCENT = 100 * PRICE_SCALE
 def rules_of(
     market: Market, listing: Listing, of_phase: AuctionRules | None
 ) -> AuctionRules | None:
-    """The rules of an auction: the instrument's, else the phase's, else the market's."""
+    """Return the rules of an auction: the instrument's, else the phase's, else the market's."""
     return listing.instrument.auction or of_phase or market.auction_rules
 
 
 def watch(
     listing: Listing, rules: AuctionRules | None, end_ns: int | None, now_ns: int, extended: int = 0
 ) -> None:
-    """An auction begins, or its end has moved: take note of what can move it next."""
+    """Set what can extend an auction next, when it starts or after its end moved."""
     listing.auction = rules
     listing.extended = extended
     listing.closes_ns = None
     listing.watch_ns = None
     if rules is not None and end_ns is not None and extended < rules.extensions and rules.window_ns:
-        # What opened the auction itself, or moved the end before, does not count.
+        # The change that opened the auction, or extended it before, does not count.
         listing.watch_ns = max(end_ns - rules.window_ns, now_ns + 1)
 
 
 def outside_protection(listing: Listing, rules: AuctionRules) -> bool:
-    """Would the auction end at a price outside the protection band?"""
+    """Whether the auction would end at a price outside the protection band."""
     now, reference = listing.theoretical, listing.reference_price()
     if rules.protection is None or now is None or reference is None:
         return False
@@ -56,15 +56,15 @@ def outside_protection(listing: Listing, rules: AuctionRules) -> bool:
 
 
 def random_part(market: Market, listing: Listing, rules: AuctionRules, end_ns: int) -> int:
-    """How long an auction goes on behind its scheduled end: from 1 ns to what its rules say."""
+    """Return how long an auction continues after its scheduled end: 1 ns to ``random_ns``."""
     drawn = blake2b(f"{market.seed} {listing.security_id} {end_ns}".encode(), digest_size=8)
     return int.from_bytes(drawn.digest(), "little") % rules.random_ns + 1
 
 
 def check_bound(listing: Listing, order: Order, price: int | None, leaves: int) -> Reject | None:
-    """May an order of an auction become this, or nothing? Not if that takes from what it binds.
+    """Return the reject if a change would worsen an order that the auction binds, or None.
 
-    An order with no quantity left is one that is cancelled.
+    ``leaves`` of 0 means that the order is canceled.
     """
     rules = listing.auction
     if (
@@ -80,7 +80,7 @@ def check_bound(listing: Listing, order: Order, price: int | None, leaves: int) 
 
 
 def _worse(order: Order, price: int | None) -> bool:
-    """Is a price worse for the other side than that of the order? No price at all is the best."""
+    """Whether a price is worse for the other side than the order's; no price is the best."""
     if price is None or price == order.price:
         return False
     if order.price is None:
@@ -89,7 +89,7 @@ def _worse(order: Order, price: int | None) -> bool:
 
 
 def announcement(listing: Listing, reason: str, now_ns: int) -> News:
-    """What tells the market of something about an auction, as 000 §15.3 prints it."""
+    """Return the news about an auction, in the wording of 000 §15.3."""
     symbol = listing.instrument.symbol
     return News(
         listing.security_id,

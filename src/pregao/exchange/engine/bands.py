@@ -1,4 +1,4 @@
-"""Price and quantity bands: what they refuse, and where they call an auction."""
+"""Price and quantity bands: which prices they reject, and where they call an auction."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _HUNDRED_PERCENT = 100 * PRICE_SCALE
 
 
 def _midpoint(listing: Listing, band: Band) -> int | None:
-    """What a relative band is measured from now.
+    """Return the price that a relative band is measured from now.
 
-    The documents do not say what the complementary last price is: it counts as the last price.
+    The documents do not define the complementary last price: it is treated as the last price.
     """
     if band.midpoint == PriceBandMidpoint.THEORETICAL_PRICE and listing.theoretical is not None:
         return listing.theoretical.price
@@ -30,7 +30,7 @@ def _midpoint(listing: Listing, band: Band) -> int | None:
 
 
 def limits(listing: Listing, band: Band) -> tuple[int, int]:
-    """The lowest and highest price that a band lets pass now."""
+    """Return the lowest and highest price that a band allows now."""
     low, high = band.low, band.high
     if band.limit_type == PriceLimitType.PRICE_UNIT:
         return (-NO_LIMIT if low is None else low, NO_LIMIT if high is None else high)
@@ -49,13 +49,13 @@ def limits(listing: Listing, band: Band) -> tuple[int, int]:
 
 
 def hard_limits(listing: Listing) -> tuple[int, int]:
-    """The lowest and highest price that the hard limits allow now."""
+    """Return the lowest and highest price that the hard limits allow now."""
     band = listing.bands.get(PriceBandType.HARD_LIMIT)
     return (-NO_LIMIT, NO_LIMIT) if band is None else limits(listing, band)
 
 
 def refresh(listing: Listing) -> None:
-    """Work the limits out again: a band was set, or what it is measured from has moved."""
+    """Recompute the limits after a band was set or its reference moved."""
     reject_low = -NO_LIMIT
     reject_high = NO_LIMIT
     for kind in _REFUSING:
@@ -76,7 +76,7 @@ def refresh(listing: Listing) -> None:
 
 
 def refusal(listing: Listing, price: int) -> Reject:
-    """Which band refuses a price that is outside of at least one."""
+    """Return the reject of the first band that a price violates."""
     for kind in _REFUSING:
         band = listing.bands.get(kind)
         if band is None:
@@ -86,18 +86,18 @@ def refusal(listing: Listing, price: int) -> Reject:
             reject = PRICE_OUTSIDE_LIMITS
             if kind == PriceBandType.REJECTION_BAND:
                 reject = PRICE_OUTSIDE_BAND
-            return reject.because(f"{_shown(price)} is not within {_span(low, high)}")
+            return reject.because(f"{_shown(price)} is outside {_span(low, high)}")
     return PRICE_OUTSIDE_LIMITS
 
 
 def _shown(price: int) -> str:
-    """A price as people write it."""
+    """Return a price as text."""
     whole, part = divmod(abs(price), PRICE_SCALE)
     return f"{'-' if price < 0 else ''}{whole}.{part:04d}"
 
 
 def _span(low: int, high: int) -> str:
-    """A pair of limits as people write it."""
+    """Return a pair of limits as text."""
     lowest = "any" if low == -NO_LIMIT else _shown(low)
     highest = "any" if high == NO_LIMIT else _shown(high)
     return f"{lowest} to {highest}"

@@ -1,7 +1,7 @@
-"""Blocking: a bought option is allocated to an account, so that what it wrote is not assigned.
+"""Blocking: allocate a bought option to an account, so that options it wrote are not assigned.
 
-Only today's trades of the firm that no account has yet can be allocated, whole or in parts; an
-account blocks no more than it has written.
+Only the firm's trades of today without an account can be allocated, in full or in parts; an account
+blocks at most what it has written.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pregao.exchange.engine.terms import Side
 
 
 def allocate_trade(market: Market, command: AllocateTrade, now_ns: int) -> None:
-    """Allocate a quantity of a trade to an account, or take that back."""
+    """Allocate a quantity of a trade to an account, or cancel an allocation."""
     reject = _cancel(market, command) if command.cancels else _allocate(market, command)
     market.exec_id += 1
     market.reports.append(
@@ -35,7 +35,7 @@ def allocate_trade(market: Market, command: AllocateTrade, now_ns: int) -> None:
 
 
 def _allocate(market: Market, command: AllocateTrade) -> Reject | None:
-    """Do it, or say why not."""
+    """Allocate the quantity, or return the reject."""
     listing = market.listings.get(command.security_id)
     if listing is None:
         return rejects.UNKNOWN_INSTRUMENT
@@ -68,7 +68,7 @@ def _allocate(market: Market, command: AllocateTrade) -> Reject | None:
 
 
 def _cancel(market: Market, command: AllocateTrade) -> Reject | None:
-    """Take an allocation back, named by its own number."""
+    """Cancel an allocation, identified by its ID, or return the reject."""
     positions = market.positions
     found = positions.allocations.get((command.firm, command.allocation_id))
     if found is None or found.security_id != command.security_id:

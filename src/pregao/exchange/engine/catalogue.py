@@ -1,9 +1,9 @@
-"""Reading a catalogue of instruments, from TOML or JSON, with every entry checked.
+"""Loader of a catalog of instruments, from TOML or JSON, with every entry checked.
 
-A catalogue has ``[kind.NAME]`` tables of fields that instruments share, and ``[[instrument]]``
+A catalog has ``[kind.NAME]`` tables of fields that instruments share, and ``[[instrument]]``
 tables, each of which may be ``like`` a kind. Fields have the names of ``Instrument``; enumerations
-go by name, prices and sizes are written as decimals, legs and underlyings by symbol. A mistake is
-a ``UsageError`` that names the file, the instrument and the field.
+are given by name, prices and sizes as decimals, legs and underlyings by symbol. An error is a
+``UsageError`` with the file, the instrument and the field.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ from pregao.exchange.engine.terms import (
 _Parser = Callable[[object], object]
 
 BUNDLED = "catalogue.toml"
-"""The name of the catalogue that comes with the package."""
+"""File name of the bundled catalog."""
 
 
 def bundled_catalogue() -> list[Instrument]:
-    """The instruments that come with the package."""
+    """Return the bundled instruments."""
     text = resources.files("pregao.exchange.engine").joinpath(BUNDLED).read_text("utf-8")
     return parse_catalogue(parse_toml(text, decimals=True), BUNDLED)
 
 
 def load_catalogue(path: Path) -> list[Instrument]:
-    """Read a catalogue file: JSON if its name ends so, else TOML."""
+    """Load a catalog file: JSON if its name ends in ``.json``, else TOML."""
     return parse_catalogue(read_document(path), str(path))
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Read a TOML or JSON file of settings, decimals kept exact."""
+    """Load a TOML or JSON file of settings, with exact decimals."""
     try:
         text = documents.read_document(path)
         parse = parse_json if path.suffix == ".json" else parse_toml
@@ -76,21 +76,21 @@ def read_document(path: Path) -> dict[str, Any]:
     except DocumentError as fault:
         raise UsageError(f"{path} is not valid: {fault}") from fault
     if not isinstance(document, dict):
-        raise UsageError(f"{path} does not hold a table of settings")
+        raise UsageError(f"{path} must contain a table of settings")
     return document
 
 
 class _FieldError(Exception):
-    """Something is wrong with a field; the caller knows which."""
+    """Invalid value of a field; the caller adds the field's name."""
 
 
 def _text(length: int, exact: bool = False) -> _Parser:
     def parse(value: object) -> str:
         if not isinstance(value, str) or not value.isascii() or not value.isprintable():
-            raise _FieldError(f"{value!r} is not a plain text")
+            raise _FieldError(f"must be printable ASCII text, was {value!r}")
         if not value or len(value) > length or (exact and len(value) != length):
             raise _FieldError(
-                f"{value!r} does not have {'' if exact else 'up to '}{length} characters"
+                f"must have {'' if exact else 'up to '}{length} characters, was {value!r}"
             )
         return value
 
@@ -99,16 +99,16 @@ def _text(length: int, exact: bool = False) -> _Parser:
 
 def _description(value: object) -> str:
     if not isinstance(value, str) or len(value.encode()) > 100:
-        raise _FieldError(f"{value!r} is not a text of up to 100 bytes")
+        raise _FieldError(f"must be text of up to 100 bytes, was {value!r}")
     return value
 
 
 def _integer(least: int, most: int = 2**63 - 1) -> _Parser:
     def parse(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise _FieldError(f"{value!r} is not a whole number")
+            raise _FieldError(f"must be an integer, was {value!r}")
         if not least <= value <= most:
-            raise _FieldError(f"{value} is not between {least} and {most}")
+            raise _FieldError(f"must be from {least} to {most}, was {value}")
         return value
 
     return parse
@@ -117,9 +117,9 @@ def _integer(least: int, most: int = 2**63 - 1) -> _Parser:
 def _decimal(scale: int, above_zero: bool = False) -> _Parser:
     def parse(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int | Decimal):
-            raise _FieldError(f"{value!r} is not a decimal number")
+            raise _FieldError(f"must be a decimal number, was {value!r}")
         exact = Decimal(value)
-        # The exponent is looked at first: a product of extremes overflows or loses digits.
+        # The exponent is checked first: a product of extremes overflows or loses digits.
         if not exact.is_finite() or exact.adjusted() > 18 or abs(exact) * scale >= 10**18:
             raise _FieldError(f"{value} is too large")
         if exact and exact.adjusted() < -18:
@@ -128,7 +128,7 @@ def _decimal(scale: int, above_zero: bool = False) -> _Parser:
         if scaled != int(scaled):
             raise _FieldError(f"{value} has more decimals than can be published")
         if above_zero and scaled <= 0:
-            raise _FieldError(f"{value} is not above zero")
+            raise _FieldError(f"must be greater than zero, was {value}")
         return int(scaled)
 
     return parse
@@ -136,7 +136,7 @@ def _decimal(scale: int, above_zero: bool = False) -> _Parser:
 
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
-        raise _FieldError(f"{value!r} is neither true nor false")
+        raise _FieldError(f"must be true or false, was {value!r}")
     return value
 
 
@@ -145,50 +145,50 @@ def _date(value: object) -> date:
         try:
             return date.fromisoformat(value)
         except ValueError as fault:
-            raise _FieldError(f"{value!r} is not a date") from fault
+            raise _FieldError(f"must be a date such as 2026-06-30, was {value!r}") from fault
     if type(value) is not date:
-        raise _FieldError(f"{value!r} is not a date")
+        raise _FieldError(f"must be a date such as 2026-06-30, was {value!r}")
     return value
 
 
 def _month(value: object) -> MaturityMonthYear:
     found = re.fullmatch(r"(\d{4})-(\d{2})(?:-(\d{2}))?", value) if isinstance(value, str) else None
     if found is None or not 1 <= int(found[2]) <= 12:
-        raise _FieldError(f"{value!r} is not a month written as 2026-06")
+        raise _FieldError(f"must be a month such as 2026-06, was {value!r}")
     return MaturityMonthYear(int(found[1]), int(found[2]), int(found[3]) if found[3] else None)
 
 
 def _named(kind: type[IntEnum]) -> _Parser:
     def parse(value: object) -> IntEnum:
         if not isinstance(value, str) or value not in kind.__members__:
-            raise _FieldError(f"{value!r} is not one of {', '.join(kind.__members__)}")
+            raise _FieldError(f"must be one of {', '.join(kind.__members__)}, was {value!r}")
         return kind[value]
 
     return parse
 
 
 def isin_check_digit(stem: str) -> int:
-    """The twelfth character of an ISIN from the first eleven (ISO 6166)."""
+    """Return the twelfth character of an ISIN from the first eleven (ISO 6166)."""
     digits = "".join(str(int(character, 36)) for character in stem)
     total = 0
-    for place, digit in enumerate(reversed(digits)):
-        value = int(digit) * (2 if place % 2 == 0 else 1)
+    for index, digit in enumerate(reversed(digits)):
+        value = int(digit) * (2 if index % 2 == 0 else 1)
         total += value // 10 + value % 10
     return -total % 10
 
 
 def _isin(value: object) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[A-Z]{2}[A-Z0-9]{9}[0-9]", value):
-        raise _FieldError(f"{value!r} is not an ISIN")
+        raise _FieldError(f"must be an ISIN, was {value!r}")
     digit = isin_check_digit(value[:11])
     if value[11] != str(digit):
-        raise _FieldError(f"{value} has the wrong check digit: it should be {digit}")
+        raise _FieldError(f"{value} has a wrong check digit: it must be {digit}")
     return value
 
 
 def _cfi(value: object) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[A-Z]{6}", value):
-        raise _FieldError(f"{value!r} is not a CFI code of six capital letters")
+        raise _FieldError(f"must be a CFI code of six capital letters, was {value!r}")
     return value
 
 
@@ -212,7 +212,7 @@ def _eligibility(value: object) -> tuple[InstrAttrib, ...]:
     if not isinstance(value, list) or any(
         not isinstance(name, str) or name not in _ELIGIBILITIES for name in value
     ):
-        raise _FieldError(f"{value!r} is not a list of {', '.join(_ELIGIBILITIES)}")
+        raise _FieldError(f"must be a list of {', '.join(_ELIGIBILITIES)}, was {value!r}")
     kind = InstrAttribType.TRADE_TYPE_ELIGIBILITY
     return tuple(InstrAttrib(kind, _ELIGIBILITIES[name]) for name in value)
 
@@ -275,7 +275,7 @@ _FIELDS: dict[str, _Parser] = {
     "rlp_improvement": _decimal(PRICE_SCALE, above_zero=True),
     "auction": _auction,
 }
-"""How each field is read; the fields below refer to other instruments or make up several."""
+"""Parser of each field; the fields below refer to other instruments or set several fields."""
 
 _REFERENCES = frozenset(
     {"like", "legs", "underlyings", "trade_type_eligibility", "gtd_gtc_eligible"}
@@ -294,7 +294,7 @@ _REQUIRED = (
 
 
 class _Entry:
-    """One instrument of a catalogue while it is being read."""
+    """One instrument of a catalog while it is parsed."""
 
     def __init__(self, source: str, number: int, raw: Mapping[str, Any]) -> None:
         self.raw = raw
@@ -302,11 +302,11 @@ class _Entry:
         self.name = f"{source}: instrument {symbol if isinstance(symbol, str) else f'#{number}'}"
 
     def fault(self, field: str, reason: str) -> UsageError:
-        """An error that names the file, the instrument and the field."""
+        """Return an error with the file, the instrument and the field."""
         return UsageError(f"{self.name}, field {field}: {reason}")
 
     def parse(self, field: str, parser: _Parser) -> Any:
-        """Read one field."""
+        """Parse one field."""
         try:
             return parser(self.raw[field])
         except _FieldError as fault:
@@ -314,20 +314,20 @@ class _Entry:
 
 
 def parse_catalogue(document: Mapping[str, Any], source: str) -> list[Instrument]:
-    """Make instruments out of a catalogue document, in its order."""
+    """Parse the instruments of a catalog document, in its order."""
     entries = _entries(document, source)
     known: dict[str, tuple[int, SecurityType]] = {}
-    numbers: dict[int, str] = {}
+    symbols: dict[int, str] = {}
     simple: list[dict[str, Any]] = []
     for entry in entries:
         values = _simple_fields(entry)
         symbol, security_id = values["symbol"], values["security_id"]
         if symbol in known:
-            raise entry.fault("symbol", "another instrument has the same symbol")
-        if security_id in numbers:
-            raise entry.fault("security_id", f"{numbers[security_id]} has the same number")
+            raise entry.fault("symbol", "used by two instruments")
+        if security_id in symbols:
+            raise entry.fault("security_id", f"already used by {symbols[security_id]}")
         known[symbol] = (security_id, values["security_type"])
-        numbers[security_id] = symbol
+        symbols[security_id] = symbol
         simple.append(values)
     instruments = []
     for entry, values in zip(entries, simple, strict=True):
@@ -341,53 +341,60 @@ def parse_catalogue(document: Mapping[str, Any], source: str) -> list[Instrument
 
 
 def _entries(document: Mapping[str, Any], source: str) -> list[_Entry]:
-    """The instruments of a document, each with what its kind gives it."""
+    """Return the instruments of a document, each merged with the fields of its kind."""
     unknown = set(document) - {"kind", "instrument"}
     if unknown:
-        raise UsageError(f"{source}: {sorted(unknown)[0]!r} is not a part of a catalogue")
+        raise UsageError(
+            f"{source}: unknown key {sorted(unknown)[0]!r}; choose from kind, instrument"
+        )
     kinds = document.get("kind", {})
     tables = document.get("instrument", [])
     if not isinstance(kinds, dict) or not all(isinstance(kind, dict) for kind in kinds.values()):
-        raise UsageError(f"{source}: kinds are tables of fields, as [kind.share]")
+        raise UsageError(f"{source}: kinds must be tables of fields such as [kind.share]")
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise UsageError(f"{source}: instruments are a list of tables, as [[instrument]]")
+        raise UsageError(f"{source}: instruments must be a list of tables such as [[instrument]]")
     if not tables:
-        raise UsageError(f"{source}: there is no instrument in this catalogue")
+        raise UsageError(f"{source}: the catalog has no instrument; add an [[instrument]] table")
     entries = []
     for number, table in enumerate(tables, 1):
         entry = _Entry(source, number, table)
         like = table.get("like")
         if like is not None:
             if not isinstance(like, str) or like not in kinds:
-                raise entry.fault("like", f"there is no kind {like!r}")
+                raise entry.fault(
+                    "like", f"unknown kind {like!r}; define it as a [kind.NAME] table"
+                )
             entry.raw = {**kinds[like], **table}
         entries.append(entry)
     return entries
 
 
 def _simple_fields(entry: _Entry) -> dict[str, Any]:
-    """Read all fields that need nothing but their own value."""
+    """Parse all fields that depend only on their own value."""
     for field in entry.raw:
         if field not in _FIELDS and field not in _REFERENCES:
-            raise entry.fault(field, "there is no such field")
+            raise entry.fault(field, "unknown field")
     for field in _REQUIRED:
         if field not in entry.raw:
-            raise entry.fault(field, "it is missing")
+            raise entry.fault(field, "required field is missing")
     return {
         field: entry.parse(field, parser) for field, parser in _FIELDS.items() if field in entry.raw
     }
 
 
 def _legs(entry: _Entry, known: Mapping[str, tuple[int, SecurityType]]) -> tuple[Leg, ...]:
-    """Read the legs: tables of symbol, side and, unless it is 1, ratio."""
+    """Parse the legs: tables of symbol, side and, unless it is 1, ratio."""
     tables = entry.raw.get("legs", [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise entry.fault("legs", "legs are a list of tables with a symbol and a side")
+        raise entry.fault("legs", "must be a list of tables with a symbol and a side")
     legs = []
     for table in tables:
         unknown = set(table) - {"symbol", "side", "ratio"}
         if unknown:
-            raise entry.fault("legs", f"a leg has no field {sorted(unknown)[0]!r}")
+            raise entry.fault(
+                "legs",
+                f"unknown field {sorted(unknown)[0]!r} of a leg; choose from symbol, side, ratio",
+            )
         security_id, security_type = _known(entry, "legs", table.get("symbol"), known)
         try:
             side = _named(Side)(table.get("side"))
@@ -403,10 +410,10 @@ def _legs(entry: _Entry, known: Mapping[str, tuple[int, SecurityType]]) -> tuple
 def _underlyings(
     entry: _Entry, known: Mapping[str, tuple[int, SecurityType]]
 ) -> tuple[Underlying, ...]:
-    """Read the underlyings: a list of symbols."""
+    """Parse the underlyings: a list of symbols."""
     symbols = entry.raw.get("underlyings", [])
     if not isinstance(symbols, list):
-        raise entry.fault("underlyings", "underlyings are a list of symbols")
+        raise entry.fault("underlyings", "must be a list of symbols")
     return tuple(
         Underlying(_known(entry, "underlyings", symbol, known)[0], symbol) for symbol in symbols
     )
@@ -415,16 +422,16 @@ def _underlyings(
 def _known(
     entry: _Entry, field: str, symbol: object, known: Mapping[str, tuple[int, SecurityType]]
 ) -> tuple[int, SecurityType]:
-    """Find the leg or underlying of another instrument."""
+    """Return the ID and type of a leg or underlying."""
     if not isinstance(symbol, str) or symbol not in known:
-        raise entry.fault(field, f"there is no instrument {symbol!r} in the catalogue")
+        raise entry.fault(field, f"the catalog has no instrument {symbol!r}")
     if symbol == entry.raw["symbol"]:
-        raise entry.fault(field, "an instrument cannot stand on itself")
+        raise entry.fault(field, "an instrument cannot refer to itself")
     return known[symbol]
 
 
 def _attributes(entry: _Entry) -> tuple[InstrAttrib, ...]:
-    """Read what the instrument is eligible for."""
+    """Parse the eligibilities of the instrument."""
     attributes: tuple[InstrAttrib, ...] = ()
     if "trade_type_eligibility" in entry.raw:
         attributes = entry.parse("trade_type_eligibility", _eligibility)
@@ -447,54 +454,56 @@ def _check(entry: _Entry, instrument: Instrument) -> None:
 
 
 def _size_faults(instrument: Instrument) -> Sequence[tuple[str, str]]:
-    """What is wrong with ticks, lots and quantities."""
+    """Return the errors in ticks, lots and quantities."""
     faults = []
     tick = instrument.min_price_increment
     if tick <= 0 and instrument.security_type not in _TRADED_NOWHERE:
-        faults.append(("min_price_increment", "the tick must be above zero"))
+        faults.append(("min_price_increment", "the tick must be greater than zero"))
     if tick % PRICE8_PER_PRICE:
-        faults.append(("min_price_increment", "the tick is finer than prices, which have 4 places"))
+        faults.append(
+            ("min_price_increment", "prices have 4 decimals: the tick must not have more")
+        )
     lot = instrument.lot
-    least, most = instrument.min_order_qty or 1, instrument.max_order_qty
-    if least % lot:
-        faults.append(("min_order_qty", f"it is not a multiple of the lot of {lot}"))
-    if most is not None and most < least:
-        faults.append(("max_order_qty", "it is below the minimum quantity"))
+    minimum, maximum = instrument.min_order_qty or 1, instrument.max_order_qty
+    if minimum % lot:
+        faults.append(("min_order_qty", f"must be a multiple of the lot size {lot}"))
+    if maximum is not None and maximum < minimum:
+        faults.append(("max_order_qty", "must not be below min_order_qty"))
     if instrument.strike_price is not None and instrument.put_or_call is None:
-        faults.append(("strike_price", "a strike needs put_or_call"))
+        faults.append(("strike_price", "requires put_or_call"))
     close = instrument.previous_close
     if close is not None and close <= 0 and not instrument.allows_any_sign:
-        faults.append(("previous_close", "it must be above zero"))
+        faults.append(("previous_close", "must be greater than zero"))
     return faults
 
 
 def _kind_faults(instrument: Instrument) -> Sequence[tuple[str, str]]:
-    """What is missing or too much for an instrument of its type."""
+    """Return the fields that an instrument of its type lacks or must not have."""
     faults = []
     kind = instrument.security_type
     if instrument.put_or_call is not None and instrument.strike_price is None:
-        faults.append(("put_or_call", "an option needs a strike_price"))
+        faults.append(("put_or_call", "an option requires a strike_price"))
     if kind in _OPTIONS:
         if instrument.put_or_call is None:
-            faults.append(("put_or_call", "an option is a PUT or a CALL"))
+            faults.append(("put_or_call", "an option must be PUT or CALL"))
         if not instrument.underlyings:
-            faults.append(("underlyings", "an option needs an underlying"))
+            faults.append(("underlyings", "an option requires an underlying"))
         if instrument.exercise_style is None:
-            faults.append(("exercise_style", "an option is EUROPEAN or AMERICAN"))
+            faults.append(("exercise_style", "an option must be EUROPEAN or AMERICAN"))
     elif instrument.put_or_call is not None:
         faults.append(("put_or_call", f"a {kind.name} is not an option"))
     if (kind in _OPTIONS or kind == SecurityType.FUT) and instrument.maturity_date is None:
-        faults.append(("maturity_date", f"a {kind.name} needs a maturity"))
+        faults.append(("maturity_date", f"a {kind.name} requires a maturity date"))
     if instrument.maturity_date is not None and instrument.maturity_date < instrument.issue_date:
-        faults.append(("maturity_date", "it lies before the issue_date"))
+        faults.append(("maturity_date", "must not be before issue_date"))
     if (kind == SecurityType.MLEG) != bool(instrument.legs):
-        faults.append(("legs", "legs belong to an MLEG instrument, which needs them"))
+        faults.append(("legs", "an MLEG instrument requires legs, and no other type has them"))
     if instrument.legs and len({leg.security_id for leg in instrument.legs}) < 2:
-        faults.append(("legs", "a multileg instrument has at least two different legs"))
+        faults.append(("legs", "a multileg instrument must have at least two different legs"))
     if instrument.implied_market_indicator and not instrument.legs:
         faults.append(
-            ("implied_market_indicator", "only instruments with legs have implied orders")
+            ("implied_market_indicator", "only instruments with legs can have implied orders")
         )
     if instrument.is_forward and not instrument.underlyings:
-        faults.append(("underlyings", "a forward needs an underlying"))
+        faults.append(("underlyings", "a forward requires an underlying"))
     return faults

@@ -1,4 +1,4 @@
-"""Whether an order may come in: state of the instrument, type and validity, price, quantity."""
+"""Checks of orders on entry: state of the instrument, type and validity, price, quantity."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ MARKET = OrdType.MARKET
 MARKET_TO_LIMIT = OrdType.MARKET_WITH_LEFTOVER_AS_LIMIT
 STOP = OrdType.STOP_LOSS
 STOP_LIMIT = OrdType.STOP_LIMIT
-# Tuples, not sets: the hash of an enumeration's member costs more than a few comparisons.
+# Tuples, not sets: hashing an enumeration member costs more than a few comparisons.
 PRICED = (LIMIT, STOP_LIMIT)
-"""The types with a limit price."""
+"""Types with a limit price."""
 STOPS = (STOP, STOP_LIMIT)
 PROTECTED = (MARKET, MARKET_TO_LIMIT, STOP)
-"""The types that get a protection price."""
+"""Types that get a protection price."""
 RLP = OrdType.RLP
 PEGGED = OrdType.PEGGED_MIDPOINT
 HIDDEN = (RLP, PEGGED)
-"""The types that are never in the book."""
+"""Types that are never in the book."""
 RETAIL = RoutingInstruction.RETAIL_LIQUIDITY_TAKER
 BROKER_ONLY = RoutingInstruction.BROKER_ONLY
 BROKER_ONLY_REMOVAL = RoutingInstruction.BROKER_ONLY_REMOVAL
@@ -76,14 +76,14 @@ _CLOSED = {CLOSE: MARKET_CLOSED, FORBIDDEN: MARKET_FORBIDDEN, PAUSE: MARKET_PAUS
 
 
 def check_state(status: TradingStatus) -> Reject | None:
-    """May orders be entered or changed in this state?"""
+    """Return the reject if orders cannot be entered or modified in this state, or None."""
     if status == OPEN or status in AUCTIONS:
         return None
     return _CLOSED.get(status, MARKET_CLOSED)
 
 
 def check_auction_end(listing: Listing) -> Reject | None:
-    """May anything be asked of an instrument now? Not while its pair is asked to end with it."""
+    """Return the reject while the instrument waits for its pair to end its auction, or None."""
     if listing.window_ns is None:
         return None
     symbol = listing.instrument.symbol
@@ -94,7 +94,10 @@ def check_auction_end(listing: Listing) -> Reject | None:
 
 
 def check_cancel_state(status: TradingStatus) -> Reject | None:
-    """May orders be cancelled in this state? A halt prevents entry and matching only."""
+    """Return the reject if orders cannot be canceled in this state, or None.
+
+    A halt prevents only entry and matching.
+    """
     return None if status == PAUSE else check_state(status)
 
 
@@ -111,7 +114,7 @@ def check_order(
     stop_px: int | None = None,
     routing: int = 0,
 ) -> Reject | None:
-    """What is wrong with an order, or None."""
+    """Return the reason to reject an order, or None."""
     status = listing.status
     if status != OPEN and (reject := check_auction_end(listing) or check_state(status)) is not None:
         return reject
@@ -157,7 +160,7 @@ def check_order(
 
 
 def check_price(listing: Listing, price: int) -> Reject | None:
-    """What is wrong with a limit price, or None."""
+    """Return the reason to reject a limit price, or None."""
     if price <= 0 and not listing.instrument.allows_any_sign:
         return PRICE_NOT_POSITIVE
     if price % listing.tick:
@@ -170,27 +173,27 @@ def check_price(listing: Listing, price: int) -> Reject | None:
 def _check_routing(
     ord_type: OrdType, time_in_force: TimeInForce, max_floor: int, min_qty: int, routing: int
 ) -> Reject | None:
-    """What is wrong with an order of or for retail liquidity providers, or None."""
+    """Return the reason to reject a routing instruction, or an RLP or pegged order, or None."""
     if ord_type == PEGGED:
         if routing in (0, BROKER_ONLY, BROKER_ONLY_REMOVAL) and not max_floor:
             return None
-        return ROUTING_INVALID.because("a pegged order is hidden, and for all or its broker only")
+        return ROUTING_INVALID.because("a pegged order is hidden and either public or broker-only")
     if routing in (BROKER_ONLY, BROKER_ONLY_REMOVAL):
-        return ROUTING_INVALID.because("only a pegged order can be for its broker alone")
+        return ROUTING_INVALID.because("only a pegged order can be broker-only")
     retail = routing == RETAIL
     if (retail or ord_type == RLP) and (max_floor or min_qty):
-        return ROUTING_INVALID.because("there is no disclosed or minimum quantity")
+        return ROUTING_INVALID.because("disclosed and minimum quantity are not allowed")
     if ord_type == RLP:
-        return ROUTING_INVALID.because("a liquidity provider has none") if routing else None
+        return ROUTING_INVALID.because("an RLP order cannot have one") if routing else None
     if retail and ord_type not in _RETAIL_TYPES:
-        return ROUTING_INVALID.because(f"a retail order is not of type {ord_type.name}")
+        return ROUTING_INVALID.because(f"a retail order cannot be of type {ord_type.name}")
     if retail and time_in_force not in _RETAIL_VALIDITIES:
-        return ROUTING_INVALID.because(f"a retail order is not valid {time_in_force.name}")
+        return ROUTING_INVALID.because(f"a retail order cannot have validity {time_in_force.name}")
     return None
 
 
 def _check_stop(listing: Listing, ord_type: OrdType, stop_px: int | None) -> Reject | None:
-    """What is wrong with a stop price, or None; bands hold for limit prices alone."""
+    """Return the reason to reject a stop price, or None; bands apply to limit prices only."""
     if ord_type not in STOPS:
         return STOP_NOT_TAKEN
     if stop_px is None:
@@ -201,9 +204,9 @@ def _check_stop(listing: Listing, ord_type: OrdType, stop_px: int | None) -> Rej
 
 
 def _quantity_range(listing: Listing, quantity: int) -> Reject:
-    """Say which range a quantity had to be in."""
-    most = listing.instrument.max_order_qty
-    above = "" if most is None else f" to {most}"
+    """Return the reject for a quantity outside the allowed range."""
+    maximum = listing.instrument.max_order_qty
+    above = "" if maximum is None else f" to {maximum}"
     return QUANTITY_OUTSIDE_RANGE.because(f"{quantity} is not in {listing.min_qty}{above}")
 
 
@@ -266,10 +269,10 @@ def _check_parts(
 
 
 def protection_price(listing: Listing, side: Side, stop_px: int | None = None) -> int | None:
-    """The worst price at which a market order may trade, on a price step and within the bands.
+    """Return the worst price at which a market order may trade, on a tick and within the bands.
 
-    It is measured from the last price, or from where a stop order is triggered; None if there is
-    nothing to measure it from.
+    It is measured from the last price, or from the stop price of a stop order; None if there is no
+    reference.
     """
     reference = listing.reference_price() if stop_px is None else stop_px
     if reference is None:

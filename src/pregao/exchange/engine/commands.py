@@ -1,6 +1,6 @@
-"""What can be asked of the market: by its members, and by market operations.
+"""Commands that members and market operations give to the engine.
 
-A command is given to the engine together with the time at which it is functionally processed.
+The engine receives each command together with the time at which it is functionally processed.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ Command = (
     | SetQuantityBand
     | AdjustLastTrade
 )
-"""Anything that can be asked of the engine."""
+"""Any command of the engine."""
 
 __all__ = [
     "MARKET_OPERATIONS",

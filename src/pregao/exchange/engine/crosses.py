@@ -52,7 +52,7 @@ def new_cross(market: Market, command: NewCross, now_ns: int) -> None:
         _sweep(market, listing, command, buyer, seller, received, now_ns)
         return
     if not listing.auction_low <= command.price <= listing.auction_high:
-        # Both orders go to the auction that the cross calls.
+        # Both orders enter the auction that the cross calls.
         items: list[MarketItem] = [call_auction(market, listing, now_ns)]
         for order in (buyer, seller):
             market.orders[order.order_id] = order
@@ -75,7 +75,7 @@ def _trade(
     execution: Execution,
     now_ns: int,
 ) -> None:
-    """Trade what both sides still have with each other, at the price of the cross."""
+    """Trade what both sides have left with each other, at the price of the cross."""
     quantity = min(buyer.leaves, seller.leaves)
     for order in (buyer, seller):
         order.leaves -= quantity
@@ -110,9 +110,9 @@ def _sweep(
     received_ns: int,
     now_ns: int,
 ) -> None:
-    """Bring the prioritized side to the book, then cross what it has left with the other side.
+    """Send the prioritized side to the book, then cross what it has left with the other side.
 
-    If the book is still better than the cross, nothing is crossed. What is left is cancelled.
+    If the book still has a better price than the cross, nothing is crossed. The rest is canceled.
     """
     first, second = buyer, seller
     if command.prioritization == CrossPrioritization.SELL_SIDE_IS_PRIORITIZED:
@@ -131,7 +131,7 @@ def _sweep(
 
 
 def _better_in_book(listing: Listing, price: int) -> Reject | None:
-    """The refusal of a price that is worse than one in the book, or None."""
+    """Return the reject if the book has a better price than the cross, or None."""
     bid, offer = listing.bids.best_price(), listing.offers.best_price()
     if (bid is not None and bid > price) or (offer is not None and offer < price):
         return rejects.CROSS_THROUGH_BOOK
@@ -141,7 +141,7 @@ def _better_in_book(listing: Listing, price: int) -> Reject | None:
 def _cross_order(
     market: Market, command: NewCross, side: Side, party: CrossSide, now_ns: int
 ) -> Order:
-    """Make and accept one of the two orders of a cross."""
+    """Create and accept one of the two orders of a cross."""
     market.order_id += 1
     market.secondary_id += 1
     order = Order(
@@ -166,7 +166,7 @@ def _cross_order(
 
 
 def _check_type(listing: Listing, command: NewCross) -> Reject | None:
-    """What is wrong with the kind of a cross, given the book, or None."""
+    """Return the reason to reject a cross of its type, given the book, or None."""
     if command.cross_type == CrossType.ALL_OR_NONE_CROSS:
         return _better_in_book(listing, command.price)
     if command.cross_type != CrossType.CROSS_EXECUTED_AGAINST_BOOK_FROM_CLIENT:
@@ -175,14 +175,14 @@ def _check_type(listing: Listing, command: NewCross) -> Reject | None:
         return rejects.CROSS_WITHOUT_PRIORITY
     if not listing.auction_low <= command.price <= listing.auction_high:
         return rejects.CROSS_TYPE_NOT_TAKEN.because("its price calls an auction")
-    most = command.max_sweep_qty
-    if most is not None and not 0 < most <= command.quantity:
+    max_sweep = command.max_sweep_qty
+    if max_sweep is not None and not 0 < max_sweep <= command.quantity:
         return rejects.SWEEP_INVALID
     return None
 
 
 def _check_cross(market: Market, listing: Listing | None, command: NewCross) -> Reject | None:
-    """What is wrong with a cross, or None."""
+    """Return the reason to reject a cross, or None."""
     if listing is None:
         return rejects.UNKNOWN_INSTRUMENT
     if listing.status != OPEN:

@@ -1,4 +1,4 @@
-"""The beginning and the end of a trading day: what expires, and what starts afresh."""
+"""Start and end of a trading day: orders that expire, statistics that restart."""
 
 from __future__ import annotations
 
@@ -42,15 +42,14 @@ def _ends_today(market: Market, order: Order) -> bool:
 
 
 def start_day(market: Market, command: StartDay, now_ns: int) -> None:
-    """Begin a trading day: new statistics and trade numbers, and the previous close of each.
+    """Start a trading day: reset statistics and trade IDs, and publish previous closes.
 
-    The day before is ended if it was not. The previous close is the day's closing price if one
+    Ends the previous day if it was not ended. The previous close is the day's closing price if one
     was published, else the last price of its regular session, else the last trade.
     """
     if command.trade_date < market.trade_date:
         raise UsageError(
-            f"the trading day {command.trade_date} lies before the current one "
-            f"({market.trade_date})"
+            f"the trading day {command.trade_date} is before the current one ({market.trade_date})"
         )
     if command.trade_date > market.trade_date:
         end_day(market, EndDay(), now_ns)

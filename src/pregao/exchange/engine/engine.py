@@ -1,7 +1,7 @@
-"""The matching engine: commands and a time in, the market's outcome out.
+"""Matching engine: applies commands at given times and returns the market's outcomes.
 
-It is a pure state machine: no clock, no floats, no I/O, and draws that follow from a seed.
-The same commands at the same times give the same outcomes.
+It is a pure state machine: no clock, no floats, no I/O, and random draws derived from a seed. The
+same commands at the same times produce the same outcomes.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _Handler = Callable[[Market, Any, int], None]
 
 
 def _end_day(market: Market, command: commands.EndDay, now_ns: int) -> None:
-    """End the trading day, also for forwards that nobody accepted and options that mature."""
+    """End the trading day: exercise matured options and expire forwards that were not accepted."""
     exercise.exercise_matured(market, now_ns)
     forwards.expire_declarations(market, now_ns)
     days.end_day(market, command, now_ns)
 
 
 def _start_day(market: Market, command: commands.StartDay, now_ns: int) -> None:
-    """Begin a trading day, with protections that watch afresh and without idle spreads."""
+    """Start a trading day with reset protections and without idle user-defined spreads."""
     if command.trade_date > market.trade_date:
         exercise.exercise_matured(market, now_ns)
         forwards.expire_declarations(market, now_ns)
@@ -120,7 +120,7 @@ _HANDLERS: dict[type, _Handler] = {
 
 
 def _touch(market: Market, command: Command) -> None:
-    """Take note of which books a command may have changed."""
+    """Record which books a command may have changed."""
     if isinstance(command, commands.NewOrder | commands.ModifyOrder | commands.CancelOrder):
         if command.security_id in market.implied_of:
             market.touched.add(command.security_id)
@@ -131,20 +131,19 @@ def _touch(market: Market, command: Command) -> None:
 
 
 class Engine:
-    """The market of a list of instruments.
+    """Matching engine for a list of instruments.
 
-    With ``track_positions`` every book update tells its place in the book, which schema versions
-    below 15 publish; it costs a walk over the price levels each time. Without ``reports`` nobody
-    is told what became of their orders, refusals aside. ``auction_duration_ns`` is
-    how long an auction called by a band lasts; ``trade_memory`` how many trades can be busted;
-    ``rlp_share`` the share of an instrument's volume that retail liquidity providers may trade
-    (1e-4, None for all of it); ``synchronism_ns`` how long an instrument whose auction ends waits
-    for the answer of its pair, at most a second. With ``implied_orders`` eligible
-    spreads get implied orders from the books of their legs. Instruments in ``no_legs`` cannot be
-    legs of spreads that users define. ``auction_rules`` say how auctions end whose instrument and
-    phase have no rules of their own; random ends follow from ``seed``. With ``keeps_numbers``
-    an order that does not tell its firm keeps its public number when its owner replaces it, as
-    it was on feeds of schema versions below 15 (000 §12.1).
+    With ``track_positions`` every book update has its position in the book, which schema versions
+    below 15 publish; each one costs a walk over the price levels. With ``reports=False`` owners get
+    no reports on their orders except rejects. ``auction_duration_ns`` is the duration of an auction
+    that a band calls; ``trade_memory`` the number of trades that can still be busted; ``rlp_share``
+    the share of an instrument's volume that retail liquidity providers may trade (1e-4, None for no
+    limit); ``synchronism_ns`` how long an instrument whose auction ends waits for its pair, at most
+    one second. With ``implied_orders`` eligible spreads get implied orders from the books of their
+    legs. Instruments in ``no_legs`` cannot be legs of user-defined spreads. ``auction_rules`` state
+    how auctions end if neither the instrument nor the phase has rules; random ends are drawn from
+    ``seed``. With ``keeps_numbers`` an order without a published firm keeps its secondary order ID
+    when its owner replaces it, as on feeds of schema versions below 15 (000 §12.1).
     """
 
     def __init__(
@@ -166,7 +165,9 @@ class Engine:
         keeps_numbers: bool = False,
     ) -> None:
         if not 0 <= synchronism_ns <= SECOND:
-            raise UsageError("auctions of a pair are synchronised within a second")
+            raise UsageError(
+                f"synchronism_ns must be from 0 to {SECOND} (one second), was {synchronism_ns}"
+            )
         self.market = (Market if reports else SilentMarket)(
             trade_date,
             track_positions,
@@ -184,26 +185,26 @@ class Engine:
         self._untold: Outcome | None = None
         for instrument in instruments:
             if instrument.security_id in self.market.listings:
-                raise UsageError(f"two instruments have the security id {instrument.security_id}")
+                raise UsageError(f"security ID {instrument.security_id} is used by two instruments")
             self.market.list_instrument(instrument)
         if implied_orders:
             for listing in self.market.listings.values():
                 spreads.register(self.market, listing)
 
     def apply(self, command: Command, now_ns: int) -> Outcome:
-        """Carry out a command at a time, which never goes back, and tell what came of it.
+        """Apply a command at a time that must not decrease, and return its outcome.
 
-        What came due in the meantime happens first, at its own time. A command of market
-        operations that makes no sense is a ``UsageError`` and changes nothing (what came due
-        is then told with the next outcome); a request of a member that cannot be met is a
-        reject among the reports.
+        Events that came due since the previous command happen first, at their own times. An invalid
+        command of market operations raises ``UsageError`` and changes nothing (events that came due
+        are then part of the next outcome); a member's request that cannot be met produces a reject
+        among the reports.
         """
         market = self.market
         if now_ns < self._now_ns:
-            raise UsageError(f"time goes back: {now_ns} ns after {self._now_ns} ns")
+            raise UsageError(f"time must not decrease: {now_ns} ns after {self._now_ns} ns")
         handler = _HANDLERS.get(type(command))
         if handler is None:
-            raise UsageError(f"{type(command).__name__} is not a command of the market")
+            raise UsageError(f"{type(command).__name__} is not a command of the engine")
         self._now_ns = now_ns
         outcome = self._untold or Outcome([], [])
         self._untold = None
@@ -224,37 +225,37 @@ class Engine:
         return outcome
 
     def state(self) -> tuple[Market, int, Outcome | None]:
-        """All that it is, for a copy that is made between two commands."""
+        """Return the complete state between two commands, for a copy."""
         self.market.units, self.market.reports = [], []
         return self.market, self._now_ns, self._untold
 
     def restore(self, state: tuple[Market, int, Outcome | None]) -> None:
-        """Become what a copy of the same instruments tells."""
+        """Restore the state of a copy that has the same instruments."""
         self.market, self._now_ns, self._untold = state
 
     def drop_due(self, now_ns: int) -> None:
-        """Give up what is due by itself: auctions go on until market operations end them."""
+        """Drop auction ends that are due; market operations must end those auctions."""
         auction_ends.drop_due(self.market, now_ns)
 
     @property
     def next_due_ns(self) -> int | None:
-        """When something happens by itself (an auction ends), if anything is planned."""
+        """Time of the next scheduled event (the end of an auction), or None."""
         return self.market.next_due_ns
 
     @property
     def trade_date(self) -> date:
-        """The trading day."""
+        """Current trading day."""
         return self.market.trade_date
 
     @property
     def instruments(self) -> list[Instrument]:
-        """The instruments listed now, in the order of their listing."""
+        """Listed instruments, in order of listing."""
         return [listing.instrument for listing in self.market.listings.values()]
 
     def book(self, security_id: int) -> BookView:
-        """How an instrument is now: orders in queue order, statistics, state."""
+        """Return a view of an instrument: orders in queue order, statistics, state."""
         return view(self.market, self.market.listing(security_id))
 
     def group_phases(self) -> list[SecurityGroupPhase]:
-        """The phase of every group now."""
+        """Return the current phase of every group."""
         return group_phases(self.market)

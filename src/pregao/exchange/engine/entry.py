@@ -1,4 +1,4 @@
-"""Order entry: a new order is checked, brought to the book, and traded as far as it goes."""
+"""Order entry: check a new order, trade it as far as possible, and queue or cancel the rest."""
 
 from __future__ import annotations
 
@@ -152,9 +152,9 @@ def trade_or_queue(
     now_ns: int,
     updates: list[MarketItem],
 ) -> None:
-    """Bring an accepted order to the open book: trade, then queue or cancel what is left.
+    """Execute an accepted order in the open book: trade, then queue or cancel what is left.
 
-    ``updates`` holds what the event already did to the book (an order taken out to be changed).
+    ``updates`` has the book updates that the event already made (an order removed to be modified).
     """
     buys = order.side == BUY
     keys = listing.offers.keys if buys else listing.bids.keys
@@ -174,7 +174,7 @@ def trade_or_queue(
 
 
 def _limit_key(order: Order) -> int:
-    """The worst key of the other side that an order trades with."""
+    """Return the worst key of the opposite side that an order trades with."""
     price = order.price if order.price is not None else order.protection_price
     assert price is not None
     return -price if order.side == BUY else price
@@ -183,18 +183,19 @@ def _limit_key(order: Order) -> int:
 def bring(
     market: Market, listing: Listing, order: Order, execution: Execution, now_ns: int
 ) -> None:
-    """Match an order in an event, and see to what is left of it.
+    """Match an order within an event, then rest or cancel what is left of it.
 
-    If it would leave the auction band, the event is ``blocked``, and the order is left as it is.
+    If the next trade would leave the auction band, the execution is ``blocked`` and the order is
+    left unchanged.
     """
     limit_key = _limit_key(order)
     updates = execution.updates
-    wanted = order.leaves if order.time_in_force == FOK else order.min_qty
-    if wanted and _tradable(market, listing, order, limit_key, wanted) < wanted:
-        # Also a minimum that cannot be met ends the order at once.
+    required = order.leaves if order.time_in_force == FOK else order.min_qty
+    if required and _tradable(market, listing, order, limit_key, required) < required:
+        # A minimum quantity that cannot be met cancels the order immediately, like FOK.
         cancel(market, order, now_ns)
         return
-    done = order.cum
+    cum_before = order.cum
     if order.routing and is_retail(listing, order):
         match_retail(market, listing, order, limit_key, execution, now_ns)
     else:
@@ -208,12 +209,12 @@ def bring(
         if order.leaves and order.time_in_force not in (IOC, FOK):
             return
         execution.blocked = False
-    last_px = execution.last_px if order.cum > done else None
+    last_px = execution.last_px if order.cum > cum_before else None
     _rest(market, listing, order, updates, now_ns, last_px)
 
 
 def _tradable(market: Market, listing: Listing, order: Order, limit_key: int, wanted: int) -> int:
-    """How much of what is wanted at once the order could trade."""
+    """Return how much of the ``wanted`` quantity the order could trade now."""
     if order.investor_id:
         return tradable_without(listing, order, limit_key, wanted)
     tradable = tradable_within(listing, order.side, limit_key, wanted)
@@ -230,9 +231,9 @@ def publish(
     received_ns: int,
     now_ns: int,
 ) -> None:
-    """Publish the event of an execution; where it was blocked, an auction follows.
+    """Publish the event of an execution; if it was blocked, call an auction.
 
-    ``order`` is the last one that was brought: the one that calls the auction.
+    ``order`` is the last order executed: the one that calls the auction.
     """
     aggressor = _AGGRESSOR[order.side]
     frozen = execution.blocked
@@ -252,7 +253,7 @@ def publish(
 def cancel(
     market: Market, order: Order, now_ns: int, reason: ExecRestatementReason | None = None
 ) -> None:
-    """End an order that is not in the book."""
+    """Cancel an order that is not in the book."""
     market.forget(order)
     market.cancelled(order, now_ns, reason)
 
@@ -265,10 +266,10 @@ def _rest(
     now_ns: int,
     last_px: int | None = None,
 ) -> None:
-    """See to what is left of an order: queue it, or cancel it if it may not wait.
+    """Queue what is left of an order, or cancel it if it may not rest.
 
-    A market order rests as a limit order, at its protection price or, with the leftover as
-    limit, at the price of its last trade.
+    A market order rests as a limit order: at its protection price or, if its type is market with
+    leftover as limit, at the price of its last trade.
     """
     if not order.leaves:
         order.visible = 0

@@ -1,10 +1,10 @@
-"""What the market tells everybody: units of feed messages, one record per message.
+"""Public market events: units of feed messages, one record per message.
 
-A command's outcome holds *units* in the order in which they happen. A unit with ``event`` set is
-one event of the feed: only its last message carries EndOfEvent. In any other unit each message
-is an event of its own and carries EndOfEvent. Fields have the feed's names; the numbering of
-packets and ``rptSeq`` belong to whoever publishes. Prices are integers of 1e-4, those named ``…8``
-of 1e-8; dates are days since 1970; times are nanoseconds since 1970.
+A command's outcome has *units* in the order in which they happen. A unit with ``event`` set is one
+event of the feed: only its last message has EndOfEvent. In any other unit each message is a
+separate event and has EndOfEvent. Fields have the feed's names; the publisher assigns packet
+numbers and ``rptSeq``. Prices are integers of 1e-4, those named ``…8`` of 1e-8; dates are days
+since 1970; times are nanoseconds since 1970.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pregao.umdf.phases import TradingEvent
 
 @record
 class ExecutionSummary:
-    """ExecutionSummary_55: the whole execution, ahead of its trades; never the last message."""
+    """ExecutionSummary_55: totals of an execution, before its trades; never the last message."""
 
     security_id: int
     aggressor_side: AggressorSide
@@ -48,9 +48,9 @@ class ExecutionSummary:
 class OrderAdded:
     """Order_MBO_50 with action NEW.
 
-    ``price`` is None for orders without one (MOA, MOC). ``position`` is the 1-based place in
-    the visible side right after this update, where positions are tracked; ``recovery`` marks
-    orders sent again after an EmptyBook.
+    ``price`` is None for orders without one (MOA, MOC). ``position`` is the 1-based position on the
+    visible side right after this update, if positions are tracked; ``recovery`` marks orders sent
+    again after an EmptyBook.
     """
 
     security_id: int
@@ -68,7 +68,7 @@ class OrderAdded:
 
 @record
 class OrderChanged:
-    """Order_MBO_50 with action CHANGE: the order keeps its place; ``prev_size`` was shown."""
+    """Order_MBO_50 with action CHANGE, which keeps the position; ``prev_size`` was shown before."""
 
     security_id: int
     side: Side
@@ -85,9 +85,9 @@ class OrderChanged:
 
 @record
 class OrderDeleted:
-    """DeleteOrder_MBO_51: ``size`` was shown right before; ``matched`` tells it was executed.
+    """DeleteOrder_MBO_51: ``size`` was shown right before; ``matched`` means that it was executed.
 
-    ``position`` is the 1-based place in the visible side right before this update.
+    ``position`` is the 1-based position on the visible side right before this update.
     """
 
     security_id: int
@@ -103,9 +103,9 @@ class OrderDeleted:
 
 @record
 class MassDeleteOrders:
-    """MassDeleteOrders_MBO_52 with action DELETE_THRU: the whole side is gone.
+    """MassDeleteOrders_MBO_52 with action DELETE_THRU: deletes a complete side.
 
-    ``count`` is how many visible orders went; ``position`` is 1 where positions are tracked.
+    ``count`` is the number of visible orders deleted; ``position`` is 1 if positions are tracked.
     """
 
     security_id: int
@@ -319,7 +319,7 @@ class QuantityBand:
 
 @record
 class SecurityStatus:
-    """SecurityStatus_3; in snapshots a ``status`` of None means that the group rules."""
+    """SecurityStatus_3; in snapshots a ``status`` of None means that the group's phase applies."""
 
     security_id: int
     trading_session: TradingSession
@@ -345,7 +345,7 @@ class SecurityGroupPhase:
 
 @record
 class EmptyBook:
-    """EmptyBook_9: the book that follows is sent anew; ``rptSeq`` restarts after it."""
+    """EmptyBook_9: the book is sent again after it; ``rptSeq`` restarts."""
 
     security_id: int
     time_ns: int
@@ -363,14 +363,14 @@ class ChannelReset:
 
 @record
 class SequenceReset:
-    """SequenceReset_1 in the incremental stream of a channel; a new sequence version begins."""
+    """SequenceReset_1 in a channel's incremental stream, which starts a new sequence version."""
 
     channel: int
 
 
 @record
 class News:
-    """News_5 as a whole; the publisher cuts long texts into parts."""
+    """Complete News_5; the publisher splits long texts into parts."""
 
     security_id: int | None
     source: NewsSource
@@ -408,7 +408,7 @@ Statistic = (
     | SettlementPrice
     | OpenInterest
 )
-"""What a snapshot shows of an instrument besides its orders and status."""
+"""A statistic of an instrument in snapshots, next to its orders and status."""
 
 MarketItem = (
     ExecutionSummary
@@ -433,7 +433,7 @@ MarketItem = (
 
 @record
 class MarketEvent:
-    """A unit of the feed: one event, or messages that are each one of their own."""
+    """A unit of the feed: one event, or messages that are separate events."""
 
     items: list[MarketItem]
     event: bool = True

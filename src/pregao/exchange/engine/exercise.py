@@ -1,8 +1,8 @@
-"""Exercise of options: at once, or by itself on the last day (003 §15.2 leaves the rules open).
+"""Exercise of options: on request, or automatic on the last day (003 §15.2 leaves the rules open).
 
-Who exercises must hold what he exercises; writers whose position is not blocked are assigned, in an
-order that is drawn. An American option is exercised on any day, a European one on its last. On its
-last day an option in the money is exercised by itself, unless its holder has said otherwise.
+A holder can exercise at most its position; writers whose position is not blocked are assigned in a
+random order. An American option can be exercised on any day, a European one on its last. On its
+last day an option in the money is exercised automatically, unless its holder instructed otherwise.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _AUTOMATIC = PosTransType.AUTOMATIC_EXERCISE
 
 
 def maintain_position(market: Market, command: MaintainPosition, now_ns: int) -> None:
-    """Exercise an option, or say what is to become of it on its last day."""
+    """Exercise an option, or set the instruction for its last day."""
     listing = market.listings.get(command.security_id)
     reject = _fault(market, listing, command)
     if reject is not None or listing is None:
@@ -41,14 +41,14 @@ def maintain_position(market: Market, command: MaintainPosition, now_ns: int) ->
     else:
         status, trade_id = PosMaintStatus.ACCEPTED, 0
         _forget_instruction(market, command)
-    number = _report(market, command, status, now_ns, trade_id=trade_id)
-    market.positions.asked[command.session, command.request_id] = number
+    report_id = _report(market, command, status, now_ns, trade_id=trade_id)
+    market.positions.asked[command.session, command.request_id] = report_id
     if command.kind != _EXERCISE:
-        market.positions.instructions[number] = command
+        market.positions.instructions[report_id] = command
 
 
 def _fault(market: Market, listing: Listing | None, command: MaintainPosition) -> Reject | None:
-    """What is wrong with a request, or None."""
+    """Return the reason to reject a request, or None."""
     if listing is None:
         return rejects.UNKNOWN_INSTRUMENT
     if not listing.keeps_positions:
@@ -81,7 +81,7 @@ def _fault(market: Market, listing: Listing | None, command: MaintainPosition) -
 
 
 def intrinsic(market: Market, listing: Listing) -> int | None:
-    """What an exercise would gain now (1e-4); None if the underlying has no price."""
+    """Return the gain of an exercise now (1e-4), or None if the underlying has no price."""
     instrument = listing.instrument
     underlying = market.listings.get(instrument.underlyings[0].security_id)
     price = None if underlying is None else underlying.reference_price()
@@ -92,15 +92,15 @@ def intrinsic(market: Market, listing: Listing) -> int | None:
 
 
 def _exercise(market: Market, command: MaintainPosition, now_ns: int) -> int:
-    """Exercise a quantity that the holder has, and tell the writers; give its number."""
+    """Exercise a quantity of the holder's position, report to the writers, and return its ID."""
     positions = market.positions
     own = positions.of(command.firm, command.account, command.security_id)
     assigned = positions.assign(market.seed, command.security_id, command.quantity)
-    done = sum(part for _, part in assigned)
-    own.long -= done
-    own.exercised += done
+    exercised = sum(part for _, part in assigned)
+    own.long -= exercised
+    own.exercised += exercised
     for (firm, account, _), part in assigned:
-        told = ((PosType.OPTION_EXERCISE_QTY, 0, part),)
+        quantities = ((PosType.OPTION_EXERCISE_QTY, 0, part),)
         _tell(
             market,
             MaintainPosition(
@@ -108,17 +108,17 @@ def _exercise(market: Market, command: MaintainPosition, now_ns: int) -> int:
             ),
             PosMaintStatus.COMPLETED,
             now_ns,
-            told,
+            quantities,
             trade_id=positions.exercises,
         )
     return positions.exercises
 
 
 def _forget_instruction(market: Market, command: MaintainPosition) -> None:
-    """A holder's new wish for a position takes the place of the one before."""
+    """Remove the holder's previous instruction for a position, which the new one replaces."""
     market.positions.instructions = {
-        number: each
-        for number, each in market.positions.instructions.items()
+        report_id: each
+        for report_id, each in market.positions.instructions.items()
         if _holder(each) != _holder(command)
     }
 
@@ -128,17 +128,17 @@ def _holder(command: MaintainPosition) -> tuple[int, int, int]:
 
 
 def cancel_maintenance(market: Market, command: CancelMaintenance, now_ns: int) -> None:
-    """Take back what was asked for the last day; an exercise is done and cannot be taken back."""
+    """Cancel an instruction for the last day; an exercise is completed and cannot be canceled."""
     positions = market.positions
     own = (command.session, command.orig_request_id)
-    wished = (
+    matching = (
         n for n, each in positions.instructions.items() if (each.session, each.request_id) == own
     )
-    # What was asked on an earlier day is known by the wish alone.
-    number = command.report_id or next(wished, 0) or positions.asked.get(own, 0)
-    found = positions.instructions.get(number)
+    # ``asked`` has only requests of today: older ones are found by their instruction.
+    report_id = command.report_id or next(matching, 0) or positions.asked.get(own, 0)
+    found = positions.instructions.get(report_id)
     if found is None or found.firm != command.firm or found.security_id != command.security_id:
-        wanted = MaintainPosition(
+        request = MaintainPosition(
             command.session,
             command.firm,
             command.request_id,
@@ -149,11 +149,11 @@ def cancel_maintenance(market: Market, command: CancelMaintenance, now_ns: int) 
             market.trade_day,
         )
         reject = rejects.UNKNOWN_POSITION_REQUEST
-        if number in positions.asked.values():
+        if report_id in positions.asked.values():
             reject = rejects.EXERCISE_DONE
         _tell(
             market,
-            wanted,
+            request,
             PosMaintStatus.REJECTED,
             now_ns,
             (),
@@ -162,7 +162,7 @@ def cancel_maintenance(market: Market, command: CancelMaintenance, now_ns: int) 
             original=command.orig_request_id,
         )
         return
-    del positions.instructions[number]
+    del positions.instructions[report_id]
     _report(
         market,
         found,
@@ -175,7 +175,7 @@ def cancel_maintenance(market: Market, command: CancelMaintenance, now_ns: int) 
 
 
 def exercise_matured(market: Market, now_ns: int) -> None:
-    """The day ends: options whose last day it is are exercised by themselves, or expire."""
+    """Exercise options on their last day automatically, or let them expire, at the day's end."""
     if not market.positions.held:
         return
     for listing in list(market.listings.values()):
@@ -194,33 +194,35 @@ def _end(
     gain: int | None,
     now_ns: int,
 ) -> None:
-    """Exercise a position on its last day as far as its holder wants that, and say so."""
+    """Exercise a position on its last day as its holder instructed, and report it."""
     firm, account, security_id = holder
-    wanted = next(
+    instruction = next(
         (each for each in market.positions.instructions.values() if _holder(each) == holder), None
     )
-    if wanted is None:
-        wanted = MaintainPosition(
+    if instruction is None:
+        instruction = MaintainPosition(
             0, firm, 0, security_id, account, _AUTOMATIC, position.long, market.trade_day
         )
-    pays = gain is not None and gain > 0 and gain >= wanted.threshold
+    pays = gain is not None and gain > 0 and gain >= instruction.threshold
     status, trade_id = PosMaintStatus.NOT_EXECUTED, 0
-    if wanted.kind == _AUTOMATIC and (pays or wanted.contrary):
-        trade_id = _exercise(market, wanted, now_ns)
+    if instruction.kind == _AUTOMATIC and (pays or instruction.contrary):
+        trade_id = _exercise(market, instruction, now_ns)
         if position.exercised:
             status = PosMaintStatus.COMPLETED
-    elif not wanted.session:
-        return  # it expires without a word, as nobody asked
-    _report(market, wanted, status, now_ns, trade_id=trade_id)
+    elif not instruction.session:
+        return  # it expires without a report: its holder gave no instruction
+    _report(market, instruction, status, now_ns, trade_id=trade_id)
 
 
 def set_position(market: Market, command: SetPosition, _now_ns: int) -> None:
-    """Let an account begin with a position, as clearing tells it."""
+    """Set an account's position at the start of the day, as received from clearing."""
     listing = market.listing(command.security_id)
     if not listing.keeps_positions:
-        raise UsageError(f"{listing.instrument.symbol} is not an option: no positions are kept")
+        raise UsageError(
+            f"{listing.instrument.symbol} is not an option: only options have positions"
+        )
     if command.long_qty < 0 or command.short_qty < 0:
-        raise UsageError("the quantities of a position are not negative")
+        raise UsageError("the quantities of a position must not be negative")
     key = (command.firm, command.account, command.security_id)
     market.positions.held[key] = Position(command.long_qty, command.short_qty)
 
@@ -237,7 +239,7 @@ def _report(
     session: int | None = None,
     request_id: int | None = None,
 ) -> int:
-    """Answer a request with the position as it is now; give the number of the report."""
+    """Answer a request with the current position, and return the ID of the report."""
     position = market.positions.held.get(_holder(command), Position())
     original = 0
     if request_id is not None:

@@ -1,12 +1,12 @@
-"""Forwards ("termo"): a deal made elsewhere, declared by one firm and accepted by the other.
+"""Forwards ("termo"): a deal made off the book, declared by one firm and accepted by the other.
 
 A declaration is pending until its respondent accepts or refuses it, its initiator cancels it, or
-the day ends; nothing leads away from these. Accepted, it is a trade of the forward and, with cash,
-one of the underlying with buyer and seller exchanged:
+the day ends; these states are final. Accepted, it becomes a trade of the forward and, with cash,
+one of the underlying with buyer and seller swapped:
 
     declared ──▶ PENDING ──accepted──▶ ACCEPTED
                     ├─────refused────▶ PASS
-                    ├────cancelled───▶ CANCELED
+                    ├────canceled────▶ CANCELED
                     └──day's end─────▶ EXPIRED
 """
 
@@ -36,7 +36,7 @@ from pregao.exchange.engine.terms import (
 from pregao.exchange.engine.trade_entry import enter_trade
 
 _FLEXIBLE = "S"
-"""How symbols of flexible forwards end."""
+"""Suffix of the symbols of flexible forwards."""
 
 
 @record
@@ -48,7 +48,7 @@ class Declaration:
 
 
 def declare_forward(market: Market, command: DeclareForward, now_ns: int) -> None:
-    """Take a declaration: its initiator is answered, its respondent is told."""
+    """Accept a declaration: answer its initiator and offer it to its respondent."""
     listing = market.listings.get(command.security_id)
     reject = _check(market, listing, command)
     market.quote_id += 1
@@ -72,7 +72,7 @@ def declare_forward(market: Market, command: DeclareForward, now_ns: int) -> Non
 
 
 def _check(market: Market, listing: Listing | None, command: DeclareForward) -> Reject | None:
-    """What is wrong with a declaration, or None."""
+    """Return the reason to reject a declaration, or None."""
     if listing is None:
         return rejects.UNKNOWN_INSTRUMENT
     instrument = listing.instrument
@@ -89,7 +89,7 @@ def _check(market: Market, listing: Listing | None, command: DeclareForward) -> 
     first, last = (1, 90) if instrument.symbol.endswith(_FLEXIBLE) else (16, 999)
     if not first <= command.days_to_settlement <= last:
         return rejects.DAYS_INVALID.because(
-            f"{command.days_to_settlement} is not within {first} to {last}"
+            f"{command.days_to_settlement} is outside {first} to {last}"
         )
     if command.fixed_rate < 0:
         return rejects.RATE_INVALID
@@ -99,7 +99,7 @@ def _check(market: Market, listing: Listing | None, command: DeclareForward) -> 
 
 
 def _check_cash(market: Market, listing: Listing, command: DeclareForward) -> Reject | None:
-    """What is wrong with the cash trade that goes with a forward, or None."""
+    """Return the reason to reject the cash trade of a forward, or None."""
     cash = _underlying(market, listing)
     if cash is None or cash.derivative:
         return rejects.NO_UNDERLYING
@@ -112,7 +112,7 @@ def _check_cash(market: Market, listing: Listing, command: DeclareForward) -> Re
 
 
 def _underlying(market: Market, listing: Listing) -> Listing | None:
-    """The cash instrument of a forward, if it is listed."""
+    """Return the cash instrument of a forward, if it is listed."""
     for underlying in listing.instrument.underlyings:
         if underlying.security_id in market.listings:
             return market.listings[underlying.security_id]
@@ -120,7 +120,7 @@ def _underlying(market: Market, listing: Listing) -> Listing | None:
 
 
 def accept_forward(market: Market, command: AcceptForward, now_ns: int) -> None:
-    """Accept a declaration: the deal is traded, and both sides are told."""
+    """Accept a declaration: trade the deal, and report it to both sides."""
     declared = market.declarations.get(command.quote_id)
     response = QuoteStatusResponseTo.QUOTE
     if declared is None or declared.terms.contra_firm != command.firm:
@@ -133,7 +133,7 @@ def accept_forward(market: Market, command: AcceptForward, now_ns: int) -> None:
     elif listing.status != OPEN:
         reject = rejects.FORWARD_NOT_OPEN
     if reject is not None:
-        # The declaration goes on waiting.
+        # The declaration stays pending.
         _report_to(
             market, declared, command.session, command.firm, QuoteStatus.REJECTED, response, now_ns,
             reject,
@@ -183,7 +183,7 @@ def accept_forward(market: Market, command: AcceptForward, now_ns: int) -> None:
 
 
 def refuse_forward(market: Market, command: RefuseForward, now_ns: int) -> None:
-    """Refuse a declaration: its initiator has to declare anew."""
+    """Refuse a declaration, which ends it."""
     declared = market.declarations.get(command.quote_id)
     response = QuoteStatusResponseTo.QUOTE_REQUEST_REJECT
     if declared is None or declared.terms.contra_firm != command.firm:
@@ -195,7 +195,7 @@ def refuse_forward(market: Market, command: RefuseForward, now_ns: int) -> None:
 
 
 def cancel_forward(market: Market, command: CancelForward, now_ns: int) -> None:
-    """Cancel a declaration by its initiator, as long as it is pending."""
+    """Cancel a pending declaration by its initiator."""
     declared = market.declarations.get(command.quote_id)
     response = QuoteStatusResponseTo.QUOTE_CANCEL
     if declared is None or declared.terms.session != command.session:
@@ -209,7 +209,7 @@ def cancel_forward(market: Market, command: CancelForward, now_ns: int) -> None:
 
 
 def expire_declarations(market: Market, now_ns: int) -> None:
-    """The day ends: what was not accepted is over."""
+    """Expire all pending declarations at the end of the day."""
     declared, market.declarations = market.declarations, {}
     response = QuoteStatusResponseTo.QUOTE_REQUEST
     for each in declared.values():
@@ -225,7 +225,7 @@ def _report(
     now_ns: int,
     reject: Reject | None = None,
 ) -> None:
-    """Tell the initiator."""
+    """Report to the initiator."""
     terms = declared.terms
     _report_to(market, declared, terms.session, terms.firm, status, response, now_ns, reject)
 
@@ -291,7 +291,7 @@ def _report_trade(
     side: Side,
     now_ns: int,
 ) -> None:
-    """Tell both sides of a trade of the deal; ``side`` is the initiator's."""
+    """Report a trade of the deal to both sides; ``side`` is the initiator's."""
     terms = declared.terms
     for session, firm, contra, own in (
         (terms.session, terms.firm, terms.contra_firm, side),

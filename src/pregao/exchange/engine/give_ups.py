@@ -1,7 +1,7 @@
-"""Give-ups: trades of a source account that another firm is to carry (003 §14.2.2).
+"""Give-ups: trades of a source account that another firm carries (003 §14.2.2).
 
-The order names the source account; each trade of it waits for the take-up firm. If that accepts,
-the position is its own, else the executing firm goes on carrying it.
+The order has the source account; each of its trades waits for the take-up firm. If that firm
+accepts, the position becomes its own; otherwise the executing firm keeps it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pregao.exchange.engine.terms import Side
 
 
 class GiveUp(NamedTuple):
-    """One side of a trade that waits for the firm that is to carry it."""
+    """One side of a trade that waits for the take-up firm."""
 
     security_id: int
     trade_id: int
@@ -29,20 +29,22 @@ class GiveUp(NamedTuple):
 
 
 def link_accounts(market: Market, command: LinkAccounts, _now_ns: int) -> None:
-    """Let trades of a source account be given up from now on; without a target, no more."""
+    """Give up the trades of a source account from now on; without a target firm, stop it."""
     key = (command.firm, command.account)
     if not command.account:
-        raise UsageError("a give-up needs the number of the source account")
+        raise UsageError("a give-up requires the source account")
     if command.to_firm == command.firm:
-        raise UsageError("a trade is given up to another firm, not to the same one")
+        raise UsageError(
+            f"a trade can be given up only to another firm, not to {command.firm} itself"
+        )
     if command.to_firm:
         market.give_up_links[key] = (command.to_firm, command.to_account)
     elif market.give_up_links.pop(key, None) is None:
-        raise UsageError(f"account {command.account} of firm {command.firm} gives up nothing")
+        raise UsageError(f"account {command.account} of firm {command.firm} has no give-up link")
 
 
 def note_give_up(market: Market, order: Order, trade_id: int, quantity: int) -> None:
-    """An order has traded: does its account give that up?"""
+    """Record a give-up if an order that traded has an account with a give-up link."""
     account = order.position_account
     target = market.give_up_links.get((order.firm, account))
     if target is not None:
@@ -53,10 +55,10 @@ def note_give_up(market: Market, order: Order, trade_id: int, quantity: int) -> 
 
 
 def answer_give_up(market: Market, command: AnswerGiveUp, _now_ns: int) -> None:
-    """The take-up firm accepts or refuses a trade."""
+    """Process the take-up firm's answer: accept or refuse a trade."""
     found = market.give_ups.pop(command.give_up_id, None)
     if found is None:
-        raise UsageError(f"no give-up of number {command.give_up_id} waits for an answer")
+        raise UsageError(f"no give-up with ID {command.give_up_id} is pending")
     if not command.accepted:
         return
     fill = market.positions.fills.get((found.security_id, found.trade_id, Side(found.side)))
@@ -71,9 +73,9 @@ def answer_give_up(market: Market, command: AnswerGiveUp, _now_ns: int) -> None:
 
 
 def drop_give_ups(market: Market, security_id: int, trade_id: int) -> None:
-    """A trade was taken back: nobody has to carry it."""
+    """Drop the pending give-ups of a busted trade."""
     market.give_ups = {
-        number: each
-        for number, each in market.give_ups.items()
+        give_up_id: each
+        for give_up_id, each in market.give_ups.items()
         if (each.security_id, each.trade_id) != (security_id, trade_id)
     }

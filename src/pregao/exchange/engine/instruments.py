@@ -1,4 +1,4 @@
-"""What an instrument is: every field of a security definition, under the feed's names."""
+"""Instruments: every field of a security definition, with the feed's names."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ class PutOrCall(IntEnum):
 
 
 class ExerciseStyle(IntEnum):
-    """When an option can be exercised (tag 1194)."""
+    """Times at which an option can be exercised (tag 1194)."""
 
     EUROPEAN = 0
     AMERICAN = 1
 
 
 class OptPayoutType(IntEnum):
-    """What an option in the money pays (tag 1482)."""
+    """Payout of an option in the money (tag 1482)."""
 
     VANILLA = 1
     CAPPED = 2
@@ -88,14 +88,14 @@ class GovernanceIndicator(IntEnum):
 
 
 class MultiLegModel(IntEnum):
-    """Who defined a multileg instrument (tag 1377)."""
+    """Origin of a multileg instrument (tag 1377)."""
 
     PREDEFINED = 0
     USER_DEFINED = 1
 
 
 class MultiLegPriceMethod(IntEnum):
-    """How the price of a multileg instrument applies to its legs (tag 1378)."""
+    """Relation of a multileg instrument's price to those of its legs (tag 1378)."""
 
     NET_PRICE = 0
     REVERSED_NET_PRICE = 1
@@ -106,7 +106,7 @@ class MultiLegPriceMethod(IntEnum):
 
 
 class InstrAttribType(IntEnum):
-    """What an instrument attribute tells (tag 871)."""
+    """Kind of an instrument attribute (tag 871)."""
 
     TRADE_TYPE_ELIGIBILITY = 24
     GTD_GTC_ELIGIBILITY = 34
@@ -124,7 +124,7 @@ class InstrAttribValue(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class MaturityMonthYear:
-    """A maturity given by year and month, and where needed by day or week."""
+    """A maturity by year and month, and by day or week where needed."""
 
     year: int
     month: int
@@ -134,7 +134,7 @@ class MaturityMonthYear:
 
 @dataclass(frozen=True, slots=True)
 class Underlying:
-    """The instrument that an option or a forward is on."""
+    """The underlying of an option or a forward."""
 
     security_id: int
     symbol: str
@@ -161,11 +161,11 @@ class InstrAttrib:
 
 @dataclass(frozen=True, slots=True)
 class Instrument:
-    """An instrument listed on the market.
+    """A listed instrument.
 
-    Prices (strike) are integers of 1e-4; tick, multiplier and divisor are integers of 1e-8;
-    a field that does not apply is None. The fields after ``security_desc`` are rules of this
-    market that no definition message carries.
+    Prices (strike) are integers of 1e-4; tick, multiplier and divisor are integers of 1e-8; a field
+    that does not apply is None. The fields after ``security_desc`` are rules of this market that no
+    definition message carries.
     """
 
     security_id: int
@@ -225,45 +225,45 @@ class Instrument:
     security_desc: str = ""
 
     channel: int = 0
-    """The market data channel that carries the instrument."""
+    """Market data channel of the instrument."""
     previous_close: int | None = None
-    """Closing price of the day before, as an integer of 1e-8."""
+    """Closing price of the previous day, as an integer of 1e-8."""
     protection_offset: int | None = None
-    """How far from the last trade a market order may trade, as a price (1e-4)."""
+    """Maximum distance from the last trade at which a market order may trade (1e-4)."""
 
     rlp_improvement: int | None = None
-    """How much better than the best price a retail liquidity provider is, as a price (1e-4)."""
+    """Price improvement of a retail liquidity provider over the best price (1e-4)."""
 
     auction: AuctionRules | None = None
-    """How its auctions end; None: as their phase or the market says."""
+    """Rules by which its auctions end; None: those of the phase or the market."""
 
     @property
     def tick(self) -> int:
-        """The smallest price step as a price (1e-4)."""
+        """Minimum price increment as a price (1e-4)."""
         return self.min_price_increment // PRICE8_PER_PRICE
 
     @property
     def lot(self) -> int:
-        """The quantity that every order is a multiple of."""
+        """Lot size, of which every order's quantity is a multiple."""
         return self.min_lot_size or 1
 
     @property
     def allows_any_sign(self) -> bool:
-        """A spread between legs can be worth nothing or less; nothing else can."""
+        """Whether prices may be zero or negative, as those of spreads between legs."""
         return bool(self.legs)
 
     @property
     def is_forward(self) -> bool:
-        """A forward ("termo"): agreed between two firms, never matched in a book."""
+        """Whether it is a forward ("termo"): agreed between two firms, never matched in a book."""
         return self.security_type in (SecurityType.FORWARD, SecurityType.DTERM)
 
     def allows(self, value: InstrAttribValue) -> bool:
-        """Is the instrument eligible for this type of trade?"""
+        """Whether the instrument is eligible for this type of trade."""
         return InstrAttrib(InstrAttribType.TRADE_TYPE_ELIGIBILITY, value) in self.attributes
 
     @property
     def allows_good_till(self) -> bool:
-        """May orders outlive the day (GTC, GTD)?"""
+        """Whether orders may outlive the day (GTC, GTD)."""
         return (
             InstrAttrib(
                 InstrAttribType.GTD_GTC_ELIGIBILITY,

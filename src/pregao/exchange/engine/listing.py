@@ -1,4 +1,4 @@
-"""The state of one listed instrument, and of a group of them."""
+"""State of a listed instrument, and of a group of instruments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pregao.exchange.engine.terms import (
 from pregao.exchange.engine.waiting import Waiting
 
 NO_LIMIT = 1 << 62
-"""A price that nothing reaches."""
+"""A price that no order reaches."""
 
 _DERIVATIVES = frozenset(
     {
@@ -36,7 +36,7 @@ _WITHOUT_A_BOOK = frozenset({SecurityType.INDEX, SecurityType.OPTEXER, SecurityT
 
 
 class Party(NamedTuple):
-    """Whose order took part in a trade: what a later bust has to tell its owner."""
+    """An order that took part in a trade, as a later bust reports it to its owner."""
 
     session: int
     firm: int
@@ -56,7 +56,7 @@ class TradeRecord(NamedTuple):
 
 
 class Theoretical(NamedTuple):
-    """What an auction would do now; ``imbalance`` is positive when buyers are left over."""
+    """Theoretical result of an auction; ``imbalance`` is positive if buyers are left over."""
 
     price: int
     quantity: int
@@ -75,12 +75,12 @@ class Group:
         self.open_time_ns: int | None = None
         self.since_ns = 0
         self.auction: AuctionRules | None = None
-        """The rules of the auctions of its phase."""
+        """Auction rules of the current phase."""
         self.members: list[Listing] = []
 
 
 class Statistics:
-    """The statistics of the session, all exact integers."""
+    """Statistics of a session, all exact integers."""
 
     __slots__ = (
         "after_id",
@@ -98,10 +98,10 @@ class Statistics:
 
     def __init__(self, after_id: int = 0) -> None:
         self.after_id = after_id
-        """The last trade of the session before: it and earlier ones are not counted here."""
+        """Last trade of the previous session: it and earlier ones do not count."""
         self.opening: int | None = None
         self.opening_id = 0
-        """The trade that made the opening price."""
+        """Trade that set the opening price."""
         self.high: int | None = None
         self.low: int | None = None
         self.last: int | None = None
@@ -111,10 +111,10 @@ class Statistics:
         self.provided = 0
         """Quantity traded with retail liquidity providers."""
         self.prices: Counter[int] = Counter()
-        """Quantity traded by price: the high and the low can be found again after a bust."""
+        """Quantity traded by price, from which high and low are recomputed after a bust."""
 
     def vwap(self) -> int | None:
-        """The volume-weighted average price, rounded to the nearest 1e-4 (half away from zero)."""
+        """Return the volume-weighted average price, rounded to 1e-4 (half away from zero)."""
         if not self.volume:
             return None
         doubled, sign = (2 * self.notional, 1) if self.notional >= 0 else (-2 * self.notional, -1)
@@ -122,7 +122,7 @@ class Statistics:
 
 
 class Listing:
-    """An instrument with its book, state, statistics, bands and trades of the day."""
+    """A listed instrument with its book, state, statistics, bands and trades of the day."""
 
     __slots__ = (
         "active_auction",
@@ -177,35 +177,35 @@ class Listing:
         self.offers = BookSide(Side.SELL)
         self.waiting = Waiting()
         self.own_status: TradingStatus | None = None
-        """The state that the instrument has apart from its group, or None."""
+        """State of the instrument independent of its group, or None."""
         self.status = group.phase
-        """What rules now: the more restrictive of its own state and its group's phase."""
+        """State in effect: the more restrictive of its own state and its group's phase."""
         self.open_time_ns: int | None = None
         self.since_ns: int | None = None
         self.active_auction = False
         self.auction: AuctionRules | None = None
-        """The rules of the auction that runs."""
+        """Rules of the running auction."""
         self.frozen_by: Order | None = None
-        """The order whose trade would have left the auction band."""
+        """Order whose trade would have left the auction band."""
         self.extended = 0
-        """How often its end has moved."""
+        """Number of times that the auction was extended."""
         self.watch_ns: int | None = None
-        """From when on a change of the theoretical price or quantity moves its end."""
+        """Time from which a change of the theoretical price or quantity extends the auction."""
         self.closes_ns: int | None = None
-        """When it ends at random; the market is not told."""
+        """Time of its random end, which is not published."""
         self.pair: Listing | None = None
-        """The instrument whose auctions begin and end with this one's."""
+        """Instrument whose auctions start and end with this one's."""
         self.pending = False
-        """Its auction could end, and waits for that of its pair."""
+        """Whether its auction is ready to end and waits for its pair's."""
         self.window_ns: int | None = None
-        """Until when it takes no requests, because its pair has been asked."""
+        """Time until which it accepts no requests, because its pair was asked to end."""
         self.theoretical: Theoretical | None = None
         self.statistics = Statistics()
         self.last_trade: TradeItem | None = None
         self.trade_id = 0
         self.trades: dict[int, TradeRecord] = {}
         self.shown: dict[object, Statistic] = {}
-        """The statistics and bands last published, as a snapshot shows them."""
+        """Statistics and bands last published, for snapshots."""
         self.bands: dict[PriceBandType, Band] = {}
         self.bands_float = False
         self.reject_low = self.auction_low = -NO_LIMIT
@@ -216,7 +216,7 @@ class Listing:
         self.define(instrument)
 
     def define(self, instrument: Instrument) -> None:
-        """Take over a definition: what every order is checked against is worked out once."""
+        """Set the definition, and precompute the values that every order is checked against."""
         self.instrument = instrument
         self.tick = instrument.tick
         self.lot = instrument.lot
@@ -233,22 +233,22 @@ class Listing:
         self.takes_crosses = instrument.allows(InstrAttribValue.ORDER_CROSS_ELIGIBLE)
 
     def side(self, side: Side) -> BookSide:
-        """One side of the book."""
+        """Return one side of the book."""
         return self.bids if side == Side.BUY else self.offers
 
     def opposite(self, side: Side) -> BookSide:
-        """The side that an order of this side trades with."""
+        """Return the side that an order of this side trades with."""
         return self.offers if side == Side.BUY else self.bids
 
     def reference_price(self) -> int | None:
-        """The last trade, else the reference price or the close of the day before (1e-4)."""
+        """Return the last trade's price, or else the reference price or previous close (1e-4)."""
         if self.statistics.last is not None:
             return self.statistics.last
         price8 = self.reference8 if self.reference8 is not None else self.previous_close8
         return None if price8 is None else price8 // PRICE8_PER_PRICE
 
     def net_change8(self) -> int | None:
-        """Last trade less the previous close, as an integer of 1e-8."""
+        """Return last trade minus previous close, as an integer of 1e-8."""
         last = self.statistics.last
         if last is None or self.previous_close8 is None:
             return None
@@ -256,7 +256,7 @@ class Listing:
 
 
 class Band(NamedTuple):
-    """One price band of an instrument as it was set."""
+    """A price band of an instrument as it was set."""
 
     limit_type: int
     midpoint: int | None

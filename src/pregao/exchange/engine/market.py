@@ -1,7 +1,7 @@
-"""The whole state of the market, with the small acts that every rule is made of.
+"""Complete state of the market, with the basic operations that the rules share.
 
-The rules (entry, matching, auctions, phases, surveillance) are functions over a ``Market``.
-What they tell is gathered in ``units`` and ``reports`` until the engine hands them out.
+The rules (entry, matching, auctions, phases, surveillance) are functions over a ``Market``. They
+collect their output in ``units`` and ``reports`` until the engine returns it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pregao.exchange.engine.spreads import Spread
 
 FIRST_IMPLIED_ID = 1 << 62
-"""Implied orders are numbered from here: always behind ordinary ones at the same price."""
+"""IDs of implied orders start here, so that they rank after ordinary ones at the same price."""
 
 _EPOCH = date(1970, 1, 1)
 _PARTIALLY_FILLED = OrdStatus.PARTIALLY_FILLED
@@ -55,12 +55,12 @@ _FILLED = OrdStatus.FILLED
 
 
 def days(day: date) -> int:
-    """A date as days since 1970."""
+    """Return a date as days since 1970."""
     return (day - _EPOCH).days
 
 
 class SpreadFill(NamedTuple):
-    """What was traded in a spread, until its legs have traded as well."""
+    """A fill of a spread that has not traded in its legs yet."""
 
     security_id: int
     order: Order
@@ -146,62 +146,62 @@ class Market:
         self.rlp_share = rlp_share
         self.synchronism_ns = synchronism_ns
         self.no_legs = no_legs
-        """Instruments that no user-defined spread can have as a leg."""
+        """Instruments that cannot be a leg of a user-defined spread."""
         self.auction_rules = auction_rules
         self.seed = seed
-        """What draws follow from."""
+        """Seed of all random draws."""
         self.keeps_numbers = keeps_numbers
-        """Do orders that do not tell their firm keep their public number when they are replaced?"""
+        """Whether an order without a published firm keeps its secondary order ID when replaced."""
         self.extending: list[Listing] = []
-        """Instruments whose auction has changed so late that its end moves."""
+        """Instruments whose auction changed so late that its end is extended."""
         self.announced: list[News] = []
-        """News that follow the event."""
+        """News to publish after the event."""
         self.user_spreads: dict[int, date] = {}
-        """Spreads of users, with the last day on which they were used."""
+        """User-defined spreads, with the last day on which each was used."""
         self.quote_id = 0
         self.declarations: dict[int, Declaration] = {}
-        """Forwards that wait for their respondent, by quote id."""
+        """Forwards pending their respondent's answer, by quote ID."""
         self.positions = Positions()
         self.give_up_links: dict[tuple[int, int], tuple[int, int]] = {}
-        """Source accounts with the firms and accounts that carry their trades."""
+        """Source accounts, with the firm and account that carry their trades."""
         self.give_up_id = 0
         self.give_ups: dict[int, GiveUp] = {}
-        """Trades that wait for the firm that is to carry them."""
+        """Trades pending the carrying firm's answer, by give-up ID."""
         self.carried: dict[int, list[int]] = {}
-        """Orders of an earlier day whose sessions were not told of them yet, by session."""
+        """Orders of an earlier day not yet restated to their sessions, by session."""
         self.called: list[Listing] = []
-        """Paired instruments that went into an auction: their pairs follow."""
+        """Paired instruments that entered an auction: their pairs follow."""
         self.kept_trades: deque[tuple[int, int]] = deque()
         self.next_due_ns: int | None = None
         self.protections: dict[tuple[int, int], list[Protection]] = {}
         """Market protections by firm and account."""
         self.deltas: dict[int, int] = {}
         self.reached: list[Protection] = []
-        """Those with something to cancel after the event."""
+        """Protections with orders to cancel after the event."""
         self.spreads: dict[int, Spread] = {}
-        """Spreads whose trades are told in their legs."""
+        """Spreads whose trades are also published in their legs."""
         self.implied_of: dict[int, list[Spread]] = {}
-        """Spreads with implied orders, by their own number and by those of their legs."""
+        """Spreads with implied orders, by their own security ID and by those of their legs."""
         self.spread_fills: list[SpreadFill] = []
         self.touched: set[int] = set()
-        """Instruments whose books may have changed what is implied."""
+        """Instruments whose book changes may change implied orders."""
         self.follows = False
-        """Something follows from what has happened: see ``aftermath``."""
+        """Whether follow-up work is pending: see ``aftermath``."""
         self.triggered: list[Order] = []
-        """Stop orders that trades have triggered: they come to the book after the event."""
+        """Stop orders that trades triggered: they enter the book after the event."""
         self.units: list[MarketEvent] = []
         self.reports: list[Report] = []
         self.set_trade_date(trade_date)
 
     def set_trade_date(self, trade_date: date) -> None:
-        """Move to a trading day."""
+        """Set the trading day."""
         self.trade_date = trade_date
         self.trade_day = days(trade_date)
 
     # Instruments
 
     def list_instrument(self, instrument: Instrument) -> Listing:
-        """Make a listing, in a group that is made when it is the first of it."""
+        """List an instrument, and create its group if it is the first member."""
         group = self.groups.get(instrument.security_group)
         if group is None:
             group = self.groups[instrument.security_group] = Group(instrument.security_group)
@@ -210,21 +210,21 @@ class Market:
         return listing
 
     def listing(self, security_id: int) -> Listing:
-        """Find a listing for market operations, who must name one that exists."""
+        """Return the listing of an instrument that market operations name; it must exist."""
         listing = self.listings.get(security_id)
         if listing is None:
-            raise UsageError(f"no instrument with security id {security_id} is listed")
+            raise UsageError(f"no instrument with security ID {security_id} is listed")
         return listing
 
     # The public feed
 
     def tell(self, items: list[MarketItem], event: bool = True) -> None:
-        """Publish a unit, if there is anything in it."""
+        """Publish a unit unless it is empty."""
         if items:
             self.units.append(MarketEvent(items, event))
 
     def put(self, listing: Listing, order: Order, now_ns: int) -> OrderAdded:
-        """Queue an order in the book and say so."""
+        """Add an order to the book and return its feed message."""
         side = listing.bids if order.side == BUY else listing.offers
         side.add(order)
         return OrderAdded(
@@ -243,7 +243,7 @@ class Market:
     def take(
         self, listing: Listing, order: Order, now_ns: int, matched: bool = False
     ) -> OrderDeleted:
-        """Take an order out of the book and say so."""
+        """Remove an order from the book and return its feed message."""
         side = listing.bids if order.side == BUY else listing.offers
         position = side.position(order) if self.track_positions else None
         side.remove(order)
@@ -262,7 +262,7 @@ class Market:
     # Orders
 
     def new_secondary_id(self, order: Order) -> None:
-        """Give an order a new public number: it goes behind all others at its price."""
+        """Assign a new secondary order ID, which ranks after all others at the order's price."""
         if order.implied:
             self.implied_id += 1
             order.secondary_order_id = self.implied_id
@@ -271,25 +271,25 @@ class Market:
             order.secondary_order_id = self.secondary_id
 
     def forget(self, order: Order) -> None:
-        """An order is no longer in the market."""
+        """Remove an order from the order indexes: it is no longer in the market."""
         del self.orders[order.order_id]
         self.by_client.pop((order.session, order.security_id, order.cl_ord_id), None)
 
     def keep_trade(self, listing: Listing, record: TradeRecord) -> None:
-        """Remember a trade so that it can be busted; the oldest are let go beyond the limit."""
+        """Keep a trade so that it can be busted; drops the oldest beyond ``trade_memory``."""
         trade_id = record.item.trade_id
         if trade_id not in listing.trades:
             self.kept_trades.append((listing.security_id, trade_id))
         listing.trades[trade_id] = record
         while len(self.kept_trades) > self.trade_memory:
             security_id, oldest = self.kept_trades.popleft()
-            if (gone := self.listings.get(security_id)) is not None:
-                gone.trades.pop(oldest, None)
+            if (listed := self.listings.get(security_id)) is not None:
+                listed.trades.pop(oldest, None)
 
     # Private reports
 
     def accepted(self, order: Order, now_ns: int, working: bool = True, cross_id: int = 0) -> None:
-        """Tell the owner that the order is in."""
+        """Report to the owner that the order was accepted."""
         self.exec_id += 1
         self.reports.append(
             OrderAccepted(
@@ -328,7 +328,7 @@ class Market:
         order_id: int = 0,
         orig_cl_ord_id: int = 0,
     ) -> None:
-        """Tell why a request was refused; a refused new order still gets a number."""
+        """Report why a request was rejected; a rejected new order still gets an order ID."""
         if response_to == CxlRejResponseTo.NEW:
             self.order_id += 1
             order_id = self.order_id
@@ -358,7 +358,7 @@ class Market:
         mass_action_id: int = 0,
         requested_by: int = 0,
     ) -> None:
-        """Tell the owner that the order is gone; ``cl_ord_id`` is that of the request."""
+        """Report to the owner that the order ended; ``cl_ord_id`` is the request's."""
         self.exec_id += 1
         self.reports.append(
             OrderCancelled(
@@ -396,7 +396,7 @@ class Market:
         now_ns: int,
         cross_id: int = 0,
     ) -> None:
-        """Tell the owner of a trade; the order's own quantities are already up to date."""
+        """Report a trade to the owner; the order's quantities are already updated."""
         self.exec_id += 1
         self.reports.append(
             OrderFilled(
@@ -433,7 +433,7 @@ class Market:
         working: bool = True,
         reason: ExecRestatementReason | None = None,
     ) -> None:
-        """Tell the owner what the order is now; ``before`` is the ClOrdID that it had."""
+        """Report the modified order to its owner; ``before`` is its previous ClOrdID."""
         self.exec_id += 1
         self.reports.append(
             OrderModified(
@@ -463,7 +463,7 @@ class Market:
         )
 
     def restated(self, order: Order, now_ns: int) -> None:
-        """Tell the owner of an iceberg that it was replenished under a new public number."""
+        """Report a replenished iceberg to its owner, with its new secondary order ID."""
         self.exec_id += 1
         self.reports.append(
             OrderRestated(
@@ -488,7 +488,7 @@ class Market:
         )
 
     def expire(self, orders: Iterable[Order], now_ns: int) -> None:
-        """Forget orders whose time has come, wherever they stood, and tell their owners."""
+        """Remove expired orders, in the book or not, and report them to their owners."""
         for order in orders:
             self.forget(order)
             self.cancelled(order, now_ns, status=OrdStatus.EXPIRED)

@@ -1,4 +1,4 @@
-"""Mass action: all of a session's orders that pass some filters, cancelled as one event."""
+"""Mass action: cancel all of a session's orders that match the filters, as one event."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _OPERATIONAL_ERROR = ExecRestatementReason.MASS_CANCEL_ORDER_DUE_TO_OPERATIONAL_
 
 
 def mass_cancel(market: Market, command: MassCancel, now_ns: int) -> None:
-    """Cancel all of a session's orders that pass the filters, as one event.
+    """Cancel all of a session's orders that match the filters, as one event.
 
-    Orders good till cancelled or till a date stay, and so do those good for the auction that
-    take part in its theoretical price; so do orders of instruments that take no cancels now.
+    GTC and GTD orders are kept, and so are orders good for the auction that take part in its
+    theoretical price, and orders of instruments that currently accept no cancels.
     """
     market.exec_id += 1
     report_id = market.exec_id
@@ -61,22 +61,22 @@ def mass_cancel(market: Market, command: MassCancel, now_ns: int) -> None:
 
 
 def _refusal(command: MassCancel) -> tuple[MassActionRejectReason, str] | None:
-    """Why a mass action is not carried out, or None."""
+    """Return why a mass action is rejected, or None."""
     if command.action != MassActionType.CANCEL_ORDERS:
         return (
             MassActionRejectReason.MASS_ACTION_NOT_SUPPORTED,
-            f"Orders can be cancelled, but not suspended: {command.action.name}",
+            f"Only CANCEL_ORDERS is supported, not {command.action.name}",
         )
     if command.on_behalf and not command.investor_id:
         return (
             MassActionRejectReason.OTHER,
-            "Orders of other sessions are cancelled only for a named investor",
+            "Canceling orders of other sessions requires an investor",
         )
     return None
 
 
 def _reason(command: MassCancel, own: bool) -> ExecRestatementReason:
-    """What the owner of a cancelled order is told."""
+    """Return the reason that the owner of a canceled order gets."""
     by_mistake = command.reason == _OPERATIONAL_ERROR
     if own:
         if by_mistake:

@@ -1,4 +1,4 @@
-"""Continuous trading: an incoming order against the book, by price and then by priority."""
+"""Continuous trading: match an incoming order with the book, by price, then by priority."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from pregao.exchange.engine.terms import AggressorSide, Side, TrdSubType
 
 
 class Execution:
-    """What came of matching: trades, what became of the book, and the sums.
+    """Result of matching: trades, book updates and totals.
 
-    Orders that are brought to the book in one event share one.
+    Orders that enter the book in the same event share one.
     """
 
     __slots__ = (
@@ -49,29 +49,29 @@ class Execution:
     def __init__(self, updates: list[MarketItem] | None = None) -> None:
         self.trades: list[MarketItem] = []
         self.updates: list[MarketItem] = [] if updates is None else updates
-        """What became of the book; what the event had already done to it comes first."""
+        """Book updates, starting with those that the event made before matching."""
         self.prevented: list[MarketItem] = []
-        """Resting orders cancelled to prevent a self-trade: told ahead of the trades."""
+        """Resting orders canceled to prevent a self-trade: published before the trades."""
         self.sub_type: TrdSubType | None = None
-        """What its trades are, where they are not plain ones."""
+        """Sub type of its trades, or None for regular ones."""
         self.price: int | None = None
-        """The price of its trades, where it is not that of the resting orders."""
+        """Price of its trades if it is not that of the resting orders."""
         self.before: list[tuple[int, int]] | None = None
-        """The other side as it was, where the places of ``prevented`` orders will be told."""
+        """Ranks of the opposite side before matching, to recompute positions of updates."""
         self.cancelled = 0
-        """Quantity cancelled to prevent self-trades."""
+        """Quantity canceled to prevent self-trades."""
         self.ended = False
-        """The incoming order must not go on: it would trade with its own investor."""
+        """Whether the incoming order must stop, because it would trade with its own investor."""
         self.filled = 0
         self.hidden = 0
-        """Quantity traded against orders that do not show all they have."""
+        """Quantity traded against orders with a disclosed quantity."""
         self.last_px = 0
         self.blocked = False
-        """The next trade would leave the auction band."""
+        """Whether the next trade would leave the auction band."""
 
 
 def tradable_within(listing: Listing, side: Side, limit_key: int, enough: int) -> int:
-    """How much an order of this side could trade at once, hidden quantities included."""
+    """Return the quantity that an order of this side could trade now, including hidden quantity."""
     opposite = listing.opposite(side)
     best = opposite.best_price()
     if best is None:
@@ -96,11 +96,11 @@ def match(
     now_ns: int,
     most: int | None = None,
 ) -> None:
-    """Trade an incoming order with the other side as far as its limit and the band allow.
+    """Trade an incoming order with the opposite side as far as its limit and the band allow.
 
-    With ``most`` it trades no more than that quantity.
-    Each trade is at the resting order's price. An order fully shown leaves the book when it is
-    filled; an iceberg comes back at the end of its level under a new number.
+    ``most`` limits the quantity. Each trade is at the resting order's price. A fully displayed
+    order leaves the book when it is filled; an iceberg is queued again at the end of its level with
+    a new secondary order ID.
     """
     opposite = listing.opposite(order.side)
     investor = order.investor_id
@@ -121,15 +121,15 @@ def match(
         level = levels[key]
         price = level.price
         resting = level.head
-        # Orders without a price live only in auctions.
+        # Orders without a price exist only in auctions.
         assert price is not None
         assert resting is not None
         if not low <= price <= high:
             execution.blocked = True
             break
         if investor and resting.investor_id == investor:
-            gone = execution.prevented
-            verdict = prevent(market, listing, order, resting, limit_key, now_ns, gone)
+            prevented = execution.prevented
+            verdict = prevent(market, listing, order, resting, limit_key, now_ns, prevented)
             if verdict is Prevention.NOT_HERE:
                 investor = 0
             else:
@@ -142,8 +142,8 @@ def match(
         if own_price is not None:
             price = own_price
         visible = resting.visible
-        wanted = leaves - kept
-        quantity = visible if visible < wanted else wanted
+        remaining = leaves - kept
+        quantity = visible if visible < remaining else remaining
         leaves -= quantity
         order.leaves = leaves
         order.cum += quantity
@@ -178,7 +178,7 @@ def consume(
     now_ns: int,
     updates: list[MarketItem],
 ) -> None:
-    """Show in the book what a trade took of a resting order's visible quantity."""
+    """Update the book after a trade against a resting order's visible quantity."""
     position = side.position(order) if market.track_positions else None
     visible = order.visible
     if quantity < visible:
@@ -221,7 +221,7 @@ def consume(
 
 
 def replenish(market: Market, side: BookSide, order: Order, now_ns: int) -> OrderAdded:
-    """Show the next slice of an iceberg: a new number, at the end of its price."""
+    """Show the next slice of an iceberg: a new secondary order ID, at the end of its level."""
     market.new_secondary_id(order)
     order.insert_time_ns = now_ns
     order.show()
@@ -249,10 +249,10 @@ def execution_event(
     received_ns: int,
     now_ns: int,
 ) -> None:
-    """Publish an execution as one event, in the order that the specification gives.
+    """Publish an execution as one event, in the order of the specification.
 
-    Summary, orders cancelled to prevent self-trades, trades, opening/high/low where they changed,
-    book updates, statistics. Without a trade there are only the book updates.
+    Summary, orders canceled to prevent self-trades, trades, opening/high/low if they changed, book
+    updates, statistics. Without a trade there are only the book updates.
     """
     if execution.prevented and execution.before is not None:
         _tell_places(execution, listing.opposite(Side(aggressor)))
@@ -280,7 +280,7 @@ def execution_event(
 
 
 def _tell_places(execution: Execution, opposite: BookSide) -> None:
-    """Work out the places of the book updates again: they are not told as they happened."""
+    """Recompute the positions of book updates, which are published in a different order."""
     ranks = execution.before
     assert ranks is not None
     side = opposite.side
@@ -290,11 +290,11 @@ def _tell_places(execution: Execution, opposite: BookSide) -> None:
                 continue
             rank = (-key_of(side, item.price), item.secondary_order_id)
             if isinstance(item, OrderAdded):
-                # At the end of its price: its number may be an old one.
-                place = bisect_right(ranks, rank[0], key=itemgetter(0))
-                ranks.insert(place, rank)
+                # At the end of its level: its secondary order ID may be an old one.
+                position = bisect_right(ranks, rank[0], key=itemgetter(0))
+                ranks.insert(position, rank)
             else:
-                place = ranks.index(rank)
+                position = ranks.index(rank)
                 if isinstance(item, OrderDeleted):
-                    del ranks[place]
-            items[index] = replace(item, position=place + 1)
+                    del ranks[position]
+            items[index] = replace(item, position=position + 1)

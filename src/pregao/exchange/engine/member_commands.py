@@ -1,4 +1,4 @@
-"""What members ask of the market: orders, crosses, mass cancels, spreads and forwards.
+"""Commands of members: orders, crosses, mass cancels, spreads, forwards and positions.
 
 Prices are integers of 1e-4, quantities plain integers.
 """
@@ -27,10 +27,10 @@ from pregao.exchange.engine.terms import (
 class NewOrder:
     """Enter an order.
 
-    ``session`` is the order entry session that owns it; ``cl_ord_id`` must be unique among
-    the session's resting orders of the instrument. ``received_ns`` is when the order entered
-    the exchange's queue, if that is not the time of processing. ``investor_id`` is made of prefix
-    and document by `self_trade.investor_number`; 0 is none.
+    ``session`` is the order entry session that owns it; ``cl_ord_id`` must be unique among the
+    session's resting orders of the instrument. ``received_ns`` is when the order entered the
+    exchange's queue, if that is not the time of processing. ``investor_id`` is built from prefix
+    and document by `self_trade.investor_number`; 0 means none.
     """
 
     session: int
@@ -57,10 +57,10 @@ class NewOrder:
 
 @record
 class ModifyOrder:
-    """Change an order, named by ``order_id`` or else by ``orig_cl_ord_id``.
+    """Modify an order, identified by ``order_id`` or else by ``orig_cl_ord_id``.
 
-    ``quantity`` is the total, what has been executed included. None keeps what the order has;
-    a ``max_floor`` of 0 shows the whole order.
+    ``quantity`` is the total, including what was executed. None keeps the order's value, except for
+    ``min_qty``, where it means no minimum; a ``max_floor`` of 0 discloses the full quantity.
     """
 
     session: int
@@ -86,7 +86,7 @@ class ModifyOrder:
 
 @record
 class CancelOrder:
-    """Cancel an order, named by ``order_id`` or else by ``orig_cl_ord_id``.
+    """Cancel an order, identified by ``order_id`` or else by ``orig_cl_ord_id``.
 
     ``reason`` is None or CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR.
     """
@@ -101,10 +101,10 @@ class CancelOrder:
 
 @record
 class MassCancel:
-    """Cancel the session's orders that pass every filter given; it is one event of the feed.
+    """Cancel the session's orders that match every given filter, as one event of the feed.
 
-    With ``on_behalf`` orders of other sessions of the same firm are cancelled as well; it needs
-    an investor.
+    With ``on_behalf`` it also cancels orders of other sessions of the same firm; this requires an
+    investor.
     """
 
     session: int
@@ -119,22 +119,22 @@ class MassCancel:
     on_behalf: bool = False
     firm: int = 0
     segment: int | None = None
-    """Only orders of instruments of this market segment: a client speaks to one engine."""
+    """Only orders of instruments in this market segment: a client is connected to one engine."""
 
 
 @record
 class RestateOrders:
-    """Tell a session, once a day, of its orders that are of an earlier day."""
+    """Restate to a session, once a day, its orders of earlier days."""
 
     session: int
 
 
 @record
 class MaintainPosition:
-    """Exercise an option, or say what is to become of it on its last day.
+    """Exercise an option, or set the instruction for its last day.
 
-    ``trade_day`` is in days since 1970. ``threshold`` (1e-4) is the least gain for which an
-    option is exercised by itself; ``contrary`` wants an exercise that gains nothing.
+    ``trade_day`` is in days since 1970. ``threshold`` (1e-4) is the minimum gain for automatic
+    exercise; ``contrary`` requests an exercise even without a gain.
     """
 
     session: int
@@ -151,7 +151,7 @@ class MaintainPosition:
 
 @record
 class CancelMaintenance:
-    """Take a request about a position back, named by its report or its own number."""
+    """Cancel a position request, identified by its report's ID or its own."""
 
     session: int
     firm: int
@@ -163,7 +163,7 @@ class CancelMaintenance:
 
 @record
 class AllocateTrade:
-    """Allocate a part of a purchase to an account, to block what that has written."""
+    """Allocate part of a purchase to an account, to block options that the account has written."""
 
     session: int
     firm: int
@@ -171,7 +171,7 @@ class AllocateTrade:
     security_id: int
     trade_id: int
     quantity: int
-    """That of the trade."""
+    """Quantity of the trade."""
     account: int
     account_quantity: int
     trade_day: int | None = None
@@ -191,8 +191,8 @@ class CrossSide:
 class NewCross:
     """Register a deal between two investors of the same session at one price.
 
-    A sweep and cross brings the prioritized side to the book first, for at most ``max_sweep_qty``
-    (None: as much as it finds).
+    A sweep and cross first sends the prioritized side to the book, for at most ``max_sweep_qty``
+    (None: no limit).
     """
 
     session: int
@@ -210,7 +210,7 @@ class NewCross:
 
 @record
 class ProposedLeg:
-    """A leg of a spread that a member wants; the ratio is an integer of 1e-7."""
+    """A leg of a proposed spread; the ratio is an integer of 1e-7."""
 
     symbol: str
     side: Side
@@ -219,7 +219,7 @@ class ProposedLeg:
 
 @record
 class DefineSpread:
-    """Ask for a spread of listed instruments, from the buyer's point of view."""
+    """Request a spread of listed instruments, from the buyer's point of view."""
 
     session: int
     request_id: int
@@ -228,10 +228,10 @@ class DefineSpread:
 
 @record
 class DeclareForward:
-    """Declare a forward deal; ``contra_firm`` is to accept it.
+    """Declare a forward deal, which ``contra_firm`` must accept.
 
-    ``fixed_rate`` is an integer of 1e-4. With cash, a trade of the underlying goes with it, buyer
-    and seller exchanged; ``cash_trade_id`` names the cash trade that was registered before.
+    ``fixed_rate`` is an integer of 1e-4. With ``with_cash`` a trade of the underlying accompanies
+    it, with buyer and seller swapped; ``cash_trade_id`` identifies a cash trade registered before.
     """
 
     session: int
@@ -253,7 +253,7 @@ class DeclareForward:
 
 @record
 class AcceptForward:
-    """Accept a declaration; ``dma`` tells that the request came by direct market access."""
+    """Accept a declaration; ``dma`` marks requests by direct market access."""
 
     session: int
     firm: int
@@ -273,7 +273,7 @@ class RefuseForward:
 
 @record
 class CancelForward:
-    """Cancel a declaration of one's own."""
+    """Cancel a declaration that the same session made."""
 
     session: int
     firm: int

@@ -1,9 +1,9 @@
 """Pegged midpoint orders: hidden orders that trade with each other between bid and ask.
 
-The documents name the type but state no rules for it; these are ours. An order trades, when it
-comes in or is changed, with pegged orders of the other side by time, at the middle of the best
-prices of the book, if the limits of both allow that; what is left waits, hidden. Orders that are
-for their broker only trade with those of the same firm. The trades are block trades.
+The documents name the type but state no rules for it; these are ours. An order trades, when it is
+entered or modified, with pegged orders of the other side by time, at the middle of the best prices
+of the book, if the limits of both allow it; what is left waits, hidden. Broker-only orders trade
+only with orders of the same firm. The trades are block trades.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pregao.exchange.engine.terms import (
 
 
 def middle(listing: Listing) -> int | None:
-    """The middle of the best prices in continuous trading, rounded down to 1e-4."""
+    """Return the middle of the best prices in continuous trading, rounded down to 1e-4."""
     bid, ask = listing.bids.best_price(), listing.offers.best_price()
     if listing.status != OPEN or bid is None or ask is None:
         return None
@@ -36,12 +36,12 @@ def middle(listing: Listing) -> int | None:
 def enter_pegged(
     market: Market, listing: Listing, order: Order, received_ns: int, now_ns: int
 ) -> None:
-    """Trade a pegged order that waits already with the other side, then see to what is left."""
+    """Trade a waiting pegged order with the other side, then keep or cancel the rest."""
     price = middle(listing)
-    found = [] if price is None else _counterparts(listing, order, price)
-    tradable = sum(other.leaves for other in found)
-    wanted = order.leaves if order.time_in_force == FOK else min(order.min_qty, order.leaves)
-    if tradable < wanted:
+    counterparts = [] if price is None else _counterparts(listing, order, price)
+    tradable = sum(other.leaves for other in counterparts)
+    required = order.leaves if order.time_in_force == FOK else min(order.min_qty, order.leaves)
+    if tradable < required:
         reason = None
         if order.min_qty:
             reason = ExecRestatementReason.CANCEL_MINIMUM_QTY_BLOCK
@@ -49,7 +49,7 @@ def enter_pegged(
         market.cancelled(order, now_ns, reason)
         return
     execution = Execution()
-    for other in found:
+    for other in counterparts:
         if not order.leaves or price is None:
             break
         _trade(market, listing, order, other, price, execution, now_ns)
@@ -64,7 +64,7 @@ def enter_pegged(
 
 
 def _counterparts(listing: Listing, order: Order, price: int) -> list[Order]:
-    """The pegged orders that an order can trade with at a price, the oldest first."""
+    """Return the pegged orders that an order can trade with at a price, oldest first."""
     if not _allows(order, price):
         return []
     return [
@@ -76,7 +76,7 @@ def _counterparts(listing: Listing, order: Order, price: int) -> list[Order]:
 
 
 def _allows(order: Order, price: int) -> bool:
-    """Does an order's limit, if it has one, let it trade at a price?"""
+    """Whether an order's limit, if any, allows a trade at a price."""
     if order.price is None:
         return True
     return price <= order.price if order.side == BUY else price >= order.price
@@ -118,6 +118,6 @@ def _trade(
 
 
 def _end(market: Market, listing: Listing, order: Order) -> None:
-    """An order waits no more."""
+    """Remove an order that no longer waits."""
     listing.waiting.remove(order)
     market.forget(order)

@@ -1,8 +1,9 @@
-"""Changing an order: what keeps its place in the queue and what loses it.
+"""Order modification: which changes keep an order's queue position and which lose it.
 
-A new price, more quantity, a minimum, or more of it to be shown cost the order its place: the
-feed shows a deletion and a new order. Less quantity, another validity or account keep it. An
-order can become a stop order, which leaves the book, and a stop order one that comes to it.
+A new price, more quantity, a minimum quantity, or a larger visible quantity cost the order its
+position: the feed shows a deletion and a new order. Less quantity, another validity or another
+account keep it. An order can become a stop order, which leaves the book, and a stop order can
+become one that enters it.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _AUCTION_ONLY = (MOA, MOC)
 
 @record
 class _Terms:
-    """What the order is to be."""
+    """Terms of the order after the modification."""
 
     quantity: int
     price: int | None
@@ -58,7 +59,7 @@ class _Terms:
 
 
 def modify_order(market: Market, command: ModifyOrder, now_ns: int) -> None:
-    """Change an order at its owner's request."""
+    """Modify an order at its owner's request."""
     listing = market.listings.get(command.security_id)
     order = find_order(
         market, command.session, command.security_id, command.order_id, command.orig_cl_ord_id
@@ -80,7 +81,7 @@ def modify_order(market: Market, command: ModifyOrder, now_ns: int) -> None:
     leaves = order.leaves + terms.quantity - order.quantity
     items: list[MarketItem] = []
     if leaves <= 0:
-        # What is asked for has already been executed: nothing is left of the order.
+        # The requested total is already executed: nothing is left of the order.
         withdraw(market, listing, order, items, now_ns)
         market.cancelled(order, now_ns, cl_ord_id=command.cl_ord_id)
         refresh_auction(market, listing, items, now_ns)
@@ -111,7 +112,7 @@ def modify_order(market: Market, command: ModifyOrder, now_ns: int) -> None:
 
 
 def _wanted(listing: Listing, order: Order, command: ModifyOrder) -> _Terms:
-    """Put the request and what the order already is together."""
+    """Return the terms of the request, completed from the current order."""
     ord_type = order.ord_type if command.ord_type is None else command.ord_type
     plain = ord_type is LIMIT
     price = command.price
@@ -144,7 +145,7 @@ def _wanted(listing: Listing, order: Order, command: ModifyOrder) -> _Terms:
 def _check(
     market: Market, listing: Listing, order: Order, command: ModifyOrder, terms: _Terms
 ) -> Reject | None:
-    """What is wrong with the request, or None."""
+    """Return the reason to reject the request, or None."""
     reject = check_order(
         listing,
         terms.quantity,
@@ -186,7 +187,7 @@ def _check(
 
 
 def _loses_priority(order: Order, terms: _Terms, leaves: int) -> bool:
-    """Does the change cost the order its place?"""
+    """Whether the change costs the order its queue position."""
     if terms.price != order.price or leaves > order.leaves or terms.min_qty:
         return True
     if terms.time_in_force is not DAY and terms.time_in_force in (IOC, FOK):
@@ -199,7 +200,7 @@ def _shown(max_floor: int, leaves: int) -> int:
 
 
 def _update(order: Order, command: ModifyOrder, terms: _Terms, leaves: int) -> None:
-    """Make the order what it is to be."""
+    """Apply the new terms to the order."""
     order.quantity = terms.quantity
     order.leaves = leaves
     order.price = terms.price
@@ -232,7 +233,7 @@ def _requeue(
     received_ns: int,
     now_ns: int,
 ) -> None:
-    """Bring an order that was taken out in again as if it were new."""
+    """Re-enter an order that was removed from the book, as if it were new."""
     _update(order, command, terms, leaves)
     order.insert_time_ns = now_ns
     order.show()
@@ -255,7 +256,7 @@ def _wait(
     items: list[MarketItem],
     now_ns: int,
 ) -> None:
-    """Let the order be a stop order: it leaves the book, and waits for its stop price."""
+    """Turn the order into a stop order: remove it from the book until its stop price is reached."""
     if order.level is None:
         listing.waiting.remove(order)
     else:
@@ -278,7 +279,7 @@ def _keep_place(
     items: list[MarketItem],
     now_ns: int,
 ) -> None:
-    """Change the order in its place; the feed tells only if less of it is shown."""
+    """Modify the order in its queue position; the feed only shows a smaller visible quantity."""
     side = listing.bids if order.side == BUY else listing.offers
     side.resize(order, leaves)
     visible = order.visible
@@ -309,12 +310,12 @@ def _keep_place(
 def _report(
     market: Market, order: Order, command: ModifyOrder, now_ns: int, working: bool = True
 ) -> None:
-    """Tell the owner; from here on the order goes by the ClOrdID of the request."""
-    before, number = order.cl_ord_id, command.cl_ord_id
+    """Report to the owner; from now on the request's ClOrdID identifies the order."""
+    before, new = order.cl_ord_id, command.cl_ord_id
     by_client, session, security_id = market.by_client, order.session, order.security_id
     del by_client[session, security_id, before]
-    order.cl_ord_id = number
-    by_client[session, security_id, number] = order
+    order.cl_ord_id = new
+    by_client[session, security_id, new] = order
     market.modified(order, before, now_ns, working)
 
 

@@ -1,4 +1,4 @@
-"""What market operations set and tell: closing, settlement, bands, open interest, news."""
+"""Statistics, bands and news that market operations set and publish."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from pregao.exchange.engine.withdrawal import refresh_auction
 
 
 def set_closing_price(market: Market, command: SetClosingPrice, now_ns: int) -> None:
-    """Publish a closing price, of the day or of the day before."""
+    """Publish a closing price, of the day or of the previous day."""
     listing = market.listing(command.security_id)
     last = command.last_trade_date
     closing = ClosingPrice(
@@ -51,7 +51,7 @@ def set_closing_price(market: Market, command: SetClosingPrice, now_ns: int) -> 
 
 
 def set_settlement_price(market: Market, command: SetSettlementPrice, now_ns: int) -> None:
-    """Publish a settlement price; a later one for the same day replaces it."""
+    """Publish a settlement price; a later one with the same flag replaces it."""
     listing = market.listing(command.security_id)
     price_type = command.price_type
     if price_type is None:
@@ -70,17 +70,17 @@ def set_settlement_price(market: Market, command: SetSettlementPrice, now_ns: in
 
 
 def set_open_interest(market: Market, command: SetOpenInterest, now_ns: int) -> None:
-    """Publish how many contracts are open."""
+    """Publish the number of open contracts."""
     listing = market.listing(command.security_id)
     if command.quantity < 0:
-        raise UsageError(f"the open interest cannot be negative; {command.quantity} was given")
+        raise UsageError(f"the open interest must not be negative, was {command.quantity}")
     interest = OpenInterest(listing.security_id, command.quantity, market.trade_day, now_ns)
     listing.shown[OpenInterest] = interest
     market.tell([interest], event=False)
 
 
 def set_price_band(market: Market, command: SetPriceBand, now_ns: int) -> None:
-    """Set a band of one type, keeping the others, or the reference price."""
+    """Set the reference price, or a band of one type, keeping the others."""
     listing = market.listing(command.security_id)
     if command.band_type is None:
         _set_reference(market, listing, command, now_ns)
@@ -111,10 +111,10 @@ def set_price_band(market: Market, command: SetPriceBand, now_ns: int) -> None:
 
 
 def _set_reference(market: Market, listing: Listing, command: SetPriceBand, now_ns: int) -> None:
-    """Set the reference price; of economic indicators it is told, as a band without a type."""
+    """Set the reference price; for economic indicators, publish it as a band without a type."""
     if command.reference8 is None:
         raise UsageError(
-            f"a band of {listing.instrument.symbol} needs a type, or a reference price"
+            f"a band of {listing.instrument.symbol} requires a type or a reference price"
         )
     listing.reference8 = command.reference8
     if listing.instrument.product == Product.ECONOMIC_INDICATOR:
@@ -126,7 +126,7 @@ def _set_reference(market: Market, listing: Listing, command: SetPriceBand, now_
 
 
 def _reference_moved(market: Market, listing: Listing, now_ns: int) -> None:
-    """What bands and a theoretical price are measured from has changed."""
+    """Recompute bands and the theoretical price after their reference changed."""
     refresh(listing)
     items: list[MarketItem] = []
     refresh_auction(market, listing, items, now_ns)
@@ -134,12 +134,12 @@ def _reference_moved(market: Market, listing: Listing, now_ns: int) -> None:
 
 
 def set_quantity_band(market: Market, command: SetQuantityBand, now_ns: int) -> None:
-    """Set the largest quantity of an order; derivatives have neither an average nor a limit."""
+    """Set the maximum quantity of an order; derivatives have neither an average nor a limit."""
     listing = market.listing(command.security_id)
     if listing.derivative and (command.avg_daily_traded_qty or command.max_trade_vol):
         raise UsageError(
-            f"{listing.instrument.symbol} is a derivative: the average and the maximum of its "
-            "quantity band are 0"
+            f"{listing.instrument.symbol} is a derivative: the average and maximum of its "
+            "quantity band must be 0"
         )
     listing.volume_limit = command.max_trade_vol or None
     band = QuantityBand(
@@ -150,7 +150,7 @@ def set_quantity_band(market: Market, command: SetQuantityBand, now_ns: int) -> 
 
 
 def adjust_last_trade(market: Market, command: AdjustLastTrade, now_ns: int) -> None:
-    """Correct the last price after a failure; no condition of the trade is told."""
+    """Correct the last price after a failure; the message has no trade condition."""
     listing = market.listing(command.security_id)
     last = Trade(
         listing.security_id,
@@ -172,7 +172,7 @@ def adjust_last_trade(market: Market, command: AdjustLastTrade, now_ns: int) -> 
 
 
 def publish_news(market: Market, command: PublishNews, now_ns: int) -> None:
-    """Publish a piece of news."""
+    """Publish news."""
     if command.security_id is not None:
         market.listing(command.security_id)
     news = News(

@@ -1,4 +1,4 @@
-"""What market operations ask of the market: phases, days, protections, corrections, statistics.
+"""Commands of market operations: phases, days, protections, corrections, statistics.
 
 Prices are integers of 1e-4, those named ``…8`` integers of 1e-8, quantities plain integers.
 """
@@ -27,12 +27,12 @@ from pregao.exchange.engine.terms import (
 )
 
 MARKET_OPERATIONS = 0
-"""The session number of the exchange itself."""
+"""Session ID of the exchange itself."""
 
 
 @record
 class ProtectionReference:
-    """What a market protection watches: an instrument with its options, or an asset."""
+    """Scope of a market protection: an instrument with its options, or an asset."""
 
     security_id: int = 0
     asset: str = ""
@@ -42,10 +42,11 @@ class ProtectionReference:
 
 @record
 class SetProtection:
-    """Protect an account of a firm; a configuration of the same number is replaced.
+    """Protect an account of a firm; replaces the configuration with the same ID.
 
     A limit of None is off. ``net_quantity`` is the buy/sell protection; ``delta`` is an integer of
-    1e-4. Of other orders than limit orders only those are cancelled that are chosen here.
+    1e-4. Good-till, stop and at-the-close orders are canceled only with their
+    ``cancels_…`` flag.
     """
 
     protection_id: int
@@ -65,14 +66,14 @@ class SetProtection:
 
 @record
 class RemoveProtection:
-    """Take a market protection away."""
+    """Remove a market protection."""
 
     protection_id: int
 
 
 @record
 class SetDelta:
-    """Set the delta of an instrument (1e-4, negative for puts); without one it is 1.0."""
+    """Set the delta of an instrument (1e-4, negative for puts); the default is 1.0."""
 
     security_id: int
     delta: int
@@ -80,7 +81,7 @@ class SetDelta:
 
 @record
 class SetPosition:
-    """Let an account have this much of an option at the beginning of the day."""
+    """Set an account's position in an option at the start of the day."""
 
     firm: int
     account: int
@@ -91,7 +92,7 @@ class SetPosition:
 
 @record
 class LinkAccounts:
-    """Let trades of an account be given up to another firm; to firm 0: no more."""
+    """Give up the trades of an account to another firm; firm 0 removes the link."""
 
     firm: int
     account: int
@@ -101,7 +102,7 @@ class LinkAccounts:
 
 @record
 class AnswerGiveUp:
-    """A firm accepts to carry a trade that was given up to it, or refuses."""
+    """Record a firm's answer to a trade that was given up to it: accepted or refused."""
 
     give_up_id: int
     accepted: bool
@@ -109,11 +110,11 @@ class AnswerGiveUp:
 
 @record
 class SetGroupPhase:
-    """Move a group to a phase; its instruments follow unless they have a state of their own.
+    """Move a group to a phase; its instruments follow unless they have their own state.
 
-    ``open_time_ns`` is the estimated end of the auction that begins. ``new_session`` marks a
-    change of trading session: the statistics of the group's instruments start afresh. ``auction``
-    says how the auctions of the phase end.
+    ``open_time_ns`` is the estimated end of the auction that starts. ``new_session`` marks a change
+    of trading session, which resets the statistics of the group's instruments. ``auction`` has the
+    rules by which the phase's auctions end.
     """
 
     group: str
@@ -126,7 +127,7 @@ class SetGroupPhase:
 
 @record
 class SetSecurityStatus:
-    """Give an instrument a state of its own, apart from its group."""
+    """Set an instrument's own state, independent of its group."""
 
     security_id: int
     status: TradingStatus
@@ -136,14 +137,14 @@ class SetSecurityStatus:
 
 @record
 class RejoinGroup:
-    """Let an instrument follow its group again."""
+    """Make an instrument follow its group again."""
 
     security_id: int
 
 
 @record
 class PairAuctions:
-    """Let the auctions of two instruments begin and end together."""
+    """Make the auctions of two instruments start and end together."""
 
     first: int
     second: int
@@ -151,17 +152,17 @@ class PairAuctions:
 
 @record
 class AdvanceTime:
-    """Nothing but the passing of time: auctions whose end has come are closed."""
+    """Advance the time, which closes auctions whose end has come."""
 
 
 @record
 class EndDay:
-    """End the trading day: orders valid for the day, or for a date reached, expire."""
+    """End the trading day: day orders and orders whose expiry date is reached expire."""
 
 
 @record
 class StartDay:
-    """Begin a trading day, ending the one before: trade numbers and statistics start afresh."""
+    """Start a trading day, ending the previous one; trade IDs and statistics restart."""
 
     trade_date: date
 
@@ -182,7 +183,7 @@ class ChangeInstrument:
 
 @record
 class RemoveInstrument:
-    """Take an instrument off the list; its orders are cancelled."""
+    """Delist an instrument and cancel its orders."""
 
     security_id: int
 
@@ -199,7 +200,7 @@ class BustTrade:
 class EnterTrade:
     """Enter a trade by market operations.
 
-    ``interest_rate`` (1e-4, a fraction: 1 % is 100) and ``seller_days`` belong to forwards.
+    ``interest_rate`` (1e-4, a fraction: 1 % is 100) and ``seller_days`` apply to forwards.
     """
 
     security_id: int
@@ -218,7 +219,7 @@ class EnterTrade:
 
 @record
 class AmendTrade:
-    """Correct a trade: it is published again under its number; None keeps what it had."""
+    """Correct a trade and publish it again under its trade ID; None keeps a value."""
 
     security_id: int
     trade_id: int
@@ -239,7 +240,7 @@ class ExpelOrder:
 
 @record
 class DeleteSide:
-    """Cancel every order on one side of a book at once."""
+    """Cancel all orders on one side of a book in one event."""
 
     security_id: int
     side: Side
@@ -247,7 +248,7 @@ class DeleteSide:
 
 @record
 class EnterImplied:
-    """Put a synthetic order into the book of an implied-eligible instrument by hand."""
+    """Enter a synthetic order manually into the book of an implied-eligible instrument."""
 
     security_id: int
     side: Side
@@ -257,7 +258,7 @@ class EnterImplied:
 
 @record
 class PublishNews:
-    """Publish a piece of news, on an instrument or on the market."""
+    """Publish news on an instrument or on the market."""
 
     headline: str
     text: str
@@ -270,21 +271,21 @@ class PublishNews:
 
 @record
 class ResetBook:
-    """Send an instrument's book anew: EmptyBook, then its orders as recovery."""
+    """Republish an instrument's book: EmptyBook, then its orders as recovery."""
 
     security_id: int
 
 
 @record
 class ResetChannel:
-    """Send all books of a channel anew, after a ChannelReset."""
+    """Republish all books of a channel after a ChannelReset."""
 
     channel: int
 
 
 @record
 class ResetStream:
-    """Restart a channel's incremental stream: SequenceReset, then all its books anew."""
+    """Restart a channel's incremental stream: SequenceReset, then all its books."""
 
     channel: int
 
@@ -312,7 +313,7 @@ class SetSettlementPrice:
 
 @record
 class SetOpenInterest:
-    """Publish how many contracts are open."""
+    """Publish the number of open contracts."""
 
     security_id: int
     quantity: int
@@ -320,10 +321,10 @@ class SetOpenInterest:
 
 @record
 class SetPriceBand:
-    """Set one of an instrument's price bands, or without a type its reference price.
+    """Set one of an instrument's price bands, or its reference price if ``band_type`` is None.
 
-    With limits in percent, ``low`` and ``high`` are percentages times 1e4 away from the
-    midpoint (5 % below is -50000). None opens a side.
+    With limits in percent, ``low`` and ``high`` are percentages times 1e4, relative to the midpoint
+    (5 % below is -50000). None leaves a side open.
     """
 
     security_id: int

@@ -1,9 +1,9 @@
 """Orders and the two sides of a book: by price, then by priority within a price.
 
-A side ranks its price levels by a *key* that is greater for better prices (the price for bids,
-its negative for offers, the greatest of all for orders without a price), so that both sides read
-the same way. The best level is at the end of the sorted keys: work near the top is cheap
-however deep the book is.
+A side ranks its price levels by a *key* that is greater for better prices (the price for bids, its
+negative for offers, the maximum for orders without a price), so that the same code handles both
+sides. The best level is at the end of the sorted keys: work near the top is cheap in books of any
+depth.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from pregao.exchange.engine.terms import OrdType, Side, TimeInForce
 
 UNPRICED_KEY = 1 << 62
-"""The key of orders without a price (MOA, MOC): ahead of every priced level, on both sides."""
+"""Key of orders without a price (MOA, MOC): before every priced level, on both sides."""
 WORST_KEY = -(1 << 62)
 """A limit that every level passes."""
 UNWATCHED = 1 << 63
@@ -26,21 +26,21 @@ BUY = Side.BUY
 
 
 def key_of(side: Side, price: int | None) -> int:
-    """Rank a price on a side: the greater, the better."""
+    """Return the rank of a price on a side: greater is better."""
     if price is None:
         return UNPRICED_KEY
     return price if side == BUY else -price
 
 
 class Order:
-    """A resting order and its place in the queue of its price."""
+    """An order, with its links in the queue of its price level while it rests."""
 
     leg_of: int = 0
-    """The spread that an order trades a leg of, or 0."""
+    """Spread of which this order trades a leg, or 0."""
 
     @property
     def position_account(self) -> int:
-        """The account whose position a trade changes."""
+        """Account whose position a trade changes."""
         return self.account
 
     __slots__ = (
@@ -112,14 +112,14 @@ class Order:
         self.insert_time_ns = insert_time_ns
         self.protection_price: int | None = None
         self.stop_px: int | None = None
-        """The price that triggers it, as long as it has not been triggered."""
+        """Price that triggers it, until it is triggered."""
         self.expire_date: date | None = None
         self.account = 0
         self.investor_id = 0
         self.prevention = 0
-        """Its instruction for self-trade prevention."""
+        """Self-trade prevention instruction."""
         self.routing = 0
-        """Its routing instruction, or 0."""
+        """Routing instruction, or 0."""
         self.ord_tag_id = 0
         self.implied = False
         self.key = 0
@@ -128,38 +128,38 @@ class Order:
         self.next: Order | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but its place in a queue, which the queue itself tells."""
-        places = ("level", "next", "previous")
-        return {name: getattr(self, name) for name in Order.__slots__ if name not in places}
+        """Return the state without the queue links, which the level restores."""
+        links = ("level", "next", "previous")
+        return {name: getattr(self, name) for name in Order.__slots__ if name not in links}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Become what a copy tells."""
+        """Restore the state of a copy."""
         for name, value in state.items():
             setattr(self, name, value)
         self.level = self.next = self.previous = None
 
     def show(self) -> None:
-        """Show as much as the disclosed quantity lets be seen of what is left."""
+        """Set the visible quantity from the disclosed quantity and what is left."""
         floor = self.max_floor
         self.visible = floor if 0 < floor < self.leaves else self.leaves
 
 
 class LegOrder(Order):
-    """What the order of a spread does in one of its legs: it lives only for the trade."""
+    """The order of a spread in one of its legs: it exists only for the trade."""
 
     __slots__ = ("leg_of", "owner_account")
 
     owner_account: int
-    """The account of the spread's order."""
+    """Account of the spread's order."""
 
     @property
     def position_account(self) -> int:
-        """The account whose position a trade changes: the spread's."""
+        """Account whose position a trade changes: the spread's."""
         return self.owner_account
 
 
 class Level:
-    """The queue of orders at one price; ``quantity`` is all they have left, hidden included."""
+    """Queue of orders at one price; ``quantity`` is their total left, including hidden quantity."""
 
     __slots__ = ("count", "head", "key", "price", "quantity", "tail")
 
@@ -172,11 +172,11 @@ class Level:
         self.count = 1
 
     def __getstate__(self) -> tuple[int, int | None, int, list[Order]]:
-        """Its orders one after another: as links, a long queue would be too deep to copy."""
+        """Return the orders as a list: as links, a long queue would be too deep to pickle."""
         return self.key, self.price, self.quantity, list(self)
 
     def __setstate__(self, state: tuple[int, int | None, int, list[Order]]) -> None:
-        """Become what a copy tells."""
+        """Restore the state of a copy."""
         self.key, self.price, self.quantity, orders = state
         self.count = len(orders)
         self.head, self.tail = orders[0], orders[-1]
@@ -196,7 +196,7 @@ class Level:
 class BookSide:
     """One side of a book.
 
-    An auction watches the side down to the last level that would trade: ``watched`` is kept as
+    During an auction the side is watched down to the last level that would trade: ``watched`` is
     the quantity at ``watch_key`` or better.
     """
 
@@ -211,11 +211,11 @@ class BookSide:
         self.watched = 0
 
     def __iter__(self) -> Iterator[Order]:
-        """Walk the orders from the best to the worst."""
+        """Iterate over the orders from best to worst."""
         return iter(self.orders())
 
     def orders(self) -> list[Order]:
-        """The orders from the best to the worst."""
+        """Return the orders from best to worst."""
         found: list[Order] = []
         levels = self.levels
         for key in reversed(self.keys):
@@ -226,7 +226,7 @@ class BookSide:
         return found
 
     def add(self, order: Order) -> None:
-        """Queue an order at its price, behind all others but implied ones."""
+        """Queue an order at its price, after all others except implied ones."""
         price = order.price
         if price is None:
             key = UNPRICED_KEY
@@ -253,20 +253,20 @@ class BookSide:
         if not order.implied:
             while ahead is not None and ahead.implied:
                 ahead = ahead.previous
-        behind = level.head if ahead is None else ahead.next
+        following = level.head if ahead is None else ahead.next
         order.previous = ahead
-        order.next = behind
+        order.next = following
         if ahead is None:
             level.head = order
         else:
             ahead.next = order
-        if behind is None:
+        if following is None:
             level.tail = order
         else:
-            behind.previous = order
+            following.previous = order
 
     def remove(self, order: Order) -> None:
-        """Take an order out; what it has left still counts until then."""
+        """Remove an order; the level's quantity must still include what it has left."""
         level = order.level
         assert level is not None
         self.count -= 1
@@ -285,18 +285,18 @@ class BookSide:
         level.count -= 1
         level.quantity -= order.leaves
         ahead = order.previous
-        behind = order.next
+        following = order.next
         if ahead is None:
-            level.head = behind
+            level.head = following
         else:
-            ahead.next = behind
-        if behind is None:
+            ahead.next = following
+        if following is None:
             level.tail = ahead
         else:
-            behind.previous = ahead
+            following.previous = ahead
 
     def clear(self) -> list[Order]:
-        """Take every order out and tell which they were."""
+        """Remove all orders and return them."""
         orders = self.orders()
         for order in orders:
             order.level = order.previous = order.next = None
@@ -307,7 +307,7 @@ class BookSide:
         return orders
 
     def resize(self, order: Order, leaves: int) -> None:
-        """Let an order have more or less left in its place."""
+        """Change the quantity that an order has left; it keeps its position."""
         level = order.level
         assert level is not None
         level.quantity += leaves - order.leaves
@@ -316,33 +316,33 @@ class BookSide:
         order.leaves = leaves
 
     def unwatch(self) -> None:
-        """No auction goes on: from here on quantities may change without being watched."""
+        """Stop tracking the watched quantity: no auction is running."""
         self.watch_key = UNWATCHED
         self.watched = 0
 
     def position(self, order: Order) -> int:
-        """The 1-based place of an order on its side; it takes a walk over the levels."""
+        """Return the 1-based position of an order on its side, by a walk over the levels."""
         level = order.level
         assert level is not None
         keys = self.keys
-        place = 1
+        rank = 1
         for index in range(len(keys) - 1, -1, -1):
             key = keys[index]
             if key == level.key:
                 break
-            place += self.levels[key].count
+            rank += self.levels[key].count
         ahead = order.previous
         while ahead is not None:
-            place += 1
+            rank += 1
             ahead = ahead.previous
-        return place
+        return rank
 
     def ranks(self) -> list[tuple[int, int]]:
-        """Every order's rank, best first: its key with the sign turned, then its public number."""
+        """Return each order's rank, best first: the negated key, then the secondary order ID."""
         return [(-order.key, order.secondary_order_id) for order in self.orders()]
 
     def best_price(self) -> int | None:
-        """The best price on the side, orders without a price left aside."""
+        """Return the best price of the side, ignoring orders without a price."""
         keys = self.keys
         if not keys:
             return None
@@ -354,7 +354,7 @@ class BookSide:
         return key if self.side == BUY else -key
 
     def within(self, limit_key: int, enough: int) -> int:
-        """How much there is at keys no worse than a limit; the count stops once there is enough."""
+        """Return the quantity at keys no worse than a limit; stops counting at ``enough``."""
         total = 0
         keys = self.keys
         for index in range(len(keys) - 1, -1, -1):

@@ -1,9 +1,10 @@
-"""Group phases and instrument states: what follows when one changes.
+"""Group phases and instrument states, and the consequences of their changes.
 
-An instrument follows its group unless it has a state of its own; the more restrictive of the two
-rules. FORBIDDEN (for a group: PRE-CLOSE) lets a running auction go on, and a forbidden instrument
-stays so until it is made to rejoin. An auction that ends towards OPEN or CLOSE is uncrossed before
-the change is told; MOC orders join the book when the closing call has begun.
+An instrument follows its group unless it has its own state; the more restrictive of the two
+applies. FORBIDDEN (for a group: PRE-CLOSE) lets a running auction continue, and a forbidden
+instrument remains so until it rejoins its group by command. An auction that ends in OPEN or CLOSE
+is uncrossed before the change is published; MOC orders enter the book when the closing call has
+started.
 """
 
 from __future__ import annotations
@@ -59,14 +60,14 @@ RESERVED = TradingStatus.RESERVED
 FINAL_CLOSING_CALL = TradingStatus.FINAL_CLOSING_CALL
 
 AUCTIONS = frozenset({RESERVED, FINAL_CLOSING_CALL})
-"""The states in which orders gather without trading."""
+"""States in which orders are collected without trading."""
 _CHANGED = TradingEvent.SECURITY_STATUS_CHANGE
 _UNCROSSED_ON_ENTRY = frozenset({OPEN, CLOSE})
 _STATES = AUCTIONS | {PAUSE, CLOSE, OPEN, FORBIDDEN}
 
 
 def ruling(phase: TradingStatus, own: TradingStatus | None) -> TradingStatus:
-    """The state that rules an instrument, from its group's phase and its own state."""
+    """Return the state in effect, from the group's phase and the instrument's own state."""
     if own is None:
         return phase
     if own == FORBIDDEN or phase == OPEN:
@@ -75,12 +76,12 @@ def ruling(phase: TradingStatus, own: TradingStatus | None) -> TradingStatus:
         return RESERVED if own == RESERVED else FORBIDDEN
     if phase in AUCTIONS:
         return phase if own == OPEN else own
-    # The group is closed or halted: nothing is more restrictive than closed.
+    # The group is closed or halted: no state is more restrictive than closed.
     return CLOSE if CLOSE in (phase, own) else phase
 
 
 def set_group_phase(market: Market, command: SetGroupPhase, now_ns: int) -> None:
-    """Move a group to a phase, and with it the instruments that follow."""
+    """Move a group to a phase, with the instruments that follow it."""
     group = market.groups.get(command.group)
     if group is None:
         raise UsageError(f"no instrument is listed in a group named {command.group!r}")
@@ -95,12 +96,12 @@ def set_group_phase(market: Market, command: SetGroupPhase, now_ns: int) -> None
     after: list[MarketItem] = []
     news: list[MarketItem] = []
     for listing in group.members:
-        # When a group gathers orders again, so do its instruments, but for forbidden ones.
+        # When a group starts collecting orders, its instruments do too, except forbidden ones.
         if command.phase == RESERVED and listing.own_status not in (None, FORBIDDEN):
             detach(market, listing, None, None, now_ns)
             after.append(_status(market, listing, RESERVED, REJOINS, group.open_time_ns, now_ns))
-        if (told := _held(market, listing, command.phase, now_ns)) is not None:
-            news.append(told)
+        if (held_news := _held(market, listing, command.phase, now_ns)) is not None:
+            news.append(held_news)
             open_time = listing.open_time_ns
             after.append(_status(market, listing, RESERVED, _CHANGED, open_time, now_ns))
         elif listing.own_status is None:
@@ -109,7 +110,7 @@ def set_group_phase(market: Market, command: SetGroupPhase, now_ns: int) -> None
     _publish(market, before, phase_message(market, group, command.new_session, now_ns), after)
     market.tell(news, event=False)
     for listing in group.members:
-        # Instruments that only waited for one of this group can end their auction too.
+        # Instruments that only waited for one of this group can now end their auction too.
         pair = listing.pair
         if pair is not None and pair.pending and listing.status not in AUCTIONS:
             detach(market, pair, None, None, now_ns)
@@ -117,11 +118,11 @@ def set_group_phase(market: Market, command: SetGroupPhase, now_ns: int) -> None
 
 
 def _held(market: Market, listing: Listing, phase: TradingStatus, now_ns: int) -> News | None:
-    """Does an instrument stay in its auction when its group opens? Then the news of it."""
+    """Keep an instrument in its auction if it must not open with its group yet; return the news."""
     if phase != OPEN or listing.own_status is not None or listing.status not in AUCTIONS:
         return None
-    if (told := postpone(market, listing, now_ns)) is not None:
-        return told
+    if (news := postpone(market, listing, now_ns)) is not None:
+        return news
     if listing.pair is None or not _must_wait(listing, listing.pair):
         return None
     detach(market, listing, RESERVED, None, now_ns)
@@ -130,16 +131,16 @@ def _held(market: Market, listing: Listing, phase: TradingStatus, now_ns: int) -
 
 
 def _must_wait(listing: Listing, pair: Listing) -> bool:
-    """Must an instrument stay in its auction, because its pair's has not come to its end?"""
+    """Whether an instrument must stay in its auction because its pair's has not reached its end."""
     if pair.status not in AUCTIONS or pair.pending:
         return False
     return pair.own_status is not None or pair.group is not listing.group
 
 
 def postpone(market: Market, listing: Listing, now_ns: int) -> News | None:
-    """The scheduled end of an auction has come: what its rules say instead, if they do.
+    """Postpone an auction that reached its scheduled end, if its rules say so, and return the news.
 
-    The caller tells the state, then the news.
+    The caller publishes the state, then the news.
     """
     rules = listing.auction
     if rules is None:
@@ -157,22 +158,22 @@ def postpone(market: Market, listing: Listing, now_ns: int) -> News | None:
 
 
 def extend(market: Market, listing: Listing, end_ns: int, reason: str, now_ns: int) -> News:
-    """Move the end of an auction; the caller tells the state, then the news."""
+    """Extend an auction and return the news; the caller publishes the state, then the news."""
     rules, extended = listing.auction, listing.extended + 1
     before = listing.group.open_time_ns if listing.own_status is None else listing.open_time_ns
     detach(market, listing, RESERVED, end_ns, now_ns)
-    # Up to the end that was scheduled before, nothing moves it again.
+    # Changes up to the previously scheduled end do not extend it again.
     watch(listing, rules, end_ns, max(now_ns, before or 0), extended)
     return announcement(listing, reason, now_ns)
 
 
 def set_security_status(market: Market, command: SetSecurityStatus, now_ns: int) -> None:
-    """Give an instrument a state of its own."""
+    """Set an instrument's own state."""
     listing = market.listing(command.security_id)
     _check_state(command.status)
     if command.open_time_ns is not None and command.open_time_ns <= now_ns:
         raise UsageError(
-            f"the end of the auction of {listing.instrument.symbol} does not lie in the future"
+            f"the end of the auction of {listing.instrument.symbol} must be in the future"
         )
     detach(market, listing, command.status, command.open_time_ns, now_ns)
     if listing.pair is not None:
@@ -185,7 +186,7 @@ def set_security_status(market: Market, command: SetSecurityStatus, now_ns: int)
 
 
 def rejoin_group(market: Market, command: RejoinGroup, now_ns: int) -> None:
-    """Let an instrument follow its group again."""
+    """Make an instrument follow its group again."""
     listing = market.listing(command.security_id)
     if listing.own_status is None:
         raise UsageError(
@@ -217,7 +218,7 @@ def call_auction(market: Market, listing: Listing, now_ns: int) -> SecurityStatu
 
 
 def advance_time(_market: Market, _command: AdvanceTime, _now_ns: int) -> None:
-    """Time alone does nothing that has not been done when the command came in."""
+    """Do nothing: the engine has already handled what came due by this time."""
 
 
 REJOINS = TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS
@@ -226,7 +227,7 @@ REJOINS = TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS
 def _check_state(status: TradingStatus) -> None:
     if status not in _STATES:
         known = ", ".join(sorted(state.name for state in _STATES))
-        raise UsageError(f"{status!r} is not a state that can be set; choose one of {known}")
+        raise UsageError(f"{status!r} cannot be set as a state; choose one of {known}")
 
 
 def detach(
@@ -236,7 +237,7 @@ def detach(
     open_time_ns: int | None,
     now_ns: int,
 ) -> None:
-    """Take note of an instrument's own state; None joins it to its group."""
+    """Set an instrument's own state; None makes it follow its group."""
     listing.pending = False
     listing.window_ns = None
     listing.own_status = own
@@ -253,14 +254,14 @@ def detach(
 
 
 def _plan(market: Market, listing: Listing, end_ns: int) -> None:
-    """An auction ends by itself at a time."""
+    """Schedule the end of an auction."""
     listing.active_auction = True
     if market.next_due_ns is None or end_ns < market.next_due_ns:
         market.next_due_ns = end_ns
 
 
 def _follow(market: Market, listing: Listing, now_ns: int) -> None:
-    """An instrument follows its group: its auctions are those of the phase."""
+    """Make an instrument follow its group: its auctions have the rules of the phase."""
     group = listing.group
     rules = rules_of(market, listing, group.auction) if group.phase in AUCTIONS else None
     watch(listing, rules, group.open_time_ns, now_ns)
@@ -269,7 +270,7 @@ def _follow(market: Market, listing: Listing, now_ns: int) -> None:
 def tell_change(
     market: Market, listing: Listing, status: TradingStatus, event: TradingEvent, now_ns: int
 ) -> None:
-    """Carry out a change of one instrument's state and publish it."""
+    """Apply a change of one instrument's state and publish it."""
     before: list[MarketItem] = []
     after: list[MarketItem] = []
     new_session = event == TradingEvent.TRADING_SESSION_CHANGE
@@ -277,16 +278,16 @@ def tell_change(
     open_time = listing.open_time_ns
     if listing.own_status is None:
         open_time = listing.group.open_time_ns
-    told = _status(market, listing, status, event, open_time, now_ns)
-    _publish(market, before, told, after)
+    message = _status(market, listing, status, event, open_time, now_ns)
+    _publish(market, before, message, after)
 
 
 def _publish(
     market: Market, before: list[MarketItem], told: MarketItem, after: list[MarketItem]
 ) -> None:
-    """Publish a change of state: what it ends, instrument by instrument, and then the state.
+    """Publish a change of state: first what it ends, per instrument, and then the state.
 
-    The state is one event with the changes of books that it brings about, else on its own.
+    The state is one event with the book changes that it causes; without any it is a separate event.
     """
     for _, items in groupby(before, key=attrgetter("security_id")):
         market.tell(list(items))
@@ -302,10 +303,10 @@ def _change(
     after: list[MarketItem],
     now_ns: int,
 ) -> None:
-    """Bring an instrument under the state that now rules it.
+    """Apply the state now in effect to an instrument.
 
-    ``before`` gets what happens ahead of the change (an auction's trades, orders that end with
-    it), ``after`` what it brings about (orders that wake up, a theoretical price).
+    ``before`` collects messages to publish before the change (an auction's trades, orders that end
+    with it), ``after`` its consequences (activated orders, a theoretical price).
     """
     status = listing.status = ruling(listing.group.phase, listing.own_status)
     priced = listing.theoretical is not None
@@ -324,16 +325,16 @@ def _change(
     withdraw_theoretical(listing)
     before += closing
     if priced and not closing and listing.own_status in AUCTIONS:
-        # The phase of the group has ended an auction of its own, which its state does not tell.
+        # The group's phase ended the instrument's own auction, which its own status does not show.
         before += deleted_theoretical(market, listing.security_id, now_ns)
     if new_session:
         reset_statistics(listing)
 
 
 def _thaw(market: Market, listing: Listing, items: list[MarketItem], now_ns: int) -> None:
-    """After the auction that an order has called: is what is left of it still taken (§14.1.2)?
+    """Cancel the rest of the order that called the auction if a band now rejects it (§14.1.2).
 
-    The auction may have moved the bands away from its price; then it is cancelled.
+    The auction may have moved the bands away from its price.
     """
     order, listing.frozen_by = listing.frozen_by, None
     if order is None or order.level is None or not order.leaves or order.price is None:
@@ -348,7 +349,7 @@ def _thaw(market: Market, listing: Listing, items: list[MarketItem], now_ns: int
 def _expire_auction_orders(
     market: Market, listing: Listing, items: list[MarketItem], now_ns: int
 ) -> None:
-    """Orders good for the auction alone, or at the close, end with it."""
+    """Expire orders that are valid only for the auction or at the close."""
     ending = [
         order
         for side in (listing.bids, listing.offers)
@@ -362,7 +363,7 @@ def _expire_auction_orders(
 def _wake_closing_orders(
     market: Market, listing: Listing, items: list[MarketItem], now_ns: int
 ) -> None:
-    """MOC orders that have waited join the book, by their time of entry."""
+    """Move waiting MOC orders to the book, by time of entry."""
     for order in listing.waiting:
         if order.time_in_force != TimeInForce.AT_THE_CLOSE:
             continue
@@ -374,7 +375,7 @@ def _wake_closing_orders(
 
 
 def reset_statistics(listing: Listing) -> None:
-    """A new session: the statistics of the old one are void."""
+    """Reset the statistics for a new session."""
     listing.statistics = Statistics(after_id=listing.trade_id)
     listing.last_trade = None
     for shown in (OpeningPrice, HighPrice, LowPrice, ExecutionStatistics):
@@ -385,7 +386,7 @@ def reset_statistics(listing: Listing) -> None:
 def phase_message(
     market: Market, group: Group, new_session: bool, now_ns: int
 ) -> SecurityGroupPhase:
-    """The message that tells a group's phase."""
+    """Return the message with a group's phase."""
     return SecurityGroupPhase(
         group.name,
         group.session,
@@ -405,7 +406,7 @@ def _status(
     open_time_ns: int | None,
     now_ns: int,
 ) -> SecurityStatus:
-    """The message that tells an instrument's state."""
+    """Return the message with an instrument's state."""
     return SecurityStatus(
         listing.security_id,
         listing.group.session,

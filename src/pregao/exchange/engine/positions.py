@@ -1,7 +1,7 @@
 """Positions in options: what each account of a firm holds, has written, blocked and exercised.
 
-Bought and written quantities are kept apart during the day; they are set off against each other
-when the next one begins. What an account has blocked of what it wrote cannot be assigned.
+Bought and written quantities are kept separately during the day and netted at the start of the next
+one. Written options that an account has blocked cannot be assigned.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Holder = tuple[int, int, int]
 
 
 class Position:
-    """What an account has of one option."""
+    """Position of an account in one option."""
 
     __slots__ = (
         "blocked", "bought", "exercised", "long", "short", "sold", "start_long", "start_short",
@@ -31,23 +31,23 @@ class Position:
     def __init__(self, start_long: int = 0, start_short: int = 0) -> None:
         self.start_long = self.long = start_long
         self.start_short = self.short = start_short
-        """``long`` and ``short`` are what is left of it now."""
+        """``long`` and ``short`` are the current quantities."""
         self.bought = self.sold = 0
         self.exercised = 0
         self.blocked = 0
 
     @property
     def assignable(self) -> int:
-        """How much of what was written can be assigned to whoever exercises."""
+        """Written quantity that can be assigned to an exercise."""
         return max(self.short - self.blocked, 0)
 
     @property
     def empty(self) -> bool:
-        """Is nothing left of it?"""
+        """Whether nothing is left of it."""
         return not (self.long or self.short)
 
     def quantities(self) -> tuple[tuple[PosType, int, int], ...]:
-        """How a report tells it: kind, long and short quantity; kinds of nothing are left out."""
+        """Return the position for a report: kind, long and short quantity, without empty kinds."""
         rows = (
             (PosType.START_OF_DAY_QTY, self.start_long, self.start_short),
             (PosType.TRANSACTION_QUANTITY, self.bought, self.sold),
@@ -70,7 +70,7 @@ class Fill:
 
 
 class Allocation(NamedTuple):
-    """A bought quantity that was allocated to an account, to block what that has written."""
+    """A bought quantity allocated to an account, to block options that the account has written."""
 
     security_id: int
     trade_id: int
@@ -79,45 +79,45 @@ class Allocation(NamedTuple):
 
 
 class Positions:
-    """All positions of the market, and what was asked about them today."""
+    """All positions of the market, and today's requests about them."""
 
     def __init__(self) -> None:
         self.held: dict[Holder, Position] = {}
         self.fills: dict[tuple[int, int, Side], Fill] = {}
         """By instrument, trade and side."""
         self.allocations: dict[tuple[int, int], Allocation] = {}
-        """By firm and the firm's number."""
+        """By firm and the firm's allocation ID."""
         self.asked: dict[tuple[int, int], int] = {}
-        """The report about each request, by session and its number."""
+        """Report ID of each request, by session and request ID."""
         self.instructions: dict[int, MaintainPosition] = {}
-        """What holders want of the automatic exercise, by the number of the report."""
+        """Holders' instructions for the last day, by report ID."""
         self.exercises = 0
 
     def of(self, firm: int, account: int, security_id: int) -> Position:
-        """A position, which is made if there is none."""
+        """Return a position, creating it if needed."""
         return self.held.setdefault((firm, account, security_id), Position())
 
     def traded(self, order: Order, trade_id: int, quantity: int) -> None:
-        """An order has traded a quantity of an option."""
+        """Record a trade of an order in an option."""
         account = order.position_account
         self.fills[order.security_id, trade_id, order.side] = Fill(order.firm, account, quantity)
         self._add(order.firm, account, order.security_id, order.side, quantity)
 
     def resized(self, security_id: int, trade_id: int, quantity: int) -> None:
-        """A trade was corrected to a quantity, or taken back (0)."""
+        """Apply a corrected quantity of a trade, or its bust (0)."""
         for side in Side:
             fill = self.fills.get((security_id, trade_id, side))
             if fill is None:
                 continue
-            more = quantity - fill.quantity
-            self._add(fill.firm, fill.account, security_id, side, more)
+            change = quantity - fill.quantity
+            self._add(fill.firm, fill.account, security_id, side, change)
             fill.quantity = quantity
             if not quantity:
                 del self.fills[security_id, trade_id, side]
 
     def _add(self, firm: int, account: int, security_id: int, side: Side, quantity: int) -> None:
         position = self.of(firm, account, security_id)
-        # What was exercised or assigned meanwhile stays so.
+        # Quantities exercised or assigned in the meantime stay so.
         if side == Side.BUY:
             position.bought += quantity
             position.long = max(position.long + quantity, 0)
@@ -126,7 +126,7 @@ class Positions:
             position.short = max(position.short + quantity, 0)
 
     def move(self, firm: int, account: int, to: tuple[int, int], fill: Fill, trade: Holder) -> None:
-        """Let another account of this or another firm have one side of a trade."""
+        """Move one side of a trade to another account of this or another firm."""
         security_id, trade_id, side = trade
         self._add(firm, account, security_id, Side(side), -fill.quantity)
         self._add(*to, security_id, Side(side), fill.quantity)
@@ -134,14 +134,14 @@ class Positions:
         self.fills[security_id, trade_id, Side(side)] = fill
 
     def of_instrument(self, security_id: int) -> list[tuple[Holder, Position]]:
-        """The positions in an option, by firm and account."""
+        """Return the positions in an option, by firm and account."""
         return sorted(
             (each for each in self.held.items() if each[0][2] == security_id),
             key=lambda each: each[0],
         )
 
     def assign(self, seed: int, security_id: int, quantity: int) -> list[tuple[Holder, int]]:
-        """Let writers be assigned to an exercise, in an order that is drawn for it."""
+        """Assign writers to an exercise, in a random order, and return their quantities."""
         self.exercises += 1
 
         def drawn(each: tuple[Holder, Position]) -> bytes:
@@ -158,22 +158,22 @@ class Positions:
         return assigned
 
     def start_day(self) -> None:
-        """Set off what was bought against what was written, and begin with the rest."""
+        """Net bought against written quantities, and start the day with the rest."""
         rest: dict[Holder, Position] = {}
         for holder, position in self.held.items():
-            both = min(position.long, position.short)
-            if position.long != both or position.short != both:
-                rest[holder] = Position(position.long - both, position.short - both)
+            netted = min(position.long, position.short)
+            if position.long != netted or position.short != netted:
+                rest[holder] = Position(position.long - netted, position.short - netted)
         self.held = rest
         self.fills.clear()
         self.allocations.clear()
         self.asked.clear()
 
     def forget(self, security_id: int) -> None:
-        """An option has expired: nobody has any of it."""
+        """Remove all positions and instructions of an expired option."""
         self.held = {holder: each for holder, each in self.held.items() if holder[2] != security_id}
         self.instructions = {
-            number: each
-            for number, each in self.instructions.items()
+            report_id: each
+            for report_id, each in self.instructions.items()
             if each.security_id != security_id
         }

@@ -1,8 +1,8 @@
-"""Market protections at work: configurations, and what the protected mode cancels.
+"""Protected mode: configurations of market protections, and the orders that the mode cancels.
 
-The mode begins when the event in which a limit was reached has ended, which may be well above the
-limit. Orders in the theoretical price of an auction stay, and so do those of instruments that take
-no cancels; good-till, waiting stop and MOC orders go if the configuration says so.
+The mode starts after the event in which a limit was reached, so that the count may be well above
+the limit. Orders in the theoretical price of an auction are kept, and so are those of instruments
+that accept no cancels; good-till, waiting stop and MOC orders are canceled only if so configured.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pregao.exchange.engine.withdrawal import refresh_auction, withdraw
 
 
 def set_protection(market: Market, command: SetProtection, _now_ns: int) -> None:
-    """Set a configuration, or replace it: what it had counted is void."""
+    """Set or replace a configuration, which resets its counters."""
     limits = (
         command.new_order_fills,
         command.executions,
@@ -30,27 +30,27 @@ def set_protection(market: Market, command: SetProtection, _now_ns: int) -> None
         command.net_quantity,
         command.delta,
     )
-    name = f"the market protection {command.protection_id}"
+    name = f"market protection {command.protection_id}"
     if all(limit is None for limit in limits):
-        raise UsageError(f"{name} needs at least one limit")
+        raise UsageError(f"{name} requires at least one limit")
     if command.interval_ns <= 0 or any(limit is not None and limit <= 0 for limit in limits):
-        raise UsageError(f"{name} needs limits and an interval above zero")
+        raise UsageError(f"{name} requires limits and an interval greater than zero")
     if not command.references:
-        raise UsageError(f"{name} needs an instrument or asset to watch")
+        raise UsageError(f"{name} requires an instrument or asset to watch")
     named = [(reference.security_id, reference.asset) for reference in command.references]
     if len(set(named)) < len(named):
-        raise UsageError(f"{name} names an instrument or asset twice")
-    if any(bool(number) == bool(asset) for number, asset in named):
-        raise UsageError(f"each reference of {name} is either an instrument or an asset")
+        raise UsageError(f"{name} has an instrument or asset twice")
+    if any(bool(security_id) == bool(asset) for security_id, asset in named):
+        raise UsageError(f"each reference of {name} must be either an instrument or an asset")
     _forget(market, command.protection_id)
     account = market.protections.setdefault((command.firm, command.account), [])
     account.append(Protection(command, market.order_id))
 
 
 def remove_protection(market: Market, command: RemoveProtection, _now_ns: int) -> None:
-    """Take a configuration away."""
+    """Remove a configuration."""
     if not _forget(market, command.protection_id):
-        raise UsageError(f"there is no market protection {command.protection_id}")
+        raise UsageError(f"market protection {command.protection_id} does not exist")
 
 
 def _forget(market: Market, protection_id: int) -> bool:
@@ -65,20 +65,20 @@ def _forget(market: Market, protection_id: int) -> bool:
 
 
 def set_delta(market: Market, command: SetDelta, _now_ns: int) -> None:
-    """Set what a delta protection counts an instrument with."""
+    """Set the delta with which protections count an instrument."""
     market.listing(command.security_id)
     market.deltas[command.security_id] = command.delta
 
 
 def reset_all(market: Market) -> None:
-    """A new trading day: every configuration watches afresh."""
+    """Reset every configuration for a new trading day."""
     for found in market.protections.values():
         for protection in found:
             protection.reset()
 
 
 def protect(market: Market, now_ns: int) -> None:
-    """Begin the protected mode where a limit was reached, and cancel what it cancels."""
+    """Start the protected mode where a limit was reached, and cancel the orders concerned."""
     reached, market.reached = market.reached, []
     orders: dict[int, Order] = {}
     for protection in reached:
@@ -104,7 +104,7 @@ def protect(market: Market, now_ns: int) -> None:
 
 
 def _watched(market: Market, protection: Protection) -> list[Order]:
-    """The orders that a configuration cancels, by their kind."""
+    """Return the orders that a configuration cancels."""
     settings = protection.settings
     triggered = {order.order_id for order in market.triggered}
 
@@ -119,7 +119,7 @@ def _watched(market: Market, protection: Protection) -> list[Order]:
             return False
         if order.time_in_force == MOC and not settings.cancels_at_close:
             return False
-        # A stop order that was just triggered is a limit order already.
+        # A stop order that was just triggered is already a limit order.
         waits = order.stop_px is not None and order.order_id not in triggered
         return settings.cancels_stops or not waits
 
@@ -127,7 +127,7 @@ def _watched(market: Market, protection: Protection) -> list[Order]:
 
 
 def _may_go(market: Market, order: Order) -> bool:
-    """Do the state of the instrument and its auction let an order be cancelled?"""
+    """Whether the states of the instrument and its auction allow an order to be canceled."""
     if order.order_id not in market.orders:
         return False
     listing = market.listings[order.security_id]

@@ -1,8 +1,8 @@
-"""Market protections: counters of an account's trades, and the limits that put it into protection.
+"""Market protections: counters of an account's trades, and the limits that protect it.
 
-A configuration watches some instruments for one account of a firm. Its interval begins with a
-trade; a trade after its end begins a new one, with all counters at zero. Orders that were there
-before the configuration are neither counted nor cancelled.
+A configuration watches some instruments for one account of a firm. Its interval starts with a
+trade; a trade after its end starts a new one, with all counters at zero. Orders entered before the
+configuration are neither counted nor canceled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OPTIONS = ProtectionScope.OPTIONS
 
 
 class Watch(NamedTuple):
-    """How a configuration watches an instrument, and by the name of which reference."""
+    """Whether a configuration counts or cancels an instrument, and the name of the reference."""
 
     counts: bool
     cancels: bool
@@ -33,7 +33,7 @@ _NOT_WATCHED = Watch(False, False, "")
 
 
 class Protection:
-    """One configuration with its counters; ``active`` is the protected mode."""
+    """A configuration with its counters; ``active`` is the protected mode."""
 
     __slots__ = (
         "_watches",
@@ -53,17 +53,17 @@ class Protection:
     def __init__(self, settings: SetProtection, since: int) -> None:
         self.settings = settings
         self.since = since
-        """The last order that was there before the configuration."""
+        """Last order entered before the configuration."""
         self._watches: dict[int, Watch] = {}
         self.reset()
 
     def reset(self) -> None:
-        """Watch from here on, with all counters at zero."""
+        """Reset all counters and leave the protected mode."""
         self.active = False
         self.reached = False
-        """A limit is reached: the protected mode begins when the event has ended."""
+        """Whether a limit is reached: the protected mode starts after the event."""
         self.leftovers: list[Order] = []
-        """Orders partly filled in protected mode: what is left of them is cancelled."""
+        """Orders partly filled in protected mode: what is left of them is canceled."""
         self._begin(None)
 
     def _begin(self, began_ns: int | None) -> None:
@@ -75,7 +75,7 @@ class Protection:
         self.delta = 0
 
     def watch(self, instrument: Instrument) -> Watch:
-        """How this configuration watches an instrument."""
+        """Return how this configuration watches an instrument."""
         found = self._watches.get(instrument.security_id)
         if found is None:
             found = self._watches[instrument.security_id] = self._find(instrument)
@@ -115,7 +115,7 @@ class Protection:
 
 
 def _part(reference: ProtectionReference, instrument: Instrument) -> ProtectionScope | None:
-    """Is an instrument what a reference names, or an option on it?"""
+    """Return whether an instrument is the reference itself or an option on it, or None."""
     option = instrument.put_or_call is not None
     if reference.asset:
         if instrument.asset != reference.asset:
@@ -128,14 +128,14 @@ def _part(reference: ProtectionReference, instrument: Instrument) -> ProtectionS
 
 
 def _product(reference: ProtectionReference, instrument: Instrument) -> str:
-    """The name of what a reference names, known from an instrument that it watches."""
+    """Return the name of a reference, from an instrument that it watches."""
     symbols = {x.security_id: x.symbol for x in instrument.underlyings}
     symbols[instrument.security_id] = instrument.symbol
     return reference.asset or symbols[reference.security_id]
 
 
 def count_fill(market: Market, listing: Listing, order: Order, quantity: int, now_ns: int) -> None:
-    """Count a fill for every configuration that watches it; spreads of users never count."""
+    """Count a fill in every configuration that watches it; user-defined spreads never count."""
     found = market.protections.get((order.firm, order.account))
     if found is None or listing.instrument.multi_leg_model == MultiLegModel.USER_DEFINED:
         return
@@ -157,7 +157,7 @@ def count_fill(market: Market, listing: Listing, order: Order, quantity: int, no
 
 
 def check_protection(market: Market, listing: Listing, firm: int, account: int) -> Reject | None:
-    """May an account enter an order? Not in protected mode, for what is watched."""
+    """Return the reject if an account is in protected mode for an instrument, or None."""
     for protection in market.protections.get((firm, account), ()):
         watch = protection.watch(listing.instrument)
         if protection.active and (watch.counts or watch.cancels):
@@ -171,7 +171,7 @@ def check_protection(market: Market, listing: Listing, firm: int, account: int) 
 
 
 def reset_protections(market: Market, listing: Listing, firm: int, account: int) -> None:
-    """Leave the protected mode at the owner's wish, for what watches an instrument."""
+    """Leave the protected mode at the owner's request, in all configurations for an instrument."""
     for protection in market.protections.get((firm, account), ()):
         watch = protection.watch(listing.instrument)
         if watch.counts or watch.cancels:

@@ -1,4 +1,4 @@
-"""How the market's commands and events are declared: typed records that cost little to make."""
+"""Declaration of commands and events as typed records that are cheap to create."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _Record = TypeVar("_Record")
 
 @dataclass_transform(frozen_default=True)
 def record(cls: type[_Record]) -> type[_Record]:
-    """Declare a record: frozen for the type checker, plain slots while running.
+    """Declare a record: frozen for the type checker, plain slots at run time.
 
-    The engine makes several of them for every order; a dataclass that is frozen at run time
-    costs two to three times as much to build.
+    The engine creates several for every order; a dataclass that is frozen at run time costs two to
+    three times as much to create.
     """
     return dataclass(slots=True)(cls)

@@ -1,4 +1,4 @@
-"""Requests that a gateway refuses: they get the numbers and the report of any refusal."""
+"""Requests that a gateway rejects: they get the IDs and the report of any reject."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def refuse(
     order_id: int = 0,
     orig_cl_ord_id: int = 0,
 ) -> list[Report]:
-    """The reports about a request that did not reach the market."""
+    """Return the reports about a request that did not reach the market."""
     market.units, market.reports = [], []
     market.rejected(
         session, cl_ord_id, security_id, response_to, reject, now_ns, order_id, orig_cl_ord_id

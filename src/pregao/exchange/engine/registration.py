@@ -1,4 +1,4 @@
-"""Instruments during the day: listed, redefined, and taken off the list."""
+"""Listing, redefining and delisting of instruments during the day."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ def add_instrument(market: Market, command: AddInstrument, now_ns: int) -> None:
     """List an instrument during the day; it follows its group."""
     instrument = command.instrument
     if instrument.security_id in market.listings:
-        raise UsageError(f"security id {instrument.security_id} is already listed")
+        raise UsageError(f"security ID {instrument.security_id} is already listed")
     listing = market.list_instrument(instrument)
     listing.status = listing.group.phase
     market.tell([SecurityDefinition(SecurityUpdateAction.ADD, instrument, now_ns)], event=False)
 
 
 def change_instrument(market: Market, command: ChangeInstrument, now_ns: int) -> None:
-    """Replace a definition; the group and the channel stay.
+    """Replace a definition, keeping the group and the channel.
 
-    A new corporate action cancels the orders that outlive the day: what they were for is gone.
+    A new corporate action cancels the orders that outlive the day, since it changes what they
+    trade.
     """
     instrument = command.instrument
     listing = market.listing(instrument.security_id)
@@ -49,7 +50,7 @@ def change_instrument(market: Market, command: ChangeInstrument, now_ns: int) ->
 
 
 def _cancel_good_till(market: Market, listing: Listing, now_ns: int) -> None:
-    """Cancel the orders good till cancelled or till a date, as one event."""
+    """Cancel the GTC and GTD orders, as one event."""
     items: list[MarketItem] = []
     for order in [*listing.bids, *listing.offers, *listing.waiting]:
         if order.time_in_force in (GTC, GTD):
@@ -60,7 +61,7 @@ def _cancel_good_till(market: Market, listing: Listing, now_ns: int) -> None:
 
 
 def remove_instrument(market: Market, command: RemoveInstrument, now_ns: int) -> None:
-    """Take an instrument off the list; its orders are cancelled first."""
+    """Delist an instrument, after canceling its orders."""
     listing = market.listing(command.security_id)
     items: list[MarketItem] = []
     clear_side(market, listing, listing.bids, items, now_ns)

@@ -1,4 +1,4 @@
-"""What the market tells the owner of an order: private reports, and a command's whole outcome."""
+"""Private reports to the owners of orders, and the outcome of a command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pregao.exchange.engine.terms import (
 
 @record
 class OrderAccepted:
-    """The order is in (ER_New). ``working`` is False for an order that waits (MOC, stop)."""
+    """The order was accepted (ER_New). ``working`` is False for a waiting order (MOC, stop)."""
 
     exec_id: int
     session: int
@@ -77,7 +77,7 @@ class OrderRestated:
 
 @record
 class OrderModified:
-    """The order was changed (ER_Modify)."""
+    """The order was modified (ER_Modify)."""
 
     exec_id: int
     session: int
@@ -101,14 +101,14 @@ class OrderModified:
     working: bool = True
     stop_px: int | None = None
     reason: ExecRestatementReason | None = None
-    """Why it is told again, if nobody changed it."""
+    """Reason for the report if no request modified the order."""
 
 
 @record
 class OrderCancelled:
-    """The order is gone (ER_Cancel): ``status`` tells cancelled from expired.
+    """The order ended (ER_Cancel): ``status`` distinguishes canceled from expired.
 
-    ``reason`` is None when its owner asked for it.
+    ``reason`` is None if its owner requested it.
     """
 
     exec_id: int
@@ -130,9 +130,9 @@ class OrderCancelled:
     transact_time_ns: int
     stop_px: int | None = None
     mass_action_id: int = 0
-    """The ``exec_id`` of the mass action that cancelled it."""
+    """``exec_id`` of the mass action that canceled the order."""
     requested_by: int = 0
-    """The session that asked for it on behalf of this one."""
+    """Session that requested the cancellation on behalf of this one."""
 
 
 @record
@@ -161,12 +161,12 @@ class OrderFilled:
     transact_time_ns: int
     cross_id: int = 0
     leg_of: int = 0
-    """The spread whose order traded this leg, if ``security_id`` is a leg."""
+    """Spread whose order traded this leg, if ``security_id`` is a leg."""
 
 
 @record
 class FillBusted:
-    """A trade of the order was cancelled by market operations (ER_Trade, trade cancel)."""
+    """Market operations canceled a trade of the order (ER_Trade, trade cancel)."""
 
     exec_id: int
     exec_ref_id: int
@@ -189,7 +189,7 @@ class FillBusted:
 
 @record
 class OrderRejected:
-    """A request was refused (ER_Reject): a code and a sentence that says why."""
+    """A request was rejected (ER_Reject), with a code and a text that explains why."""
 
     exec_id: int
     session: int
@@ -205,7 +205,7 @@ class OrderRejected:
 
 @record
 class MassCancelled:
-    """A mass action was carried out, or refused; the orders have reports of their own."""
+    """A mass action was applied or rejected; the orders have their own reports."""
 
     exec_id: int
     session: int
@@ -218,7 +218,7 @@ class MassCancelled:
 
 @record
 class SpreadDefined:
-    """The answer to a proposal for a spread: the instrument, or why there is none."""
+    """The answer to a proposed spread: the instrument, or the reason for the refusal."""
 
     exec_id: int
     session: int
@@ -233,9 +233,9 @@ class SpreadDefined:
 
 @record
 class ForwardOffered:
-    """A declaration that a firm is asked to accept; any of its sessions may be told.
+    """A declaration that a firm is asked to accept; any of its sessions may receive it.
 
-    ``session`` is 0: the exchange does not know which one answers.
+    ``session`` is 0: the exchange does not know which session will answer.
     """
 
     exec_id: int
@@ -248,7 +248,7 @@ class ForwardOffered:
 
 @record
 class ForwardReported:
-    """What became of a declaration; ``session`` is 0 where any session of the firm is meant."""
+    """Status of a declaration; ``session`` is 0 if any session of the firm may receive it."""
 
     exec_id: int
     session: int
@@ -281,9 +281,9 @@ class ForwardTraded:
 
 @record
 class PositionReported:
-    """What became of a request about a position, or what happened to one (PositionMaintenance).
+    """Outcome of a position request, or a change of a position (PositionMaintenance).
 
-    ``session`` is 0 where any session of the firm is meant.
+    ``session`` is 0 if any session of the firm may receive it.
     """
 
     exec_id: int
@@ -297,7 +297,7 @@ class PositionReported:
     action: PosMaintAction
     status: PosMaintStatus
     quantities: tuple[tuple[PosType, int, int], ...]
-    """Kind, long and short quantity of the position as it is now."""
+    """Kind, long and short quantity of the current position."""
     trade_id: int
     threshold: int
     contrary: bool
@@ -308,7 +308,7 @@ class PositionReported:
 
 @record
 class AllocationReported:
-    """The answer to an allocation; ``code`` says why it was refused."""
+    """The answer to an allocation; ``code`` is the reason for a refusal."""
 
     exec_id: int
     session: int
@@ -337,11 +337,11 @@ Report = (
     | PositionReported
     | AllocationReported
 )
-"""Anything told in private; ``session`` is whom it is for."""
+"""Any private report; ``session`` is its recipient."""
 
 
 class Outcome(NamedTuple):
-    """All that came of a command: units for the feed, reports for the owners."""
+    """Outcome of a command: units for the feed, reports for the owners."""
 
     market: list[MarketEvent]
     reports: list[Report]

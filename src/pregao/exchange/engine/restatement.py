@@ -1,7 +1,7 @@
-"""Good-till orders that a new day carries over are told to their owners again, once they ask.
+"""Restatement of good-till orders that a new day carries over, once per session and day.
 
-Only sessions of schema version 6 and later are told so (003 §7.1.9 knows no restatement); whoever
-holds the sessions knows which those are, and when they are there.
+Only sessions of schema version 6 and later get it (003 §7.1.9 knows no restatement); the caller,
+which has the sessions, knows which those are and when they are connected.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _GOOD_TILL = (TimeInForce.GOOD_TILL_CANCEL, TimeInForce.GOOD_TILL_DATE)
 
 
 def carry_over(market: Market) -> None:
-    """A day has begun: take note of the orders that are of an earlier one."""
+    """Record the orders of earlier days when a day starts."""
     market.carried.clear()
     for order in market.orders.values():
         if order.time_in_force in _GOOD_TILL:
@@ -22,7 +22,7 @@ def carry_over(market: Market) -> None:
 
 
 def restate_orders(market: Market, command: RestateOrders, now_ns: int) -> None:
-    """Tell a session once which of its orders the day has carried over."""
+    """Report to a session, once, its orders that the day carried over."""
     for order_id in market.carried.pop(command.session, ()):
         order = market.orders.get(order_id)
         if order is not None:

@@ -1,9 +1,9 @@
 """Retail liquidity providers: hidden orders for the retail customers of their own firm.
 
-Such an order has no price: it is pegged to the best price of its own side of the book, and where
-the spread is wider than a price step it is better than that. It is not in the book, and trades
-only with an incoming order of a retail customer of its firm: ahead of the book, but behind the
-firm's other customers at the best price, unless these have waived their priority.
+Such an order has no price: it is pegged to the best price of its own side of the book, and improves
+on it if the spread is wider than one tick. It is not in the book, and trades only with an incoming
+order of a retail customer of its firm: before the book, but after the firm's other customers at the
+best price, unless these have waived their priority.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ WAIVED = RoutingInstruction.WAIVED_PRIORITY
 
 
 def is_retail(listing: Listing, order: Order) -> bool:
-    """Could an incoming order trade with a provider of its firm?"""
+    """Whether an incoming order could trade with a provider of its firm."""
     return order.routing == RETAIL and bool(_providers(listing, order))
 
 
 def _providers(listing: Listing, order: Order) -> list[Order]:
-    """The providers of an incoming order's firm on the other side, the oldest first."""
+    """Return the providers of an incoming order's firm on the other side, oldest first."""
     return listing.waiting.providers.get((3 - order.side, order.firm), [])
 
 
 def pegged_price(listing: Listing, side: Side) -> int | None:
-    """The price at which providers of a side trade now, or None without a price to peg to."""
+    """Return the current price of a side's providers, or None without a price to peg to."""
     best = listing.side(side).best_price()
     if best is None:
         return None
@@ -38,13 +38,13 @@ def pegged_price(listing: Listing, side: Side) -> int | None:
     tick = listing.tick
     better = listing.instrument.rlp_improvement or tick
     if other is not None:
-        # Never as far as the other side: a spread of one price step leaves no room.
+        # Never up to the other side: a spread of one tick allows no improvement.
         better = min(better, abs(other - best) - tick)
     return best + better if side == BUY else best - better
 
 
 def tradable_with_providers(market: Market, listing: Listing, order: Order, limit_key: int) -> int:
-    """How much an incoming order could trade with the providers of its firm."""
+    """Return how much an incoming order could trade with the providers of its firm."""
     price = _price_for(listing, order, limit_key)
     if price is None:
         return 0
@@ -73,7 +73,7 @@ def match_retail(
 
 
 def _price_for(listing: Listing, order: Order, limit_key: int) -> int | None:
-    """The providers' price, if the order's limit and the auction band let it trade there."""
+    """Return the providers' price if the order's limit and the auction band allow it, or None."""
     side = Side(3 - order.side)
     price = pegged_price(listing, side)
     if price is None or not listing.auction_low <= price <= listing.auction_high:
@@ -83,9 +83,9 @@ def _price_for(listing: Listing, order: Order, limit_key: int) -> int | None:
 
 
 def _customers_ahead(listing: Listing, order: Order, price: int) -> int:
-    """How much to trade in the book first: up to the firm's last customer that would be reached.
+    """Return how much to trade in the book first: up to the firm's last customer within reach.
 
-    Customers who have waived their priority do not hold the providers back.
+    Customers who have waived their priority do not hold back the providers.
     """
     opposite = listing.opposite(order.side)
     level = opposite.levels[opposite.keys[-1]]
@@ -102,19 +102,19 @@ def _customers_ahead(listing: Listing, order: Order, price: int) -> int:
 
 
 def _allowance(market: Market, listing: Listing) -> int:
-    """How much providers may still trade: a share of the volume, this trade included."""
+    """Return how much providers may still trade: a share of the volume, this trade included."""
     share = market.rlp_share
     statistics = listing.statistics
     if share is None:
         return 1 << 62
-    room = share * statistics.volume - PRICE_SCALE * statistics.provided
-    return max(room, 0) // (PRICE_SCALE - share)
+    available = share * statistics.volume - PRICE_SCALE * statistics.provided
+    return max(available, 0) // (PRICE_SCALE - share)
 
 
 def _trade(
     market: Market, listing: Listing, order: Order, price: int, execution: Execution, now_ns: int
 ) -> None:
-    """Trade with the firm's providers, the oldest first."""
+    """Trade with the firm's providers, oldest first."""
     opening = listing.statistics.opening is None
     for provider in list(_providers(listing, order)):
         quantity = min(order.leaves, provider.leaves, _allowance(market, listing))

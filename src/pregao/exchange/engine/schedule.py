@@ -1,16 +1,16 @@
-"""The day's schedule: at what time each group changes its phase.
+"""Daily schedule: the times at which each group changes its phase.
 
-A schedule is TOML or JSON: ``timezone`` (hours from UTC, -3 if left out) and for each group, or
-for the ``default`` of those not named, a list of entries::
+A schedule is TOML or JSON: ``timezone`` (hours from UTC, default -3) and for each group, or for the
+``default`` of all others, a list of entries::
 
     [[schedule.default]]
     time = "10:00:00"
     phase = "OPEN"
     session = "REGULAR"       # or NON_REGULAR: the after-market
-    new_session = true        # statistics start afresh
+    new_session = true        # resets statistics
     auction = { extension = 30, window = 60 }   # how auctions of the phase end: `auction_rules`
 
-Times of a group only go forward. An auction's estimated end is the time of the entry after it.
+Times of a group must increase. An auction's estimated end is the time of the next entry.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pregao.exchange.engine.instruments import Instrument, SecurityType
 from pregao.exchange.engine.terms import TradingSession, TradingStatus
 
 DEFAULT = "default"
-"""The name of the entries for groups that have none of their own."""
+"""Name of the entries for groups without their own."""
 
 _PHASES = {
     phase.name: phase for phase in TradingStatus if phase != TradingStatus.UNKNOWN_OR_INVALID
@@ -53,17 +53,17 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The entries of each group, and those of all others under ``default``."""
+    """Entries of each group, and those of all others under ``default``."""
 
     groups: Mapping[str, tuple[Entry, ...]]
     utc_offset_ns: int = -3 * HOUR
 
     def entries(self, group: str) -> tuple[Entry, ...]:
-        """The day of a group."""
+        """Return the entries of a group."""
         return self.groups.get(group, self.groups.get(DEFAULT, ()))
 
     def commands(self, groups: Iterable[str], trade_date: date) -> list[tuple[int, SetGroupPhase]]:
-        """The day's commands with their times, in the order in which they are due."""
+        """Return the day's commands with their times, in the order in which they are due."""
         midnight = datetime(trade_date.year, trade_date.month, trade_date.day, tzinfo=UTC)
         start = int(midnight.timestamp()) * SECOND - self.utc_offset_ns
         due = []
@@ -82,21 +82,21 @@ class Schedule:
 
 
 def _day(*entries: tuple[str, TradingStatus], after_market: str | None = None) -> tuple[Entry, ...]:
-    """A day's entries; from the after-market's first entry on, the session is not regular."""
+    """Return a day's entries; the session is non-regular from the after-market's first entry on."""
     result = []
     session = TradingSession.REGULAR
-    for number, (time, phase) in enumerate(entries):
+    for index, (time, phase) in enumerate(entries):
         if time == after_market:
             session = TradingSession.NON_REGULAR
-        result.append(Entry(_time_of_day(time), phase, session, number == 0))
+        result.append(Entry(_time_of_day(time), phase, session, index == 0))
     return tuple(result)
 
 
 def _time_of_day(text: str) -> int:
-    """Read 10:00 or 10:00:00 as nanoseconds since midnight."""
+    """Parse 10:00 or 10:00:00 as nanoseconds since midnight."""
     found = re.fullmatch(r"(\d{2}):(\d{2})(?::(\d{2}))?", text)
     if found is None or not (int(found[1]) < 24 and int(found[2]) < 60 and int(found[3] or 0) < 60):
-        raise ValueError(f"{text!r} is not a time of day written as 10:00 or 10:00:00")
+        raise ValueError(f"must be a time of day such as 10:00 or 10:00:00, was {text!r}")
     return int(found[1]) * HOUR + int(found[2]) * MINUTE + int(found[3] or 0) * SECOND
 
 
@@ -111,7 +111,7 @@ CASH_DAY = _day(
     ("18:00", TradingStatus.CLOSE),
     after_market="17:25",
 )
-"""Shares and the like: opening auction, continuous trading, closing call, after-market."""
+"""Shares and similar: opening auction, continuous trading, closing call, after-market."""
 
 DERIVATIVES_DAY = _day(
     ("08:00", TradingStatus.CLOSE),
@@ -120,7 +120,7 @@ DERIVATIVES_DAY = _day(
     ("18:25", TradingStatus.FORBIDDEN),
     ("18:30", TradingStatus.CLOSE),
 )
-"""Futures and the like: opening auction, continuous trading, pre-close."""
+"""Futures and similar: opening auction, continuous trading, pre-close."""
 
 OPTIONS_DAY = _day(
     ("09:00", TradingStatus.CLOSE),
@@ -144,7 +144,7 @@ _EQUITY_OPTIONS = frozenset({SecurityType.OPT, SecurityType.INDEXOPT})
 
 
 def default_schedule(instruments: Iterable[Instrument]) -> Schedule:
-    """The usual day of each group, from what is listed in it."""
+    """Return the usual day of each group, from the types of its instruments."""
     groups: dict[str, tuple[Entry, ...]] = {}
     for instrument in instruments:
         if instrument.security_type in _CASH:
@@ -160,36 +160,42 @@ def default_schedule(instruments: Iterable[Instrument]) -> Schedule:
 
 
 def load_schedule(path: Path) -> Schedule:
-    """Read a schedule file: JSON if its name ends so, else TOML."""
+    """Load a schedule file: JSON if its name ends in ``.json``, else TOML."""
     return parse_schedule(read_document(path), str(path))
 
 
 def parse_schedule(document: Mapping[str, Any], source: str) -> Schedule:
-    """Make a schedule out of a document, checking every entry."""
+    """Parse a schedule from a document, checking every entry."""
     unknown = set(document) - {"timezone", "schedule"}
     if unknown:
-        raise UsageError(f"{source}: {sorted(unknown)[0]!r} is not a part of a schedule")
+        raise UsageError(
+            f"{source}: unknown key {sorted(unknown)[0]!r}; choose from schedule, timezone"
+        )
     zone = document.get("timezone", -3)
     if isinstance(zone, bool) or not isinstance(zone, int) or not -12 <= zone <= 14:
-        raise UsageError(f"{source}: timezone {zone!r} is not a whole number of hours from UTC")
+        raise UsageError(
+            f"{source}: timezone must be an integer of hours from UTC, -12 to 14, was {zone!r}"
+        )
     tables = document.get("schedule")
     if not isinstance(tables, dict) or not tables:
-        raise UsageError(f"{source}: a schedule has lists of entries, as [[schedule.default]]")
+        raise UsageError(
+            f"{source}: schedule must have lists of entries such as [[schedule.default]]"
+        )
     groups = {group: _group_day(rows, group, source) for group, rows in tables.items()}
     return Schedule(groups, zone * HOUR)
 
 
 def _group_day(rows: object, group: str, source: str) -> tuple[Entry, ...]:
-    """Read the entries of one group; their times only go forward."""
+    """Parse the entries of one group; their times must increase."""
     if not isinstance(rows, list) or not rows:
-        raise UsageError(f"{source}: group {group} has no list of entries")
+        raise UsageError(f"{source}: group {group} must have a list of entries")
     entries: list[Entry] = []
     for number, row in enumerate(rows, 1):
         where = f"{source}: group {group}, entry {number}"
         entry = _entry(row, where)
         if entries and entry.time_ns <= entries[-1].time_ns:
             raise UsageError(
-                f"{where}: the schedule goes backwards, {_shown(entry.time_ns)} comes after "
+                f"{where}: times must increase, {_shown(entry.time_ns)} comes after "
                 f"{_shown(entries[-1].time_ns)}"
             )
         entries.append(entry)
@@ -197,30 +203,35 @@ def _group_day(rows: object, group: str, source: str) -> tuple[Entry, ...]:
 
 
 def _entry(row: object, where: str) -> Entry:
-    """Read one entry."""
+    """Parse one entry."""
     if not isinstance(row, dict):
-        raise UsageError(f"{where}: an entry is a table with a time and a phase")
+        raise UsageError(f"{where}: an entry must be a table with a time and a phase")
     unknown = set(row) - _FIELDS
     if unknown:
-        raise UsageError(f"{where}: there is no field {sorted(unknown)[0]!r}")
+        raise UsageError(
+            f"{where}: unknown field {sorted(unknown)[0]!r}; "
+            f"choose from {', '.join(sorted(_FIELDS))}"
+        )
     time, phase = row.get("time"), row.get("phase")
     try:
         time_ns = _time_of_day(str(time))
     except ValueError as fault:
         raise UsageError(f"{where}, field time: {fault}") from fault
     if not isinstance(phase, str) or phase not in _PHASES:
-        raise UsageError(f"{where}, field phase: {phase!r} is not one of {', '.join(_PHASES)}")
+        raise UsageError(
+            f"{where}, field phase: must be one of {', '.join(_PHASES)}, was {phase!r}"
+        )
     session = row.get("session", TradingSession.REGULAR.name)
     if not isinstance(session, str) or session not in TradingSession.__members__:
         known = ", ".join(TradingSession.__members__)
-        raise UsageError(f"{where}, field session: {session!r} is not one of {known}")
+        raise UsageError(f"{where}, field session: must be one of {known}, was {session!r}")
     new_session = row.get("new_session", False)
     if not isinstance(new_session, bool):
-        raise UsageError(f"{where}, field new_session: it is neither true nor false")
+        raise UsageError(f"{where}, field new_session: must be true or false, was {new_session!r}")
     rules = None
     if "auction" in row:
         if _PHASES[phase] not in _AUCTIONS:
-            raise UsageError(f"{where}, field auction: {phase} is no auction")
+            raise UsageError(f"{where}, field auction: {phase} is not an auction phase")
         try:
             rules = parse_auction_rules(row["auction"])
         except ValueError as fault:
@@ -229,5 +240,5 @@ def _entry(row: object, where: str) -> Entry:
 
 
 def _shown(time_ns: int) -> str:
-    """A time of day as people write it."""
+    """Return a time of day as text."""
     return str(timedelta(microseconds=time_ns % DAY // 1000))

@@ -1,8 +1,8 @@
 """Self-trade prevention: two orders of one investor do not trade with each other.
 
-An order takes part if it names its investor. What becomes of a pair that would trade is decided
-by the instruction of the incoming order; without one, the incoming order is cancelled. It holds
-in continuous trading only, and not in an event that ends by calling an auction.
+An order takes part if it has an investor. The incoming order's instruction decides which order of a
+pair is canceled; without an instruction it is the incoming one. It applies in continuous trading
+only, and not in an event that ends by calling an auction.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ _NEVER_FREEZE = (TimeInForce.IMMEDIATE_OR_CANCEL, TimeInForce.FILL_OR_KILL)
 
 
 class Prevention(Enum):
-    """What becomes of a pair of orders that must not trade."""
+    """Outcome for a pair of orders that must not trade with each other."""
 
     NOT_HERE = 0
-    """They trade: prevention does not hold in this event."""
+    """They trade: prevention does not apply in this event."""
     RESTING_GONE = 1
     INCOMING_ENDS = 2
 
 
 def investor_number(prefix: int, document: int) -> int:
-    """An investor as one number, which commands and orders carry."""
+    """Return an investor as one number, as used in commands and orders."""
     return prefix * _DOCUMENTS + document
 
 
 def check_investor(investor: int) -> Reject | None:
-    """What is wrong with an investor's number, or None; the prefix tells the class."""
+    """Return the reason to reject an investor's number, or None; its prefix sets the class."""
     prefix, document = divmod(investor, _DOCUMENTS)
     for prefixes, digits in _CLASSES:
         if prefix in prefixes:
             if 0 < document < 10**digits:
                 return None
             return INVESTOR_INVALID.because(
-                f"with prefix {prefix} the document has 1 to {digits} digits"
+                f"with prefix {prefix} the document must have 1 to {digits} digits"
             )
-    return INVESTOR_INVALID.because(f"prefix {prefix} is not within 100 to 399")
+    return INVESTOR_INVALID.because(f"the prefix must be 100 to 399, was {prefix}")
 
 
 def prevent(
@@ -70,9 +70,10 @@ def prevent(
     now_ns: int,
     gone: list[MarketItem],
 ) -> Prevention:
-    """Keep an incoming order from trading with a resting one of its investor.
+    """Prevent an incoming order from trading with a resting one of its investor.
 
-    A resting order that is cancelled is told in ``gone``; the incoming one is left to the caller.
+    The deletion of a canceled resting order is appended to ``gone``; the caller handles the
+    incoming order.
     """
     if _ends_in_auction(listing, order, limit_key):
         return Prevention.NOT_HERE
@@ -88,7 +89,7 @@ def prevent(
 
 
 def _ends_in_auction(listing: Listing, order: Order, limit_key: int) -> bool:
-    """Would the order go through the auction band with what it has left, if all of it traded?"""
+    """Whether the order would leave the auction band if all that it has left traded."""
     if order.time_in_force in _NEVER_FREEZE:
         return False
     opposite = listing.opposite(order.side)
@@ -106,14 +107,14 @@ def _ends_in_auction(listing: Listing, order: Order, limit_key: int) -> bool:
 
 
 def tradable_without(listing: Listing, order: Order, limit_key: int, enough: int) -> int:
-    """How much an order could trade at once without its own investor's orders.
+    """Return how much an order could trade now without its own investor's orders.
 
-    Where the incoming order would be cancelled, nothing behind the first of these counts: of the
-    orders ahead of it at its price, what they show, since the rest goes behind it.
+    If the incoming order would be canceled, nothing after the first of these counts; of the orders
+    before it in its level only the visible quantity does, since the rest is queued after it.
     """
     opposite = listing.opposite(order.side)
     investor = order.investor_id
-    goes_on = order.prevention == CANCEL_RESTING
+    continues = order.prevention == CANCEL_RESTING
     total = 0
     for key in reversed(opposite.keys):
         if key < limit_key or total >= enough:
@@ -123,14 +124,14 @@ def tradable_without(listing: Listing, order: Order, limit_key: int, enough: int
         assert price is not None
         if not listing.auction_low <= price <= listing.auction_high:
             break
-        mine = [resting for resting in level if resting.investor_id == investor]
-        if not mine:
+        own = [resting for resting in level if resting.investor_id == investor]
+        if not own:
             total += level.quantity
-        elif goes_on:
-            total += level.quantity - sum(resting.leaves for resting in mine)
+        elif continues:
+            total += level.quantity - sum(resting.leaves for resting in own)
         else:
             for resting in level:
-                if resting is mine[0]:
+                if resting is own[0]:
                     return total
                 total += resting.visible
     return total

@@ -1,6 +1,6 @@
-"""Trades and the session's statistics: opening, high, low, last, volume, VWAP, count, net change.
+"""Trades and session statistics: opening, high, low, last, volume, VWAP, count, net change.
 
-Every trade counts in the volume; which of them set the last price is said in `pregao.umdf.trades`.
+Every trade counts in the volume; `pregao.umdf.trades` states which of them set the last price.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pregao.exchange.engine.terms import TradeCondition, TradingSession, TrdSubT
 from pregao.umdf import trades
 
 TRADE_ID_STEP = 10
-"""Trade numbers of an instrument rise by ten, as in the specification's examples."""
+"""Trade IDs of an instrument increase by ten, as in the specification's examples."""
 
 _REGULAR = int(TradeCondition.REGULAR_TRADE)
 _NOT_REGULAR = frozenset(
@@ -42,7 +42,7 @@ _SAME_PRICE = int(TradeCondition.LAST_TRADE_AT_THE_SAME_PRICE)
 
 
 def sets_last_price(trade: TradeItem) -> bool:
-    """May this trade be taken for the last price?"""
+    """Whether this trade may set the last price."""
     sub_type = trade.trd_sub_type
     return trades.sets_last_price(trade.trade_condition, sub_type and sub_type.name)
 
@@ -73,9 +73,9 @@ def matched(
     cross_id: int = 0,
     sub_type: TrdSubType | None = None,
 ) -> Trade:
-    """Make a trade between two orders whose quantities are already taken down.
+    """Create a trade between two orders whose quantities are already reduced.
 
-    ``order`` is the aggressor, if there is one; both owners are told, the passive one first.
+    ``order`` is the aggressor, if there is one; both owners get a report, the passive one first.
     """
     statistics = listing.statistics
     if sub_type is None or sub_type not in _NOT_REGULAR:
@@ -153,7 +153,7 @@ def _party(order: Order, exec_id: int) -> Party:
 def opening_and_range(
     market: Market, listing: Listing, items: list[MarketItem], now_ns: int
 ) -> None:
-    """Say what has changed of the opening, high and low price; what is void is withdrawn."""
+    """Append changes of the opening, high and low price, withdrawing those that no longer exist."""
     statistics = listing.statistics
     shown = listing.shown
     day = market.trade_day
@@ -195,7 +195,7 @@ def opening_and_range(
 
 
 def execution_statistics(market: Market, listing: Listing, now_ns: int) -> ExecutionStatistics:
-    """The statistics that close an event with trades; bands that follow the price move with it."""
+    """Return the statistics that close an event with trades, after refreshing relative bands."""
     if listing.bands_float:
         bands.refresh(listing)
     statistics = listing.statistics
@@ -214,7 +214,7 @@ def execution_statistics(market: Market, listing: Listing, now_ns: int) -> Execu
 
 
 def uncount_trade(statistics: Statistics, trade: TradeItem) -> None:
-    """Take a trade of this session out of the volume, the average and the range."""
+    """Remove a trade of this session from the volume, the average and the range."""
     if trade.trade_id <= statistics.after_id:
         return
     statistics.volume -= trade.size
@@ -229,7 +229,7 @@ def uncount_trade(statistics: Statistics, trade: TradeItem) -> None:
 
 
 def trades_in_sequence(listing: Listing) -> list[TradeItem]:
-    """The trades of this session on record that could be the last price, in order."""
+    """Return the kept trades of this session that could set the last price, in order."""
     after_id = listing.statistics.after_id
     return [
         kept.item
@@ -239,9 +239,9 @@ def trades_in_sequence(listing: Listing) -> list[TradeItem]:
 
 
 def regular_close(listing: Listing) -> int | None:
-    """The last price of the regular session today, its closing auction included.
+    """Return the last price of today's regular session, its closing auction included.
 
-    What traded after the market closed does not move it.
+    Trades of the after-market do not change it.
     """
     for kept in reversed(listing.trades.values()):
         trade = kept.item
@@ -251,9 +251,9 @@ def regular_close(listing: Listing) -> int | None:
 
 
 def settle_first_and_last(listing: Listing, touched: TradeItem) -> None:
-    """A trade is gone: find the opening and the last price again.
+    """Recompute the opening and the last price after a trade was busted.
 
-    They fall back on the trades of this session still on record.
+    They fall back to the trades of this session that are still kept.
     """
     statistics = listing.statistics
     in_sequence = trades_in_sequence(listing)

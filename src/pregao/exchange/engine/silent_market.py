@@ -1,6 +1,6 @@
-"""A market that nobody is waiting for an answer from: what it tells owners of orders is not made.
+"""A market without reports to the owners of orders.
 
-A simulation looks at the public feed alone; reports are a tenth of what its engine does.
+A simulation uses only the public feed; reports are a tenth of its engine's work.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from pregao.exchange.engine.market import Market
 
 
 class SilentMarket(Market):
-    """A market without the reports that every order brings; refusals are still told."""
+    """A market without the reports of every order; rejects are still reported."""
 
     __slots__ = ()
 
     def accepted(self, *_told: object, **_more: object) -> None:
-        """Tell nobody."""
+        """Report nothing."""
 
     def cancelled(self, *_told: object, **_more: object) -> None:
-        """Tell nobody."""
+        """Report nothing."""
 
     def filled(self, *_told: object, **_more: object) -> None:
-        """Tell nobody."""
+        """Report nothing."""
 
     def modified(self, *_told: object, **_more: object) -> None:
-        """Tell nobody."""
+        """Report nothing."""
 
     def restated(self, *_told: object, **_more: object) -> None:
-        """Tell nobody."""
+        """Report nothing."""

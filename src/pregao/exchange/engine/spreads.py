@@ -1,8 +1,8 @@
-"""Spreads and their legs: implied orders from the legs' books, and what a spread's trade does.
+"""Spreads and their legs: implied orders from the legs' books, and leg trades of a spread.
 
-An implied-in order of a spread stands for orders of its legs at their best prices: whoever trades
-with it trades with them. A trade between two orders of a spread that users have defined is told in
-the legs as well, at prices that add up to it. Each instrument has an event of its own.
+An implied-in order of a spread represents orders of its legs at their best prices: an order that
+trades with it trades with them. A trade between two orders of a user-defined spread is published in
+the legs as well, at prices that add up to it. Each instrument has a separate event.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _AGGRESSOR = {Side.BUY: AggressorSide.BUY, Side.SELL: AggressorSide.SELL}
 
 
 class SpreadLeg(NamedTuple):
-    """A leg of a spread: what a buyer of the spread does in it, and how many times."""
+    """A leg of a spread: the side that a buyer of the spread takes in it, and its ratio."""
 
     listing: Listing
     side: Side
@@ -40,11 +40,11 @@ class SpreadLeg(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """How its price counts in that of the spread."""
+        """Signed ratio of its price in that of the spread."""
         return self.ratio if self.side == BUY else -self.ratio
 
     def side_for(self, side: Side) -> Side:
-        """What a buyer or seller of the spread does in this leg."""
+        """Return the side in this leg of a buyer or seller of the spread."""
         return side if self.side == BUY else Side(3 - side)
 
 
@@ -60,7 +60,7 @@ class Spread:
 
 
 def register(market: Market, listing: Listing) -> None:
-    """Take note of a spread, if its legs are listed and its ratios are whole."""
+    """Register a spread if its legs are listed and its ratios are integers."""
     instrument = listing.instrument
     legs = tuple(
         SpreadLeg(market.listings[leg.security_id], leg.side, leg.ratio_qty // RATIO_SCALE)
@@ -76,10 +76,13 @@ def register(market: Market, listing: Listing) -> None:
 
 
 def unregister(market: Market, security_id: int, now_ns: int) -> None:
-    """Forget a spread, or the spreads of a leg, that are no longer listed."""
+    """Remove a delisted spread, or the spreads with a delisted leg."""
     for spread in list(market.spreads.values()):
-        numbers = (spread.listing.security_id, *(leg.listing.security_id for leg in spread.legs))
-        if security_id in numbers:
+        security_ids = (
+            spread.listing.security_id,
+            *(leg.listing.security_id for leg in spread.legs),
+        )
+        if security_id in security_ids:
             items: list[MarketItem] = []
             for order in spread.implied.values():
                 if order.order_id in market.orders:
@@ -96,7 +99,7 @@ def unregister(market: Market, security_id: int, now_ns: int) -> None:
 
 
 def refresh_implied(market: Market, now_ns: int) -> None:
-    """Derive the implied orders of the spreads whose books or legs have changed."""
+    """Refresh the implied orders of the spreads whose books or legs have changed."""
     touched, market.touched = market.touched, set()
     spreads = {
         spread.listing.security_id: spread
@@ -109,28 +112,28 @@ def refresh_implied(market: Market, now_ns: int) -> None:
 
 
 def _refresh(market: Market, spread: Spread, side: Side, now_ns: int) -> None:
-    """Bring one implied order up to date: in its place if it can be, else deleted and new."""
+    """Update one implied order: in its position if possible, else by deletion and a new order."""
     order = spread.implied.get(side)
     if order is not None and order.order_id not in market.orders:
-        # It was filled, or taken out by market operations.
+        # It was filled, or removed by market operations.
         order = None
         del spread.implied[side]
-    wanted = _derive(spread, side)
+    derived = _derive(spread, side)
     items: list[MarketItem] = []
     listing = spread.listing
     if order is not None:
-        if wanted is not None and wanted[0] == order.price and wanted[1] <= order.leaves:
-            _shrink(market, listing, order, wanted[1], items, now_ns)
+        if derived is not None and derived[0] == order.price and derived[1] <= order.leaves:
+            _shrink(market, listing, order, derived[1], items, now_ns)
             market.tell(items)
             return
         items.append(market.take(listing, order, now_ns))
         market.forget(order)
         del spread.implied[side]
-    if wanted is None:
+    if derived is None:
         refresh_auction(market, listing, items, now_ns)
         market.tell(items)
         return
-    price, quantity = wanted
+    price, quantity = derived
     order = _new_implied(market, listing, side, price, quantity, now_ns)
     execution = Execution(items)
     match(market, listing, order, -price if side == BUY else price, execution, now_ns)
@@ -149,7 +152,7 @@ def _shrink(
     items: list[MarketItem],
     now_ns: int,
 ) -> None:
-    """Let an implied order have less in its place."""
+    """Reduce an implied order; it keeps its position."""
     if quantity == order.leaves:
         return
     side = listing.side(order.side)
@@ -175,7 +178,7 @@ def _shrink(
 
 
 def _derive(spread: Spread, side: Side) -> tuple[int, int] | None:
-    """The price and quantity that the legs give for one side of a spread, or None."""
+    """Return the price and quantity that the legs imply for one side of a spread, or None."""
     listing = spread.listing
     if listing.status != OPEN:
         return None
@@ -188,8 +191,8 @@ def _derive(spread: Spread, side: Side) -> tuple[int, int] | None:
         if best is None:
             return None
         price += leg.weight * best[0]
-        room = best[1] // leg.ratio
-        quantity = room if quantity is None else min(quantity, room)
+        capacity = best[1] // leg.ratio
+        quantity = capacity if quantity is None else min(quantity, capacity)
     assert quantity is not None
     quantity = quantity // listing.lot * listing.lot
     low = max(listing.reject_low, listing.auction_low)
@@ -200,7 +203,7 @@ def _derive(spread: Spread, side: Side) -> tuple[int, int] | None:
 
 
 def _best(side: BookSide) -> tuple[int, int] | None:
-    """The best price of a side and what is shown there, without implied orders."""
+    """Return the best price of a side and its visible quantity, without implied orders."""
     for key in reversed(side.keys):
         level = side.levels[key]
         shown = sum(order.visible for order in level if not order.implied)
@@ -212,7 +215,7 @@ def _best(side: BookSide) -> tuple[int, int] | None:
 def _new_implied(
     market: Market, listing: Listing, side: Side, price: int, quantity: int, now_ns: int
 ) -> Order:
-    """Make an implied order: nobody owns it, and nobody is told of it in private."""
+    """Create an implied order: it has no owner, and no reports."""
     market.order_id += 1
     order = Order(
         market.order_id,
@@ -239,45 +242,47 @@ def _new_implied(
 
 
 def trade_legs(market: Market, now_ns: int) -> None:
-    """Trade the legs of what was traded in spreads, an event for each leg."""
+    """Trade the legs of fills in spreads, one event per leg."""
     fills, market.spread_fills = market.spread_fills, []
     for fill in fills:
         spread = market.spreads.get(fill.security_id)
         if spread is None:
             continue
-        users = spread.listing.instrument.multi_leg_model == MultiLegModel.USER_DEFINED
+        user_defined = spread.listing.instrument.multi_leg_model == MultiLegModel.USER_DEFINED
         protections = market.protections
-        if users:
-            # Neither spreads of users nor their legs count for market protections.
+        if user_defined:
+            # Neither user-defined spreads nor their legs count for market protections.
             market.protections = {}
         if fill.order.implied or fill.resting.implied:
             _trade_with_legs(market, spread, fill, now_ns)
-        elif users:
+        elif user_defined:
             _tell_legs(market, spread, fill, now_ns)
         market.protections = protections
 
 
 def _trade_with_legs(market: Market, spread: Spread, fill: SpreadFill, now_ns: int) -> None:
-    """Trade the leg orders that an implied order stood for, at their prices.
+    """Trade the leg orders that an implied order represents, at their prices.
 
-    What the spread traded better than the implied price goes to the first leg that can take it.
+    A price improvement of the spread goes to the first leg that can absorb it.
     """
     owner = fill.resting if fill.order.implied else fill.order
     best = {
         leg.listing.security_id: _best(leg.listing.opposite(leg.side_for(owner.side)))
         for leg in spread.legs
     }
-    prices = {number: found[0] for number, found in best.items() if found is not None}
+    prices = {security_id: found[0] for security_id, found in best.items() if found is not None}
     assert len(prices) == len(spread.legs)
-    better = fill.price - sum(leg.weight * prices[leg.listing.security_id] for leg in spread.legs)
+    improvement = fill.price - sum(
+        leg.weight * prices[leg.listing.security_id] for leg in spread.legs
+    )
     for leg in spread.legs:
         side = leg.side_for(owner.side)
         price = prices[leg.listing.security_id]
         execution = Execution()
         execution.sub_type = TrdSubType.LEG_TRADE
-        if better and abs(leg.weight) == 1:
-            execution.price = price + better * leg.weight
-            better = 0
+        if improvement and abs(leg.weight) == 1:
+            execution.price = price + improvement * leg.weight
+            improvement = 0
         order = _leg_order(leg, owner, side, price, fill.quantity * leg.ratio, now_ns)
         limit_key = -price if side == BUY else price
         match(market, leg.listing, order, limit_key, execution, now_ns)
@@ -286,7 +291,7 @@ def _trade_with_legs(market: Market, spread: Spread, fill: SpreadFill, now_ns: i
 
 
 def _tell_legs(market: Market, spread: Spread, fill: SpreadFill, now_ns: int) -> None:
-    """Tell in the legs what two orders of a spread have traded with each other."""
+    """Publish in the legs what two orders of a spread traded with each other."""
     prices = leg_prices(spread, fill.price)
     if prices is None:
         return
@@ -324,10 +329,10 @@ def _tell_legs(market: Market, spread: Spread, fill: SpreadFill, now_ns: int) ->
 
 
 def leg_prices(spread: Spread, price: int) -> list[int] | None:
-    """Prices of the legs that add up to that of the spread, or None if there are none.
+    """Return prices of the legs that add up to that of the spread, or None if there are none.
 
-    Each leg is at its reference price, but for the one with the smallest ratio, which takes the
-    difference. Where its ratio does not divide that, another leg moves by a few price steps.
+    Each leg is at its reference price, except the one with the smallest ratio, which absorbs the
+    difference. If the difference is not divisible by its ratio, another leg moves by a few ticks.
     """
     prices: list[int] = []
     for leg in spread.legs:
@@ -338,16 +343,16 @@ def leg_prices(spread: Spread, price: int) -> list[int] | None:
     weights = [leg.weight for leg in spread.legs]
     missing = price - sum(w * each for w, each in zip(weights, prices, strict=True))
     tick = spread.listing.tick
-    places = sorted(range(len(weights)), key=lambda place: (abs(weights[place]), -place))
-    takes, *others = places
-    ratio = abs(weights[takes])
+    by_ratio = sorted(range(len(weights)), key=lambda place: (abs(weights[place]), -place))
+    adjusted, *others = by_ratio
+    ratio = abs(weights[adjusted])
     for other in others:
         for steps in range(ratio):
             moved = steps * tick
             rest = missing - weights[other] * moved
             if rest % (ratio * tick) == 0:
                 prices[other] += moved
-                prices[takes] += rest // weights[takes]
+                prices[adjusted] += rest // weights[adjusted]
                 return prices if all(each > 0 for each in prices) else None
     return None
 
@@ -355,7 +360,7 @@ def leg_prices(spread: Spread, price: int) -> list[int] | None:
 def _leg_order(
     leg: SpreadLeg, owner: Order, side: Side, price: int, quantity: int, now_ns: int
 ) -> Order:
-    """The owner's part in a leg: it lives only for the trade, and goes by the spread's order."""
+    """Return the owner's order in a leg, which has the spread order's IDs and is never queued."""
     order = LegOrder(
         owner.order_id,
         owner.secondary_order_id,

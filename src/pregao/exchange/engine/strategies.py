@@ -1,7 +1,7 @@
-"""Which strategy the legs of a spread make: the types of the EntryPoint guidelines' appendix B.
+"""Strategy type of a spread's legs: the types of the EntryPoint guidelines' appendix B.
 
-Strikes and expiries count by their rank among the legs: the lowest strike is 1, the nearest expiry
-is 1. A pattern is the set of its legs as (side, ratio, kind, strike, expiry), written "B1C11".
+Strikes and expiries are ranked among the legs: the lowest strike is 1, the nearest expiry is 1. A
+pattern is the set of its legs as (side, ratio, kind, strike, expiry), written "B1C11".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CASH = (SecurityType.CS, SecurityType.PS, SecurityType.ETF)
 
 
 class StrategyLeg(NamedTuple):
-    """A leg as a user proposes it; the ratio is a whole number."""
+    """A leg as a user proposes it; the ratio is an integer."""
 
     instrument: Instrument
     side: Side
@@ -29,13 +29,13 @@ class StrategyLeg(NamedTuple):
 
 
 def reduced(legs: Sequence[StrategyLeg]) -> list[StrategyLeg]:
-    """The same legs with the smallest whole ratios."""
+    """Return the legs with the smallest integer ratios."""
     divisor = gcd(*(leg.ratio for leg in legs))
     return [leg._replace(ratio=leg.ratio // divisor) for leg in legs]
 
 
 def strategy_type(legs: Sequence[StrategyLeg]) -> str:
-    """The code of the strategy that the legs make, GN if none."""
+    """Return the code of the legs' strategy, GN if there is none."""
     legs = reduced(legs)
     if all(leg.instrument.put_or_call is not None for leg in legs):
         return _of_options(legs) or "GN"
@@ -43,7 +43,7 @@ def strategy_type(legs: Sequence[StrategyLeg]) -> str:
 
 
 def _of_options(legs: Sequence[StrategyLeg]) -> str | None:
-    """A strategy of options alone."""
+    """Return the strategy of legs that are all options."""
     if len({leg.instrument.asset for leg in legs}) > 1:
         return _conditional_curve(legs)
     strikes = sorted({leg.instrument.strike_price or 0 for leg in legs})
@@ -69,7 +69,7 @@ def _of_options(legs: Sequence[StrategyLeg]) -> str | None:
 
 
 def _conditional_curve(legs: Sequence[StrategyLeg]) -> str | None:
-    """One option bought and one sold, alike but for the contract."""
+    """Return CC for one option bought and one sold that differ only in the contract."""
     if len(legs) != 2 or {leg.ratio for leg in legs} != {1}:
         return None
     kinds = {leg.instrument.put_or_call for leg in legs}
@@ -79,9 +79,9 @@ def _conditional_curve(legs: Sequence[StrategyLeg]) -> str | None:
 
 
 def _is_straddle_strip(legs: Sequence[StrategyLeg]) -> bool:
-    """Straddles bought in two or more expiries.
+    """Whether the legs are straddles bought in two or more expiries.
 
-    The document's sentence on them is cut off: this is what is left of it.
+    The document's sentence on them is truncated: this follows what is left of it.
     """
     by_expiry: dict[date, list[StrategyLeg]] = {}
     for leg in legs:
@@ -97,7 +97,7 @@ def _is_straddle_strip(legs: Sequence[StrategyLeg]) -> bool:
 
 
 def _of_mixed(legs: Sequence[StrategyLeg]) -> str | None:
-    """A strategy with cash instruments or single stock futures."""
+    """Return the strategy of legs with cash instruments or single stock futures."""
     cash = [leg for leg in legs if leg.instrument.security_type in _CASH]
     futures = [leg for leg in legs if _is_stock_future(leg.instrument)]
     options = [leg for leg in legs if leg.instrument.put_or_call is not None]
@@ -128,7 +128,7 @@ def _months(day: date) -> int:
 
 
 def _is_even(numbers: Iterable[int]) -> bool:
-    """Are sorted numbers the same distance apart?"""
+    """Whether sorted numbers are evenly spaced."""
     return len({after - before for before, after in pairwise(numbers)}) <= 1
 
 
@@ -182,4 +182,4 @@ def _patterns() -> Iterator[tuple[frozenset[str], str]]:
 _PATTERNS = dict(_patterns())
 
 TYPES = (*_BY_TYPE, "SS", "CC", "VV", "VO", "FO", "FF", "FV", "GN")
-"""Every code of the appendix."""
+"""All codes of the appendix."""

@@ -1,6 +1,6 @@
-"""Acts of market operations on orders and books.
+"""Commands of market operations on orders and books.
 
-They are not orders from members: what makes no sense is a ``UsageError``, and changes nothing.
+They are not requests of members: an invalid one raises ``UsageError`` and changes nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def expel_order(market: Market, command: ExpelOrder, now_ns: int) -> None:
     """Cancel an order by decision of the exchange."""
     order = market.orders.get(command.order_id)
     if order is None:
-        raise UsageError(f"there is no standing order {command.order_id}")
+        raise UsageError(f"no active order has the ID {command.order_id}")
     listing = market.listings[order.security_id]
     items: list[MarketItem] = []
     withdraw(market, listing, order, items, now_ns)
@@ -49,7 +49,7 @@ def expel_order(market: Market, command: ExpelOrder, now_ns: int) -> None:
 
 
 def delete_side(market: Market, command: DeleteSide, now_ns: int) -> None:
-    """Cancel one whole side of a book with a single message."""
+    """Cancel all orders on one side of a book with a single message."""
     listing = market.listing(command.security_id)
     items: list[MarketItem] = []
     clear_side(market, listing, listing.side(command.side), items, now_ns)
@@ -60,7 +60,7 @@ def delete_side(market: Market, command: DeleteSide, now_ns: int) -> None:
 def clear_side(
     market: Market, listing: Listing, side: BookSide, items: list[MarketItem], now_ns: int
 ) -> None:
-    """Empty a side and tell the owners."""
+    """Empty a side and report the cancellations to the owners."""
     orders = side.clear()
     if not orders:
         return
@@ -79,15 +79,15 @@ def clear_side(
 
 
 def enter_implied(market: Market, command: EnterImplied, now_ns: int) -> None:
-    """Queue a synthetic order behind the ordinary ones of its price."""
+    """Queue a synthetic order after the ordinary ones at its price."""
     listing = market.listing(command.security_id)
     symbol = listing.instrument.symbol
     if not listing.instrument.implied_market_indicator:
         raise UsageError(f"{symbol} is not eligible for implied orders")
     if command.quantity <= 0 or command.price % listing.tick:
         raise UsageError(
-            f"an implied order of {symbol} needs a quantity above zero and a price on a "
-            f"multiple of its tick"
+            f"an implied order of {symbol} requires a quantity greater than zero and a price "
+            f"that is a multiple of its tick"
         )
     best = listing.opposite(command.side).best_price()
     if best is not None and (
@@ -122,12 +122,12 @@ def enter_implied(market: Market, command: EnterImplied, now_ns: int) -> None:
 
 
 def reset_book(market: Market, command: ResetBook, now_ns: int) -> None:
-    """Send a book anew."""
+    """Republish a book."""
     _tell_anew(market, market.listing(command.security_id), now_ns)
 
 
 def reset_channel(market: Market, command: ResetChannel, now_ns: int) -> None:
-    """Send all books of a channel anew after a ChannelReset; statistics stay."""
+    """Republish all books of a channel after a ChannelReset; statistics are kept."""
     listings = _channel(market, command.channel)
     market.tell([ChannelReset(command.channel, now_ns)], event=False)
     for listing in listings:
@@ -136,7 +136,7 @@ def reset_channel(market: Market, command: ResetChannel, now_ns: int) -> None:
 
 
 def reset_stream(market: Market, command: ResetStream, now_ns: int) -> None:
-    """Restart the incremental stream of a channel and send its books anew."""
+    """Restart the incremental stream of a channel and republish its books."""
     listings = _channel(market, command.channel)
     market.tell([SequenceReset(command.channel)], event=False)
     for listing in listings:
@@ -153,12 +153,12 @@ def _channel(market: Market, channel: int) -> list[Listing]:
             str(number)
             for number in sorted({x.instrument.channel for x in market.listings.values()})
         )
-        raise UsageError(f"no instrument is on channel {channel}; there are {known}")
+        raise UsageError(f"no instrument is on channel {channel}; choose from {known}")
     return listings
 
 
 def _tell_anew(market: Market, listing: Listing, now_ns: int) -> None:
-    """EmptyBook, then every order as a recovery message."""
+    """Publish EmptyBook, then every order as a recovery message."""
     items: list[MarketItem] = [EmptyBook(listing.security_id, now_ns)]
     for side in (listing.bids, listing.offers):
         items.extend(
@@ -171,10 +171,10 @@ def _tell_anew(market: Market, listing: Listing, now_ns: int) -> None:
                 order.firm or None,
                 order.insert_time_ns,
                 now_ns,
-                place if market.track_positions else None,
+                position if market.track_positions else None,
                 order.implied,
                 True,
             )
-            for place, order in enumerate(side, 1)
+            for position, order in enumerate(side, 1)
         )
     market.tell(items)

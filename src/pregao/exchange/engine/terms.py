@@ -1,4 +1,4 @@
-"""The market's vocabulary: the codes of the specifications under their names there."""
+"""Enumerations of the market, with the names and codes of the specifications."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Side(IntEnum):
 
 
 class AggressorSide(IntEnum):
-    """Which side took liquidity in an execution (tag 2446)."""
+    """Side that took liquidity in an execution (tag 2446)."""
 
     NO_AGGRESSOR = 0
     BUY = 1
@@ -91,7 +91,7 @@ class TrdSubType(IntEnum):
 
 
 class ImbalanceCondition(IntFlag):
-    """Which side an auction leans to (tag 37277), as bits; no bit means balanced."""
+    """Side that an auction leans to (tag 37277), as bits; no bit means balanced."""
 
     BALANCED = 0
     MORE_BUYERS = 1 << 8
@@ -99,7 +99,7 @@ class ImbalanceCondition(IntFlag):
 
 
 class OpenCloseSettlFlag(IntEnum):
-    """What day an opening, closing or settlement price is for (tag 286)."""
+    """Day of an opening, closing or settlement price (tag 286)."""
 
     DAILY = 0
     SESSION = 1
@@ -117,7 +117,7 @@ class SettlPriceType(IntEnum):
 
 
 class PriceType(IntEnum):
-    """How a price is expressed (tag 423)."""
+    """Unit of a price (tag 423)."""
 
     PERCENTAGE = 1
     PU = 2
@@ -134,7 +134,7 @@ class PriceBandType(IntEnum):
 
 
 class PriceLimitType(IntEnum):
-    """How a band's limits are expressed (tag 1306)."""
+    """Unit of a band's limits (tag 1306)."""
 
     PRICE_UNIT = 0
     TICKS = 1
@@ -142,7 +142,7 @@ class PriceLimitType(IntEnum):
 
 
 class PriceBandMidpoint(IntEnum):
-    """What a percentage band is measured from (tag 37008)."""
+    """Reference of a percentage band (tag 37008)."""
 
     LAST_TRADED_PRICE = 0
     COMPLEMENTARY_LAST_PRICE = 1
@@ -150,7 +150,7 @@ class PriceBandMidpoint(IntEnum):
 
 
 class SecurityUpdateAction(StrEnum):
-    """What a definition message does (tag 980)."""
+    """Action of a definition message (tag 980)."""
 
     ADD = "A"
     DELETE = "D"
@@ -158,7 +158,7 @@ class SecurityUpdateAction(StrEnum):
 
 
 class NewsSource(IntEnum):
-    """Where a piece of news comes from (tag 6940)."""
+    """Source of news (tag 6940)."""
 
     OTHER = 0
     DCM = 1
@@ -191,7 +191,7 @@ class OrdStatus(StrEnum):
 
 
 class CxlRejResponseTo(IntEnum):
-    """What kind of request was refused (tag 434)."""
+    """Kind of the rejected request (tag 434)."""
 
     NEW = 0
     CANCEL = 1
@@ -199,40 +199,40 @@ class CxlRejResponseTo(IntEnum):
 
 
 class SelfTradePreventionInstruction(IntEnum):
-    """Which of two orders of one investor is cancelled instead of trading (tag 35539)."""
+    """Order that is canceled to prevent a trade of one investor with itself (tag 35539)."""
 
     NONE = 0
-    """No instruction: the aggressor is cancelled."""
+    """No instruction: the aggressor is canceled."""
     CANCEL_AGGRESSOR_ORDER = 1
     CANCEL_RESTING_ORDER = 2
     CANCEL_BOTH_ORDERS = 3
 
 
 class ProtectionScope(IntFlag):
-    """What of a reference a market protection counts or cancels."""
+    """Instruments of a reference that a market protection counts or cancels."""
 
     NOTHING = 0
     INSTRUMENT = 1
-    """The instrument itself, or what is no option of an asset."""
+    """The instrument itself, or an asset's instruments other than options."""
     OPTIONS = 2
     """Options on the instrument, or of the asset."""
     BOTH = 3
 
 
 class RoutingInstruction(IntEnum):
-    """What else an order asks for (tag 35487)."""
+    """Routing instruction of an order (tag 35487)."""
 
     NONE = 0
     RETAIL_LIQUIDITY_TAKER = 1
-    """It is a retail customer's, and may trade with its firm's liquidity provider."""
+    """A retail customer's order, which may trade with its firm's liquidity provider."""
     WAIVED_PRIORITY = 2
-    """It lets its firm's liquidity provider go ahead of it."""
+    """Gives its firm's liquidity provider priority over itself."""
     BROKER_ONLY = 3
     BROKER_ONLY_REMOVAL = 4
 
 
 class MassActionType(IntEnum):
-    """What a mass action is to do (tag 1373)."""
+    """Type of a mass action (tag 1373)."""
 
     RELEASE_ORDERS_FROM_SUSPENSION = 2
     CANCEL_ORDERS = 3
@@ -240,7 +240,7 @@ class MassActionType(IntEnum):
 
 
 class MassActionRejectReason(IntEnum):
-    """Why a mass action was refused (tag 1376)."""
+    """Reason for rejecting a mass action (tag 1376)."""
 
     MASS_ACTION_NOT_SUPPORTED = 0
     INVALID_OR_UNKNOWN_MARKET_SEGMENT = 8
@@ -258,7 +258,7 @@ class CrossType(IntEnum):
 
 
 class CrossPrioritization(IntEnum):
-    """The side of a cross that goes to the book first (tag 550)."""
+    """Side of a cross that trades with the book first (tag 550)."""
 
     NONE = 0
     BUY_SIDE_IS_PRIORITIZED = 1
@@ -266,7 +266,7 @@ class CrossPrioritization(IntEnum):
 
 
 class SecurityResponseType(IntEnum):
-    """What came of a proposal for a new instrument (tag 323)."""
+    """Response to a proposal for a new instrument (tag 323)."""
 
     ACCEPT_SECURITY_PROPOSAL_AS_IS = 1
     ACCEPT_SECURITY_AS_PROPOSAL_WITH_REVISIONS = 2
@@ -286,7 +286,7 @@ class QuoteStatus(IntEnum):
 
 
 class QuoteStatusResponseTo(StrEnum):
-    """What a report on a forward answers (tag 35005)."""
+    """Kind of request that a report on a forward answers (tag 35005)."""
 
     QUOTE = "0"
     QUOTE_REQUEST = "1"
@@ -295,7 +295,7 @@ class QuoteStatusResponseTo(StrEnum):
 
 
 class SettlType(StrEnum):
-    """Who may settle a forward early (tag 63)."""
+    """Party that may settle a forward early (tag 63)."""
 
     BUYERS_DISCRETION = "0"
     SELLERS_DISCRETION = "8"
@@ -303,7 +303,7 @@ class SettlType(StrEnum):
 
 
 class ExecRestatementReason(IntEnum):
-    """Why an order was cancelled or restated without its owner asking (tag 378)."""
+    """Reason for an unsolicited cancel or restatement (tag 378)."""
 
     GT_RESTATEMENT = 1
     MARKET_OPTION = 8
@@ -317,10 +317,10 @@ class ExecRestatementReason(IntEnum):
     RISK_MANAGEMENT_CANCELLATION = 201
     ORDER_MASS_ACTION_FROM_CLIENT_REQUEST = 202
     CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR = 203
-    """In a request; the report says 204."""
+    """In a request; the report has 204."""
     ORDER_CANCELLED_DUE_TO_OPERATIONAL_ERROR = 204
     MASS_CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR = 207
-    """In a request; the report says 208."""
+    """In a request; the report has 208."""
     MASS_CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR_EFFECTIVE = 208
     CANCEL_MINIMUM_QTY_BLOCK = 209
     CANCEL_REMAINING_FROM_SWEEP_CROSS = 210
@@ -333,13 +333,13 @@ PRICE_SCALE = 10_000
 PRICE8_SCALE = 100_000_000
 """Closing prices, reference prices, tick sizes and net changes are integers of 1e-8."""
 PRICE8_PER_PRICE = PRICE8_SCALE // PRICE_SCALE
-"""A price times this is the same price in units of 1e-8."""
+"""Factor from a price (1e-4) to the same price in units of 1e-8."""
 RATIO_SCALE = 10_000_000
 """Leg ratios are integers of 1e-7."""
 
 
 class PosType(StrEnum):
-    """Kind of quantity of a position (tag 703)."""
+    """Kind of a position quantity (tag 703)."""
 
     TRANSACTION_QUANTITY = "T"
     START_OF_DAY_QTY = "S"
@@ -348,7 +348,7 @@ class PosType(StrEnum):
 
 
 class PosTransType(IntEnum):
-    """What is asked about a position (tag 709)."""
+    """Type of a position request (tag 709)."""
 
     EXERCISE = 1
     AUTOMATIC_EXERCISE = 105
@@ -356,14 +356,14 @@ class PosTransType(IntEnum):
 
 
 class PosMaintAction(IntEnum):
-    """Is a request new, or does it take one back (tag 712)?"""
+    """Action of a position request: a new one, or the cancellation of one (tag 712)."""
 
     NEW = 1
     CANCEL = 3
 
 
 class PosMaintStatus(IntEnum):
-    """What became of a request about a position (tag 722)."""
+    """Status of a position request (tag 722)."""
 
     ACCEPTED = 0
     REJECTED = 2

@@ -1,6 +1,6 @@
-"""Trades by market operations: busted, entered by hand, amended; and the statistics after them.
+"""Trades by market operations: bust, manual entry, amendment, and the statistics after them.
 
-They are not orders from members: what makes no sense is a ``UsageError``, and changes nothing.
+They are not requests of members: an invalid one raises ``UsageError`` and changes nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NEITHER_REGULAR_NOR_BLOCK = frozenset(
 
 
 def bust_trade(market: Market, command: BustTrade, now_ns: int) -> None:
-    """Cancel a trade: the statistics are worked out again, the owners are told."""
+    """Cancel a trade: recompute the statistics, and report it to the owners."""
     listing = market.listing(command.security_id)
     record = _record(listing, command.trade_id)
     trade = record.item
@@ -58,7 +58,7 @@ def bust_trade(market: Market, command: BustTrade, now_ns: int) -> None:
     ]
     opening_and_range(market, listing, items, now_ns)
     items.append(execution_statistics(market, listing, now_ns))
-    # The last price is what a theoretical price is drawn to.
+    # The theoretical price depends on the last price.
     refresh_auction(market, listing, items, now_ns)
     market.tell(items)
     for party, side, contra in (
@@ -72,7 +72,7 @@ def bust_trade(market: Market, command: BustTrade, now_ns: int) -> None:
 def _report_bust(
     market: Market, party: Party, side: Side, contra: int | None, trade: TradeItem, now_ns: int
 ) -> None:
-    """Tell a side of a busted trade: what it has left does not grow, what it has done shrinks."""
+    """Report a busted trade to one side: ``leaves`` does not grow, ``cum`` shrinks."""
     order = market.orders.get(party.order_id)
     leaves = cum = 0
     cl_ord_id, secondary = party.cl_ord_id, party.secondary_order_id
@@ -154,13 +154,13 @@ def enter_trade(market: Market, command: EnterTrade, now_ns: int) -> None:
 
 
 def _check_sub_type(market: Market, listing: Listing, command: EnterTrade) -> None:
-    """Refuse sub types that do not go with the product, or with the conditions."""
+    """Reject sub types that the product or the conditions do not allow."""
     kind = command.trd_sub_type
     if kind is None:
         return
-    name = f"a trade of {listing.instrument.symbol} cannot be a {kind.name}"
+    name = f"a trade of {listing.instrument.symbol} cannot be {kind.name}"
     if kind in _BLOCK and command.crossed:
-        raise UsageError(f"{name} that is crossed: block trades are not")
+        raise UsageError(f"{name} and crossed: block trades cannot be crossed")
     if kind in _CASH_ONLY and (listing.derivative or listing.instrument.is_forward):
         raise UsageError(f"{name}: it is a derivative")
     if kind == TrdSubType.RLP_TRADE and listing.fixed_income:
@@ -170,11 +170,11 @@ def _check_sub_type(market: Market, listing: Listing, command: EnterTrade) -> No
         for other in market.listings.values()
         for leg in other.instrument.legs
     ):
-        raise UsageError(f"{name}: it is a leg of no listed instrument")
+        raise UsageError(f"{name}: the instrument is not a leg of any listed one")
 
 
 def _condition(listing: Listing, command: EnterTrade) -> int:
-    """The conditions of a trade entered by hand; `_check_sub_type` has seen that they may be."""
+    """Return the conditions of a manual trade, which `_check_sub_type` has checked."""
     condition = 0
     kind = command.trd_sub_type
     if kind in _BLOCK:
@@ -207,19 +207,19 @@ def _count(listing: Listing, trade: TradeItem) -> None:
 
 
 def _tell_trade(market: Market, listing: Listing, trade: TradeItem, now_ns: int) -> None:
-    """Publish a trade by hand: no execution summary goes ahead of it."""
+    """Publish a manual trade, without an execution summary before it."""
     items: list[MarketItem] = [trade]
     opening_and_range(market, listing, items, now_ns)
     items.append(execution_statistics(market, listing, now_ns))
-    # The last price is what a theoretical price is drawn to.
+    # The theoretical price depends on the last price.
     refresh_auction(market, listing, items, now_ns)
     market.tell(items)
 
 
 def amend_trade(market: Market, command: AmendTrade, now_ns: int) -> None:
-    """Correct a trade: it is published again under its number.
+    """Correct a trade and publish it again under its trade ID.
 
-    If it is not the last trade it is out of sequence: it must not be taken for the last price.
+    Unless it is the last trade it is out of sequence, so that it does not set the last price.
     """
     listing = market.listing(command.security_id)
     record = _record(listing, command.trade_id)
@@ -251,7 +251,7 @@ def amend_trade(market: Market, command: AmendTrade, now_ns: int) -> None:
 
 
 def _amended_condition(listing: Listing, old: TradeItem, price: int) -> int:
-    """The conditions of an amended trade: those it had, and what the amendment makes of them."""
+    """Return the conditions of an amended trade."""
     same_price = TradeCondition.LAST_TRADE_AT_THE_SAME_PRICE
     condition = old.trade_condition & ~same_price | TradeCondition.TRADE_ON_BEHALF
     if listing.last_trade is not old:
@@ -264,17 +264,19 @@ def _amended_condition(listing: Listing, old: TradeItem, price: int) -> int:
 
 def _check_trade(listing: Listing, price: int, quantity: int) -> None:
     if quantity <= 0:
-        raise UsageError(f"a trade needs a quantity above zero; {quantity} was given")
+        raise UsageError(f"the quantity of a trade must be greater than zero, was {quantity}")
     if price <= 0 and not listing.instrument.allows_any_sign:
-        raise UsageError(f"a trade of {listing.instrument.symbol} needs a price above zero")
+        raise UsageError(
+            f"the price of a trade of {listing.instrument.symbol} must be greater than zero"
+        )
 
 
 def _record(listing: Listing, trade_id: int) -> TradeRecord:
-    """Find a trade that can still be busted or amended."""
+    """Return a trade that can still be busted or amended."""
     record = listing.trades.get(trade_id)
     if record is None:
         raise UsageError(
             f"{listing.instrument.symbol} has no trade {trade_id} on record today: "
-            "it was never made, is already busted, or is older than the trades kept"
+            "it never existed, is already busted, or is older than the trades kept"
         )
     return record

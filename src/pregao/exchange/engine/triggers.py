@@ -1,7 +1,7 @@
-"""Stop orders: a trade at their stop price makes them limit orders, which come to the book.
+"""Stop orders: a trade at the stop price converts them to limit orders, which enter the book.
 
-Those that one event triggers come to the book after it; of an instrument and a side they share one
-event. Where the instrument takes no orders at that moment, they go on waiting.
+Orders triggered by one event enter the book after it; those of the same instrument and side share
+one event. If the instrument accepts no orders at that moment, they keep waiting.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pregao.exchange.engine.phases import OPEN
 
 
 def enter_triggered(market: Market, now_ns: int) -> None:
-    """Bring the first of the stop orders that were triggered to their book, as one event.
+    """Enter the first of the triggered stop orders into its book, as one event.
 
-    With it come those of its instrument and side; the others follow when what comes of it is
-    settled.
+    All of the same instrument and side enter with it; the others follow when the consequences of
+    this event are settled.
     """
     first = market.triggered[0]
     security_id, side = first.security_id, first.side
@@ -43,7 +43,7 @@ def enter_triggered(market: Market, now_ns: int) -> None:
 
 
 def _enter(market: Market, listing: Listing, batch: list[Order], now_ns: int) -> None:
-    """Bring orders of one side to the book as one event; the first that freezes it ends it."""
+    """Enter orders of one side into the book as one event, which ends if one calls an auction."""
     execution = Execution()
     for index, order in enumerate(batch):
         if listing.status != OPEN:
@@ -56,7 +56,7 @@ def _enter(market: Market, listing: Listing, batch: list[Order], now_ns: int) ->
 
 
 def _gather(market: Market, listing: Listing, batch: list[Order], now_ns: int) -> None:
-    """Let orders join an auction; those that cannot wait in it end."""
+    """Add orders to an auction, or cancel those that cannot rest in it."""
     items: list[MarketItem] = []
     for order in batch:
         activate(market, listing, order, now_ns)
@@ -69,9 +69,9 @@ def _gather(market: Market, listing: Listing, batch: list[Order], now_ns: int) -
 
 
 def activate(market: Market, listing: Listing, order: Order, now_ns: int) -> None:
-    """Make a stop order a limit order and tell its owner; its place in the queue begins now.
+    """Convert a stop order to a limit order with new priority, and report it to its owner.
 
-    Its price was fixed when it was entered: it is moved to the nearest price within hard limits.
+    Its price was set when it was entered: it is moved to the nearest price within the hard limits.
     """
     listing.waiting.remove(order)
     price = order.protection_price if order.ord_type == STOP else order.price
@@ -86,7 +86,7 @@ def activate(market: Market, listing: Listing, order: Order, now_ns: int) -> Non
 
 
 def within_hard_limits(listing: Listing, price: int) -> int:
-    """The price itself, or the nearest price step within the hard limits."""
+    """Return the price, or the nearest tick within the hard limits."""
     low, high = hard_limits(listing)
     tick = listing.tick
     if price > high:

@@ -1,7 +1,8 @@
-"""User-defined spreads: an instrument that a member makes of listed ones, traded at once.
+"""User-defined spreads: a member combines listed instruments into one that trades immediately.
 
-A proposal of the same strategy gives the instrument that there is; its opposite is refused, since
-it can be had by selling. After seven days without activity the instrument is taken off the list.
+A proposal of an existing strategy returns the existing instrument; the opposite of one is refused,
+since selling the existing one is equivalent. After seven days without activity the instrument is
+delisted.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _REJECTED = SecurityResponseType.REJECT_SECURITY_PROPOSAL
 
 
 def define_spread(market: Market, command: DefineSpread, now_ns: int) -> None:
-    """List a spread of a member's choice, or say why not."""
+    """List a spread that a member proposes, or report why it is refused."""
     found = _legs(market, command)
     if isinstance(found, str):
         _answer(market, command, _REJECTED, None, now_ns, found)
@@ -46,7 +47,7 @@ def define_spread(market: Market, command: DefineSpread, now_ns: int) -> None:
         return
     opposite = [leg._replace(side=Side(3 - leg.side)) for leg in legs]
     if (other := _listed(market, opposite)) is not None:
-        text = f"The opposite of a listed strategy: sell {other.symbol} instead"
+        text = f"Opposite of a listed strategy: sell {other.symbol} instead"
         _answer(market, command, _REJECTED, None, now_ns, text)
         return
     instrument = _instrument(market, legs)
@@ -81,7 +82,7 @@ def _answer(
 
 
 def _legs(market: Market, command: DefineSpread) -> list[StrategyLeg] | str:
-    """The proposed legs, or the sentence that says why they cannot be."""
+    """Return the proposed legs, or the text that explains why they are refused."""
     by_symbol = {x.instrument.symbol: x for x in market.listings.values()}
     legs: list[StrategyLeg] = []
     for proposed in command.legs:
@@ -96,10 +97,10 @@ def _legs(market: Market, command: DefineSpread) -> list[StrategyLeg] | str:
         if listing.reference_price() is None:
             return f"{instrument.symbol} cannot be a leg: it has no reference price"
         if proposed.ratio_qty <= 0 or proposed.ratio_qty % RATIO_SCALE:
-            return f"The ratio of {instrument.symbol} is not a whole number above zero"
+            return f"The ratio of {instrument.symbol} must be an integer greater than zero"
         legs.append(StrategyLeg(instrument, proposed.side, proposed.ratio_qty // RATIO_SCALE))
     if not 2 <= len(legs) <= MOST_LEGS:
-        return f"A strategy has from 2 to {MOST_LEGS} legs"
+        return f"A strategy must have 2 to {MOST_LEGS} legs"
     if len({leg.instrument.security_id for leg in legs}) < len(legs):
         return "The same instrument is in two legs"
     first = legs[0].instrument
@@ -107,34 +108,34 @@ def _legs(market: Market, command: DefineSpread) -> list[StrategyLeg] | str:
         if leg.instrument.channel != first.channel:
             return f"{leg.instrument.symbol} is not on the same engine as {first.symbol}"
         if leg.instrument.min_price_increment != first.min_price_increment:
-            return f"{leg.instrument.symbol} has another tick size than {first.symbol}"
+            return f"{leg.instrument.symbol} has a different tick size than {first.symbol}"
     ratios = sorted(leg.ratio for leg in reduced(legs))
     if all(gcd(ratios[0], ratio) > 1 for ratio in ratios[1:]):
-        return "With these ratios the prices of the legs do not add up to every price"
+        return "With these ratios the leg prices cannot add up to every spread price"
     return legs
 
 
 def _listed(market: Market, legs: list[StrategyLeg]) -> Instrument | None:
-    """The listed spread with these legs, if there is one."""
-    wanted = {(leg.instrument.security_id, leg.side, leg.ratio * RATIO_SCALE) for leg in legs}
+    """Return the listed spread with these legs, if any."""
+    proposed = {(leg.instrument.security_id, leg.side, leg.ratio * RATIO_SCALE) for leg in legs}
     for listing in market.listings.values():
-        there = listing.instrument.legs
-        if len(there) == len(wanted) and (
-            {(leg.security_id, leg.side, leg.ratio_qty) for leg in there} == wanted
+        existing = listing.instrument.legs
+        if len(existing) == len(proposed) and (
+            {(leg.security_id, leg.side, leg.ratio_qty) for leg in existing} == proposed
         ):
             return listing.instrument
     return None
 
 
 def _instrument(market: Market, legs: list[StrategyLeg]) -> Instrument:
-    """The definition of a new spread, after its first leg."""
+    """Return the definition of a new spread, based on its first leg."""
     first = legs[0].instrument
     kind = strategy_type(legs)
-    number = max(market.listings) + 1
+    security_id = max(market.listings) + 1
     lot = max(leg.instrument.lot for leg in legs)
     return Instrument(
-        security_id=number,
-        symbol=f"{first.asset[:6]}{kind}{number % 1_000_000:06d}",
+        security_id=security_id,
+        symbol=f"{first.asset[:6]}{kind}{security_id % 1_000_000:06d}",
         security_group=first.security_group,
         security_type=SecurityType.MLEG,
         security_sub_type=_STRATEGY_SUB_TYPE,
@@ -168,7 +169,7 @@ def _instrument(market: Market, legs: list[StrategyLeg]) -> Instrument:
 
 
 def note_activity(market: Market) -> None:
-    """Before a day ends: take note of the spreads that traded, or have orders."""
+    """Record, before a day ends, which spreads traded or have orders."""
     for security_id in market.user_spreads:
         listing = market.listings.get(security_id)
         if listing is not None and (listing.trades or listing.bids.count or listing.offers.count):
@@ -176,7 +177,7 @@ def note_activity(market: Market) -> None:
 
 
 def remove_idle(market: Market, now_ns: int) -> None:
-    """Take spreads off the list that nobody has used for more than seven days."""
+    """Delist spreads that have been unused for more than seven days."""
     for security_id, last in list(market.user_spreads.items()):
         if security_id not in market.listings:
             del market.user_spreads[security_id]

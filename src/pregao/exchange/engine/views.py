@@ -1,4 +1,4 @@
-"""How an instrument is at a moment: the truth that snapshots and rebuilt books show."""
+"""Views of an instrument at a moment: the ground truth for snapshots and rebuilt books."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class BookEntry:
 
 @record
 class BookView:
-    """An instrument's orders in queue order, with all that was last published of it.
+    """An instrument's orders in queue order, with everything last published about it.
 
-    ``security_status`` is what a snapshot shows: without a status of its own the instrument
-    follows its group. ``ruling_status`` is what holds in effect.
+    ``security_status`` is the one in snapshots: an instrument without its own status follows its
+    group. ``ruling_status`` is the status in effect.
     """
 
     security_id: int
@@ -47,7 +47,7 @@ class BookView:
 
 
 def shown_statistics(listing: Listing) -> list[Statistic]:
-    """The statistics of an instrument as a snapshot shows them, the last price among them."""
+    """Return the statistics of an instrument for snapshots, including the last price."""
     statistics = list(listing.shown.values())
     if listing.last_trade is not None:
         statistics.append(last_trade_price(listing.last_trade))
@@ -55,7 +55,7 @@ def shown_statistics(listing: Listing) -> list[Statistic]:
 
 
 def view(market: Market, listing: Listing) -> BookView:
-    """Look at an instrument."""
+    """Return the current view of an instrument."""
     own = listing.own_status
     group = listing.group
     status = SecurityStatus(
@@ -92,7 +92,7 @@ def _entries(side: BookSide) -> list[BookEntry]:
 
 
 def last_trade_price(trade: TradeItem) -> LastTradePrice:
-    """A trade as the last price that a snapshot shows."""
+    """Return a trade as the last price in snapshots."""
     return LastTradePrice(
         trade.security_id,
         trade.trading_session,
@@ -110,14 +110,14 @@ def last_trade_price(trade: TradeItem) -> LastTradePrice:
 
 
 def _particulars(trade: TradeItem) -> tuple[int | None, int | None, bool]:
-    """Seller days, interest rate, implied: what only one kind of trade has."""
+    """Return seller days, interest rate and the implied flag of a trade."""
     if isinstance(trade, ForwardTrade):
         return trade.seller_days, trade.interest_rate, False
     return None, None, trade.implied
 
 
 def group_phases(market: Market) -> list[SecurityGroupPhase]:
-    """The phase of every group."""
+    """Return the phase of every group."""
     return [
         SecurityGroupPhase(
             group.name,

@@ -15,7 +15,7 @@ NEVER = 1 << 62
 
 
 class Waiting:
-    """The orders that wait, by order id; stop orders also by the price that triggers them.
+    """Waiting orders by order ID; stop orders also by the price that triggers them.
 
     A trade at ``buy_stop`` or above, or at ``sell_stop`` or below, triggers at least one of them.
     """
@@ -24,25 +24,25 @@ class Waiting:
 
     def __init__(self) -> None:
         self.orders: dict[int, Order] = {}
-        # Nearest trigger first: (stop price, order id) and (its negative, order id).
+        # Nearest trigger first: (stop price, order ID) and (its negative, order ID).
         self._buys: list[tuple[int, int]] = []
         self._sells: list[tuple[int, int]] = []
         self.buy_stop = NEVER
         self.sell_stop = -NEVER
         self.providers: dict[tuple[int, int], list[Order]] = {}
-        """Retail liquidity providers by side and firm, the oldest first."""
+        """Retail liquidity providers by side and firm, oldest first."""
         self.pegged: dict[int, list[Order]] = {}
-        """Pegged midpoint orders by side, the oldest first."""
+        """Pegged midpoint orders by side, oldest first."""
 
     def __len__(self) -> int:
         return len(self.orders)
 
     def __iter__(self) -> Iterator[Order]:
-        """The orders by time of entry; they may be removed meanwhile."""
+        """Iterate over the orders by time of entry; they may be removed meanwhile."""
         return iter(list(self.orders.values()))
 
     def add(self, order: Order) -> None:
-        """Let an order wait; a stop order from now on can be triggered."""
+        """Add an order; a stop order can be triggered from now on."""
         self.orders[order.order_id] = order
         if order.ord_type == RLP:
             self.providers.setdefault((order.side, order.firm), []).append(order)
@@ -57,7 +57,7 @@ class Waiting:
         self._look()
 
     def remove(self, order: Order) -> None:
-        """An order waits no more; one that was triggered is in no list of stops already."""
+        """Remove an order; a triggered one is already in no list of stops."""
         del self.orders[order.order_id]
         if order.ord_type == RLP:
             owner = (order.side, order.firm)
@@ -71,15 +71,15 @@ class Waiting:
         buys = order.side == BUY
         stops = self._buys if buys else self._sells
         entry = (order.stop_px if buys else -order.stop_px, order.order_id)
-        place = bisect_left(stops, entry)
-        if place < len(stops) and stops[place] == entry:
-            del stops[place]
+        index = bisect_left(stops, entry)
+        if index < len(stops) and stops[index] == entry:
+            del stops[index]
             self._look()
 
     def reached(self, price: int) -> list[Order]:
-        """The stop orders that a trade triggers, in the order in which it reaches them.
+        """Return the stop orders that a trade triggers, in the order in which it reaches them.
 
-        They can not be triggered again, and wait until they are brought to the book.
+        They cannot be triggered again, and wait until they enter the book.
         """
         found: list[Order] = []
         for stops, limit in ((self._buys, price), (self._sells, -price)):

@@ -1,4 +1,4 @@
-"""Taking orders out of the market: the order that a request names, and its cancellation."""
+"""Removal of orders: find the order that a request names, and cancel it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CANCEL = CxlRejResponseTo.CANCEL
 def find_order(
     market: Market, session: int, security_id: int, order_id: int, orig_cl_ord_id: int
 ) -> Order | None:
-    """The resting order that a request names, if it belongs to that session."""
+    """Return the order that a request names, if it belongs to that session."""
     if order_id:
         order = market.orders.get(order_id)
         if order is None or order.session != session or order.security_id != security_id:
@@ -73,7 +73,7 @@ def cancel_order(market: Market, command: CancelOrder, now_ns: int) -> None:
 def withdraw(
     market: Market, listing: Listing, order: Order, items: list[MarketItem], now_ns: int
 ) -> None:
-    """Take a resting order out, of the book or of those that wait."""
+    """Remove an order from the book or from the waiting orders."""
     if order.level is None:
         listing.waiting.remove(order)
     else:
@@ -82,6 +82,6 @@ def withdraw(
 
 
 def refresh_auction(market: Market, listing: Listing, items: list[MarketItem], now_ns: int) -> None:
-    """After the book has changed: in an auction the theoretical price may have moved."""
+    """Update the theoretical price after the book changed, if an auction is running."""
     if check_state(listing.status) is None and listing.status != OPEN:
         publish_theoretical(market, listing, items, now_ns)
