@@ -228,7 +228,7 @@ def test_a_shock_moves_the_price():
 
 def test_a_crowd_needs_something_to_trade():
     forwards = [x for x in bundled_catalogue() if x.is_forward]
-    with pytest.raises(UsageError, match="none of the chosen instruments"):
+    with pytest.raises(UsageError, match="none of the selected instruments"):
         Run(forwards, load_profile("equities"), 1, 100)
 
 

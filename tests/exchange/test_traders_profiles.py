@@ -103,7 +103,7 @@ def test_an_impossible_profile_is_refused_by_the_name_of_its_entry(path, value):
 
 @pytest.mark.parametrize("section", ["open", "auction", "take"])
 def test_weights_that_sum_to_nothing_are_refused(section):
-    with pytest.raises(UsageError, match=f"the weights of {section} sum to 0"):
+    with pytest.raises(UsageError, match=f"the weights of {section} must not sum to 0"):
         parse_profile("mine", changed(section, {}), "mine.toml")
 
 
@@ -126,10 +126,10 @@ def test_a_profile_is_read_from_a_file_of_ones_own(tmp_path):
     )
     assert load_profile(str(path)).name == "mine"
     path.write_text("rate = ", encoding="utf-8")
-    with pytest.raises(UsageError, match="not a TOML file"):
+    with pytest.raises(UsageError, match="not a valid TOML file"):
         load_profile(str(path))
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match="not a TOML file"):
+    with pytest.raises(UsageError, match="not a valid TOML file"):
         load_profile(str(path))
 
 

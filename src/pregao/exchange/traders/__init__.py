@@ -1,7 +1,7 @@
-"""Synthetic traders: from one seed, a flow of commands that looks like a market.
+"""Simulated traders: a realistic flow of commands, drawn from one seed.
 
-A profile says how they behave, a pace when they act; market operations (bands, news, halts,
-busts, settlement) are part of the day. They look at the engine's market and know no feed.
+A profile defines how they behave, a pace when they act; market operations (bands, news, halts,
+busts, settlement) are part of the day. They read the engine's market and use no feed.
 """
 
 from pregao.exchange.traders.crowd import Crowd

@@ -1,4 +1,4 @@
-"""What traders do: each function looks at one instrument and makes a command, or none."""
+"""Actions of traders: each function reads one instrument and returns a command, or None."""
 
 from __future__ import annotations
 
@@ -33,19 +33,22 @@ _MOA = TimeInForce.GOOD_FOR_AUCTION
 _MOC = TimeInForce.AT_THE_CLOSE
 
 Request = NewOrder | ModifyOrder | CancelOrder | MassCancel | NewCross
-"""What members ask for."""
+"""Any request of a member."""
 
 _EMPTY, _THIN, _FULL = 0.5, 0.85, 1.15
-"""How full a book is, as a share of its target: below, orders come in far from the top too; below,
-nobody cancels; above, nobody quotes."""
+"""Fill levels of a book, as shares of its target.
+
+Below ``_EMPTY`` traders also quote far from the touch, below ``_THIN`` they do not cancel, above
+``_FULL`` they do not quote.
+"""
 _TRIES = 6
-"""How many order numbers are looked at to find one that still rests."""
+"""Maximum number of order IDs tried to find an order that still rests."""
 _QUEUE_NS = 60_000
-"""An order waits up to so long between its receipt and its processing."""
+"""Maximum time between the receipt of an order and its processing."""
 
 
 class Sessions:
-    """The sessions that send orders; the number of an order tells whose it is."""
+    """Sessions that send orders; the session of an order follows from its ClOrdID."""
 
     def __init__(self, rng: Random, profile: Profile) -> None:
         per_firm = profile.members.sessions
@@ -55,17 +58,17 @@ class Sessions:
         self._number = 0
 
     def new_id(self, index: int) -> int:
-        """The next order number of a session."""
+        """Return the next ClOrdID of a session."""
         self._number += 1
         return self._number * self.count + index
 
     def session_of(self, cl_ord_id: int) -> int:
-        """The session that sent an order; 0 is the exchange's own."""
+        """Return the session that sent an order; 0 is the exchange's own."""
         return cl_ord_id % self.count + 1
 
 
 class Floor:
-    """What every action needs: the market's orders, random numbers, who trades."""
+    """Context of every action: the market's orders, random numbers, sessions."""
 
     def __init__(self, market: Market, rng: Random, profile: Profile) -> None:
         self.by_client = market.by_client
@@ -76,21 +79,21 @@ class Floor:
         self.move = profile.prices.move
         self.take = _Choice(profile.take)
         self.anonymous = 1 - profile.members.shown
-        """Share of the orders that do not tell their firm."""
+        """Share of the orders without a published firm."""
 
     def pick(self, table: list[int]) -> int:
-        """One of the numbers drawn beforehand."""
+        """Return a random entry of a table."""
         return table[int(self.random() * TABLE)]
 
     def someone(self) -> int:
-        """A session, by its index."""
+        """Return the index of a random session."""
         return int(self.random() * self.sessions.count)
 
     def find(self, desk: Desk, keep: bool) -> tuple[Order | None, int]:
-        """An order that still rests, younger ones more likely, and its place in the list.
+        """Return an order that still rests, preferring younger ones, and its index in the list.
 
-        Numbers of orders that are gone are dropped on the way; without ``keep`` the number of
-        the order found is dropped too.
+        Drops the ClOrdIDs of ended orders that it meets; without ``keep`` also that of the order
+        found.
         """
         live = desk.live
         random = self.random
@@ -102,27 +105,27 @@ class Floor:
             if not size:
                 break
             draw = random()
-            place = size - 1 - int(size * draw * draw)
-            number = live[place]
-            # The session of an order, as ``session_of`` tells it.
-            order = by_client.get((number % count + 1, security_id, number))
+            index = size - 1 - int(size * draw * draw)
+            cl_ord_id = live[index]
+            # Inlined ``session_of``.
+            order = by_client.get((cl_ord_id % count + 1, security_id, cl_ord_id))
             if order is not None:
                 if not keep:
-                    del live[place]
-                return order, place
-            del live[place]
+                    del live[index]
+                return order, index
+            del live[index]
             size -= 1
         return None, -1
 
     def tidy(self, desk: Desk) -> None:
-        """Forget the numbers of orders that are gone, when they are many."""
+        """Drop the ClOrdIDs of ended orders once they are many."""
         if len(desk.live) > 64 + 3 * desk.resting():
             session_of = self.sessions.session_of
             security_id = desk.security_id
             desk.live = [
-                number
-                for number in desk.live
-                if (session_of(number), security_id, number) in self.by_client
+                cl_ord_id
+                for cl_ord_id in desk.live
+                if (session_of(cl_ord_id), security_id, cl_ord_id) in self.by_client
             ]
 
 
@@ -131,12 +134,12 @@ class _Choice:
 
     def __init__(self, weights: Mapping[str, float]) -> None:
         total = sum(weights.values())
-        passed = 0.0
+        cumulative = 0.0
         self._bounds: list[tuple[float, str]] = []
         for name, weight in weights.items():
-            passed += weight / total
+            cumulative += weight / total
             if weight:
-                self._bounds.append((passed, name))
+                self._bounds.append((cumulative, name))
         self._last = self._bounds[-1][1]
 
     def __call__(self, draw: float) -> str:
@@ -158,19 +161,19 @@ def new(
     max_floor: int = 0,
     rests: bool = True,
 ) -> NewOrder:
-    """A new order of some member."""
+    """Return a new order of a random member."""
     sessions = floor.sessions
     random = floor.random
     index = int(random() * sessions.count)
-    number = sessions.new_id(index)
+    cl_ord_id = sessions.new_id(index)
     anonymous = floor.anonymous
     firm = 0 if anonymous and random() < anonymous else sessions.firms[index]
     if rests:
-        desk.live.append(number)
+        desk.live.append(cl_ord_id)
     return NewOrder(
         index + 1,
         firm,
-        number,
+        cl_ord_id,
         desk.security_id,
         side,
         quantity,
@@ -189,7 +192,7 @@ def new(
 
 
 def _thin_side(floor: Floor, desk: Desk) -> bool:
-    """Buy or sell? The side with far fewer orders is filled first."""
+    """Choose whether to buy: the side with far fewer orders is filled first."""
     bids, offers = desk.listing.bids.count, desk.listing.offers.count
     if 4 * bids < 3 * offers:
         return True
@@ -201,7 +204,7 @@ def _thin_side(floor: Floor, desk: Desk) -> bool:
 def quote(
     floor: Floor, desk: Desk, now_ns: int, time_in_force: TimeInForce = _DAY
 ) -> Request | None:
-    """Put an order behind the touch; when the book is full, take one out instead."""
+    """Enter an order behind the touch, or cancel one if the book is full."""
     resting, target = desk.resting(), desk.target
     far = floor.far_share
     if resting > _FULL * target:
@@ -220,7 +223,7 @@ def quote(
 
 
 def pull(floor: Floor, desk: Desk) -> Request | None:
-    """Cancel an order, by preference one that rests at a price no longer fair."""
+    """Cancel an order, preferably one at a price that is no longer fair."""
     order = None
     listing = desk.listing
     if listing.status == _OPEN:
@@ -235,7 +238,7 @@ def pull(floor: Floor, desk: Desk) -> Request | None:
 
 
 def withdrawal(floor: Floor, desk: Desk, order: Order) -> CancelOrder:
-    """The cancellation of an order by its owner."""
+    """Return the cancellation of an order by its owner."""
     return CancelOrder(
         order.session,
         floor.sessions.new_id(order.session - 1),
@@ -246,33 +249,33 @@ def withdrawal(floor: Floor, desk: Desk, order: Order) -> CancelOrder:
 
 
 def cancel(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
-    """Cancel an order; when the book is thin, put one in instead."""
+    """Cancel an order, or enter one if the book is thin."""
     if desk.resting() < _THIN * desk.target:
         return quote(floor, desk, now_ns)
     return pull(floor, desk)
 
 
 def requote(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
-    """Move an order to another price near the touch: it loses its place."""
-    order, place = floor.find(desk, keep=True)
+    """Move an order to another price near the touch, which loses its queue position."""
+    order, index = floor.find(desk, keep=True)
     if order is None or order.price is None:
         return quote(floor, desk, now_ns)
     price = desk.passive(order.side == _BUY, floor.pick(floor.tables.near))
     if price is None or price == order.price:
-        return _resized(floor, desk, order, place, now_ns)
-    return _moved(floor, desk, order, place, order.quantity, price, now_ns)
+        return _resized(floor, desk, order, index, now_ns)
+    return _moved(floor, desk, order, index, order.quantity, price, now_ns)
 
 
 def reduce(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
-    """Ask for less: the order keeps its place."""
-    order, place = floor.find(desk, keep=True)
+    """Reduce an order's quantity, which keeps its queue position."""
+    order, index = floor.find(desk, keep=True)
     if order is None:
         return quote(floor, desk, now_ns)
-    return _resized(floor, desk, order, place, now_ns)
+    return _resized(floor, desk, order, index, now_ns)
 
 
 def _resized(floor: Floor, desk: Desk, order: Order, place: int, now_ns: int) -> Request | None:
-    """Less of the same order, or the end of one that has only a lot left."""
+    """Reduce an order, or cancel one that has only one lot left."""
     lots = order.leaves // desk.lot
     if lots < 2:
         return pull(floor, desk)
@@ -284,14 +287,14 @@ def _resized(floor: Floor, desk: Desk, order: Order, place: int, now_ns: int) ->
 
 
 def enlarge(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
-    """Ask for more: the order loses its place."""
-    order, place = floor.find(desk, keep=True)
+    """Increase an order's quantity, which loses its queue position."""
+    order, index = floor.find(desk, keep=True)
     if order is None or order.price is None:
         return quote(floor, desk, now_ns)
     quantity = order.quantity + desk.lot * floor.pick(floor.tables.lots)
     if quantity != desk.quantity(quantity // desk.lot):
-        return _resized(floor, desk, order, place, now_ns)
-    return _moved(floor, desk, order, place, quantity, order.price, now_ns)
+        return _resized(floor, desk, order, index, now_ns)
+    return _moved(floor, desk, order, index, quantity, order.price, now_ns)
 
 
 def _moved(
@@ -303,7 +306,7 @@ def _moved(
     price: int | None,
     now_ns: int,
 ) -> ModifyOrder:
-    """Another quantity or price of an order that is in the list of the desk."""
+    """Modify quantity or price of an order in the desk's list."""
     request = modify(floor, desk, order, quantity, price, now_ns)
     desk.live[place] = request.cl_ord_id
     return request
@@ -312,7 +315,7 @@ def _moved(
 def modify(
     floor: Floor, desk: Desk, order: Order, quantity: int, price: int | None, now_ns: int
 ) -> ModifyOrder:
-    """Ask for another quantity or price of an order, under a new number."""
+    """Return a request to modify quantity or price of an order, with a new ClOrdID."""
     return ModifyOrder(
         order.session,
         floor.sessions.new_id(order.session - 1),
@@ -326,7 +329,7 @@ def modify(
 
 
 def iceberg(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
-    """Put in a large order that shows little of itself."""
+    """Enter a large order that discloses a small quantity."""
     buy = _thin_side(floor, desk)
     price = desk.passive(buy, floor.pick(floor.tables.near))
     lots = floor.pick(floor.tables.lots)
@@ -337,13 +340,13 @@ def iceberg(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
 
 
 def good_till_cancel(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
-    """Put in an order that outlives the day."""
+    """Enter an order that outlives the day."""
     allowed = desk.listing.instrument.allows_good_till
     return quote(floor, desk, now_ns, _GTC if allowed else _DAY)
 
 
 def take(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
-    """Trade at once with the other side."""
+    """Trade immediately with the other side."""
     bid, offer = desk.best_bid(), desk.best_offer()
     if bid is None or offer is None:
         return quote(floor, desk, now_ns)
@@ -399,14 +402,14 @@ def cross(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
     if not listing.takes_crosses:
         return quote(floor, desk, now_ns)
     bid, offer = desk.best_bid(), desk.best_offer()
-    steps = desk.fair
+    ticks = desk.fair
     if offer is not None:
-        steps = min(steps, offer)
+        ticks = min(ticks, offer)
     if bid is not None:
-        steps = max(steps, bid)
-    least = listing.instrument.min_cross_qty or 0
+        ticks = max(ticks, bid)
+    minimum = listing.instrument.min_cross_qty or 0
     quantity = max(
-        desk.quantity(10 * floor.pick(floor.tables.lots)), -(-least // desk.lot) * desk.lot
+        desk.quantity(10 * floor.pick(floor.tables.lots)), -(-minimum // desk.lot) * desk.lot
     )
     sessions = floor.sessions
     index = floor.someone()
@@ -416,7 +419,7 @@ def cross(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
         sessions.new_id(index),
         desk.security_id,
         quantity,
-        steps * desk.tick,
+        ticks * desk.tick,
         CrossSide(firm, sessions.new_id(index)),
         CrossSide(firm, sessions.new_id(index)),
         now_ns - int(floor.random() * _QUEUE_NS),
@@ -424,7 +427,7 @@ def cross(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
 
 
 def mass_cancel(floor: Floor, desk: Desk, now_ns: int) -> Request | None:  # noqa: ARG001
-    """Cancel a session's orders, of this instrument or, more rarely, of all."""
+    """Cancel a session's orders, of this instrument or, less often, of all."""
     index = floor.someone()
     everywhere = floor.random() < 0.2
     return MassCancel(
@@ -445,7 +448,7 @@ def auction_quote(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
 
 
 def at_the_auction(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
-    """Send an order without a price that lives for the auction (MOA)."""
+    """Send an order without a price that is valid for the auction (MOA)."""
     return _unpriced(floor, desk, now_ns, _MOA)
 
 
@@ -463,7 +466,7 @@ def _unpriced(floor: Floor, desk: Desk, now_ns: int, time_in_force: TimeInForce)
 
 
 Action = Callable[[Floor, Desk, int], "Request | None"]
-"""Something a trader does on an instrument at a time."""
+"""An action of a trader on an instrument at a time."""
 
 OPEN: dict[str, Action] = {
     "quote": quote,

@@ -1,4 +1,4 @@
-"""The crowd of synthetic traders: from one seed, a flow of orders that looks like a market."""
+"""Crowd of simulated traders: a realistic flow of orders, drawn from one seed."""
 
 from __future__ import annotations
 
@@ -20,33 +20,34 @@ from pregao.exchange.traders.profiles import Profile
 _OPEN = TradingStatus.OPEN
 _AUCTIONS = (TradingStatus.RESERVED, TradingStatus.FINAL_CLOSING_CALL)
 _HOT_SHARE = 0.6
-"""So much of a burst goes to one instrument."""
+"""Share of a burst that goes to one instrument."""
 _BOOK_BUDGET = 0.1
-"""At most so much of the day's orders goes into filling the books."""
+"""Maximum share of the day's orders that is spent on filling the books."""
 _TIDY_EVERY = 256
 
 
 def activity_weights(symbols: Sequence[str], profile: Profile) -> list[float]:
-    """How much of the orders each instrument gets: a power law over ranks, and extra weights."""
+    """Return each instrument's weight of the orders: a power law over ranks, and extra weights."""
     for symbol in profile.weights:
         if symbol not in symbols:
             raise UsageError(
-                f"profile {profile.name}: weights.{symbol} names an instrument that is not "
-                "among those simulated"
+                f"profile {profile.name}: weights.{symbol} is not an instrument of the simulation"
             )
     weights = [
         profile.weights.get(symbol, 1.0) / rank**profile.activity.exponent
         for rank, symbol in enumerate(symbols, 1)
     ]
     if not sum(weights):
-        raise UsageError(f"profile {profile.name}: the weights of the instruments sum to 0")
+        raise UsageError(
+            f"profile {profile.name}: the weights of the instruments must not sum to 0"
+        )
     return weights
 
 
 class Crowd:
-    """All traders: asked for the next command at a time, they look at a book and act.
+    """Simulated traders, which read the books and return their next request at a time.
 
-    ``expected_orders`` bounds how much of a short run is spent on filling large books.
+    ``expected_orders`` bounds the share of a short run that is spent on filling large books.
     """
 
     def __init__(
@@ -59,14 +60,14 @@ class Crowd:
     ) -> None:
         listings = [listing for listing in listings if listing.takes_orders]
         if not listings:
-            raise UsageError("none of the chosen instruments is traded in an order book")
+            raise UsageError("none of the selected instruments is traded in an order book")
         rng = Draws(seed, "traders")
         weights = activity_weights([x.instrument.symbol for x in listings], profile)
         targets = _targets(weights, profile, expected_orders)
         self._floor = Floor(market, rng, profile)
         self._random = rng.random
         self.desks = [
-            # What is less active has a wider spread.
+            # Less active instruments have a wider spread.
             Desk(listing, target, profile.prices.half_spread + min(rank // 8, 5))
             for rank, (listing, target) in enumerate(zip(listings, targets, strict=True))
         ]
@@ -89,7 +90,7 @@ class Crowd:
         self._chooser = self._choose
 
     def next(self, now_ns: int, burst: int) -> Request | None:
-        """What somebody asks for at this time, if anything; ``burst`` is the number of a burst."""
+        """Return the next request at this time, or None; ``burst`` is the burst's number or 0."""
         random = self._random
         agenda = self.agenda
         if burst != self._burst:
@@ -122,42 +123,42 @@ class Crowd:
         request: Request | None
         share = self._maker_share
         if action is quote and share and random() < share:
-            request, number = self._makers.quote(desk, now_ns)
-            if number:
-                agenda.end_quote(now_ns, desk, number)
+            request, cl_ord_id = self._makers.quote(desk, now_ns)
+            if cl_ord_id:
+                agenda.end_quote(now_ns, desk, cl_ord_id)
         else:
             request = action(floor, desk, now_ns)
-        # Also one who then decides to do nothing was seen by others, or saw what they saw.
+        # A decision to do nothing triggers reactions too: others saw the same cause.
         agenda.react(now_ns, desk, self._chooser)
         return request
 
     def _end_quote(self, desk: Desk, order: int, now_ns: int) -> Request | None:
-        """The end of a market maker's quote: it is cancelled, or replaced and ends later."""
-        request, number = self._makers.end(desk, order, now_ns)
-        if number:
-            self.agenda.end_quote(now_ns, desk, number)
+        """End a market maker's quote: cancel it, or replace it and schedule its next end."""
+        request, cl_ord_id = self._makers.end(desk, order, now_ns)
+        if cl_ord_id:
+            self.agenda.end_quote(now_ns, desk, cl_ord_id)
         if request is not None:
             self.agenda.react(now_ns, desk, self._chooser)
         return request
 
     def heat(self, desk: Desk) -> None:
-        """Let the next burst go to an instrument: there is news about it."""
+        """Direct the next burst to an instrument that has news."""
         self._news = desk
 
     def _choose(self) -> Desk:
-        """An instrument to act on: in a burst mostly one and the same."""
+        """Return an instrument to act on: mostly the same one within a burst."""
         if self._burst and self._random() < _HOT_SHARE:
             return self._hot
         return self._pick()
 
     def _pick(self) -> Desk:
-        """An instrument, by its activity."""
-        place = bisect_right(self._weights, self._random() * self._total)
-        return self.desks[place if place < self._count else -1]
+        """Return a random instrument, weighted by activity."""
+        index = bisect_right(self._weights, self._random() * self._total)
+        return self.desks[index if index < self._count else -1]
 
 
 class _Mix:
-    """Actions by weight, ready for a bisection."""
+    """Actions by weight, prepared for bisection."""
 
     def __init__(self, weights: Mapping[str, float], actions: Mapping[str, Action]) -> None:
         chosen = [(weight, actions[name]) for name, weight in weights.items() if weight]
@@ -167,12 +168,12 @@ class _Mix:
 
 
 def _quotes(profile: Profile) -> float:
-    """The share of what is asked for while trading is continuous that is a plain quote."""
+    """Return the share of plain quotes among the actions of continuous trading."""
     return profile.open["quote"] / sum(profile.open.values())
 
 
 def _targets(weights: Sequence[float], profile: Profile, expected_orders: float) -> list[int]:
-    """How many orders are to rest on a side of each book."""
+    """Return the target number of resting orders per side of each book."""
     book = profile.book
     by_activity = sorted(range(len(weights)), key=lambda index: (-weights[index], index))
     targets = [0] * len(weights)

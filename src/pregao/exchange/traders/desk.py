@@ -1,4 +1,4 @@
-"""What the traders of one instrument know: its book, a fair value, and the orders they sent."""
+"""State of one instrument's traders: its book, a fair value, and the orders they sent."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pregao.exchange.engine.terms import PRICE8_PER_PRICE
 from pregao.exchange.traders.profiles import Profile
 
 TABLE = 4096
-"""So many numbers are in each table."""
+"""Number of entries of each table."""
 _MOST_RANGE = 0.03
-"""How far from its anchor a fair value drifts, as a share of the price."""
+"""Maximum distance of the fair value from its anchor, as a share of the price."""
 _DEEPEST = 0.08
-"""How far from the fair value orders are placed, as a share of the price."""
+"""Maximum distance of orders from the fair value, as a share of the price."""
 _NO_CLOSE_TICKS = 1000
 
 
 class Tables:
-    """Random numbers drawn beforehand: choosing one costs less than drawing it."""
+    """Tables of random numbers: picking one costs less than drawing it."""
 
     def __init__(self, rng: Random, profile: Profile) -> None:
         prices = profile.prices
@@ -33,7 +33,7 @@ class Tables:
 
 
 class Desk:
-    """The traders of one instrument. Prices here are whole price steps."""
+    """Traders of one instrument. Prices are in ticks."""
 
     __slots__ = (
         "anchor",
@@ -60,12 +60,12 @@ class Desk:
         self.tick = listing.tick
         self.lot = listing.lot
         self.target = 2 * target
-        """Orders that rest when the book is as full as it is meant to be, both sides."""
-        # Half a step to each side is a bid at the fair value and an offer one step above.
+        """Target number of resting orders, both sides together."""
+        # Half a tick to each side is a bid at the fair value and an offer one tick above.
         self.bid_gap = math.floor(half_spread)
         self.offer_gap = math.ceil(half_spread)
         self.live: list[int] = []
-        """The numbers of orders sent, oldest first; some of them are gone."""
+        """ClOrdIDs of orders sent, oldest first; some of the orders have ended."""
         close8 = instrument.previous_close
         if close8 is None:
             self.anchor = 0 if instrument.allows_any_sign else _NO_CLOSE_TICKS
@@ -75,8 +75,8 @@ class Desk:
         self.anchor = max(self.anchor, self.least)
         self.fair = self.anchor
         self.unpriced = not listing.derivative
-        """May orders without a price be sent?"""
-        # Of an order, not of a book: large sizes are left to a few.
+        """Whether orders without a price may be sent."""
+        # Limits single orders, not the book: few orders have large sizes.
         self.most_lots = max(1, min(listing.max_qty // self.lot, 1_000_000))
         self._measure()
 
@@ -86,23 +86,23 @@ class Desk:
         self.deepest = max(4, int(size * _DEEPEST))
 
     def drift(self, draw: float) -> None:
-        """Move the fair value by a step, more likely towards the anchor."""
+        """Move the fair value by one tick, more likely towards the anchor."""
         pull = 0.5 - 0.5 * (self.fair - self.anchor) / self.reach
         self.fair = max(self.least, self.fair + (1 if draw < pull else -1))
 
     def shock(self, percent: float) -> None:
-        """Move the fair value and its anchor at once."""
+        """Move the fair value and its anchor by a percentage."""
         size = max(abs(self.fair), 10)
         self.anchor = max(self.least, self.fair + round(size * percent / 100))
         self.fair = self.anchor
         self._measure()
 
     def resting(self) -> int:
-        """How many orders rest in the book."""
+        """Return the number of resting orders."""
         return self.listing.bids.count + self.listing.offers.count
 
     def best_bid(self) -> int | None:
-        """The best bid in price steps, orders without a price left aside."""
+        """Return the best bid in ticks, ignoring orders without a price."""
         keys = self.listing.bids.keys
         if not keys:
             return None
@@ -114,7 +114,7 @@ class Desk:
         return key // self.tick
 
     def best_offer(self) -> int | None:
-        """The best offer in price steps, orders without a price left aside."""
+        """Return the best offer in ticks, ignoring orders without a price."""
         keys = self.listing.offers.keys
         if not keys:
             return None
@@ -126,32 +126,32 @@ class Desk:
         return -key // self.tick
 
     def passive(self, buy: bool, distance: int) -> int | None:
-        """A price at some distance behind the touch that does not trade, if there is one."""
+        """Return a price at a distance behind the touch that does not trade, or None."""
         if distance > self.deepest:
             distance = distance % self.deepest
         listing = self.listing
         if buy:
-            steps = self.fair - self.bid_gap - distance
+            ticks = self.fair - self.bid_gap - distance
             offer = self.best_offer()
-            if offer is not None and steps >= offer:
-                steps = offer - 1
+            if offer is not None and ticks >= offer:
+                ticks = offer - 1
         else:
-            steps = self.fair + self.offer_gap + distance
+            ticks = self.fair + self.offer_gap + distance
             bid = self.best_bid()
-            if bid is not None and steps <= bid:
-                steps = bid + 1
-        if steps < self.least:
-            steps = self.least
+            if bid is not None and ticks <= bid:
+                ticks = bid + 1
+        if ticks < self.least:
+            ticks = self.least
             offer = self.best_offer()
-            if not buy or (offer is not None and steps >= offer):
+            if not buy or (offer is not None and ticks >= offer):
                 return None
-        price = steps * self.tick
+        price = ticks * self.tick
         if listing.reject_low <= price <= listing.reject_high:
             return price
         return None
 
     def ahead(self, buy: bool) -> int | None:
-        """A price one step better than the best of a side, if it does not trade."""
+        """Return a price one tick better than the best of a side that does not trade, or None."""
         bid, offer = self.best_bid(), self.best_offer()
         if bid is None or offer is None or offer - bid < 2:
             return None
@@ -159,17 +159,17 @@ class Desk:
         return price if self.listing.reject_low <= price <= self.listing.reject_high else None
 
     def crossing(self, offset: int) -> int | None:
-        """A price around the fair value, as people send to an auction."""
-        steps = max(self.least, self.fair + offset)
-        price = steps * self.tick
+        """Return a price around the fair value for an auction, or None."""
+        ticks = max(self.least, self.fair + offset)
+        price = ticks * self.tick
         listing = self.listing
         return price if listing.reject_low <= price <= listing.reject_high else None
 
     def quantity(self, lots: int) -> int:
-        """A quantity that the instrument takes."""
+        """Return a valid quantity of the instrument for a number of lots."""
         listing = self.listing
-        most = self.most_lots
-        quantity = (lots if lots < most else most) * self.lot
+        max_lots = self.most_lots
+        quantity = (lots if lots < max_lots else max_lots) * self.lot
         if quantity < listing.min_qty:
             quantity = -(-listing.min_qty // self.lot) * self.lot
         limit = listing.volume_limit

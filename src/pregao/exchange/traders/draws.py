@@ -1,4 +1,4 @@
-"""Random numbers of the simulation: every part draws from a source of its own, by one seed."""
+"""Random numbers of the simulation: one seed, a separate source for every part."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from random import Random
 
 
 class Draws(Random):
-    """A source of random numbers that depends on a seed and on what the numbers are for.
+    """A source of random numbers derived from a seed and a purpose.
 
-    Parts that draw from different sources do not disturb each other: more loss on a feed does
-    not change what the traders do.
+    Parts that draw from different sources are independent: more loss on a feed does not change what
+    the traders do.
     """
 
     def __new__(cls, seed: int, purpose: str) -> Draws:
-        """Make an unseeded source; the parent would take the arguments for a seed."""
+        """Create an unseeded source; the parent would treat the arguments as a seed."""
         del seed, purpose
         return super().__new__(cls)
 

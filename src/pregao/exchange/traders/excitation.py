@@ -1,8 +1,8 @@
-"""Requests that bring about others: a Hawkes process, told as who causes whom.
+"""Requests that trigger others: a Hawkes process in its branching form.
 
-Some requests come by themselves, at the pace of the day. Each one brings about others, a few in
-the mean and most of them within milliseconds; these bring about more. So requests come in
-clusters of all sizes, and the nearer the mean is to one, the larger the clusters.
+Some requests are spontaneous, at the pace of the day. Each one triggers others, a few on average
+and most of them within milliseconds; these trigger more. Requests therefore come in clusters of all
+sizes, and the nearer the branching ratio is to one, the larger the clusters.
 """
 
 from __future__ import annotations
@@ -18,28 +18,29 @@ from pregao.exchange.traders.profiles import Excitation, Makers
 
 _TABLE = 8192
 _LONGEST = 4.0
-"""No quote of a market maker lives longer than this many deviations beyond the median."""
+"""Upper cutoff of the logarithm of a quote's lifetime, in deviations above the median.
+"""
 
 Planned = tuple[int, int, Desk, int]
-"""When, a number that keeps the order, on which instrument, and about which order (0: none)."""
+"""Time, a serial that breaks ties, the instrument, and the order's ClOrdID (0: none)."""
 
 
 class Agenda:
-    """What traders will do next because of what was done: reactions, and ends of quotes."""
+    """Queue of the traders' planned actions: reactions, and ends of quotes."""
 
     def __init__(self, rng: Random, excitation: Excitation, makers: Makers, quotes: float) -> None:
-        """``quotes`` is the share of decisions that put in a market maker's quote."""
+        """Build the tables; ``quotes`` is the share of decisions that enter a maker's quote."""
         self._rng = rng
         self._random = rng.random
         self._planned: list[Planned] = []
         self.due_ns: int | None = None
-        """When something is planned next."""
+        """Time of the next planned action."""
         self._number = 0
         follow_ups = quotes / (1 - makers.replace)
         self.spontaneous = (1 - excitation.branching) / (1 + follow_ups)
-        """Share of the requests that come by themselves."""
+        """Share of the requests that are spontaneous."""
         mean = excitation.branching / (1 + follow_ups)
-        # Random numbers drawn beforehand: choosing one costs less than drawing it.
+        # Tables of random numbers: picking one costs less than drawing it.
         self._children = _children(rng, mean, excitation.together) if mean else []
         near, far = excitation.near_us * MICROSECOND, excitation.far_ms * MILLISECOND
         self._delays = [
@@ -54,23 +55,23 @@ class Agenda:
         ]
 
     def pop(self) -> tuple[Desk, int]:
-        """What is planned next: the instrument, and the number of an order or 0."""
+        """Remove the next planned action and return its instrument, and a ClOrdID or 0."""
         planned = self._planned
         _, _, desk, order = heappop(planned)
         self.due_ns = planned[0][0] if planned else None
         return desk, order
 
     def end_quote(self, now_ns: int, desk: Desk, order: int) -> None:
-        """Plan the end of a quote that is put in now."""
+        """Schedule the end of a quote that is entered now."""
         self._number += 1
-        life = self._lives[int(self._random() * _TABLE)]
-        heappush(self._planned, (now_ns + life, self._number, desk, order))
+        lifetime = self._lives[int(self._random() * _TABLE)]
+        heappush(self._planned, (now_ns + lifetime, self._number, desk, order))
         self.due_ns = self._planned[0][0]
 
     def react(self, now_ns: int, desk: Desk, pick: Callable[[], Desk]) -> None:
-        """Plan what others will do because of a request that is sent now.
+        """Schedule the reactions of other traders to a request that is sent now.
 
-        ``pick`` chooses the instrument of those who act on another one.
+        ``pick`` chooses the instrument of reactions on another one.
         """
         if not self._children:
             return
@@ -87,10 +88,10 @@ class Agenda:
 
 
 def _children(rng: Random, mean: float, together: float) -> list[int]:
-    """How many decisions each of many requests brings about: groups, of some size in the mean.
+    """Draw how many decisions each of many requests triggers: groups, of a given mean size.
 
-    Others react to the same thing, and so all at once: the groups are drawn from Poisson's law,
-    their sizes from a geometric one.
+    Traders react to the same cause, and so together: the number of groups has a Poisson
+    distribution, their sizes a geometric one.
     """
     more = 1 - 1 / together
     drawn = []
@@ -104,9 +105,9 @@ def _children(rng: Random, mean: float, together: float) -> list[int]:
 
 
 def _poisson(rng: Random, mean: float) -> int:
-    """A number drawn from Poisson's law, for small means."""
-    count, left = 0, rng.expovariate(1.0)
-    while left < mean:
+    """Draw a number from a Poisson distribution with a small mean."""
+    count, elapsed = 0, rng.expovariate(1.0)
+    while elapsed < mean:
         count += 1
-        left += rng.expovariate(1.0)
+        elapsed += rng.expovariate(1.0)
     return count

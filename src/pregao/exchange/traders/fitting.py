@@ -1,8 +1,8 @@
-"""A profile fitted to the order flow of a real day: a first guess, then step by step.
+"""Fitting of a profile to the order flow of a real day: a first guess, then iterative steps.
 
-Each step compares what a run with the profile gave with what was wanted, and turns the numbers
-that have the most to do with each difference. Some numbers depend on others only through the
-market itself, so there is no formula to solve.
+Each step compares the flow of a run with the target, and adjusts the numbers that affect each
+difference most. Some numbers depend on others only through the market itself, so there is no
+closed-form solution.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 from pregao.exchange.traders.profiles import FLOW_NUMBERS, bundled_data
 
 BASE = "thin-derivatives"
-"""The bundled profile that a fit begins with."""
+"""Bundled profile that a fit starts from."""
 _LEAST, _MOST = 0.25, 4.0
-"""No number changes by more than this in one step."""
+"""Bounds of the factor by which a number changes in one step."""
 _LEAST_CALM, _MOST_CALM = 0.03, 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What is known of a flow of orders."""
+    """Measurements of a flow of orders."""
 
     events_per_second: float
     numbers: Mapping[str, float]
@@ -33,24 +33,24 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class RealFlow(Flow):
-    """What is known of a real flow besides."""
+    """Measurements of a real flow, with those that only a real one has."""
 
     instruments: int
     security_types: Sequence[str]
     replaced: float
-    """Share of the cancelled orders that were replaced."""
+    """Share of the canceled orders that were replaced."""
     firmless: float
     """Share of the orders without a firm."""
     resting: float
-    """Orders on a side of an instrument in the mean."""
+    """Mean number of orders per side of an instrument."""
     lots: Sequence[tuple[int, float]]
     """Sizes of orders in lots, with their shares."""
 
 
 def first_guess(real: RealFlow) -> dict[str, Any]:
-    """A profile, as data, that takes over what can be taken over."""
+    """Return a first profile, as data, with the numbers that can be copied or derived directly."""
     data = copy.deepcopy(bundled_data(BASE))
-    wanted = real.numbers
+    target = real.numbers
     if real.security_types:
         data["security_types"] = list(real.security_types)
     data["rate"] = _shown(real.events_per_second)
@@ -60,21 +60,21 @@ def first_guess(real: RealFlow) -> dict[str, Any]:
             "lots": [size for size, _ in lots],
             "weights": [_shown(100 * share) for _, share in lots],
         }
-    median, tenth = wanted["lifetime_median_ms"], wanted["lifetime_p10_ms"]
+    median, tenth = target["lifetime_median_ms"], target["lifetime_p10_ms"]
     data["makers"]["life_ms"] = _shown(max(median, 1e-3))
     data["makers"]["life_spread"] = _shown(_spread(median, tenth))
     data["makers"]["replace"] = _shown(min(real.replaced, 0.9))
     data["members"]["shown"] = _shown(1 - real.firmless)
     data["book"]["orders"] = max(2, round(2 * real.resting))
     data["book"]["least"] = max(1, min(round(real.resting / 2), data["book"]["orders"]))
-    data["activity"]["exponent"] = _shown(exponent_for(wanted["busiest"], real.instruments))
-    data["excitation"]["branching"] = _shown(1 - _calm(1.5 / wanted["interval_cv"] ** 2))
-    data["calibrated"] = {name: _shown(wanted[name]) for name in FLOW_NUMBERS}
+    data["activity"]["exponent"] = _shown(exponent_for(target["busiest"], real.instruments))
+    data["excitation"]["branching"] = _shown(1 - _calm(1.5 / target["interval_cv"] ** 2))
+    data["calibrated"] = {name: _shown(target[name]) for name in FLOW_NUMBERS}
     return data
 
 
 def next_guess(data: Mapping[str, Any], real: Flow, given: Flow) -> dict[str, Any]:
-    """The profile turned towards what is wanted, after a run that gave something else."""
+    """Return the profile adjusted towards the real flow, after a run that gave another one."""
     after = copy.deepcopy(dict(data))
     ratio = {
         name: _bounded(real.numbers[name] / given.numbers[name] if given.numbers[name] else _MOST)
@@ -85,15 +85,17 @@ def next_guess(data: Mapping[str, Any], real: Flow, given: Flow) -> dict[str, An
     )
     makers, excitation = after["makers"], after["excitation"]
     makers["life_ms"] = _shown(makers["life_ms"] * ratio["lifetime_median_ms"])
-    wide = _spread(real.numbers["lifetime_median_ms"], real.numbers["lifetime_p10_ms"])
-    was = _spread(given.numbers["lifetime_median_ms"], given.numbers["lifetime_p10_ms"])
-    makers["life_spread"] = _shown(min(makers["life_spread"] * _bounded(wide / was), 4.0))
+    target_spread = _spread(real.numbers["lifetime_median_ms"], real.numbers["lifetime_p10_ms"])
+    run_spread = _spread(given.numbers["lifetime_median_ms"], given.numbers["lifetime_p10_ms"])
+    makers["life_spread"] = _shown(
+        min(makers["life_spread"] * _bounded(target_spread / run_spread), 4.0)
+    )
     makers["improve"] = _shown(min(max(makers["improve"], 0.01) * ratio["improving"], 1.0))
     mix = after["open"]
     mix["take"] = _shown(mix["take"] / ratio["cancels_per_trade"])
     mix["reduce"] = _shown(max(mix["reduce"], 0.01) * ratio["amended"])
-    # The mean size of clusters shows in the times between events, the spread of their sizes in
-    # the Fano factor.
+    # The mean size of clusters shows in the times between events, the spread of their sizes in the
+    # Fano factor.
     calm = _calm((1 - excitation["branching"]) / ratio["interval_cv"])
     excitation["branching"] = _shown(1 - calm)
     together = excitation["together"] * ratio["fano"] / ratio["interval_cv"]
@@ -105,17 +107,17 @@ def next_guess(data: Mapping[str, Any], real: Flow, given: Flow) -> dict[str, An
 
 
 def distance(real: Flow, given: Flow) -> float:
-    """How far a flow is from the real one: the largest factor between two numbers."""
+    """Return how far a flow is from the real one: the largest factor between two numbers."""
     factors = [given.events_per_second / real.events_per_second]
     for name in FLOW_NUMBERS:
-        wanted, was = real.numbers[name], given.numbers[name]
-        if wanted or was:
-            factors.append(was / wanted if wanted and was else _MOST)
+        target, measured = real.numbers[name], given.numbers[name]
+        if target or measured:
+            factors.append(measured / target if target and measured else _MOST)
     return max(max(factor, 1 / factor) if factor else math.inf for factor in factors)
 
 
 def profile_text(data: Mapping[str, Any]) -> str:
-    """A profile as TOML, as `load_profile` reads it."""
+    """Return a profile as TOML, in the form that `load_profile` reads."""
     lines = [f"{key} = {_toml(value)}" for key, value in data.items() if not _is_table(key, value)]
     for key, value in data.items():
         if _is_table(key, value):
@@ -124,7 +126,7 @@ def profile_text(data: Mapping[str, Any]) -> str:
 
 
 def exponent_for(busiest: float, instruments: int) -> float:
-    """The exponent of the power law that gives the busiest of so many this share."""
+    """Return the power law's exponent at which the busiest of ``instruments`` has this share."""
     low, high = 0.0, 5.0
     for _ in range(40):
         middle = (low + high) / 2
@@ -148,7 +150,7 @@ def _toml(value: Any) -> str:
 
 
 def _spread(median: float, tenth: float) -> float:
-    """The deviation of the logarithm of a time with this median and this tenth percentile."""
+    """Return the standard deviation of a time's logarithm from its median and 10th percentile."""
     return min(max(math.log(median / tenth) / 1.2816, 0.1), 4.0) if tenth > 0 else 4.0
 
 
@@ -161,5 +163,5 @@ def _bounded(factor: float) -> float:
 
 
 def _shown(value: float) -> float:
-    """A number with as many digits as anybody reads."""
+    """Round a number to four significant digits."""
     return float(f"{value:.4g}")

@@ -1,4 +1,4 @@
-"""Market makers: quotes at or ahead of the best price that live for milliseconds."""
+"""Market makers: quotes at or inside the touch that live for milliseconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OPEN = TradingStatus.OPEN
 
 
 class QuotingDesks:
-    """How makers quote, and what they do when a quote's time has come."""
+    """Market makers' quotes, and their cancellation or replacement at their end."""
 
     def __init__(self, floor: Floor, improve: float, replace: float) -> None:
         self._floor = floor
@@ -19,7 +19,7 @@ class QuotingDesks:
         self._replace = replace
 
     def quote(self, desk: Desk, now_ns: int) -> tuple[Request | None, int]:
-        """Put in a quote, one step better than the best or near it; and the order's number."""
+        """Return a quote, one tick better than the touch or near it, and its ClOrdID."""
         floor = self._floor
         random = floor.random
         buy = random() < 0.5
@@ -31,9 +31,9 @@ class QuotingDesks:
         return order, order.cl_ord_id
 
     def end(self, desk: Desk, number: int, now_ns: int) -> tuple[Request | None, int]:
-        """Cancel a quote whose time has come, or replace it; and the number it then has.
+        """Cancel or replace a quote at its end; returns the request, and the new ClOrdID or 0.
 
-        None if it is gone already.
+        The request is None if the quote has already ended.
         """
         floor = self._floor
         order = floor.by_client.get((floor.sessions.session_of(number), desk.security_id, number))
@@ -47,10 +47,10 @@ class QuotingDesks:
         return withdrawal(floor, desk, order), 0
 
     def _price(self, desk: Desk, buy: bool) -> int | None:
-        """A step ahead of the best price, if there is room for it; else near the touch."""
+        """Return a price one tick better than the touch, if possible, or one near the touch."""
         floor = self._floor
         if floor.random() < self._improve:
-            steps = desk.ahead(buy)
-            if steps is not None:
-                return steps
+            price = desk.ahead(buy)
+            if price is not None:
+                return price
         return desk.passive(buy, floor.pick(floor.tables.near))

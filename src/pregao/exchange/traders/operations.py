@@ -1,4 +1,4 @@
-"""Market operations during a synthetic day: bands, news, halts, busts, settlement and the like."""
+"""Market operations of a simulated day: bands, news, halts, busts, settlement and others."""
 
 from __future__ import annotations
 
@@ -59,18 +59,18 @@ _FLOATING_BANDS = (
     (PriceBandType.REJECTION_BAND, _REJECTION_BAND),
     (PriceBandType.AUCTION_LIMITS, _AUCTION_BAND),
 )
-"""The bands that follow the last price."""
+"""Bands that follow the last price."""
 _STATIC_LIMITS = 20
 _HARD_LIMIT = 30
 _LEAST_STEPS_IN_BAND = 20
-"""A band narrower than this would call an auction at every other trade."""
+"""Minimum width of a band: a narrower one would call an auction at every other trade."""
 _SPREAD_LIMIT_STEPS = 2000
 _HALT_SHARE = 0.01
-"""A halt lasts up to so much of the day."""
+"""Maximum length of a halt, as a share of the day."""
 _LOTS_A_DAY = 5_000_000
 _SHARE_OF_AVERAGE = 20
 _SHARE_OF_ISSUED = 5
-"""What is left of the average and of the shares issued for one order, in percent."""
+"""Maximum quantity of an order, in percent of the average and of the shares issued."""
 _SHUT = (TradingStatus.CLOSE, TradingStatus.FORBIDDEN)
 _BLOCK = (TrdSubType.MIDPOINT_TRADE, TrdSubType.BLOCK_BOOK_TRADE)
 _HEADLINES = (
@@ -89,7 +89,7 @@ _Act = Callable[["Operations", int], "Iterator[Command]"]
 
 
 class Operations:
-    """The acts of market operations, planned over a span of the day from a seed."""
+    """Commands of market operations, planned over a span of the day from a seed."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Operations:
             for _ in range(times):
                 when = start_ns + int(self.draws.random() * self._length_ns)
                 self._plan.append((when, next(self._number), _ACTS[name]))
-        # Settlement prices as §13.11.3 prints them: that of the day before, then a preview.
+        # Settlement prices as §13.11.3 prints them: the previous day's, then a preview.
         for share, act in ((0.2, _update_settlement), (0.6, _preview_settlement)):
             when = start_ns + int(share * self._length_ns)
             self._plan.append((when, next(self._number), act))
@@ -124,21 +124,21 @@ class Operations:
 
     @property
     def next_ns(self) -> int | None:
-        """When something is planned next."""
+        """Time of the next planned operation."""
         return self._plan[0][0] if self._plan else None
 
     def due(self, now_ns: int) -> Iterator[Command]:
-        """What is done now; each command is to be carried out before the next is asked for."""
+        """Yield the commands that are due; each must be applied before the next is requested."""
         while self._plan and self._plan[0][0] <= now_ns:
             _, _, act = heappop(self._plan)
             yield from act(self, now_ns)
 
     def later(self, when_ns: int, act: _Act) -> None:
-        """Plan something that follows from what is done now."""
+        """Schedule a follow-up of a current operation."""
         heappush(self._plan, (when_ns, next(self._number), act))
 
     def opening(self) -> Iterator[Command]:
-        """What is published before the day begins: bands, reference prices, open interest."""
+        """Yield the commands before the day starts: bands, reference prices, open interest."""
         for listing in list(self.market.listings.values()):
             yield from _bands(listing)
             if listing.derivative and listing.previous_close8 is not None:
@@ -150,7 +150,7 @@ class Operations:
                 yield SetOpenInterest(listing.security_id, int(self.draws.random() * 500_000))
 
     def closing(self) -> Iterator[Command]:
-        """What is published after the close: settlement and closing prices."""
+        """Yield the commands after the close: settlement and closing prices."""
         for listing in list(self.market.listings.values()):
             last = regular_close(listing)
             if last is None:
@@ -168,26 +168,26 @@ class Operations:
                 )
 
     def desks(self) -> list[Desk]:
-        """The instruments whose day has begun: what is closed is left alone."""
+        """Return the instruments that are neither closed nor forbidden."""
         return [desk for desk in self.crowd.desks if desk.listing.status not in _SHUT]
 
     def desk(self) -> Desk | None:
-        """An instrument that is traded now, if any is."""
+        """Return a random instrument that is traded now, or None."""
         desks = self.desks()
         return self.draws.choice(desks) if desks else None
 
     def quiet_desk(self) -> Desk | None:
-        """One of the instruments with a small book that are traded now, if any is."""
+        """Return a random instrument with a small book that is traded now, or None."""
         desks = sorted(self.desks(), key=lambda desk: desk.target)
         return self.draws.choice(desks[: max(1, len(desks) * 3 // 4)]) if desks else None
 
     def firm(self) -> int:
-        """A member firm."""
+        """Return a random member firm."""
         return self.draws.choice(self.crowd.firms)
 
 
 def _bands(listing: Listing) -> Iterator[Command]:
-    """The limits of the day for one instrument."""
+    """Yield the limits of the day for one instrument."""
     security_id = listing.security_id
     close8 = listing.previous_close8
     if not listing.takes_orders or close8 is None:
@@ -224,7 +224,7 @@ def _bands(listing: Listing) -> Iterator[Command]:
 
 
 def _resend_bands(operations: Operations, now_ns: int) -> Iterator[Command]:
-    """Send the auction and rejection bands of an instrument again, as prices of this moment."""
+    """Publish the auction and rejection bands of an instrument again, as current prices."""
     del now_ns
     desks = [
         desk
@@ -249,21 +249,21 @@ def _resend_bands(operations: Operations, now_ns: int) -> Iterator[Command]:
 
 
 def _quantity_band(listing: Listing) -> SetQuantityBand:
-    """The smaller of a share of the shares issued and one of the average; of derivatives, 0."""
+    """Return the smaller of a share of those issued and one of the average; 0 for derivatives."""
     if listing.derivative:
         return SetQuantityBand(listing.security_id, 0, 0)
     average = listing.lot * _LOTS_A_DAY
-    most = average * _SHARE_OF_AVERAGE // 100
+    maximum = average * _SHARE_OF_AVERAGE // 100
     issued = listing.instrument.no_shares_issued
     if issued is not None:
-        most = min(most, issued * _SHARE_OF_ISSUED // 100)
+        maximum = min(maximum, issued * _SHARE_OF_ISSUED // 100)
     return SetQuantityBand(
-        listing.security_id, max(most // listing.lot * listing.lot, listing.min_qty), average
+        listing.security_id, max(maximum // listing.lot * listing.lot, listing.min_qty), average
     )
 
 
 def _shock(operations: Operations, now_ns: int) -> Iterator[Command]:
-    """News that moves a price, and a burst of orders with it."""
+    """Publish news that moves a price, and start a burst of orders."""
     draws = operations.draws
     desk = operations.desk()
     if desk is None:
@@ -284,7 +284,7 @@ def _shock(operations: Operations, now_ns: int) -> Iterator[Command]:
 
 
 def _update_settlement(operations: Operations, now_ns: int) -> Iterator[Command]:
-    """Publish the settlement prices of the day before once more, updated."""
+    """Publish the settlement prices of the previous day again, as updated."""
     del now_ns
     for listing in list(operations.market.listings.values()):
         if listing.derivative and listing.previous_close8 is not None:
@@ -309,7 +309,7 @@ def _preview_settlement(operations: Operations, now_ns: int) -> Iterator[Command
 
 
 def _traded(operations: Operations) -> tuple[Desk, int] | None:
-    """An instrument and one of its trades that can still be changed."""
+    """Return a random instrument and one of its trades that can still be changed, or None."""
     desks = [desk for desk in operations.desks() if desk.listing.trades]
     if not desks:
         return None
@@ -317,7 +317,7 @@ def _traded(operations: Operations) -> tuple[Desk, int] | None:
     listing = desk.listing
     trade_id = operations.draws.choice(list(listing.trades)[-50:])
     trade = listing.trades[trade_id].item
-    # A trade of an earlier session no longer counts in the statistics, and is left alone.
+    # A trade of an earlier session no longer counts in the statistics, and is left unchanged.
     counted = listing.statistics.prices.get(trade.price, 0) >= trade.size
     return (desk, trade_id) if counted else None
 
@@ -337,7 +337,7 @@ def _amend(operations: Operations, now_ns: int) -> Iterator[Command]:
 
 
 def _sub_types(market: Market, listing: Listing) -> list[TrdSubType | None]:
-    """What a trade of an instrument can be when it is entered by hand."""
+    """Return the sub types that a manual trade of an instrument can have."""
     kinds: list[TrdSubType | None] = [None, TrdSubType.BLOCK_BOOK_TRADE]
     if not listing.fixed_income:
         kinds.append(TrdSubType.RLP_TRADE)
@@ -421,7 +421,7 @@ def _pause(operations: Operations, now_ns: int) -> Iterator[Command]:
 
     def rejoin(operations: Operations, now_ns: int) -> Iterator[Command]:
         del operations, now_ns
-        # A group that gathered orders again may have taken it back meanwhile.
+        # Its group may have made it rejoin meanwhile, by starting an auction.
         if listing.own_status == TradingStatus.PAUSE:
             yield RejoinGroup(listing.security_id)
 
@@ -436,14 +436,18 @@ def _reset_book(operations: Operations, now_ns: int) -> Iterator[Command]:
 
 
 def _define(operations: Operations, now_ns: int) -> Iterator[Command]:
-    """List a new instrument like another one, change it, and take it off again."""
+    """List a new instrument modeled on another one, change it later, and delist it."""
     desk = operations.quiet_desk()
     if desk is None:
         return
-    pattern = desk.listing.instrument
-    number = operations._next_security_id = operations._next_security_id + 1
+    template = desk.listing.instrument
+    security_id = operations._next_security_id = operations._next_security_id + 1
     new = replace(
-        pattern, security_id=number, symbol=f"N{number}", isin_number=None, previous_close=None
+        template,
+        security_id=security_id,
+        symbol=f"N{security_id}",
+        isin_number=None,
+        previous_close=None,
     )
 
     def change(operations: Operations, now_ns: int) -> Iterator[Command]:
@@ -452,7 +456,7 @@ def _define(operations: Operations, now_ns: int) -> Iterator[Command]:
 
     def remove(operations: Operations, now_ns: int) -> Iterator[Command]:
         del operations, now_ns
-        yield RemoveInstrument(number)
+        yield RemoveInstrument(security_id)
 
     length = operations._length_ns // 20
     operations.later(now_ns + length + 1, change)

@@ -1,4 +1,4 @@
-"""When orders come: the busy and quiet hours of a day, and bursts on top of them."""
+"""Arrival times of orders: the busy and quiet hours of a day, and bursts on top of them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pregao.clock import DAY, MILLISECOND, SECOND
 from pregao.exchange.traders.profiles import Bursts
 
 _LONGEST = 4.0
-"""No burst and no calm lasts longer than so many times its mean."""
+"""Maximum length of a burst or of a calm, as a multiple of its mean."""
 
 _LONGEST_CALM_NS = 1000.0 * DAY
 
 
 class Span(NamedTuple):
-    """A part of the day and how busy it is; 1 is the mean of the tradable time."""
+    """A part of the day and its activity, relative to the mean of the tradable time."""
 
     start_ns: int
     end_ns: int
@@ -27,30 +27,30 @@ class Span(NamedTuple):
 def day_curve(
     phases: Sequence[tuple[int, int, str]], day: Sequence[float], auction: float
 ) -> list[Span]:
-    """How busy each part of a day is.
+    """Return the activity of each part of a day.
 
-    ``phases`` are (start, end, kind) with the kinds "open", "auction" and "closed". The numbers
-    of ``day`` are spread evenly over the open time; the whole is scaled so that its mean over the
-    time in which orders can be sent is 1.
+    ``phases`` are (start, end, kind) with the kinds "open", "auction" and "closed". The numbers of
+    ``day`` are spread evenly over the open time; the curve is scaled so that its mean over the time
+    in which orders can be sent is 1.
     """
     open_ns = sum(end - start for start, end, kind in phases if kind == "open")
     spans: list[Span] = []
-    passed = 0
+    elapsed = 0
     for start, end, kind in phases:
         if end <= start:
             continue
         if kind != "open":
             spans.append(Span(start, end, auction if kind == "auction" else 0.0))
             continue
-        # Cut where the next number of the day begins.
-        begin = start
-        while begin < end:
-            index = min(passed * len(day) // open_ns, len(day) - 1)
-            left = -(-(index + 1) * open_ns // len(day)) - passed
-            stop = end if index == len(day) - 1 else min(end, begin + max(left, 1))
-            spans.append(Span(begin, stop, day[index]))
-            passed += stop - begin
-            begin = stop
+        # Split where the next number of ``day`` applies.
+        position = start
+        while position < end:
+            index = min(elapsed * len(day) // open_ns, len(day) - 1)
+            remaining = -(-(index + 1) * open_ns // len(day)) - elapsed
+            stop = end if index == len(day) - 1 else min(end, position + max(remaining, 1))
+            spans.append(Span(position, stop, day[index]))
+            elapsed += stop - position
+            position = stop
     tradable = sum(span.end_ns - span.start_ns for span in spans if span.weight)
     total = sum((span.end_ns - span.start_ns) * span.weight for span in spans)
     if not total:
@@ -60,20 +60,20 @@ def day_curve(
 
 
 def curve_seconds(curve: Sequence[Span], now_ns: int) -> float:
-    """How much of a curve is left, in seconds at the mean rate."""
-    left = sum(
+    """Return how much of a curve is left, in seconds at the mean rate."""
+    remaining = sum(
         (span.end_ns - max(span.start_ns, now_ns)) * span.weight
         for span in curve
         if span.end_ns > now_ns
     )
-    return left / SECOND
+    return remaining / SECOND
 
 
 class Pace:
-    """Draws the times of orders: a Poisson process whose rate follows a curve, with bursts.
+    """Arrival process of orders: a Poisson process whose rate follows a curve, with bursts.
 
-    In a burst orders come ``factor`` times as fast as in the mean of the whole day; what is
-    left for the calm time keeps that mean.
+    In a burst the rate is ``factor`` times the mean of the day; the rate in calm times is lowered
+    to keep that mean.
     """
 
     def __init__(
@@ -84,9 +84,9 @@ class Pace:
         mean: float,
         spontaneous: float = 1.0,
     ) -> None:
-        """``spontaneous`` is the share of the orders whose times are drawn here.
+        """Create the process; ``spontaneous`` is the share of orders whose times it draws.
 
-        The others follow from them, and are counted in ``mean``.
+        The others are triggered by them, and count in ``mean``.
         """
         self._rng = rng
         self._random = rng.random
@@ -108,23 +108,23 @@ class Pace:
         self._gap_ns = 0.0
         self.mean = mean
         self.burst = 0
-        """The number of the burst that is on, 0 in calm times."""
+        """Number of the current burst, 0 in calm times."""
         self.bursts = 0
-        """How many bursts there have been."""
+        """Number of bursts so far."""
         self.changes = 0
-        """How many times the rate was changed from outside: times drawn before are void."""
+        """Number of changes of the rate from outside, which invalidate times drawn before."""
 
     def set_mean(self, mean: float) -> None:
-        """Take another mean rate from now on."""
+        """Set the mean rate from now on."""
         self.mean = mean
         self._until_ns = -1
         self.changes += 1
 
     def begin_burst(self, now_ns: int) -> None:
-        """Let a burst begin now, if none is on, in place of the one that would come next.
+        """Start a burst now, if none is running, instead of the next one.
 
-        The calm after it is longer by as much, which keeps the mean; when bursts are too far
-        ahead of their time already, this one is left out.
+        The calm after it is longer by the same time, which keeps the mean; if bursts are already
+        too far ahead of their time, no burst starts.
         """
         early = self._toggle_ns - now_ns
         if self.burst or early < 0 or self._early_ns + early > self._calm_mean_ns:
@@ -135,24 +135,24 @@ class Pace:
         self.changes += 1
 
     def remaining(self, now_ns: int) -> float:
-        """How much of the curve is left, in seconds at the mean rate."""
+        """Return how much of the curve is left, in seconds at the mean rate."""
         return curve_seconds(self._curve[self._span :], now_ns)
 
     def next_ns(self, now_ns: int) -> int | None:
-        """The time of the next order after a time, or None when the day is over."""
+        """Return the time of the next order after a time, or None at the end of the day."""
         while True:
             if now_ns >= self._until_ns and not self._change(now_ns):
                 return None
             if self._gap_ns:
-                # As ``expovariate`` draws, without its cost.
+                # Same as ``expovariate``, without its overhead.
                 when = now_ns + 1 + int(-log(1.0 - self._random()) * self._gap_ns)
                 if when < self._until_ns:
                     return when
-            # The process has no memory: go on from where the rate changes.
+            # The process is memoryless: continue from where the rate changes.
             now_ns = self._until_ns
 
     def _change(self, now_ns: int) -> bool:
-        """Find the rate that holds now and how long; False when the curve is over."""
+        """Update the current rate and its end; returns False at the end of the curve."""
         curve = self._curve
         while self._span < len(curve) and curve[self._span].end_ns <= now_ns:
             self._span += 1
@@ -176,7 +176,7 @@ class Pace:
         return True
 
     def _toggle(self, now_ns: int) -> None:
-        """Begin or end a burst when its time has come."""
+        """Start or end a burst when its time has come."""
         rng = self._rng
         if self._toggle_ns < 0:
             self._toggle_ns = now_ns + 1 + int(rng.expovariate(1.0) * self._calm_mean_ns)
@@ -191,5 +191,5 @@ class Pace:
                 self.burst = self.bursts
                 self._factor = rng.uniform(*self._factors)
                 length = self._burst_mean_ns
-            # A burst that never ends would be a day of its own.
+            # Bounded, since a burst without an end would dominate the day.
             self._toggle_ns += 1 + int(min(rng.expovariate(1.0), _LONGEST) * length)

@@ -1,4 +1,4 @@
-"""Profiles: how a synthetic market behaves, read from TOML and checked entry by entry."""
+"""Profiles: the behavior of a simulated market, read from TOML and validated."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ OPEN_ACTIONS = (
     "cross",
     "mass_cancel",
 )
-"""What traders do while trading is continuous."""
+"""Actions of traders in continuous trading."""
 AUCTION_ACTIONS = ("quote", "at_the_auction", "at_the_close", "cancel", "reduce", "requote")
-"""What traders do in an auction."""
+"""Actions of traders in an auction."""
 TAKE_KINDS = ("limit", "immediate_or_cancel", "fill_or_kill", "market", "market_to_limit")
-"""How an order that wants to trade at once is sent."""
+"""Kinds of orders that trade immediately."""
 OPERATIONS = (
     "bust",
     "amend",
@@ -46,7 +46,7 @@ OPERATIONS = (
     "implied",
     "bands",
 )
-"""What market operations do during the day."""
+"""Market operations during the day."""
 
 FLOW_NUMBERS = (
     "lifetime_median_ms",
@@ -60,7 +60,7 @@ FLOW_NUMBERS = (
     "fano",
     "busiest",
 )
-"""What a flow of orders is compared by; `pregao.lake.analytics` measures them."""
+"""Measures of an order flow for comparison; `pregao.lake.analytics` computes them."""
 
 _MOST_RATE = 10_000_000.0
 _MOST_COUNT = 1_000_000
@@ -69,7 +69,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Who gets the orders, and when they come."""
+    """Distribution of the orders over instruments and over the day."""
 
     exponent: float
     day: tuple[float, ...]
@@ -78,7 +78,7 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Bursts:
-    """Short spans in which orders come many times faster than in the mean."""
+    """Short spans in which the rate of orders is a multiple of the mean."""
 
     share: float
     length_ms: float
@@ -87,19 +87,19 @@ class Bursts:
 
 @dataclass(frozen=True, slots=True)
 class Excitation:
-    """How requests bring about others."""
+    """Requests that trigger others, as a Hawkes process."""
 
     branching: float = 0.0
-    """How many decisions each one brings about in the mean, with all that follows from it."""
+    """Mean number of decisions that a decision and its follow-up requests trigger."""
     together: float = 1.0
-    """How many react together to the same thing, in the mean."""
+    """Mean number of reactions to the same cause that come together."""
     near: float = 0.5
-    """Share of these that come at once."""
+    """Share of the reactions that are immediate."""
     near_us: float = 100.0
     far_ms: float = 10.0
-    """The mean delay of those that come at once, and of the others."""
+    """Mean delay of immediate reactions (``near_us``), and of the others (``far_ms``)."""
     same: float = 0.8
-    """Share of these on the same instrument."""
+    """Share of the reactions on the same instrument."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +107,20 @@ class Makers:
     """Market makers, whose quotes live for milliseconds."""
 
     share: float = 0.0
-    """Share of the orders behind the touch that are quotes of theirs."""
+    """Share of the plain quotes that are market makers'."""
     life_ms: float = 20.0
-    """The median time until a quote is cancelled or replaced."""
+    """Median time until a quote is canceled or replaced."""
     life_spread: float = 1.5
-    """The deviation of the logarithm of that time."""
+    """Standard deviation of the logarithm of that time."""
     replace: float = 0.3
-    """Share of quotes that are replaced rather than cancelled."""
+    """Share of quotes that are replaced rather than canceled."""
     improve: float = 0.4
-    """Share of quotes that are a step better than the best price, where there is room."""
+    """Share of quotes one tick better than the touch, if the spread allows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BookSize:
-    """How many orders rest on a side."""
+    """Number of resting orders per side."""
 
     orders: int
     least: int
@@ -130,7 +130,7 @@ class BookSize:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Where orders are placed, in price steps."""
+    """Prices of orders, in ticks."""
 
     half_spread: float
     near: float
@@ -150,7 +150,7 @@ class Quantities:
 
 @dataclass(frozen=True, slots=True)
 class Shocks:
-    """News that moves a price at once."""
+    """News that moves a price."""
 
     count: int
     percent: tuple[float, float]
@@ -158,17 +158,17 @@ class Shocks:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Who trades: firms, each with some order entry sessions."""
+    """Member firms, each with order entry sessions."""
 
     firms: int
     sessions: int
     shown: float = 1.0
-    """Share of the orders that tell their firm."""
+    """Share of the orders with a published firm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How a synthetic market behaves."""
+    """Behavior of a simulated market."""
 
     name: str
     rate: float
@@ -189,30 +189,30 @@ class Profile:
     excitation: Excitation
     makers: Makers
     auction_ends: AuctionRules | None
-    """How auctions end, in a day of full length; None: when they are scheduled to."""
+    """Rules by which auctions end in a day of full length; None: at their scheduled ends."""
     calibrated: Mapping[str, float]
-    """What the flow of orders of a real day was like, if the numbers were made to give it."""
+    """Measures of the real day's flow that the profile was fitted to, if any."""
 
 
 def bundled_profiles() -> tuple[str, ...]:
-    """The names of the profiles that come with the package."""
+    """Return the names of the bundled profiles."""
     return tuple(_bundle())
 
 
 def bundled_data(name: str) -> dict[str, Any]:
-    """A bundled profile as its file has it."""
+    """Return the data of a bundled profile."""
     return _bundle()[name]
 
 
 def load_profile(name_or_path: str) -> Profile:
-    """A bundled profile by its name, or the profile in a TOML file."""
+    """Load a bundled profile by its name, or a profile from a TOML file."""
     bundle = _bundle()
     if name_or_path in bundle:
         return parse_profile(name_or_path, bundle[name_or_path], f"profile {name_or_path}")
     path = Path(name_or_path)
     if path.suffix != ".toml" and not path.is_file():
         raise UsageError(
-            f"there is no profile {name_or_path!r}: choose one of {', '.join(bundle)}, "
+            f"unknown profile {name_or_path!r}; choose one of {', '.join(bundle)}, "
             "or give the path of a TOML file"
         )
     try:
@@ -220,12 +220,12 @@ def load_profile(name_or_path: str) -> Profile:
     except OSError as error:
         raise UsageError(f"{path}: the profile cannot be read: {error.strerror}") from error
     except DocumentError as error:
-        raise UsageError(f"{path}: not a TOML file: {error}") from error
+        raise UsageError(f"{path}: not a valid TOML file: {error}") from error
     return parse_profile(path.stem, data, str(path))
 
 
 def parse_profile(name: str, data: Mapping[str, Any], where: str) -> Profile:
-    """Check a profile's data; ``where`` begins every error."""
+    """Validate a profile's data; ``where`` prefixes every error."""
     top = _Section(where, "", data)
     profile = Profile(
         name=name,
@@ -260,7 +260,7 @@ def _activity(section: _Section) -> Activity:
         section.number("auction", most=1000.0),
     )
     if not any(activity.day):
-        section.wrong("day", "needs at least one number above 0")
+        section.wrong("day", "must have at least one number greater than 0")
     section.done()
     return activity
 
@@ -311,7 +311,7 @@ def _book(section: _Section) -> BookSize:
         section.count("large_orders", least=1),
     )
     if book.least > orders:
-        section.wrong("least", f"is above orders ({orders})")
+        section.wrong("least", f"must not be greater than orders ({orders}), was {book.least}")
     section.done()
     return book
 
@@ -333,11 +333,13 @@ def _quantities(section: _Section) -> Quantities:
     lots = section.numbers("lots")
     weights = section.numbers("weights")
     if any(lot < 1 or lot != int(lot) for lot in lots):
-        section.wrong("lots", "holds something other than whole lots")
+        section.wrong("lots", "must be integers of at least 1")
     if len(lots) != len(weights):
-        section.wrong("weights", f"has {len(weights)} numbers for {len(lots)} lots")
+        section.wrong(
+            "weights", f"must have one number per entry of lots ({len(lots)}), has {len(weights)}"
+        )
     if not sum(weights):
-        section.wrong("weights", "sum to 0")
+        section.wrong("weights", "must not sum to 0")
     section.done()
     return Quantities(tuple(int(lot) for lot in lots), weights)
 
@@ -365,7 +367,7 @@ def _members(section: _Section) -> Members:
 
 
 class _Section:
-    """A table of a profile that complains by the full name of an entry."""
+    """A table of a profile, whose errors have the full name of an entry."""
 
     def __init__(self, where: str, name: str, data: Mapping[str, Any]) -> None:
         self._where = where
@@ -373,7 +375,7 @@ class _Section:
         self._left = dict(data)
 
     def wrong(self, key: str, why: str) -> NoReturn:
-        """Complain about an entry."""
+        """Raise the error of an entry."""
         raise UsageError(f"{self._where}: {self._full(key)} {why}")
 
     def _full(self, key: str) -> str:
@@ -387,31 +389,31 @@ class _Section:
     def _each(self, key: str, check: Callable[[str, Any], _Value]) -> tuple[_Value, ...]:
         values = self._take(key)
         if not isinstance(values, list) or not values:
-            self.wrong(key, "must be a list that is not empty")
+            self.wrong(key, "must be a non-empty list")
         return tuple(check(key, value) for value in values)
 
     def _number(self, key: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            self.wrong(key, f"must be a number, not {value!r}")
+            self.wrong(key, f"must be a number, was {value!r}")
         if not math.isfinite(value) or value < 0:
-            self.wrong(key, f"must not be {value}: it cannot be negative or endless")
+            self.wrong(key, f"must be finite and not negative, was {value}")
         return float(value)
 
     def done(self) -> None:
-        """Nothing may be left that nobody asked for."""
+        """Raise the error of the first unknown entry, if any."""
         for key in self._left:
-            self.wrong(key, "is not an entry of a profile")
+            self.wrong(key, "is not a known entry of a profile")
 
     def auction_rules(self, key: str) -> AuctionRules | None:
-        """How auctions end; None if nothing is said."""
+        """Return the rules by which auctions end, or None if the entry is missing."""
         data = self._left.pop(key, None)
         try:
             return None if data is None else parse_auction_rules(data)
         except ValueError as error:
-            self.wrong(key, f"is wrong: {error}")
+            self.wrong(key, f"is invalid: {error}")
 
     def section(self, key: str, *, optional: bool = False) -> _Section:
-        """A table within; one that is optional may be left out."""
+        """Return a nested table; an optional one may be missing."""
         data = self._left.pop(key, {}) if optional else self._take(key)
         if not isinstance(data, dict):
             self.wrong(key, "must be a table")
@@ -426,22 +428,22 @@ class _Section:
         most: float = 1e9,
         default: float | None = None,
     ) -> float:
-        """One number within bounds."""
+        """Return one number within bounds."""
         if default is not None and key not in self._left:
             return default
         value = self._number(key, self._take(key))
         if above is not None and value <= above:
-            self.wrong(key, f"must be above {above:g}, not {value:g}")
+            self.wrong(key, f"must be greater than {above:g}, was {value:g}")
         if not least <= value <= most:
-            self.wrong(key, f"must be from {least:g} to {most:g}, not {value:g}")
+            self.wrong(key, f"must be from {least:g} to {most:g}, was {value:g}")
         return value
 
     def numbers(self, key: str) -> tuple[float, ...]:
-        """Some numbers, none of them negative."""
+        """Return a list of numbers, none of them negative."""
         return self._each(key, self._number)
 
     def span(self, key: str, *, least: float, most: float = 1e6) -> tuple[float, float]:
-        """A lowest and a highest number."""
+        """Return a lowest and a highest number."""
         values = self.numbers(key)
         if len(values) != 2 or not least <= values[0] <= values[1] <= most:
             self.wrong(key, f"must be two numbers from {least:g} to {most:g}, the lower one first")
@@ -450,14 +452,14 @@ class _Section:
     def count(
         self, key: str, *, least: int = 0, most: int = _MOST_COUNT, default: int | None = None
     ) -> int:
-        """A whole number within bounds."""
+        """Return an integer within bounds."""
         value = self._left.pop(key, default) if default is not None else self._take(key)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            self.wrong(key, f"must be a whole number from {least} to {most}, not {value!r}")
+            self.wrong(key, f"must be an integer from {least} to {most}, was {value!r}")
         return int(value)
 
     def mix(self, names: tuple[str, ...]) -> dict[str, float]:
-        """Weights of named things; those left out have none, and all together must have some."""
+        """Return weights by name; missing ones are 0, but not all of them may be."""
         mix = {
             name: self._number(name, self._left.pop(name)) if name in self._left else 0.0
             for name in names
@@ -465,13 +467,13 @@ class _Section:
         self.done()
         if not sum(mix.values()):
             raise UsageError(
-                f"{self._where}: the weights of {self._name} sum to 0: give at least one of "
+                f"{self._where}: the weights of {self._name} must not sum to 0; set one of "
                 f"{', '.join(names)}"
             )
         return mix
 
     def known_numbers(self, names: tuple[str, ...]) -> dict[str, float]:
-        """Numbers by name; any may be left out."""
+        """Return numbers by name; any may be missing."""
         found = {
             name: self._number(name, self._left.pop(name)) for name in names if name in self._left
         }
@@ -479,17 +481,17 @@ class _Section:
         return found
 
     def security_types(self, key: str) -> tuple[SecurityType, ...]:
-        """Types of securities by their names."""
+        """Return security types by their names."""
         return self._each(key, self._security_type)
 
     def _security_type(self, key: str, value: Any) -> SecurityType:
         if not isinstance(value, str) or value not in SecurityType.__members__:
             known = ", ".join(SecurityType.__members__)
-            self.wrong(key, f"has no type {value!r}: choose from {known}")
+            self.wrong(key, f"has an unknown type {value!r}; choose from {known}")
         return SecurityType[value]
 
     def weight_by_symbol(self, key: str) -> dict[str, float]:
-        """Extra weights of instruments; whether these exist is seen when they are chosen."""
+        """Return extra weights by symbol; `activity_weights` later checks that they exist."""
         data = self._take(key)
         if not isinstance(data, dict):
             self.wrong(key, "must be a table")
