@@ -86,7 +86,7 @@ def test_a_silent_side_is_asked_and_then_given_up():
     kinds = [message.type for message in Parser().feed(pair.client.take_output())]
     assert "1" in kinds
     pair.advance(15)
-    assert pair.events["client"] == [LoggedOut("the other side is silent")]
+    assert pair.events["client"] == [LoggedOut("the other side did not answer a test request")]
     assert pair.client.deadline_ns is None
 
 
@@ -108,18 +108,18 @@ def test_a_number_that_is_past_ends_the_session():
     pair = logged_on()
     again = encode([(35, "0"), (49, "B3"), (56, "ME"), (34, 1)])
     (event,) = pair.client.receive(again, 0)
-    assert event == LoggedOut("number 1 came where 2 is next")
+    assert event == LoggedOut("sequence number 1 received, 2 expected")
 
 
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
         ([(35, "0"), (49, "ME"), (56, "B3"), (34, 1)], "the first message is not a logon"),
-        ([(35, "A"), (49, "ME"), (56, "B3"), (34, 2), (108, 10)], "does not begin with number 1"),
+        ([(35, "A"), (49, "ME"), (56, "B3"), (34, 2), (108, 10)], "sequence number 2, must be 1"),
         ([(35, "A"), (49, "YOU"), (56, "B3"), (34, 1), (108, 10)], "from YOU to B3"),
         ([(35, "A"), (49, "ME"), (56, "B3"), (34, 1)], "without a heartbeat interval"),
-        ([(35, "A"), (49, "ME"), (56, "B3"), (34, 1), (108, 301)], "of more than 300 seconds"),
-        ([(35, "A"), (49, "ME"), (56, "B3")], "without a number"),
+        ([(35, "A"), (49, "ME"), (56, "B3"), (34, 1), (108, 301)], "is more than 300"),
+        ([(35, "A"), (49, "ME"), (56, "B3")], "without a sequence number"),
     ],
 )
 def test_a_wrong_logon_is_told_and_ends_the_session(message, reason):
@@ -133,7 +133,7 @@ def test_a_wrong_logon_is_told_and_ends_the_session(message, reason):
 def test_bytes_that_are_not_fix_end_the_session():
     pair = logged_on()
     (event,) = pair.client.receive(b"HTTP/1.1 200 OK\r\n", 0)
-    assert event.reason.startswith("what came is not FIX")
+    assert event.reason.startswith("received data is not valid FIX")
     with pytest.raises(UsageError):
         pair.client.send("BW", [], 0)
 
@@ -149,7 +149,7 @@ def test_logout_is_answered():
 def test_no_logon_is_not_waited_for_for_ever():
     client = Session(SessionSettings("ME", "B3", 10 * SECOND), 0)
     assert client.tick(14 * SECOND) == []
-    assert client.tick(15 * SECOND) == [LoggedOut("no logon came")]
+    assert client.tick(15 * SECOND) == [LoggedOut("no logon received in time")]
 
 
 @pytest.mark.parametrize("wrong", [("", "B3", SECOND), ("ME", "", SECOND), ("ME", "B3", 1)])

@@ -133,7 +133,7 @@ def test_requests_wait_for_the_logon_and_end_with_the_session():
     assert [each.type for each in Parser().feed(client.take_output())] == ["A"]
     assert client.tick(16 * SECOND) == [
         Finished(Wanted("10", 1, 2), Fault.NOT_AVAILABLE),
-        Ended("no logon came"),
+        Ended("no logon received in time"),
     ]
     with pytest.raises(UsageError):
         client.ask(Wanted("10", 3, 2), 0)

@@ -1,7 +1,7 @@
-"""FIX 4.4: tag=value messages, and a small session of either side, without sockets.
+"""FIX 4.4: tag=value messages, and a minimal session for either side, without sockets.
 
-`Parser` takes messages out of a stream of bytes, `encode` writes them. `Session` is a machine:
-bytes and a time go in, bytes to send and events come out. Nothing of an exchange is in it.
+`Parser` extracts messages from a byte stream, `encode` writes them. `Session` is a state machine:
+bytes and a time go in, bytes to send and events come out. Nothing here is specific to an exchange.
 """
 
 from pregao.fix.message import FixMessage, Parser, encode

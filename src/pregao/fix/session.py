@@ -1,7 +1,7 @@
-"""A small session of FIX 4.4, of either side: logon, numbers, heartbeats, gaps, logout.
+"""A minimal FIX 4.4 session for either side: logon, sequence numbers, heartbeats, gaps, logout.
 
-Numbers begin with 1 at every logon (tag 141). What was sent is not kept: a request to send again is
-answered by a gap fill, as recovery gateways do.
+Sequence numbers restart at 1 at every logon (tag 141). Sent messages are not stored: a resend
+request is answered with a gap fill, as recovery gateways do.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ _HEARTBEAT, _TEST_REQUEST, _RESEND_REQUEST, _REJECT = "0", "1", "2", "3"
 _SEQUENCE_RESET, _LOGOUT, _LOGON = "4", "5", "A"
 _SESSION = frozenset("0123451A")
 MAX_HEARTBEAT_S = 300
-"""Seconds between heartbeats that a client may ask for; a longer silence would go unnoticed."""
+"""Longest heartbeat interval that a client may request: a longer silence would go unnoticed."""
 _SILENCE = 1.5
-"""After so many intervals of silence the other side is asked, after twice as many given up."""
+"""Intervals of silence before a test request; after twice as many the session ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """Who talks to whom."""
+    """Identifiers, heartbeat interval and role of one side of a session."""
 
     sender: str
     target: str
     heartbeat_ns: int = 30 * SECOND
     acceptor: bool = False
-    """Does it wait for the other side's logon?"""
+    """Whether this side waits for the other side's logon."""
 
     def __post_init__(self) -> None:
         if not self.sender or not self.target:
-            raise UsageError("a FIX session needs the identifiers of both sides")
+            raise UsageError("a FIX session needs the CompIDs of both sides: sender and target")
         if self.heartbeat_ns < SECOND:
-            raise UsageError("a heartbeat interval is at least a second")
+            raise UsageError("the heartbeat interval of a FIX session must be at least 1 second")
 
 
 class SessionState(Enum):
-    """Where a session is."""
+    """State of a session."""
 
     IDLE = "not logged on"
     LOGGING_ON = "logon sent"
@@ -56,14 +56,14 @@ class LoggedOn:
 
 @dataclass(frozen=True, slots=True)
 class LoggedOut:
-    """The session has ended; the connection is to be closed."""
+    """The session has ended; the owner must close the connection."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """A message that is not the session's own."""
+    """An application message: one that the session does not handle itself."""
 
     message: FixMessage
 
@@ -83,7 +83,7 @@ class Session:
         self._next_in = 1
         self._sent_ns = self._heard_ns = now_ns
         self._asked = False
-        """Was the other side asked whether it is there?"""
+        """Whether a test request is unanswered."""
         self._interval_ns = settings.heartbeat_ns
         if not settings.acceptor:
             seconds = settings.heartbeat_ns // SECOND
@@ -92,47 +92,49 @@ class Session:
 
     @property
     def ended(self) -> bool:
-        """Is it over?"""
+        """Whether the session has ended."""
         return self.state is SessionState.ENDED
 
     @property
     def heard_ns(self) -> int:
-        """When the last whole message came, or the session began."""
+        """Time of the last complete message received, or of the start of the session."""
         return self._heard_ns
 
     @property
     def waits_for_peer(self) -> bool:
-        """Whether the other side has to go on: it has not logged on, or sent half a message."""
+        """Whether the other side must send next: it is not logged on, or its message is partial."""
         return self.state is not SessionState.ACTIVE or self._parser.pending > 0
 
     @property
     def deadline_ns(self) -> int | None:
-        """When `tick` is to be called."""
+        """Time at which `tick` must be called next; None if the session has ended."""
         if self.state is SessionState.ENDED:
             return None
         silence = int(self._interval_ns * _SILENCE) * (2 if self._asked else 1)
         return min(self._sent_ns + self._interval_ns, self._heard_ns + silence)
 
     def take_output(self) -> bytes:
-        """The bytes that are to be sent."""
+        """Return and clear the bytes to send."""
         out = bytes(self._out)
         self._out.clear()
         return out
 
     def send(self, kind: str, fields: Iterable[tuple[int, Value]], now_ns: int) -> None:
-        """Send a message of an application."""
+        """Send an application message."""
         if self.state is not SessionState.ACTIVE:
-            raise UsageError("the FIX session is not logged on")
+            raise UsageError(
+                f"the FIX session is not logged on (state: {self.state.value}): wait for LoggedOn"
+            )
         self._write(kind, fields, now_ns)
 
     def log_out(self, now_ns: int, reason: str = "") -> None:
-        """End the session."""
+        """Send a logout and end the session."""
         if self.state is not SessionState.ENDED:
             self._write(_LOGOUT, [(58, reason)] if reason else [], now_ns)
             self.state = SessionState.ENDED
 
     def receive(self, data: bytes, now_ns: int) -> list[SessionEvent]:
-        """Take bytes in that came."""
+        """Process received bytes and return the events they cause."""
         if self.state is SessionState.ENDED:
             return []
         events: list[SessionEvent] = []
@@ -143,16 +145,16 @@ class Session:
                 if self.ended:
                     break
         except DecodeError as error:
-            events += self._end(f"what came is not FIX: {error}", now_ns)
+            events += self._end(f"received data is not valid FIX: {error}", now_ns)
         return events
 
     def tick(self, now_ns: int) -> list[SessionEvent]:
-        """Let time pass: heartbeats, and what silence means."""
+        """Advance the clock: send heartbeats and test requests, end the session after silence."""
         if self.state is SessionState.ENDED:
             return []
         silence = int(self._interval_ns * _SILENCE)
         if self._asked and now_ns >= self._heard_ns + 2 * silence:
-            return self._end("the other side is silent", now_ns)
+            return self._end("the other side did not answer a test request", now_ns)
         if self.state is SessionState.ACTIVE:
             if not self._asked and now_ns >= self._heard_ns + silence:
                 self._asked = True
@@ -160,14 +162,14 @@ class Session:
             elif now_ns >= self._sent_ns + self._interval_ns:
                 self._write(_HEARTBEAT, [], now_ns)
         elif now_ns >= self._heard_ns + silence:
-            return self._end("no logon came", now_ns)
+            return self._end("no logon received in time", now_ns)
         return []
 
     def _message(self, message: FixMessage, now_ns: int) -> list[SessionEvent]:
         kind, number = message.type, message.number(34)
-        wrong = self._who(message)
-        if wrong or number is None:
-            return self._end(wrong or "a message without a number", now_ns)
+        problem = self._who(message)
+        if problem or number is None:
+            return self._end(problem or "message without a sequence number (tag 34)", now_ns)
         if kind == _LOGON:
             return self._logon(message, number, now_ns)
         if self.state is not SessionState.ACTIVE:
@@ -177,11 +179,11 @@ class Session:
             return []
         if number > self._next_in:
             self._write(_RESEND_REQUEST, [(7, self._next_in), (16, 0)], now_ns)
-            return []  # it comes again, or a gap fill says that it does not
+            return []  # the other side resends it, or skips it with a gap fill
         if number < self._next_in:
             if message.text(43) == "Y":
                 return []
-            return self._end(f"number {number} came where {self._next_in} is next", now_ns)
+            return self._end(f"sequence number {number} received, {self._next_in} expected", now_ns)
         self._next_in = number + 1
         return self._in_turn(kind, message, now_ns)
 
@@ -208,16 +210,19 @@ class Session:
 
     def _logon(self, message: FixMessage, number: int, now_ns: int) -> list[SessionEvent]:
         if self.state is SessionState.ACTIVE:
-            return self._end("a second logon", now_ns)
+            return self._end("second logon in the same session", now_ns)
         if number != 1:
-            return self._end("a logon that does not begin with number 1 (tag 141)", now_ns)
+            return self._end(f"logon with sequence number {number}, must be 1 (tag 141)", now_ns)
         self._next_in = 2
         seconds = message.number(108) or 0
         if self.settings.acceptor:
             if seconds < 1:
-                return self._end("a logon without a heartbeat interval", now_ns)
+                return self._end("logon without a heartbeat interval (tag 108)", now_ns)
             if seconds > MAX_HEARTBEAT_S:
-                reason = f"a heartbeat interval of more than {MAX_HEARTBEAT_S} seconds"
+                reason = (
+                    f"heartbeat interval of {seconds} seconds (tag 108) is more than "
+                    f"{MAX_HEARTBEAT_S}"
+                )
                 return self._end(reason, now_ns)
             self._interval_ns = seconds * SECOND
             self._write(_LOGON, [(98, 0), (108, seconds), (141, "Y")], now_ns)
@@ -227,7 +232,10 @@ class Session:
     def _who(self, message: FixMessage) -> str:
         expected = (self.settings.target, self.settings.sender)
         if (message.text(49), message.text(56)) != expected:
-            return f"the message is from {message.text(49)} to {message.text(56)}"
+            return (
+                f"message from {message.text(49)} to {message.text(56)}, "
+                f"expected from {expected[0]} to {expected[1]}"
+            )
         return ""
 
     def _end(self, reason: str, now_ns: int) -> list[SessionEvent]:
