@@ -1,7 +1,7 @@
-"""The market data publisher: the engine's events as datagrams, on every stream of every channel.
+"""Market data publisher: encodes the engine's events as datagrams of every stream and channel.
 
-The incremental stream tells events as they happen; the snapshot and definition loops are made of
-what was published before, as a receiver would know it. ``encoding`` writes the messages.
+The incremental stream publishes events as they happen; the snapshot and definition loops are built
+only from events already published, as a receiver knows them. ``encoding`` writes the messages.
 """
 
 from pregao.exchange.publisher.channels import Channel, Datagram, Endpoint

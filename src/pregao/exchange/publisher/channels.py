@@ -1,4 +1,4 @@
-"""A market data channel: its number and where its streams go on the network."""
+"""Market data channels: their numbers and network endpoints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LARGEST_PORT = 0xFFFF
 
 
 class Feed(StrEnum):
-    """The two feeds of an incremental stream; the other streams are on feed A alone."""
+    """The two feeds of an incremental stream; the other streams are only on feed A."""
 
     A = "A"
     B = "B"
@@ -38,10 +38,11 @@ class Endpoint:
             multicast = False
         if not multicast:
             raise UsageError(
-                f"{self.address!r} is not an IPv4 multicast address (224.0.0.0 to 239.255.255.255)"
+                f"address must be an IPv4 multicast address (224.0.0.0 to 239.255.255.255), "
+                f"was {self.address!r}"
             )
         if not 0 < self.port <= _LARGEST_PORT:
-            raise UsageError(f"{self.port} is not a UDP port: choose one from 1 to {_LARGEST_PORT}")
+            raise UsageError(f"UDP port must be from 1 to {_LARGEST_PORT}, was {self.port}")
 
     def __str__(self) -> str:
         return f"{self.address}:{self.port}"
@@ -49,7 +50,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A channel: the same incremental packets on feeds A and B, both loops on feed A."""
+    """Endpoints of a channel: incremental packets on feeds A and B, both loops on feed A."""
 
     number: int
     incremental_a: Endpoint
@@ -59,23 +60,23 @@ class Channel:
 
     def __post_init__(self) -> None:
         if not 0 <= self.number <= _LARGEST_NUMBER:
-            raise UsageError(f"channel {self.number} is not from 0 to {_LARGEST_NUMBER}")
-        taken = [self.incremental_a, self.incremental_b, self.snapshot, self.definition]
-        if len(set(taken)) < len(taken):
+            raise UsageError(f"channel must be from 0 to {_LARGEST_NUMBER}, was {self.number}")
+        endpoints = [self.incremental_a, self.incremental_b, self.snapshot, self.definition]
+        if len(set(endpoints)) < len(endpoints):
             raise UsageError(
-                f"two streams of channel {self.number} go to the same address and port: "
-                f"{', '.join(map(str, taken))}"
+                f"channel {self.number}: two streams have the same address and port: "
+                f"{', '.join(map(str, endpoints))}"
             )
 
     @classmethod
     def numbered(cls, number: int, *, legacy: bool = False) -> Channel:
-        """A channel at the addresses and ports that are ours by default; of the legacy feed too."""
+        """Return a channel with our default addresses and ports; ``legacy``: of its legacy feed."""
         port = _FIRST_DEFAULT_PORT + number * _PORTS_PER_CHANNEL
         lasts = range(5, 9) if legacy else range(1, 5)
         return cls(number, *(Endpoint(f"{_DEFAULT_NETWORK}.{last}", port + last) for last in lasts))
 
     def endpoints(self, stream: Stream) -> tuple[tuple[Feed, Endpoint], ...]:
-        """Where the packets of a stream go, feed by feed."""
+        """Return the destinations of a stream's packets by feed."""
         match stream:
             case Stream.INCREMENTAL:
                 return (Feed.A, self.incremental_a), (Feed.B, self.incremental_b)
@@ -88,11 +89,11 @@ class Channel:
 
 
 class Datagram(NamedTuple):
-    """A packet on its way: to every endpoint of this stream of this channel, at this time."""
+    """An outgoing packet, sent to every endpoint of a channel's stream at a time."""
 
     channel: int
     stream: Stream
     time_ns: int
     payload: bytes
     legacy: bool = False
-    """Is it of the legacy feed of the channel, which has endpoints of its own?"""
+    """Whether the packet is of the channel's legacy feed, which has separate endpoints."""

@@ -1,4 +1,4 @@
-"""The instrument definition stream: every instrument of the channel that can still be traded."""
+"""Instrument definition stream: every instrument of the channel that has not expired."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pregao.exchange.publisher.state import ChannelState
 
 
 class DefinitionWriter:
-    """Makes the messages of definition loops; what was deleted or has expired is left out."""
+    """Writes the messages of definition loops, without deleted and expired instruments."""
 
     def __init__(self, encoder: FeedEncoder, state: ChannelState) -> None:
         self._encoder = encoder
@@ -20,7 +20,7 @@ class DefinitionWriter:
         self._written: dict[int, tuple[Instrument, int, bool, bytes]] = {}
 
     def begin(self, now_ns: int) -> Iterator[bytes] | None:
-        """The messages of a loop, or None while there is no instrument."""
+        """Return the messages of a loop, or None while there is no instrument."""
         instruments = [
             instrument
             for instrument in self._state.definitions.values()
@@ -31,7 +31,7 @@ class DefinitionWriter:
         return self._messages(instruments)
 
     def _messages(self, instruments: list[Instrument]) -> Iterator[bytes]:
-        """The list as it was when the loop began, so that its count holds."""
+        """Yield the instruments listed at the start of the loop, so that the total is right."""
         total = len(instruments)
         for number, instrument in enumerate(instruments, 1):
             yield self._message(instrument, total, last=number == total)
@@ -40,11 +40,11 @@ class DefinitionWriter:
             del self._written[security_id]
 
     def _message(self, instrument: Instrument, total: int, last: bool) -> bytes:
-        """A definition's message; it is the same in every loop until the list changes."""
+        """Return the message of a definition, cached until the definition or the list changes."""
         security_id = instrument.security_id
-        kept = self._written.get(security_id)
-        if kept is not None and kept[:3] == (instrument, total, last):
-            return kept[3]
+        cached = self._written.get(security_id)
+        if cached is not None and cached[:3] == (instrument, total, last):
+            return cached[3]
         message = self._encoder.definitions.message(
             instrument, SecurityUpdateAction.ADD, total, last_fragment=last
         )

@@ -1,4 +1,4 @@
-"""The incremental stream of a channel: events and a time in, packets out."""
+"""Incremental stream of a channel: events and a time in, packets out."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from pregao.exchange.publisher.state import ChannelState
 _Publish = Callable[[Any, int], None]
 _BUY = Side.BUY
 _SHOWN = frozenset(get_args(Statistic))
-"""What a snapshot shows until it is replaced or withdrawn."""
+"""Events that snapshots include until they are replaced or deleted."""
 
 
 class IncrementalStream:
-    """Turns units of events into numbered packets and keeps what they have told.
+    """Encodes units of events as numbered packets, and records the published state.
 
-    A unit that is an event carries EndOfEvent on its last message alone; in any other unit each
-    message carries it. ``rptSeq`` counts the messages of an instrument.
+    In a unit that is one event, only the last message carries EndOfEvent; in any other unit every
+    message does. ``rptSeq`` counts the messages of an instrument.
     """
 
     def __init__(
@@ -86,35 +86,35 @@ class IncrementalStream:
 
     @property
     def messages(self) -> int:
-        """How many messages were sent."""
+        """Number of messages sent."""
         return self._packets.messages
 
     @property
     def last_number(self) -> int:
-        """The number of the last packet sent in this sequence version."""
+        """Number of the last packet sent in this sequence version."""
         return self._packets.last_number
 
     @property
     def sequence_version(self) -> int:
-        """The sequence version that packets have now."""
+        """Current sequence version of the packets."""
         return self._packets.sequence_version
 
     @property
     def next_due_ns(self) -> int:
-        """When a heartbeat goes out if nothing else does."""
+        """Time of the next heartbeat if nothing is sent before."""
         return self._last_sent_ns + HEARTBEAT_NS
 
     def heartbeats(self, until_ns: int) -> list[tuple[int, bytes]]:
-        """The heartbeats of a silence, with their times."""
-        found = []
+        """Return the heartbeats due up to a time, with their times."""
+        sent = []
         while (due := self._last_sent_ns + HEARTBEAT_NS) <= until_ns:
             message = self._encoder.sequence(self._packets.next_number)
-            found.append((due, self._packets.heartbeat(message, due)))
+            sent.append((due, self._packets.heartbeat(message, due)))
             self._last_sent_ns = due
-        return found
+        return sent
 
     def publish(self, units: Iterable[MarketEvent], now_ns: int) -> list[bytes]:
-        """The packets of some units that are told at one time."""
+        """Write units of events and return their packets."""
         for unit in units:
             self.add(unit)
         packets = self._flush(now_ns)
@@ -123,7 +123,7 @@ class IncrementalStream:
         return packets
 
     def add(self, unit: MarketEvent) -> None:
-        """Write a unit of events; `flush` sends it."""
+        """Write a unit of events for `flush`."""
         items: Sequence[MarketItem] = unit.items
         if self._unknown:
             items = [item for item in items if type(item) not in self._unknown]
@@ -133,16 +133,17 @@ class IncrementalStream:
             self._publish_items(items, unit.event)
 
     def flush(self, now_ns: int) -> list[bytes]:
-        """Send what has been written."""
+        """Return the packets of everything written so far."""
         packets = self._flush(now_ns)
         if packets:
             self._last_sent_ns = now_ns
         return packets
 
     def initialize(self, now_ns: int) -> list[bytes]:
-        """Begin as after a start of the system: the channel is reset, all is told anew.
+        """Publish a start of the system: reset the channel and publish everything again.
 
-        ChannelReset, every definition, then each book there was: EmptyBook and its orders.
+        The sequence is ChannelReset, every definition, then for each book that had orders
+        EmptyBook and these orders.
         """
         books = {
             instrument.security_id: [*instrument.bids.in_order(), *instrument.offers.in_order()]
@@ -159,8 +160,8 @@ class IncrementalStream:
             )
         for security_id, orders in books.items():
             if orders:
-                anew = [_recovery(order, now_ns) for order in orders]
-                self._publish_items([EmptyBook(security_id, now_ns), *anew], event=True)
+                republished = [_recovery(order, now_ns) for order in orders]
+                self._publish_items([EmptyBook(security_id, now_ns), *republished], event=True)
         return self.flush(now_ns)
 
     def _publish_items(self, items: Sequence[MarketItem], event: bool) -> None:
@@ -177,7 +178,7 @@ class IncrementalStream:
         publish[type(item)](item, end_of_event)
 
     def _publish_by_position(self, items: Sequence[MarketItem], event: bool) -> None:
-        """The same, with runs of executed orders at the top told as one deletion."""
+        """Publish items, with a run of executed orders at the top as one mass deletion."""
         publish = self._publish
         end_of_event = self._end_of_event
         index = 0
@@ -194,7 +195,7 @@ class IncrementalStream:
                 publish[type(item)](item, flags)
 
     def _swept(self, items: Sequence[MarketItem], start: int) -> int:
-        """How many executed orders, from here on, were at the top of one side together."""
+        """Return the length of the run of executed orders at the top of a side from `start`."""
         first = items[start]
         assert isinstance(first, OrderDeleted)
         if not first.matched:
@@ -215,7 +216,7 @@ class IncrementalStream:
             count += 1
         return max(count, 1)
 
-    # One method for each kind of event that is more than a statistic.
+    # Handlers of events that are not plain statistics
 
     def _order_added(self, item: OrderAdded, flags: int) -> None:
         instrument = self._instruments[item.security_id]
@@ -299,11 +300,11 @@ class IncrementalStream:
     def _check_channel(self, channel: int) -> None:
         if channel != self._packets.channel:
             raise UsageError(
-                f"a reset of channel {channel} was given to channel {self._packets.channel}"
+                f"reset of channel {channel} was routed to channel {self._packets.channel}"
             )
 
     def _news(self, item: News, flags: int) -> None:
-        # The parts of a piece of news outside an event are each an event of their own as well.
+        # Outside an event, each part of a piece of news is a separate event too.
         for message in self._encoder.news.messages(item, flags, flags):
             self._add(message)
 
@@ -314,7 +315,7 @@ class IncrementalStream:
         )
 
     def _statistic(self, kind: type) -> _Publish:
-        """What publishes a statistic: most are shown in snapshots until they are replaced."""
+        """Return the handler of a statistic; most remain in snapshots until they are replaced."""
         write = self._encoder.writers[kind]
         shown = kind in _SHOWN
         instruments = self._instruments
@@ -331,7 +332,7 @@ class IncrementalStream:
 
 
 def _recovery(order: OrderItem, now_ns: int) -> OrderAdded:
-    """An order told again."""
+    """Return the event that publishes an order again."""
     return OrderAdded(
         order.security_id,
         order.side,

@@ -1,4 +1,4 @@
-"""A stream that tells the same things over and over: paced, a new sequence version each time."""
+"""Looping streams: paced, with a new sequence version for each loop."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.packetiser import HEARTBEAT_NS, PacketWriter
 
 FIRST_NUMBER = 1
-"""What a heartbeat between two loops announces: each begins with packet 1."""
+"""Next packet number that heartbeats between two loops announce: each loop starts at 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopPace:
-    """How fast a loop runs: packets a second, and the pause before it begins again."""
+    """Pace of a loop: packets per second, and the pause before the next loop."""
 
     packets_per_second: int = 100
     pause_ns: int = SECOND
@@ -24,19 +24,19 @@ class LoopPace:
     def __post_init__(self) -> None:
         if not 0 < self.packets_per_second <= SECOND:
             raise UsageError(
-                f"a loop cannot send {self.packets_per_second} packets a second: "
-                "choose from 1 to a thousand million"
+                f"packets per second of a loop must be from 1 to {SECOND}, "
+                f"was {self.packets_per_second}"
             )
         if self.pause_ns < 0:
-            raise UsageError(f"the pause between two loops cannot be {self.pause_ns} ns")
+            raise UsageError(f"pause between loops must be at least 0 ns, was {self.pause_ns}")
 
 
 class LoopStream:
-    """Sends the messages of a loop packet by packet as time goes by.
+    """Sends the messages of a loop packet by packet, at its pace.
 
-    ``begin`` is asked for the messages of a loop when it begins, and gives None while there is
-    nothing to tell; each message is asked for when its packet is due, so that it can tell what
-    holds then. The loop ends with a SequenceReset alone in its packet.
+    ``begin`` returns the messages of a new loop, or None while there is nothing to publish; each
+    message is generated when its packet is due, so that it has the state of that time. The loop
+    ends with a SequenceReset alone in its packet.
     """
 
     def __init__(
@@ -57,39 +57,39 @@ class LoopStream:
         self._next_ns = start_ns
         self._last_sent_ns = start_ns
         self.loops = 0
-        """How many loops have ended."""
+        """Number of completed loops."""
 
     @property
     def next_due_ns(self) -> int:
-        """When the next packet may go out."""
+        """Time at which the next packet may be due."""
         if self._loop is not None:
             return self._next_ns
         return min(self._next_ns, self._last_sent_ns + HEARTBEAT_NS)
 
     def advance(self, until_ns: int) -> list[tuple[int, bytes]]:
-        """The packets that go out up to a time, with their times."""
-        found: list[tuple[int, bytes]] = []
+        """Return the packets due up to a time, with their times."""
+        sent: list[tuple[int, bytes]] = []
         while (due := self.next_due_ns) <= until_ns:
             if due < self._next_ns:
-                found.append((due, self._heartbeat(due)))
+                sent.append((due, self._heartbeat(due)))
                 continue
             if self._loop is None:
                 self._loop = self._begin(due)
             if self._loop is not None:
-                found.append((due, self._next_packet(due)))
+                sent.append((due, self._next_packet(due)))
                 continue
-            # Nothing to tell yet: look again when the next heartbeat is due.
+            # Nothing to publish yet: try again when the next heartbeat is due.
             if due >= self._last_sent_ns + HEARTBEAT_NS:
-                found.append((due, self._heartbeat(due)))
+                sent.append((due, self._heartbeat(due)))
             self._next_ns = self._last_sent_ns + HEARTBEAT_NS
-        return found
+        return sent
 
     def _heartbeat(self, now_ns: int) -> bytes:
         self._last_sent_ns = now_ns
         return self._packets.heartbeat(self._encoder.sequence(FIRST_NUMBER), now_ns)
 
     def _next_packet(self, now_ns: int) -> bytes:
-        """Fill a packet with what comes next in the loop."""
+        """Return a packet filled with the next messages of the loop."""
         packets = self._packets
         assert self._loop is not None
         empty = True

@@ -1,4 +1,4 @@
-"""Messages into numbered packets of at most 1,400 bytes, and the heartbeats between them."""
+"""Packs messages into numbered packets of at most 1,400 bytes, and writes heartbeat packets."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from pregao.umdf.packets import (
 from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, next_version
 
 HEARTBEAT_NS = SECOND
-"""A stream that has been silent for so long says that it is alive."""
+"""Silence after which a stream sends a heartbeat."""
 ROOM = MAX_PACKET - PACKET_HEADER_SIZE - FRAMING_SIZE
-"""The longest message (header and body) that fits a packet."""
+"""Maximum size of a message (header and body) in a packet."""
 _ROOM_OF_ALL = ROOM + FRAMING_SIZE
 
 
 class PacketWriter:
-    """Fills the packets of one stream in order and numbers them.
+    """Fills and numbers the packets of one stream.
 
-    Messages are added until the time comes at which they are sent; a packet is closed when the
-    next message does not fit it.
+    Messages accumulate until `flush`; a packet is closed when the next message does not fit.
     """
 
     __slots__ = (
@@ -39,50 +38,51 @@ class PacketWriter:
     def __init__(self, channel: int, sequence_version: int = 1, next_number: int = 1) -> None:
         if not 1 <= sequence_version <= LAST_SEQUENCE_VERSION:
             raise UsageError(
-                f"a sequence version of {sequence_version} is not from 1 to {LAST_SEQUENCE_VERSION}"
+                f"sequence version must be from 1 to {LAST_SEQUENCE_VERSION}, "
+                f"was {sequence_version}"
             )
         if next_number < 1:
-            raise UsageError(f"packets are numbered from 1; {next_number} was given")
+            raise UsageError(f"packet number must be at least 1, was {next_number}")
         self.channel = channel
         self.sequence_version = sequence_version
         self.next_number = next_number
         self.messages = 0
-        """How many messages are in the packets that were closed; heartbeats are not counted."""
+        """Number of messages in closed packets, without heartbeats."""
         self._closed: list[tuple[int, int, list[bytes]]] = []
         self._open: list[bytes] = []
         self._room = _ROOM_OF_ALL
 
     @property
     def last_number(self) -> int:
-        """The number of the last packet of this sequence version; 0 before the first."""
+        """Number of the last packet of this sequence version; 0 before the first."""
         return self.next_number - 1
 
     def fits(self, message: bytes) -> bool:
-        """Is there room for this message in the packet that is being filled?"""
+        """Whether the message fits in the open packet."""
         return len(message) + FRAMING_SIZE <= self._room
 
     def add(self, message: bytes) -> None:
-        """Put a message (header and body) into the packet, or into a new one."""
-        room = self._room - len(message) - FRAMING_SIZE
-        if room < 0:
+        """Append a message (header and body) to the open packet, or to a new one if it is full."""
+        remaining = self._room - len(message) - FRAMING_SIZE
+        if remaining < 0:
             if len(message) > ROOM:
                 raise EncodeError(
-                    f"a message of {len(message)} bytes does not fit a packet: "
-                    f"{ROOM} bytes is the most"
+                    f"message of {len(message)} bytes does not fit in a packet: "
+                    f"at most {ROOM} bytes"
                 )
             self.close()
-            room = self._room - len(message) - FRAMING_SIZE
-        self._room = room
+            remaining = self._room - len(message) - FRAMING_SIZE
+        self._room = remaining
         self._open.append(message)
 
     def add_alone(self, message: bytes) -> None:
-        """Put a message into a packet of its own."""
+        """Write a message as the only one of its packet."""
         self.close()
         self.add(message)
         self.close()
 
     def close(self) -> None:
-        """End the packet that is being filled, if there is anything in it."""
+        """Close the open packet unless it is empty."""
         if self._open:
             self._closed.append((self.sequence_version, self.next_number, self._open))
             self.next_number += 1
@@ -91,17 +91,17 @@ class PacketWriter:
             self._room = _ROOM_OF_ALL
 
     def restart(self) -> None:
-        """Begin a new sequence version; its first packet has number 1."""
+        """Start a new sequence version; its first packet has number 1."""
         self.close()
         version = self.sequence_version
         self.sequence_version = next_version(version)
         self.next_number = 1
 
     def flush(self, now_ns: int) -> list[bytes]:
-        """Everything added so far, as packets sent now."""
+        """Return everything added so far as packets sent now."""
         messages = self._open
         if messages and not self._closed:
-            # By far the most frequent case: all of it in one packet.
+            # By far the most frequent case: a single packet.
             number = self.next_number
             self.next_number = number + 1
             self.messages += len(messages)
@@ -116,5 +116,5 @@ class PacketWriter:
         ]
 
     def heartbeat(self, message: bytes, now_ns: int) -> bytes:
-        """A packet without a number of its own."""
+        """Return an unnumbered packet with one message."""
         return write_packet(self.channel, self.sequence_version, 0, now_ns, [message])

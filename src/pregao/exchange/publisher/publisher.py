@@ -1,6 +1,6 @@
-"""The market data publisher: the engine's events on every stream of every channel.
+"""Publishes the engine's events on every stream of every channel.
 
-It is a pure state machine: units of events and a time in, datagrams out.
+The publisher is a pure state machine: units of events and a time in, datagrams out.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _STREAMS = {
 
 
 class ChannelPublisher:
-    """All that one channel sends.
+    """Publishes all streams of one channel.
 
-    Time never goes back. What is due on the loops, and the heartbeats of a silence, is sent as
-    time goes by; it shows what had been published by then.
+    Time must not go back. Loop packets and heartbeats are sent when they are due, with the state
+    published by then.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class ChannelPublisher:
         definition_pace: LoopPace = _PACE,
         legacy: LegacyChannelPublisher | None = None,
     ) -> None:
-        """``legacy`` publishes the same on the legacy feed of the channel."""
+        """Create the streams; ``legacy`` publishes the same events on the channel's legacy feed."""
         self.channel = channel
         self.legacy = legacy
         number = channel.number
@@ -83,11 +83,11 @@ class ChannelPublisher:
         self._now_ns = start_ns
         self._staged: list[Datagram] = []
         self.idle_until_ns = start_ns
-        """Nothing is due before this time; publishing can only put a heartbeat off."""
+        """No packet is due before this time; publishing can only postpone a heartbeat."""
 
     @property
     def next_due_ns(self) -> int:
-        """When something goes out by itself."""
+        """Time of the next scheduled packet."""
         due = min(
             self.incremental.next_due_ns,
             self.snapshots.next_due_ns,
@@ -96,7 +96,7 @@ class ChannelPublisher:
         return due if self.legacy is None else min(due, self.legacy.next_due_ns)
 
     def advance(self, now_ns: int) -> list[Datagram]:
-        """What goes out by itself up to a time, in the order of time."""
+        """Return the packets scheduled up to a time, in order of time."""
         _check_time(now_ns, self._now_ns)
         self._now_ns = now_ns
         if self.idle_until_ns > now_ns:
@@ -118,7 +118,7 @@ class ChannelPublisher:
         return sent
 
     def publish(self, units: Sequence[MarketEvent], now_ns: int) -> list[Datagram]:
-        """Publish units of events now; what was due before goes out first."""
+        """Publish units of events now, after the packets that were due before."""
         packets = self.packets(units, now_ns)
         if packets is not None:
             number = self.channel.number
@@ -130,13 +130,13 @@ class ChannelPublisher:
         return sent
 
     def stage(self, unit: MarketEvent, now_ns: int) -> None:
-        """Encode a unit of events; `flush` sends it. Nothing advances in between."""
+        """Encode a unit of events for `flush`. Do not advance the clock in between."""
         self.add(unit)
         if self.legacy is not None:
             self._staged += self._of_legacy(self.legacy.publish([unit], now_ns))
 
     def flush(self, now_ns: int) -> list[Datagram]:
-        """Send what was staged, then what is due."""
+        """Return the staged packets, then those that are due."""
         sent: list[Datagram] = []
         self._append(sent, self.incremental.flush(now_ns), now_ns)
         if self._staged:
@@ -145,9 +145,9 @@ class ChannelPublisher:
         return sent + self.advance(now_ns)
 
     def packets(self, units: Sequence[MarketEvent], now_ns: int) -> list[bytes] | None:
-        """Publish units of events now, if nothing but their own packets goes out with them.
+        """Publish units of events and return their packets, if no other packet is due.
 
-        None if something else is due as well, and then nothing has been done.
+        Otherwise return None without any effect.
         """
         if not self._now_ns <= now_ns < self.idle_until_ns or self.legacy is not None:
             return None
@@ -155,7 +155,7 @@ class ChannelPublisher:
         return self.incremental.publish(units, now_ns)
 
     def initialize(self, now_ns: int) -> list[Datagram]:
-        """Begin as after a start of the system: ChannelReset, definitions, the books anew."""
+        """Publish a start of the system: ChannelReset, definitions, and all books again."""
         sent = self.advance(now_ns)
         self._append(sent, self.incremental.initialize(now_ns), now_ns)
         if self.legacy is not None:
@@ -179,20 +179,20 @@ class ChannelPublisher:
 
 def _check_time(now_ns: int, last_ns: int) -> None:
     if now_ns < last_ns:
-        raise UsageError(f"time goes back: {now_ns} ns after {last_ns} ns")
+        raise UsageError(f"time must not go back: {now_ns} ns after {last_ns} ns")
 
 
 _OF_NO_INSTRUMENT = frozenset(
     {ChannelReset, SequenceReset, SecurityGroupPhase, SecurityDefinition, News}
 )
-"""What goes to channels in other ways than by its instrument."""
+"""Events that are not routed to a channel by their instrument."""
 
 
 class Publisher:
-    """Publishes a market on all its channels; each instrument names the channel it is on.
+    """Publishes a market on all its channels; each instrument names its channel.
 
-    An event over instruments of several channels ends on each of them. A group's phase goes to
-    the channels with instruments of the group, news about no instrument to all.
+    An event with instruments of several channels ends on each of them. A group's phase goes to
+    the channels with instruments of the group, news without an instrument to all channels.
     """
 
     def __init__(
@@ -209,21 +209,25 @@ class Publisher:
         legacy_depth: int | None = None,
         legacy_store: MessageStore | None = None,
     ) -> None:
-        """``legacy`` channels have a legacy feed too, of all orders or of so many price levels.
+        """Create the channels, with ``legacy`` also their legacy feeds.
 
-        The ``legacy_store`` keeps its messages for those who ask for them again.
+        ``legacy_depth`` is the number of price levels of the legacy feed, None for all orders.
+        ``legacy_store`` stores its messages for TCP recovery.
         """
         self.encoder = FeedEncoder(schema_version)
         by_channel: dict[int, list[Instrument]] = {channel.number: [] for channel in channels}
         if len(by_channel) < len(channels):
-            raise UsageError("two channels have the same number")
+            raise UsageError(
+                "two channels have the same number: "
+                f"{', '.join(str(channel.number) for channel in channels)}"
+            )
         self._channel_of: dict[int, int] = {}
         for instrument in instruments:
             if instrument.channel not in by_channel:
                 known = ", ".join(map(str, by_channel)) or "none"
                 raise UsageError(
-                    f"{instrument.symbol} is on channel {instrument.channel}, which is not "
-                    f"published; published are {known}"
+                    f"{instrument.symbol}: channel {instrument.channel} is not published; "
+                    f"published channels: {known}"
                 )
             by_channel[instrument.channel].append(instrument)
             self._channel_of[instrument.security_id] = instrument.channel
@@ -251,20 +255,20 @@ class Publisher:
         }
         self._now_ns = start_ns
         self._idle_until_ns = start_ns
-        """Nothing is due on any channel before this time."""
+        """No packet is due on any channel before this time."""
 
     @property
     def messages(self) -> int:
-        """How many messages were written on the incremental streams."""
+        """Number of messages written on the incremental streams."""
         return sum(channel.incremental.messages for channel in self.channels.values())
 
     @property
     def next_due_ns(self) -> int:
-        """When something goes out by itself."""
+        """Time of the next scheduled packet of any channel."""
         return min(channel.next_due_ns for channel in self.channels.values())
 
     def advance(self, now_ns: int) -> list[Datagram]:
-        """What goes out by itself up to a time, in the order of time."""
+        """Return the packets of all channels scheduled up to a time, in order of time."""
         _check_time(now_ns, self._now_ns)
         self._now_ns = now_ns
         if self._idle_until_ns > now_ns:
@@ -275,7 +279,7 @@ class Publisher:
         return sent
 
     def publish(self, units: Sequence[MarketEvent], now_ns: int) -> list[Datagram]:
-        """Publish units of events now; what was due before goes out first."""
+        """Publish units of events on their channels now, after the packets that were due before."""
         if len(self.channels) == 1:
             (only,) = self.channels.values()
             return only.publish(units, now_ns)
@@ -293,7 +297,7 @@ class Publisher:
         return sent
 
     def stage(self, units: Sequence[MarketEvent], now_ns: int) -> None:
-        """Encode units of events; `flush` sends them. Nothing advances in between."""
+        """Encode units of events for `flush`. Do not advance the clock in between."""
         channels = self.channels
         for unit in units:
             one = self._only_destination(unit.items)
@@ -304,7 +308,7 @@ class Publisher:
                 channels[number].stage(MarketEvent(items, unit.event), now_ns)
 
     def flush(self, now_ns: int) -> list[Datagram]:
-        """Send what was staged on all channels, then what is due."""
+        """Return the staged packets of all channels, then those that are due."""
         _check_time(now_ns, self._now_ns)
         self._now_ns = now_ns
         sent = [each for channel in self.channels.values() for each in channel.flush(now_ns)]
@@ -312,14 +316,14 @@ class Publisher:
         return sent
 
     def initialize(self, now_ns: int) -> list[Datagram]:
-        """Begin as after a start of the system, on every channel."""
+        """Publish a start of the system on every channel."""
         sent = self.advance(now_ns)
         for channel in self.channels.values():
             sent.extend(channel.initialize(now_ns))
         return sent
 
     def _only_destination(self, items: Iterable[MarketItem]) -> int | None:
-        """The one channel of units about instruments of one channel, as nearly all are."""
+        """Return the channel if all items concern instruments of one channel, as nearly always."""
         only = None
         item: Any
         for item in items:
@@ -332,7 +336,7 @@ class Publisher:
         return only
 
     def _route(self, items: Iterable[MarketItem]) -> dict[int, list[MarketItem]]:
-        """The items by the channel they go to."""
+        """Return the items by destination channel."""
         routed: dict[int, list[MarketItem]] = {}
         for item in items:
             for number in self._destinations(item):
@@ -361,10 +365,13 @@ class Publisher:
                 assert item.security_id is not None
                 number = self._channel_of.get(item.security_id)
                 if number is None:
-                    raise UsageError(f"instrument {item.security_id} is on no published channel")
+                    raise UsageError(f"instrument {item.security_id}: no published channel has it")
                 return (number,)
 
     def _known(self, channel: int) -> int:
         if channel not in self.channels:
-            raise UsageError(f"channel {channel} is not published")
+            raise UsageError(
+                f"channel {channel} is not published; published channels: "
+                f"{', '.join(map(str, self.channels)) or 'none'}"
+            )
         return channel

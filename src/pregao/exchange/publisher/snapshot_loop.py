@@ -1,4 +1,4 @@
-"""The snapshot recovery stream: phases of groups, then each instrument's book and statistics."""
+"""Snapshot recovery stream: phases of groups, then each instrument's book and statistics."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ ORDERS_PER_MESSAGE = 20
 
 
 class SnapshotWriter:
-    """Makes the messages of snapshot loops from what was published last.
+    """Writes the messages of snapshot loops from the published state.
 
-    The instruments of a loop are counted when it begins. Each one's snapshot is made when its
-    turn comes and is valid as of the incremental packet sent last, which its header names.
+    The instruments of a loop are counted when it starts. Each snapshot is built when it is due and
+    is as of the last incremental packet sent, which its header names.
     """
 
     def __init__(
@@ -27,10 +27,10 @@ class SnapshotWriter:
         self._encoder = encoder
         self._state = state
         self._processed = processed
-        """Sequence version and number of the last incremental packet."""
+        """Returns the sequence version and number of the last incremental packet."""
 
     def begin(self, _now_ns: int) -> Iterator[bytes] | None:
-        """The messages of a loop, or None while there is nothing to tell."""
+        """Return the messages of a loop, or None while there is nothing to publish."""
         turns = [
             instrument.security_id
             for instrument in self._state.instruments.values()
@@ -61,9 +61,9 @@ class SnapshotWriter:
     def snapshot(
         self, security_id: int, instrument: PublishedInstrument | None, reports: int
     ) -> list[bytes]:
-        """The snapshot of an instrument, header first.
+        """Return the messages of an instrument's snapshot, header first.
 
-        Of one that was deleted, or whose book was just emptied, there is only the header.
+        An instrument that was deleted, or whose book was just emptied, has only a header.
         """
         version, number = self._processed()
         encoder = self._encoder
@@ -95,16 +95,18 @@ class SnapshotWriter:
         return messages
 
     def _entries(self, side: PublishedSide) -> bytes:
-        """The orders of a side, from the best to the worst."""
+        """Return the encoded orders of a side, from best to worst."""
         encoder = self._encoder.snapshot_orders
         write = encoder.entries[side.side]
         if not encoder.placed:
             return side.entries(write, encoder.size)
         side.touched.clear()
-        return b"".join([write(order, place) for place, order in enumerate(side.in_order(), 1)])
+        return b"".join(
+            [write(order, position) for position, order in enumerate(side.in_order(), 1)]
+        )
 
     def _shown(self, instrument: PublishedInstrument) -> list[Statistic | SecurityStatus]:
-        """Figures and bands, the last price and the state."""
+        """Return the statistics and bands, the last price and the status."""
         shown: list[Statistic | SecurityStatus] = list(instrument.statistics.values())
         last = instrument.last_price()
         if last is not None:

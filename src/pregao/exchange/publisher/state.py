@@ -1,7 +1,7 @@
-"""What was last published of a channel: definitions, phases, books and statistics.
+"""Published state of a channel: definitions, phases, books and statistics.
 
-It is built from the events alone, as a receiver of the feed would: the snapshot and definition
-streams show what the incremental stream has told, nothing else.
+It is built only from events, as a receiver of the feed would build it: the snapshot and definition
+streams contain only what the incremental stream has published.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ _OF_THE_SESSION = (
         for kind, layout in LAYOUTS.items()
         if template_id(layout.messages[0]) in RESET_WITH_THE_SESSION
     ),
-    # It goes with the theoretical price that it is of.
+    # An imbalance belongs to its theoretical price.
     AuctionImbalance,
 )
-"""The events whose messages begin anew with a trading session."""
+"""Events that a new trading session resets."""
 _REJOINS = TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS
 _PREVIOUS_DAY = OpenCloseSettlFlag.ENTRY_FROM_PREVIOUS_BUSINESS_DAY
 
 
 class PublishedSide:
-    """The orders of a side by their public number, ranked where positions are published."""
+    """Orders of a side by secondaryOrderID, ranked where positions are published."""
 
     __slots__ = ("_rank_of", "_ranks", "_told", "orders", "ranked", "side", "touched")
 
@@ -66,15 +66,15 @@ class PublishedSide:
         self.orders: dict[int, OrderItem] = {}
         self.ranked = RankedSide() if positions else None
         self.touched: list[int] = []
-        """The numbers of orders that came, changed or went since the last snapshot."""
+        """Numbers of orders added, changed or deleted since the last snapshot."""
         self._told = bytearray()
-        """What the last snapshot told of the orders, the best first: most rest for long."""
+        """Encoded orders of the last snapshot, best first, reused because most rest for long."""
         self._ranks: list[int] = []
-        """Their ranks, the best first: a number that puts the price ahead of the order's own."""
+        """Sort keys of these orders, best first: the price key above the order number."""
         self._rank_of: dict[int, int] = {}
 
     def clear(self) -> None:
-        """Forget every order."""
+        """Remove every order."""
         self.orders.clear()
         self.touched.clear()
         self._told.clear()
@@ -84,39 +84,39 @@ class PublishedSide:
             self.ranked.clear()
 
     def in_order(self) -> list[OrderItem]:
-        """The orders from the best to the worst."""
+        """Return the orders from best to worst."""
         if self.ranked is not None:
             return [self.orders[number] for number in self.ranked.numbers()]
         return sorted(self.orders.values(), key=rank, reverse=True)
 
     def entries(self, entry: Callable[[OrderItem], bytes], size: int) -> bytes:
-        """The orders from the best to the worst, each as ``entry`` writes it in so many bytes."""
+        """Return the orders from best to worst, each encoded by ``entry`` in ``size`` bytes."""
         if not self.touched:
             return bytes(self._told)
-        told, ranks, rank_of, orders = self._told, self._ranks, self._rank_of, self.orders
+        encoded, ranks, rank_of, orders = self._told, self._ranks, self._rank_of, self.orders
         for number in set(self.touched):
-            order, known = orders.get(number), rank_of.get(number)
-            if known is not None:
-                place = bisect_left(ranks, known)
-                if order is not None and known == self._rank(order):
-                    told[place * size : (place + 1) * size] = entry(order)
+            order, old_rank = orders.get(number), rank_of.get(number)
+            if old_rank is not None:
+                index = bisect_left(ranks, old_rank)
+                if order is not None and old_rank == self._rank(order):
+                    encoded[index * size : (index + 1) * size] = entry(order)
                     continue
-                del ranks[place], rank_of[number], told[place * size : (place + 1) * size]
+                del ranks[index], rank_of[number], encoded[index * size : (index + 1) * size]
             if order is not None:
-                rank_of[number] = now = self._rank(order)
-                place = bisect_left(ranks, now)
-                ranks.insert(place, now)
-                told[place * size : place * size] = entry(order)
+                rank_of[number] = new_rank = self._rank(order)
+                index = bisect_left(ranks, new_rank)
+                ranks.insert(index, new_rank)
+                encoded[index * size : index * size] = entry(order)
         self.touched.clear()
-        return bytes(told)
+        return bytes(encoded)
 
     def _rank(self, order: OrderItem) -> int:
-        """Orders of a better price first, of one price those with the smaller number."""
+        """Return the sort key of an order: better price first, then smaller order number."""
         return (-key_of(self.side, order.price) << 64) + order.secondary_order_id
 
 
 class PublishedInstrument:
-    """All that was last published of one instrument."""
+    """Published state of one instrument."""
 
     __slots__ = (
         "bids",
@@ -134,33 +134,33 @@ class PublishedInstrument:
         self.security_id = instrument.security_id
         self.group = instrument.security_group
         self.rpt_seq = rpt_seq
-        """The ``rptSeq`` of the last message; 0 after EmptyBook and before the first."""
+        """``rptSeq`` of the last message; 0 after EmptyBook and before the first message."""
         self.bids = PublishedSide(Side.BUY, positions)
         self.offers = PublishedSide(Side.SELL, positions)
         self.statistics: dict[object, Statistic] = {}
         self.last_trade: Trade | ForwardTrade | LastTradePrice | None = None
         self.own_status: SecurityStatus | None = None
-        """The state that the instrument has apart from its group, or None."""
+        """Status of the instrument itself, or None while it follows its group's phase."""
         self.emptied = False
-        """EmptyBook was the last thing told."""
+        """Whether EmptyBook was the last message."""
 
     def side(self, side: Side) -> PublishedSide:
-        """One side of the book."""
+        """Return one side of the book."""
         return self.bids if side == Side.BUY else self.offers
 
     def empty_book(self) -> None:
-        """The book is sent anew: it is void, and its messages are counted from 1."""
+        """Apply an EmptyBook: the book is void, and its messages are counted from 1 again."""
         self.clear_book()
         self.rpt_seq = 0
         self.emptied = True
 
     def clear_book(self) -> None:
-        """There is no order."""
+        """Remove all orders."""
         self.bids.clear()
         self.offers.clear()
 
     def show(self, item: Statistic) -> None:
-        """Take a statistic over, or take it away if it is withdrawn."""
+        """Apply a statistic: store it, or remove it if it is deleted."""
         key = _key(item)
         if getattr(item, "deleted", False):
             self.statistics.pop(key, None)
@@ -169,18 +169,18 @@ class PublishedInstrument:
         if isinstance(item, ClosingPrice) and item.flag == _PREVIOUS_DAY:
             self._age_closing_price(item.trade_date)
         elif isinstance(item, ExecutionStatistics) and not item.number_of_trades:
-            # Every trade was busted: there is no last price any more.
+            # Every trade was busted, so there is no longer a last price.
             self.last_trade = None
 
     def _age_closing_price(self, trade_date: int) -> None:
-        """Yesterday's close of the day is now told as that of the previous day."""
+        """Remove yesterday's daily closing price: it is now published as the previous day's."""
         key = (ClosingPrice, OpenCloseSettlFlag.DAILY)
         daily = self.statistics.get(key)
         if isinstance(daily, ClosingPrice) and daily.trade_date < trade_date:
             del self.statistics[key]
 
     def traded(self, trade: Trade | ForwardTrade | LastTradePrice) -> None:
-        """Take a trade for the last one, unless it is out of sequence or a correction of one."""
+        """Store a trade as the last one, unless it is out of sequence or amends an earlier one."""
         if not isinstance(trade, LastTradePrice):
             last = self.last_trade
             if not sets_last_price(trade):
@@ -193,20 +193,20 @@ class PublishedInstrument:
         self.last_trade = trade
 
     def last_price(self) -> LastTradePrice | None:
-        """The last trade as a snapshot shows it."""
+        """Return the last trade in the form that snapshots publish."""
         last = self.last_trade
         if last is None or isinstance(last, LastTradePrice):
             return last
         return last_trade_price(last)
 
     def start_session(self) -> None:
-        """A new trading session: the statistics of the old one are void."""
+        """Start a new trading session: remove the statistics of the old one."""
         self.last_trade = None
         for kind in _OF_THE_SESSION:
             self.statistics.pop(kind, None)
 
     def follow(self, phase: TradingStatus) -> None:
-        """The state has changed: outside of auctions there is no theoretical price."""
+        """Apply a change of phase: outside auctions there is no theoretical price."""
         own = None if self.own_status is None else self.own_status.status
         if ruling(phase, own) not in AUCTIONS:
             self.statistics.pop(TheoreticalOpeningPrice, None)
@@ -214,7 +214,10 @@ class PublishedInstrument:
 
 
 def _key(item: Statistic) -> object:
-    """What a statistic replaces: that of its kind, or of its kind and day, or its type of band."""
+    """Return the key under which a statistic replaces an earlier one.
+
+    It is the event type, with the flag of closing and settlement prices, and the type of a band.
+    """
     if isinstance(item, (ClosingPrice, SettlementPrice)):
         return type(item), item.flag
     if isinstance(item, PriceBand):
@@ -223,14 +226,14 @@ def _key(item: Statistic) -> object:
 
 
 class _Instruments(dict[int, PublishedInstrument]):
-    """Instruments by security id; asking for one that is not there says so."""
+    """Instruments by security ID; a missing one raises `UsageError`."""
 
     def __missing__(self, security_id: int) -> PublishedInstrument:
-        raise UsageError(f"instrument {security_id} is not on this channel")
+        raise UsageError(f"instrument {security_id} is not listed on this channel")
 
 
 class ChannelState:
-    """What was last published of a channel."""
+    """Published state of a channel."""
 
     def __init__(self, instruments: Iterable[Instrument], positions: bool) -> None:
         self._positions = positions
@@ -241,7 +244,7 @@ class ChannelState:
         self._members: dict[str, dict[int, PublishedInstrument]] = {}
         for instrument in instruments:
             if instrument.security_id in self.definitions:
-                raise UsageError(f"two instruments have the security id {instrument.security_id}")
+                raise UsageError(f"two instruments have the security ID {instrument.security_id}")
             self._add(instrument)
 
     def _add(self, instrument: Instrument) -> None:
@@ -254,27 +257,27 @@ class ChannelState:
         self._members.setdefault(published.group, {})[security_id] = published
 
     def define(self, item: SecurityDefinition) -> None:
-        """Take over a definition that was added, changed or deleted."""
+        """Apply an added, changed or deleted definition."""
         instrument = item.instrument
         security_id = instrument.security_id
         if item.action == SecurityUpdateAction.DELETE:
-            gone = self.instruments.pop(security_id, None)
+            removed = self.instruments.pop(security_id, None)
             self.definitions.pop(security_id, None)
-            if gone is not None:
-                self._members[gone.group].pop(security_id)
-                # Should it be listed again, its messages are counted on.
-                self._retired[security_id] = gone.rpt_seq
+            if removed is not None:
+                self._members[removed.group].pop(security_id)
+                # If it is listed again, its rptSeq continues.
+                self._retired[security_id] = removed.rpt_seq
         elif security_id in self.definitions:
             self.definitions[security_id] = instrument
         else:
             self._add(instrument)
 
     def has_group(self, group: str) -> bool:
-        """Is any instrument of the group on this channel?"""
+        """Whether any instrument of the group is on this channel."""
         return bool(self._members.get(group))
 
     def phase(self, item: SecurityGroupPhase) -> None:
-        """Take over the phase of a group."""
+        """Apply the phase of a group."""
         self.phases[item.group] = item
         new_session = item.event == TradingEvent.TRADING_SESSION_CHANGE
         for instrument in self._members.get(item.group, {}).values():
@@ -283,7 +286,7 @@ class ChannelState:
             instrument.follow(item.phase)
 
     def status(self, item: SecurityStatus) -> None:
-        """Take over the state of an instrument."""
+        """Apply the status of an instrument."""
         instrument = self.instruments[item.security_id]
         instrument.own_status = None if item.event == _REJOINS else item
         if item.event == TradingEvent.TRADING_SESSION_CHANGE:
@@ -293,7 +296,7 @@ class ChannelState:
             instrument.follow(phase.phase)
 
     def shown_status(self, instrument: PublishedInstrument) -> SecurityStatus | None:
-        """The state as a snapshot shows it: without a status of its own, the group's holds."""
+        """Return the status that snapshots publish; the group's phase if it has no own status."""
         own = instrument.own_status
         if own is not None:
             return SecurityStatus(
@@ -319,7 +322,7 @@ class ChannelState:
         )
 
     def shown_phases(self) -> list[SecurityGroupPhase]:
-        """The phases as a snapshot shows them: no session begins there."""
+        """Return the phases that snapshots publish: without the event of a session change."""
         return [
             SecurityGroupPhase(
                 item.group,

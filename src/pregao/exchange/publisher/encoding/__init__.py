@@ -1,4 +1,4 @@
-"""Events as messages of Binary UMDF, in any version: what a message carries, its schema says."""
+"""Encoding of events as Binary UMDF messages of any version, driven by the version's schema."""
 
 from pregao.exchange.publisher.encoding.encoder import DEFAULT_VERSION, FeedEncoder
 

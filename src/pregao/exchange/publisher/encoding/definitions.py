@@ -1,4 +1,4 @@
-"""An instrument as a SecurityDefinition message."""
+"""Encoding of instruments as SecurityDefinition messages."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _FIXED8_DECIMALS = 8
 
 
 class DefinitionEncoder:
-    """Writes definitions in the template that a version prefers."""
+    """Writes definitions with SecurityDefinition_12, or _4 in versions without it."""
 
     def __init__(self, schema: SchemaCodec) -> None:
         codec = template(schema, "SecurityDefinition_12", "SecurityDefinition_4")
         if codec is None:
             raise SchemaError(
-                f"version {schema.schema.version} of the feed has no definition of instruments"
+                f"schema version {schema.schema.version} has no SecurityDefinition message"
             )
         self._codec = codec
         self._known = known_fields(codec)
@@ -42,7 +42,7 @@ class DefinitionEncoder:
         total: int,
         last_fragment: bool,
     ) -> bytes:
-        """The definition, as one of ``total`` that belong together."""
+        """Return the message of a definition, one of ``total`` in the list."""
         values = {
             **_fields(instrument),
             **self._decimals(instrument),
@@ -55,17 +55,17 @@ class DefinitionEncoder:
         try:
             message = self._codec.encode(present)
         except EncodeError as error:
-            raise EncodeError(f"the definition of {instrument.symbol}: {error}") from None
+            raise EncodeError(f"definition of {instrument.symbol}: {error}") from None
         if len(message) > ROOM:
             raise EncodeError(
-                f"the definition of {instrument.symbol} takes {len(message)} bytes and a packet "
-                f"holds {ROOM}: it has too many legs or underlyings"
+                f"definition of {instrument.symbol} has {len(message)} bytes, and a packet fits "
+                f"at most {ROOM}: reduce its legs or underlyings"
             )
         return message
 
     def _decimals(self, instrument: Instrument) -> dict[str, Decimal | None]:
-        """The fixed-point fields, with the decimals that the version gives them."""
-        found = {
+        """Return the fixed-point fields with the decimals of the version."""
+        values = {
             "minPriceIncrement": (instrument.min_price_increment, _FIXED8_DECIMALS),
             "strikePrice": (instrument.strike_price, _PRICE_DECIMALS),
             "contractMultiplier": (instrument.contract_multiplier, _FIXED8_DECIMALS),
@@ -73,11 +73,11 @@ class DefinitionEncoder:
         }
         return {
             name: _decimal(mantissa, scale, self._known[name])
-            for name, (mantissa, scale) in found.items()
+            for name, (mantissa, scale) in values.items()
         }
 
     def _parts(self, instrument: Instrument) -> dict[str, Any]:
-        """The groups and the description."""
+        """Return the repeating groups and the description."""
         legs = self._groups["noLegs"]
         parts: dict[str, Any] = {
             "noUnderlyings": [
@@ -105,13 +105,13 @@ class DefinitionEncoder:
 
 
 def _decimal(mantissa: int | None, scale: int, reading: Reading) -> Decimal | None:
-    """A fixed-point number with the decimals of its field; null where they would not do."""
+    """Return a number with the decimals of its field; None if an optional field would round it."""
     if mantissa is None:
         return None
-    wanted = rescale(mantissa, scale, reading.scale)
-    if rescale(wanted, reading.scale, scale) != mantissa and not reading.required:
+    rescaled = rescale(mantissa, scale, reading.scale)
+    if rescale(rescaled, reading.scale, scale) != mantissa and not reading.required:
         return None
-    return Decimal(wanted).scaleb(-reading.scale)
+    return Decimal(rescaled).scaleb(-reading.scale)
 
 
 def _month(maturity: MaturityMonthYear | None) -> dict[str, int | None] | None:
@@ -126,12 +126,12 @@ def _month(maturity: MaturityMonthYear | None) -> dict[str, int | None] | None:
 
 
 def _numbers(instrument: Instrument, names: Iterable[tuple[str, str]]) -> dict[str, int | None]:
-    """Codes and counts, by field."""
-    found: dict[str, int | None] = {}
+    """Return codes and counts by field."""
+    numbers: dict[str, int | None] = {}
     for field, attribute in names:
         value = getattr(instrument, attribute)
-        found[field] = None if value is None else int(value)
-    return found
+        numbers[field] = None if value is None else int(value)
+    return numbers
 
 
 _NUMBERS = (
@@ -164,7 +164,7 @@ _NUMBERS = (
 
 
 def _fields(instrument: Instrument) -> dict[str, Any]:
-    """The fields of the block that no version writes differently."""
+    """Return the block fields that are the same in all versions."""
     return {
         "securityID": instrument.security_id,
         "securityExchange": instrument.security_exchange,

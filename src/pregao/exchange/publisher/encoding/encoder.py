@@ -1,4 +1,4 @@
-"""Market events as messages of one version of the feed."""
+"""Encoder of market events as messages of one schema version."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ DEFAULT_VERSION = 16
 
 
 class FeedEncoder:
-    """Writes every message that a version of the feed has.
+    """Writes every message of a schema version.
 
-    Which fields a message carries, and which messages there are, is read from the schema.
+    The schema determines which messages exist and which fields they have.
     """
 
     def __init__(self, version: int | str = DEFAULT_VERSION) -> None:
@@ -45,7 +45,7 @@ class FeedEncoder:
         self.news = NewsEncoder(self.schema)
         self.writers: dict[type, Write] = {}
         self.unknown: set[type] = set()
-        """The events that this version has no message for."""
+        """Events without a message in this version."""
         for kind, layout in LAYOUTS.items():
             codec = template(self.schema, *layout.messages)
             if codec is None:
@@ -58,11 +58,11 @@ class FeedEncoder:
 
     @property
     def positions(self) -> bool:
-        """Are books managed by position in this version?"""
+        """Whether this version manages books by position."""
         return self.orders.positions
 
     def write(self, item: Any, flags: int = 0, rpt_seq: int | None = None) -> bytes:
-        """The message of an event that is not one of the book, news or a definition."""
+        """Encode an event that is not a book event, news or a definition."""
         return self.writers[type(item)](item, flags, rpt_seq)
 
     def snapshot_header(
@@ -76,7 +76,7 @@ class FeedEncoder:
         last_rpt_seq: int | None,
         last_version: int,
     ) -> bytes:
-        """The message that opens the snapshot of an instrument."""
+        """Encode the header message of an instrument's snapshot."""
         return self._header(
             security_id, last_number, reports, bids, offers, statistics, last_rpt_seq, last_version
         )
@@ -84,11 +84,11 @@ class FeedEncoder:
     def _required(self, name: str) -> MessageCodec:
         codec = template(self.schema, name)
         if codec is None:
-            raise SchemaError(f"version {self.version} of the feed has no message {name}")
+            raise SchemaError(f"schema version {self.version} has no message {name}")
         return codec
 
     def _flag(self, name: str) -> int:
-        """The bit of a flag of matchEventIndicator, 0 where the version does not have it."""
+        """Return the bit of a flag of matchEventIndicator, 0 if the version does not have it."""
         reading = known_fields(self._required("Trade_53"))[FLAGS]
         choices = () if reading.set is None else reading.set.choices
         return next((1 << choice.bit for choice in choices if choice.name == name), 0)
@@ -104,7 +104,7 @@ class FeedEncoder:
         return write
 
     def _column(self, column: Column, known: dict[str, Reading]) -> Column:
-        """A column with what only the schema can tell: the numbers of its enumeration."""
+        """Return a column with the conversion to the enumeration values of the version."""
         if column.fields == (UPDATE_ACTION,):
             new = enum_number(known[UPDATE_ACTION], "NEW")
             delete = enum_number(known[UPDATE_ACTION], "DELETE")
@@ -133,7 +133,7 @@ class FeedEncoder:
 
 
 def _flagging(write: Write, attribute: str, bit: int) -> Write:
-    """A writer that also sets a flag when the event says so."""
+    """Return a writer that also sets a flag if the event's attribute is true."""
 
     def flagged(item: Any, flags: int, rpt_seq: int | None) -> bytes:
         return write(item, flags | bit if getattr(item, attribute) else flags, rpt_seq)

@@ -1,4 +1,4 @@
-"""From the attributes of an event to the fields of a message, as far as its version has them."""
+"""Writers of messages from event attributes, for the fields that a schema version has."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ FLAGS = "matchEventIndicator"
 RPT_SEQ = "rptSeq"
 
 Write = Callable[[Any, int, int | None], bytes]
-"""Writes an event with these flags and this ``rptSeq`` (None in snapshots)."""
+"""Encodes an event with flags and ``rptSeq`` (None in snapshots)."""
 _Convert = Callable[[Any], Any]
 
 
 class Column(NamedTuple):
-    """An attribute of an event and the field that carries it.
+    """Mapping of an event attribute to the field that carries it.
 
     ``fields`` are names in order of preference: the first that the version has is written; if it
-    has none of them the attribute is left out. ``scale`` is the number of decimals of a fixed-point
-    attribute. ``convert`` makes the number on the wire where the attribute is not it already.
+    has none of them the attribute is omitted. ``scale`` is the number of decimals of a fixed-point
+    attribute. ``convert`` returns the wire value where the attribute differs from it.
     """
 
     fields: tuple[str, ...]
@@ -33,7 +33,7 @@ class Column(NamedTuple):
 
 
 def template(schema: SchemaCodec, *names: str) -> MessageCodec | None:
-    """The codec of the first of these messages that the version has."""
+    """Return the codec of the first of these messages that the version has."""
     for name in names:
         message = schema.schema.by_name.get(name)
         if message is not None:
@@ -42,21 +42,21 @@ def template(schema: SchemaCodec, *names: str) -> MessageCodec | None:
 
 
 def known_fields(codec: MessageCodec) -> dict[str, Reading]:
-    """The fields of a message's block by name."""
+    """Return the fields of a message's block by name."""
     return {reading.name: reading for reading in readings(codec.message)}
 
 
 def enum_number(reading: Reading, name: str) -> int:
-    """The number of a named value of an enumeration."""
+    """Return the number of a named enumeration value."""
     members = () if reading.enum is None else reading.enum.members
     for member in members:
         if member.name == name:
             return member.value
-    raise SchemaError(f"{reading.name} has no value named {name} in this version")
+    raise SchemaError(f"{reading.name}: this schema version has no value {name}")
 
 
 def rescale(mantissa: int, scale: int, wanted: int) -> int:
-    """A fixed-point number with another count of decimals, rounded half away from zero."""
+    """Convert a mantissa to ``wanted`` decimals, rounding half away from zero."""
     unit = int(10 ** abs(wanted - scale))
     if wanted >= scale:
         return mantissa * unit
@@ -65,15 +65,15 @@ def rescale(mantissa: int, scale: int, wanted: int) -> int:
 
 
 def column_writer(codec: MessageCodec, columns: Sequence[Column]) -> Write:
-    """A writer of a message from the attributes of an event."""
+    """Return a writer of a message from event attributes."""
     known = known_fields(codec)
-    taken: dict[str, Taken] = {}
+    mapped: dict[str, Taken] = {}
     for column in columns:
         name = next((field for field in column.fields if field in known), None)
         if name is not None:
-            taken[name] = Taken(column.attribute, _conversion(column, known[name]))
+            mapped[name] = Taken(column.attribute, _conversion(column, known[name]))
     leading = [name for name in (FLAGS, RPT_SEQ) if name in known]
-    pack = codec.packer(*leading, taken=taken)
+    pack = codec.packer(*leading, taken=mapped)
     if leading == [FLAGS, RPT_SEQ]:
         return pack
     if leading == [FLAGS]:

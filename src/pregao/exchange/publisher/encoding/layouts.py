@@ -1,4 +1,4 @@
-"""Which field of which message each attribute of an event goes to."""
+"""Mapping of event attributes to message fields."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _price(attribute: str, field: str) -> Column:
 
 
 class Layout(NamedTuple):
-    """The messages that may carry an event, the preferred one first, and its columns."""
+    """Messages that can carry an event, in order of preference, and its field mappings."""
 
     messages: tuple[str, ...]
     columns: tuple[Column, ...]
@@ -33,17 +33,17 @@ _TRADE_DATE = _is("trade_date", "tradeDate")
 _ENTRY_PX = _price("price", "mDEntryPx")
 _ENTRY_SIZE = _is("size", "mDEntrySize")
 _ENTRY_TIME = _is("time_ns", "mDEntryTimestamp")
-# Below version 15 the time of the entry (T10) is where the transaction's (T5) does now.
+# Below version 15 these messages have mDEntryTimestamp (T10) instead of transactTime (T5).
 _TRANSACT_TIME = _is("transact_time_ns", "transactTime", "mDEntryTimestamp")
 _OPEN_TIME = _is("open_time_ns", "tradSesOpenTime")
 _EVENT = _is("event", "securityTradingEvent")
 _FLAG = _is("flag", "openCloseSettlFlag")
 
 UPDATE_ACTION = "mDUpdateAction"
-"""Written from ``deleted``: the encoder knows the numbers of its version."""
+"""Written from ``deleted``, with the enumeration values of the version."""
 _ACTION = _is("deleted", UPDATE_ACTION)
 SUB_TYPE = "trdSubType"
-"""Written as null where the version does not know the value."""
+"""Written as null if the version does not have the value."""
 
 _TRADE = (
     _SECURITY_ID,
@@ -202,4 +202,4 @@ LAYOUTS: dict[type, Layout] = {
     events.EmptyBook: Layout(("EmptyBook_9",), (_SECURITY_ID, _ENTRY_TIME)),
     events.ChannelReset: Layout(("ChannelReset_11",), (_ENTRY_TIME,)),
 }
-"""Every event whose message is written from its attributes alone."""
+"""Events whose message is written only from their attributes."""

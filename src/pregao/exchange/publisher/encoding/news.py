@@ -1,4 +1,4 @@
-"""A piece of news as News messages: long texts are cut into parts that fit a packet each."""
+"""News messages; long texts are split into parts that each fit in a packet."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pregao.sbe.codec import SchemaCodec
 
 _MOST_PARTS = 0xFFFF
 _LEAST_TEXT = 200
-"""How many bytes of text a part must at least have room for."""
+"""Minimum bytes of text per part."""
 
 
 class NewsEncoder:
-    """Writes news of one version."""
+    """Writes News messages of one version."""
 
     def __init__(self, schema: SchemaCodec) -> None:
         codec = template(schema, "News_5")
         if codec is None:
-            raise SchemaError(f"version {schema.schema.version} of the feed has no news")
+            raise SchemaError(f"schema version {schema.schema.version} has no message News_5")
         self._codec = codec
 
     def messages(self, news: News, flags: int, last_flags: int) -> list[bytes]:
-        """The parts of a piece of news; the last one has flags of its own.
+        """Return the parts of a piece of news; the last one has ``last_flags``.
 
-        Headline and address are told in every part, so that each can be shown for itself.
+        Every part has headline and URL, so that each can be displayed alone.
         """
         text = news.text.encode()
         values = {
@@ -44,17 +44,17 @@ class NewsEncoder:
             "uRLLink": news.url,
             FLAGS: flags,
         }
-        room = ROOM - len(self._codec.encode(values))
-        if room < _LEAST_TEXT:
+        text_size = ROOM - len(self._codec.encode(values))
+        if text_size < _LEAST_TEXT:
             raise EncodeError(
-                f"the headline and the address of a piece of news take {_LEAST_TEXT - room} bytes "
-                "too many: shorten them"
+                f"headline and URL of a news item are {_LEAST_TEXT - text_size} bytes too long: "
+                "shorten them"
             )
-        parts = list(cut_text(text, room))
+        parts = list(cut_text(text, text_size))
         if len(parts) > _MOST_PARTS:
             raise EncodeError(
-                f"a piece of news of {len(text)} bytes takes {len(parts)} parts, "
-                f"{_MOST_PARTS} at most"
+                f"news text of {len(text)} bytes needs {len(parts)} parts, at most {_MOST_PARTS} "
+                "are allowed: shorten it"
             )
         messages = []
         for number, part in enumerate(parts, 1):
@@ -74,7 +74,7 @@ class NewsEncoder:
 
 
 def cut_text(text: bytes, size: int) -> Iterator[bytes]:
-    """UTF-8 text in parts of at most ``size`` bytes (4 or more), no character torn apart."""
+    """Split UTF-8 text at character boundaries into parts of at most ``size`` bytes (4 or more)."""
     start = 0
     while len(text) - start > size:
         end = start + size

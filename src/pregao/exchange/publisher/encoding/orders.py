@@ -1,4 +1,4 @@
-"""The messages of the book: orders, deletions, whole sides, and the orders of a snapshot."""
+"""Encoding of book messages: orders, deletions, mass deletions, and the orders of snapshots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pregao.sbe.values import Reading, readings
 from pregao.schemas import bundled
 
 OrderItem = OrderAdded | OrderChanged
-"""An order as it was last published."""
+"""The last published state of an order."""
 
 _BUY = Side.BUY
 _POSITION = "mDEntryPositionNo"
@@ -40,12 +40,12 @@ _ORDER_FIELDS = {
 def _codec(schema: SchemaCodec, name: str) -> MessageCodec:
     codec = template(schema, name)
     if codec is None:
-        raise SchemaError(f"version {schema.schema.version} of the feed has no message {name}")
+        raise SchemaError(f"schema version {schema.schema.version} has no message {name}")
     return codec
 
 
 def tells_places(version: int | str) -> bool:
-    """Do orders carry their places in this version of the feed? Below 15 they do."""
+    """Whether orders carry their position in this schema version, as in those below 15."""
     order = _codec(SchemaCodec(bundled("umdf", version)), "Order_MBO_50")
     return _is_placed(known_fields(order))
 
@@ -55,15 +55,15 @@ def _time_field(known: dict[str, Reading]) -> str:
 
 
 def _sides(reading: Reading) -> dict[Side, int]:
-    """The entry type of each side of a book."""
+    """Return the entry type of each book side."""
     return {Side.BUY: enum_number(reading, "BID"), Side.SELL: enum_number(reading, "OFFER")}
 
 
 class OrderEncoder:
     """Writes book messages of one version.
 
-    ``positions`` tells whether the version manages books by position: each order then carries
-    its place (versions below 15), and a place must be given.
+    ``positions`` states whether the version manages books by position (below 15): each order then
+    carries its position, and callers must pass it.
     """
 
     def __init__(self, schema: SchemaCodec, implied: int, recovery: int) -> None:
@@ -77,7 +77,7 @@ class OrderEncoder:
         self._changed = _order_writers(order, "CHANGE", sides, prev_size="mDEntryPrevSize")
         delete = _codec(schema, "DeleteOrder_MBO_51")
         self._deleted = _delete_writers(delete, sides, sized=True)
-        # While the size was optional it was left out of deletions that a match brought about.
+        # Versions with an optional size omit it in deletions caused by a match.
         always = known_fields(delete)["mDEntrySize"].required
         self._executed = _delete_writers(delete, sides, sized=always)
         mass = _codec(schema, "MassDeleteOrders_MBO_52")
@@ -85,7 +85,7 @@ class OrderEncoder:
         self._from = _mass_writer(mass, "DELETE_FROM", sides)
 
     def added(self, item: OrderAdded, flags: int, rpt_seq: int, position: int | None) -> bytes:
-        """Order_MBO with action NEW."""
+        """Encode an Order_MBO with action NEW."""
         if item.implied:
             flags |= self._implied
         if item.recovery:
@@ -96,7 +96,7 @@ class OrderEncoder:
         return write(item, flags, rpt_seq, position)
 
     def changed(self, item: OrderChanged, flags: int, rpt_seq: int, position: int | None) -> bytes:
-        """Order_MBO with action CHANGE."""
+        """Encode an Order_MBO with action CHANGE."""
         if item.implied:
             flags |= self._implied
         write = self._changed[item.side == _BUY]
@@ -105,7 +105,7 @@ class OrderEncoder:
         return write(item, flags, rpt_seq, position)
 
     def deleted(self, item: OrderDeleted, flags: int, rpt_seq: int, position: int | None) -> bytes:
-        """DeleteOrder_MBO."""
+        """Encode a DeleteOrder_MBO."""
         if item.implied:
             flags |= self._implied
         write = (self._executed if item.matched else self._deleted)[item.side == _BUY]
@@ -114,17 +114,17 @@ class OrderEncoder:
         return write(item, flags, rpt_seq, position)
 
     def side_deleted(self, item: MassDeleteOrders, flags: int, rpt_seq: int) -> bytes:
-        """MassDeleteOrders with action DELETE_THRU: the whole side."""
+        """Encode a MassDeleteOrders with action DELETE_THRU: the complete side."""
         return self._thru(item.security_id, item.side, flags, rpt_seq, 1, item.transact_time_ns)
 
     def top_deleted(self, last: OrderDeleted, flags: int, rpt_seq: int, count: int) -> bytes:
-        """MassDeleteOrders with action DELETE_FROM: the first ``count`` orders of the side."""
+        """Encode a MassDeleteOrders with DELETE_FROM: the first ``count`` orders of the side."""
         return self._from(last.security_id, last.side, flags, rpt_seq, count, last.transact_time_ns)
 
 
 _Writers = tuple[Callable[..., bytes], Callable[..., bytes]]
-"""What writes an order of the offers, and one of the bids: the order, flags, ``rptSeq`` and,
-where the version has places, its place.
+"""Writers of an offer and of a bid. Arguments: the order, flags, ``rptSeq`` and, in versions with
+positions, its position.
 """
 
 
@@ -137,23 +137,23 @@ def _order_writers(
 ) -> _Writers:
     known = known_fields(codec)
     fields = {**_ORDER_FIELDS, "transact_time_ns": _time_field(known), **more}
-    taken = {field: Taken(name) for name, field in fields.items() if field in known}
+    mapped = {field: Taken(name) for name, field in fields.items() if field in known}
     number = enum_number(known[_ACTION], action)
-    return _by_side(codec, taken, sides, {_ACTION: number})
+    return _by_side(codec, mapped, sides, {_ACTION: number})
 
 
 def _delete_writers(codec: MessageCodec, sides: dict[Side, int], *, sized: bool) -> _Writers:
     known = known_fields(codec)
-    taken = {
+    mapped = {
         "securityID": Taken("security_id"),
         "secondaryOrderID": Taken("secondary_order_id"),
         _time_field(known): Taken("transact_time_ns"),
     }
     if sized:
-        taken["mDEntrySize"] = Taken("size")
+        mapped["mDEntrySize"] = Taken("size")
     if "mDEntryPx" in known:
-        taken["mDEntryPx"] = Taken("price")
-    return _by_side(codec, taken, sides, {})
+        mapped["mDEntryPx"] = Taken("price")
+    return _by_side(codec, mapped, sides, {})
 
 
 def _by_side(
@@ -188,7 +188,7 @@ def _mass_writer(
 
 
 class SnapshotOrderEncoder:
-    """Writes the orders of a snapshot, some to a message."""
+    """Writes the orders of a snapshot, several per message."""
 
     def __init__(self, schema: SchemaCodec, implied: int) -> None:
         codec = _codec(schema, "SnapshotFullRefresh_Orders_MBO_71")
@@ -196,21 +196,21 @@ class SnapshotOrderEncoder:
         entry = {reading.name: reading for reading in readings(group)}
         self._start = codec.packer("securityID")
         sides = _sides(entry[_TYPE])
-        taken = {field: Taken(name) for name, field in _ORDER_FIELDS.items() if field in entry}
+        mapped = {field: Taken(name) for name, field in _ORDER_FIELDS.items() if field in entry}
         if FLAGS in entry:
-            taken[FLAGS] = Taken("implied", lambda told: implied if told else 0)
+            mapped[FLAGS] = Taken("implied", lambda told: implied if told else 0)
         self.placed = _is_placed(entry)
-        """Do orders carry their places?"""
+        """Whether orders carry their position."""
         names = [_POSITION] if self.placed else []
         (self._dimension, offer), (_, bid) = (
-            codec.group_packers(group.name, *names, taken=taken, fixed={_TYPE: sides[side]})
+            codec.group_packers(group.name, *names, taken=mapped, fixed={_TYPE: sides[side]})
             for side in (Side.SELL, Side.BUY)
         )
         self.entries: dict[Side, Callable[..., bytes]] = {Side.SELL: offer, Side.BUY: bid}
-        """What writes an order of a side, with its place where the version has places."""
+        """Writer of an order by side; it takes the position in versions with positions."""
         self.size = group.block_length
-        """How many bytes an order takes."""
+        """Bytes per order."""
 
     def message(self, security_id: int, entries: bytes) -> bytes:
-        """One message of orders, each as `entries` write it, one behind the other."""
+        """Return one message of orders; ``entries`` are the encoded orders, concatenated."""
         return self._start(security_id) + self._dimension(len(entries) // self.size) + entries

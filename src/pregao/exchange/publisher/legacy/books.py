@@ -1,4 +1,4 @@
-"""Orders as entries of the legacy feed: each one with its place, or added up by price (002 §9)."""
+"""Book entries of the legacy feed: orders with their position, or price levels (002 §9)."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from pregao.feed.legacy_meaning import (
 from pregao.legacy import date_digits, time_digits
 
 BookItem = OrderAdded | OrderChanged | OrderDeleted | MassDeleteOrders
-"""What changes a book."""
+"""Events that change a book."""
 _TYPES = {Side.BUY: "0", Side.SELL: "1"}
 _FIRMS = {Side.BUY: "MDEntryBuyer", Side.SELL: "MDEntrySeller"}
 
 
 def _quote_condition(order: OrderItem, recovery: bool) -> str | None:
-    told = [IMPLIED] if order.implied else []
+    conditions = [IMPLIED] if order.implied else []
     if recovery:
-        told.append(RETRANSMITTED)
-    return " ".join(told) or None
+        conditions.append(RETRANSMITTED)
+    return " ".join(conditions) or None
 
 
 def order_values(order: OrderItem, position: int, *, recovery: bool = False) -> Values:
-    """An order and its place."""
+    """Return the fields of an order at a position."""
     return {
         "MDEntryType": _TYPES[order.side],
         "MDEntryPositionNo": position,
@@ -54,7 +54,7 @@ def order_values(order: OrderItem, position: int, *, recovery: bool = False) -> 
 
 
 def level_values(side: Side, row: Row, position: int) -> Values:
-    """A price level and its place."""
+    """Return the fields of a price level at a position."""
     return {
         "MDEntryType": _TYPES[side],
         "MDEntryPositionNo": position,
@@ -65,7 +65,7 @@ def level_values(side: Side, row: Row, position: int) -> Values:
 
 
 class OrderBooks:
-    """Books by order depth: every order is told with its place."""
+    """Books by order depth: every order is published with its position."""
 
     market_depth: int | None = None
 
@@ -73,7 +73,7 @@ class OrderBooks:
         self._state = state
 
     def entries(self, item: BookItem) -> list[Values]:
-        """The entries of a change; the published book takes it over."""
+        """Apply a change to the published book and return its entries."""
         side = self._state.instruments[item.security_id].side(item.side)
         ranked = side.ranked
         assert ranked is not None
@@ -95,17 +95,17 @@ class OrderBooks:
                 return [_deleted(item.side, DELETE_THRU, 1) | when]
 
     def empty(self, security_ids: Iterable[int]) -> None:
-        """Books were emptied."""
+        """Do nothing: the published state already has no orders."""
 
     def snapshot(self, instrument: PublishedInstrument) -> Iterator[Values]:
-        """The entries of a book in a snapshot."""
+        """Yield the entries of a book in a snapshot."""
         for published in (instrument.bids, instrument.offers):
             for position, order in enumerate(published.in_order(), 1):
                 yield order_values(order, position)
 
 
 class PriceBooks:
-    """Books by price depth, or of the top alone, added up from orders."""
+    """Books by price depth, or only their top, aggregated from orders."""
 
     def __init__(self, state: ChannelState, market_depth: int) -> None:
         self.market_depth: int | None = market_depth
@@ -120,7 +120,7 @@ class PriceBooks:
         return found
 
     def entries(self, item: BookItem) -> list[Values]:
-        """The entries of a change; the published book takes it over."""
+        """Apply a change to the published book and its levels, and return its entries."""
         orders = self._state.instruments[item.security_id].side(item.side).orders
         levels = self._side(item.security_id, item.side)
         when = at(item.transact_time_ns)
@@ -140,31 +140,31 @@ class PriceBooks:
                     changes += levels.add(before.price, -before.size, -1)
                     changes += levels.add(item.price, item.size, 1)
             case OrderDeleted():
-                gone = orders.pop(item.secondary_order_id, None)
-                if gone is not None:
-                    changes += levels.add(gone.price, -gone.size, -1)
+                removed = orders.pop(item.secondary_order_id, None)
+                if removed is not None:
+                    changes += levels.add(removed.price, -removed.size, -1)
             case MassDeleteOrders():
                 orders.clear()
                 levels.clear()
                 return [_deleted(item.side, DELETE_THRU, 1) | when]
-        found = []
+        book_entries = []
         for action, position, row in changes:
             if row is None:
-                found.append(_deleted(item.side, action, position) | when)
+                book_entries.append(_deleted(item.side, action, position) | when)
             else:
                 values = level_values(item.side, row, position)
                 values["QuoteCondition"] = RETRANSMITTED if recovery else None
-                found.append({"MDUpdateAction": action, **values, **when})
-        return found
+                book_entries.append({"MDUpdateAction": action, **values, **when})
+        return book_entries
 
     def empty(self, security_ids: Iterable[int]) -> None:
-        """Books were emptied."""
+        """Remove the levels of emptied books."""
         for security_id in security_ids:
             for side in _TYPES:
                 self._side(security_id, side).clear()
 
     def snapshot(self, instrument: PublishedInstrument) -> Iterator[Values]:
-        """The entries of a book in a snapshot."""
+        """Yield the levels of a book in a snapshot."""
         for side in _TYPES:
             for position, row in enumerate(self._side(instrument.security_id, side).shown, 1):
                 yield level_values(side, row, position)

@@ -1,4 +1,4 @@
-"""All that one channel of the legacy feed sends: events and a time in, datagrams out."""
+"""Publisher of one channel of the legacy feed: events and a time in, datagrams out."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _SHOWN = frozenset(get_args(Statistic))
 _SESSION_CHANGE = TradingEvent.TRADING_SESSION_CHANGE
 
 Sent = tuple[Stream, int, bytes]
-"""A datagram: its stream, when it goes out, its bytes."""
+"""A datagram: its stream, sending time and bytes."""
 
 
 class LegacyChannelPublisher:
     """Publishes one channel by order depth, by price depth, or the top of its books.
 
     A unit of events becomes messages of a few entries each; statuses, news and definitions are
-    messages of their own between them. ``RptSeq`` counts the entries of an instrument.
+    separate messages between them. ``RptSeq`` counts the entries of an instrument.
     """
 
     def __init__(
@@ -63,9 +63,11 @@ class LegacyChannelPublisher:
         pace: LoopPace | None = None,
         store: MessageStore | None = None,
     ) -> None:
-        """``market_depth`` is None for all orders, 1 for the top, else so many price levels.
+        """Create the streams of the channel.
 
-        A ``store`` keeps what the incremental stream sends for TCP recovery (002 §5.1.4).
+        ``market_depth`` is None for all orders, 1 for the top, else the number of price levels.
+        The ``store`` receives the messages of the incremental stream for TCP recovery
+        (002 §5.1.4).
         """
         pace = LoopPace() if pace is None else pace
         self.number = number
@@ -95,7 +97,7 @@ class LegacyChannelPublisher:
 
     @property
     def next_due_ns(self) -> int:
-        """When something goes out by itself."""
+        """Time of the next scheduled datagram."""
         return min(
             self._last_sent_ns + HEARTBEAT_NS,
             self._snapshots.next_due_ns,
@@ -103,7 +105,7 @@ class LegacyChannelPublisher:
         )
 
     def advance(self, now_ns: int) -> list[Sent]:
-        """What goes out by itself up to a time, in the order of time."""
+        """Return the datagrams scheduled up to a time, in order of time."""
         sent: list[Sent] = []
         while (due := self._last_sent_ns + HEARTBEAT_NS) <= now_ns:
             sent += [(Stream.INCREMENTAL, due, each) for each in self.writer.heartbeat(due)]
@@ -117,14 +119,14 @@ class LegacyChannelPublisher:
         return sent
 
     def publish(self, units: Iterable[MarketEvent], now_ns: int) -> list[Sent]:
-        """Publish units of events now; what was due before goes out first."""
+        """Publish units of events now, after the datagrams that were due before."""
         sent = self.advance(now_ns)
         self._now_ns = now_ns
         for unit in units:
             for item in unit.items:
-                tell = self._tell.get(type(item))
-                if tell is not None:  # else the feed has no entry for it
-                    tell(item)
+                handler = self._tell.get(type(item))
+                if handler is not None:  # the legacy feed has no entry for some events
+                    handler(item)
             self._flush()
         if self._sent:
             self._last_sent_ns = now_ns
@@ -133,7 +135,7 @@ class LegacyChannelPublisher:
         return sent
 
     def initialize(self, now_ns: int) -> list[Sent]:
-        """Begin as after a start of the system: the numbers are set to 1 (002 §5.3.7)."""
+        """Publish a start of the system: message numbers restart at 1 (002 §5.3.7)."""
         return self.publish([MarketEvent([SequenceReset(self.number)])], now_ns)
 
     # Entries
@@ -154,7 +156,7 @@ class LegacyChannelPublisher:
         self._sent += self.writer.write(template, values, self._now_ns)
 
     def _message(self, template: str, values: Values) -> None:
-        """A message that is no entry: what was told before it goes out first."""
+        """Write a message that is not an entry, after the entries queued before it."""
         self._flush()
         self._write(template, values)
 
@@ -186,11 +188,11 @@ class LegacyChannelPublisher:
             instrument.clear_book()
         self.books.empty(self.state.instruments)
         self._flush()
-        # The entry must name an instrument: 0 is none.
+        # The entry needs a SecurityID; 0 stands for no instrument.
         self._entries.append(_empty(item.time_ns) | {"SecurityID": 0, "RptSeq": 0})
         self._flush()
 
-    # Messages of their own
+    # Separate messages
 
     def _sequence_reset(self, _item: SequenceReset) -> None:
         self._flush()
@@ -263,7 +265,7 @@ class LegacyChannelPublisher:
         return ((writing.SECURITY_LIST, values) for values in rows)
 
     def _snapshot_loop(self) -> LoopMessages | None:
-        # Of a book that was emptied there is no snapshot until it is filled (002 §5.3.8).
+        # An emptied book has no snapshot until it has data again (002 §5.3.8).
         turns = [
             each.security_id
             for each in self.state.instruments.values()
@@ -279,7 +281,7 @@ class LegacyChannelPublisher:
     def snapshot(
         self, security_id: int, instrument: PublishedInstrument | None, reports: int
     ) -> Values:
-        """The snapshot of an instrument; of one that was deleted there is nothing to tell."""
+        """Return the snapshot of an instrument, without entries if it was deleted or emptied."""
         entries: list[Values] = []
         rpt_seq = 0
         if instrument is not None and not instrument.emptied:
@@ -319,7 +321,7 @@ def _empty(time_ns: int) -> Values:
 
 
 def _in_snapshot(entry: Values) -> Values:
-    """An entry as snapshots have it: without an action, its time as a text."""
+    """Return an entry in the form of snapshots: without an action, its time as text."""
     own = {name: value for name, value in entry.items() if name != "MDUpdateAction"}
     own["MDEntryTime"] = f"{own['MDEntryTime']:09d}"
     return own

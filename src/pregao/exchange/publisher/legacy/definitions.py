@@ -1,4 +1,4 @@
-"""Instruments as rows of SecurityList messages (002 §5.3.4, §8)."""
+"""Encoding of instruments as rows of SecurityList messages (002 §5.3.4, §8)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _number(value: int | None) -> int | None:
 
 
 def row_of(instrument: Instrument, action: SecurityUpdateAction, channel: int) -> Values:
-    """What is told of an instrument."""
+    """Return the row of an instrument."""
     validity = min(instrument.security_validity_s, _LATEST_S)
     isin = instrument.isin_number
     lot_type, lot = instrument.lot_type, instrument.min_lot_size
@@ -110,12 +110,12 @@ def _text(value: int | None) -> str | None:
 def lists(
     instruments: Sequence[Instrument], action: SecurityUpdateAction, channel: int
 ) -> Iterator[Values]:
-    """The messages that tell of some instruments, the last one marked."""
+    """Yield the SecurityList messages of instruments; the last one has LastFragment."""
     total = len(instruments)
     for start in range(0, total, ROWS_PER_MESSAGE):
-        some = instruments[start : start + ROWS_PER_MESSAGE]
+        batch = instruments[start : start + ROWS_PER_MESSAGE]
         yield {
             "TotNoRelatedSym": total,
-            "LastFragment": "Y" if start + len(some) == total else "N",
-            "RelatedSym": [row_of(each, action, channel) for each in some],
+            "LastFragment": "Y" if start + len(batch) == total else "N",
+            "RelatedSym": [row_of(each, action, channel) for each in batch],
         }

@@ -1,4 +1,4 @@
-"""Books by price depth and the top of books, kept from orders: what changes in what is shown."""
+"""Price-depth and top-of-book sides aggregated from orders, and the changes of their levels."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ class Row(NamedTuple):
 
 
 class LevelChange(NamedTuple):
-    """A change of what is shown."""
+    """A change of a published level."""
 
     action: int
     position: int
     row: Row | None
-    """None of a level that is gone."""
+    """The level; None if it is deleted."""
 
 
 class DepthSide:
-    """The levels of a side, of which the first are shown."""
+    """Price levels of a side, of which the first ``depth`` are published."""
 
     def __init__(self, side: Side, depth: int) -> None:
         self._side = side
         self._depth = depth
         self._levels: SortedDict[int, Row] = SortedDict()
-        """By the rank of their price, the best last."""
+        """Levels by price key, best last."""
         self._shown: list[Row] = []
 
     @property
     def shown(self) -> list[Row]:
-        """What receivers know, the best first."""
+        """Published levels, best first."""
         return list(self._shown)
 
     def add(self, price: int | None, size: int, orders: int) -> Iterator[LevelChange]:
-        """Orders came (or, with numbers below 0, went) at a price; what receivers are to do."""
+        """Add size and orders at a price (negative: remove); yield the changes to publish."""
         key = key_of(self._side, price)
         row = self._levels.get(key, Row(price, 0, 0))
         row = Row(price, row.size + size, row.orders + orders)
@@ -56,7 +56,7 @@ class DepthSide:
         return self._update()
 
     def clear(self) -> None:
-        """All orders are gone."""
+        """Remove all levels."""
         self._levels.clear()
         self._shown = []
 
@@ -72,7 +72,7 @@ class DepthSide:
                 del shown[position - 1]
         for position, row in enumerate(best, 1):
             if position > len(shown) or shown[position - 1].price != row.price:
-                # What falls off at the bottom is not told (002 §9.2.1).
+                # Levels that drop off the bottom are not published (002 §9.2.1).
                 yield LevelChange(NEW, position, row)
                 shown.insert(position - 1, row)
                 del shown[self._depth :]
@@ -81,7 +81,7 @@ class DepthSide:
                 shown[position - 1] = row
 
     def _overlay(self, best: list[Row]) -> Iterator[LevelChange]:
-        """The top of a book is laid over what it was (002 §9.2.2)."""
+        """Yield the overlay of the top of a book (002 §9.2.2)."""
         if best == self._shown:
             return
         if best:

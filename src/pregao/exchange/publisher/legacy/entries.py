@@ -1,4 +1,4 @@
-"""Statistics and trades as entries of the legacy feed (002 §10)."""
+"""Encoding of statistics and trades as entries of the legacy feed (002 §10)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from pregao.feed.legacy_meaning import DELETE, EXCHANGE_LAST, NEW
 from pregao.legacy import date_digits, time_digits
 
 Values = dict[str, Any]
-"""An entry, or a message, by the names of its fields."""
+"""An entry or a message: values by field name."""
 
 _DAY_NS: Final = 86_400_000_000_000
 _CONDITIONS: Final = {
@@ -43,7 +43,7 @@ _CONDITIONS: Final = {
 
 
 def decimal_of(mantissa: int | None, places: int = 4) -> Decimal | None:
-    """A price as FAST writes it: without zeros at its end, but with two places at least."""
+    """Return a price for FAST: without trailing zeros, but with at least two decimals."""
     if mantissa is None:
         return None
     while places > 2 and mantissa % 10 == 0:
@@ -52,12 +52,12 @@ def decimal_of(mantissa: int | None, places: int = 4) -> Decimal | None:
 
 
 def day_digits(day: int) -> int:
-    """A day since 1970, as the wire has it."""
+    """Return a day (number since 1970) in the format of the wire."""
     return date_digits(day * _DAY_NS)
 
 
 def at(time_ns: int) -> Values:
-    """When something happened."""
+    """Return the date and time fields of an entry."""
     return {"MDEntryDate": date_digits(time_ns), "MDEntryTime": time_digits(time_ns)}
 
 
@@ -66,9 +66,9 @@ def _text(number: int | None) -> str | None:
 
 
 def _trade(item: Trade | ForwardTrade) -> list[Values]:
-    told = [mark for bit, mark in _CONDITIONS.items() if item.trade_condition & bit]
+    conditions = [mark for bit, mark in _CONDITIONS.items() if item.trade_condition & bit]
     if item.trd_sub_type == TrdSubType.MULTI_ASSET_TRADE:
-        told.append("3")
+        conditions.append("3")
     entry = {
         "MDUpdateAction": NEW,
         "MDEntryType": "2",
@@ -77,7 +77,7 @@ def _trade(item: Trade | ForwardTrade) -> list[Values]:
         "TradeID": str(item.trade_id),
         "MDEntryBuyer": _text(item.buyer),
         "MDEntrySeller": _text(item.seller),
-        "TradeCondition": " ".join(told) or None,
+        "TradeCondition": " ".join(conditions) or None,
         **at(item.transact_time_ns),
     }
     if isinstance(item, ForwardTrade):
@@ -111,7 +111,7 @@ def _last_trade(item: LastTradePrice) -> list[Values]:
 
 
 def _price(kind: str) -> Callable[[Any], list[Values]]:
-    """An entry with a price that can be withdrawn."""
+    """Return a writer of an entry whose price can be deleted."""
 
     def entries(item: Any) -> list[Values]:
         return [
@@ -155,7 +155,7 @@ def _imbalance(item: AuctionImbalance) -> list[Values]:
 
 
 def _execution_statistics(item: ExecutionStatistics) -> list[Values]:
-    """Volume and number of trades, and the weighted price: two entries here."""
+    """Return two entries: volume with number of trades, and the weighted average price."""
     volume = {
         "MDUpdateAction": NEW,
         "MDEntryType": "B",
@@ -247,5 +247,5 @@ ENTRIES: Final[dict[type, Callable[[Any], list[Values]]]] = {
     OpenInterest: _open_interest,
     PriceBand: _price_band,
 }
-"""What is told of each kind of event. Others of the binary feed (its summary of an execution, bands
-of quantity) have no entry in 002."""
+"""Entry writers by event type. Other events of the binary feed (ExecutionSummary, QuantityBand)
+have no entry in 002."""

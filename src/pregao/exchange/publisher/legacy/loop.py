@@ -1,4 +1,4 @@
-"""A stream of the legacy feed that repeats: paced, with a SequenceReset behind each loop."""
+"""Looping streams of the legacy feed: paced, with a SequenceReset after each loop."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pregao.exchange.publisher.loops import LoopPace
 from pregao.legacy import HEARTBEAT_NS
 
 _LOOK_AGAIN_NS = SECOND // 2
-"""So often a stream without anything to tell looks whether there is something now."""
+"""Interval at which a stream without messages tries to start a loop."""
 
 LoopMessages = Iterator[tuple[str, Values]]
 """Templates and values of a loop's messages, in order."""
 
 
 class LegacyLoop:
-    """Sends the messages of a loop datagram by datagram as time goes by.
+    """Sends the messages of a loop datagram by datagram, at its pace.
 
-    ``begin`` gives the messages of a loop, or None while there is nothing to tell: heartbeats say
-    then that the loop is empty (002 §15.2).
+    ``begin`` returns the messages of a loop, or None while there is nothing to publish: heartbeats
+    then indicate an empty loop (002 §15.2).
     """
 
     def __init__(
@@ -37,19 +37,19 @@ class LegacyLoop:
         self._next_ns = start_ns
         self._last_sent_ns = start_ns
         self.loops = 0
-        """How many loops have ended."""
+        """Number of completed loops."""
 
     @property
     def next_due_ns(self) -> int:
-        """When the next datagram may go out."""
+        """Time at which the next datagram may be due."""
         return self._next_ns
 
     def advance(self, until_ns: int) -> list[tuple[int, bytes]]:
-        """The datagrams that go out up to a time, with their times."""
-        found: list[tuple[int, bytes]] = []
+        """Return the datagrams due up to a time, with their times."""
+        sent: list[tuple[int, bytes]] = []
         while (due := self._next_ns) <= until_ns:
-            found += [(due, datagram) for datagram in self._due(due)]
-        return found
+            sent += [(due, datagram) for datagram in self._due(due)]
+        return sent
 
     def _due(self, now_ns: int) -> list[bytes]:
         if self._chunks:
@@ -80,5 +80,5 @@ class LegacyLoop:
             return []
         self._last_sent_ns = now_ns
         heartbeat = self._writer.heartbeat(now_ns)
-        self._writer.next_number = 1  # the loop that follows begins with 1
+        self._writer.next_number = 1  # the next loop starts at 1
         return heartbeat

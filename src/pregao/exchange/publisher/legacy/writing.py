@@ -1,4 +1,4 @@
-"""Messages of the legacy feed: encoded, numbered, and cut into datagrams."""
+"""Encodes and numbers messages of the legacy feed, and splits them into datagrams."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SEQUENCE_RESET = "SequenceReset_122"
 
 
 class MessageWriter:
-    """Numbers the messages of one stream and makes datagrams of them."""
+    """Numbers the messages of one stream and returns their datagrams."""
 
     def __init__(
         self, first_number: int = 1, *, store: MessageStore | None = None, channel: str = ""
     ) -> None:
-        """A ``store`` keeps the messages of the channel for those who ask for them again."""
+        """Create a writer; the ``store`` receives the channel's messages for TCP recovery."""
         self._store = store
         self._channel = channel
         self._encoder = Encoder(bundled_templates(), reset_each_message=True)
@@ -32,17 +32,17 @@ class MessageWriter:
 
     @property
     def last_number(self) -> int:
-        """The number of the last message."""
+        """Number of the last message."""
         return self.next_number - 1
 
     def write(self, template: str, values: Mapping[str, Any], now_ns: int) -> list[bytes]:
-        """The datagrams of the next message."""
+        """Return the datagrams of the next message."""
         number = self.next_number
-        sent: int | str = timestamp_digits(now_ns)
+        sending_time: int | str = timestamp_digits(now_ns)
         if template == SECURITY_LIST:
-            sent = str(sent)  # its template has a text
+            sending_time = str(sending_time)  # a string in this template
         message = self._encoder.encode(
-            template, {**values, "MsgSeqNum": number, "SendingTime": sent}
+            template, {**values, "MsgSeqNum": number, "SendingTime": sending_time}
         )
         self.next_number = number + 1
         if self._store is not None:
@@ -50,11 +50,11 @@ class MessageWriter:
         return write_chunks(number, message, PUMA.most_bytes)
 
     def heartbeat(self, now_ns: int) -> list[bytes]:
-        """A heartbeat, which is numbered as any other message."""
+        """Return a heartbeat, which is numbered like any other message."""
         return self.write(HEARTBEAT, {}, now_ns)
 
     def reset(self, now_ns: int) -> list[bytes]:
-        """A SequenceReset: the next message is number 1."""
+        """Return a SequenceReset; the next message has number 1."""
         datagrams = self.write(SEQUENCE_RESET, {"NewSeqNo": 1}, now_ns)
         if self._store is not None:
             self._store.reset(self._channel)
