@@ -154,23 +154,23 @@ def test_help_has_an_example():
     ("arguments", "words"),
     [
         (["--profile", "bonds"], "unknown profile 'bonds'; choose one of equities"),
-        (["--duration", "soon"], "--duration: 'soon'"),
-        (["--duration", "1ms"], "--duration: a run lasts"),
-        (["--instruments", "0"], "--instruments: 0"),
-        (["--schema-version", "12"], "--schema-version: 12"),
-        (["--rate", "-5"], "--rate: -5"),
-        (["--messages", "-5"], "--messages: -5"),
+        (["--duration", "soon"], "45s, was 'soon'"),
+        (["--duration", "1ms"], "--duration must be from 1s to 24h, was 0.001s"),
+        (["--instruments", "0"], "--instruments must be from 1 to 100000, was 0"),
+        (["--schema-version", "12"], "--schema-version must be one of 7, 8, 9, 10, 15, 16, was 12"),
+        (["--rate", "-5"], "orders per second, was -5"),
+        (["--messages", "-5"], "--messages must be at least 1, was -5"),
         (["--messages", "99999999999", "--duration", "1s"], "longer --duration"),
-        (["--loss", "2"], "--loss: '2'"),
-        (["--reorder", "C=0.1"], "--reorder: there is no feed 'C'"),
-        (["--loss", "0.7", "--duplicate", "0.7"], "sum to more than 1"),
-        (["--late-join", "later"], "--late-join: 'later'"),
-        (["--late-join", "23:59"], "--late-join: 23:59 is outside of the run"),
-        (["--reset-at", "1.5"], "--reset-at: '1.5'"),
+        (["--loss", "2"], "--loss: rate must be from 0 to 1, e.g. 0.01, was '2'"),
+        (["--reorder", "C=0.1"], "--reorder: unknown feed 'C'"),
+        (["--loss", "0.7", "--duplicate", "0.7"], "add up to more than 1"),
+        (["--late-join", "later"], "10:05:30, was 'later'"),
+        (["--late-join", "23:59"], "--late-join: 23:59 is outside the run"),
+        (["--reset-at", "1.5"], "10:05:30, was '1.5'"),
         (["--date", "tomorrow"], "--date: 'tomorrow'"),
         (["--instruments-file", "absent.toml"], "absent.toml"),
         (["--schedule-file", "absent.toml"], "absent.toml"),
-        (["--books", "0"], "--books: 0"),
+        (["--books", "0"], "--books must be from 1 to 10000, was 0"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(tmp_path, monkeypatch, arguments, words):
@@ -240,7 +240,7 @@ def test_instruments_and_schedule_from_files(tmp_path):
     summary = json.loads((out / "truth/summary.json").read_text())
     assert [each["symbol"] for each in summary["instruments"]] == ["ABCD3", "EFGH3"]
     assert summary["capture_from_ns"] == summary["start_ns"] + 10**9
-    assert "only 2" in refused("--out", out, *files, "--instruments", 3)
+    assert "must be at most 2" in refused("--out", out, *files, "--instruments", 3)
     schedule.write_text(schedule.read_text().replace("11:30", "09:30"), encoding="utf-8")
     assert "times must increase" in refused("--out", tmp_path / "other", *files)
 

@@ -118,7 +118,7 @@ def test_a_process_that_is_killed_is_a_sentence(tmp_path, monkeypatch):
         os.kill(os.getpid(), signal.SIGKILL)
 
     monkeypatch.setattr(Operations, "closing", die)
-    with pytest.raises(PregaoError, match="trades was killed"):
+    with pytest.raises(PregaoError, match="worker process of the simulation was killed"):
         simulation(tmp_path / "day").run(apart=True)
 
 

@@ -101,7 +101,7 @@ def test_rates_that_make_no_sense_are_refused(text, words):
 
 def test_rates_of_a_feed_that_sum_to_more_than_one_are_refused():
     high, none = parse_rates("--loss", "B=0.6"), parse_rates("--loss", None)
-    with pytest.raises(UsageError, match="feed B sum to more than 1"):
+    with pytest.raises(UsageError, match="feed B add up to more than 1"):
         fault_rates(high, none, high)
     assert fault_rates(high, none, none)["B"] == FaultRates(0.6)
 

@@ -49,7 +49,7 @@ def test_durations(text, span):
 
 @pytest.mark.parametrize("text", ["", "30", "m", "30 parsecs", "-5s", "1h-5m", "5s5"])
 def test_durations_that_are_none(text):
-    with pytest.raises(UsageError, match=r"--duration: .* is not a span of time"):
+    with pytest.raises(UsageError, match="--duration must be a time such as"):
         parse_duration(text)
 
 
@@ -57,7 +57,7 @@ def test_moments():
     assert parse_moment("--late-join", "0.5").share == 0.5
     assert parse_moment("--late-join", "10:05:30").time_of_day == time(10, 5, 30)
     for text in ("1", "1.0", "-0.1", "noon", "25:00", "nan", "10:00+03:00", ""):
-        with pytest.raises(UsageError, match="--late-join: "):
+        with pytest.raises(UsageError, match="--late-join must be a share"):
             parse_moment("--late-join", text)
 
 
@@ -65,7 +65,7 @@ def test_resets():
     assert parse_reset("0.25").kind == ResetKind.CHANNEL
     assert parse_reset("channel@0.25") == parse_reset("channel@0.25")
     assert parse_reset("sequence@10:00").kind == ResetKind.SEQUENCE
-    with pytest.raises(UsageError, match="neither 'channel' nor 'sequence'"):
+    with pytest.raises(UsageError, match="must be 'channel' or 'sequence'"):
         parse_reset("book@0.5")
     with pytest.raises(UsageError, match="--reset-at"):
         parse_reset("sequence@")
@@ -138,8 +138,8 @@ def test_an_auction_is_estimated_to_end_when_its_group_opens():
 def test_a_schedule_that_never_opens_or_leaves_a_group_out_is_refused():
     chosen = [x for x in CATALOGUE if x.security_type == SecurityType.CS]
     closed = {"schedule": {"default": [{"time": "09:00", "phase": "CLOSE"}]}}
-    with pytest.raises(UsageError, match="never opens"):
+    with pytest.raises(UsageError, match="no traded group is ever open"):
         plan_day(parse_schedule(closed, "s"), chosen, DAY, MINUTE)
     other = {"schedule": {"ZZ": [{"time": "09:00", "phase": "OPEN"}]}}
-    with pytest.raises(UsageError, match="no entries for group 01"):
+    with pytest.raises(UsageError, match="no entries for security group '01'"):
         plan_day(parse_schedule(other, "s"), chosen, DAY, MINUTE)

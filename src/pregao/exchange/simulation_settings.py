@@ -1,6 +1,6 @@
-"""Where version 0.1 had the settings of a simulation; use ``pregao.exchange.simulation``.
+"""Deprecated location of the simulation settings; use ``pregao.exchange.simulation``.
 
-This module will be gone in 0.3.
+Version 0.1 had them here. This module will be removed in 0.3.
 """
 
 from typing import Any
@@ -11,11 +11,11 @@ from pregao.exchange.simulation import settings
 
 
 def __getattr__(name: str) -> Any:
-    """Forward to the new place, with a warning."""
+    """Return the attribute of the new module, with a deprecation warning."""
     if name not in simulation.__all__ or not hasattr(settings, name):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     warn(
-        f"pregao.exchange.simulation_settings will be gone in 0.3: "
+        f"pregao.exchange.simulation_settings will be removed in 0.3: "
         f"use 'from pregao.exchange.simulation import {name}'",
         DeprecationWarning,
         stacklevel=2,

@@ -1,7 +1,7 @@
-"""A whole market on a virtual clock: traders, engine and publisher, written as captures.
+"""A complete market on a virtual clock: traders, engine and publisher, written as captures.
 
-Settings go in; captures of every stream and the truth about them come out, the same bytes for the
-same settings. What only describes a run is imported at once; the market, when it is asked for.
+Settings go in; captures of every stream and their ground truth come out, the same bytes for the
+same settings. The settings are imported eagerly, the modules that run a market on first use.
 """
 
 from importlib import import_module
@@ -49,7 +49,7 @@ __all__ = [
     "prepare_folder",
 ]
 
-# The command line needs the settings for its help, which should not wait for a market.
+# The command line needs the settings for its help texts, which should not load the engine.
 _LATER = {
     "Progress": "publication",
     "Simulation": "run",
@@ -59,7 +59,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what runs a simulation when it is first asked for."""
+    """Import the modules that run a simulation on first use."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

@@ -1,7 +1,7 @@
-"""Trading in a process of its own: what it tells goes through a pipe to whoever publishes it.
+"""Trading in a worker process that sends its events through a pipe to the publishing process.
 
-The process is a fork and runs plain Python alone (traders and engine): no files, no threads, no
-compiled code. All that can fail for reasons of the machine stays with the publication.
+The worker is a fork and runs only plain Python (traders and engine): no files, no threads, no
+compiled code. Everything that can fail because of the machine stays in the publishing process.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from pregao.exchange.simulation.trading import Audience, Traded, Trading
 from pregao.exchange.simulation.truth import ToldBook
 
 _LEAST_ORDERS = 20_000
-"""For fewer orders than these it does not pay to start a process."""
+"""Minimum number of expected orders for which a worker process pays off."""
 _AT_ONCE = 512
-"""So many outcomes wait until they are sent together."""
+"""Number of outcomes sent together."""
 _PIPE_BYTES = 1 << 20
-"""How far trading may be ahead: as much as Linux lets anyone have."""
+"""Capacity of the pipe, and so how far trading may run ahead: Linux's limit for all users."""
 _ANSWER = struct.Struct("<q")
 
 
 def pays(trading: Trading) -> bool:
-    """Is a process of its own worth its start here? It takes Linux, and a second core.
+    """Whether a worker process is faster: this requires Linux and a second core.
 
-    Elsewhere there is no fork (Windows), or libraries of the system do not bear it (macOS).
+    Windows has no fork, and system libraries of macOS do not support it.
     """
     if sys.platform != "linux":
         return False
@@ -44,30 +44,34 @@ def pays(trading: Trading) -> bool:
 
 
 def trade_apart(trading: Trading, audience: Audience) -> Traded:
-    """Let a day pass in another process, and tell the audience here what happens there.
+    """Run a day in a worker process, and pass its events to the audience in this process.
 
-    ``trading`` is left as it is. Where no process can be started, the day passes in this one.
+    ``trading`` of this process stays unchanged. If no process can be started, the day runs in
+    this one.
     """
     if sys.platform == "win32":
         return trading.run(audience)
-    told, tells = os.pipe()
-    answered, answers = os.pipe()
-    _widen(tells)
-    # An interruption is for this process, which then ends the other one.
-    kept = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    events_in, events_out = os.pipe()
+    answers_in, answers_out = os.pipe()
+    _widen(events_out)
+    # This process handles an interrupt and then ends the worker.
+    signal_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process = _fork()
     except OSError:
         process = -1
     if process == 0:
-        os.close(told)
-        os.close(answers)
-        _trade(trading, tells, answered)
-    os.close(tells)
-    os.close(answered)
-    with os.fdopen(told, "rb", _PIPE_BYTES) as stream, os.fdopen(answers, "wb", 0) as answering:
+        os.close(events_in)
+        os.close(answers_out)
+        _trade(trading, events_out, answers_in)
+    os.close(events_out)
+    os.close(answers_in)
+    with (
+        os.fdopen(events_in, "rb", _PIPE_BYTES) as stream,
+        os.fdopen(answers_out, "wb", 0) as answering,
+    ):
         try:
-            signal.pthread_sigmask(signal.SIG_SETMASK, kept)
+            signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
             if process < 0:
                 return trading.run(audience)
             return _listen(stream, answering, audience)
@@ -77,7 +81,7 @@ def trade_apart(trading: Trading, audience: Audience) -> Traded:
 
 
 def _widen(pipe: int) -> None:
-    """Let more wait in a pipe than usual, where this user may still have so much."""
+    """Raise the capacity of a pipe, if the user's limit of pipe memory allows it."""
     if sys.platform == "linux":
         import fcntl
 
@@ -87,13 +91,13 @@ def _widen(pipe: int) -> None:
 
 def _fork() -> int:
     with warnings.catch_warnings():
-        # Python 3.12 warns of forks beside threads, which may hold locks: trading takes none.
+        # Python 3.12 warns about forks with other threads, which may hold locks; trading uses none.
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 
 def _end(process: int) -> None:
-    """End the other process, if it has not ended, and wait for that."""
+    """Kill the worker if it is still running, and wait for its end."""
     with suppress(ProcessLookupError):
         os.kill(process, signal.SIGKILL)
     with suppress(ChildProcessError):
@@ -101,16 +105,16 @@ def _end(process: int) -> None:
 
 
 def _listen(stream: BinaryIO, answering: BinaryIO, audience: Audience) -> Traded:
-    """Tell the audience what comes through the pipe, until the day is over."""
+    """Pass the worker's events to the audience until the day is over."""
     publish = audience.publish
     while True:
         try:
-            # It comes from this very program.
+            # The data comes from a fork of this process.
             outcomes, name, values = pickle.load(stream)  # noqa: S301
         except (EOFError, pickle.UnpicklingError):
             raise PregaoError(
-                "the process in which the market trades was killed (for its memory, perhaps): "
-                "simulate a shorter day, or one with fewer messages"
+                "the worker process of the simulation was killed, possibly for lack of memory: "
+                "simulate a shorter day or fewer messages"
             ) from None
         for now_ns, security_id, units, event in outcomes:
             publish(units if event is None else [MarketEvent(units, event)], now_ns, security_id)
@@ -119,54 +123,54 @@ def _listen(stream: BinaryIO, answering: BinaryIO, audience: Audience) -> Traded
         if name == "traded":
             return Traded(*values)
         if name == "messages":
-            # Should nobody read it, the next thing that is read says so.
+            # If the worker is gone, the next load reports it.
             with suppress(BrokenPipeError):
                 answering.write(_ANSWER.pack(audience.messages()))
         elif name:
             getattr(audience, name)(*values)
 
 
-# In the other process
+# In the worker process
 
 
 def _trade(trading: Trading, tells: int, answered: int) -> NoReturn:
-    """Let the day pass and tell of it; without a word if nobody listens any more."""
+    """Run the day in the worker and send its events; exit silently if the parent is gone."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         with os.fdopen(tells, "wb", _PIPE_BYTES) as stream, os.fdopen(answered, "rb", 0) as answers:
-            teller = _Teller(stream, answers)
+            sender = _Teller(stream, answers)
             try:
-                teller.call("traded", *trading.run(teller))
+                sender.call("traded", *trading.run(sender))
             except BrokenPipeError:
                 pass
             except BaseException as error:
-                teller.call("failed", _portable(error))
+                sender.call("failed", _portable(error))
     finally:
-        # Nothing of what this process has from the other one is closed, flushed or told twice.
+        # Skip cleanup: files and buffers inherited from the parent must not be flushed twice.
         os._exit(0)
 
 
 def _portable(error: BaseException) -> BaseException:
-    """An error that can be sent, with the place at which it came up."""
-    place = "".join(traceback.format_exception(error))
-    error.add_note(place)
+    """Return an error that can be pickled, with its traceback as a note."""
+    stack_trace = "".join(traceback.format_exception(error))
+    error.add_note(stack_trace)
     try:
-        pickle.loads(pickle.dumps(error))  # noqa: S301 - made in this line
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - pickled in this line
     except Exception:
-        return RuntimeError(place)
+        return RuntimeError(stack_trace)
     return error
 
 
 class _Teller:
-    """Takes the place of the audience: sends what it is told, many outcomes at once."""
+    """Audience in the worker: sends events to the parent process, in batches of outcomes."""
 
     def __init__(self, stream: BinaryIO, answers: BinaryIO) -> None:
         self._stream = stream
         self._answers = answers
         self._waiting: list[tuple[int, int | None, Sequence[Any], bool | None]] = []
-        """Of each outcome when and on what it came, its units, and None; or, as most have only
-        one unit, that unit's items and whether they are an event: one object less to send.
+        """Queued outcomes: time, security ID, units and None. An outcome of a single unit, the
+        usual case, has the unit's items and its `event` flag instead: one object less to pickle.
         """
 
     def publish(
@@ -181,7 +185,7 @@ class _Teller:
             self.call("")
 
     def call(self, name: str, *values: Any) -> None:
-        """Send all that waits, and then what else the audience is told."""
+        """Send the queued outcomes, then a call of the audience's method `name`."""
         _Pickler(self._stream, pickle.HIGHEST_PROTOCOL).dump((self._waiting, name, values))
         self._stream.flush()
         self._waiting.clear()
@@ -208,7 +212,7 @@ class _Teller:
 
 
 def _reduce(kind: type) -> Callable[[Any], tuple[type, tuple[Any, ...]]]:
-    """What a record is made of again: its kind and its values, in half the time of a state."""
+    """Return a reducer to type and field values: half the time of pickling a state dictionary."""
     names = [field.name for field in fields(kind)]
     values = attrgetter(*names)
     if len(names) == 1:

@@ -1,4 +1,4 @@
-"""The captures of a simulation: one file for each channel, stream and feed."""
+"""Captures of a simulation: one file per channel, stream and feed."""
 
 from __future__ import annotations
 
@@ -34,35 +34,35 @@ _SOURCES = {
     "definition": "192.0.2.14",
 }
 LEGACY = "Legacy_"
-"""What the names of captures of the legacy feed have ahead."""
+"""Prefix in the file names of captures of the legacy feed."""
 _SOURCE_PORT = 20_000
 _LATENCY_NS = {"A": 9_000, "B": 12_500, "snapshot": 9_500, "definition": 9_500}
-"""How long a packet is on its way at least."""
+"""Minimum network latency of a packet."""
 _JITTER_NS = 1_500
 _JITTERS = 4096
 _AT_ONCE = 4096
-"""So many packets wait until their records are made together."""
+"""Number of packets whose records are built together."""
 _ADJACENT_NS = 700
-"""Two packets of a file are at least so far apart: the line takes its time."""
+"""Minimum time between two packets of a file, as on a real line."""
 
 
 def file_names(channel: int, ending: str, mark: str = "") -> dict[str, str]:
-    """The names of a channel's captures, by feed or stream."""
+    """Return the file names of a channel's captures by feed or stream."""
     return {feed: f"{channel:03d}_{mark}{name}.pcap{ending}" for feed, name in _NAMES.items()}
 
 
 def prepare_folder(out: Path, force: bool) -> Path:
-    """Make the folder of a run and the folder of its truth, and tell the latter.
+    """Create the folder of a run and the folder of its truth; return the latter.
 
-    One that is not empty is used only by ``force``; what an earlier run left there is removed.
+    A folder that is not empty is used only with ``force``; files of an earlier run are removed.
     """
     truth = out / truth_files.FOLDER
     try:
         if out.is_dir():
             if any(out.iterdir()) and not force:
                 raise UsageError(
-                    f"{out} is not empty: give another --out, or --force to overwrite what an "
-                    "earlier run wrote there"
+                    f"{out}: folder is not empty: choose another --out, or use --force to "
+                    "overwrite the files of an earlier run"
                 )
             for old in sorted(out.iterdir()):
                 if old.is_file() and is_capture_name(old.name):
@@ -76,15 +76,15 @@ def prepare_folder(out: Path, force: bool) -> Path:
 
 
 def is_capture_name(name: str) -> bool:
-    """Could a simulation have written a file of this name?"""
+    """Whether a file name is one that a simulation writes."""
     number, _, rest = name.partition("_")
     stem = rest.removesuffix(".gz").removesuffix(".zst")
-    known = {f"{mark}{each}.pcap" for mark in ("", LEGACY) for each in _NAMES.values()}
-    return len(number) == 3 and number.isdigit() and stem in known
+    stems = {f"{mark}{name_stem}.pcap" for mark in ("", LEGACY) for name_stem in _NAMES.values()}
+    return len(number) == 3 and number.isdigit() and stem in stems
 
 
 class Packets(NamedTuple):
-    """Some packets: when they were sent, and their payloads one behind the other."""
+    """Sending times of packets, and their payloads concatenated in one buffer."""
 
     times: NDArray[np.int64]
     buffer: NDArray[np.uint8]
@@ -93,7 +93,7 @@ class Packets(NamedTuple):
 
     @classmethod
     def of(cls, times: Sequence[int], payloads: Sequence[bytes]) -> Packets:
-        """Packets by their times and payloads."""
+        """Build packets from their times and payloads."""
         lengths = np.fromiter(map(len, payloads), np.int32, len(payloads))
         offsets = np.zeros(len(payloads), np.int64)
         np.cumsum(lengths[:-1], out=offsets[1:])
@@ -102,7 +102,7 @@ class Packets(NamedTuple):
 
 
 class CaptureFile:
-    """What somebody who listens to one flow of packets writes down."""
+    """Capture of one flow of packets, as a receiver records it."""
 
     def __init__(
         self,
@@ -128,24 +128,24 @@ class CaptureFile:
         self._times: list[int] = []
         self._payloads: list[bytes] = []
         self._faulty: FaultyFeed[bytes] | None = FaultyFeed(rates, draws) if rates.any else None
-        least = _LATENCY_NS[feed]
+        min_delay = _LATENCY_NS[feed]
         self._delays = np.array(
-            [least + int(draws.expovariate(1 / _JITTER_NS)) for _ in range(_JITTERS)]
+            [min_delay + int(draws.expovariate(1 / _JITTER_NS)) for _ in range(_JITTERS)]
         )
         self._last_ns = 0
 
     @property
     def faults(self) -> FaultCounts:
-        """What was done to the packets of this file."""
+        """Counts of the faults injected into this file."""
         return FaultCounts() if self._faulty is None else self._faulty.counts
 
     @property
     def lost_last(self) -> bool:
-        """Was the last packet lost?"""
+        """Whether the last packet was lost."""
         return self._faulty is not None and self._faulty.lost
 
     def send(self, time_ns: int, payload: bytes) -> None:
-        """Receive a packet that was sent at a time. The binary feed's heartbeats have no faults."""
+        """Record a packet sent at `time_ns`. Heartbeats of the binary feed have no faults."""
         faulty = self._faulty
         if faulty is None:
             self.write(time_ns, payload)
@@ -157,27 +157,28 @@ class CaptureFile:
                 self.write(time_ns, arrived)
 
     def write(self, time_ns: int, payload: bytes) -> None:
-        """Write a packet down that was sent at a time and has arrived."""
+        """Queue a packet that was sent at `time_ns` and has arrived, to be written."""
         self._times.append(time_ns)
         self._payloads.append(payload)
         if len(self._times) == _AT_ONCE:
             self._write_waiting()
 
     def _write_waiting(self) -> None:
-        """Write the packets that wait."""
+        """Write the queued packets."""
         if self._times:
             self.write_packets(Packets.of(self._times, self._payloads))
             self._times.clear()
             self._payloads.clear()
 
     def write_packets(self, packets: Packets) -> None:
-        """Give packets the times at which they arrive, and write them."""
+        """Write packets with their arrival times."""
         count = len(packets.times)
-        places = np.arange(count)
-        arrived = packets.times + self._delays[(self.packets + places) % _JITTERS]
+        indices = np.arange(count)
+        arrived = packets.times + self._delays[(self.packets + indices) % _JITTERS]
         arrived[0] = max(arrived[0], self._last_ns + _ADJACENT_NS)
-        # Each at least so far behind the one before: the largest, counted from a common start.
-        steps = places * _ADJACENT_NS
+        # Each arrives at least `_ADJACENT_NS` after the one before: a running maximum of the
+        # times less those steps.
+        steps = indices * _ADJACENT_NS
         arrived = np.maximum.accumulate(arrived - steps) + steps
         records = self._records.build(
             packets.buffer,
@@ -192,7 +193,7 @@ class CaptureFile:
         self.bytes += len(packets.buffer)
 
     def close(self) -> None:
-        """Write what is still on its way, and close the file."""
+        """Write the queued and held-back packets, and close the file."""
         self._write_waiting()
         if self._faulty is not None:
             for payload in self._faulty.finish():
@@ -202,7 +203,7 @@ class CaptureFile:
 
 
 def _address(host: str, port: int) -> int:
-    """An address and a port as one number, as `UdpRecords` takes them."""
+    """Return an address and a port as one integer, the form that `UdpRecords` expects."""
     return int(IPv4Address(host)) << 16 | port
 
 
@@ -226,7 +227,7 @@ _FEEDS = {
 class ChannelCaptures:
     """The four captures of a channel, and the four of its legacy feed if it has one.
 
-    What was sent before a time is not captured.
+    Packets sent before `from_ns` are not captured.
     """
 
     def __init__(
@@ -261,14 +262,14 @@ class ChannelCaptures:
                     )
                     opened.callback(self.files[key].close)
             opened.pop_all()
-        # Without faults both feeds carry the same packets: they are put together once.
+        # Without faults both feeds carry the same packets, so each batch is built once.
         self._alike = not (faults["A"].any or faults["B"].any)
         self._times: list[int] = []
         self._payloads: list[bytes] = []
         self._can_lose_both = bool(faults["A"].loss and faults["B"].loss)
 
     def send(self, datagrams: Iterable[Datagram]) -> None:
-        """Let packets go out on their streams."""
+        """Record packets on their streams."""
         for _channel, stream, time_ns, payload, legacy in datagrams:
             if time_ns < self._from_ns:
                 continue
@@ -283,7 +284,7 @@ class ChannelCaptures:
                 self.files["definition"].send(time_ns, payload)
 
     def send_incremental(self, time_ns: int, payloads: Sequence[bytes]) -> None:
-        """Let packets go out on both feeds of the incremental stream."""
+        """Record packets on both feeds of the incremental stream."""
         if time_ns < self._from_ns:
             return
         for payload in payloads:
@@ -300,7 +301,7 @@ class ChannelCaptures:
                 self.lost_on_both += all(self.files[feed].lost_last for feed in "AB")
 
     def _write_waiting(self) -> None:
-        """Write the packets of both feeds that wait."""
+        """Write the queued packets to both feeds."""
         if self._times:
             packets = Packets.of(self._times, self._payloads)
             for feed in _FEEDS[_INCREMENTAL]:

@@ -1,4 +1,4 @@
-"""The day of a simulation: a schedule of hours told within the time that a run has."""
+"""Timetable of a simulated day: a schedule of hours compressed into the duration of a run."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pregao.exchange.engine.schedule import Schedule
 from pregao.exchange.engine.terms import TradingStatus
 
 _ROOM = {"closed": 0.1, "auction": 3.0, "open": 1.0}
-"""How much of a run an hour takes: the closed ones pass quickly, auctions are given time."""
+"""Relative run time of an hour by phase: closed hours pass quickly, auctions get more time."""
 _LEAD = 0.01
-"""So much of a run lies ahead of the first change of phase."""
+"""Share of a run before the first change of phase."""
 _TAIL = 0.05
-"""So much of it comes after the last one: the loops show the market as it was left."""
+"""Share of a run after the last change of phase: the loops publish the final state."""
 _AUCTION_NS = 5 * MINUTE
-"""How long an auction called by a band lasts in a day of full length."""
+"""Duration of an auction triggered by a price band in a day of full length."""
 _SHORTEST_AUCTION_NS = SECOND // 2
 
 _RANK = {"closed": 0, "auction": 1, "open": 2}
@@ -35,7 +35,7 @@ _KIND = {
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """A run's times: when it begins and ends, and what the schedule does in between."""
+    """Times of a run: its start and end, and the phase changes of the schedule."""
 
     midnight_ns: int
     start_ns: int
@@ -47,13 +47,13 @@ class Day:
 
     @property
     def tradable_ns(self) -> tuple[int, int]:
-        """From when to when orders can be sent."""
+        """Start and end of the time in which orders can be sent."""
         busy = [(start, end) for start, end, kind in self.phases if kind != "closed"]
         return busy[0][0], busy[-1][1]
 
 
 def shortened(rules: AuctionRules | None, day: Day) -> AuctionRules | None:
-    """How auctions end in a run whose auctions are shorter than those of a whole day."""
+    """Return auction rules with their times scaled to the shorter auctions of a run."""
     if rules is None:
         return None
 
@@ -72,17 +72,19 @@ def shortened(rules: AuctionRules | None, day: Day) -> AuctionRules | None:
 def plan_day(
     schedule: Schedule, instruments: Sequence[Instrument], trade_date: date, duration_ns: int
 ) -> Day:
-    """Fit the schedule of the instruments' groups into a run of some length.
+    """Fit the schedule of the instruments' groups into a run of `duration_ns`.
 
-    The run begins at the time of day of the first entry. Its clock runs as fast as clocks do:
-    it is the hours between the entries that are shortened.
+    The run begins at the time of day of the first entry. Its clock runs at normal speed; the hours
+    between the entries are shortened.
     """
     groups = list(dict.fromkeys(instrument.security_group for instrument in instruments))
     for group in groups:
         if not schedule.entries(group):
-            raise UsageError(f"the schedule has no entries for group {group} and no default")
+            raise UsageError(
+                f"schedule: no entries for security group {group!r} and no default: add one of them"
+            )
     planned = schedule.commands(groups, trade_date)
-    # An index is listed and published, but there is nothing to send orders for.
+    # An index is listed and published, but takes no orders.
     traded = {
         instrument.security_group
         for instrument in instruments
@@ -90,7 +92,10 @@ def plan_day(
     }
     kinds = _kinds(planned, traded)
     if all(kind == "closed" for _, _, kind in kinds):
-        raise UsageError("the schedule never opens: there is no time in which orders can be sent")
+        raise UsageError(
+            "schedule: no traded group is ever open or in auction, so no orders can be sent: "
+            "add such an entry"
+        )
     start = planned[0][0]
     midnight = datetime(trade_date.year, trade_date.month, trade_date.day, tzinfo=UTC)
     warp = _Warp(kinds, start, duration_ns)
@@ -123,7 +128,7 @@ def plan_day(
 def _kinds(
     planned: Sequence[tuple[int, SetGroupPhase]], traded: Collection[str]
 ) -> list[tuple[int, int, str]]:
-    """What can be done between the entries of a schedule, in the busiest of the traded groups."""
+    """Return the spans between schedule entries, each with the kind of its busiest traded group."""
     now = {"": "closed"}
     kinds: list[tuple[int, int, str]] = []
     for index, (when, command) in enumerate(planned):
@@ -136,7 +141,7 @@ def _kinds(
 
 
 class _Warp:
-    """Maps the hours of a schedule to the times of a run."""
+    """Maps times of a schedule to times of a run."""
 
     def __init__(
         self, kinds: Sequence[tuple[int, int, str]], start_ns: int, duration_ns: int
@@ -144,19 +149,19 @@ class _Warp:
         weights = [_ROOM[kind] for _, _, kind in kinds]
         spans = [end - begin for begin, end, _ in kinds]
         total = sum(span * weight for span, weight in zip(spans, weights, strict=True))
-        room = duration_ns * (1 - _LEAD - _TAIL)
+        available_ns = duration_ns * (1 - _LEAD - _TAIL)
         self._begins = [begin for begin, _, _ in kinds]
         self._places: list[int] = []
         self._lengths: list[int] = []
-        place = start_ns + int(duration_ns * _LEAD)
+        begin_ns = start_ns + int(duration_ns * _LEAD)
         for span, weight in zip(spans, weights, strict=True):
-            length = int(room * span * weight / total)
-            self._places.append(place)
+            length = int(available_ns * span * weight / total)
+            self._places.append(begin_ns)
             self._lengths.append(length)
-            place += length
+            begin_ns += length
         self._spans = spans
 
     def __call__(self, when_ns: int) -> int:
         index = max(bisect_right(self._begins, when_ns) - 1, 0)
-        into = min(when_ns - self._begins[index], self._spans[index])
-        return self._places[index] + self._lengths[index] * into // self._spans[index]
+        elapsed_ns = min(when_ns - self._begins[index], self._spans[index])
+        return self._places[index] + self._lengths[index] * elapsed_ns // self._spans[index]

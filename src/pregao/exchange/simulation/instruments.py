@@ -1,4 +1,4 @@
-"""Which instruments are simulated: some of a catalogue, and more of the same kind if need be."""
+"""Selection of the simulated instruments, from a catalog and generated ones if it has too few."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ _SECURITY_ID_STEP = 7
 _PATTERNS = frozenset(
     {SecurityType.CS, SecurityType.PS, SecurityType.ETF, SecurityType.CASH, SecurityType.FUT}
 )
-"""What more of can be made: instruments without legs and underlyings."""
+"""Types that can serve as a pattern: instruments without legs and underlyings."""
 
 
 def choose_instruments(
     profile: Profile, wanted: int | None, path: Path | None, default: int
 ) -> list[Instrument]:
-    """The instruments of a run, the most active first.
+    """Return the instruments of a run, the most active first.
 
-    From the bundled catalogue those of the profile's types are taken, ``default`` of them if no
-    number is wanted; when there are fewer, others like them are made up. From a file of the
-    user's all are taken, or as many as are wanted.
+    Without a path, the instruments come from the bundled catalog: the first ``wanted`` (or
+    ``default``) of the profile's security types; if there are too few, similar ones are
+    generated. With a path, all instruments of that file are used, or the first ``wanted``.
     """
     if path is not None:
         catalogue = load_catalogue(path)
         if wanted is not None and wanted > len(catalogue):
             raise UsageError(
-                f"--instruments: {wanted} are wanted, but {path} has only {len(catalogue)}"
+                f"--instruments must be at most {len(catalogue)}, the number of instruments in "
+                f"{path}, was {wanted}"
             )
         return _with_needed(catalogue, catalogue, len(catalogue) if wanted is None else wanted)
     catalogue = bundled_catalogue()
@@ -49,7 +50,10 @@ def choose_instruments(
 def _with_needed(
     fitting: Sequence[Instrument], catalogue: Sequence[Instrument], count: int
 ) -> list[Instrument]:
-    """The first instruments, each with its legs and underlyings, as far as they fit."""
+    """Return up to `count` instruments, each with its legs and underlyings.
+
+    An instrument that does not fit together with those it needs is skipped.
+    """
     by_id = {instrument.security_id: instrument for instrument in catalogue}
     chosen: dict[int, Instrument] = {}
     for instrument in fitting:
@@ -64,7 +68,7 @@ def _with_needed(
 
 
 def _needed(instrument: Instrument, by_id: Mapping[int, Instrument]) -> list[Instrument]:
-    """Legs and underlyings, and those of these."""
+    """Return the legs and underlyings of an instrument, recursively."""
     numbers = [leg.security_id for leg in instrument.legs]
     numbers += [underlying.security_id for underlying in instrument.underlyings]
     needed = []
@@ -77,28 +81,29 @@ def _needed(instrument: Instrument, by_id: Mapping[int, Instrument]) -> list[Ins
 def _made_up(
     fitting: Sequence[Instrument], catalogue: Sequence[Instrument], count: int, profile: Profile
 ) -> list[Instrument]:
-    """More instruments after the pattern of those that there are."""
+    """Generate instruments that copy existing ones under other names and numbers."""
     patterns = [
         each for each in fitting if each.security_type in _PATTERNS and not each.underlyings
     ]
     if not patterns:
         raise UsageError(
-            f"profile {profile.name}: the catalogue has only {len(fitting)} instruments of its "
-            "security_types, and none of a kind that more of could be made up"
+            f"profile {profile.name}: the catalog has only {len(fitting)} instruments of its "
+            "security_types, and none of a type that others can be generated from: lower "
+            "--instruments"
         )
     symbols = {each.symbol for each in catalogue}
     security_id = max(each.security_id for each in catalogue)
-    made: list[Instrument] = []
+    generated: list[Instrument] = []
     codes = _codes()
-    while len(made) < count:
-        pattern = patterns[len(made) % len(patterns)]
+    while len(generated) < count:
+        pattern = patterns[len(generated) % len(patterns)]
         code = next(codes)
         symbol = code + pattern.symbol[4:] if pattern.symbol[4:] else code
         if symbol in symbols:
             continue
         symbols.add(symbol)
         security_id += _SECURITY_ID_STEP
-        made.append(
+        generated.append(
             replace(
                 pattern,
                 security_id=security_id,
@@ -108,11 +113,11 @@ def _made_up(
                 security_desc=f"Made up, like {pattern.symbol}",
             )
         )
-    return made
+    return generated
 
 
 def _codes() -> Iterator[str]:
-    """Names of companies that do not exist: XAAA, XAAB and so on."""
+    """Yield codes of companies that do not exist: XAAA, XAAB and so on."""
     for first in "XYZWKQ":
         for letters in product(ascii_uppercase, repeat=3):
             yield first + "".join(letters)

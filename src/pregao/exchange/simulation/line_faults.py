@@ -1,4 +1,4 @@
-"""Faults of a network: packets that a feed loses, repeats or delivers out of order, all counted."""
+"""Injected network faults: lost, duplicated and reordered packets of a feed, with counts."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
-    # The settings need the rates; they should not load the traders for a name.
+    # Importing the settings loads this module, which should not load the traders for a type.
     from pregao.exchange.traders.draws import Draws
 
 STREAMS = ("A", "B", "snapshot", "definition")
-"""Where faults can happen: the two incremental feeds, and the two loops."""
+"""Feeds that can have faults: the two incremental feeds, and the two loops."""
 _MOST_BEHIND = 3
-"""A packet out of order comes up to so many packets late."""
+"""Maximum number of packets by which a reordered packet is delayed."""
 
 _Packet = TypeVar("_Packet")
 
 
 @dataclass(frozen=True, slots=True)
 class FaultRates:
-    """How often each fault happens to a packet of one feed."""
+    """Probability of each fault per packet of one feed."""
 
     loss: float = 0.0
     reorder: float = 0.0
@@ -30,13 +30,13 @@ class FaultRates:
 
     @property
     def any(self) -> bool:
-        """Does anything happen at all?"""
+        """Whether any fault can happen."""
         return bool(self.loss or self.reorder or self.duplicate)
 
 
 @dataclass(slots=True)
 class FaultCounts:
-    """What happened to the packets of one feed."""
+    """Number of packets of one feed per kind of fault."""
 
     lost: int = 0
     reordered: int = 0
@@ -44,16 +44,16 @@ class FaultCounts:
 
 
 class FaultyFeed(Generic[_Packet]):
-    """Passes packets on, but for those that something happens to.
+    """Forwards packets, and loses, duplicates or reorders some of them.
 
-    A packet out of order is one that is delivered after a packet sent later. Only what really
-    happened is counted: a packet held back with nothing sent after it is not out of order.
+    A packet is reordered if it is delivered after one that was sent later. Only actual faults are
+    counted: a packet held back without any packet sent after it is not reordered.
     """
 
     def __init__(self, rates: FaultRates, draws: Draws) -> None:
         self.counts = FaultCounts()
         self.lost = False
-        """Was the last packet lost?"""
+        """Whether the last packet was lost."""
         self._loss = rates.loss
         self._duplicate = rates.loss + rates.duplicate
         self._reorder = self._duplicate + rates.reorder
@@ -63,7 +63,7 @@ class FaultyFeed(Generic[_Packet]):
         self._overtaken = False
 
     def send(self, packet: _Packet) -> list[_Packet]:
-        """What arrives when this packet is sent, in the order of arrival."""
+        """Send a packet; return the packets that arrive now, in order of arrival."""
         counts = self.counts
         draw = self._draws.random()
         self.lost = draw < self._loss
@@ -88,7 +88,7 @@ class FaultyFeed(Generic[_Packet]):
         return arrived
 
     def finish(self) -> list[_Packet]:
-        """What is still on its way."""
+        """Return the packets still held back."""
         held, self._held = self._held, []
         if held and self._overtaken:
             self.counts.reordered += 1
@@ -96,7 +96,7 @@ class FaultyFeed(Generic[_Packet]):
 
 
 def parse_rates(option: str, text: str | None) -> dict[str, float]:
-    """Read a rate for both incremental feeds (``0.01``) or by feed (``A=0.01,snapshot=0.1``)."""
+    """Parse a rate of both incremental feeds (``0.01``) or by feed (``A=0.01,snapshot=0.1``)."""
     rates = dict.fromkeys(STREAMS, 0.0)
     if text is None or not text.strip():
         return rates
@@ -108,7 +108,7 @@ def parse_rates(option: str, text: str | None) -> dict[str, float]:
         feed, _, value = part.partition("=")
         feed = feed.strip()
         if feed not in rates:
-            raise UsageError(f"{option}: there is no feed {feed!r}: use {', '.join(STREAMS)}")
+            raise UsageError(f"{option}: unknown feed {feed!r}: use {', '.join(STREAMS)}")
         if feed in seen:
             raise UsageError(f"{option}: feed {feed} is given twice")
         seen.add(feed)
@@ -119,16 +119,17 @@ def parse_rates(option: str, text: str | None) -> dict[str, float]:
 def fault_rates(
     loss: Mapping[str, float], reorder: Mapping[str, float], duplicate: Mapping[str, float]
 ) -> dict[str, FaultRates]:
-    """Put the rates of each feed together."""
-    together = {}
+    """Combine the rates of the three faults into one `FaultRates` per feed."""
+    by_feed = {}
     for feed in STREAMS:
         rates = FaultRates(loss[feed], reorder[feed], duplicate[feed])
         if rates.loss + rates.reorder + rates.duplicate > 1:
             raise UsageError(
-                f"loss, reorder and duplicate of feed {feed} sum to more than 1: lower one of them"
+                f"loss, reorder and duplicate rates of feed {feed} add up to more than 1: "
+                "lower one of them"
             )
-        together[feed] = rates
-    return together
+        by_feed[feed] = rates
+    return by_feed
 
 
 def _rate(option: str, text: str) -> float:
@@ -137,5 +138,5 @@ def _rate(option: str, text: str) -> float:
     except ValueError:
         rate = -1.0
     if not 0 <= rate <= 1:
-        raise UsageError(f"{option}: {text.strip()!r} is not a rate from 0 to 1, such as 0.01")
+        raise UsageError(f"{option}: rate must be from 0 to 1, e.g. 0.01, was {text.strip()!r}")
     return rate

@@ -1,4 +1,4 @@
-"""What is published of a simulated day: packets in captures, and the truth beside them."""
+"""Publication of a simulated day: packets in captures, and the truth next to them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pregao.exchange.simulation.settings import Settings
 from pregao.exchange.simulation.truth import ToldBook, TruthWriter
 
 Progress = Callable[[float, int], None]
-"""Told now and then: how much of the run is over (0 to 1), and the messages so far."""
+"""Progress callback: completed share of the run (0 to 1), and messages so far."""
 
 
 class Publication:
-    """The audience of a day's trading that publishes it and writes it down.
+    """Audience of a day's trading that publishes the events and writes captures and truth.
 
-    Nothing that was sent before ``from_ns`` is captured. The truth goes to ``folder``.
+    Packets sent before ``from_ns`` are not captured. The truth goes to ``folder``.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class Publication:
             )
 
     def begin(self, now_ns: int) -> None:
-        """Begin as after a start of the system."""
+        """Publish the start of the system."""
         self._send(self._publisher.initialize(now_ns))
 
     def publish(
         self, units: Sequence[MarketEvent], now_ns: int, security_id: int | None = None
     ) -> None:
-        """Publish events, on any channel or on that of an instrument alone."""
+        """Publish events on any channel, or only on that of an instrument."""
         if security_id is None:
             self._publish_anywhere(units, now_ns)
             return
@@ -80,7 +80,7 @@ class Publication:
             captures.send(channel.publish(units, now_ns))
         else:
             captures.send_incremental(now_ns, packets)
-        # No trade comes alone: what is one message is an order that came, changed or went.
+        # A single message is a new, changed or removed order: a trade always has more.
         if len(units) > 1 or len(units[0].items) > 1:
             self.truth.publish(units)
 
@@ -97,7 +97,7 @@ class Publication:
             self.captures[datagram.channel].send((datagram,))
 
     def book(self, book: ToldBook) -> None:
-        """Write down how a book is after the packets so far."""
+        """Write the state of a book after the packets so far."""
         channel = self._publisher.channels[book.channel]
         self.truth.book(
             book,
@@ -107,16 +107,16 @@ class Publication:
         )
 
     def progress(self, done: float) -> None:
-        """Say how much of the run is over."""
+        """Report the completed share of the run."""
         if self._progress is not None:
             self._progress(done, self.messages())
 
     def messages(self) -> int:
-        """How many messages are on the incremental streams."""
+        """Return the number of messages on the incremental streams."""
         return self._publisher.messages
 
     def end(self, now_ns: int) -> None:
-        """Send what is due up to the end."""
+        """Send the packets that are due up to the end."""
         self._send(self._publisher.advance(now_ns))
 
     def __enter__(self) -> Self:
@@ -128,5 +128,5 @@ class Publication:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Write what waits, and close all files."""
+        """Write the queued packets, and close all files."""
         self._opened.close()

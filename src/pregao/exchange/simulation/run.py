@@ -1,4 +1,4 @@
-"""A whole market on a virtual clock: traders, engine and publisher, written as captures."""
+"""A simulation run: traders, engine and publisher on a virtual clock, written as captures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pregao.exchange.traders.profiles import load_profile
 
 DEFAULT_INSTRUMENTS = 40
 _SNAPSHOT_LOOPS = 40
-"""About so many times in a run each snapshot and definition loop begins."""
+"""Approximate number of snapshot and definition loops in a run."""
 _LOOP_PACKETS_PER_SECOND = 1000
 _SHORTEST_PAUSE_NS = 20 * MILLISECOND
 _LONGEST_PAUSE_NS = MINUTE
@@ -32,9 +32,9 @@ _LONGEST_PAUSE_NS = MINUTE
 
 @contextmanager
 def _no_cycle_collection() -> Iterator[None]:
-    """Keep the collector of cycles from walking all resting orders again and again.
+    """Disable the cyclic garbage collector, which would traverse all resting orders repeatedly.
 
-    Orders and events make no cycles: memory stays flat without it, and a run is a tenth faster.
+    Orders and events form no cycles: memory stays flat without it, and a run is 10% faster.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -42,14 +42,15 @@ def _no_cycle_collection() -> Iterator[None]:
         yield
     finally:
         if enabled:
-            # Else all that came meanwhile would be taken for new, and walked at once.
+            # Move the objects created meanwhile to the oldest generation: in the youngest one,
+            # the next collection would traverse them all.
             gc.freeze()
             gc.enable()
             gc.unfreeze()
 
 
 class Simulation:
-    """One run: settings in, captures and the truth about them in a folder."""
+    """One run: settings in, captures and their ground truth in a folder out."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -87,10 +88,10 @@ class Simulation:
         )
 
     def run(self, progress: Progress | None = None, *, apart: bool | None = None) -> Summary:
-        """Simulate the day and write everything down.
+        """Simulate the day and write captures and truth.
 
-        With ``apart`` the market trades in a process of its own, and ``trading`` is left as it
-        is; by default it does so where that is faster. The bytes are the same.
+        With ``apart`` the market trades in a worker process, and ``trading`` of this process stays
+        unchanged; the default is to do so where it is faster. The bytes are the same.
         """
         try:
             return self._run(progress, pays(self.trading) if apart is None else apart)
@@ -101,13 +102,20 @@ class Simulation:
     def _run(self, progress: Progress | None, apart: bool) -> Summary:
         settings = self.settings
         folder = prepare_folder(settings.out, settings.force)
-        given = (settings, self.publisher, self.instruments, self.capture_from_ns, folder, progress)
-        with Publication(*given) as publication, _no_cycle_collection():
+        arguments = (
+            settings,
+            self.publisher,
+            self.instruments,
+            self.capture_from_ns,
+            folder,
+            progress,
+        )
+        with Publication(*arguments) as publication, _no_cycle_collection():
             if apart:
-                traded = trade_apart(self.trading, publication)
+                totals = trade_apart(self.trading, publication)
             else:
-                traded = self.trading.run(publication)
-        summary = describe(self, traded, publication)
+                totals = self.trading.run(publication)
+        summary = describe(self, totals, publication)
         publication.truth.finish(faults_of(settings, publication.captures), summary.data)
         publication.progress(1.0)
         return summary

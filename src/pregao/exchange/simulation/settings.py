@@ -1,4 +1,4 @@
-"""What a simulation is to be: its settings, and how people write them."""
+"""Settings of a simulation, and parsers of their text forms."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pregao.errors import UsageError
 from pregao.exchange.simulation.line_faults import STREAMS, FaultRates
 
 SCHEMA_VERSIONS = (7, 8, 9, 10, 15, 16)
-"""The versions of the feed that can be written."""
+"""Schema versions of the binary feed that can be written."""
 TRADE_DATE = date(2026, 5, 21)
-"""The day that is simulated unless another one is given: the same command gives the same bytes."""
+"""Default trade date; fixed, so that the same command gives the same bytes."""
 LONGEST_NS = 24 * HOUR
 MOST_INSTRUMENTS = 100_000
 MOST_RATE = 1_000_000.0
@@ -26,7 +26,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|h|m|s)")
 
 
 class Compression(StrEnum):
-    """How captures are compressed."""
+    """Compression of captures."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -34,19 +34,19 @@ class Compression(StrEnum):
 
     @property
     def ending(self) -> str:
-        """What the names of such files end in."""
+        """File name suffix of the compression."""
         return {"none": "", "gzip": ".gz", "zstd": ".zst"}[self.value]
 
 
 class ResetKind(StrEnum):
-    """What is reset: the channel's books, or its sequence numbers too."""
+    """Scope of a reset: the channel's books, or its sequence numbers too."""
 
     CHANNEL = "channel"
     SEQUENCE = "sequence"
 
 
 class LegacyDepth(StrEnum):
-    """Which books a legacy feed (UMDF FIX/FAST) beside the binary one shows."""
+    """Book depth of the legacy feed (UMDF FIX/FAST) written in addition to the binary one."""
 
     ORDERS = "orders"
     PRICES = "prices"
@@ -54,13 +54,13 @@ class LegacyDepth(StrEnum):
 
     @property
     def market_depth(self) -> int | None:
-        """How many price levels; None for all orders."""
+        """Number of price levels; None for all orders."""
         return {"orders": None, "prices": 5, "top": 1}[self.value]
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A moment of a run: a share of it, or a time of its day."""
+    """A point in a run: a share of it, or a time of its day."""
 
     share: float | None = None
     time_of_day: time | None = None
@@ -69,7 +69,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """A reset to be injected."""
+    """A reset injected into the run."""
 
     kind: ResetKind
     moment: Moment
@@ -77,66 +77,69 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All that a run depends on: the same settings give the same bytes."""
+    """Everything a run depends on: the same settings give the same bytes."""
 
     profile: str
     out: Path
     seed: int = 1
     instruments: int | None = None
-    """How many; None takes 40 of the catalogue, or all of a file."""
+    """Number of instruments; None: 40 of the catalog, or all of `instruments_file`."""
     duration_ns: int = 30 * MINUTE
     schema_version: int = 16
     trade_date: date = TRADE_DATE
     rate: float | None = None
-    """Mean orders a second; None takes the profile's, or what the messages need."""
+    """Mean orders per second; None: the profile's rate, or the rate that `messages` requires."""
     messages: int | None = None
-    """The run ends after so many incremental messages, over all channels."""
+    """Number of incremental messages, over all channels, after which the run ends."""
     faults: dict[str, FaultRates] = field(
         default_factory=lambda: dict.fromkeys(STREAMS, FaultRates())
     )
     late_join: Moment | None = None
-    """Captures begin here; None captures everything."""
+    """Start of the captures; None: the start of the run."""
     resets: tuple[Reset, ...] = ()
     instruments_file: Path | None = None
     schedule_file: Path | None = None
     compression: Compression = Compression.NONE
     books: int = 10
-    """How many times the books are written to the truth, the end included."""
+    """Number of times the books are written to the truth, including the end of the run."""
     force: bool = False
     legacy: LegacyDepth | None = None
-    """Which books a legacy feed beside the binary one shows; None without one."""
+    """Book depth of the legacy feed; None: no legacy feed."""
 
     def __post_init__(self) -> None:
         if self.instruments is not None and not 1 <= self.instruments <= MOST_INSTRUMENTS:
             raise UsageError(
-                f"--instruments: {self.instruments} is not from 1 to {MOST_INSTRUMENTS}"
+                f"--instruments must be from 1 to {MOST_INSTRUMENTS}, was {self.instruments}"
             )
         if not SECOND <= self.duration_ns <= LONGEST_NS:
-            raise UsageError("--duration: a run lasts from 1s to 24h")
+            raise UsageError(
+                f"--duration must be from 1s to 24h, was {self.duration_ns / SECOND:g}s"
+            )
         if self.schema_version not in SCHEMA_VERSIONS:
             known = ", ".join(map(str, SCHEMA_VERSIONS))
-            raise UsageError(f"--schema-version: {self.schema_version} is not one of {known}")
+            raise UsageError(f"--schema-version must be one of {known}, was {self.schema_version}")
         if self.rate is not None and not 0 < self.rate <= MOST_RATE:
             raise UsageError(
-                f"--rate: {self.rate:g} orders a second is not above 0 and up to {MOST_RATE:g}"
+                f"--rate must be above 0 and at most {MOST_RATE:g} orders per second, "
+                f"was {self.rate:g}"
             )
         if self.messages is not None and self.messages < 1:
-            raise UsageError(f"--messages: {self.messages} is not at least 1")
+            raise UsageError(f"--messages must be at least 1, was {self.messages}")
         if not 1 <= self.books <= 10_000:
-            raise UsageError(f"--books: {self.books} is not from 1 to 10000")
+            raise UsageError(f"--books must be from 1 to 10000, was {self.books}")
 
 
 def parse_duration(text: str) -> int:
-    """Read a span such as ``30m``, ``1h30m``, ``45s`` or ``500ms`` as nanoseconds."""
+    """Parse a duration such as ``30m``, ``1h30m``, ``45s`` or ``500ms`` to nanoseconds."""
     compact = text.strip().lower()
     parts = list(_PART.finditer(compact))
     if not parts or "".join(part.group(0) for part in parts) != compact:
-        raise UsageError(f"--duration: {text!r} is not a span of time, such as 30m, 1h30m or 45s")
+        raise UsageError(f"--duration must be a time such as 30m, 1h30m or 45s, was {text!r}")
     return round(sum(float(part.group(1)) * _UNITS[part.group(2)] for part in parts))
 
 
 def parse_moment(option: str, text: str) -> Moment:
-    """Read a share of the run (``0.5``) or a time of its day (``10:05`` or ``10:05:30``)."""
+    """Parse a share of the run (``0.5``) or a time of its day (``10:05`` or ``10:05:30``)."""
     text = text.strip()
     if ":" in text:
         try:
@@ -153,23 +156,23 @@ def parse_moment(option: str, text: str) -> Moment:
         if 0 <= share < 1:
             return Moment(share=share, text=text)
     raise UsageError(
-        f"{option}: {text!r} is neither a share of the run (from 0 to below 1) "
-        "nor a time of day such as 10:05:30"
+        f"{option} must be a share of the run (from 0 to below 1) or a time of day such as "
+        f"10:05:30, was {text!r}"
     )
 
 
 def parse_reset(text: str) -> Reset:
-    """Read a moment at which a channel is reset, or with ``sequence@`` ahead its numbers too."""
+    """Parse the time of a channel reset; the prefix ``sequence@`` resets its numbers too."""
     kind, at, moment = text.partition("@")
     if not at:
         return Reset(ResetKind.CHANNEL, parse_moment("--reset-at", text))
     if kind not in [each.value for each in ResetKind]:
-        raise UsageError(f"--reset-at: {kind!r} is neither 'channel' nor 'sequence'")
+        raise UsageError(f"--reset-at: kind must be 'channel' or 'sequence', was {kind!r}")
     return Reset(ResetKind(kind), parse_moment("--reset-at", moment))
 
 
 def moment_ns(option: str, moment: Moment, midnight_ns: int, start_ns: int, end_ns: int) -> int:
-    """The time of a moment in a run, in nanoseconds since 1970."""
+    """Return the time of a point in a run, in nanoseconds since 1970."""
     if moment.share is not None:
         return start_ns + int((end_ns - start_ns) * moment.share)
     clock = moment.time_of_day
@@ -179,7 +182,7 @@ def moment_ns(option: str, moment: Moment, midnight_ns: int, start_ns: int, end_
     if not start_ns <= when < end_ns:
         begin, end = (_clock(value - midnight_ns) for value in (start_ns, end_ns))
         raise UsageError(
-            f"{option}: {moment.text} is outside of the run, which goes from {begin} to {end}"
+            f"{option}: {moment.text} is outside the run: choose a time from {begin} to {end}"
         )
     return when
 

@@ -1,4 +1,4 @@
-"""What came of a simulation, as data for the truth and for people."""
+"""Summary of a simulation, for the truth files and for display."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The outcome of a run; ``data`` is what is written, the same for the same settings."""
+    """Results of a run; ``data`` is written to the truth, the same for the same settings."""
 
     data: dict[str, Any]
 
@@ -28,17 +28,17 @@ class Summary:
 
     @property
     def orders(self) -> int:
-        """What members sent."""
+        """Requests sent by members."""
         return int(self.data["orders"])
 
     @property
     def trades(self) -> int:
-        """Trades published, amended ones again."""
+        """Trades published; an amended trade counts again."""
         return int(self.data["trades"])
 
 
 def describe(simulation: Simulation, traded: Traded, publication: Publication) -> Summary:
-    """Sum a run up. Nothing that differs from machine to machine is in it."""
+    """Return the summary of a run. It contains nothing that depends on the machine."""
     truth = publication.truth
     channels = {}
     for number, channel in simulation.publisher.channels.items():
@@ -84,7 +84,7 @@ def describe(simulation: Simulation, traded: Traded, publication: Publication) -
 
 
 def faults_of(settings: Settings, captures: Mapping[int, ChannelCaptures]) -> dict[str, Any]:
-    """How many packets of each feed something was done to, by channel."""
+    """Return the fault rates, and the counts of injected faults by channel and feed."""
     return {
         "rates": {feed: asdict(rates) for feed, rates in settings.faults.items()},
         "channels": {

@@ -31,58 +31,58 @@ from pregao.exchange.traders.pace import Pace, curve_seconds, day_curve
 from pregao.exchange.traders.profiles import Profile
 
 _TICKS = 200
-"""So many times in a run its progress is told and its pace is set."""
+"""Number of times in a run that its progress is reported and its pace adjusted."""
 _BURSTS_PER_RUN = 100
-"""A burst takes at most so small a part of a run in the mean."""
+"""The mean burst lasts at most this fraction (1/100) of a run."""
 _TRADE_MEMORY = 10_000
-"""Only recent trades are busted or amended: the others need not be remembered."""
+"""Number of recent trades the engine remembers: only these are busted or amended."""
 _MARGIN = 1.01
-"""A run that is to have so many messages aims a little above, so that it gets there."""
+"""Factor by which a run aims above its number of messages, so that it reaches it."""
 _WARM_UP_ORDERS = 500
 _LEAST_DELAY_NS, _DELAY_NS = 6_000, 6_000
-"""What has happened (T5) is sent (T10) at least so much later, and so much more in the mean."""
+"""Delay from an event (T5) to its sending (T10): the minimum, and the mean on top of it."""
 _DELAYS = 4096
 
 
 class Audience(Protocol):
-    """Whoever is told what happens in the market, in the order of time."""
+    """Listener that receives the events of the market in order of time."""
 
     def begin(self, now_ns: int) -> None:
-        """The system starts."""
+        """Handle the start of the system."""
 
     def publish(
         self, units: Sequence[MarketEvent], now_ns: int, security_id: int | None = None
     ) -> None:
-        """Something has happened, and is published now.
+        """Publish the events of one command.
 
-        If it follows from a request about an instrument, then nothing of it concerns another
-        channel than the instrument's.
+        With a `security_id` they result from a request about that instrument, and concern only
+        the instrument's channel.
         """
 
     def book(self, book: ToldBook) -> None:
-        """So a book is after all that was told."""
+        """Handle the state of a book after all events published so far."""
 
     def progress(self, done: float) -> None:
-        """So much of the run is over (0 to 1)."""
+        """Handle the completed share of the run (0 to 1)."""
 
     def messages(self) -> int:
-        """How many incremental messages came of all that was told?"""
+        """Return the number of incremental messages published so far."""
 
     def end(self, now_ns: int) -> None:
-        """Nothing happens any more, and it is this late."""
+        """Handle the end of the run: no further events follow."""
 
 
 class Traded(NamedTuple):
-    """What the trading of a day came to."""
+    """Totals of a day's trading."""
 
     end_ns: int
     orders: int
-    """Requests that members sent: orders, changes, cancels, crosses."""
+    """Requests sent by members: new orders, modifications, cancels, crosses."""
     bursts: int
 
 
 class Trading:
-    """A market and those who trade in it, for one day."""
+    """A market and its traders, for one day."""
 
     def __init__(
         self, settings: Settings, profile: Profile, instruments: Sequence[Instrument], day: Day
@@ -103,7 +103,7 @@ class Trading:
         )
         market = self._market = self.engine.market
         curve = day_curve(day.phases, profile.activity.day, profile.activity.auction)
-        # In a run of seconds a burst of ordinary length would be all there is.
+        # In a run of seconds, a burst of ordinary length would fill the run.
         longest_ms = settings.duration_ns / MILLISECOND / _BURSTS_PER_RUN
         bursts = replace(profile.bursts, length_ms=min(profile.bursts.length_ms, longest_ms))
         traded = [
@@ -132,7 +132,7 @@ class Trading:
         self._plan(sorted({instrument.channel for instrument in instruments}))
 
     def _mean(self, seconds: float) -> float:
-        """Orders a second that give the wanted rate, or in so many seconds the wanted messages."""
+        """Return the mean orders per second: the given rate, or what `messages` requires."""
         settings = self.settings
         if settings.rate is not None:
             return settings.rate
@@ -141,15 +141,15 @@ class Trading:
         mean = settings.messages * _MARGIN / self.profile.messages_per_order / seconds
         if mean > MOST_RATE:
             raise UsageError(
-                f"--messages: {settings.messages} messages do not fit into so short a run: "
-                "give a longer --duration"
+                f"--messages: {settings.messages} messages need more than {MOST_RATE:g} orders "
+                "per second in this run: choose a longer --duration or fewer messages"
             )
         return mean
 
-    # What happens when
+    # Timeline
 
     def _plan(self, channels: Sequence[int]) -> None:
-        """Put all that is known beforehand on the timeline."""
+        """Put everything known in advance on the timeline."""
         day, settings = self.day, self.settings
         numbered = 0
 
@@ -165,7 +165,7 @@ class Trading:
             when = moment_ns("--reset-at", reset.moment, day.midnight_ns, day.start_ns, day.end_ns)
             for number in channels:
                 plan(when, partial(self._apply, kind(number)))
-        # What the day comes to is known after the close, when no orders can come any more.
+        # The day's closing data is final only when no orders can arrive.
         plan(day.tradable_ns[1] + 1, self._close)
         for number in range(1, settings.books):
             plan(
@@ -176,7 +176,7 @@ class Trading:
             plan(day.start_ns + settings.duration_ns * number // _TICKS, self._tick)
 
     def _limit(self) -> int:
-        """Until when nothing but orders happens."""
+        """Return the time until which only orders happen."""
         limit = self.day.end_ns
         if self._timeline:
             limit = min(limit, self._timeline[0][0])
@@ -186,7 +186,7 @@ class Trading:
     # The run
 
     def run(self, audience: Audience) -> Traded:
-        """Let the day pass, and tell an audience what happens."""
+        """Run the day and pass its events to the audience."""
         self._audience = audience
         audience.begin(self.clock.now_ns)
         self._apply(StartDay(self.settings.trade_date))
@@ -200,7 +200,7 @@ class Trading:
         return Traded(self.clock.now_ns, self._orders, self.pace.bursts)
 
     def _trade_until(self, limit_ns: int) -> None:
-        """Let members trade until a time, or until there are messages enough."""
+        """Process members' requests until a time, or until there are enough messages."""
         now = self.clock.now_ns
         market, engine, pace = self._market, self.engine, self.pace
         apply, next_ns, next_command, publish = (
@@ -212,22 +212,22 @@ class Trading:
         delays, drawn = self._delays, self._delay_draws.random
         agenda = self.crowd.agenda
         orders, last_sent = 0, self._sent_ns
-        own, changes = next_ns(now), pace.changes
+        spontaneous_ns, changes = next_ns(now), pace.changes
         while True:
-            # Times that were drawn hold until they have come, or the rate is changed.
-            if own is not None and (own <= now or changes != pace.changes):
-                own, changes = next_ns(now), pace.changes
-            when, planned = own, agenda.due_ns
+            # A drawn time is valid until it is reached or the rate changes.
+            if spontaneous_ns is not None and (spontaneous_ns <= now or changes != pace.changes):
+                spontaneous_ns, changes = next_ns(now), pace.changes
+            when, planned = spontaneous_ns, agenda.due_ns
             if planned is not None and (when is None or planned < when):
                 when = planned if planned > now else now
             due = market.next_due_ns
             if due is not None and due < limit_ns and (when is None or due <= when):
-                # An auction that a band called ends by itself.
+                # An auction triggered by a price band ends on a timer.
                 now = self.clock.advance_to(due)
                 self._sent_ns = last_sent
                 self._apply(AdvanceTime())
                 last_sent = self._sent_ns
-                own = next_ns(now)
+                spontaneous_ns = next_ns(now)
                 continue
             if when is None or when >= limit_ns:
                 self.clock.advance_to(limit_ns)
@@ -253,7 +253,7 @@ class Trading:
         self._orders += orders
 
     def _has_enough(self) -> bool:
-        """Are there as many messages as were wanted? It is asked again as soon as they may be."""
+        """Whether the run has its number of messages; also schedules the next check."""
         wanted = self.settings.messages
         if wanted is None:
             self._check_in = 1 << 30
@@ -264,7 +264,7 @@ class Trading:
         return self._done
 
     def _keep_house(self) -> None:
-        """Do what is due now besides trading."""
+        """Run the timeline entries and market operations that are due now."""
         now = self.clock.now_ns
         if self._done:
             return
@@ -274,19 +274,19 @@ class Trading:
             self._apply(command)
 
     def _apply(self, command: Command) -> None:
-        """Carry out a command of the exchange itself, which may concern any channel."""
+        """Apply a command of the exchange itself, which may concern any channel."""
         now = self.clock.now_ns
         units = self.engine.apply(command, now).market
         self._sent_ns = max(self._sent_ns, now)
         self._audience.publish(units, self._sent_ns)
 
     def _close(self) -> None:
-        """Publish what is known after the close."""
+        """Publish the data that follows the close."""
         for command in self.operations.closing():
             self._apply(command)
 
     def _tick(self) -> None:
-        """Tell how far the run is, and keep it on course for the number of messages wanted."""
+        """Report progress, and adjust the pace to reach the requested number of messages."""
         settings, now = self.settings, self.clock.now_ns
         done = (now - self.day.start_ns) / settings.duration_ns
         if settings.messages is not None:
@@ -301,7 +301,7 @@ class Trading:
         self._audience.progress(done)
 
     def _tell_books(self, final: bool) -> None:
-        """Tell how every instrument is now."""
+        """Report the state of every instrument to the audience."""
         now = self.clock.now_ns
         for listing in self._market.listings.values():
             self._audience.book(told_book(listing, now, final))

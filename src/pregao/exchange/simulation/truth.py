@@ -1,6 +1,6 @@
-"""The truth of a simulation: what the engine itself knows, to compare rebuilt books with.
+"""Ground truth of a simulation: the engine's own books and trades, to compare rebuilt books with.
 
-Beside the captures there is a folder ``truth`` with
+The folder ``truth`` next to the captures contains
 
 * ``books.jsonl``: one line per instrument, at intervals and at the end of the run::
 
@@ -9,7 +9,7 @@ Beside the captures there is a folder ``truth`` with
      "status": "OPEN", "bids": [["39.4100", 300, 5012, 85, 1779364799000000000], ...],
      "asks": [...], "statistics": [{"name": "HighPrice", "price": "39.6000", ...}, ...]}
 
-  The book holds after the incremental packet of that sequence version and number. Orders are
+  This is the book after the incremental packet with that sequence version and number. Orders are
   ``[price, size, secondaryOrderID, firm, insert time]`` in queue order; the price of an order
   without one and the firm of an implied order are null. ``rpt_seq`` is that of the instrument's
   last message.
@@ -19,10 +19,11 @@ Beside the captures there is a folder ``truth`` with
      "price": "39.4100", "size": 300, "time_ns": 1779364800000000000, "action": "NEW",
      "buyer": 85, "seller": 386, "trade_condition": 8192}
 
-  The ``action`` is NEW or BUST, and a trade that was amended is NEW again under its number;
-  ``trd_sub_type`` is there for special trades, ``forward`` for trades of forwards.
-* ``faults.json``: how many packets of each feed were lost, reordered and duplicated on purpose.
-* ``summary.json``: the settings of the run and what came of it; it is written last.
+  The ``action`` is NEW or BUST; an amended trade is NEW again with the same ``trade_id``.
+  ``trd_sub_type`` is present for special trades, ``forward`` for trades of forwards.
+* ``faults.json``: the number of packets of each feed that were lost, reordered and duplicated on
+  purpose.
+* ``summary.json``: the settings and totals of the run; it is written last.
 
 Prices are strings with all their decimals, times nanoseconds since 1970, dates days since 1970.
 """
@@ -55,7 +56,7 @@ from pregao.output_files import open_output, replace_file
 
 FOLDER = "truth"
 FILES = ("books.jsonl", "trades.jsonl", "faults.json", "summary.json")
-"""What is in the folder."""
+"""Files of the folder."""
 
 _TRADES = (Trade, ForwardTrade, TradeBust)
 _PRICES = frozenset({"price", "low", "high", "vwap_px"})
@@ -63,17 +64,17 @@ _PRICES = frozenset({"price", "low", "high", "vwap_px"})
 
 @lru_cache(1 << 16)
 def price_text(mantissa: int, scale: int = PRICE_SCALE, digits: int = 4) -> str:
-    """A price as people write it, with all its decimals."""
+    """Return a price as decimal text, with all `digits` decimals."""
     whole, part = divmod(abs(mantissa), scale)
     return f"{'-' if mantissa < 0 else ''}{whole}.{part:0{digits}d}"
 
 
 _Level = tuple[int | None, list[tuple[int, int, int, int]]]
-"""The price of some orders, and of each what is shown, its public number, firm and insert time."""
+"""A price and its orders: visible size, secondaryOrderID, firm and insert time of each."""
 
 
 class ToldBook(NamedTuple):
-    """How an instrument of the engine is at a time; levels are told from the best to the worst."""
+    """State of an instrument in the engine at a time; levels are ordered from best to worst."""
 
     channel: int
     security_id: int
@@ -84,11 +85,11 @@ class ToldBook(NamedTuple):
     statistics: Sequence[Statistic]
     time_ns: int
     final: bool
-    """Is this the end of the run?"""
+    """Whether this is the book at the end of the run."""
 
 
 def told_book(listing: Listing, now_ns: int, final: bool) -> ToldBook:
-    """How an instrument is now."""
+    """Return the state of an instrument at `now_ns`."""
     instrument = listing.instrument
     return ToldBook(
         instrument.channel,
@@ -119,7 +120,7 @@ def _told(side: BookSide) -> list[_Level]:
 
 
 class TruthWriter:
-    """Writes the truth of a run as it goes."""
+    """Writes the truth of a run while it proceeds."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -131,7 +132,7 @@ class TruthWriter:
         self._labels: dict[int, str] = {}
 
     def know(self, instrument: Instrument) -> None:
-        """Take note of an instrument: trades name its channel and symbol."""
+        """Add an instrument, whose channel and symbol are written with its trades."""
         symbol = json.dumps(instrument.symbol)
         self._labels[instrument.security_id] = (
             f'"channel":{instrument.channel},"security_id":{instrument.security_id},'
@@ -139,7 +140,7 @@ class TruthWriter:
         )
 
     def publish(self, units: Iterable[MarketEvent]) -> None:
-        """Write down the trades among some events."""
+        """Write the trades among the events."""
         for unit in units:
             for item in unit.items:
                 if isinstance(item, _TRADES):
@@ -168,7 +169,7 @@ class TruthWriter:
     def book(
         self, book: ToldBook, *, sequence_version: int, sequence_number: int, rpt_seq: int
     ) -> None:
-        """Write down how an instrument is after a packet."""
+        """Write the book of an instrument after the given packet."""
         self.books += 1
         line = {
             "channel": book.channel,
@@ -181,20 +182,20 @@ class TruthWriter:
             "time_ns": book.time_ns,
             "status": book.status,
         }
-        begin = json.dumps(line, separators=(",", ":")).removesuffix("}")
+        head = json.dumps(line, separators=(",", ":")).removesuffix("}")
         statistics = [_statistic(item) for item in book.statistics]
         self._books.write(
-            f'{begin},"bids":{_orders(book.bids)},"asks":{_orders(book.asks)},'
+            f'{head},"bids":{_orders(book.bids)},"asks":{_orders(book.asks)},'
             f'"statistics":{json.dumps(statistics, separators=(",", ":"))}}}\n'
         )
 
     def close(self) -> None:
-        """Close the line files."""
+        """Close the files of books and trades."""
         self._books.close()
         self._trades.close()
 
     def finish(self, faults: Mapping[str, Any], summary: Mapping[str, Any]) -> None:
-        """Write what is known only at the end; the summary comes last."""
+        """Write the faults and, last, the summary."""
         self.close()
         for name, data in ((FILES[2], faults), (FILES[3], summary)):
             text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
@@ -213,7 +214,7 @@ def _or_null(value: int | None) -> str:
 
 
 def _orders(levels: list[_Level]) -> str:
-    """Orders as JSON, the best first; a large book has thousands, each a few plain values."""
+    """Return orders as JSON, best first; formatted directly, as a large book has thousands."""
     lines = []
     for price, orders in levels:
         shown = "null" if price is None else f'"{price_text(price)}"'
@@ -225,7 +226,7 @@ def _orders(levels: list[_Level]) -> str:
 
 
 def _statistic(item: Statistic) -> dict[str, Any]:
-    """A statistic under the names of its event, prices as people write them."""
+    """Return a statistic with the field names of its event and prices as decimal text."""
     shown: dict[str, Any] = {"name": type(item).__name__}
     for field in fields(item):
         name = field.name
