@@ -56,16 +56,16 @@ def test_status_shows_phases_and_sessions(pregao, port):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("halt", "PETR9"), "there is no instrument 'PETR9'; did you mean PETR4"),
+        (("halt", "PETR9"), "unknown instrument 'PETR9'; did you mean PETR4"),
         (("bust", "PETR4", "5"), "5"),
         (("protect", "9", "85", "123", "PETR4"), "requires at least one limit"),
-        (("protect", "9", "85", "123", "PETR9", "--fills", "5"), "there is no instrument 'PETR9'"),
+        (("protect", "9", "85", "123", "PETR9", "--fills", "5"), "unknown instrument 'PETR9'"),
         (("unprotect", "99"), "market protection 99 does not exist"),
         (("pair", "PETR4", "PETR4"), "cannot be paired with itself"),
         (("phase", "all", "LUNCH"), "phase must be one of PRE_OPEN"),
         (("add", "nowhere.toml"), "nowhere.toml: cannot be read"),
         (("day", "soon"), "date must be a date such as 2026-05-21"),
-        (("disconnect", "5"), "there is no session 5"),
+        (("disconnect", "5"), "session 5 is not configured"),
     ],
 )
 def test_mistakes_are_sentences(pregao, port, words, told):
@@ -82,7 +82,7 @@ def test_without_an_exchange_that_is_said(pregao):
         port = held.getsockname()[1]
     done = pregao("exchange", "ctl", "status", "--port", port)
     assert done.code == 2
-    assert "`pregao exchange` starts one" in done.err
+    assert "start one with `pregao exchange`" in done.err
 
 
 @pytest.mark.parametrize(

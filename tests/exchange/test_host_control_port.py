@@ -68,11 +68,11 @@ def test_a_link_or_a_file_that_others_read_is_no_token(tmp_path):
     path.symlink_to(other)
     with pytest.raises(UsageError, match="cannot be read"):
         read_token(path)
-    with pytest.raises(UsageError, match="not a file"):
+    with pytest.raises(UsageError, match="not a regular file"):
         write_token(path)
     assert path.is_symlink()
     other.chmod(0o640)
-    with pytest.raises(UsageError, match=r"open to others \(mode 0640\).*writes a new one"):
+    with pytest.raises(UsageError, match=r"open to others \(mode 0640\).*writes a new token"):
         read_token(other)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo, 0o600)

@@ -168,7 +168,7 @@ def test_a_command_that_fails_in_its_middle_changes_nothing(tmp_path, monkeypatc
     before = whole_state(floor.host)
     desk = floor.host.desk
     monkeypatch.setattr(desk, "look_again", booming(desk.look_again))
-    with pytest.raises(UsageError, match="halt: it cannot be carried out: boom"):
+    with pytest.raises(UsageError, match="halt: the command failed and was undone: boom"):
         floor.host.control({"do": "halt", "symbol": "PETR4"}, floor.now)
     assert whole_state(floor.host) == before
     assert floor.host.faults.count == 1

@@ -77,7 +77,7 @@ def test_a_torn_end_that_cannot_be_put_aside_is_a_sentence(tmp_path, full):
     path.write_bytes(path.read_bytes() + b"torn")
     full[0] = 2
     again = Journal(tmp_path)
-    with pytest.raises(UsageError, match="4 bytes at its end were cut short and cannot be put"):
+    with pytest.raises(UsageError, match="last 4 bytes are an incomplete write and cannot be set"):
         list(again.records())
     again.close()
     assert [each.name for each in tmp_path.glob("*.torn*")] == []
@@ -92,7 +92,7 @@ def test_market_operations_are_not_told_that_something_is_done_which_is_not_kept
     assert exchange.control(do="halt", symbol="PETR4") == {"done": "halt"}
     full[0] = 0
     answer = exchange.control(do="resume", symbol="PETR4")
-    assert answer["error"].startswith("it was not kept, and does not count")
+    assert answer["error"].startswith("the command was not journaled and has no effect")
     with pytest.raises(UsageError, match="the journal cannot be written"):
         exchange.__exit__()
     full[0] = 10**9

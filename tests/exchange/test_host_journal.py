@@ -109,7 +109,7 @@ def test_a_last_file_that_was_only_begun_is_continued(tmp_path, content):
     written(tmp_path, [TIME])
     assert read(tmp_path) == [REQUEST, REQUEST, TIME]
     first.write_bytes(content)
-    with pytest.raises(UsageError, match="journal-000001: is no journal of Preg"):
+    with pytest.raises(UsageError, match="journal-000001: not a journal of Preg"):
         read(tmp_path)
 
 
@@ -129,7 +129,7 @@ def test_damage_before_valid_records_of_the_last_file_is_named(tmp_path):
     damaged(path, 73 + 31 + 25)
     words = (
         r"journal-000001: record 2 at byte 104, of kind REQUEST, session 7, is damaged, and valid "
-        r"records follow from byte 135 on; restore the file from a copy, or see `pregao exchange "
+        r"records follow from byte 135; restore the file from a backup, or use `pregao exchange "
     )
     with pytest.raises(UsageError, match=words):
         read(tmp_path)
@@ -164,14 +164,14 @@ def test_bytes_of_a_client_are_no_record_of_the_journal(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda a, b, c: b.unlink(), "000003: does .* goes on from journal-000002, which is miss"),
-        (lambda a, b, c: a.unlink(), "000002: does .* goes on from journal-000001, which is miss"),
+        (lambda a, b, c: b.unlink(), "000003: does .* continues journal-000002, which is miss"),
+        (lambda a, b, c: a.unlink(), "000002: does .* continues journal-000001, which is miss"),
         (lambda a, b, c: os.truncate(b, 73 + 31), "000003: does .* byte 135 .* has 104 bytes"),
         (lambda a, b, c: os.truncate(b, 73), "000003: does .* byte 135 .* has 73 bytes"),
-        (lambda a, b, c: b.write_bytes(a.read_bytes()), "000002: does .* is file 1 of a journal"),
+        (lambda a, b, c: b.write_bytes(a.read_bytes()), "000002: does .* states file number 1"),
         (lambda a, b, c: replace_with_other(a), "000002: does .* from other records than those"),
-        (lambda a, b, c: swap(a, b), "000001: does .* is file 2 of a journal, not 1"),
-        (lambda a, b, c: c.rename(c.with_name("journal-000004")), "is file 3 of a journal, not 4"),
+        (lambda a, b, c: swap(a, b), "000001: does .* states file number 2, not 1"),
+        (lambda a, b, c: c.rename(c.with_name("journal-000004")), "states file number 3, not 4"),
     ],
 )
 def test_a_file_that_is_missing_or_in_the_wrong_place_is_named(tmp_path, change, words):
@@ -214,10 +214,12 @@ def test_files_of_the_first_version_are_read_and_continued_in_a_new_file(tmp_pat
     assert read(tmp_path) == records
     # Without links, times tell that files were exchanged, and names that one is missing.
     swap(tmp_path / "journal-000001", tmp_path / "journal-000002")
-    with pytest.raises(UsageError, match=r"000002: does not go on .* records are older than those"):
+    with pytest.raises(
+        UsageError, match=r"000002: does not continue .* records are older than those"
+    ):
         read(tmp_path)
     (tmp_path / "journal-000001").unlink()
-    with pytest.raises(UsageError, match=r"000002: does not go on .* journal-000001 is missing"):
+    with pytest.raises(UsageError, match=r"000002: does not continue .* journal-000001 is missing"):
         read(tmp_path)
 
 
@@ -228,7 +230,7 @@ def test_damage_in_a_file_of_the_first_version_is_named(tmp_path):
     for offset in range(len(whole)):
         path.write_bytes(whole)
         damaged(path, offset)
-        with pytest.raises(UsageError, match=r"journal-000001: (record|is no journal)"):
+        with pytest.raises(UsageError, match=r"journal-000001: (record|not a journal)"):
             read(tmp_path)
 
 
@@ -236,7 +238,9 @@ def test_a_kind_of_a_later_version_is_named(tmp_path):
     journal = Journal(tmp_path)
     journal.append(200, 5, 0, b"")
     journal.close()
-    with pytest.raises(UsageError, match="is of kind 200, which this version does not know"):
+    with pytest.raises(
+        UsageError, match=r"has kind 200, which this version of Preg.* does not support"
+    ):
         read(tmp_path)
 
 
@@ -249,14 +253,14 @@ def test_a_journal_has_one_owner(tmp_path):
 
 def test_what_is_no_journal_is_left_alone(tmp_path):
     (tmp_path / "journal-000001").write_bytes(b"something else entirely")
-    with pytest.raises(UsageError, match="is no journal of Preg"):
+    with pytest.raises(UsageError, match="not a journal of Preg"):
         read(tmp_path)
     assert (tmp_path / "journal-000001").read_bytes() == b"something else entirely"
 
 
 def test_what_is_no_file_is_told_before_it_is_read(tmp_path):
     (tmp_path / "journal-000001").symlink_to("/dev/full")
-    with pytest.raises(UsageError, match="is not a file"):
+    with pytest.raises(UsageError, match="not a regular file"):
         read(tmp_path)
 
 
@@ -290,12 +294,12 @@ def test_a_link_is_not_followed(tmp_path):
     folder = tmp_path / "journal"
     written(folder, [REQUEST])
     (folder / "journal-000002").symlink_to(target)
-    with pytest.raises(UsageError, match="is not a file"):
+    with pytest.raises(UsageError, match="not a regular file"):
         written(folder, [REQUEST])
     assert target.read_bytes() == b""
     (folder / "journal-000002").unlink()
     (folder / "lock").unlink()
     (folder / "lock").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UsageError, match="no journal can be kept here"):
+    with pytest.raises(UsageError, match="cannot create a journal"):
         Journal(folder)
     assert not (tmp_path / "elsewhere").exists()

@@ -93,29 +93,29 @@ def test_odd_commands_neither_stop_the_exchange_nor_its_next_start(tmp_path):
     ("request_", "words"),
     [
         ({"do": "disconnect", "session": "x"},
-         "disconnect: session must be a whole number from 1 to 4294967294, was 'x'"),
+         "disconnect: session must be an integer from 1 to 4294967294, was 'x'"),
         ({"do": "phase", "phase": "OPEN", "session": "x"},
          "phase: session must be one of REGULAR, NON_REGULAR, was 'x'"),
         ({"do": "auction", "symbol": "PETR4", "until_ns": "soon"},
-         "auction: until_ns must be a whole number from 0 to 4133894400000000000, was 'soon'"),
+         "auction: until_ns must be an integer from 0 to 4133894400000000000, was 'soon'"),
         ({"do": "day", "date": "9999-12-31"},
          "day: date must be a date such as 2026-05-21, from 1990-01-01 to 2100-12-31, "
          "was '9999-12-31'"),
         ({"do": "band", "symbol": "PETR4", "high": 10**18},
-         "band: high must be a price of at most four decimals from -10000000000 to 10000000000, "
+         "band: high must be a price from -10000000000 to 10000000000 with at most four decimals, "
          "was 1000000000000000000"),
         ({"do": "news", "headline": "A" * 1401},
-         f"news: headline must be a text that is not empty, of at most {MAX_HEADLINE_BYTES} bytes, "
+         f"news: headline must be a non-empty string of at most {MAX_HEADLINE_BYTES} bytes, "
          f"was '{'A' * 79}…"),
         ({"do": "auction", "symbol": "PETR4", "until_ns": 4133894400000000001},
-         "auction: until_ns must be a whole number from 0 to 4133894400000000000, "
+         "auction: until_ns must be an integer from 0 to 4133894400000000000, "
          "was 4133894400000000001"),
         ({"do": "unprotect", "id": 0},
-         "unprotect: id must be a whole number from 1 to 4294967294, was 0"),
+         "unprotect: id must be an integer from 1 to 4294967294, was 0"),
         ({"do": "halt", "symbol": "PETR4", "now": True},
-         "halt: there is no field 'now'; it has symbol"),
+         "halt: unknown field 'now'; allowed: symbol"),
         ({"do": "bust", "symbol": "PETR4"},
-         "bust: trade is missing; it must be a whole number from 1 to 4294967294"),
+         "bust: trade is missing; it must be an integer from 1 to 4294967294"),
     ],
 )  # fmt: skip
 def test_a_refusal_names_command_field_value_and_what_is_allowed(tmp_path, request_, words):
@@ -138,6 +138,6 @@ def test_commands_that_an_earlier_version_kept_are_set_aside_and_named(tmp_path)
     found = list(again.faults.set_aside.values())
     assert [each.kind for each in found] == ["CONTROL"] * 3
     assert {each.file for each in found} == {"journal-000001"}
-    assert "session must be a whole number" in found[0].reason
+    assert "session must be an integer" in found[0].reason
     data = (tmp_path / found[0].file).read_bytes()
     assert b'"disconnect"' in data[found[0].offset :][:60]

@@ -208,7 +208,7 @@ def test_003_12_the_memo_is_echoed_and_only_to_its_owner(exchange, trader):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"memo": "bell \x07"}, "memo has characters that cannot be printed"),
+        ({"memo": "bell \x07"}, "memo has non-printable characters"),
         ({"senderLocation": ""}, "senderLocation needs a value"),
         ({"enteringTrader": ""}, "enteringTrader needs a value"),
         ({"side": ord("9")}, "side has no value"),
@@ -247,7 +247,7 @@ def test_003_4_6_3_1_the_segment_chooses_the_engine(trader):
     trader.request("SimpleNewOrder", segment=72, **_simple(2))
     first, second = trader.hear(2)
     assert first[0] == "BusinessMessageReject"
-    assert "99 is no segment" in first[1]["text"]
+    assert "99 is not a segment" in first[1]["text"]
     assert row(second, "clOrdID", "ordRejReason") == ("Reject", 2, 2047)
 
 
@@ -448,7 +448,7 @@ def test_crosses_that_make_no_sense_are_refused(exchange):
     client = exchange.trader(6)
     sides = [{"side": "BUY", "clOrdID": 1}, {"side": "BUY", "clOrdID": 2}]
     client.cross(9, 1, 2, noSides=sides)
-    assert "one that sells" in client.one("BusinessMessageReject")["text"]
+    assert "one SELL side" in client.one("BusinessMessageReject")["text"]
     client.cross(9, 1, 2, quantity=2**64 - 1)
     client.cross(9, 1, 2, crossType="VWAP_CROSS", price="1")
     codes = [values["ordRejReason"] for _, values in client.hear(4)]

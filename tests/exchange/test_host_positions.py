@@ -170,7 +170,7 @@ def test_003_15_2_a_purchase_is_allocated_to_block_what_was_written(floor):
             {"posReqID": 1, "longQty": 1, "senderLocation": ""},
             "senderLocation needs a value",
         ),
-        ("PositionMaintenanceCancelRequest", {"posReqID": 1}, "must name what is to be cancelled"),
+        ("PositionMaintenanceCancelRequest", {"posReqID": 1}, "must name the request to cancel"),
     ],
 )
 def test_what_is_malformed_gets_a_business_reject(floor, name, values, words):
@@ -211,9 +211,9 @@ def with_rights(**rights):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"senderLocation": "DMA1"}, "senderLocation DMA1 is not one of this session"),
-        ({"enteringTrader": "XYZ"}, "trader XYZ is not one of this session"),
-        ({"account": 9}, "account 9 is not one of this session"),
+        ({"senderLocation": "DMA1"}, "senderLocation DMA1 is not allowed for this session"),
+        ({"enteringTrader": "XYZ"}, "trader XYZ is not allowed for this session"),
+        ({"account": 9}, "account 9 is not allowed for this session"),
     ],
 )
 def test_003_9_what_a_session_may_not_use_is_refused(tmp_path, changes, words):
@@ -245,8 +245,8 @@ def test_003_11_the_access_category_is_checked_in_every_message(tmp_path):
         ),
     ]  # fmt: skip
     assert [values["text"] for ((_, values),) in told] == [
-        "account 9 is not one of this session",
-        "senderLocation DMA3 is not one of this session",
+        "account 9 is not allowed for this session",
+        "senderLocation DMA3 is not allowed for this session",
     ]
     floor.end()
 
@@ -268,5 +268,5 @@ def test_rights_are_configured():
     assert (account.locations, account.traders) == (frozenset({"BVMF"}), None)
     assert account.accounts == frozenset({1})
     for wrong in ({"locations": "BVMF"}, {"accounts": ["1"]}, {"traders": []}):
-        with pytest.raises(UsageError, match="takes a list such as"):
+        with pytest.raises(UsageError, match="must be a list such as"):
             parse_settings({"session": [row | wrong]})

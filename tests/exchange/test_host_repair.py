@@ -89,7 +89,7 @@ def test_a_lost_order_is_named_with_its_session_and_what_is_about_it(tmp_path):
     assert f"session {SESSIONS[0]}" in finding
     assert found.concerns == [
         f"session {SESSIONS[0]}: request 4 missing",
-        f"session {SESSIONS[0]}: OrderCancelRequest 50 is about order 4, which is missing",
+        f"session {SESSIONS[0]}: OrderCancelRequest 50 refers to order 4, which is missing",
     ]
     done = repair_journal(tmp_path)
     (aside,) = done.set_aside
@@ -109,7 +109,7 @@ def test_what_can_be_read_of_a_damaged_request_is_named(tmp_path):
     place = entering(path, 2)
     damaged(path, place + 4)  # its checksum: all of it can be read
     (finding,) = examine_journal(tmp_path).findings
-    assert "as far as it can be read, SimpleNewOrder clOrdID 3, securityID" in finding
+    assert "readable parts: SimpleNewOrder clOrdID 3, securityID" in finding
 
 
 def test_wherever_a_byte_changes_a_repair_lets_the_exchange_start(tmp_path):
@@ -151,7 +151,9 @@ def test_a_missing_file_is_accepted_knowingly(tmp_path):
     files = written(tmp_path, records, roll_bytes=73 + 40)
     files[1].unlink()
     found = examine_journal(tmp_path)
-    assert [each.split(": ")[1] for each in found.findings] == ["is missing, with all its records."]
+    assert [each.split(": ")[1] for each in found.findings] == [
+        "file is missing, with all its records."
+    ]
     repair_journal(tmp_path)
     assert read(tmp_path) == records[:2] + records[4:]
     written(tmp_path, [REQUEST])
@@ -162,7 +164,7 @@ def test_a_file_that_was_cut_at_a_record_is_accepted_knowingly(tmp_path):
     records = [REQUEST._replace(time_ns=number) for number in range(6)]
     files = written(tmp_path, records, roll_bytes=73 + 40)
     os.truncate(files[0], 73 + 31)
-    assert "what is between is missing" in examine_journal(tmp_path).findings[0]
+    assert "the records between are missing" in examine_journal(tmp_path).findings[0]
     repair_journal(tmp_path)
     assert read(tmp_path) == records[:1] + records[2:]
 
@@ -185,7 +187,7 @@ def test_a_damaged_header_is_written_again(tmp_path, caplog):
     whole = path.read_bytes()
     damaged(path, 20)
     assert read(tmp_path) == [REQUEST]
-    assert "its header is damaged; the copy is used" in caplog.text
+    assert "header is damaged; using its copy" in caplog.text
     repair_journal(tmp_path)
     assert path.read_bytes() == whole
 
@@ -196,21 +198,21 @@ def test_what_cannot_be_repaired_is_said_and_nothing_changes(tmp_path):
     damaged(files[0], 20)
     damaged(files[0], 50)
     before = contents(tmp_path)
-    with pytest.raises(UsageError, match="journal-000001: its beginning is damaged"):
+    with pytest.raises(UsageError, match="journal-000001: the header is damaged"):
         repair_journal(tmp_path)
     files[0].write_bytes(second)
-    with pytest.raises(UsageError, match="it is file 2 of a journal: give it that name again"):
+    with pytest.raises(UsageError, match="the header states file number 2; rename the file back"):
         repair_journal(tmp_path)
     files[0].unlink()
-    with pytest.raises(UsageError, match="journal-000001: is missing: restore it"):
+    with pytest.raises(UsageError, match="journal-000001: file is missing; restore it"):
         repair_journal(tmp_path)
     files[0].write_bytes(before["journal-000001"])
     assert contents(tmp_path) == before
     journal = Journal(tmp_path)
-    with pytest.raises(UsageError, match="an exchange has this journal open"):
+    with pytest.raises(UsageError, match="exchange has this journal open"):
         examine_journal(tmp_path)
     journal.close()
-    with pytest.raises(UsageError, match="there is no journal"):
+    with pytest.raises(UsageError, match="no journal of Preg"):
         examine_journal(tmp_path / "elsewhere")
 
 
@@ -233,7 +235,7 @@ def test_damage_before_a_checkpoint_needs_no_repair(tmp_path):
     damaged(path, entering(path, 0) + 40)
     found = examine_journal(tmp_path)
     assert found.sound
-    assert "a start goes on from a later checkpoint" in found.notes[0]
+    assert "a start resumes from a later checkpoint" in found.notes[0]
     assert started(tmp_path) == {1, 2}
     # Without it, the record is lost, and a checkpoint that does not fit any more goes too.
     (checkpoint,) = checkpoints(tmp_path)
@@ -255,7 +257,7 @@ def test_records_that_only_a_checkpoint_knows_are_given_up_knowingly(tmp_path):
     floor.next_day(29)
     floor.end()
     os.truncate(path, size)
-    assert "before the place of its checkpoint" in examine_journal(tmp_path).findings[0]
+    assert "before the position of its checkpoint" in examine_journal(tmp_path).findings[0]
     done = repair_journal(tmp_path)
     assert [each.name for each in done.set_aside] == ["checkpoint-000001.before-repair"]
     assert started(tmp_path) == {1}

@@ -140,7 +140,7 @@ def test_the_risk_engine_is_configured_and_off_by_default():
     assert not quiet_settings().risk.takes_time
     read = parse_settings({"risk": {"delay_us": 200, "jitter_us": 50}})
     assert read.risk == RiskDelay(200_000, 50_000)
-    with pytest.raises(UsageError, match=r"risk.delay_us takes a whole number from 0"):
+    with pytest.raises(UsageError, match=r"risk.delay_us must be an integer from 0"):
         parse_settings({"risk": {"delay_us": -1}})
-    with pytest.raises(UsageError, match=r"risk.delay is not known; there are delay_us"):
+    with pytest.raises(UsageError, match=r"risk.delay is unknown; allowed are delay_us"):
         parse_settings({"risk": {"delay": 1}})

@@ -1,6 +1,6 @@
-"""The exchange as a server: gateways over TCP, the engine, the feed over UDP, a journal, control.
+"""Exchange server: TCP gateways, the engine, the UDP feed, a journal and a control endpoint.
 
-`Host` is all of it without sockets and clocks; `ExchangeServer` runs it in an event loop.
+`Host` is the exchange without sockets and clocks; `ExchangeServer` runs it in an event loop.
 """
 
 from pregao.exchange.host.captures import captures_in

@@ -1,4 +1,4 @@
-"""The parts of an exchange without sockets and clocks, and how each start sets them up."""
+"""Components of an exchange without sockets and clocks, and their setup at each start."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ Publish = Callable[[list[MarketEvent], int], None]
 
 
 class BaseHost(ABC):
-    """Gateways, sessions, engine, desk and journal of an exchange."""
+    """Gateways, sessions, engine, request routing and journal of an exchange."""
 
     def __init__(self, settings: ExchangeSettings, journal: Journal | None = None) -> None:
         self.settings = settings
         self._journal = journal
         self._again = False
-        """Is the journal being replayed?"""
+        """Whether the journal is being replayed."""
         self._now_ns = 0
         self.starts = 0
-        """How many processes the journal tells of, this one included."""
+        """Number of starts in the journal, including the current one."""
         self.engine = self._new_engine()
         store = KeptSessions(self._note_session)
         self.gateways = {
@@ -56,33 +56,33 @@ class BaseHost(ABC):
             for number in (PRIMARY, BACKUP)
         }
         self.active = PRIMARY
-        """The gateway that takes sessions."""
+        """Gateway that accepts sessions."""
         self.store = store
         self.talking: set[GatewayConnection] = set()
-        """The connections that may have something to say."""
+        """Connections that may have output to send."""
         self.dropped: list[GatewayConnection] = []
-        """The connections that ended without a word, as when a gateway fails."""
+        """Connections that ended without a message, as when a gateway fails."""
         self._risk = RiskPath()
         self._delays = False
-        """Do orders take time through the risk engine?"""
+        """Whether the risk engine delays orders."""
         self.told: Mapping[str, Any] = {}
-        """What the last start told of the settings."""
+        """Settings recorded by the last start."""
         self._day_began = False
-        """Has a day begun since the last commit?"""
+        """Whether a day has begun since the last commit."""
         self.desk = self.new_desk()
         self.publish: Publish | None = None
-        """Encodes what is to be published, as a part of each step; without it `take_units` gives
-        what waits."""
+        """Encodes the events to publish, as part of each step; without it `take_units` returns
+        them."""
         self.faults = Faults()
         self._void: set[Key] = set()
-        """The requests that failed after the journal had them."""
+        """Requests that failed after they were journaled."""
         self._changed = False
-        """Has a command of market operations changed anything so far?"""
+        """Whether the current command of market operations has changed anything yet."""
         self._mark = 0
-        """How many records of earlier steps wait for the next commit."""
+        """Number of records of earlier steps that are queued for the next commit."""
         self._units_before = 0
         self._lost: Exception | None = None
-        """Why the exchange cannot go on: the journal can be neither written nor read again."""
+        """Why the exchange cannot continue: the journal could not be committed or replayed."""
 
     def _new_engine(self) -> Engine:
         settings = self.settings
@@ -95,7 +95,7 @@ class BaseHost(ABC):
         )
 
     def new_desk(self) -> Desk:
-        """A desk before the engine that there is now."""
+        """Return a desk for the current engine."""
         return Desk(
             self.engine,
             lambda number: self.gateways[self.active][number],
@@ -104,7 +104,7 @@ class BaseHost(ABC):
         )
 
     def blank(self) -> None:
-        """Be as before the first record, in place: connections hold on to their sessions."""
+        """Reset to the state before the first record, in place: connections keep their sessions."""
         self.engine.restore(self._new_engine().state())
         self._risk = RiskPath()
         self._delays = False
@@ -120,10 +120,10 @@ class BaseHost(ABC):
                 session.throttle = Throttle(account.throttle)
         self.desk = self.new_desk()
 
-    # Starts.
+    # Starts
 
     def begin(self, now_ns: int) -> None:
-        """The process serves from now on; clients that were connected before have lost that."""
+        """Start serving; clients connected to an earlier process have lost their connection."""
         now = self._time(now_ns)
         self.begin_again(now)
         for gateway in self.gateways.values():
@@ -131,9 +131,9 @@ class BaseHost(ABC):
         self._done(now)
 
     def begin_again(self, now_ns: int) -> None:
-        """Note a start in the journal: what is published from now on has a version of its own."""
+        """Record a start in the journal: the feed then has a new sequence version."""
         rules = self.settings.auction_rules
-        told = {
+        start_settings = {
             "instruments": self.settings.instruments_digest,
             "first_date": self.settings.first_date.isoformat(),
             "sessions": tell_accounts(self.settings.sessions),
@@ -143,31 +143,31 @@ class BaseHost(ABC):
             "keeps_numbers": tells_places(self.settings.schema_version),
             "seed": secrets.randbits(62) if self.settings.seed is None else self.settings.seed,
         }
-        self._write(Kind.START, now_ns, NO_SESSION, json.dumps(told).encode())
-        self._started(told)
+        self._write(Kind.START, now_ns, NO_SESSION, json.dumps(start_settings).encode())
+        self._started(start_settings)
         self._done(now_ns)
 
     def _started(self, told: Mapping[str, Any]) -> None:
         if told["instruments"] != self.settings.instruments_digest:
             raise UsageError(
-                "The journal is of an exchange with other instruments; give those that it had, or "
-                "begin with another --journal."
+                "The journal is of an exchange with other instruments; use the same instruments, "
+                "or start with another --journal."
             )
         implied = told.get("implied_orders", self.settings.implied_orders)
         if implied != self.settings.implied_orders:
             raise UsageError(
                 f"The journal is of an exchange {'with' if implied else 'without'} implied orders; "
-                f"set implied_orders to {str(implied).lower()}, or begin with another --journal."
+                f"set implied_orders to {str(implied).lower()}, or start with another --journal."
             )
         if not self.starts:
-            # The day on which it all began, not that of the process that reads of it.
+            # The first day of the journal, not that of the process that replays it.
             self.engine.market.set_trade_date(date.fromisoformat(told["first_date"]))
             self.engine.market.seed = told.get("seed", 0)
         self.take(told)
         self.starts += 1
 
     def take(self, told: Mapping[str, Any]) -> None:
-        """Let settings be what a start told, on which everything behind it depends."""
+        """Apply the settings recorded by a start, on which all later records depend."""
         self.told = told
         for gateway in self.gateways.values():
             take_accounts(gateway, told.get("sessions", {}))
@@ -180,7 +180,7 @@ class BaseHost(ABC):
             rules = told["auction"]
             self.engine.market.auction_rules = None if rules is None else AuctionRules(**rules)
 
-    # Small things.
+    # Helpers
 
     def _owner(self, session_id: int) -> GatewaySession | None:
         session = self.gateways[self.active].get(session_id)
@@ -189,9 +189,9 @@ class BaseHost(ABC):
         return session
 
     def _sessions_of(self, firm: int) -> list[GatewaySession]:
-        """The sessions of a firm that were there today; all of them if none was."""
-        own = [each for each in self.gateways[self.active] if each.account.firm == firm]
-        found = [each for each in own if each.state.negotiated] or own
+        """Return the sessions of a firm that negotiated today; all of them if none did."""
+        firm_sessions = [each for each in self.gateways[self.active] if each.account.firm == firm]
+        found = [each for each in firm_sessions if each.state.negotiated] or firm_sessions
         for session in found:
             self._heard(session)
         return found
@@ -202,20 +202,20 @@ class BaseHost(ABC):
 
     @property
     def holding(self) -> bool:
-        """Are requests on their way through the risk engine?"""
+        """Whether the risk engine is delaying requests."""
         return bool(self._risk.on_their_way)
 
     def resume(self, now_ns: int, starts: int, active: int) -> None:
-        """Go on from a moment that a checkpoint tells."""
+        """Continue from the state of a checkpoint."""
         self._now_ns, self.starts, self.active = now_ns, starts, active
 
     @property
     def now_ns(self) -> int:
-        """The time of what happened last."""
+        """Time of the last input."""
         return self._now_ns
 
     def _note_session(self, session_id: int, record: SessionRecord) -> None:
-        """Something happened to a session that does not follow from a request."""
+        """Journal a change of a session that replay cannot derive from a request."""
         self._write(Kind.SESSION, self._now_ns, session_id, pack_record(session_id, record))
 
     def _write(self, kind: Kind, now_ns: int, session_id: int, body: bytes) -> None:
@@ -224,8 +224,8 @@ class BaseHost(ABC):
 
     @abstractmethod
     def _time(self, now_ns: int) -> int:
-        """The time, which never goes back."""
+        """Advance the clock, which never goes back, and return the time."""
 
     @abstractmethod
     def _done(self, now_ns: int) -> None:
-        """A step succeeded."""
+        """Complete a step that succeeded."""

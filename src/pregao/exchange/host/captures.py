@@ -1,4 +1,4 @@
-"""What an exchange sends and receives, as captures: one of order entry, some of each channel.
+"""Captures of a running exchange: one of order entry, and one per channel, stream and feed.
 
 Credentials are blanked before anything is written.
 """
@@ -30,7 +30,7 @@ _STREAMS: Final = {
 
 
 def captures_in(folder: Path) -> Callable[[ExchangeSettings], Tap]:
-    """What writes captures into a folder, once the settings are known."""
+    """Return a factory that creates the captures in a folder once the settings are known."""
     return lambda settings: ExchangeCaptures(folder, settings)
 
 
@@ -41,7 +41,7 @@ class _Flow:
         self.source = source
         self.target = target
         self.numbers = flows
-        """Sequence numbers of both directions, the own first."""
+        """Sequence numbers of both directions, its own first."""
         self.reader = FrameReader()
         self.broken = False
 
@@ -53,7 +53,7 @@ class ExchangeCaptures:
         try:
             private_files.make_folder(folder)
             if any(folder.iterdir()):
-                raise UsageError(f"{folder} is not empty: give another --capture.")
+                raise UsageError(f"{folder}: folder is not empty: choose another --capture.")
             self._files: list[BinaryIO] = []
             self._entry = self._writer(folder / ENTRY_FILE)
         except OSError as error:
@@ -61,20 +61,20 @@ class ExchangeCaptures:
         self._closed = False
         self._flows: dict[Line, tuple[_Flow, _Flow]] = {}
         self._feeds: dict[tuple[int, Stream, bool], list[tuple[PcapWriter, UdpFramer]]] = {}
-        """By channel and stream, and whether it is the legacy feed's."""
+        """Writers by channel, stream and whether it is the legacy feed."""
         source = "127.0.0.1"
         for legacy, targets in ((False, settings.targets()), (True, settings.legacy_targets())):
             for (number, stream), feeds in targets.items():
                 for feed, address in feeds:
                     ending = f"_{feed}" if stream is Stream.INCREMENTAL else ""
-                    own = "Legacy_" if legacy else ""
-                    path = folder / f"{number:03d}_{own}{_STREAMS[stream]}{ending}.pcap"
+                    prefix = "Legacy_" if legacy else ""
+                    path = folder / f"{number:03d}_{prefix}{_STREAMS[stream]}{ending}.pcap"
                     framer = UdpFramer(source, 20_000, address.host, address.port)
                     written = self._feeds.setdefault((number, stream, legacy), [])
                     written.append((self._writer(path), framer))
 
     def _writer(self, path: Path) -> PcapWriter:
-        """A writer of a new file that only its owner reads."""
+        """Return a writer of a new file that only its owner can read."""
         file = os.fdopen(private_files.create(path), "wb")
         self._files.append(file)
         writer = PcapWriter(file)
@@ -82,7 +82,7 @@ class ExchangeCaptures:
         return writer
 
     def opened(self, line: Line) -> None:
-        """A connection was made: the capture shows the handshake of TCP."""
+        """Write the TCP handshake of a new connection."""
         towards, back = [1, 1], [1, 1]
         incoming = _Flow(line.peer, line.here, towards)
         outgoing = _Flow(line.here, line.peer, back)
@@ -93,23 +93,23 @@ class ExchangeCaptures:
         self._write(incoming, b"", now, flags=_ACK, sequence=1, acknowledgment=1)
 
     def received(self, line: Line, data: bytes, now_ns: int) -> None:
-        """Bytes came; of messages with credentials only what may be kept is written."""
+        """Write received bytes, with the credentials of messages blanked."""
         incoming, outgoing = self._flows[line]
-        whole = b""
+        frames = b""
         for item in incoming.reader.receive(data):
             if isinstance(item, BadFrame):
                 incoming.broken = True
                 break
-            whole += blanked(item)
-        self._put(incoming, outgoing, whole, now_ns)
+            frames += blanked(item)
+        self._put(incoming, outgoing, frames, now_ns)
 
     def sent(self, line: Line, data: bytes, now_ns: int) -> None:
-        """Bytes were sent."""
+        """Write sent bytes."""
         incoming, outgoing = self._flows[line]
         self._put(outgoing, incoming, data, now_ns)
 
     def closed(self, line: Line, now_ns: int) -> None:
-        """A connection is gone: the capture shows its end on both sides, and it is forgotten."""
+        """Write the end of a connection on both sides, and drop its state."""
         flows = self._flows.pop(line, None)
         if flows is None or self._closed:
             return
@@ -121,7 +121,7 @@ class ExchangeCaptures:
 
     @property
     def connections(self) -> int:
-        """The number of connections whose sequence numbers are kept."""
+        """Number of connections whose sequence numbers are tracked."""
         return len(self._flows)
 
     def _put(self, flow: _Flow, other: _Flow, data: bytes, now_ns: int) -> None:
@@ -153,14 +153,14 @@ class ExchangeCaptures:
         self._entry.write(now_ns, frame)
 
     def published(self, datagrams: Sequence[Datagram]) -> None:
-        """Datagrams went out."""
+        """Write datagrams sent on the feed."""
         for datagram in datagrams:
             key = (datagram.channel, datagram.stream, datagram.legacy)
             for writer, framer in self._feeds.get(key, ()):
                 writer.write(datagram.time_ns, framer.frame(datagram.payload))
 
     def close(self) -> None:
-        """Write what is left."""
+        """Close all files."""
         self._closed = True
         self._entry.close()
         for feeds in self._feeds.values():

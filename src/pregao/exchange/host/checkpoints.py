@@ -1,8 +1,8 @@
-"""Checkpoints: the state of the exchange when a day had begun, from which a start goes on.
+"""Checkpoints: the state of the exchange at the start of a day, from which a restart resumes.
 
-They are no truth of their own: the journal is, and without them a start replays all of it. A
-checkpoint holds values of the classes in `state_schema` and nothing else, and only the code that
-wrote it reads it again. Whatever is wrong with one, it is ignored with a sentence in the log.
+The journal is authoritative; without a checkpoint a start replays all of it. A checkpoint contains
+only values of the classes in `state_schema`, and only the code that wrote it reads it. An unusable
+checkpoint is ignored with a log message.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ROOMS: Final = ("exchange/engine", "exchange/host", "entrypoint", "sbe", "schem
 
 @cache
 def code_digest() -> str:
-    """Return what distinguishes this code from any other that would make other objects."""
+    """Return a digest of the Python version and the code that defines the state."""
     digest = hashlib.sha256(sys.version.encode())
     for room in _ROOMS:
         for path in sorted((_PACKAGE / room).rglob("*")):
@@ -43,19 +43,19 @@ def code_digest() -> str:
 
 
 def save(host: Host, journal: Journal) -> None:
-    """Keep a checkpoint of all that is committed; where that fails, the next start takes longer."""
+    """Save a checkpoint of the committed state; if that fails, the next start takes longer."""
     try:
         state = STATE.pack(state_of(host))
     except (ColumnError, ValueError, struct.error) as error:
-        _log.warning("no checkpoint could be kept: %s", error)
+        _log.warning("cannot save a checkpoint: %s", error)
         return
     journal.keep_checkpoint(code_digest(), state)
 
 
 def resume(host: Host, journal: Journal) -> Place | None:
-    """Let a new exchange become what the last checkpoint holds; return its place in the journal.
+    """Restore a new exchange from the last checkpoint; return its position in the journal.
 
-    If there is no checkpoint that can be used, the exchange stays new, and None is returned.
+    Without a usable checkpoint the exchange stays new, and None is returned.
     """
     found = journal.checkpoint(code_digest())
     if found is None:
@@ -65,18 +65,16 @@ def resume(host: Host, journal: Journal) -> Place | None:
             return found.place
         reason = "it is of other instruments"
     except Exception as error:
-        # The bytes are what was written, or what somebody made of them: no value of theirs may
-        # end the start, which can do without them.
+        # The file may have been tampered with: no value in it may prevent the start, which does
+        # not need it.
         reason = f"{type(error).__name__}: {error}"
         host.blank()
-    _log.warning(
-        "%s: the checkpoint is ignored, all of the journal is replayed: %s", journal.folder, reason
-    )
+    _log.warning("%s: checkpoint ignored, replaying the full journal: %s", journal.folder, reason)
     return None
 
 
 def state_of(host: Host) -> HostState:
-    """Return all that the journal has made of an exchange up to now."""
+    """Return the complete state of an exchange."""
     market, engine_ns, unreported = host.engine.state()
     requests, (orders, ended, forwards) = host.desk.state()
     return HostState(
@@ -102,9 +100,9 @@ def state_of(host: Host) -> HostState:
 
 
 def restore(host: Host, state: HostState) -> bool:
-    """Let an exchange become what a state holds, if that is of the same market."""
-    told, settings = parse_json(state.told), host.settings
-    if (told["instruments"], told["implied_orders"]) != (
+    """Restore an exchange from a state; return False if the state is of another market."""
+    start_settings, settings = parse_json(state.told), host.settings
+    if (start_settings["instruments"], start_settings["implied_orders"]) != (
         settings.instruments_digest,
         settings.implied_orders,
     ):
@@ -113,13 +111,13 @@ def restore(host: Host, state: HostState) -> bool:
     for number, accepting in state.accepting.items():
         host.gateways[number].accept(accepting)
     for number, kept in state.sessions.items():
-        own = host.store.state(number)
+        session_state = host.store.state(number)
         for field in fields(kept):
-            setattr(own, field.name, getattr(kept, field.name))
+            setattr(session_state, field.name, getattr(kept, field.name))
     host.engine.restore((state.market, state.engine_ns, state.unreported))
     host.desk = host.new_desk()
     host.desk.restore((state.requests, (state.orders, state.ended, state.forwards)))
-    host.take(told)
+    host.take(start_settings)
     for (number, session_id), throttle in state.throttles.items():
         session = host.gateways[number].get(session_id)
         if session is not None:

@@ -1,4 +1,4 @@
-"""Whole numbers and bytes of columns, and the objects that they refer to."""
+"""Encoding of integers, bytes and object references of columns."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _CODES: Final = {width: code for width, code, _, _ in _WIDTHS}
 
 
 class ColumnError(PregaoError, ValueError):
-    """Values are not of the declared types, or bytes are no values of them."""
+    """Values are not of the declared types, or bytes do not encode values of them."""
 
 
 class Writer:
-    """Bytes that grow, and the objects that they refer to."""
+    """Output buffer, and the objects that it refers to."""
 
     def __init__(self, classes: int) -> None:
         self.parts: list[bytes] = []
@@ -30,43 +30,43 @@ class Writer:
         self._written = [0] * classes
 
     def integers(self, values: Sequence[int]) -> None:
-        """Write whole numbers with as few bytes each as the largest needs."""
+        """Write integers, each with as few bytes as the largest needs."""
         if not values:
             return
         low, high = min(values), max(values)
-        for width, code, least, largest in _WIDTHS:
-            if least <= low and high <= largest:
+        for width, code, smallest, largest in _WIDTHS:
+            if smallest <= low and high <= largest:
                 self.parts.append(bytes((width,)))
                 self.parts.append(struct.pack(f"<{len(values)}{code}", *values))
                 return
         width = max(low.bit_length(), high.bit_length()) // 8 + 1
         if width > MAX_INTEGER_BYTES:
-            raise ColumnError(f"a number has more than {MAX_INTEGER_BYTES} bytes")
+            raise ColumnError(f"integer of {width} bytes, at most {MAX_INTEGER_BYTES} are allowed")
         self.parts.append(bytes((width,)))
         self.parts.append(b"".join(each.to_bytes(width, "little", signed=True) for each in values))
 
     def reference(self, number: int, objects: Sequence[Any]) -> None:
-        """Write the numbers of objects of a class; what is new is written later."""
-        places, known = self._places[number], self._objects[number]
-        found = []
+        """Write the numbers of objects of a class; new objects are written later."""
+        index_of, referenced = self._places[number], self._objects[number]
+        indices = []
         for each in objects:
-            place = places.get(id(each))
-            if place is None:
-                place = places[id(each)] = len(known)
-                known.append(each)
-            found.append(place)
-        if number:  # the whole is written without a number
-            self.integers(found)
+            index = index_of.get(id(each))
+            if index is None:
+                index = index_of[id(each)] = len(referenced)
+                referenced.append(each)
+            indices.append(index)
+        if number:  # the root object has no number
+            self.integers(indices)
 
     def unwritten(self, number: int) -> list[Any]:
-        """The objects of a class that were referred to and are to be written now."""
+        """Return the objects of a class that were referred to but not written yet."""
         start = self._written[number]
         self._written[number] = len(self._objects[number])
         return self._objects[number][start:]
 
 
 class Reader:
-    """Bytes that are read from the beginning, and the objects that they refer to."""
+    """Input buffer, and the objects that it refers to."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -75,25 +75,25 @@ class Reader:
 
     @property
     def ended(self) -> bool:
-        """Whether all bytes are read."""
+        """Whether all bytes have been read."""
         return self._position == len(self._data)
 
     def check(self, count: int) -> None:
-        """Refuse a number of values that so few bytes cannot hold."""
+        """Refuse a number of values that the data cannot contain."""
         if not 0 <= count <= len(self._data):
-            raise ColumnError(f"{count} values cannot be in {len(self._data)} bytes")
+            raise ColumnError(f"{count} values do not fit in {len(self._data)} bytes")
 
     def take(self, size: int) -> bytes:
-        """The next bytes."""
+        """Return the next ``size`` bytes."""
         start = self._position
         end = start + size
         if size < 0 or end > len(self._data):
-            raise ColumnError(f"it ends {end - len(self._data)} bytes too early")
+            raise ColumnError(f"data ends {end - len(self._data)} bytes too early")
         self._position = end
         return self._data[start:end]
 
     def integers(self, count: int) -> tuple[int, ...]:
-        """Whole numbers that `Writer.integers` has written."""
+        """Return integers written by `Writer.integers`."""
         if not count:
             return ()
         self.check(count)
@@ -102,7 +102,7 @@ class Reader:
         if code is not None:
             return struct.unpack(f"<{count}{code}", self.take(width * count))
         if not 8 < width <= MAX_INTEGER_BYTES:
-            raise ColumnError(f"numbers of {width} bytes")
+            raise ColumnError(f"invalid integer width of {width} bytes")
         data = self.take(width * count)
         return tuple(
             int.from_bytes(data[start : start + width], "little", signed=True)
@@ -110,10 +110,10 @@ class Reader:
         )
 
     def lengths(self, count: int) -> tuple[tuple[int, ...], int]:
-        """Lengths of values, and their sum."""
+        """Return lengths of values, and their sum."""
         found = self.integers(count)
         if found and min(found) < 0:
-            raise ColumnError("a length is less than nothing")
+            raise ColumnError("negative length")
         total = sum(found)
         self.check(total)
         return found, total

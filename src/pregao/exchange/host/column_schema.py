@@ -1,9 +1,9 @@
-"""A graph of our own objects as bytes, bound to a fixed list of classes.
+"""Serialization of a graph of our own objects, bound to a fixed list of classes.
 
-Objects are written class by class, and each field of a class as one column; an object inside
-another is its number among those of its class. Nothing in the bytes names a class, a module or a
-function: a reader that has another list reads nothing. The depth of reading is that of the
-declarations, whatever the bytes are.
+Objects are written class by class, and each field of a class as one column; a reference to an
+object is its number among those of its class. The bytes name no class, module or function: a reader
+with another list cannot read them. The recursion depth depends only on the declarations, not on
+the bytes.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _MAX_DEPTH: Final = 16
 class Shape:
     """A class whose objects may be written, and the types of its fields.
 
-    ``take`` gives the fields of an object where they are not its attributes, and ``fill`` makes an
-    object from them; ``begin`` prepares an empty object.
+    ``take`` returns the fields of an object where they are not its attributes, and ``fill`` sets
+    them; ``begin`` prepares an empty object.
     """
 
     def __init__(
@@ -56,24 +56,24 @@ class Shape:
         self.begin, self.take, self.fill = begin, take, fill
 
     def columns_of(self, objects: Sequence[Any]) -> Iterable[Sequence[Any]]:
-        """The values of each field."""
+        """Return the values of each field."""
         if self.take is not None:
             rows = [self.take(each) for each in objects]
             return zip(*rows, strict=True)
         return (list(map(attrgetter(name), objects)) for name in self.fields)
 
     def build(self, objects: Sequence[Any], columns: Sequence[Sequence[Any]]) -> None:
-        """Give objects the values of their fields."""
+        """Set the fields of objects."""
         if self.fill is not None:
             deque(map(self.fill, objects, zip(*columns, strict=True)), maxlen=0)
             return
         for name, values in zip(self.fields, columns, strict=True):
-            # A frozen record has no other way to be filled after it was made.
+            # A frozen record cannot be filled in another way after its creation.
             deque(map(object.__setattr__, objects, repeat(name), values), maxlen=0)
 
 
 class Schema:
-    """The classes whose objects may be written; the first is that of the whole."""
+    """Classes whose objects may be written; the first is that of the root object."""
 
     def __init__(self, shapes: Iterable[Shape]) -> None:
         self.shapes = list(shapes)
@@ -84,7 +84,7 @@ class Schema:
         ]
 
     def pack(self, root: Any) -> bytes:
-        """Return an object of the first class, and all that it refers to, as bytes."""
+        """Serialize an object of the first class and all objects it refers to."""
         out = Writer(len(self.shapes))
         out.reference(0, [root])
         batches: list[tuple[int, int]] = []
@@ -106,7 +106,7 @@ class Schema:
         return b"".join(head.parts + out.parts)
 
     def unpack(self, data: bytes) -> Any:
-        """Return the object that `pack` made bytes of."""
+        """Return the object that `pack` serialized."""
         try:
             return self._unpack(Reader(data))
         except ColumnError:
@@ -121,11 +121,11 @@ class Schema:
         counts = [0] * len(self.shapes)
         for number, count in batches:
             if not 0 <= number < len(counts) or count < 1:
-                raise ColumnError(f"there is no batch of {count} objects of class {number}")
+                raise ColumnError(f"invalid batch of {count} objects of class {number}")
             counts[number] += count
             source.check(counts[number])
         if counts[0] != 1:
-            raise ColumnError(f"it holds {counts[0]} states instead of one")
+            raise ColumnError(f"{counts[0]} root objects instead of one")
         for shape, count in zip(self.shapes, counts, strict=True):
             objects: list[Any] = [object.__new__(shape.cls) for _ in range(count)]
             if shape.begin is not None:
@@ -138,12 +138,12 @@ class Schema:
             begun[number] = start + count
             self.shapes[number].build(source.objects[number][start : start + count], columns)
         if not source.ended:
-            raise ColumnError("more bytes follow than its objects have")
+            raise ColumnError("unread bytes after the last object")
         return source.objects[0][0]
 
     def _column(self, hint: Any, depth: int) -> Column:
         if depth > _MAX_DEPTH:
-            raise ColumnError(f"{hint}: declared more than {_MAX_DEPTH} levels deep")
+            raise ColumnError(f"{hint}: declared at more than {_MAX_DEPTH} levels of nesting")
         found = self._columns.get(hint)
         if found is None:
             found = self._columns[hint] = self._made(hint, depth + 1)
@@ -177,10 +177,10 @@ class Schema:
         if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_make"):
             columns = [self._column(each, depth) for each in get_type_hints(hint).values()]
             return RowColumn(hint, columns, hint._make)
-        raise ColumnError(f"{hint!r} is not among the types that can be written")
+        raise ColumnError(f"{hint!r}: type cannot be serialized")
 
     def _union(self, inner: tuple[Any, ...], depth: int) -> Column:
         kinds = [each for each in inner if each is not NoneType]
         columns = [self._column(each, depth) for each in kinds]
-        whole = columns[0] if len(columns) == 1 else UnionColumn(columns)
-        return OptionalColumn(whole) if len(kinds) < len(inner) else whole
+        column = columns[0] if len(columns) == 1 else UnionColumn(columns)
+        return OptionalColumn(column) if len(kinds) < len(inner) else column

@@ -1,7 +1,7 @@
-"""Columns: many values of one declared type as bytes.
+"""Columns: serialization of many values of one declared type.
 
-A value that is not of the declared type cannot be written, and bytes that are no values of it
-raise ``ColumnError``. Every number of values is at most the number of bytes there are.
+Values of another type cannot be written, and bytes that do not encode values of the type raise
+``ColumnError``. A number of values never exceeds the number of bytes.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from pregao.exchange.host.column_bytes import ColumnError, Reader, Writer
 
 
 class Column(Protocol):
-    """How many values of one type are written and read at once."""
+    """Writes and reads many values of one type."""
 
     kinds: frozenset[type]
-    """The exact classes of its values."""
+    """Exact classes of its values."""
 
     def write(self, values: Sequence[Any], out: Writer) -> None:
         """Write values."""
 
     def read(self, count: int, source: Reader) -> list[Any]:
-        """Read so many values."""
+        """Read ``count`` values."""
 
 
 def _expect(values: Sequence[Any], kinds: frozenset[type]) -> None:
-    """Refuse values of other classes, also of subclasses: they would be read as something else."""
+    """Refuse values of other classes, also of subclasses: they would be read as another type."""
     found = set(map(type, values)) - kinds
     if found:
         names = " and ".join(sorted(each.__name__ for each in found))
-        wanted = " or ".join(sorted(each.__name__ for each in kinds))
-        raise ColumnError(f"{names} where {wanted} is declared")
+        declared = " or ".join(sorted(each.__name__ for each in kinds))
+        raise ColumnError(f"value of type {names}, declared {declared}")
 
 
 class _Kinds:
-    """The base of the columns here."""
+    """Base class of the columns of this module."""
 
     def __init__(self, *kinds: type) -> None:
         self.kinds = frozenset(kinds)
@@ -49,7 +49,7 @@ class _Integers(_Kinds):
     def write(self, values: Sequence[Any], out: Writer) -> None:
         found = set(map(type, values))
         if found - self.kinds:
-            # Where a number is declared, a member of an enumeration counts as its number.
+            # An enum member is accepted as its number where an integer is declared.
             if not all(issubclass(each, int) and each is not bool for each in found):
                 _expect(values, self.kinds)
             values = list(map(int, values))
@@ -60,7 +60,7 @@ class _Integers(_Kinds):
 
 
 class _Mapped(_Kinds):
-    """Values that whole numbers stand for."""
+    """Values that are stored as integers."""
 
     def __init__(
         self, kind: type, number: Callable[[Any], int], value: Callable[[int], Any]
@@ -78,7 +78,7 @@ class _Mapped(_Kinds):
 
 def _truth(number: int) -> bool:
     if number not in (0, 1):
-        raise ColumnError(f"{number} is neither yes nor no")
+        raise ColumnError(f"boolean must be 0 or 1, was {number}")
     return number == 1
 
 
@@ -119,7 +119,7 @@ PLAIN: Final[dict[Any, Column]] = {
 
 
 class MemberColumn(_Kinds):
-    """Members of an enumeration by their place in it; flags by their bits."""
+    """Members of an enumeration by their index; flags by their bits."""
 
     def __init__(self, kind: type[Enum]) -> None:
         super().__init__(kind)
@@ -143,7 +143,7 @@ class MemberColumn(_Kinds):
         if numbers and (
             min(numbers) < 0 or (self._flags and any(n & ~self._bits for n in numbers))
         ):
-            raise ColumnError(f"numbers that {self._kind.__name__} has not")
+            raise ColumnError(f"number without a member in {self._kind.__name__}")
         make = self._kind if self._flags else self._members.__getitem__
         return list(map(make, numbers))
 
@@ -164,7 +164,7 @@ class ReferenceColumn(_Kinds):
         """Read so many values."""
         numbers = source.integers(count)
         if numbers and min(numbers) < 0:
-            raise ColumnError("an object with a number below 0")
+            raise ColumnError("negative object number")
         return list(map(source.objects[self._number].__getitem__, numbers))
 
 
@@ -181,40 +181,40 @@ class OptionalColumn(_Kinds):
         """Write values."""
         if not values:
             return
-        there = [each for each in values if each is not None]
-        if not there:
+        present = [each for each in values if each is not None]
+        if not present:
             out.parts.append(bytes((self._NONE,)))
-        elif len(there) == len(values):
+        elif len(present) == len(values):
             out.parts.append(bytes((self._ALL,)))
         else:
             out.parts.append(bytes((self._SOME,)))
             out.parts.append(bytes([each is not None for each in values]))
-        self._inner.write(there, out)
+        self._inner.write(present, out)
 
     def read(self, count: int, source: Reader) -> list[Any]:
         """Read so many values."""
         if not count:
             return []
         source.check(count)
-        how = source.take(1)[0]
-        if how == self._NONE:
+        marker = source.take(1)[0]
+        if marker == self._NONE:
             return [None] * count
-        if how == self._ALL:
+        if marker == self._ALL:
             return self._inner.read(count, source)
-        there = source.take(count)
-        if how != self._SOME or max(there) > 1:
-            raise ColumnError("neither there nor None")
-        found = iter(self._inner.read(sum(there), source))
-        return [next(found) if each else None for each in there]
+        present = source.take(count)
+        if marker != self._SOME or max(present) > 1:
+            raise ColumnError("invalid presence marker of an optional value")
+        found = iter(self._inner.read(sum(present), source))
+        return [next(found) if each else None for each in present]
 
 
 class UnionColumn(_Kinds):
-    """Values of several types, each after its number among them."""
+    """Values of several types, with the index of each value's type."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         super().__init__(*chain.from_iterable(each.kinds for each in columns))
         if len(self.kinds) < sum(len(each.kinds) for each in columns):
-            raise ColumnError("types of a union that cannot be told apart")
+            raise ColumnError("types of a union that cannot be distinguished")
         self._columns = columns
         self._tags = {kind: tag for tag, each in enumerate(columns) for kind in each.kinds}
 
@@ -237,7 +237,7 @@ class UnionColumn(_Kinds):
 
 
 class SequenceColumn(_Kinds):
-    """Lists, sets and their like: how long they are, then all they hold."""
+    """Lists, sets and similar: all lengths, then all items."""
 
     def __init__(self, kind: type, inner: Column) -> None:
         super().__init__(kind)
@@ -254,18 +254,18 @@ class SequenceColumn(_Kinds):
         """Read so many values."""
         lengths, total = source.lengths(count)
         items = self._inner.read(total, source)
-        made, found, start = self._kind, [], 0
+        make, found, start = self._kind, [], 0
         for length in lengths:
-            each = made(items[start : start + length])
+            each = make(items[start : start + length])
             if len(each) != length:
-                raise ColumnError("a set has something twice")
+                raise ColumnError("duplicate item in a set")
             found.append(each)
             start += length
         return found
 
 
 class TableColumn(_Kinds):
-    """Dictionaries: how long they are, then all keys, then all values."""
+    """Dictionaries: all lengths, then all keys, then all values."""
 
     def __init__(self, kind: type, keys: Column, values: Column) -> None:
         super().__init__(kind)
@@ -288,14 +288,14 @@ class TableColumn(_Kinds):
             end = start + length
             each = dict(zip(keys[start:end], values[start:end], strict=True))
             if len(each) != length:
-                raise ColumnError("a table has a key twice")
+                raise ColumnError("duplicate key in a table")
             found.append(each if self._kind is dict else self._kind(each))
             start = end
         return found
 
 
 class RowColumn(_Kinds):
-    """Tuples of a fixed length, with or without names: a column for each of their fields."""
+    """Tuples of a fixed length, named or not: one column per field."""
 
     def __init__(
         self, kind: type, columns: Sequence[Column], make: Callable[[Iterable[Any]], Any]
@@ -307,7 +307,7 @@ class RowColumn(_Kinds):
         """Write values."""
         _expect(values, self.kinds)
         if set(map(len, values)) - {len(self._columns)}:
-            raise ColumnError("a tuple that is longer or shorter than declared")
+            raise ColumnError(f"tuple whose length is not the declared {len(self._columns)}")
         fields = zip(*values, strict=True) if values else repeat(())
         for column, each in zip(self._columns, fields, strict=False):
             column.write(each, out)
@@ -315,12 +315,12 @@ class RowColumn(_Kinds):
     def read(self, count: int, source: Reader) -> list[Any]:
         """Read so many values."""
         fields = [each.read(count, source) for each in self._columns]
-        made = zip(*fields, strict=True)
-        return list(made) if self._make is tuple else list(map(self._make, made))
+        rows = zip(*fields, strict=True)
+        return list(rows) if self._make is tuple else list(map(self._make, rows))
 
 
 class ClassColumn(_Kinds):
-    """Values that are themselves one of some classes."""
+    """Values that are classes, from a fixed list."""
 
     def __init__(self, classes: tuple[type, ...]) -> None:
         super().__init__(type)
@@ -330,12 +330,12 @@ class ClassColumn(_Kinds):
     def write(self, values: Sequence[Any], out: Writer) -> None:
         """Write values."""
         if not set(values) <= self._numbers.keys():
-            raise ColumnError("a class that is not declared")
+            raise ColumnError("class that is not declared")
         out.integers([self._numbers[each] for each in values])
 
     def read(self, count: int, source: Reader) -> list[Any]:
         """Read so many values."""
         numbers = source.integers(count)
         if numbers and min(numbers) < 0:
-            raise ColumnError("a class with a number below 0")
+            raise ColumnError("negative class number")
         return [self._classes[each] for each in numbers]

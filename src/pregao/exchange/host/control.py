@@ -1,4 +1,4 @@
-"""Commands of market operations: what a control request asks of the engine."""
+"""Conversion of control requests of market operations to engine commands."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from pregao.names import folded, similar
 
 
 def engine_commands(name: str, request: ControlRequest, engine: Engine) -> list[Command]:
-    """Return the commands of the engine that a request stands for."""
+    """Return the engine commands of a request."""
     match request:
         case asked.Phase():
             return _phase(request, engine)
@@ -104,17 +104,17 @@ def _other_commands(request: ControlRequest, engine: Engine) -> list[Command]:
         case asked.Day():
             return [StartDay(request.date)]
         case _:
-            raise UsageError(f"{type(request).__name__} is no command of the engine")
+            raise UsageError(f"{type(request).__name__} is not an engine command")
 
 
 def find_instrument(engine: Engine, name: str) -> Instrument:
-    """The instrument of a symbol or number."""
+    """Return an instrument by symbol or security ID."""
     for each in engine.instruments:
         if folded(name) in (folded(each.symbol), str(each.security_id)):
             return each
     near = similar(name, [each.symbol for each in engine.instruments])
     hint = f"; did you mean {', '.join(near)}?" if near else ""
-    raise UsageError(f"there is no instrument {name!r}{hint}")
+    raise UsageError(f"unknown instrument {name!r}{hint}")
 
 
 def _id(engine: Engine, symbol: str) -> int:
@@ -125,7 +125,9 @@ def _phase(request: asked.Phase, engine: Engine) -> list[Command]:
     known = list(engine.market.groups)
     group = request.group
     if group != ALL_GROUPS and group not in known:
-        raise UsageError(f"there is no group {group!r}; there are {', '.join(known)}")
+        raise UsageError(
+            f"unknown security group {group!r}: use {ALL_GROUPS} or one of {', '.join(known)}"
+        )
     session = None if request.session is None else TradingSession[request.session]
     rules = None if request.auction is None else request.auction.rules()
     return [
@@ -155,7 +157,7 @@ def _protection(request: asked.Protect, engine: Engine) -> SetProtection:
 
 
 def _reference(engine: Engine, name: str) -> ProtectionReference:
-    """What a protection watches: an asset of derivatives by its name, else an instrument."""
+    """Return what a protection watches: an asset of derivatives if it exists, or an instrument."""
     if any(each.asset == name and each.symbol != name for each in engine.instruments):
         return ProtectionReference(asset=name)
     return ProtectionReference(find_instrument(engine, name).security_id)
@@ -169,14 +171,14 @@ def _listed(name: str, request: asked.Catalogue, engine: Engine) -> list[Command
     for each in found:
         if each.channel not in channels:
             raise UsageError(
-                f"{each.symbol} is on channel {each.channel}, which is not published; published "
-                f"are {', '.join(map(str, sorted(channels)))}"
+                f"{each.symbol}: channel {each.channel} is not published; published channels: "
+                f"{', '.join(map(str, sorted(channels)))}"
             )
     return [AddInstrument(each) for each in found]
 
 
 def _instruments(request: asked.Catalogue) -> list[Instrument]:
-    """Read the instruments of a catalogue; each must fit its definition on the feed."""
+    """Read the instruments of a catalog; the definition of each must be encodable on the feed."""
     try:
         if request.form == "JSON":
             document = parse_json(request.text, decimals=True)
@@ -185,7 +187,7 @@ def _instruments(request: asked.Catalogue) -> list[Instrument]:
     except DocumentError as error:
         raise UsageError(f"the instruments cannot be read: {error}") from None
     if not isinstance(document, dict):
-        raise UsageError("the instruments are not a table")
+        raise UsageError("the instruments must be a table")
     found = parse_catalogue(document, request.source)
     for each in found:
         try:
@@ -201,7 +203,7 @@ def _definitions() -> DefinitionEncoder:
 
 
 def phase_request(command: SetGroupPhase) -> dict[str, Any]:
-    """A planned change of phase as a request."""
+    """Return the control request of a scheduled change of phase."""
     names = {phase: name for name, phase in PHASES.items()}
     return {
         "do": "phase",

@@ -1,4 +1,4 @@
-"""Rules of the fields of control requests: the type, the bounds and the allowed values of each."""
+"""Field rules of control requests: type, bounds and allowed values of each field."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ _SHOWN_CHARACTERS: Final = 80
 
 
 class _NotAllowedError(Exception):
-    """A value that its field does not take."""
+    """A value that its field does not allow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The values that a field takes: how one is read, and a description for errors."""
+    """Allowed values of a field: a function that reads one, and a description for errors."""
 
     read: Callable[[Any], Any]
     allowed: str
 
 
 def whole(low: int, high: int, *, default: Any = MISSING) -> Any:
-    """Declare a field of whole numbers within bounds."""
+    """Declare a field with an integer within bounds."""
 
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             raise _NotAllowedError
         return value
 
-    return _field(Rule(read, f"a whole number from {low} to {high}"), default)
+    return _field(Rule(read, f"an integer from {low} to {high}"), default)
 
 
 def text(max_bytes: int, *, empty: bool = False, default: Any = MISSING) -> Any:
-    """Declare a field of text of at most so many bytes of UTF-8."""
+    """Declare a field with text of at most ``max_bytes`` bytes of UTF-8."""
 
     def read(value: Any) -> str:
         if not isinstance(value, str) or not (value.strip() or empty):
@@ -52,7 +52,7 @@ def text(max_bytes: int, *, empty: bool = False, default: Any = MISSING) -> Any:
             raise _NotAllowedError from None
         return value
 
-    kind = "a text" if empty else "a text that is not empty,"
+    kind = "a string" if empty else "a non-empty string"
     return _field(Rule(read, f"{kind} of at most {max_bytes} bytes"), default)
 
 
@@ -70,7 +70,7 @@ def texts(max_count: int, max_bytes: int) -> Any:
 
 
 def choice(names: Iterable[str], *, default: Any = MISSING) -> Any:
-    """Declare a field with one of some names, in any case and with ``-`` or ``_``."""
+    """Declare a field with one of the names, in upper or lower case and with ``-`` or ``_``."""
     known = tuple(names)
 
     def read(value: Any) -> str:
@@ -83,7 +83,7 @@ def choice(names: Iterable[str], *, default: Any = MISSING) -> Any:
 
 
 def flag() -> Any:
-    """Declare a field that is true or false; false where it is absent."""
+    """Declare a field that is true or false; false if absent."""
 
     def read(value: Any) -> bool:
         if not isinstance(value, bool):
@@ -94,7 +94,7 @@ def flag() -> Any:
 
 
 def price() -> Any:
-    """Declare a field with a price, which becomes the engine's integer; it may be absent."""
+    """Declare an optional field with a price, which is read as the engine's mantissa."""
     highest = MOST_PRICE // PRICE_SCALE
 
     def read(value: Any) -> int:
@@ -113,7 +113,7 @@ def price() -> Any:
             raise _NotAllowedError
         return int(scaled)
 
-    described = f"a price of at most four decimals from -{highest} to {highest}"
+    described = f"a price from -{highest} to {highest} with at most four decimals"
     return _field(Rule(read, described), None)
 
 
@@ -133,7 +133,7 @@ def day(first: date, last: date) -> Any:
 
 
 def record(kind: type) -> Any:
-    """Declare a field with a table of its own, whose fields have rules; it may be absent."""
+    """Declare an optional field with a nested table, whose fields have rules."""
 
     def read(value: Any) -> Any:
         if not isinstance(value, dict):
@@ -149,7 +149,7 @@ def _field(rule: Rule, default: Any) -> Any:
 
 
 def read_record(command: str, kind: type, given: dict[str, Any]) -> Any:
-    """Return a record of a kind from the values given; UsageError names the first wrong one.
+    """Return a record of a kind from the given values; UsageError names the first invalid one.
 
     A value of None counts as absent. Fields that the kind does not have are refused.
     """
@@ -157,7 +157,7 @@ def read_record(command: str, kind: type, given: dict[str, Any]) -> Any:
     for name in given:
         if name not in known:
             allowed = ", ".join(known) or "no fields"
-            raise UsageError(f"{command}: there is no field {_shown(name)}; it has {allowed}")
+            raise UsageError(f"{command}: unknown field {_shown(name)}; allowed: {allowed}")
     values = {}
     for name, own in known.items():
         value = given.get(name)

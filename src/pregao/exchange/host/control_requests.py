@@ -1,7 +1,7 @@
-"""Requests of market operations as records: one frozen class for each command.
+"""Control requests of market operations: one frozen record class per command.
 
-A request is a table of JSON with ``do`` and the fields of that command. It is read and checked as a
-whole, before the journal or the engine sees it.
+A request is a JSON object with ``do`` and the fields of that command. It is parsed and checked
+completely before it reaches the journal or the engine.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ PHASES: Final = {
 ALL_GROUPS: Final = "all"
 FIRST_DAY: Final = datetime.date(1990, 1, 1)
 LAST_DAY: Final = datetime.date(2100, 12, 31)
-"""Days up to here, and what is derived from them, fit the 16 bits of a date on the wire."""
+"""Days up to this one, and dates derived from them, fit the 16 bits of a date on the wire."""
 MAX_TIME_NS: Final = (LAST_DAY - datetime.date(1970, 1, 1)).days * 86_400 * SECOND
 MAX_HEADLINE_BYTES: Final = 512
-"""It is repeated in every part of a piece of news, each of which fits a packet of 1,400 bytes."""
+"""The headline is repeated in every part of a news item, each in a packet of 1,400 bytes."""
 MAX_TEXT_BYTES: Final = 65_536
 MAX_CATALOGUE_BYTES: Final = 900_000
 MAX_NUMBER: Final = 2**32 - 2
@@ -45,7 +45,7 @@ _MAX_SPAN_NS: Final = 86_400 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class AuctionTable:
-    """Rules of auctions, as `AuctionRules` has them."""
+    """Auction rules, with the fields of `AuctionRules`."""
 
     duration_ns: int | None = rule.whole(1, _MAX_SPAN_NS, default=None)
     extension_ns: int = rule.whole(0, _MAX_SPAN_NS, default=0)
@@ -56,7 +56,7 @@ class AuctionTable:
     binding: bool = rule.flag()
 
     def rules(self) -> AuctionRules:
-        """Return the same as the engine knows it."""
+        """Return the engine's auction rules."""
         return AuctionRules(
             self.duration_ns,
             self.extension_ns,
@@ -89,7 +89,7 @@ class Halt:
 
 @dataclass(frozen=True, slots=True)
 class Auction:
-    """Put an instrument into an auction; without an end it lasts until it is resumed."""
+    """Put an instrument into an auction; without an end time it lasts until it is resumed."""
 
     symbol: str = rule.text(_MAX_SYMBOL)
     until_ns: int | None = rule.whole(0, MAX_TIME_NS, default=None)
@@ -97,7 +97,7 @@ class Auction:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Let an instrument follow its group again."""
+    """Return an instrument to the phase of its group."""
 
     symbol: str = rule.text(_MAX_SYMBOL)
 
@@ -128,7 +128,7 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """Instruments to be listed, or their new definitions."""
+    """Instruments to list, or their new definitions."""
 
     text: str = rule.text(MAX_CATALOGUE_BYTES)
     form: str = rule.choice(("TOML", "JSON"), default="TOML")
@@ -137,14 +137,14 @@ class Catalogue:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Take an instrument off the list."""
+    """Delist an instrument."""
 
     symbol: str = rule.text(_MAX_SYMBOL)
 
 
 @dataclass(frozen=True, slots=True)
 class PriceLimits:
-    """Set a price band; a side that is absent is open."""
+    """Set a price band; a missing limit leaves that side open."""
 
     symbol: str = rule.text(_MAX_SYMBOL)
     kind: str = rule.choice(PriceBandType.__members__, default=PriceBandType.REJECTION_BAND.name)
@@ -154,7 +154,7 @@ class PriceLimits:
 
 @dataclass(frozen=True, slots=True)
 class Protect:
-    """Protect an account by limits."""
+    """Set the protection limits of an account."""
 
     id: int = rule.whole(1, MAX_NUMBER)
     firm: int = rule.whole(1, MAX_NUMBER)
@@ -173,14 +173,14 @@ class Protect:
 
 @dataclass(frozen=True, slots=True)
 class Unprotect:
-    """Take the protection of an account away."""
+    """Remove the protection of an account."""
 
     id: int = rule.whole(1, MAX_NUMBER)
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Let the auctions of two instruments begin and end together."""
+    """Pair two instruments: their auctions begin and end together."""
 
     symbol: str = rule.text(_MAX_SYMBOL)
     other: str = rule.text(_MAX_SYMBOL)
@@ -199,7 +199,7 @@ class AccountPosition:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Let trades of an account be given up to another firm; firm 0 ends that."""
+    """Give up the trades of an account to another firm; firm 0 ends the give-up."""
 
     firm: int = rule.whole(1, MAX_NUMBER)
     account: int = rule.whole(1, MAX_NUMBER)
@@ -209,7 +209,7 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class TakeUp:
-    """Answer a trade that was given up."""
+    """Accept or refuse a given-up trade."""
 
     id: int = rule.whole(1, MAX_NUMBER)
     refuse: bool = rule.flag()
@@ -229,7 +229,7 @@ class EndDay:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """Begin a trading day."""
+    """Start a trading day."""
 
     date: datetime.date = rule.day(FIRST_DAY, LAST_DAY)  # noqa: RUF009
     week: bool = rule.flag()
@@ -244,7 +244,7 @@ class Disconnect:
 
 @dataclass(frozen=True, slots=True)
 class Failover:
-    """Let the gateway fail: the backup takes its sessions over."""
+    """Fail the active gateway: the backup takes over its sessions."""
 
 
 ControlRequest = (
@@ -298,12 +298,12 @@ REQUESTS: Final[dict[str, type]] = {
 
 
 def parse_request(request: Mapping[str, Any]) -> tuple[str, ControlRequest]:
-    """Return the command of a request and its record; UsageError says what is wrong with it."""
+    """Return the command name and record of a request; raise UsageError if it is invalid."""
     name = request.get("do")
     kind = REQUESTS.get(name) if isinstance(name, str) else None
     if kind is None or not isinstance(name, str):
         shown = f"{name!r:.80}"
-        raise UsageError(f"there is no command {shown}; there are {', '.join(sorted(REQUESTS))}")
-    given = {field: value for field, value in request.items() if field != "do"}
-    made: ControlRequest = rule.read_record(name, kind, given)
-    return name, made
+        raise UsageError(f"unknown command {shown}: use one of {', '.join(sorted(REQUESTS))}")
+    values = {field: value for field, value in request.items() if field != "do"}
+    parsed: ControlRequest = rule.read_record(name, kind, values)
+    return name, parsed

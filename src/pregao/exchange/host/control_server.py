@@ -1,4 +1,4 @@
-"""The control endpoint: a line of JSON in, a line of JSON out, on this machine alone."""
+"""Control endpoint on localhost: one line of JSON per request and per answer."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ HOST: Final = "127.0.0.1"
 MAX_LINE_BYTES: Final = 1024 * 1024
 MAX_CONNECTIONS: Final = 64
 IDLE_S: Final = 10.0
-"""A connection that has not sent a whole request for so long ends."""
+"""Time after which a connection without a complete request is closed."""
 _PATIENCE_S: Final = 30.0
 
 
 class ControlServer:
-    """Answers requests of market operations that come with the right token."""
+    """Answers requests of market operations that carry the right token."""
 
     def __init__(
         self, exchange: ExchangeServer, token: Path | None = None, *, idle_s: float = IDLE_S
     ) -> None:
-        """``token`` is the file of the token; by default that of `token_path`."""
+        """Create a server; ``token`` is the file of the token, by default `token_path`."""
         self._exchange = exchange
         self._path = token
         self._idle_s = idle_s
@@ -42,7 +42,7 @@ class ControlServer:
         self.port = 0
 
     async def start(self, port: int) -> None:
-        """Listen; port 0 takes any that is free."""
+        """Listen on a port; 0 chooses a free one."""
         try:
             self._server = await asyncio.start_server(self._serve, HOST, port, limit=MAX_LINE_BYTES)
         except OSError as error:
@@ -52,7 +52,7 @@ class ControlServer:
         self._token = write_token(self._path)
 
     async def close(self) -> None:
-        """Answer no more."""
+        """Stop listening, close the connections and remove the token."""
         if self._server is not None:
             self._server.close()
         for writer in list(self._open):
@@ -72,9 +72,9 @@ class ControlServer:
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await asyncio.wait_for(writer.drain(), self._idle_s)
                 if ends:
-                    break  # whatever speaks to us here, it is not our command
+                    break  # the peer is not our command
         except (ConnectionError, ValueError, TimeoutError, asyncio.IncompleteReadError):
-            pass  # gone, silent, or a line without end
+            pass  # the peer is gone or silent, or its line is too long
         finally:
             self._open.discard(writer)
             with contextlib.suppress(OSError):
@@ -84,9 +84,9 @@ class ControlServer:
         try:
             request = parse_json(line)
         except DocumentError:
-            return {"error": "a request is a line of JSON", "ends": True}
+            return {"error": "invalid request: it must be one line of JSON", "ends": True}
         if not isinstance(request, dict):
-            return {"error": "a request is a table of JSON with `do`", "ends": True}
+            return {"error": "invalid request: it must be a JSON object with `do`", "ends": True}
         token = request.pop("token", None)
         given = token.encode("utf-8", "replace") if isinstance(token, str) else b""
         if not hmac.compare_digest(given, self._token.encode()):
@@ -97,28 +97,28 @@ class ControlServer:
             return {"error": str(error)}
         except Exception as error:
             self._exchange.host.faults.note("a control request", error, line)
-            return {"error": f"the request could not be carried out: {error}"}
+            return {"error": f"the request failed: {error}"}
 
 
 def cannot_listen(address: object, error: OSError) -> NetworkError:
-    """Why an address cannot be listened to, and what to do."""
+    """Return an error that states why listening on an address failed, and what to do."""
     why = error.strerror or str(error)
     if error.errno == errno.EADDRINUSE:
-        why = "another program listens there; stop it, or choose other ports in a --config"
-    return NetworkError(f"{address} cannot be listened to: {why}.")
+        why = "the port is in use; stop the other program, or choose other ports in a --config"
+    return NetworkError(f"Cannot listen on {address}: {why}.")
 
 
 def ask(port: int, request: dict[str, Any], token: Path | None = None) -> dict[str, Any]:
-    """Ask an exchange on this machine to do something; gives its answer.
+    """Send a control request to an exchange on localhost and return its answer.
 
-    ``token`` is the file of its token; by default that of `token_path`.
+    ``token`` is the file of its token, by default `token_path`.
     """
     path = token_path(port) if token is None else token
     try:
         secret = read_token(path)
     except UsageError as error:
         raise NetworkError(
-            f"No exchange answers at {HOST}:{port}; `pregao exchange` starts one. {error}"
+            f"No exchange answers at {HOST}:{port}; start one with `pregao exchange`. {error}"
         ) from error
     request = {**request, "token": secret}
     try:
@@ -129,12 +129,12 @@ def ask(port: int, request: dict[str, Any], token: Path | None = None) -> dict[s
     except OSError as error:
         why = error.strerror or str(error)
         raise NetworkError(
-            f"No exchange answers at {HOST}:{port} ({why}); `pregao exchange` starts one."
+            f"No exchange answers at {HOST}:{port} ({why}); start one with `pregao exchange`."
         ) from error
     try:
-        told = parse_json(answer)
+        reply = parse_json(answer)
     except DocumentError:
-        told = None
-    if not isinstance(told, dict):
-        raise NetworkError(f"What answers at {HOST}:{port} is not an exchange of Pregão.")
-    return told
+        reply = None
+    if not isinstance(reply, dict):
+        raise NetworkError(f"The server at {HOST}:{port} is not an exchange of Pregão.")
+    return reply

@@ -1,6 +1,7 @@
-"""The token of the control port: a file that only its owner can read.
+"""Token of the control port, in a file that only its owner can read.
 
-The exchange writes a new token at each start; what can read the file may operate the exchange.
+The exchange writes a new token at each start; every process that can read the file may operate the
+exchange.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _MAX_FILE_BYTES: Final = 256
 
 
 def token_path(port: int) -> Path:
-    """Return where the token of the exchange at a control port is, unless a setting says else."""
+    """Return the default path of the token of the exchange at a control port."""
     if named := os.environ.get(TOKEN_VARIABLE):
         return Path(named)
     state = os.environ.get("XDG_STATE_HOME")
@@ -30,13 +31,15 @@ def token_path(port: int) -> Path:
 
 
 def write_token(path: Path) -> str:
-    """Make a token and write it to a new file of mode 0600; a file of an earlier start goes."""
+    """Write a new token to a new file of mode 0600, replacing the file of an earlier start."""
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
             if not stat.S_ISREG(path.lstat().st_mode):
-                raise UsageError(f"{path}: the control token cannot be kept here: not a file.")
+                raise UsageError(
+                    f"{path}: the control token cannot be written: not a regular file."
+                )
             path.unlink()
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags, 0o600), "w") as file:
@@ -44,7 +47,7 @@ def write_token(path: Path) -> str:
     except OSError as error:
         raise UsageError(
             f"{path}: the control token cannot be written: {error.strerror}; set {TOKEN_VARIABLE} "
-            "to a file in a folder of yours."
+            "to a file in a folder that you can write to."
         ) from error
     return token
 
@@ -61,11 +64,11 @@ def read_token(path: Path) -> str:
     try:
         content = read_secret(path, _MAX_FILE_BYTES)
     except SecretFileError as error:
-        advice = "start the exchange again, which writes a new one"
+        advice = "restart the exchange, which writes a new token"
         if not error.opened:
             advice = (
-                "is an exchange running, and are you the user who started it? "
-                f"{TOKEN_VARIABLE} names another file"
+                "check that an exchange is running and that you are the user who started it, or "
+                f"set {TOKEN_VARIABLE} to another file"
             )
         raise UsageError(f"{path}: the control token {error}; {advice}.") from error
     return content.decode("ascii", "replace").strip()

@@ -1,12 +1,12 @@
 """The exchange without sockets and clocks: gateways, engine and journal as one state machine.
 
-What happens (bytes of a connection, its loss, time, commands of market operations) goes in with
-its time; bytes for connections and units for the feed come out. Everything that changes the
-exchange is in the journal in the order in which the engine saw it, so that the same journal makes
-the same books, sessions and sequence numbers.
+Inputs (bytes of a connection, its loss, time, commands of market operations) have a time; outputs
+are bytes for connections and units for the feed. Everything that changes the exchange is in the
+journal in the order in which the engine applied it, so that the same journal produces the same
+books, sessions and sequence numbers.
 
-Each message, command or moment is a step: it is applied, what it publishes is encoded, and only
-then its records wait for the commit. A step that fails is undone as a whole.
+Each message, command or timer is a step: it is applied, its events are encoded, and only then its
+records are queued for the commit. A step that fails is undone completely.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ _FAILED: Final = "the request could not be processed"
 
 
 class Host(ReplayedHost):
-    """The whole exchange; the owner gives it what happens and sends what it says.
+    """The complete exchange; the owner passes inputs to it and sends its output.
 
-    After any number of inputs the owner calls `commit`, and only then sends what the connections
-    in `talking` have to say and publishes `take_units`.
+    After any number of inputs the owner calls `commit`, and only then sends the output of the
+    connections in `talking` and publishes `take_units`.
     """
 
-    # What the owner does.
+    # Inputs from the owner
 
     def connect(self, gateway: int, now_ns: int, peer: str = "") -> GatewayConnection:
-        """A client connected to a gateway, from an address."""
+        """Return the connection of a client that connected to a gateway."""
         return GatewayConnection(self.gateways[gateway], self._time(now_ns), peer)
 
     def receive(self, connection: GatewayConnection, data: bytes, now_ns: int) -> None:
-        """Bytes came from a client."""
+        """Process bytes received from a client."""
         now = self._time(now_ns)
         self.talking.add(connection)
         start, units, events = self._mark, len(self.desk.units), 0
@@ -86,12 +86,12 @@ class Host(ReplayedHost):
                     start, units = self._mark, len(self.desk.units)
                 else:
                     self._keep()
-            # All of these at once: encoding each apart takes the processor's caches away from the
-            # engine. Where it fails, none of them counts; all are of one client.
+            # Encode all of them together: encoding each separately would evict the engine from
+            # the CPU caches. If it fails, all are undone; they are of one client.
             encoding = True
             self._publish(now)
         except Exception as error:
-            if not encoding:  # the messages before the one that failed count
+            if not encoding:  # the messages before the failed one remain valid
                 try:
                     self._publish_earlier(now)
                 except Exception as second:
@@ -105,7 +105,7 @@ class Host(ReplayedHost):
                 self._connection_failed(connection, "bytes of a client", data, error, now)
 
     def lost(self, connection: GatewayConnection, now_ns: int) -> None:
-        """A connection is gone."""
+        """Process the loss of a connection."""
         now = self._time(now_ns)
         self.talking.discard(connection)
         try:
@@ -116,7 +116,7 @@ class Host(ReplayedHost):
             self._connection_failed(connection, "the loss of a connection", b"", error, now)
 
     def wake(self, connection: GatewayConnection, now_ns: int) -> None:
-        """The time of a connection has come: a heartbeat, or its end."""
+        """Run the timer of a connection that is due: send a heartbeat, or end the connection."""
         now = self._time(now_ns)
         self.talking.add(connection)
         try:
@@ -128,7 +128,7 @@ class Host(ReplayedHost):
 
     @property
     def next_due_ns(self) -> int | None:
-        """When `advance` has something to do."""
+        """Time at which `advance` must be called next, or None."""
         due = [
             self.engine.next_due_ns,
             self._risk.next_due_ns,
@@ -137,7 +137,7 @@ class Host(ReplayedHost):
         return min((time for time in due if time is not None), default=None)
 
     def advance(self, now_ns: int) -> None:
-        """Let time pass: auctions end, orders of clients that left are cancelled."""
+        """Advance the clock: end auctions, and cancel orders of clients that left."""
         now = self._time(now_ns)
         due = self.engine.next_due_ns
         if due is not None and due <= now:
@@ -158,17 +158,17 @@ class Host(ReplayedHost):
                     self._undo()
 
     def control(self, request: Mapping[str, Any], now_ns: int) -> None:
-        """Carry out a command of market operations; UsageError if it is refused.
+        """Apply a command of market operations; raise UsageError if it is refused.
 
-        A command that is refused changes nothing, and the journal does not have it.
+        A refused command changes nothing and is not journaled.
         """
         now = self._time(now_ns)
-        name, asked = parse_request(request)
+        name, command = parse_request(request)
         body = json.dumps(request, separators=(",", ":")).encode()
         self._write(Kind.CONTROL, now, NO_SESSION, body)
         self._changed = False
         try:
-            self._control(name, asked, now)
+            self._control(name, command, now)
             self._done(now)
         except Exception as error:
             if isinstance(error, UsageError) and not self._changed:
@@ -176,10 +176,10 @@ class Host(ReplayedHost):
                 raise
             self.faults.note(f"the command {name}", error, body)
             self._undo()
-            raise UsageError(f"{name}: it cannot be carried out: {error}") from error
+            raise UsageError(f"{name}: the command failed and was undone: {error}") from error
 
     def enter(self, command: Command, now_ns: int) -> None:
-        """Let somebody trade who has no session; the journal does not tell of it."""
+        """Apply a command of a trader without a session, which is not journaled."""
         now = self._time(now_ns)
         try:
             self.desk.enter(command, now)
@@ -189,7 +189,7 @@ class Host(ReplayedHost):
             self._undo()
 
     def commit(self) -> None:
-        """Bring what happened to the disk; after that it may be told."""
+        """Write the steps so far to disk; only then may their output be sent."""
         if self._lost is not None:
             raise self._lost
         if self._journal is not None:
@@ -200,17 +200,17 @@ class Host(ReplayedHost):
                 save(self, self._journal)
 
     def take_units(self) -> list[MarketEvent]:
-        """What is to be published since the last time."""
+        """Return and clear the events to publish."""
         units, self.desk.units = self.desk.units, []
         self._units_before = 0
         return units
 
     @property
     def requests(self) -> int:
-        """How many of the frequent requests reached the desk."""
+        """Number of frequent requests processed."""
         return self.desk.requests
 
-    # What happens.
+    # Events
 
     def _event(
         self, event: Event, now_ns: int, connection: GatewayConnection | None = None
@@ -246,7 +246,7 @@ class Host(ReplayedHost):
                 session_id = self._session_of(event)
                 self._write(Kind.REQUEST, now_ns, session_id, event.data)
             case SessionRefused():
-                pass  # the journal does not grow by those that may not use a session
+                pass  # refused clients must not grow the journal
             case ConnectionEnded() if connection is not None and not connection.negotiated:
                 pass
             case _:
@@ -255,7 +255,7 @@ class Host(ReplayedHost):
                     self._restate(event.session_id, now_ns)
 
     def _restate(self, session_id: int, now_ns: int) -> None:
-        """Tell a session of orders of an earlier day, if its version has a word for it."""
+        """Restate orders of an earlier day to a session, if its version supports that."""
         if session_id not in self.engine.market.carried:
             return
         if self.gateways[self.active][session_id].state.version >= _FIRST_RESTATED:
@@ -263,14 +263,14 @@ class Host(ReplayedHost):
             self.desk.apply(RestateOrders(session_id), now_ns)
 
     def _session_of(self, event: MessageRejected) -> int:
-        """Whose message was rejected."""
+        """Return the session of a rejected message."""
         frame = frame_of(event.data)
         known = messages(frame.header.version)
         session_id: int = known.readable(frame)["businessHeader"]["sessionID"]
         return session_id
 
     def _cancel(self, session_id: int, reason: str, now_ns: int) -> None:
-        """Cancel the orders of a session that left and did not come back in time (§4.7)."""
+        """Cancel the orders of a session that left and did not return in time (§4.7)."""
         reason_code = ExecRestatementReason[reason]
         self.desk.apply(MassCancel(session_id, 0, reason=reason_code), now_ns)
 
@@ -290,7 +290,7 @@ class Host(ReplayedHost):
         self.desk.look_again()
 
     def _fail_over(self, now_ns: int) -> None:
-        """The active gateway fails; the backup takes over, or comes up again (§5.5)."""
+        """Fail the active gateway; the backup takes over, or restarts (§5.5)."""
         failed = self.gateways[self.active]
         if not self._again:
             for session in failed:
@@ -305,18 +305,18 @@ class Host(ReplayedHost):
     def _disconnect(self, session_id: int, now_ns: int) -> None:
         session = self._owner(session_id)
         if session is None:
-            raise UsageError(f"there is no session {session_id}")
+            raise UsageError(f"session {session_id} is not configured")
         if self._again:
             return
         if session.connection is None:
             raise UsageError(f"session {session_id} is not connected")
         self.talking.add(session.connection)
-        session.connection.terminate("UNSPECIFIED", now_ns, "market operations ended it")
+        session.connection.terminate("UNSPECIFIED", now_ns, "ended by market operations")
 
     def _reset_sessions(self, now_ns: int, *, week: bool) -> None:
-        """A trading session begins: numbers from 1 (§4.5.1)."""
+        """Start a trading session: sequence numbers restart at 1 (§4.5.1)."""
         if self._again:
-            return  # the journal tells it of each session
+            return  # the journal has a record for each session
         for session in self.gateways[self.active]:
             if session.connection is not None:
                 self.talking.add(session.connection)
@@ -325,7 +325,7 @@ class Host(ReplayedHost):
             self.store.reset_week()
 
     def _time(self, now_ns: int) -> int:
-        """The time, which never goes back."""
+        """Advance the clock, which never goes back, and return the time."""
         if now_ns > self._now_ns:
             self._now_ns = now_ns
         if self._risk.on_their_way:
@@ -333,25 +333,26 @@ class Host(ReplayedHost):
         return self._now_ns
 
     def _arrivals(self, now_ns: int) -> None:
-        """Let the requests arrive that the risk engine is done with, each at its own time."""
+        """Process the requests that have passed the risk engine, each at its arrival time."""
         while (arrived := self._risk.arriving(now_ns)) is not None:
             if self._again:
                 arrived.arrive(arrived.due_ns)
                 continue
             try:
-                # The time follows from the request, but whoever reads the journal sees it.
+                # Replay derives this time from the request; the record is for readers of the
+                # journal.
                 self._write(Kind.TIME, arrived.due_ns, NO_SESSION, b"")
                 arrived.arrive(arrived.due_ns)
                 self._done(arrived.due_ns)
             except Exception as error:
                 self._arrival_failed(arrived, error, now_ns)
 
-    # What failed.
+    # Failures
 
     def _event_failed(
         self, connection: GatewayConnection, event: Event, error: Exception, now_ns: int
     ) -> None:
-        """Undo what an event did, and reject its message; other events end the connection."""
+        """Undo an event and reject its message; for events without one, end the connection."""
         match event:
             case Admitted():
                 name, data = event.name, event.frame.data
@@ -371,7 +372,7 @@ class Host(ReplayedHost):
     def _reject_failed(
         self, name: str, data: bytes, connection: GatewayConnection | None, now_ns: int
     ) -> None:
-        """Reject a request that failed; the journal has the reject, not the request."""
+        """Reject a failed request; the journal contains the reject, not the request."""
         frame = frame_of(data)
         known = messages(frame.header.version)
         message = known.readable(frame)
@@ -390,7 +391,7 @@ class Host(ReplayedHost):
         self._done(now_ns)
 
     def _arrival_failed(self, failed: OnItsWay, error: Exception, now_ns: int) -> None:
-        """Void a request that the journal has had for some time, and reject it."""
+        """Void a request that is already in the journal, and reject it."""
         self.faults.note(failed.name, error, failed.data)
         self._forget()
         self._void.add(failed.key)
@@ -406,7 +407,7 @@ class Host(ReplayedHost):
             self._undo()
 
     def _time_failed(self, due_ns: int, error: Exception, now_ns: int) -> None:
-        """What came due failed: give it up, or it would fail again with every request."""
+        """Drop a market timer that failed, which would otherwise fail again with every request."""
         self.faults.note("the end of an auction", error)
         self._undo()
         self._write(Kind.VOID, now_ns, NO_SESSION, pack_void((NO_SESSION, TIME_ITSELF, due_ns)))
@@ -416,7 +417,7 @@ class Host(ReplayedHost):
     def _connection_failed(
         self, connection: GatewayConnection, what: str, data: bytes, error: Exception, now_ns: int
     ) -> None:
-        """Undo what a connection did last, and end it."""
+        """Undo the last step of a connection, and end it."""
         self.faults.note(what, error, data)
         self._undo()
         self.talking.add(connection)

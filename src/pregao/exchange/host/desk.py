@@ -1,4 +1,4 @@
-"""The desk between gateways and engine: requests become commands, outcomes become reports."""
+"""Routing between gateways and engine: requests become commands, outcomes become reports."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _ENTERING: Final = frozenset({"SimpleNewOrder", "NewOrderSingle"})
 
 
 class Desk:
-    """Brings what is asked to the engine, and tells everybody what came of it.
+    """Passes requests to the engine, and its outcomes to sessions and the feed.
 
-    ``session`` gives the session of a number, which is known to be there; ``owner`` the one that a
-    report goes to, if there is one; ``of_firm`` those of a firm.
+    ``session`` returns an existing session by number, ``owner`` the session that receives a report
+    or None, ``of_firm`` the sessions of a firm.
     """
 
     def __init__(
@@ -47,30 +47,30 @@ class Desk:
         self._restricted: frozenset[int] = frozenset()
         self.requests = 0
         self.units: list[MarketEvent] = []
-        """What is to be published."""
+        """Events to publish."""
         self.look_again()
 
     def look_again(self) -> None:
-        """Days, phases or instruments may have changed."""
+        """Invalidate caches: days, phases or instruments may have changed."""
         self._reporting.forget_places()
         numbers = (each.market_segment_id for each in self._engine.instruments)
         self._segments = frozenset(number for number in numbers if number is not None)
 
     def state(self) -> tuple[Any, ...]:
-        """What it remembers besides the engine."""
+        """Return the state that is not in the engine."""
         return self.requests, self._reporting.state()
 
     def restore(self, state: tuple[Any, ...]) -> None:
-        """Remember what a copy tells."""
+        """Restore a state returned by `state`."""
         self.requests, reporting = state
         self._reporting.restore(reporting)
 
     def restrict(self, accounts: Iterable[Account]) -> None:
-        """Take note of the sessions that may not do everything."""
+        """Set the sessions whose requests must be checked for authorization."""
         self._restricted = frozenset(each.session_id for each in accounts if restricted(each))
 
     def apply(self, command: Command, now_ns: int, asked: Asked = _NOBODY) -> None:
-        """Let the engine do something, and tell everybody what came of it."""
+        """Apply a command to the engine; publish its events and send its reports."""
         outcome = self._engine.apply(command, now_ns)
         if outcome.market:
             self.units += outcome.market
@@ -78,23 +78,23 @@ class Desk:
             self._reporting.tell(outcome.reports, asked, now_ns)
 
     def enter(self, command: Command, now_ns: int) -> None:
-        """The same for somebody without a session: only those who have one are told."""
+        """Apply a command of a trader without a session; only owners with a session get reports."""
         outcome = self._engine.apply(command, now_ns)
         self.units += outcome.market
-        heard = [each for each in outcome.reports if self._owner(each.session) is not None]
-        self._reporting.tell(heard, _NOBODY, now_ns)
+        reports = [each for each in outcome.reports if self._owner(each.session) is not None]
+        self._reporting.tell(reports, _NOBODY, now_ns)
 
     def advance(self, now_ns: int) -> None:
-        """Let what came due in the market happen."""
+        """Run the timers of the market that are due."""
         self.apply(AdvanceTime(), now_ns)
         self._reporting.forget_places()
 
     def request(self, event: Admitted, request: OrderRequest | CancelRequest, now_ns: int) -> None:
-        """Bring a frequent request to the engine."""
+        """Pass a frequent request to the engine, or reject it."""
         self.requests += 1
         if request.segment not in self._segments:
             session = self._session(request.session)
-            text = f"marketSegmentID {request.segment} is no segment of this market"
+            text = f"marketSegmentID {request.segment} is not a segment of this market"
             message = session.messages.decode(event.frame)
             data = event.frame.data
             session.reject(event.name, message, data, rare_requests.OTHER, text, now_ns)
@@ -122,9 +122,9 @@ class Desk:
         self.apply(command, now_ns, Asked(request))
 
     def rare_request(self, event: Received, session_id: int, now_ns: int) -> None:
-        """Bring a request that comes now and then to the engine."""
+        """Pass a rare request to the engine, or reject it."""
         session = self._session(session_id)
-        self._owner(session_id)  # it has something to say
+        self._owner(session_id)  # marks its connection to be flushed
         if session_id in self._restricted:
             fault = message_fault(session.account, event.message.values)
             if fault is not None:
@@ -148,7 +148,7 @@ class Desk:
         new: bool,
         now_ns: int,
     ) -> None:
-        """Report a request that does not reach the market."""
+        """Send the reject of a request that does not reach the market."""
         if new:
             response = CxlRejResponseTo.NEW
         elif isinstance(request, CancelRequest):

@@ -1,8 +1,8 @@
-"""Failures inside the exchange: counted, logged with the bytes that caused them, and survived.
+"""Internal failures of the exchange: counted, logged with the bytes that caused them, survived.
 
-A request that fails in a way that no check foresaw must neither end the exchange nor leave half of
-itself in the state. Its records are dropped from the journal before they are committed, and the
-state is rebuilt from the last checkpoint and the records that remain.
+A request that fails unexpectedly must neither end the exchange nor leave the state half changed.
+Its records are dropped from the journal before they are committed, and the state is rebuilt from
+the last checkpoint and the remaining records.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _VOID: Final = struct.Struct("<IIQ")
 _LOGGED_BYTES: Final = 4096
 _MAX_TRACED: Final = 1_000
 MAX_SET_ASIDE: Final = 1_000
-"""More records than these that cannot be replayed refuse the start: the journal is of another
-program, or of another market."""
+"""Maximum number of records that cannot be replayed. A journal with more is of another program or
+another market, and the exchange does not start."""
 
 
 class SetAside(NamedTuple):
-    """A record of the journal that could not be replayed and does not count."""
+    """A record of the journal that could not be replayed and is skipped."""
 
     file: str
     offset: int
@@ -37,17 +37,17 @@ class SetAside(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        """Return the sentence for people."""
+        """Return a description for messages."""
         return f"{self.file}, byte {self.offset} ({self.kind}): {self.reason}"
 
 
 class Faults:
-    """The failures of a process: how many there were, and the records that were set aside."""
+    """Failures of a process: their number, and the journal records that were set aside."""
 
     def __init__(self) -> None:
         self.count = 0
         self._traced: set[tuple[str, str]] = set()
-        """Failures whose stack trace is in the log: a peer may repeat one without end."""
+        """Failures whose stack trace was logged: a peer may repeat one endlessly."""
         self.set_aside: dict[Place, SetAside] = {}
 
     def note(self, what: str, error: Exception, data: bytes = b"") -> None:
@@ -68,10 +68,10 @@ class Faults:
 
     def aside(self, place: Place, kind: str, error: Exception) -> None:
         """Set a record of the journal aside."""
-        found = SetAside(place.file, place.size, kind, f"{type(error).__name__}: {error}"[:500])
+        entry = SetAside(place.file, place.size, kind, f"{type(error).__name__}: {error}"[:500])
         if place not in self.set_aside:
-            _log.error("a record of the journal was set aside: %s", found)
-        self.set_aside[place] = found
+            _log.error("journal record set aside: %s", entry)
+        self.set_aside[place] = entry
 
 
 def pack_void(key: Key) -> bytes:
@@ -87,7 +87,7 @@ def unpack_void(body: bytes) -> Key:
 
 
 def blank_sessions(store: SessionStore) -> None:
-    """Let every session be as new, in place: connections hold on to their states."""
+    """Reset every session in place, because connections reference their states."""
     for session_id in store.sessions():
         own, new = store.state(session_id), SessionState()
         for each in fields(new):

@@ -1,4 +1,4 @@
-"""Datagrams of the feed on their way: each to the addresses of its stream."""
+"""Sends the datagrams of the feed to the addresses of their streams."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pregao.umdf.streams import Stream
 
 
 class FeedOutput:
-    """Sends the datagrams of all channels; it counts them."""
+    """Sends and counts the datagrams of all channels."""
 
     def __init__(self, settings: ExchangeSettings) -> None:
         addresses: list[Address] = []
         self._routes: dict[tuple[int, object, bool], list[int]] = {}
         for legacy, targets in ((False, settings.targets()), (True, settings.legacy_targets())):
             for key, feeds in targets.items():
-                places = range(len(addresses), len(addresses) + len(feeds))
-                self._routes[*key, legacy] = list(places)
+                indices = range(len(addresses), len(addresses) + len(feeds))
+                self._routes[*key, legacy] = list(indices)
                 addresses += [address for _, address in feeds]
         interface = None
         if any(address.multicast for address in addresses):
@@ -33,7 +33,7 @@ class FeedOutput:
         self.bytes = 0
 
     def send(self, datagrams: Iterable[Datagram]) -> None:
-        """Send, in their order."""
+        """Send datagrams in order."""
         send, routes = self._sender.send, self._routes
         for datagram in datagrams:
             payload = datagram.payload
@@ -48,5 +48,5 @@ class FeedOutput:
                 self.bytes += len(payload)
 
     def close(self) -> None:
-        """Send no more."""
+        """Close the sockets."""
         self._sender.close()

@@ -1,6 +1,6 @@
-"""Requests as commands of the engine, or why a gateway refuses them before it is asked.
+"""Conversion of requests to engine commands, and the checks that reject them before the engine.
 
-A new field of a command is one line here.
+A new field of a command needs one line here.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _ROUTINGS: Final = tuple(RoutingInstruction)
 _VALIDITIES: Final = {ord(validity.value): validity for validity in TimeInForce}
 _REMOVE_ACCOUNT: Final = 38
 DIRECT_ACCESS: Final = frozenset({b"DMA1", b"DMA3", b"COLO0", b"COLO1"})
-"""The access categories of direct market access (§11): they keep their accounts (§13.1)."""
+"""Access categories of direct market access (§11): their account cannot be removed (§13.1)."""
 MOST_QUANTITY: Final = 10**12
 MOST_PRICE: Final = 10**14
-"""Beyond these the sums of a day would not fit the feed."""
+"""Above these limits the totals of a day would not fit the fields of the feed."""
 
 
 def side_of(code: int) -> Side:
-    """The side of its code on the wire."""
+    """Return the side of a wire code."""
     return _SIDES[code]
 
 
 def refusal(market: Market, request: OrderRequest | CancelRequest, *, new: bool) -> Reject | None:
-    """Why a request does not reach the engine."""
+    """Return why a request is rejected before it reaches the engine, or None."""
     listing = market.listings.get(request.security_id)
     if listing is None or listing.instrument.market_segment_id != request.segment:
         return rejects.UNKNOWN_INSTRUMENT
@@ -71,7 +71,7 @@ def refusal(market: Market, request: OrderRequest | CancelRequest, *, new: bool)
 
 
 def new_order(request: OrderRequest, firm: int) -> NewOrder:
-    """Enter an order."""
+    """Return the command that enters an order."""
     validity = request.time_in_force
     assert validity is not None
     return NewOrder(
@@ -99,7 +99,10 @@ def new_order(request: OrderRequest, firm: int) -> NewOrder:
 
 
 def modify_order(request: OrderRequest, *, simple: bool) -> ModifyOrder:
-    """Change an order; the simple message changes price and quantity alone (§7.3.2)."""
+    """Return the command that modifies an order.
+
+    The simple message changes only price and quantity (§7.3.2).
+    """
     validity = request.time_in_force
     account = 0 if request.account_type == _REMOVE_ACCOUNT else request.account
     return ModifyOrder(
@@ -119,7 +122,7 @@ def modify_order(request: OrderRequest, *, simple: bool) -> ModifyOrder:
         None,
         request.stop_px,
         None if simple else _investor(request),
-        # What a change does not say stays as it was (§7.4).
+        # Fields that a modification does not name stay unchanged (§7.4).
         None if simple else _PREVENTIONS[request.self_trade] or None,
         None if simple or request.routing is None else _ROUTINGS[request.routing],
         bool(request.mm_reset),
@@ -127,7 +130,7 @@ def modify_order(request: OrderRequest, *, simple: bool) -> ModifyOrder:
 
 
 def cancel_order(request: CancelRequest) -> CancelOrder:
-    """Cancel an order."""
+    """Return the command that cancels an order."""
     return CancelOrder(
         request.session,
         request.cl_ord_id,
@@ -143,23 +146,23 @@ _KEPT: Final = (
     "min_qty", "max_floor", "executing_trader", "expire_date", "strategy", "sub_account",
     "custodian", "custody_account", "custody_type",
 )  # fmt: skip
-"""What an order keeps where a change does not name it (§7.4)."""
+"""Fields of an order that stay unchanged if a modification does not name them (§7.4)."""
 
 
 def changed(before: OrderRequest, request: OrderRequest) -> OrderRequest:
-    """What is known of an order after a change."""
+    """Return the description of an order after a modification."""
     kept = {name: getattr(before, name) for name in _KEPT if getattr(request, name) is None}
     if request.account_type == _REMOVE_ACCOUNT:
         kept["account"] = None
     if before.trader is not None:
-        # Who entered an order stays so; who executes it can be added, but not exchanged.
+        # The entering trader never changes; an executing trader can be added, but not replaced.
         kept |= {"trader": before.trader, "location": before.location}
         kept["executing_trader"] = before.executing_trader or request.executing_trader
     return request._replace(**kept)
 
 
 def _investor(request: OrderRequest) -> int | None:
-    """The investor as the engine numbers it, if one is named."""
+    """Return the engine's number of the investor, or None if the request names none."""
     prefix, document = request.investor_prefix, request.investor_document
     if prefix is None and document is None:
         return None

@@ -1,8 +1,9 @@
-"""The journal: everything that changed the exchange, in its order, in files that outlive it.
+"""Journal: everything that changed the exchange, in order, in durable files.
 
-What one turn of the loop brought is written and synced at once (`commit`), before anything that it
-caused is sent. A write that was cut short leaves a torn end: it is set aside when the journal is
-opened, and nothing that followed from it was sent. Any other damage refuses the start.
+The records of one loop iteration are written and synced together (`commit`), before any of the
+resulting output is sent. An incomplete write leaves a torn end: it is set aside when the journal
+is opened, and nothing that resulted from it was sent. With any other damage the exchange does not
+start.
 """
 
 from __future__ import annotations
@@ -54,14 +55,14 @@ _Walk = Generator[Record, None, tuple[int, int | None, int]]
 
 
 class Journal:
-    """A journal in a folder, of one process at a time."""
+    """A journal in a folder, used by one process at a time."""
 
     def __init__(self, folder: Path, *, roll_bytes: int = ROLL_BYTES) -> None:
         self._folder = folder
         self._roll_bytes = roll_bytes
         self._pending: list[bytes] = []
         self.torn = 0
-        """How many bytes of a torn end were set aside when it was opened."""
+        """Bytes of a torn end that were set aside when the journal was opened."""
         self.commits = 0
         self.bytes = 0
         self._reading = ("", 0)
@@ -69,37 +70,40 @@ class Journal:
             private_files.make_folder(folder)
             self._lock = private_files.open_or_create(folder / "lock", os.O_RDWR)
         except OSError as error:
-            raise UsageError(f"{folder}: no journal can be kept here: {error.strerror}.") from error
+            raise UsageError(f"{folder}: cannot create a journal: {error.strerror}.") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._lock)
-            raise UsageError(f"{folder}: another exchange has this journal open.") from None
+            raise UsageError(
+                f"{folder}: another exchange has this journal open; stop it, or use another "
+                "--journal."
+            ) from None
         self._file = -1
         self._path: Path | None = None
         self._size = 0
         self._end: End | None = None
-        """The end of the last file when it was read; None until then."""
+        """End of the last file when it was read; None until then."""
         self._checksum = 0
         self._goes_on = False
         """Whether the last file can be continued."""
         self._begun = False
-        """Whether a file follows that was cut short before its first record."""
+        """Whether the next file exists already, truncated before its first record."""
         self._seed = self._find_seed()
         self._broken: UsageError | None = None
-        """Why nothing more can be written."""
+        """Error because of which nothing more can be written."""
 
     @property
     def folder(self) -> Path:
-        """The folder of its files."""
+        """Folder of the journal."""
         return self._folder
 
     def files(self) -> list[Path]:
-        """Its files, oldest first."""
+        """Return the files of the journal, oldest first."""
         return journal_files(self._folder)
 
     def _find_seed(self) -> int:
-        """The start value of this journal's checksums; a new one if it has none yet."""
+        """Return the start value of this journal's checksums; a new one if it has none yet."""
         for path in reversed(self.files()):
             with contextlib.suppress(OSError):
                 header = read_header(_read(path, HEADER_BYTES))
@@ -107,15 +111,15 @@ class Journal:
                     return header.seed
         return secrets.randbits(32) | 1
 
-    # Reading.
+    # Reading
 
     def records(self, since: Place | None = None) -> Iterator[Record]:
-        """Yield what it holds, or holds from a place on; a torn end is set aside.
+        """Yield the records, optionally from a position; set a torn end aside.
 
-        To be read before writing. Damage raises UsageError, which names the file and the offset.
+        Read all records before writing. Damage raises UsageError, which names file and offset.
         """
         files = self.files()
-        before, goes_on, begun = NO_FILE, False, False
+        before, continuable, truncated = NO_FILE, False, False
         for path in files:
             last = path == files[-1]
             skipped = since is not None and path.name < since.file
@@ -124,14 +128,14 @@ class Journal:
             if header is None:
                 if not (last and is_begun(data)):
                     raise UsageError(
-                        f"{path}: is no journal of Pregão, or its beginning is damaged; restore it "
-                        f"from a copy, or see {_repair(self._folder)}."
+                        f"{path}: not a journal of Pregão, or its header is damaged; restore it "
+                        f"from a backup, or use {_repair(self._folder)}."
                     )
-                self.torn, goes_on, begun = len(data), False, True
+                self.torn, continuable, truncated = len(data), False, True
                 break
             if not header.intact:
                 _log.warning(
-                    "%s: its header is damaged; the copy is used, and %s mends it",
+                    "%s: header is damaged; using its copy. Repair it with %s",
                     path,
                     _repair(self._folder),
                 )
@@ -150,11 +154,11 @@ class Journal:
             if position < len(data):
                 self._set_aside(path, data, start, position, header, last=last)
             before = End(number_of(path), position, checksum, time_ns)
-            goes_on = header.seed == self._seed
-        self._end, self._goes_on, self._begun = before, goes_on, begun
+            continuable = header.seed == self._seed
+        self._end, self._goes_on, self._begun = before, continuable, truncated
 
     def _noted(self, name: str, position: int, walked: _Walk) -> _Walk:
-        """Yield the same records, and note where each of them is."""
+        """Yield the walked records, and record the position of each."""
         fixed = LENGTHS.size + HEAD.size
         while True:
             try:
@@ -168,15 +172,15 @@ class Journal:
 
     @property
     def reading(self) -> Place:
-        """The place of the record that `records` gave last."""
+        """Position of the record that `records` yielded last."""
         return Place(*self._reading)
 
     def mark(self) -> int:
-        """Return how many records wait for the next commit, for `forget`."""
+        """Return the number of records queued for the next commit, for `forget`."""
         return len(self._pending)
 
     def forget(self, mark: int) -> None:
-        """Drop the records that were added after a mark: what they are about did not happen."""
+        """Drop the records that were queued after a mark, because their step was undone."""
         del self._pending[mark:]
 
     def _load(self, path: Path, size: int) -> bytes:
@@ -185,28 +189,28 @@ class Journal:
         except OSError as error:
             if not path.is_file() or path.is_symlink():
                 raise UsageError(
-                    f"{path}: is not a file, so it is no journal of Pregão."
+                    f"{path}: not a regular file, so not a journal of Pregão."
                 ) from error
             raise UsageError(f"{path}: cannot be read: {error.strerror}.") from error
 
     def _set_aside(
         self, path: Path, data: bytes, start: int, position: int, header: Header, *, last: bool
     ) -> None:
-        """Set a torn end aside; anything else refuses the start."""
+        """Set a torn end aside; raise UsageError for any other damage."""
         found = examine(data, position, header.seed)
         if not (found.torn and last):
             number = 1 + skip(path, data[:position], start, header.seed)[2]
             where = f"record {number}" if start == header.start else "the record"
             after = (
-                f"valid records follow from byte {found.end} on"
+                f"valid records follow from byte {found.end}"
                 if found.end < len(data)
-                else "other files follow it"
+                else "other files follow"
                 if not last
-                else "it is no write that was cut short"
+                else "it is not an incomplete write"
             )
             raise UsageError(
                 f"{path}: {where} at byte {position}, {describe(data, position)}, is damaged, and "
-                f"{after}; restore the file from a copy, or see {_repair(self._folder)}."
+                f"{after}; restore the file from a backup, or use {_repair(self._folder)}."
             )
         self.torn = len(data) - position
         aside = private_files.unused(path.with_name(path.name + ".torn"))
@@ -222,28 +226,28 @@ class Journal:
             with contextlib.suppress(OSError):
                 aside.unlink()
             raise UsageError(
-                f"{path}: {self.torn} bytes at its end were cut short and cannot be put aside: "
-                f"{error.strerror}; make room on the disk and start again."
+                f"{path}: the last {self.torn} bytes are an incomplete write and cannot be set "
+                f"aside: {error.strerror}; free disk space and start again."
             ) from error
 
-    # Checkpoints.
+    # Checkpoints
 
     def keep_checkpoint(self, code: str, state: bytes) -> None:
-        """Keep what was made of all that is committed; where that fails, a start takes longer."""
+        """Save a checkpoint of the committed records; if that fails, a start takes longer."""
         if self._path is not None:
-            place = Place(self._path.name, self._size, self._checksum)
-            write_checkpoint(self._folder, place, code, state)
+            position = Place(self._path.name, self._size, self._checksum)
+            write_checkpoint(self._folder, position, code, state)
 
     def checkpoint(self, code: str) -> Checkpoint | None:
-        """Return the last checkpoint, if it is whole, of this code and of this journal."""
+        """Return the last checkpoint, if it is intact, of this code and of this journal."""
         found = read_checkpoint(self._folder)
         if found is None:
             return None
         if found.missing:
             raise UsageError(
                 f"{self._folder / found.place.file}: ends {found.missing:,} bytes before byte "
-                f"{found.place.size:,}, up to which it was written when the checkpoint was kept; "
-                f"restore the file from a copy, or see {_repair(self._folder)}."
+                f"{found.place.size:,}, the end of the journal when its checkpoint was saved; "
+                f"restore the file from a backup, or use {_repair(self._folder)}."
             )
         reason = None
         if found.code != code:
@@ -252,22 +256,22 @@ class Journal:
             reason = "the journal before it has changed"
         if reason is not None:
             _log.warning(
-                "%s: the checkpoint is ignored, all of the journal is replayed: %s",
+                "%s: checkpoint ignored, replaying the full journal: %s",
                 self._folder,
                 reason,
             )
             return None
         return found
 
-    # Writing.
+    # Writing
 
     def append(self, kind: Kind, time_ns: int, session: int, body: bytes) -> None:
-        """Add a record; it is there for good with the next commit."""
-        whole = HEAD.pack(time_ns, session, kind) + body
-        self._pending.append(LENGTHS.pack(len(whole), zlib.crc32(whole, self._seed)) + whole)
+        """Queue a record, which the next commit makes durable."""
+        payload = HEAD.pack(time_ns, session, kind) + body
+        self._pending.append(LENGTHS.pack(len(payload), zlib.crc32(payload, self._seed)) + payload)
 
     def commit(self) -> None:
-        """Bring what was added to the disk."""
+        """Write the queued records to disk and sync."""
         if not self._pending:
             return
         if self._broken is not None:
@@ -280,13 +284,14 @@ class Journal:
             private_files.write_all(self._file, data)
             os.fdatasync(self._file)
         except OSError as error:
-            # Nothing of it was sent: it goes, whole records too, so that nothing follows from it.
+            # No output of these records was sent: remove them all, complete ones too, so that a
+            # replay does not apply them.
             if self._file >= 0:
                 with contextlib.suppress(OSError):
                     os.ftruncate(self._file, self._size)
             self._broken = UsageError(
                 f"{self._folder}: the journal cannot be written: {error.strerror}; the exchange "
-                "stops, because what is not written must not be told."
+                "stops, because unjournaled changes must not be sent."
             )
             raise self._broken from error
         self._size += len(data)
@@ -295,7 +300,7 @@ class Journal:
         self._checksum = LENGTHS.unpack_from(pending[-1])[1]
 
     def _roll(self) -> None:
-        """Go on in the last file while it may grow, else in a new one."""
+        """Continue in the last file while it may grow, else in a new one."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -313,8 +318,8 @@ class Journal:
             return
         number = self._end.number + 1
         self._path = self._folder / f"journal-{number:06d}"
-        opened = private_files.open_existing if self._begun else private_files.create
-        self._file = opened(self._path, flags)
+        open_file = private_files.open_existing if self._begun else private_files.create
+        self._file = open_file(self._path, flags)
         self._size, self._checksum, self._begun = 0, 0, True
         os.ftruncate(self._file, 0)
         header = pack_header(number, self._seed, self._end)
@@ -324,7 +329,7 @@ class Journal:
         private_files.sync_folder(self._folder)
 
     def close(self) -> None:
-        """Write no more."""
+        """Commit, and close the files."""
         try:
             if self._broken is None:
                 self.commit()
@@ -340,34 +345,34 @@ def _repair(folder: Path) -> str:
 
 
 def _read(path: Path, size: int) -> bytes:
-    """The first bytes of a regular file, or with -1 all of them."""
+    """Return the first ``size`` bytes of a regular file, or all of them with -1."""
     descriptor = private_files.open_existing(path)
     with os.fdopen(descriptor, "rb") as file:
         return file.read(size)
 
 
 def _check_link(path: Path, header: Header, before: End, data: bytes) -> None:
-    """Refuse a file that does not go on from the one before it."""
+    """Refuse a file that does not continue the previous one."""
     number, reason = number_of(path), None
     if header.version == 1:
         first = first_time(data, header.start)
         if number != before.number + 1:
             reason = f"journal-{before.number + 1:06d} is missing"
         elif first is not None and first < before.time_ns:
-            reason = "its records are older than those of the file before it"
+            reason = "its records are older than those of the previous file"
     elif header.number != number:
-        reason = f"it is file {header.number} of a journal, not {number}"
+        reason = f"its header states file number {header.number}, not {number}"
     elif header.previous.number != before.number:
-        reason = f"it goes on from journal-{header.previous.number:06d}, which is missing"
+        reason = f"it continues journal-{header.previous.number:06d}, which is missing"
     elif header.previous.size != before.size:
         reason = (
-            f"it goes on from byte {header.previous.size:,} of the file before it, which has "
+            f"it continues from byte {header.previous.size:,} of the previous file, which has "
             f"{before.size:,} bytes"
         )
     elif before.checksum is not None and header.previous.checksum != before.checksum:
-        reason = "it goes on from other records than those of the file before it"
+        reason = "it continues from other records than those of the previous file"
     if reason is not None:
         raise UsageError(
-            f"{path}: does not go on from the file before it: {reason}; restore the files from a "
-            f"copy, or see {_repair(path.parent)}."
+            f"{path}: does not continue the previous file: {reason}; restore the files from a "
+            f"backup, or use {_repair(path.parent)}."
         )

@@ -1,7 +1,7 @@
-"""The format of a journal's files: a header that links them, then records with checksums.
+"""File format of the journal: a header that links the files, then records with checksums.
 
-The header is there twice. It holds the number of the file, the end of the file before it, and the
-start value of the checksums, which is drawn once per journal: so no bytes that a client sends can
+The header is stored twice. It contains the number of the file, the end of the previous file, and
+the start value of the checksums, which is random per journal: no bytes that a client sends can
 look like a record. Files of version 1 have neither links nor a start value.
 """
 
@@ -20,40 +20,40 @@ from pregao.errors import UsageError
 _FIRST_MAGIC: Final = b"pregao journal 1\n"
 _MAGIC: Final = b"pregao journal 2\n"
 _LINK: Final = struct.Struct("<IIIQI")
-"""Number, start of checksums; of the file before: number, size, checksum of its last record."""
+"""Number, start of checksums; of the previous file: number, size, checksum of its last record."""
 _CHECK: Final = struct.Struct("<I")
 HEADER_BYTES: Final = len(_MAGIC) + 2 * (_LINK.size + _CHECK.size)
 LENGTHS: Final = struct.Struct("<II")
 HEAD: Final = struct.Struct("<QIB")
 _RECORD: Final = struct.Struct("<IIQIB")
-"""Both at once, as they are read."""
+"""`LENGTHS` and `HEAD` combined, for reading."""
 _SECTOR: Final = 512
 _CANDIDATE: Final = re.compile(rb"(?s)(?=...\x00.{16}[^\x00])")
-"""A record has less than 16 MiB and a kind other than 0."""
+"""Matches possible records: less than 16 MiB, and a kind other than 0."""
 _NAME: Final = re.compile(r"journal-[0-9]{6}")
 
 
 class Kind(IntEnum):
-    """What a record is about."""
+    """Kind of a record."""
 
     START = 1
-    """The process began: settings as JSON."""
+    """A process started: its settings as JSON."""
     REQUEST = 2
-    """A business message of a session, as it came."""
+    """A business message of a session, as received."""
     SESSION = 3
-    """Something happened to a session: negotiated, established, left …"""
+    """A change of a session: negotiated, established, left …"""
     CONTROL = 4
     """A command of market operations, as JSON."""
     CANCEL = 5
-    """The orders of a session that left are cancelled: the name of the reason."""
+    """Cancellation of the orders of a session that left: the name of the reason."""
     TIME = 6
-    """Something of the market came due."""
+    """A timer of the market was due."""
     HANDSHAKE = 7
-    """A session message as it came, credentials blanked: for people, nothing follows from it."""
+    """A session message as received, credentials blanked: for people only, not replayed."""
     RESTATE = 8
-    """A session is told of its orders that are of an earlier day."""
+    """A session's orders of an earlier day were restated to it."""
     VOID = 9
-    """An earlier request failed when it reached the engine, and does not count."""
+    """An earlier request failed when it reached the engine, and is void."""
 
 
 class Record(NamedTuple):
@@ -69,50 +69,50 @@ _KINDS: Final = {int(kind): kind for kind in Kind}
 
 
 class End(NamedTuple):
-    """The end of a file: its number, size and the checksum of its last record, where known."""
+    """End of a file: its number, size and the checksum of its last record, if known."""
 
     number: int
     size: int
     checksum: int | None
     time_ns: int = 0
-    """The time of its last record, where known."""
+    """Time of its last record, if known."""
 
 
 NO_FILE: Final = End(0, 0, 0)
 
 
 class Header(NamedTuple):
-    """The header of a file."""
+    """Header of a file."""
 
     version: int
     number: int
     seed: int
-    """The start value of the checksums."""
+    """Start value of the checksums."""
     previous: End
     start: int
-    """The offset of the first record."""
+    """Offset of the first record."""
     intact: bool
-    """Whether both copies are the same."""
+    """Whether both copies of the header are the same."""
 
 
 def journal_files(folder: Path) -> list[Path]:
-    """The files of a journal, oldest first."""
+    """Return the files of a journal, oldest first."""
     return sorted(each for each in folder.glob("journal-*") if _NAME.fullmatch(each.name))
 
 
 def number_of(path: Path) -> int:
-    """The number in the name of a journal's file."""
+    """Return the number in the name of a journal file."""
     return int(path.name[-6:])
 
 
 def pack_header(number: int, seed: int, previous: End) -> bytes:
-    """The header of a file that goes on from another."""
+    """Return the header of a file that continues a previous one."""
     link = _LINK.pack(number, seed, previous.number, previous.size, previous.checksum or 0)
     return _MAGIC + 2 * (link + _CHECK.pack(zlib.crc32(_MAGIC + link)))
 
 
 def read_header(data: bytes) -> Header | None:
-    """The header that a file begins with, from either of its copies; None if there is none."""
+    """Return the header of a file from either of its copies; None if neither is valid."""
     if data.startswith(_FIRST_MAGIC):
         return Header(1, 0, 0, NO_FILE, len(_FIRST_MAGIC), intact=True)
     if len(data) < HEADER_BYTES:
@@ -124,8 +124,8 @@ def read_header(data: bytes) -> Header | None:
         if check == _CHECK.pack(zlib.crc32(_MAGIC + link)):
             number, seed, *previous = _LINK.unpack(link)
             header = Header(2, number, seed, End(*previous), HEADER_BYTES, intact=True)
-            whole = pack_header(number, seed, header.previous)
-            return header._replace(intact=data.startswith(whole))
+            expected = pack_header(number, seed, header.previous)
+            return header._replace(intact=data.startswith(expected))
     return None
 
 
@@ -139,16 +139,16 @@ def is_begun(data: bytes) -> bool:
 def walk(
     path: Path, data: bytes, position: int, seed: int, checksum: int | None = 0
 ) -> Generator[Record, None, tuple[int, int | None, int]]:
-    """Yield the valid records from an offset on; return where they end.
+    """Yield the valid records from an offset; return where they end.
 
-    Returned are the offset after the last of them, its checksum and its time.
+    The return value is the offset after the last valid record, its checksum and its time.
     """
     end = len(data)
     view = memoryview(data)
-    least, lengths, head = _RECORD.size, LENGTHS.size, HEAD.size
+    min_size, lengths, head = _RECORD.size, LENGTHS.size, HEAD.size
     unpack, crc32, kinds = _RECORD.unpack_from, zlib.crc32, _KINDS
     time_ns = 0
-    while position + least <= end:
+    while position + min_size <= end:
         length, check, now_ns, session, number = unpack(data, position)
         start = position + lengths
         after = start + length
@@ -157,8 +157,8 @@ def walk(
         kind = kinds.get(number)
         if kind is None:
             raise UsageError(
-                f"{path}: the record at byte {position} is of kind {number}, which this version "
-                "does not know; use the version that wrote it."
+                f"{path}: the record at byte {position} has kind {number}, which this version of "
+                "Pregão does not support; use the version that wrote it."
             )
         yield Record(kind, now_ns, session, data[start + head : after])
         position, checksum, time_ns = after, check, now_ns
@@ -168,7 +168,7 @@ def walk(
 def skip(
     path: Path, data: bytes, position: int, seed: int, checksum: int | None = 0
 ) -> tuple[int, int | None, int]:
-    """Return where the valid records from an offset on end, the last checksum, and their number."""
+    """Return the end of the valid records from an offset, the last checksum, and their number."""
     steps = walk(path, data, position, seed, checksum)
     count = 0
     while True:
@@ -181,7 +181,7 @@ def skip(
 
 
 def first_time(data: bytes, position: int) -> int | None:
-    """The time of the record at an offset, if there is one."""
+    """Return the time of the record at an offset, or None at the end of the data."""
     if position + _RECORD.size > len(data):
         return None
     time_ns: int = _RECORD.unpack_from(data, position)[2]
@@ -189,20 +189,20 @@ def first_time(data: bytes, position: int) -> int | None:
 
 
 class Damage(NamedTuple):
-    """Bytes of a file that are no valid record."""
+    """Bytes of a file that are not a valid record."""
 
     start: int
     end: int
-    """The offset of the next valid record, or of the end of the file."""
+    """Offset of the next valid record, or of the end of the file."""
     torn: bool
-    """Whether it is a write that was cut short: nothing that followed from it was sent."""
+    """Whether this is an incomplete write: nothing that resulted from it was sent."""
 
 
 def examine(data: bytes, position: int, seed: int) -> Damage:
-    """Find out what the bytes at an offset are that are no valid record.
+    """Classify the bytes at an offset that are not a valid record.
 
-    Only the end of a write can be missing from a journal whose disk is sound: the file ends inside
-    a record, or with zeros in place of what was not written. Everything else is damage.
+    On a working disk a journal can only lack the end of a write: the file ends inside a record, or
+    with zeros instead of the missing bytes. Everything else is damage.
     """
     following, certain = _next_record(data, position, seed)
     if following is not None:
@@ -217,7 +217,7 @@ def _is_torn(data: bytes, position: int, seed: int) -> bool:
     length, check, *_ = _RECORD.unpack_from(data, position)
     start = position + LENGTHS.size
     if length >= HEAD.size and start + length > len(data):
-        # Unless all of it is there and only its length is wrong.
+        # Not torn if the record is complete and only its length is wrong.
         return bool(zlib.crc32(memoryview(data)[start:], seed) != check)
     zeros = len(data) - position - len(data[position:].rstrip(b"\x00"))
     if zeros == rest:
@@ -227,10 +227,10 @@ def _is_torn(data: bytes, position: int, seed: int) -> bool:
 
 
 def _next_record(data: bytes, position: int, seed: int) -> tuple[int | None, bool]:
-    """The offset of the first valid record after damage, and whether the search was complete.
+    """Return the offset of the next valid record, and whether the search was complete.
 
-    The damaged record's own length is tried first. The checksums of candidates cost at most some
-    passes over the rest of the file.
+    The length of the damaged record is tried first. A budget limits the checksums of candidates
+    to some passes over the rest of the file.
     """
     view = memoryview(data)
     budget = 16 * (len(data) - position) + (1 << 20)
@@ -239,17 +239,17 @@ def _next_record(data: bytes, position: int, seed: int) -> tuple[int | None, boo
         after = position + LENGTHS.size + unpack(data, position)[0]
         if after > position and after + _RECORD.size <= len(data) and _is_valid(data, after, seed):
             return after, True
-    for found in _CANDIDATE.finditer(data, position + 1):
-        place = found.start()
-        length, check = LENGTHS.unpack_from(data, place)
-        start = place + LENGTHS.size
+    for match in _CANDIDATE.finditer(data, position + 1):
+        offset = match.start()
+        length, check = LENGTHS.unpack_from(data, offset)
+        start = offset + LENGTHS.size
         if length < HEAD.size or start + length > len(data):
             continue
         budget -= length
         if budget < 0:
             return None, False
         if crc32(view[start : start + length], seed) == check:
-            return place, True
+            return offset, True
     return None, True
 
 
@@ -262,11 +262,11 @@ def _is_valid(data: bytes, position: int, seed: int) -> bool:
 
 
 def describe(data: bytes, position: int) -> str:
-    """What can be read of the record at an offset, for people."""
+    """Describe the readable parts of the record at an offset, for messages."""
     if position + _RECORD.size > len(data):
-        return "of which the beginning is missing"
+        return "with an incomplete header"
     _, _, _, session, number = _RECORD.unpack_from(data, position)
     kind = _KINDS.get(number)
     if kind is None:
-        return "of a kind that cannot be read"
+        return "of an unreadable kind"
     return f"of kind {kind.name}" + (f", session {session}" if session else "")

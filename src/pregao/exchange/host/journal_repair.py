@@ -1,9 +1,9 @@
-"""Repair of a damaged journal: what is damaged, whom it concerns, and setting it aside.
+"""Examination and repair of a damaged journal.
 
-A start refuses a journal that has lost records. Here they are named as far as they can be read;
-with the owner's consent the damaged bytes go into files beside it, and the rest is a journal again.
-An exchange that starts from it is another one than its clients saw: orders after the damage can
-have other numbers.
+An exchange does not start from a journal that has lost records. The examination describes these
+records as far as they are readable; the repair moves the damaged bytes into files next to the
+journal, and the rest is a valid journal again. An exchange started from it differs from what its
+clients saw: orders after the damage can have other numbers.
 """
 
 from __future__ import annotations
@@ -43,48 +43,48 @@ from pregao.exchange.host.journal_file import (
 )
 
 MAX_CONCERNS: Final = 1000
-"""So many sessions and orders are named; of the others only the number is."""
+"""Maximum number of affected sessions and orders listed; the others are only counted."""
 _NAMED: Final = ("clOrdID", "origClOrdID", "orderID", "securityID", "side", "orderQty")
 
 
 @dataclass(slots=True)
 class _File:
-    """A file of the journal and what is wrong with it."""
+    """A file of the journal and its damage."""
 
     path: Path
     data: bytes
     header: Header
     regions: list[Damage] = field(default_factory=list)
     relink: bool = False
-    """Whether its header is written again."""
+    """Whether a repair rewrites its header."""
     ends_valid: bool = True
     checksum: int | None = 0
 
 
 @dataclass(slots=True)
 class Examination:
-    """The damage of a journal."""
+    """Result of the examination of a journal."""
 
     folder: Path
     findings: list[str] = field(default_factory=list)
     concerns: list[str] = field(default_factory=list)
-    """Sessions and orders that lost something, as far as that can be known."""
+    """Affected sessions and orders, as far as the remaining records show."""
     notes: list[str] = field(default_factory=list)
-    """Damage that no start of this version meets."""
+    """Damage that does not prevent this version from starting."""
     hopeless: list[str] = field(default_factory=list)
-    """Damage that cannot be repaired here."""
+    """Damage that cannot be repaired."""
     set_aside: list[Path] = field(default_factory=list)
-    """The files that a repair has made of what was damaged."""
+    """Files to which a repair moved damaged bytes."""
     _files: list[_File] = field(default_factory=list)
     _checkpoint_goes: bool = False
 
     @property
     def sound(self) -> bool:
-        """Whether nothing keeps an exchange from starting with it."""
+        """Whether an exchange can start from the journal."""
         return not (self.findings or self.hopeless)
 
     def as_data(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """Return the result as a dictionary."""
         return {
             "sound": self.sound,
             "findings": self.findings,
@@ -96,13 +96,13 @@ class Examination:
 
 
 def examine_journal(folder: Path) -> Examination:
-    """Find all damage of a journal, changing nothing."""
+    """Find all damage of a journal without changing it."""
     with _locked(folder):
         return _examined(folder)
 
 
 def repair_journal(folder: Path) -> Examination:
-    """Set what is damaged aside; UsageError if that is not possible."""
+    """Move damaged bytes to separate files; raise UsageError if that is impossible."""
     with _locked(folder):
         found = _examined(folder)
         if found.hopeless:
@@ -117,7 +117,7 @@ def repair_journal(folder: Path) -> Examination:
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     if not journal_files(folder):
-        raise UsageError(f"{folder}: there is no journal of Pregão here.")
+        raise UsageError(f"{folder}: no journal of Pregão found.")
     try:
         lock = private_files.open_or_create(folder / "lock", os.O_RDWR)
     except OSError as error:
@@ -126,7 +126,9 @@ def _locked(folder: Path) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise UsageError(f"{folder}: an exchange has this journal open.") from None
+        raise UsageError(
+            f"{folder}: a running exchange has this journal open; stop it first."
+        ) from None
     finally:
         os.close(lock)
 
@@ -148,8 +150,8 @@ def _examined(folder: Path) -> Examination:
         if header is None:
             if not (path == paths[-1] and is_begun(data)):
                 found.hopeless.append(
-                    f"{path}: its beginning is damaged, so that its records cannot be checked: "
-                    "restore it from a copy."
+                    f"{path}: the header is damaged, so that its records cannot be checked; "
+                    "restore the file from a backup."
                 )
             continue
         each = _File(path, data, header)
@@ -167,32 +169,36 @@ def _check_header(found: Examination, each: _File, before: End) -> None:
     header, path, number = each.header, each.path, number_of(each.path)
     if not header.intact:
         each.relink = True
-        found.findings.append(f"{path}: one of the two copies of its header is damaged.")
+        found.findings.append(f"{path}: one of the two copies of the header is damaged.")
     previous = header.previous
     if header.version == 1:
         previous = before._replace(number=number - 1)
     elif header.number != number:
         found.hopeless.append(
-            f"{path}: it is file {header.number} of a journal: give it that name again."
+            f"{path}: the header states file number {header.number}; rename the file back."
         )
         return
     if previous.number != before.number:
         missing = f"journal-{previous.number:06d}"
         if before is NO_FILE:
-            found.hopeless.append(f"{path.with_name(missing)}: is missing: restore it from a copy.")
+            found.hopeless.append(
+                f"{path.with_name(missing)}: file is missing; restore it from a backup."
+            )
         else:
             each.relink = True
-            found.findings.append(f"{path.with_name(missing)}: is missing, with all its records.")
+            found.findings.append(
+                f"{path.with_name(missing)}: file is missing, with all its records."
+            )
     elif previous.size != before.size:
         each.relink = True
         found.findings.append(
-            f"{path}: goes on from byte {previous.size:,} of the file before it, which has "
-            f"{before.size:,} bytes: what is between is missing."
+            f"{path}: continues from byte {previous.size:,} of the previous file, which has "
+            f"{before.size:,} bytes; the records between are missing."
         )
     elif None not in (previous.checksum, before.checksum) and previous.checksum != before.checksum:
         each.relink = True
         found.findings.append(
-            f"{path}: goes on from other records than those of the file before it."
+            f"{path}: continues from other records than those of the previous file."
         )
 
 
@@ -209,8 +215,8 @@ def _find_regions(
         damage = examine(data, position, seed)
         if damage.torn and last:
             found.notes.append(
-                f"{each.path}: the last {len(data) - position} bytes are a write that was cut "
-                "short; the next start sets them aside."
+                f"{each.path}: the last {len(data) - position} bytes are an incomplete write; the "
+                "next start sets them aside."
             )
             return
         number += 1
@@ -219,7 +225,7 @@ def _find_regions(
             f"({_readable(data, damage)})"
         )
         if checkpoint is not None and _covers(checkpoint, each.path, damage):
-            found.notes.append(f"{where}: damaged, but a start goes on from a later checkpoint.")
+            found.notes.append(f"{where}: damaged, but a start resumes from a later checkpoint.")
         else:
             each.regions.append(damage)
             found.findings.append(f"{where}: damaged.")
@@ -230,32 +236,33 @@ def _find_regions(
 def _covers(checkpoint: Checkpoint, path: Path, damage: Damage) -> bool:
     if checkpoint.code != code_digest() or not checkpoint.intact or checkpoint.missing:
         return False
-    place = checkpoint.place
-    return path.name < place.file or (path.name == place.file and damage.end <= place.size)
+    position = checkpoint.place
+    return path.name < position.file or (path.name == position.file and damage.end <= position.size)
 
 
 def _check_checkpoint(found: Examination, checkpoint: Checkpoint | None) -> None:
-    """A checkpoint that the repaired journal does not fit is set aside as well."""
+    """Mark a checkpoint that does not fit the repaired journal to be set aside as well."""
     if checkpoint is None:
         return
     if checkpoint.missing:
         found._checkpoint_goes = True
         found.findings.append(
             f"{found.folder / checkpoint.place.file}: ends {checkpoint.missing:,} bytes before the "
-            "place of its checkpoint: what is between is missing."
+            "position of its checkpoint; the records between are missing."
         )
-    place = checkpoint.place
+    position = checkpoint.place
     for each in found._files:
-        moved = each.relink and each.header.version == 1 and each.path.name == place.file
+        moved = each.relink and each.header.version == 1 and each.path.name == position.file
         cut = any(
-            (each.path.name, region.start) < (place.file, place.size) for region in each.regions
+            (each.path.name, region.start) < (position.file, position.size)
+            for region in each.regions
         )
         if moved or cut:
             found._checkpoint_goes = True
 
 
 def _readable(data: bytes, damage: Damage) -> str:
-    """What can be read of a damaged record."""
+    """Describe the readable parts of a damaged record."""
     words = describe(data, damage.start)
     if "REQUEST" not in words:
         return words
@@ -264,12 +271,12 @@ def _readable(data: bytes, damage: Damage) -> str:
     if request is None:
         return words
     name, values = request
-    given = [f"{each} {values[each]}" for each in _NAMED if values.get(each) is not None]
-    return f"{words}: as far as it can be read, {name} {', '.join(given)}".rstrip()
+    readable = [f"{each} {values[each]}" for each in _NAMED if values.get(each) is not None]
+    return f"{words}: readable parts: {name} {', '.join(readable)}".rstrip()
 
 
 def _decoded(body: bytes) -> tuple[str, dict[str, Any]] | None:
-    """A request by its name and values, if that much of it is whole."""
+    """Return the name and values of a request, or None if it cannot be decoded."""
     try:
         frame = frame_of(body)
         known = messages(frame.header.version)
@@ -280,10 +287,10 @@ def _decoded(body: bytes) -> tuple[str, dict[str, Any]] | None:
 
 
 def _find_concerns(found: Examination) -> None:
-    """Name the sessions whose requests are missing, and the requests about orders that are."""
+    """List the sessions with missing requests, and the requests about missing orders."""
     numbers: dict[int, int] = {}
     watched: dict[int, int] = {}
-    """Sessions whose first request after damage is still to come, with their last number."""
+    """Last request number of the sessions without a request since the damage."""
     entered: set[tuple[int, Any]] = set()
     lost = False
     omitted = 0
@@ -314,16 +321,19 @@ def _find_concerns(found: Examination) -> None:
                     )
                     concern(f"session {session}: {missing} missing")
                 numbers[session] = number
-            own, other = values.get("clOrdID"), values.get("origClOrdID")
-            if lost and other is not None and (session, other) not in entered:
-                concern(f"session {session}: {name} {own} is about order {other}, which is missing")
-            entered.add((session, own))
+            cl_ord_id, orig_cl_ord_id = values.get("clOrdID"), values.get("origClOrdID")
+            if lost and orig_cl_ord_id is not None and (session, orig_cl_ord_id) not in entered:
+                concern(
+                    f"session {session}: {name} {cl_ord_id} refers to order {orig_cl_ord_id}, "
+                    "which is missing"
+                )
+            entered.add((session, cl_ord_id))
     if omitted:
         found.concerns.append(f"and {omitted:,} more")
 
 
 def _valid(each: _File, damaged: Callable[[], None]) -> Iterator[Record]:
-    """The valid records of a file; ``damaged`` is called where others are missing."""
+    """Yield the valid records of a file; call ``damaged`` where records are missing."""
     start = each.header.start
     for region in (*each.regions, None):
         end = len(each.data) if region is None else region.start
@@ -352,10 +362,10 @@ def _repaired(found: Examination) -> None:
         if each.relink or (changed and each.header.version > 1):
             header = pack_header(number, each.header.seed, before)
         changed = changed or bool(each.regions)
-        whole = b"".join((header, *parts))
-        if whole != data:
-            private_files.replace(each.path, whole)
-        before = End(number, len(whole), each.checksum)
+        content = b"".join((header, *parts))
+        if content != data:
+            private_files.replace(each.path, content)
+        before = End(number, len(content), each.checksum)
     if found._checkpoint_goes:
         for path in checkpoint_files(found.folder):
             aside = private_files.unused(path.with_name(f"{path.name}.before-repair"))

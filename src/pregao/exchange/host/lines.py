@@ -1,4 +1,4 @@
-"""TCP connections of clients: bytes to the host, and in each turn one write back."""
+"""TCP connections of clients: pass bytes to the host, and write back once per loop iteration."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from pregao.exchange.host.core import Host
 from pregao.exchange.publisher import Datagram
 
 _READ_BYTES: Final = 32 * 1024
-"""So much of one client is taken at a time: the others wait that long at most."""
+"""Maximum bytes read from one client at a time, which limits how long the others wait."""
 _HIGH_WATER: Final = 256 * 1024
 _LINGER_S: Final = 2.0
-"""How long what a client is told last may take to be read."""
+"""Time that a client has to read the last messages before the connection is aborted."""
 
 
 class Tap(Protocol):
-    """Sees what goes over connections and out on the feed."""
+    """Listener for the traffic of connections and of the feed."""
 
     def opened(self, line: Line) -> None:
-        """A connection was made."""
+        """Handle a new connection."""
 
     def received(self, line: Line, data: bytes, now_ns: int) -> None:
-        """Bytes came."""
+        """Handle bytes received from a client."""
 
     def sent(self, line: Line, data: bytes, now_ns: int) -> None:
-        """Bytes were sent."""
+        """Handle bytes sent to a client."""
 
     def closed(self, line: Line, now_ns: int) -> None:
-        """A connection is gone."""
+        """Handle the end of a connection."""
 
     def published(self, datagrams: Sequence[Datagram]) -> None:
-        """Datagrams went out."""
+        """Handle datagrams sent on the feed."""
 
     def close(self) -> None:
-        """There is no more to see."""
+        """Release resources: no further traffic follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Where connections of a gateway come in: what all of them share."""
+    """Listener of a gateway: the state that all its connections share."""
 
     host: Host
     gateway: int
@@ -51,13 +51,13 @@ class Gate:
     lines: dict[GatewayConnection, Line]
     touched: Callable[[], None]
     failed: Callable[[Exception], None]
-    """The exchange itself went wrong: nothing more may be told."""
+    """Called when the exchange itself fails: nothing more may be sent."""
     most_unread: int
     tap: Tap | None = None
 
 
 class Line(asyncio.BufferedProtocol):
-    """One connection of a client to a gateway."""
+    """Connection of a client to a gateway."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -70,12 +70,12 @@ class Line(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ns = 0
         self.too_slow = False
-        """Was it disconnected because it did not read?"""
+        """Whether the client was disconnected because it did not read."""
 
-    # What asyncio does.
+    # Callbacks of asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client connected."""
+        """Register a new connection."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=_HIGH_WATER)
         self.peer: tuple[str, int] = transport.get_extra_info("peername")[:2]
@@ -90,11 +90,11 @@ class Line(asyncio.BufferedProtocol):
         self._arm(due)
 
     def get_buffer(self, _sizehint: int) -> memoryview:
-        """Where the next bytes go."""
+        """Return the buffer for the next bytes."""
         return self._view
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes came."""
+        """Pass received bytes to the host."""
         data = bytes(self._view[:nbytes])
         now = self._clock()
         if self._tap is not None:
@@ -106,11 +106,11 @@ class Line(asyncio.BufferedProtocol):
         self._gate.touched()
 
     def eof_received(self) -> bool:
-        """The client sends no more: that is its end."""
+        """Close the connection when the client stops sending."""
         return False
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """The connection is gone."""
+        """Report the loss of the connection to the host."""
         if self._timer is not None:
             self._timer.cancel()
         self._gate.lines.pop(self.connection, None)
@@ -123,20 +123,20 @@ class Line(asyncio.BufferedProtocol):
         self._gate.touched()
 
     def pause_writing(self) -> None:
-        """The client reads more slowly than it is written to."""
+        """Stop writing: the client does not keep up."""
         self._full = True
 
     def resume_writing(self) -> None:
-        """The client has caught up."""
+        """Resume writing: the client has caught up."""
         self._full = False
         if self.connection.unfinished:
             self._host.talking.add(self.connection)
             self._gate.touched()
 
-    # What the server does.
+    # Calls of the server
 
     def flush(self) -> None:
-        """Send what there is to say; what it depends on is on the disk."""
+        """Send pending output; the records it depends on must be on disk."""
         connection, transport = self.connection, self._transport
         data = connection.take_output()
         if transport.is_closing():
@@ -145,7 +145,7 @@ class Line(asyncio.BufferedProtocol):
             transport.write(data)
             if self._tap is not None:
                 self._tap.sent(self, data, self._clock())
-        # What waits for the end of a retransmission is unread as well.
+        # Bytes queued after a retransmission are unread as well.
         unread = transport.get_write_buffer_size() + connection.waiting_bytes
         if unread > self._gate.most_unread:
             self.too_slow = True
@@ -163,7 +163,7 @@ class Line(asyncio.BufferedProtocol):
             self._gate.touched()
 
     def drop(self) -> None:
-        """Cut the connection, as when a gateway fails."""
+        """Abort the connection, as when a gateway fails."""
         self._transport.abort()
 
     def _arm(self, due_ns: int) -> None:
@@ -174,7 +174,7 @@ class Line(asyncio.BufferedProtocol):
         self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
 
     def _wake(self) -> None:
-        """Something is due, unless it was put off meanwhile."""
+        """Run the timer, unless its deadline has moved meanwhile."""
         now = self._clock()
         due = self.connection.next_due_ns
         if due is not None and due <= now:

@@ -1,4 +1,4 @@
-"""The feed of a running exchange: what the engine told, and after a start all that holds."""
+"""Market data of a running exchange: the engine's events, and the full state after a start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION
 
 
 class MarketData:
-    """The publisher of one run of the process; each run has a sequence version of its own."""
+    """Publisher of one run of the process; each run has its own sequence version."""
 
     def __init__(
         self, settings: ExchangeSettings, engine: Engine, starts: int, now_ns: int
@@ -21,11 +21,11 @@ class MarketData:
         self._engine = engine
         self._now_ns = now_ns
         self.staged = False
-        """Whether something is encoded and not sent yet."""
+        """Whether encoded events are waiting to be sent."""
         self.failed = False
-        """Whether the publisher failed, so that its state is that of half a step."""
+        """Whether the publisher failed, so that its state is inconsistent."""
         self.store = MessageStore([str(channel.number) for channel in settings.channels])
-        """What the legacy feed sent, for those who ask for it again."""
+        """Messages of the legacy feed, for TCP recovery."""
         legacy = settings.legacy
         self.publisher = Publisher(
             settings.channels,
@@ -41,7 +41,7 @@ class MarketData:
         )
 
     def begin(self, now_ns: int) -> list[Datagram]:
-        """ChannelReset and definitions, then what holds: phases, books, statistics."""
+        """Publish a start: ChannelReset, definitions, then current phases, books and statistics."""
         sent = self.publisher.initialize(now_ns)
         phases: list[MarketItem] = list(self._engine.group_phases())
         units = [MarketEvent(phases, False)] if phases else []
@@ -50,7 +50,7 @@ class MarketData:
         return sent + self.publisher.publish(units, now_ns)
 
     def _anew(self, security_id: int, now_ns: int) -> list[MarketEvent]:
-        """All that holds of an instrument, as recovery messages."""
+        """Return the current state of an instrument as recovery messages."""
         view = self._engine.book(security_id)
         units = []
         items: list[MarketItem] = [
@@ -60,17 +60,17 @@ class MarketData:
         ]
         if items:
             units.append(MarketEvent([EmptyBook(security_id, now_ns), *items], True))
-        told: list[MarketItem] = list(view.statistics)
+        current: list[MarketItem] = list(view.statistics)
         if view.security_status.status is not None:
-            told.append(view.security_status)
-        if told:
-            units.append(MarketEvent(told, False))
+            current.append(view.security_status)
+        if current:
+            units.append(MarketEvent(current, False))
         return units
 
     def stage(self, units: list[MarketEvent], now_ns: int) -> None:
-        """Encode what the engine told; `flush` sends it once it is in the journal."""
+        """Encode events of the engine; `flush` sends them once they are in the journal."""
         if self.failed:
-            return  # it begins again with all that holds
+            return  # the feed restarts with the full state
         self.staged = True
         try:
             self.publisher.stage(units, now_ns)
@@ -79,14 +79,14 @@ class MarketData:
             raise
 
     def flush(self, now_ns: int) -> list[Datagram]:
-        """Return what was staged, then what goes out by itself."""
+        """Return the staged packets, then those that are due."""
         self.staged = False
         return self.publisher.flush(self._time(now_ns))
 
     def advance(self, now_ns: int) -> list[Datagram]:
-        """What goes out by itself: the loops, and heartbeats of a silence.
+        """Return the packets that are due: loops and heartbeats.
 
-        Nothing while something is staged: snapshots would show it before the journal has it.
+        Return nothing while events are staged: snapshots would include them before the journal.
         """
         if self.staged or self.failed:
             return []
@@ -97,18 +97,18 @@ class MarketData:
             raise
 
     def _time(self, now_ns: int) -> int:
-        """The time of sending, which never goes back."""
+        """Return the sending time, which never goes back."""
         self._now_ns = max(now_ns, self._now_ns)
         return self._now_ns
 
     @property
     def next_due_ns(self) -> int:
-        """When something goes out by itself."""
+        """Time of the next scheduled packet."""
         return self.publisher.next_due_ns
 
 
 def _recovery(security_id: int, side: Side, entry: BookEntry, now_ns: int) -> OrderAdded:
-    """An order told again."""
+    """Return the recovery event of an order."""
     return OrderAdded(
         security_id,
         side,

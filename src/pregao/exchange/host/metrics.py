@@ -1,4 +1,4 @@
-"""Numbers about a running exchange, for Prometheus and for those who ask whether it lives."""
+"""Metrics of a running exchange for Prometheus, and its health page."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Counts:
-    """What the server counts itself."""
+    """Counters of the server itself."""
 
     turns: int = 0
     slow_readers: int = 0
 
 
 def pages(exchange: ExchangeServer) -> dict[str, Page]:
-    """The pages of an exchange."""
+    """Return the HTTP pages of an exchange."""
     return {
         "/metrics": lambda: Response(
             metrics(exchange), content_type="text/plain; version=0.0.4; charset=utf-8"
@@ -30,19 +30,19 @@ def pages(exchange: ExchangeServer) -> dict[str, Page]:
 
 
 def metrics(exchange: ExchangeServer) -> str:
-    """All numbers as Prometheus reads them."""
+    """Return all metrics in Prometheus text format."""
     host, journal, output = exchange.host, exchange.journal, exchange.output
     rows: list[tuple[str, str, str, int]] = [
-        ("requests_total", "counter", "Frequent requests of clients", host.requests),
+        ("requests_total", "counter", "New, modify and cancel requests of clients", host.requests),
         (
             "reports_total",
             "counter",
-            "Reports that the engine numbered",
+            "Reports numbered by the engine",
             host.engine.market.exec_id,
         ),
-        ("orders", "gauge", "Standing orders", len(host.engine.market.orders)),
-        ("connections", "gauge", "Connections of clients", exchange.connections),
-        ("turns_total", "counter", "Turns of the loop that did something", exchange.counts.turns),
+        ("orders", "gauge", "Open orders", len(host.engine.market.orders)),
+        ("connections", "gauge", "Client connections", exchange.connections),
+        ("turns_total", "counter", "Event loop iterations with work", exchange.counts.turns),
         (
             "slow_readers_total",
             "counter",
@@ -56,7 +56,7 @@ def metrics(exchange: ExchangeServer) -> str:
             "Records of the journal that could not be replayed",
             len(host.faults.set_aside),
         ),
-        ("gateway", "gauge", "Which gateway takes sessions: 1 primary, 2 backup", host.active),
+        ("gateway", "gauge", "Gateway that accepts sessions: 1 primary, 2 backup", host.active),
     ]
     if journal is not None:
         rows += [

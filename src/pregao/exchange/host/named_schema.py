@@ -1,4 +1,4 @@
-"""An exchange whose sessions are held with a schema file that a user named."""
+"""Exchange sessions that use a schema file named by the user."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pregao.exchange.host.settings import ExchangeSettings
 
 
 def with_schema(settings: ExchangeSettings, path: Path) -> ExchangeSettings:
-    """Accept sessions of the version of a schema file too, and hold them with it.
+    """Return settings that also accept sessions of the version of a schema file.
 
-    The file takes the place of a bundled schema of the same version, for this process. It is read
-    and tried before anything is served: UsageError names what it lacks.
+    In this process, the file replaces a bundled schema of the same version. It is read and checked
+    immediately: UsageError names what it lacks.
     """
     schema = read_schema(path)
     use_schema(schema)
@@ -26,6 +26,8 @@ def with_schema(settings: ExchangeSettings, path: Path) -> ExchangeSettings:
         request_readers(schema.version)
         report_messages(schema.version)
     except (KeyError, PregaoError) as error:
-        raise UsageError(f"{path} lacks what the exchange needs: {error}.") from None
+        raise UsageError(
+            f"{path}: the schema lacks messages or fields that the exchange needs: {error}."
+        ) from None
     versions = tuple(sorted({*settings.rules.versions, schema.version}))
     return replace(settings, rules=replace(settings.rules, versions=versions))

@@ -1,6 +1,6 @@
-"""What members agree on besides the book: forwards (§15.3) and spreads of their own (§15.1).
+"""Off-book negotiation: forwards (§15.3) and user-defined spreads (§15.1).
 
-Quotes and proposals become commands of the engine; its reports about them become messages.
+Quotes and proposals become engine commands; the engine's reports about them become messages.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from pregao.exchange.host.intake import DIRECT_ACCESS, MOST_PRICE, MOST_QUANTITY
 Values = Mapping[str, Any]
 _WITH_CASH: Final = "UNDERLYING_OPPOSING_TRADE"
 MAX_SETTLEMENT_DAYS: Final = 65_534
-"""The next number is null in the reports about a forward."""
+"""The next higher value is null in the reports about a forward."""
 _TEXT_IDS: Final = 2
-"""Up to this version the client's number of a proposal is a text, and a strategy has a number."""
+"""Last version whose quoteReqID is a text, and whose spread answers need a securityID (or 0)."""
 
 
 def command_of(name: str, values: Values, session: GatewaySession, market: Market) -> Command | str:
-    """The command that a message asks for, or what is wrong with it."""
+    """Return the command of a message, or what is wrong with it."""
     number, firm = session.session_id, session.account.firm
     match name:
         case "QuoteRequest":
@@ -59,16 +59,16 @@ def command_of(name: str, values: Values, session: GatewaySession, market: Marke
 def _declaration(values: Values, session: int, firm: int) -> DeclareForward | str:
     sides = values["noSides"]
     if not sides or sides[0]["side"] is None:
-        return "noSides needs the side of who declares"
+        return "noSides needs the side of the declaring firm"
     price = _scaled(values["price"], PRICE_SCALE)
     rate = _scaled(values["fixedRate"], PRICE_SCALE)
     if price is None or rate is None:
-        return "price and fixedRate need values, of at most four decimals"
+        return "price and fixedRate need values with at most four decimals"
     if abs(price) > MOST_PRICE or abs(rate) > MOST_PRICE or values["orderQty"] > MOST_QUANTITY:
         return "price, fixedRate or orderQty is too large"
     days = values["daysToSettlement"]
     if days is None or not 0 <= days <= MAX_SETTLEMENT_DAYS:
-        return f"daysToSettlement {days} is not from 0 to {MAX_SETTLEMENT_DAYS}"
+        return f"daysToSettlement must be from 0 to {MAX_SETTLEMENT_DAYS}, was {days}"
     trade = values["tradeID"]
     return DeclareForward(
         session,
@@ -89,7 +89,7 @@ def _declaration(values: Values, session: int, firm: int) -> DeclareForward | st
 
 
 def _scaled(value: Decimal | None, scale: int) -> int | None:
-    """A decimal as the engine's integer; None if there is none, or it has more digits than that."""
+    """Return a decimal as a mantissa; None if it is missing or has more digits than the scale."""
     if value is None:
         return None
     scaled = value * scale
@@ -97,10 +97,10 @@ def _scaled(value: Decimal | None, scale: int) -> int | None:
 
 
 def _by_own_id(values: Values, session: int, market: Market) -> int:
-    """The number of the declaration that a client calls by its own; 0 if there is none."""
-    wanted = str(values["quoteReqID"] or "")
+    """Return the quote ID of the declaration with a client's quoteReqID; 0 if there is none."""
+    quote_req_id = str(values["quoteReqID"] or "")
     for number, declared in market.declarations.items():
-        if declared.terms.session == session and declared.terms.quote_req_id == wanted:
+        if declared.terms.session == session and declared.terms.quote_req_id == quote_req_id:
             return number
     return 0
 
@@ -118,7 +118,7 @@ def _proposal(values: Values, session: int) -> DefineSpread | str:
 
 
 class Negotiation:
-    """Tells members of forwards and spreads."""
+    """Sends messages about forwards and spreads to members."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class Negotiation:
         self.terms: dict[int, DeclareForward] = {}
 
     def spread_defined(self, report: SpreadDefined, values: Values, now_ns: int) -> None:
-        """A proposal was answered."""
+        """Send the answer to a proposal."""
         session = self._session(report.session)
         if session is None:
             return
@@ -153,27 +153,27 @@ class Negotiation:
         )
 
     def offered(self, report: ForwardOffered, _values: Values, now_ns: int) -> None:
-        """A firm is asked to accept a forward."""
+        """Ask a firm to accept a forward."""
         terms = self.terms[report.quote_id] = report.terms
         for session in self._of_firm(report.firm):
-            told = self._deal(terms, session) | {
+            fields = self._deal(terms, session) | {
                 "quoteID": report.quote_id,
                 "contraBroker": terms.firm,
                 "tradeID": terms.cash_trade_id,
                 "noSides": [{"side": terms.side.name, "account": None}],
             }
-            self._send(session, "QuoteRequest", told, now_ns)
+            self._send(session, "QuoteRequest", fields, now_ns)
 
     def reported(self, report: ForwardReported, values: Values, now_ns: int) -> None:
-        """What became of a declaration."""
+        """Report the status of a declaration."""
         terms = report.terms
         if terms is not None:
             self.terms[report.quote_id] = terms
         for session in self._told(report.session, report.firm):
-            told = self._unknown(values) if terms is None else self._deal(terms, session)
+            fields = self._unknown(values) if terms is None else self._deal(terms, session)
             own = terms is not None and report.firm == terms.firm
             other = 0 if terms is None else terms.contra_firm if own else terms.firm
-            told |= {
+            fields |= {
                 "quoteID": report.quote_id,
                 "quoteRejectReason": report.code or None,
                 "quoteStatus": report.status.name,
@@ -184,13 +184,13 @@ class Negotiation:
                 "side": None if terms is None else _own_side(terms, own=own).name,
                 "text": report.text or None,
             }
-            self._send(session, "QuoteStatusReport", told, now_ns, values)
+            self._send(session, "QuoteStatusReport", fields, now_ns, values)
 
     def traded(self, report: ForwardTraded, _values: Values, now_ns: int) -> None:
-        """An accepted forward, or its cash trade, was traded."""
+        """Report the trade of an accepted forward, or its cash trade."""
         terms = self.terms.get(report.quote_id)
         for session in self._told(report.session, report.firm):
-            told = {
+            fields = {
                 "side": report.side.name,
                 "ordStatus": "FILLED",
                 "clOrdID": None,
@@ -215,15 +215,15 @@ class Negotiation:
                 "execRefID": None,
                 "orderQty": report.last_qty,
             }
-            session.send("ExecutionReport_Forward", told, now_ns)
+            session.send("ExecutionReport_Forward", fields, now_ns)
 
     def _deal(self, terms: DeclareForward, session: GatewaySession) -> dict[str, Any]:
-        """What messages about a forward tell of it."""
-        wanted = terms.quote_req_id
-        number: Any = wanted
+        """Return the terms of a forward for messages."""
+        quote_req_id = terms.quote_req_id
+        number: Any = quote_req_id
         if session.messages.version > _TEXT_IDS:
-            # A text of an older version may be no number, or too large a one.
-            number = int(wanted) if wanted.isascii() and wanted.isdigit() else 0
+            # A text of an older version may not be a number, or may be too large.
+            number = int(quote_req_id) if quote_req_id.isascii() and quote_req_id.isdigit() else 0
             number = number if number < 1 << 64 else 0
         cash = _WITH_CASH if terms.with_cash else "NO_UNDERLYING_TRADE"
         return {
@@ -238,7 +238,7 @@ class Negotiation:
         }
 
     def _unknown(self, values: Values) -> dict[str, Any]:
-        """The same of a forward that is not known: what was asked about."""
+        """Return the terms of an unknown forward: those of the request."""
         names = ("price", "settlType", "executeUnderlyingTrade", "fixedRate", "daysToSettlement")
         return dict.fromkeys(names) | {
             "securityID": values.get("securityID", 0),
@@ -265,7 +265,7 @@ class Negotiation:
         session.send(name, {**parties, **texts, "transactTime": now_ns, **told}, now_ns)
 
     def _told(self, session_id: int, firm: int) -> list[GatewaySession]:
-        """Who is meant: a session, or all of a firm."""
+        """Return the recipients: a session, or all sessions of a firm."""
         if session_id:
             found = self._session(session_id)
             return [] if found is None else [found]

@@ -1,4 +1,4 @@
-"""Exercise and blocking over EntryPoint: requests about positions, allocations, their reports."""
+"""Exercise and blocking over EntryPoint: position and allocation requests, and their reports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EPOCH: Final = date(1970, 1, 1).toordinal()
 
 
 def position_command(name: str, values: Values, session: GatewaySession) -> Command | str:
-    """The command that a message asks for, or what is wrong with it."""
+    """Return the command of a message, or what is wrong with it."""
     for field in ("senderLocation", "enteringTrader"):
         if not values[field]:
             return f"{field} needs a value"
@@ -42,7 +42,7 @@ def position_command(name: str, values: Values, session: GatewaySession) -> Comm
         case "PositionMaintenanceCancelRequest":
             original, report = values["origPosReqRefID"] or 0, values["posMaintRptRefID"] or 0
             if not (original or report):
-                return "origPosReqRefID or posMaintRptRefID must name what is to be cancelled"
+                return "origPosReqRefID or posMaintRptRefID must name the request to cancel"
             return CancelMaintenance(
                 number, firm, values["posReqID"], values["securityID"], original, report
             )
@@ -90,7 +90,7 @@ def _days(day: date | None) -> int | None:
 
 
 class PositionReports:
-    """Tells members what became of positions and allocations."""
+    """Sends reports about positions and allocations to members."""
 
     def __init__(
         self,
@@ -103,10 +103,10 @@ class PositionReports:
         self._of_firm = of_firm
 
     def position(self, report: PositionReported, values: Values, now_ns: int) -> None:
-        """A request about a position was answered, or a position was exercised or assigned."""
-        # What is told to others than who asked must not have that request's texts.
-        own = values if report.request_id == values.get("posReqID") and report.session else {}
-        told = {
+        """Report the answer to a position request, or the exercise or assignment of a position."""
+        # Reports to members other than the requester must not contain the request's texts.
+        echoed = values if report.request_id == values.get("posReqID") and report.session else {}
+        fields = {
             "posReqID": report.request_id or None,
             "securityID": report.security_id,
             "posMaintRptID": report.exec_id,
@@ -120,23 +120,23 @@ class PositionReports:
             "thresholdAmount": Decimal(report.threshold) / PRICE_SCALE,
             "transactTime": report.transact_time_ns,
             "account": report.account or None,
-            "senderLocation": own.get("senderLocation") or "",
+            "senderLocation": echoed.get("senderLocation") or "",
             "posMaintResult": report.code or None,
             "contraryInstructionIndicator": "TRUE_VALUE" if report.contrary else "FALSE_VALUE",
             "noPositions": [
                 {"posType": kind.name, "longQty": long or None, "shortQty": short or None}
                 for kind, long, short in report.quantities
             ],
-            "deskID": own.get("deskID"),
-            "memo": own.get("memo"),
+            "deskID": echoed.get("deskID"),
+            "memo": echoed.get("memo"),
             "text": report.text or None,
         }
         for session in self._told(report.session, report.firm):
-            session.send("PositionMaintenanceReport", told, now_ns)
+            session.send("PositionMaintenanceReport", fields, now_ns)
 
     def allocation(self, report: AllocationReported, values: Values, now_ns: int) -> None:
-        """An allocation was answered."""
-        told = {
+        """Report the answer to an allocation."""
+        fields = {
             "allocID": report.allocation_id,
             "securityID": report.security_id,
             "allocReportID": report.exec_id,
@@ -153,10 +153,10 @@ class PositionReports:
             "enteringTrader": values.get("enteringTrader") or "",
         }
         for session in self._told(report.session, report.firm):
-            session.send("AllocationReport", told, now_ns)
+            session.send("AllocationReport", fields, now_ns)
 
     def _told(self, session_id: int, firm: int) -> list[GatewaySession]:
-        """Who is meant: a session, or all of a firm."""
+        """Return the recipients: a session, or all sessions of a firm."""
         if session_id:
             found = self._session(session_id)
             return [] if found is None else [found]

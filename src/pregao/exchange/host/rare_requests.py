@@ -1,6 +1,6 @@
-"""The requests that come now and then: crosses, mass actions, quotes, and what is refused.
+"""Rare requests: crosses, mass actions, quotes, positions, and unsupported messages.
 
-They are decoded in full; what there is no function for is answered as the documents say.
+They are fully decoded; unsupported messages are rejected as B3's documents specify.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from pregao.exchange.host.requests import OrderRequest, text_fault
 from pregao.exchange.host.rights import NOT_AUTHORIZED
 
 UNSUPPORTED: Final = 3
-"""FIX's reason for a kind of message that is not served."""
+"""FIX reject reason of an unsupported message type."""
 OTHER: Final = 0
 _PURPOSES: Final = {"STRUCTURED_TRANSACTION": 1001, "OPERATIONAL_ERROR": 1002, "TWAP_VWAP": 1003}
 _NEGOTIATED: Final = frozenset(
@@ -60,18 +60,18 @@ def answer(
     refuse: Refuse,
     now_ns: int,
 ) -> None:
-    """Do what a request asks for, or refuse it."""
+    """Apply a request, or reject it."""
     values = event.message.values
     segment = values["businessHeader"]["marketSegmentID"]
-    odd = _odd_text(values)
-    if odd is not None:
-        session.reject(event.name, event.message, event.data, OTHER, odd, now_ns)
+    fault_in_text = _odd_text(values)
+    if fault_in_text is not None:
+        session.reject(event.name, event.message, event.data, OTHER, fault_in_text, now_ns)
         return
     if event.name == "OrderMassActionRequest":
         _mass_action(session, values, segment, segments, apply, now_ns)
         return
     if segment not in segments:
-        text = f"marketSegmentID {segment} is no segment of this market"
+        text = f"marketSegmentID {segment} is not a segment of this market"
         session.reject(event.name, event.message, event.data, OTHER, text, now_ns)
     elif event.name == "NewOrderCross":
         fault = _cross_fault(values)
@@ -97,12 +97,12 @@ def answer(
         else:
             apply(asked, Asked(values=values))
     else:
-        text = f"{event.name} is not served by this market"
+        text = f"{event.name} is not supported by this market"
         session.reject(event.name, event.message, event.data, UNSUPPORTED, text, now_ns)
 
 
 def _odd_text(values: Mapping[str, Any]) -> str | None:
-    """What is wrong with a text among the values, if anything is."""
+    """Return what is wrong with a text among the values, or None."""
     for name, value in values.items():
         fault = None
         if isinstance(value, str):
@@ -115,13 +115,13 @@ def _odd_text(values: Mapping[str, Any]) -> str | None:
     return None
 
 
-# Crosses (§16.1.5).
+# Crosses (§16.1.5)
 
 
 def _cross_fault(values: dict[str, Any]) -> str | None:
     sides = [each["side"] for each in values["noSides"]]
     if sorted(sides) != ["BUY", "SELL"]:
-        return "noSides needs one side that buys and one that sells"
+        return "noSides must have one BUY side and one SELL side"
     if not all(each["clOrdID"] for each in values["noSides"]):
         return "clOrdID needs a value"
     return None
@@ -130,7 +130,7 @@ def _cross_fault(values: dict[str, Any]) -> str | None:
 def _cross(
     session: GatewaySession, values: dict[str, Any], segment: int, apply: Apply, refuse: Refuse
 ) -> None:
-    """Enter a cross; what it cannot be yet is refused on both sides."""
+    """Enter a cross; an unsupported cross is rejected on both sides."""
     sides = {each["side"]: each for each in values["noSides"]}
     price = values["price"]
     mantissa = None if price is None else int(price * PRICE_SCALE)
@@ -183,7 +183,7 @@ def _cross_request(
     segment: int,
     price: int | None,
 ) -> OrderRequest:
-    """One side of a cross, as an order of its own would be described."""
+    """Return one side of a cross in the form of an order request."""
     return OrderRequest(
         session.session_id,
         values["businessHeader"]["msgSeqNum"],
@@ -218,7 +218,7 @@ def _bytes(text: str | None) -> bytes | None:
     return None if not text else text.encode("ascii", "replace")
 
 
-# Mass actions (§4.8, §16.1.4).
+# Mass actions (§4.8, §16.1.4)
 
 
 def _mass_action(
@@ -234,10 +234,10 @@ def _mass_action(
             "massActionType", "massActionScope", "clOrdID", "ordTagID", "side", "asset",
             "securityID", "investorID",
         )  # fmt: skip
-        told = {name: values[name] for name in echoed}
-        told |= {"massActionReportID": number, "transactTime": now_ns, "text": None}
-        told |= {"massActionRejectReason": None, "execRestatementReason": None}
-        session.send("OrderMassActionReport", told | changes, now_ns)
+        fields = {name: values[name] for name in echoed}
+        fields |= {"massActionReportID": number, "transactTime": now_ns, "text": None}
+        fields |= {"massActionRejectReason": None, "execRestatementReason": None}
+        session.send("OrderMassActionReport", fields | changes, now_ns)
 
     def answered(done: MassCancelled) -> None:
         if done.reject_reason is None:
@@ -260,7 +260,11 @@ def _mass_action(
             session.state.next_outgoing,
             massActionResponse="REJECTED",
             massActionRejectReason="OTHER" if known else "INVALID_OR_UNKNOWN_MARKET_SEGMENT",
-            text="investorID is no investor" if known else f"{segment} is no segment here",
+            text=(
+                "investorID is out of range"
+                if known
+                else f"marketSegmentID {segment} is not a segment of this market"
+            ),
             investorID=None,
         )
         return
@@ -275,7 +279,7 @@ def _mass_action(
             values["asset"] or "",
             investor,
             MassActionType[values["massActionType"]],
-            # From then on an investor's orders are cancelled in all sessions of the firm.
+            # From that version on, an investor's orders are cancelled in all sessions of the firm.
             on_behalf=bool(investor) and session.state.version >= _FIRST_ON_BEHALF,
             firm=session.account.firm,
             segment=segment,

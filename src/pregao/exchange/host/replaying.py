@@ -1,4 +1,4 @@
-"""Replay of the journal: at a start, and again after a failure, without the record that failed."""
+"""Replay of the journal: at a start, and after a failure without the record that failed."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from pregao.exchange.host.core import Host
 
 TIME_ITSELF: Final = 0
-"""The number in a void record where not a request failed, but what came due by itself."""
+"""Number in a VOID record of a failed market timer instead of a failed request."""
 
 
 class _ReplayAgainError(Exception):
-    """A record of the journal does not count; what came before it is to be replayed without it."""
+    """A record of the journal is void: the replay must restart without it."""
 
 
 class ReplayedHost(BaseHost):
-    """An exchange that becomes what its journal holds.
+    """An exchange that restores its state from its journal.
 
-    A step is done (`_done`), or undone with everything that it wrote (`_undo`).
+    A step is completed (`_done`), or undone with everything that it wrote (`_undo`).
     """
 
     def replay(self) -> int:
-        """Become what the journal tells; give how many records it has."""
+        """Restore the state from the journal; return the number of records replayed."""
         if self._journal is None:
             return 0
         self._again = True
@@ -51,11 +51,11 @@ class ReplayedHost(BaseHost):
             self._again = False
         raise UsageError(
             f"More than {MAX_SET_ASIDE} records of the journal cannot be replayed; use the version "
-            "that wrote it, or begin with another --journal."
+            "that wrote it, or start with another --journal."
         )
 
     def _replay(self, journal: Journal) -> int:
-        """Become what the journal tells; raise _ReplayAgainError if a record does not count."""
+        """Restore the state from the journal; raise _ReplayAgainError if a record is void."""
         count = 0
         start = resume(cast("Host", self), journal)
         aside = self.faults.set_aside
@@ -69,11 +69,11 @@ class ReplayedHost(BaseHost):
             except (UsageError, _ReplayAgainError):
                 raise
             except Exception as error:
-                # It may have done half of what it is about.
+                # The record may be half applied, so the replay restarts without it.
                 self.faults.aside(journal.reading, record.kind.name, error)
                 raise _ReplayAgainError from error
             if len(self.desk.units) > 1000:
-                self.desk.units.clear()  # they were published
+                self.desk.units.clear()  # already published
         self.desk.units.clear()
         return count
 
@@ -91,7 +91,7 @@ class ReplayedHost(BaseHost):
                 try:
                     self._control(*parse_request(parse_json(record.body)), now)
                 except (UsageError, DocumentError) as error:
-                    # Earlier versions kept commands that they refused.
+                    # Earlier versions journaled commands that they refused.
                     assert self._journal is not None
                     self.faults.aside(self._journal.reading, record.kind.name, error)
             case Kind.CANCEL:
@@ -116,8 +116,8 @@ class ReplayedHost(BaseHost):
         session = self._owner(session_id)
         if session is None:
             raise UsageError(
-                f"The journal has requests of session {session_id}, which is not configured any "
-                "more; add it again, or begin with another --journal."
+                f"The journal has requests of session {session_id}, which is no longer "
+                "configured; add it again, or start with another --journal."
             )
         name, read = _reader(frame.header.version, frame.header.template_id)
         if read is None:
@@ -129,15 +129,15 @@ class ReplayedHost(BaseHost):
             return
         self._event(session.take(name, frame, reading, now_ns), now_ns)
 
-    # Steps.
+    # Steps
 
     def _done(self, now_ns: int) -> None:
-        """A step succeeded: encode what it publishes, and keep its records for the next commit."""
+        """Complete a step: encode its events, and keep its records for the next commit."""
         self._publish(now_ns)
         self._keep()
 
     def _publish(self, now_ns: int) -> None:
-        """Encode what the steps since the last time publish."""
+        """Encode the events of the steps since the last call."""
         desk = self.desk
         if desk.units and self.publish is not None and not self._again:
             units, desk.units = desk.units, []
@@ -145,25 +145,25 @@ class ReplayedHost(BaseHost):
             self._units_before = 0
 
     def _publish_earlier(self, now_ns: int) -> None:
-        """Encode what earlier steps publish; what a step that failed would have is dropped."""
+        """Encode the events of earlier steps, and drop those of the failed step."""
         del self.desk.units[self._units_before :]
         self._publish(now_ns)
 
     def _keep(self) -> None:
-        """Keep what the last step wrote and publishes."""
+        """Keep the records and events of the last step."""
         self._units_before = len(self.desk.units)
         if self._journal is not None:
             self._mark = self._journal.mark()
 
     def _forget(self) -> None:
-        """Drop what the failed step wrote to the journal."""
+        """Drop the journal records of the failed step."""
         if self._journal is not None:
             self._journal.forget(self._mark)
 
     def _undo(self) -> None:
-        """Be what the exchange was before the step that failed.
+        """Restore the state before the failed step.
 
-        Without a journal there is nothing to go back to: what the step did so far remains.
+        Without a journal there is no earlier state: the changes of the failed step remain.
         """
         del self.desk.units[self._units_before :]
         if self._journal is None:
@@ -176,7 +176,7 @@ class ReplayedHost(BaseHost):
             self._journal.commit()
             self._mark = 0
             for each in sessions:
-                each.connection = None  # the replay speaks to nobody
+                each.connection = None  # the replay must not send anything
             self.blank()
             self.replay()
         except Exception as error:
@@ -192,17 +192,17 @@ class ReplayedHost(BaseHost):
             if connection is not None:
                 connection.withdraw(each.state.next_outgoing)
 
-    # Of the events themselves.
+    # Handlers of events
 
     @abstractmethod
     def _event(
         self, event: Event, now_ns: int, connection: GatewayConnection | None = None
     ) -> None:
-        """Something happened."""
+        """Apply an event of a connection."""
 
     @abstractmethod
     def _control(self, name: str, request: ControlRequest, now_ns: int) -> None:
-        """Carry out a command of market operations."""
+        """Apply a command of market operations."""
 
     @abstractmethod
     def _cancel(self, session_id: int, reason: str, now_ns: int) -> None:
@@ -210,12 +210,12 @@ class ReplayedHost(BaseHost):
 
     @abstractmethod
     def _arrivals(self, now_ns: int) -> None:
-        """Let the requests arrive that the risk engine is done with."""
+        """Process the requests that have passed the risk engine."""
 
 
 @cache
 def _reader(version: int, template_id: int) -> tuple[str, Reader | None]:
-    """The name of a request that was taken, and how it is read if it is a frequent one."""
+    """Return the name of a request's template, and its reader if it is a frequent one."""
     name = messages(version).named(template_id)
     assert name is not None
     return name, request_readers(version).get(template_id)

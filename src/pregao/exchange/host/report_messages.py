@@ -1,8 +1,8 @@
-"""The engine's reports as execution reports of each schema version.
+"""Encoding of the engine's reports as execution reports of each schema version.
 
-For every kind of report there is the list of its fields on the wire and, beside it, the function
-that gives their values in the same order; what a version does not have is left out. Codes of one
-character are their numbers.
+Each kind of report has the list of its wire fields and a function that returns their values in the
+same order; fields that a version does not have are omitted. Codes of one character are passed as
+their numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pregao.sbe import SchemaCodec, readings
 
 
 class Place(NamedTuple):
-    """What a report tells of the instrument and the day."""
+    """Data of the instrument and the day that reports contain."""
 
     trade_day: int
     segment: int
@@ -44,7 +44,7 @@ _REPLACED: Final = ord(OrdStatus.REPLACED)
 _RESTATED: Final = ord(OrdStatus.RESTATED)
 _REJECTED: Final = ord(OrdStatus.REJECTED)
 _SIDE: Final = ord("0")
-"""A side's code is a digit."""
+"""The code of a side is a digit."""
 _TRADE, _TRADE_CANCEL = ord("F"), ord("H")
 SINGLE_SECURITY, LEG, MULTI_LEG = ord("1"), ord("2"), ord("3")
 
@@ -61,7 +61,7 @@ NEW_FIELDS: Final = (
 def new_values(
     r: OrderAccepted, q: OrderRequest, p: Place, received_ns: int | None
 ) -> tuple[Any, ...]:
-    """An order was accepted, or a stop order was triggered."""
+    """Return the values for an accepted order or a triggered stop order."""
     return (
         _SIDE + r.side, _NEW, r.cl_ord_id, r.secondary_order_id, r.security_id, r.order_id,
         q.account, r.exec_id, r.transact_time_ns, received_ns, r.protection_price, p.trade_day,
@@ -75,7 +75,7 @@ def new_values(
 def restated_values(
     r: OrderRestated, q: OrderRequest, p: Place, _received_ns: int
 ) -> tuple[Any, ...]:
-    """A new part of an order is shown, or an order that waited became active."""
+    """Return the values for a new displayed part of an order, or an order that became active."""
     return (
         _SIDE + r.side, _RESTATED, r.cl_ord_id, r.secondary_order_id, r.security_id, r.order_id,
         q.account, r.exec_id, r.transact_time_ns, None, None, p.trade_day,
@@ -99,7 +99,7 @@ MODIFY_FIELDS: Final = (
 def modify_values(
     r: OrderModified, q: OrderRequest, p: Place, received_ns: int | None
 ) -> tuple[Any, ...]:
-    """An order was changed, or is told again without being asked for."""
+    """Return the values for a modified order, or an unsolicited restatement."""
     status = _REPLACED if r.reason is None else _RESTATED
     return (
         _SIDE + r.side, status, r.cl_ord_id, r.secondary_order_id, r.security_id, r.leaves_qty,
@@ -128,7 +128,7 @@ def cancel_values(
     received_ns: int | None,
     asked: CancelRequest | OrderRequest | None,
 ) -> tuple[Any, ...]:
-    """An order is gone; ``asked`` is its owner's request, if that was the cause."""
+    """Return the values for a cancelled order; ``asked`` is its owner's request, if any."""
     echoed: CancelRequest | OrderRequest = q if asked is None else asked
     return (
         _SIDE + r.side, ord(r.status), r.cl_ord_id, r.secondary_order_id, r.security_id, r.cum_qty,
@@ -151,7 +151,7 @@ TRADE_FIELDS: Final = (
 
 
 def trade_values(r: OrderFilled, q: OrderRequest, p: Place) -> tuple[Any, ...]:
-    """An order traded."""
+    """Return the values for a trade of an order."""
     return (
         _SIDE + r.side, ord(r.status), r.cl_ord_id, r.secondary_order_id, r.security_id, q.account,
         r.last_qty, r.last_px, r.exec_id, r.transact_time_ns, r.leaves_qty, r.cum_qty,
@@ -163,7 +163,7 @@ def trade_values(r: OrderFilled, q: OrderRequest, p: Place) -> tuple[Any, ...]:
 
 
 def bust_values(r: FillBusted, q: OrderRequest, p: Place) -> tuple[Any, ...]:
-    """A trade of an order was taken back."""
+    """Return the values for a busted trade of an order."""
     status = OrdStatus.PARTIALLY_FILLED if r.cum_qty else OrdStatus.NEW
     return (
         _SIDE + r.side, ord(status if r.leaves_qty else OrdStatus.CANCELED), r.cl_ord_id,
@@ -187,15 +187,15 @@ REJECT_FIELDS: Final = (
 def reject_values(
     r: OrderRejected, q: OrderRequest | CancelRequest, received_ns: int
 ) -> tuple[Any, ...]:
-    """A request was refused; what it asked for is told again (§7.6.1.3)."""
+    """Return the values for a rejected request, which echo the request (§7.6.1.3)."""
     head = (
         q.side, _REJECTED, r.response_to, r.cl_ord_id, r.security_id, r.code,
         r.transact_time_ns, r.exec_id, r.order_id, r.orig_cl_ord_id,
     )  # fmt: skip
     text = r.text.encode("ascii", "replace")[:250]
     if isinstance(q, CancelRequest):
-        nothing = (None,) * 9
-        return (*head, *nothing, None, None, q.desk, q.memo, text, received_ns, *nothing[:5])
+        empty = (None,) * 9
+        return (*head, *empty, None, None, q.desk, q.memo, text, received_ns, *empty[:5])
     return (
         *head, q.account, q.ord_type, q.time_in_force, q.expire_date, q.quantity, q.price,
         q.stop_px, q.min_qty, q.max_floor, q.cross_id, q.crossed, q.desk, q.memo, text,
@@ -204,10 +204,10 @@ def reject_values(
 
 
 Write = Callable[[int, int, int, int, tuple[Any, ...]], bytes]
-"""Session, number, sending time, market segment and values: a framed message."""
+"""Returns a framed message from session, number, sending time, market segment and values."""
 
 NEW, MODIFY, CANCEL, TRADE, REJECT = range(5)
-"""The kinds of execution reports, as places among the writers of a version."""
+"""Kinds of execution reports, as indices into the writers of a version."""
 _LAYOUTS: Final = (
     ("ExecutionReport_New", NEW_FIELDS),
     ("ExecutionReport_Modify", MODIFY_FIELDS),
@@ -219,7 +219,7 @@ _LAYOUTS: Final = (
 
 @cache
 def report_messages(version: int) -> tuple[Write, ...]:
-    """What writes the execution reports of a version, by their kind."""
+    """Return the writers of a version's execution reports, by kind."""
     codec = SchemaCodec(session_schema(version))
     return tuple(_writer(codec, *layout) for layout in _LAYOUTS)
 
@@ -228,20 +228,20 @@ def _writer(codec: SchemaCodec, name: str, fields: tuple[str, ...]) -> Write:
     message = codec.schema.by_name[name]
     known = codec.codec(message.id)
     assert known is not None
-    ways = {piece.name for piece in message.data}
+    paths = {piece.name for piece in message.data}
     header: list[str] = []
     for field in readings(message):
-        ways.add(field.name)
+        paths.add(field.name)
         members = [f"{field.name}.{member.name}" for member in field.members]
-        ways.update(members)
+        paths.update(members)
         if field.name == "businessHeader":
             header = members
-    present = [place for place, field in enumerate(fields) if field in ways]
+    present = [index for index, field in enumerate(fields) if field in paths]
     pick = itemgetter(*present)
-    names = [fields[place] for place in present]
+    names = [fields[index] for index in present]
     head = ["businessHeader.sessionID", "businessHeader.msgSeqNum", "businessHeader.sendingTime"]
     segment, resend = "businessHeader.marketSegmentID", "businessHeader.possResend"
-    if segment in header:  # from version 5 on, where the flags of the header are 0 by themselves
+    if segment in header:  # from version 5 on, where the header flags default to 0
         pack = known.packer(*head, segment, *names)
 
         def write_with_segment(

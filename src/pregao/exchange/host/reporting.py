@@ -1,4 +1,4 @@
-"""What an outcome of the engine means for its sessions: execution reports, each to its owner."""
+"""Execution reports: sends the reports of an engine outcome to the sessions they concern."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from pregao.exchange.host.report_messages import Place, report_messages
 from pregao.exchange.host.requests import CancelRequest, OrderRequest
 
 _NOBODY: Final = OrderRequest(0, 0, 0, 0, 0, 0, 0, 0, None, None, None, None, None, 0, 0)
-"""For an order of which nothing more is known than the engine tells."""
+"""Request of an order for which only the engine's data is known."""
 _MOST_ENDED: Final = 100_000
-"""So many filled orders are remembered: a trade of theirs may be busted."""
+"""Maximum number of filled orders remembered, since their trades may be busted."""
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -43,7 +43,7 @@ Request = OrderRequest | CancelRequest
 
 
 class Asked:
-    """The request whose outcome is told, or what stands for it: the two sides of a cross."""
+    """The request that an outcome answers, or the two sides of a cross."""
 
     __slots__ = ("mass_action", "request", "sides", "values")
 
@@ -58,13 +58,13 @@ class Asked:
         self.sides = sides
         """Buyer and seller of a cross."""
         self.mass_action = mass_action
-        """How a mass action is answered; None if nobody asked for it."""
+        """Callback that answers a mass action; None if no client requested it."""
         self.values = values
-        """The message of a negotiation, as it was decoded."""
+        """The decoded message of a negotiation."""
 
 
 class Reporting:
-    """Remembers what clients said of their orders and writes the reports about them."""
+    """Stores the requests of open orders, and writes the reports about them."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Reporting:
         self._market = market
         self._session = session
         self.orders: dict[int, OrderRequest] = {}
-        """The standing orders by number, as their owners described them last."""
+        """Open orders by order ID, as their owners last described them."""
         self._ended: dict[int, OrderRequest] = {}
         self._places: dict[int, Place] = {}
         self._tell: dict[type, Callable[[Any, Asked, int], None]] = {
@@ -90,7 +90,7 @@ class Reporting:
         }
         negotiation = self._negotiation = Negotiation(market, session, of_firm)
         positions = PositionReports(market, session, of_firm)
-        for kind, told in (
+        for kind, handler in (
             (SpreadDefined, negotiation.spread_defined),
             (ForwardOffered, negotiation.offered),
             (ForwardReported, negotiation.reported),
@@ -98,18 +98,18 @@ class Reporting:
             (PositionReported, positions.position),
             (AllocationReported, positions.allocation),
         ):
-            self._tell[kind] = _with_values(told)
+            self._tell[kind] = _with_values(handler)
 
     def state(self) -> tuple[Any, ...]:
-        """What it remembers."""
+        """Return the state for a checkpoint."""
         return self.orders, self._ended, self._negotiation.terms
 
     def restore(self, state: tuple[Any, ...]) -> None:
-        """Remember what a copy tells."""
+        """Restore a state returned by `state`."""
         self.orders, self._ended, self._negotiation.terms = state
 
     def forget_places(self) -> None:
-        """Days, phases or instruments may have changed."""
+        """Clear the cached instrument contexts: days, phases or instruments may have changed."""
         self._places.clear()
 
     def tell(self, reports: list[Report], asked: Asked, now_ns: int) -> None:
@@ -128,13 +128,13 @@ class Reporting:
         session.post(write(owner, state.next_outgoing, now_ns, place.segment, values), now_ns)
 
     def _place(self, security_id: int) -> Place:
-        found = self._places.get(security_id)
-        if found is None:
-            found = self._places[security_id] = self._look(security_id)
-        return found
+        context = self._places.get(security_id)
+        if context is None:
+            context = self._places[security_id] = self._look(security_id)
+        return context
 
     def _look(self, security_id: int) -> Place:
-        """How an instrument is now."""
+        """Return the current context of an instrument."""
         market = self._market
         listing = market.listings.get(security_id)
         if listing is None:
@@ -152,11 +152,11 @@ class Reporting:
         )
 
     def _accepted(self, report: OrderAccepted, asked: Asked, now_ns: int) -> None:
-        known = self.orders.get(report.order_id)
-        place = self._place(report.security_id)
-        if known is not None:  # a stop order that somebody's trade has triggered
-            values = wire.new_values(report, known, place, None)
-            self._post(wire.NEW, report.session, place, values, now_ns)
+        order_request = self.orders.get(report.order_id)
+        context = self._place(report.security_id)
+        if order_request is not None:  # a stop order triggered by a trade
+            values = wire.new_values(report, order_request, context, None)
+            self._post(wire.NEW, report.session, context, values, now_ns)
             return
         request = asked.request
         if asked.sides:
@@ -164,55 +164,55 @@ class Reporting:
         if not isinstance(request, OrderRequest):
             request = _NOBODY
         self.orders[report.order_id] = request
-        values = wire.new_values(report, request, place, now_ns)
-        self._post(wire.NEW, report.session, place, values, now_ns)
+        values = wire.new_values(report, request, context, now_ns)
+        self._post(wire.NEW, report.session, context, values, now_ns)
 
     def _restated(self, report: OrderRestated, _asked: Asked, now_ns: int) -> None:
         request = self.orders.get(report.order_id, _NOBODY)
-        place = self._place(report.security_id)
-        values = wire.restated_values(report, request, place, now_ns)
-        self._post(wire.NEW, report.session, place, values, now_ns)
+        context = self._place(report.security_id)
+        values = wire.restated_values(report, request, context, now_ns)
+        self._post(wire.NEW, report.session, context, values, now_ns)
 
     def _modified(self, report: OrderModified, asked: Asked, now_ns: int) -> None:
-        place = self._place(report.security_id)
-        known = self.orders.get(report.order_id, _NOBODY)
-        if report.reason is not None:  # told again, without a request
-            values = wire.modify_values(report, known, place, None)
-            self._post(wire.MODIFY, report.session, place, values, now_ns)
+        context = self._place(report.security_id)
+        order_request = self.orders.get(report.order_id, _NOBODY)
+        if report.reason is not None:  # a restatement, without a request
+            values = wire.modify_values(report, order_request, context, None)
+            self._post(wire.MODIFY, report.session, context, values, now_ns)
             return
         request = asked.request
         assert isinstance(request, OrderRequest)
-        request = changed(known, request)
+        request = changed(order_request, request)
         self.orders[report.order_id] = request
-        values = wire.modify_values(report, request, place, now_ns)
-        self._post(wire.MODIFY, report.session, place, values, now_ns)
+        values = wire.modify_values(report, request, context, now_ns)
+        self._post(wire.MODIFY, report.session, context, values, now_ns)
 
     def _cancelled(self, report: OrderCancelled, asked: Asked, now_ns: int) -> None:
         request = self.orders.pop(report.order_id, _NOBODY)
-        # Only the answer to a request names the number that the order had before.
-        own = asked.request if report.orig_cl_ord_id else None
-        place = self._place(report.security_id)
-        received = None if own is None else now_ns
-        values = wire.cancel_values(report, request, place, received, own)
-        self._post(wire.CANCEL, report.session, place, values, now_ns)
+        # Only an answer to a request has the previous clOrdID of the order.
+        cancel_request = asked.request if report.orig_cl_ord_id else None
+        context = self._place(report.security_id)
+        received = None if cancel_request is None else now_ns
+        values = wire.cancel_values(report, request, context, received, cancel_request)
+        self._post(wire.CANCEL, report.session, context, values, now_ns)
 
     def _filled(self, report: OrderFilled, _asked: Asked, now_ns: int) -> None:
         number = report.order_id
         request = self.orders.get(number) or self._ended.get(number, _NOBODY)
         if not report.leaves_qty:
             self.orders.pop(number, None)
-            self._ended[number] = request  # another leg may trade, or a bust may come
+            self._ended[number] = request  # another leg may trade, or a trade may be busted
             if len(self._ended) > _MOST_ENDED:
                 del self._ended[next(iter(self._ended))]
-        place = self._look(report.security_id)
-        values = wire.trade_values(report, request, place)
-        self._post(wire.TRADE, report.session, place, values, now_ns)
+        context = self._look(report.security_id)
+        values = wire.trade_values(report, request, context)
+        self._post(wire.TRADE, report.session, context, values, now_ns)
 
     def _busted(self, report: FillBusted, _asked: Asked, now_ns: int) -> None:
         request = self.orders.get(report.order_id) or self._ended.get(report.order_id, _NOBODY)
-        place = self._look(report.security_id)
-        values = wire.bust_values(report, request, place)
-        self._post(wire.TRADE, report.session, place, values, now_ns)
+        context = self._look(report.security_id)
+        values = wire.bust_values(report, request, context)
+        self._post(wire.TRADE, report.session, context, values, now_ns)
 
     def _rejected(self, report: OrderRejected, asked: Asked, now_ns: int) -> None:
         request = asked.request
@@ -220,9 +220,9 @@ class Reporting:
             request, *others = asked.sides
             asked.sides = tuple(others)
         assert request is not None
-        place = self._place(report.security_id)
+        context = self._place(report.security_id)
         values = wire.reject_values(report, request, now_ns)
-        self._post(wire.REJECT, report.session, place, values, now_ns)
+        self._post(wire.REJECT, report.session, context, values, now_ns)
 
     def _mass_cancelled(self, report: MassCancelled, asked: Asked, _now_ns: int) -> None:
         if asked.mass_action is not None:
@@ -230,7 +230,7 @@ class Reporting:
 
 
 def _with_values(told: Callable[[Any, Mapping[str, Any], int], None]) -> _Teller:
-    """What tells a report of a negotiation, with the message that it answers."""
+    """Return a handler that passes the values of the answered message to a report writer."""
 
     def tell(report: Any, asked: Asked, now_ns: int) -> None:
         told(report, asked.values, now_ns)

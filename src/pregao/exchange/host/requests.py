@@ -1,7 +1,7 @@
-"""What clients ask for, read fast: the frequent requests as numbers on the wire, checked.
+"""Fast readers of the frequent client requests, with checks.
 
-A request is a tuple of plain numbers and bytes under names of ours; one table says which field of
-the wire each name is. What a version does not have is None.
+A request is a tuple of integers and bytes in their wire form under our names; one table maps each
+name to its wire field. Fields that a version does not have are None.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pregao.sbe import Reading as FieldReading
 
 
 class OrderRequest(NamedTuple):
-    """A new order or a change of one, as it came."""
+    """A new or modified order, as received."""
 
     session: int
     number: int
@@ -64,7 +64,7 @@ class OrderRequest(NamedTuple):
 
 
 class CancelRequest(NamedTuple):
-    """A wish to cancel one order, as it came."""
+    """A request to cancel one order, as received."""
 
     session: int
     number: int
@@ -119,7 +119,7 @@ ON_THE_WIRE: Final = {
     "custody_type": "custodianInfo.custodyAllocationType",
     "reason": "execRestatementReason",
 }
-"""Which field of the wire each name of a request is."""
+"""Wire field of each request field."""
 
 _REQUESTS: Final[dict[str, type[OrderRequest] | type[CancelRequest]]] = {
     "SimpleNewOrder": OrderRequest,
@@ -133,20 +133,20 @@ _TEXTS: Final = (*_PARTIES, "desk", "memo")
 _LONGEST: Final = {"memo": 40, "deskID": 20, "quoteReqID": 20}
 _MOST_KEPT: Final = 10_000
 _TOO_LONG: Final = 10**18
-"""A price of more digits is beyond its field, and rejected."""
+"""Prices with more digits exceed their field and are rejected."""
 
 
 @cache
 def request_readers(version: int) -> Mapping[int, Reader]:
-    """The readers of the frequent requests in a version, by template."""
+    """Return the readers of the frequent requests of a version, by template ID."""
     codec = SchemaCodec(session_schema(version))
-    found = {}
+    readers = {}
     for name, request in _REQUESTS.items():
         message = codec.schema.by_name[name]
-        own = codec.codec(message.id)
-        assert own is not None
-        found[message.id] = _reader(version, name, request, own)
-    return found
+        message_codec = codec.codec(message.id)
+        assert message_codec is not None
+        readers[message.id] = _reader(version, name, request, message_codec)
+    return readers
 
 
 def _reader(
@@ -156,41 +156,43 @@ def _reader(
     present = _present(message)
     known = [field for field in request._fields if ON_THE_WIRE.get(field) in present]
     unpack = codec.unpacker(*(ON_THE_WIRE[field] for field in known))
-    # What is not there is None. In the most frequent messages that is all behind the last field.
-    nothing = (None,) * (len(request._fields) - len(known))
-    places = [known.index(f) if f in known else len(known) for f in request._fields]
-    pick = None if known == list(request._fields[: len(known)]) else itemgetter(*places)
-    # What ``_make`` does, without its check of the length: there are many of these.
+    # Absent fields are None. In the most frequent messages these are all after the last field.
+    absent = (None,) * (len(request._fields) - len(known))
+    indices = [known.index(f) if f in known else len(known) for f in request._fields]
+    pick = None if known == list(request._fields[: len(known)]) else itemgetter(*indices)
+    # ``_make`` without its length check, because this runs for every request.
     make: Any = tuple.__new__
     length = message.block_length
     enumerated = [f for f in known if _of(message, ON_THE_WIRE[f]).enum is not None]
     priced, stops = "price" in known, "stop_px" in known
     plain = messages(version)
-    # Few combinations of these come again and again: each is looked at once.
-    usual = itemgetter(*(request._fields.index(f) for f in (*enumerated, *_PARTIES) if f in known))
-    sound: set[tuple[Any, ...]] = set()
+    # Few combinations of these values occur, so each is checked only once.
+    combination = itemgetter(
+        *(request._fields.index(f) for f in (*enumerated, *_PARTIES) if f in known)
+    )
+    accepted: set[tuple[Any, ...]] = set()
 
     def fault_of(made: OrderRequest | CancelRequest, frame: Frame) -> str | None:
-        # What the full decoder refuses is refused here too; it also finds the words for values.
+        # Reject whatever the full decoder rejects; it also resolves names of enumerated values.
         fault = read_frame(plain, name, frame).fault
         fault = fault or _missing(made) or _text_fault(made)
-        if fault is None and made.memo is None and made.desk is None and len(sound) < _MOST_KEPT:
-            sound.add(usual(made))
+        if fault is None and made.memo is None and made.desk is None and len(accepted) < _MOST_KEPT:
+            accepted.add(combination(made))
         return fault
 
     def read(frame: Frame) -> Reading:
         data = frame.data
         block = frame.header.block_length
         if block < length:
-            raise DecodeError(f"a block of {block} bytes is shorter than {length}")
-        found = unpack(data, HEADERS_SIZE, block, len(data))
-        made: Any = make(request, found + nothing if pick is None else pick((*found, None)))
+            raise DecodeError(f"block of {block} bytes is shorter than the {length} of {name}")
+        unpacked = unpack(data, HEADERS_SIZE, block, len(data))
+        made: Any = make(request, unpacked + absent if pick is None else pick((*unpacked, None)))
         fault = None
         if (
             made.memo
             or made.desk
             or not made.cl_ord_id
-            or usual(made) not in sound
+            or combination(made) not in accepted
             or (priced and not -_TOO_LONG < (made.price or 0) < _TOO_LONG)
             or (stops and made.stop_px is not None)
         ):
@@ -202,16 +204,16 @@ def _reader(
 
 
 def _present(message: Any) -> set[str]:
-    """The ways of a message's fields, and its data."""
-    ways = {piece.name for piece in message.data}
+    """Return the paths of a message's fields and data."""
+    paths = {piece.name for piece in message.data}
     for field in readings(message):
-        ways.add(field.name)
-        ways.update(f"{field.name}.{member.name}" for member in field.members)
-    return ways
+        paths.add(field.name)
+        paths.update(f"{field.name}.{member.name}" for member in field.members)
+    return paths
 
 
 def _of(message: Any, way: str) -> FieldReading:
-    """The field of a way; of data and members of records one that has no names for values."""
+    """Return the field at a path; for data and composite members, a field without an enum."""
     for field in readings(message):
         if field.name == way.partition(".")[0]:
             return field
@@ -219,16 +221,16 @@ def _of(message: Any, way: str) -> FieldReading:
 
 
 def text_fault(name: str, text: str) -> str | None:
-    """What is wrong with a text (§12): too long, or characters that nobody could read."""
+    """Return what is wrong with a text (§12): too long, or non-printable characters; or None."""
     if not (text.isascii() and text.isprintable()):
-        return f"{name} has characters that cannot be printed"
+        return f"{name} has non-printable characters"
     if len(text) > _LONGEST.get(name, len(text)):
         return f"{name} is longer than {_LONGEST[name]} characters"
     return None
 
 
 def _text_fault(request: OrderRequest | CancelRequest) -> str | None:
-    """What is wrong with the texts of a request."""
+    """Return what is wrong with the texts of a request, or None."""
     for field in _TEXTS:
         text = getattr(request, field)
         if text is not None:
@@ -239,7 +241,7 @@ def _text_fault(request: OrderRequest | CancelRequest) -> str | None:
 
 
 def _missing(request: OrderRequest | CancelRequest) -> str | None:
-    """A field that must be there and is empty (§9, §7.6.1)."""
+    """Return the error for a required field without a value, or None (§9, §7.6.1)."""
     for field in ("cl_ord_id", "location", "trader"):
         if not getattr(request, field):
             return f"{ON_THE_WIRE[field]} needs a value"

@@ -1,4 +1,4 @@
-"""Traders that live on a running exchange: they act by the clock, and need no sessions."""
+"""Crowd of simulated traders on a running exchange: driven by the clock, without sessions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pregao.exchange.traders.pace import Span
 
 _STEP_S: Final = 0.01
 _MOST_AT_ONCE: Final = 200
-"""A process that was held up does not make good for all of the time."""
+"""Maximum requests per step: a delayed process does not catch up completely."""
 _LONG_NS: Final = 1000 * DAY
 
 
 class Residents:
-    """A crowd that keeps a market moving for as long as its exchange runs."""
+    """Runs a crowd that keeps the market moving while the exchange runs."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Residents:
         fill: int = 2_000,
         clock: Clock = system_clock,
     ) -> None:
-        """``rate`` is how many requests a second they send; so many as ``fill`` come at once."""
+        """Create a crowd that sends ``fill`` requests at the start, then ``rate`` per second."""
         market = server.host.engine.market
         listings = [
             market.listings[instrument.security_id]
@@ -50,17 +50,17 @@ class Residents:
         )
         self._own_ns: int | None = None
         self.requests = 0
-        """How many requests they have sent."""
+        """Number of requests sent."""
 
     def begin(self) -> None:
-        """Fill the books, and go on by the clock; called in the loop of the exchange."""
+        """Fill the books and start the timer; call it in the event loop of the exchange."""
         for _ in range(self._fill):
             self._act(self._clock())
         self._own_ns = self._pace.next_ns(self._clock())
         self._step()
 
     def _step(self) -> None:
-        """Do what has come due since the last time."""
+        """Send the requests that have become due since the last step."""
         if self._server.stopped:
             return
         now = self._clock()

@@ -1,7 +1,7 @@
-"""Who may ask for what: sender locations, traders and accounts of each session (003 §9, §11, §13).
+"""Authorization: sender locations, traders and accounts of each session (003 §9, §11, §13).
 
-What a session may do is part of the journal: a replay holds each request against the rights that
-the session had when it was taken, whatever the configuration says by now.
+The rights of sessions are journaled: a replay checks each request against the rights that the
+session had when the request was accepted, whatever the current configuration.
 """
 
 from __future__ import annotations
@@ -15,45 +15,50 @@ from pregao.entrypoint.throttle import Throttle
 from pregao.exchange.host.requests import CancelRequest, OrderRequest
 
 NOT_AUTHORIZED: Final = 6
-"""FIX's reason for something that the sender may not do."""
+"""FIX reject reason of a request that the sender is not authorized for."""
 _LISTS: Final = ("locations", "traders", "accounts")
 
 
 def tell_accounts(accounts: Iterable[Account]) -> dict[str, dict[str, Any]]:
-    """What the journal keeps of the sessions: all that answers depend on, no credentials."""
-    told: dict[str, dict[str, Any]] = {}
+    """Return the journaled settings of sessions: all that answers depend on, no credentials."""
+    settings: dict[str, dict[str, Any]] = {}
     for account in accounts:
-        own = told[str(account.session_id)] = {"firm": account.firm}
+        session_settings = settings[str(account.session_id)] = {"firm": account.firm}
         if account.throttle is not None:
-            own["throttle"] = [account.throttle.messages, account.throttle.window_ms]
+            session_settings["throttle"] = [account.throttle.messages, account.throttle.window_ms]
         for name in _LISTS:
             allowed = getattr(account, name)
             if allowed is not None:
-                own[name] = sorted(allowed)
-    return told
+                session_settings[name] = sorted(allowed)
+    return settings
 
 
 def take_accounts(sessions: Iterable[GatewaySession], told: Mapping[str, Any]) -> None:
-    """Let sessions be what the journal tells of them."""
+    """Apply journaled settings to sessions."""
     for session in sessions:
-        own = told.get(str(session.session_id))
-        if own is None:
+        session_settings = told.get(str(session.session_id))
+        if session_settings is None:
             continue
-        throttle = ThrottleLimit(*own["throttle"]) if "throttle" in own else None
+        throttle = (
+            ThrottleLimit(*session_settings["throttle"]) if "throttle" in session_settings else None
+        )
         lists: dict[str, Any] = {
-            name: frozenset(own[name]) if name in own else None for name in _LISTS
+            name: frozenset(session_settings[name]) if name in session_settings else None
+            for name in _LISTS
         }
-        session.account = replace(session.account, firm=own["firm"], throttle=throttle, **lists)
+        session.account = replace(
+            session.account, firm=session_settings["firm"], throttle=throttle, **lists
+        )
         session.throttle = Throttle(throttle)
 
 
 def restricted(account: Account) -> bool:
-    """Is there anything that a session may not do?"""
+    """Whether a session has any restrictions."""
     return any(getattr(account, name) is not None for name in _LISTS)
 
 
 def order_fault(account: Account, request: OrderRequest | CancelRequest) -> str | None:
-    """What a session may not ask for in this way, or None."""
+    """Return why a session is not authorized for a request, or None."""
     named = None if isinstance(request, CancelRequest) else request.account
     return _fault(
         account,
@@ -64,7 +69,7 @@ def order_fault(account: Account, request: OrderRequest | CancelRequest) -> str 
 
 
 def message_fault(account: Account, values: Mapping[str, Any]) -> str | None:
-    """The same for a message that was decoded in full."""
+    """Return why a session is not authorized for a fully decoded message, or None."""
     sides = values.get("noSides") or ()
     accounts = [values.get("account"), values.get("allocAccount")]
     return _fault(
@@ -82,15 +87,15 @@ def _fault(
     accounts: tuple[int | None, ...],
 ) -> str | None:
     if location and account.locations is not None and location not in account.locations:
-        return f"senderLocation {location} is not one of this session"
+        return f"senderLocation {location} is not allowed for this session"
     if account.traders is not None:
         for trader in traders:
             if trader and trader not in account.traders:
-                return f"trader {trader} is not one of this session"
+                return f"trader {trader} is not allowed for this session"
     if account.accounts is not None:
         for number in accounts:
             if number and number not in account.accounts:
-                return f"account {number} is not one of this session"
+                return f"account {number} is not allowed for this session"
     return None
 
 

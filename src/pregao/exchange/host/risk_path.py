@@ -1,9 +1,9 @@
-"""The way of orders through the risk engine, which cancellations do not take (003 §7.2).
+"""Delay of orders in the risk engine, which cancels bypass (003 §7.2).
 
-Orders, changes and crosses arrive at the matching engine some time after the gateway took them;
-cancels and mass actions arrive at once, so that they may come before the order that they mean.
-Orders of a session arrive in their order. How long each is on its way follows from the seed of
-the journal, so that a replay lets everything arrive at the same time again.
+Orders, modifications and crosses reach the matching engine some time after the gateway accepted
+them; cancels and mass actions reach it immediately, possibly before the order they refer to.
+Orders of a session keep their order. Each delay is derived from the seed of the journal, so that
+in a replay every request arrives at the same time.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from itertools import count
 from typing import Final, NamedTuple
 
 Arrive = Callable[[int], None]
-"""Brings a request to the matching engine, at a time."""
+"""Passes a request to the matching engine at a time."""
 Key = tuple[int, int, int]
-"""A request: its session, its number, and when the gateway took it."""
+"""Identifies a request: its session, its number, and the time when the gateway accepted it."""
 OVERTAKEN: Final = frozenset({"NewOrderCross"})
-"""The rare requests that go through the risk engine."""
+"""Rare requests that pass the risk engine."""
 
 
 @dataclass(frozen=True, slots=True)
 class RiskDelay:
-    """How long the risk engine takes: at least this, and up to the jitter more."""
+    """Delay of the risk engine: a minimum, plus up to the jitter."""
 
     delay_ns: int = 0
     jitter_ns: int = 0
 
     @property
     def takes_time(self) -> bool:
-        """Is there a risk engine at all?"""
+        """Whether requests are delayed."""
         return bool(self.delay_ns or self.jitter_ns)
 
 
 class OnItsWay(NamedTuple):
-    """A request under way: when it arrives, in which order, which one it is, and how."""
+    """A delayed request: arrival time, tie-breaker, key, message and callback."""
 
     due_ns: int
     order: int
@@ -48,25 +48,25 @@ class OnItsWay(NamedTuple):
 
 
 class RiskPath:
-    """The requests that are on their way."""
+    """Queue of the delayed requests."""
 
     def __init__(self) -> None:
         self.delay = RiskDelay()
         self.seed = 0
         self.on_their_way: list[OnItsWay] = []
-        """A heap of them."""
+        """Heap of the delayed requests."""
         self._count = count()
         self._last: dict[int, int] = {}
 
     def send(self, key: Key, name: str, data: bytes, arrive: Arrive) -> None:
-        """Let a request of a session go through the risk engine."""
+        """Queue a request of a session until its delay is over."""
         session, number, now_ns = key
         due = max(now_ns + self._drawn(session, number, now_ns), self._last.get(session, 0))
         self._last[session] = due
         heappush(self.on_their_way, OnItsWay(due, next(self._count), key, name, data, arrive))
 
     def _drawn(self, session: int, number: int, now_ns: int) -> int:
-        """How long a request takes: a nanosecond at least, so that it comes after its cause."""
+        """Return the delay of a request: at least 1 ns, so that it arrives after its cause."""
         delay = self.delay
         if not delay.jitter_ns:
             return max(delay.delay_ns, 1)
@@ -76,11 +76,11 @@ class RiskPath:
 
     @property
     def next_due_ns(self) -> int | None:
-        """When the next one arrives."""
+        """Arrival time of the next request."""
         return self.on_their_way[0][0] if self.on_their_way else None
 
     def arriving(self, now_ns: int) -> OnItsWay | None:
-        """The next one that has arrived by now."""
+        """Remove and return the next request that has arrived by now, or None."""
         if not self.on_their_way or self.on_their_way[0].due_ns > now_ns:
             return None
         return heappop(self.on_their_way)

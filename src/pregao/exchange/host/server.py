@@ -1,4 +1,4 @@
-"""The exchange on the network: gateways, feed, control and metrics around a `Host`."""
+"""Network server of an exchange: gateways, feed, control and metrics around a `Host`."""
 
 from __future__ import annotations
 
@@ -61,19 +61,19 @@ class ExchangeServer:
         self._output: FeedOutput | None = None
         self._market_data: MarketData | None = None
         self.addresses: dict[int, Address] = {}
-        """Where the gateways are, by number."""
+        """Addresses of the gateways by number."""
         self.replayed = (0, 0.0)
-        """How many records the journal had, and how many seconds they took."""
+        """Number of journal records replayed, and the seconds it took."""
 
     @property
     def legacy_store(self) -> MessageStore | None:
-        """What the legacy feed sent, for TCP recovery; None before the start, or without a feed."""
+        """Messages of the legacy feed for TCP recovery; None before the start or without a feed."""
         return None if self._market_data is None else self._market_data.store
 
-    # Beginning and end.
+    # Start and stop
 
     async def start(self) -> None:
-        """Become what the journal tells, then serve."""
+        """Replay the journal, then start serving."""
         self._loop = asyncio.get_running_loop()
         self._stopped: asyncio.Future[None] = self._loop.create_future()
         self._recover()
@@ -81,7 +81,7 @@ class ExchangeServer:
         last = self.host.now_ns
         self.host.begin(now)
         self._begin_day(last, now)
-        self.host.take_units()  # all that holds is told at once
+        self.host.take_units()  # the feed starts with the full state
         self.host.commit()
         settings = self.settings
         if settings.feed != "none":
@@ -97,14 +97,14 @@ class ExchangeServer:
         self._on_tick()
 
     def _begin_feed(self, now_ns: int) -> None:
-        """Publish all that holds, in a sequence version of its own."""
+        """Publish the full state in a new sequence version."""
         host = self.host
         self._market_data = MarketData(self.settings, host.engine, host.starts, now_ns)
         self._send(self._market_data.begin(now_ns))
         host.publish = self._market_data.stage
 
     def _restart_feed(self, now_ns: int) -> None:
-        """Begin the feed again after a failure of the publisher, as another process would."""
+        """Restart the feed after a failure of the publisher, as a new process would."""
         host = self.host
         host.publish = None
         self._market_data = None
@@ -117,7 +117,7 @@ class ExchangeServer:
             self._market_data = None
 
     def _recover(self) -> None:
-        """Replay the journal; cycles are not looked for meanwhile."""
+        """Replay the journal, with the cyclic garbage collector disabled."""
         began = time.perf_counter()
         enabled = gc.isenabled()
         gc.disable()
@@ -129,18 +129,18 @@ class ExchangeServer:
         self.replayed = (records, time.perf_counter() - began)
         if self._journal is not None and self._journal.torn:
             _log.warning(
-                "%s bytes at the end of the journal were cut short and put aside; nobody was told "
-                "of them",
+                "set aside %s bytes of an incomplete write at the end of the journal; nothing that "
+                "resulted from them was sent",
                 self._journal.torn,
             )
 
     def _begin_day(self, last_ns: int, now_ns: int) -> None:
-        """Begin the trading day if it is another than that of the journal."""
+        """Start the trading day if it is later than that of the journal."""
         host, settings = self.host, self.settings
         today = settings.first_date
-        known: date | None = host.engine.trade_date if host.starts > 1 else None
-        if known is None or known < today:
-            week = known is None or known.isocalendar()[:2] != today.isocalendar()[:2]
+        last_date: date | None = host.engine.trade_date if host.starts > 1 else None
+        if last_date is None or last_date < today:
+            week = last_date is None or last_date.isocalendar()[:2] != today.isocalendar()[:2]
             host.control({"do": "day", "date": today.isoformat(), "week": week}, now_ns)
             last_ns = 0
             if settings.schedule is None:
@@ -178,11 +178,11 @@ class ExchangeServer:
         self.addresses[gateway] = Address(*server.sockets[0].getsockname()[:2])
 
     async def serve(self) -> None:
-        """Serve until `stop`; raises what made it impossible to go on."""
+        """Serve until `stop`; raise the error that stopped the exchange, if any."""
         await self._stopped
 
     def stop(self, error: Exception | None = None) -> None:
-        """Let `serve` end."""
+        """Make `serve` return, or raise the error."""
         if not self._stopped.done():
             if error is None:
                 self._stopped.set_result(None)
@@ -190,7 +190,7 @@ class ExchangeServer:
                 self._stopped.set_exception(error)
 
     async def close(self) -> None:
-        """Tell the clients, and let go of everything."""
+        """Terminate the client sessions, and release all resources."""
         for server in self._servers:
             server.close()
         if self._tick is not None:
@@ -218,25 +218,25 @@ class ExchangeServer:
             with suppress(UsageError):
                 self._journal.close()
 
-    # Turns.
+    # Loop iterations
 
     @property
     def stopped(self) -> bool:
-        """Has it been told to end?"""
+        """Whether the exchange has been stopped."""
         return self._stopped.done()
 
     def later(self, seconds: float, act: Callable[[], None]) -> None:
-        """Have something done in the loop of the exchange, so much later."""
+        """Call a function in the event loop of the exchange after a delay."""
         self._loop.call_later(seconds, act)
 
     def touch(self) -> None:
-        """Something happened: at the end of this turn it is kept, then told."""
+        """Schedule a commit and the sending of output at the end of this loop iteration."""
         if not self._planned:
             self._planned = True
             self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
-        """Keep what happened; then tell it."""
+        """Commit the inputs of this iteration, then send the output."""
         self._planned = False
         if self._stopped.done() and self._stopped.exception() is not None:
             return
@@ -264,7 +264,7 @@ class ExchangeServer:
             line = self._lines.get(connection)
             if line is not None:
                 line.drop()
-        host.take_units()  # those of an exchange without a feed
+        host.take_units()  # discards the events of an exchange without a feed
         data = self._market_data
         if data is not None and data.failed:
             self._restart_feed(host.now_ns)
@@ -274,7 +274,7 @@ class ExchangeServer:
             self._hurry()
 
     def _hurry(self) -> None:
-        """Come back earlier than planned: requests arrive from the risk engine."""
+        """Move the timer forward if a request leaves the risk engine earlier."""
         due = self.host.next_due_ns
         if due is None or self._tick is None:
             return
@@ -284,7 +284,7 @@ class ExchangeServer:
             self._tick = self._loop.call_later(delay, self._on_tick)
 
     def fail(self, error: Exception) -> None:
-        """Stop: an exchange that cannot keep what happens, or is wrong, must not go on."""
+        """Stop: an exchange that cannot write its journal or is inconsistent must not continue."""
         if not isinstance(error, PregaoError):
             _log.error("the exchange stops: %s: %s", type(error).__name__, error)
         self.stop(error)
@@ -296,7 +296,7 @@ class ExchangeServer:
             self._tap.published(datagrams)
 
     def _on_tick(self) -> None:
-        """Do what is due by the clock, and come back in time for the next."""
+        """Run everything that is due, and set the timer for the next deadline."""
         if self._stopped.done():
             return
         now = self._clock()
@@ -323,14 +323,14 @@ class ExchangeServer:
         self._tick = self._loop.call_later(delay, self._on_tick)
 
     def _planned_phase(self, command: SetGroupPhase, now_ns: int) -> None:
-        """Carry out a change of phase that the schedule plans."""
+        """Apply a scheduled change of phase."""
         try:
             self.host.control(phase_request(command), now_ns)
         except UsageError as error:
             self.host.faults.note(f"the planned phase {command.phase.name}", error)
 
     def _due(self, data: MarketData, now_ns: int) -> list[Datagram]:
-        """What goes out by itself; a feed that fails at it begins again in the next turn."""
+        """Return the packets that are due; a feed that fails restarts in the next iteration."""
         try:
             return data.advance(now_ns)
         except Exception as error:
@@ -338,27 +338,27 @@ class ExchangeServer:
             self.touch()
             return []
 
-    # For control and metrics.
+    # Control and metrics
 
     def control(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Carry out a request of market operations and keep it before it is answered."""
+        """Apply a request of market operations, and commit it before it is answered."""
         if request == {"do": "status"}:
             return self.status()
         self.host.control(request, self._clock())
         self._turn()
         if self._stopped.done() and (error := self._stopped.exception()) is not None:
-            raise UsageError(f"it was not kept, and does not count: {error}")
+            raise UsageError(f"the command was not journaled and has no effect: {error}")
         return {"done": request.get("do")}
 
     def enter(self, command: Command) -> None:
-        """Let somebody trade who has no session here; no journal would tell of it."""
+        """Apply a command of a trader without a session; not possible with a journal."""
         if self._journal is not None:
-            raise UsageError("An exchange that keeps a journal takes orders by its sessions alone.")
+            raise UsageError("An exchange with a journal accepts orders only from its sessions.")
         self.host.enter(command, self._clock())
         self.touch()
 
     def status(self) -> dict[str, Any]:
-        """How the exchange is."""
+        """Return the status of the exchange."""
         host = self.host
         sessions = [
             {
@@ -390,26 +390,26 @@ class ExchangeServer:
 
     @property
     def control_port(self) -> int:
-        """Where market operations are served."""
+        """Port of the control endpoint."""
         assert self._control is not None
         return self._control.port
 
     @property
     def metrics_port(self) -> int | None:
-        """Where metrics are served, if they are."""
+        """Port of the metrics, or None."""
         return None if self._http is None else self._http.port
 
     @property
     def journal(self) -> Journal | None:
-        """The journal, if one is kept."""
+        """The journal, or None."""
         return self._journal
 
     @property
     def output(self) -> FeedOutput | None:
-        """The feed's way out, if there is one."""
+        """Sender of the feed, or None."""
         return self._output
 
     @property
     def connections(self) -> int:
-        """How many clients are connected."""
+        """Number of connected clients."""
         return len(self._lines)

@@ -1,9 +1,9 @@
-"""What an exchange is made of: instruments, sessions, addresses, pace; read from TOML.
+"""Settings of an exchange: instruments, sessions, addresses and pace, read from TOML.
 
 ::
 
     phases = "open"                      # or "schedule": by the clock
-    instruments = "instruments.toml"     # the bundled catalogue if left out
+    instruments = "instruments.toml"     # default: the bundled catalog
 
     [gateway]
     primary = "127.0.0.1:9610"
@@ -17,7 +17,7 @@
     firm = 85
     access_key = "123456789ABC"
 
-A mistake is told with the file, the table and the entry.
+Errors name the file, the table and the entry.
 """
 
 from __future__ import annotations
@@ -61,89 +61,89 @@ _MULTICAST, _UNICAST, _NO_FEED = "multicast", "unicast", "none"
 
 
 def default_sessions() -> tuple[Account, ...]:
-    """The sessions of an exchange without a configuration: four of two firms."""
+    """Return the sessions of an exchange without a configuration: four of two firms."""
     firms = (85, 85, 127, 127)
     return tuple(Account(100_000_001 + n, firm, _KEY) for n, firm in enumerate(firms))
 
 
 def market_day(now_ns: int) -> date:
-    """The day in São Paulo."""
+    """Return the date in São Paulo."""
     return (datetime.fromtimestamp(now_ns // SECOND, UTC) + _MARKET_ZONE).date()
 
 
 @dataclass(frozen=True)
 class ExchangeSettings:
-    """An exchange before it runs."""
+    """Settings of an exchange."""
 
     instruments: tuple[Instrument, ...] = field(default_factory=lambda: tuple(bundled_catalogue()))
     sessions: tuple[Account, ...] = field(default_factory=default_sessions)
     first_date: date = field(default_factory=lambda: market_day(system_clock()))
-    """The trading day on which the exchange begins."""
+    """First trading day of the exchange."""
     schedule: Schedule | None = None
-    """When groups change their phase; None: everything is open all day."""
+    """Schedule of the groups' phases; None: everything is open all day."""
     rules: GatewayRules = field(default_factory=GatewayRules)
     auction_duration_ns: int = 5 * MINUTE
     auction_rules: AuctionRules | None = None
-    """How auctions end whose instrument and phase do not say it."""
+    """Rules of auctions whose instrument and phase do not define them."""
     risk: RiskDelay = field(default_factory=RiskDelay)
-    """How long orders take through the risk engine, which cancels do not pass."""
+    """Delay of orders in the risk engine, which cancels bypass."""
     seed: int | None = None
-    """What random ends follow from; None: drawn when the journal begins."""
+    """Seed of random auction ends; None: drawn when the journal is created."""
     implied_orders: bool = False
-    """Eligible spreads get implied orders from the books of their legs."""
+    """Whether eligible spreads get implied orders from the books of their legs."""
     primary: Address = _PRIMARY
     backup: Address | None = _BACKUP
     control_port: int = 9612
     control_token: Path | None = None
-    """The file of the token that control requests need; None: by the port, in the user's state."""
+    """File of the control token; None: a file named by the port in the user's state folder."""
     metrics_port: int | None = None
     feed: str = _MULTICAST
     unicast: Address = _UNICAST_BASE
-    """Where ports begin when the feed goes to one address."""
+    """Address and first port of a unicast feed."""
     interface: str | None = None
     loss: float = 0.0
-    """The share of packets that each incremental feed loses on its way, for demonstrations."""
+    """Share of packets that each incremental feed loses, for demonstrations."""
     schema_version: int | str = 16
     legacy: LegacyDepth | None = None
-    """Which books a legacy feed beside the binary one shows; None without one."""
+    """Book depth of the legacy feed; None: no legacy feed."""
     recovery: Address | None = None
-    """Where messages of the legacy feed can be asked for again; None nowhere."""
+    """Address of the TCP recovery of the legacy feed; None: no recovery."""
     pace: LoopPace = field(default_factory=lambda: LoopPace(200, 500 * MILLISECOND))
     slow_reader_bytes: int = 8 * 1024 * 1024
-    """A client that leaves so much unread is disconnected."""
+    """Number of unread bytes above which a client is disconnected."""
 
     @cached_property
     def instruments_digest(self) -> str:
-        """What tells these instruments from others."""
+        """Digest that identifies the instruments."""
         return hashlib.sha256(repr(self.instruments).encode()).hexdigest()[:16]
 
     def rules_of(self, gateway: int, *, accepting: bool) -> GatewayRules:
-        """The rules of one of the two gateways."""
+        """Return the rules of one of the two gateways."""
         return replace(self.rules, gateway=gateway, accepting=accepting)
 
     @property
     def channels(self) -> list[Channel]:
-        """The channels that the instruments are on."""
+        """Channels of the instruments."""
         return [
             Channel.numbered(number) for number in sorted({i.channel for i in self.instruments})
         ]
 
     def targets(self) -> dict[tuple[int, Stream], tuple[tuple[str, Address], ...]]:
-        """Where each stream of each channel goes: its feeds and their addresses."""
-        found: dict[tuple[int, Stream], tuple[tuple[str, Address], ...]] = {}
+        """Return the feeds and addresses of each stream of each channel."""
+        targets_by_stream: dict[tuple[int, Stream], tuple[tuple[str, Address], ...]] = {}
         if self.feed == _NO_FEED:
-            return found
+            return targets_by_stream
         for channel in self.channels:
-            found |= self._targets(channel)
-        return found
+            targets_by_stream |= self._targets(channel)
+        return targets_by_stream
 
     def legacy_targets(self) -> dict[tuple[int, Stream], tuple[tuple[str, Address], ...]]:
-        """The same of the legacy feed, if there is one."""
-        found: dict[tuple[int, Stream], tuple[tuple[str, Address], ...]] = {}
+        """Return the feeds and addresses of the legacy feed; empty if there is none."""
+        targets_by_stream: dict[tuple[int, Stream], tuple[tuple[str, Address], ...]] = {}
         if self.legacy is not None and self.feed != _NO_FEED:
             for channel in self.channels:
-                found |= self._targets(Channel.numbered(channel.number, legacy=True))
-        return found
+                targets_by_stream |= self._targets(Channel.numbered(channel.number, legacy=True))
+        return targets_by_stream
 
     def _targets(self, channel: Channel) -> dict[tuple[int, Stream], Any]:
         return {
@@ -160,13 +160,13 @@ class ExchangeSettings:
         return Address(self.unicast.host, self.unicast.port + port - _FIRST_PORT)
 
     def live_config(self) -> str:
-        """The configuration with which ``pregao live`` follows this exchange."""
+        """Return the configuration with which ``pregao live`` follows this exchange."""
         return self._live_config(self.targets())
 
     def legacy_live_config(self) -> str:
-        """The configuration with which ``pregao live`` follows its legacy feed."""
+        """Return the configuration with which ``pregao live`` follows its legacy feed."""
         depth = None if self.legacy is None else self.legacy.market_depth
-        own = [
+        channel_tables = [
             line
             for channel in self.channels
             for line in (
@@ -175,10 +175,10 @@ class ExchangeSettings:
                 *self._recovery_table(channel.number),
             )
         ]  # fmt: skip
-        return self._live_config(self.legacy_targets(), own)
+        return self._live_config(self.legacy_targets(), channel_tables)
 
     def _recovery_table(self, number: int) -> tuple[str, ...]:
-        """Where the messages of a channel can be asked for; not where any port will do."""
+        """Return the recovery table of a channel; empty while the port is not known (0)."""
         if self.recovery is None or not self.recovery.port:
             return ()
         return (f"[channel.{number}.recovery]", f'A = "{self.recovery}"', "")
@@ -207,7 +207,7 @@ _SESSION: Final = ("id", "firm", "access_key", "blocked", "throttle_messages", "
 
 
 def read_settings(path: Path) -> ExchangeSettings:
-    """Read a file of TOML; files that it names are beside it."""
+    """Read settings from a TOML file; paths in it are relative to its folder."""
     try:
         data = parse_toml(read_document(path))
     except FileNotFoundError:
@@ -215,14 +215,14 @@ def read_settings(path: Path) -> ExchangeSettings:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}.") from None
     except DocumentError as error:
-        raise UsageError(f"{path}: is not TOML: {error}.") from None
+        raise UsageError(f"{path}: not valid TOML: {error}.") from None
     return parse_settings(data, str(path), path.parent)
 
 
 def parse_settings(
     data: Mapping[str, Any], name: str = "the configuration", folder: Path | None = None
 ) -> ExchangeSettings:
-    """Make sense of what a file says."""
+    """Return the settings of a parsed configuration; raise UsageError if it is invalid."""
     reading = _Reading(name)
     folder = Path() if folder is None else folder
     reading.names("", data, _TOP)
@@ -249,7 +249,7 @@ def parse_settings(
     if "implied_orders" in data:
         given["implied_orders"] = data["implied_orders"]
         if not isinstance(given["implied_orders"], bool):
-            reading.fail("implied_orders", "is true or false")
+            reading.fail("implied_orders", "must be true or false")
     if "auction" in data:
         try:
             given["auction_rules"] = parse_auction_rules(data["auction"])
@@ -269,7 +269,7 @@ def parse_settings(
     settings = ExchangeSettings(**given)
     phases = data.get("phases", _SCHEDULED if "schedule" in data else _OPEN)
     if phases not in (_OPEN, _SCHEDULED):
-        reading.fail("phases", f"is {_OPEN!r} or {_SCHEDULED!r}, not {phases!r}")
+        reading.fail("phases", f"must be {_OPEN!r} or {_SCHEDULED!r}, was {phases!r:.80}")
     if phases == _SCHEDULED:
         if "schedule" in data:
             schedule = load_schedule(folder / reading.text(data, "schedule"))
@@ -280,7 +280,7 @@ def parse_settings(
 
 
 def _rules(reading: _Reading, gateway: Mapping[str, Any]) -> GatewayRules:
-    """The rules of sessions that the table of the gateway changes."""
+    """Return the session rules, with the changes of the gateway table."""
     rules = GatewayRules()
     if "clock_tolerance_ms" in gateway:
         tolerance = reading.whole("gateway", gateway, "clock_tolerance_ms", 1) * MILLISECOND
@@ -297,7 +297,10 @@ def _feed(reading: _Reading, table: Mapping[str, Any], name: str) -> dict[str, A
     if "mode" in table:
         given["feed"] = reading.text(table, "mode")
         if given["feed"] not in (_MULTICAST, _UNICAST, _NO_FEED):
-            reading.fail("feed.mode", f"is {_MULTICAST}, {_UNICAST} or {_NO_FEED}")
+            reading.fail(
+                "feed.mode",
+                f"must be {_MULTICAST}, {_UNICAST} or {_NO_FEED}, was {given['feed']!r:.80}",
+            )
     if "address" in table:
         given["unicast"] = parse_address(reading.text(table, "address"), f"{name}: feed.address")
         given.setdefault("feed", _UNICAST)
@@ -308,18 +311,20 @@ def _feed(reading: _Reading, table: Mapping[str, Any], name: str) -> dict[str, A
     if "legacy" in table:
         depth = reading.text(table, "legacy")
         if depth not in list(LegacyDepth):
-            reading.fail("feed.legacy", f"is {', '.join(LegacyDepth)}, not {depth!r}")
+            reading.fail(
+                "feed.legacy", f"must be one of {', '.join(LegacyDepth)}, was {depth!r:.80}"
+            )
         given["legacy"] = LegacyDepth(depth)
     if "recovery" in table:
         given["recovery"] = parse_address(reading.text(table, "recovery"), f"{name}: feed.recovery")
         if "legacy" not in table:
-            reading.fail("feed.recovery", 'is of the legacy feed: say legacy = "orders" too')
+            reading.fail("feed.recovery", 'requires the legacy feed: add legacy = "orders"')
     return given
 
 
 def _sessions(reading: _Reading, rows: Any) -> Iterable[Account]:
     if not isinstance(rows, list) or not rows:
-        reading.fail("session", "needs tables such as [[session]] with id, firm and access_key")
+        reading.fail("session", "must be [[session]] tables with id, firm and access_key")
     for number, row in enumerate(rows, 1):
         where = f"session {number}"
         if not isinstance(row, Mapping):
@@ -333,7 +338,7 @@ def _sessions(reading: _Reading, rows: Any) -> Iterable[Account]:
             )
         key = row.get("access_key")
         if not isinstance(key, str) or not key:
-            reading.fail(f"{where}.access_key", "must be a text")
+            reading.fail(f"{where}.access_key", "must be a non-empty string")
         yield Account(
             reading.whole(where, row, "id", 1, 0xFFFFFFFF),
             reading.whole(where, row, "firm", 1, 0xFFFFFFFF),
@@ -347,7 +352,7 @@ def _sessions(reading: _Reading, rows: Any) -> Iterable[Account]:
 
 
 class _Reading:
-    """How mistakes in the file are told."""
+    """Typed access to the entries of a configuration, with errors that name the entry."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -359,7 +364,7 @@ class _Reading:
         for entry in table:
             if entry not in known:
                 inside = f"{where}.{entry}" if where else entry
-                self.fail(inside, f"is not known; there are {', '.join(known)}")
+                self.fail(inside, f"is unknown; allowed are {', '.join(known)}")
 
     def table(self, data: Mapping[str, Any], name: str, known: Iterable[str]) -> Mapping[str, Any]:
         found = data.get(name, {})
@@ -371,7 +376,7 @@ class _Reading:
     def text(self, table: Mapping[str, Any], entry: str) -> str:
         value = table[entry]
         if not isinstance(value, str) or not value:
-            self.fail(entry, "must be a text")
+            self.fail(entry, "must be a non-empty string")
         return value
 
     def whole(
@@ -380,20 +385,20 @@ class _Reading:
         value = table.get(entry)
         inside = f"{where}.{entry}" if where else entry
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            self.fail(inside, f"takes a whole number from {least} to {most}")
+            self.fail(inside, f"must be an integer from {least} to {most}, was {value!r:.80}")
         return value
 
     def several(
         self, where: str, table: Mapping[str, Any], entry: str, kind: type
     ) -> frozenset[Any] | None:
-        """What a session may use; None where nothing is said."""
+        """Return the allowed values of a session; None if the entry is missing."""
         if entry not in table:
             return None
         found = table[entry]
-        whole = isinstance(found, list) and all(type(each) is kind for each in found)
-        if not whole or not found:
+        valid = isinstance(found, list) and all(type(each) is kind for each in found)
+        if not valid or not found:
             example = '["BVMF"]' if kind is str else "[1234]"
-            self.fail(f"{where}.{entry}", f"takes a list such as {example}")
+            self.fail(f"{where}.{entry}", f"must be a list such as {example}, was {found!r:.80}")
         return frozenset(found)
 
     def day(self, value: Any) -> date:
@@ -402,4 +407,4 @@ class _Reading:
         try:
             return date.fromisoformat(str(value))
         except ValueError:
-            self.fail("date", f"{value!r} is not a date, such as 2026-05-21")
+            self.fail("date", f"must be a date such as 2026-05-21, was {value!r:.80}")

@@ -1,7 +1,7 @@
-"""The classes of an exchange's state and the types of their fields: all that a checkpoint holds.
+"""Classes of an exchange's state and the types of their fields: the content of a checkpoint.
 
-Records declare their fields themselves. Of the other classes the fields are declared here, as
-their constructors do; a class or field that is missing here cannot be written.
+Records declare their own fields. The fields of other classes are declared here, matching their
+constructors; a class or field that is missing here cannot be written.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ from pregao.exchange.host.requests import OrderRequest
 
 @dataclass(slots=True)
 class HostState:
-    """All that the journal has made of an exchange."""
+    """Complete state of an exchange that results from its journal."""
 
     now_ns: int
     starts: int
     active: int
     told: str
-    """The settings of the last start, as JSON."""
+    """Settings of the last start, as JSON."""
     accepting: dict[int, bool]
     """Whether each gateway accepts sessions."""
     sessions: dict[int, SessionState]
     throttles: dict[tuple[int, int], Throttle]
-    """By gateway and session."""
+    """Throttles by gateway and session."""
     market: Market
     engine_ns: int
     unreported: Outcome | None
@@ -90,7 +90,7 @@ ORDER_FIELDS: Final[dict[str, Any]] = {
     "side": Side,
     "time_in_force": TimeInForce,
 }  # fmt: skip
-"""All but the place in a queue, which its level holds."""
+"""All fields except the position in the queue, which its level stores."""
 
 _LISTING_FIELDS: Final[dict[str, Any]] = {
     **dict.fromkeys(
@@ -292,4 +292,4 @@ STATE: Final = Schema(
         Shape(Throttle, {"_limit": ThrottleLimit | None, "_times": deque[int]}),
     )
 )
-"""Everything that a checkpoint may hold."""
+"""All classes that a checkpoint may contain."""
