@@ -62,7 +62,7 @@ def write_checkpoint(folder: Path, place: Place, code: str, state: bytes) -> Non
     path = folder / f"checkpoint-{place.file[-6:]}"
     try:
         if len(state) > MAX_BYTES - 4096:
-            raise OSError(0, f"{len(state):,} bytes are too large")
+            raise OSError(0, f"its state of {len(state):,} bytes is too large")
         before = _digest_before(journal, place.size)
         values = (code.encode(), number_of(journal), place.size, place.checksum, before)
         head = MAGIC + _HEAD.pack(*values)
@@ -95,7 +95,7 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
     code, number, size, checksum, before = _HEAD.unpack_from(head, len(MAGIC))
     position = Place(f"journal-{number:06d}", size, checksum)
     if path.name[-6:] != position.file[-6:]:
-        return _ignored(path, f"it is of {position.file}")
+        return _ignored(path, f"it belongs to {position.file}")
     journal = folder / position.file
     try:
         missing = max(0, size - journal.stat().st_size)

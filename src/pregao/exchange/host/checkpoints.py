@@ -63,7 +63,7 @@ def resume(host: Host, journal: Journal) -> Place | None:
     try:
         if restore(host, STATE.unpack(found.state)):
             return found.place
-        reason = "it is of other instruments"
+        reason = "it is of an exchange with other instruments or implied orders"
     except Exception as error:
         # The file may have been tampered with: no value in it may prevent the start, which does
         # not need it.

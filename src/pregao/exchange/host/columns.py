@@ -138,7 +138,7 @@ class MemberColumn(_Kinds):
             out.integers(list(map(self._numbers.__getitem__, values)))
 
     def read(self, count: int, source: Reader) -> list[Any]:
-        """Read so many values."""
+        """Read ``count`` values."""
         numbers = source.integers(count)
         if numbers and (
             min(numbers) < 0 or (self._flags and any(n & ~self._bits for n in numbers))
@@ -161,7 +161,7 @@ class ReferenceColumn(_Kinds):
         out.reference(self._number, values)
 
     def read(self, count: int, source: Reader) -> list[Any]:
-        """Read so many values."""
+        """Read ``count`` values."""
         numbers = source.integers(count)
         if numbers and min(numbers) < 0:
             raise ColumnError("negative object number")
@@ -192,7 +192,7 @@ class OptionalColumn(_Kinds):
         self._inner.write(present, out)
 
     def read(self, count: int, source: Reader) -> list[Any]:
-        """Read so many values."""
+        """Read ``count`` values."""
         if not count:
             return []
         source.check(count)
@@ -229,7 +229,7 @@ class UnionColumn(_Kinds):
             )
 
     def read(self, count: int, source: Reader) -> list[Any]:
-        """Read so many values."""
+        """Read ``count`` values."""
         tags = source.take(count)
         columns = self._columns
         found = [iter(each.read(tags.count(tag), source)) for tag, each in enumerate(columns)]
@@ -251,7 +251,7 @@ class SequenceColumn(_Kinds):
         self._inner.write(list(chain.from_iterable(values)), out)
 
     def read(self, count: int, source: Reader) -> list[Any]:
-        """Read so many values."""
+        """Read ``count`` values."""
         lengths, total = source.lengths(count)
         items = self._inner.read(total, source)
         make, found, start = self._kind, [], 0
@@ -280,7 +280,7 @@ class TableColumn(_Kinds):
         self._values.write(list(chain.from_iterable(each.values() for each in values)), out)
 
     def read(self, count: int, source: Reader) -> list[Any]:
-        """Read so many values."""
+        """Read ``count`` values."""
         lengths, total = source.lengths(count)
         keys, values = self._keys.read(total, source), self._values.read(total, source)
         found, start = [], 0
@@ -313,7 +313,7 @@ class RowColumn(_Kinds):
             column.write(each, out)
 
     def read(self, count: int, source: Reader) -> list[Any]:
-        """Read so many values."""
+        """Read ``count`` values."""
         fields = [each.read(count, source) for each in self._columns]
         rows = zip(*fields, strict=True)
         return list(rows) if self._make is tuple else list(map(self._make, rows))
@@ -334,7 +334,7 @@ class ClassColumn(_Kinds):
         out.integers([self._numbers[each] for each in values])
 
     def read(self, count: int, source: Reader) -> list[Any]:
-        """Read so many values."""
+        """Read ``count`` values."""
         numbers = source.integers(count)
         if numbers and min(numbers) < 0:
             raise ColumnError("negative class number")

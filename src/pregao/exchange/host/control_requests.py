@@ -199,7 +199,7 @@ class AccountPosition:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Give up the trades of an account to another firm; firm 0 ends the give-up."""
+    """Link an account to another firm that takes up its trades; firm 0 ends the give-up."""
 
     firm: int = rule.whole(1, MAX_NUMBER)
     account: int = rule.whole(1, MAX_NUMBER)

@@ -96,7 +96,7 @@ class ControlServer:
         except PregaoError as error:
             return {"error": str(error)}
         except Exception as error:
-            self._exchange.host.faults.note("a control request", error, line)
+            self._exchange.host.faults.note("control request", error, line)
             return {"error": f"the request failed: {error}"}
 
 

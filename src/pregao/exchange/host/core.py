@@ -95,14 +95,14 @@ class Host(ReplayedHost):
                 try:
                     self._publish_earlier(now)
                 except Exception as second:
-                    self.faults.note("the feed", second)
+                    self.faults.note("encoding of the feed", second)
                     encoding = True
             if encoding:
                 self._mark, self._units_before = start, units
             if encoding and events == 1:
                 self._event_failed(connection, event, error, now)
             else:
-                self._connection_failed(connection, "bytes of a client", data, error, now)
+                self._connection_failed(connection, "data of a client", data, error, now)
 
     def lost(self, connection: GatewayConnection, now_ns: int) -> None:
         """Process the loss of a connection."""
@@ -113,7 +113,7 @@ class Host(ReplayedHost):
                 self._event(event, now, connection)
             self._done(now)
         except Exception as error:
-            self._connection_failed(connection, "the loss of a connection", b"", error, now)
+            self._connection_failed(connection, "loss of a connection", b"", error, now)
 
     def wake(self, connection: GatewayConnection, now_ns: int) -> None:
         """Run the timer of a connection that is due: send a heartbeat, or end the connection."""
@@ -124,7 +124,7 @@ class Host(ReplayedHost):
                 self._event(event, now, connection)
             self._done(now)
         except Exception as error:
-            self._connection_failed(connection, "the time of a connection", b"", error, now)
+            self._connection_failed(connection, "timer of a connection", b"", error, now)
 
     @property
     def next_due_ns(self) -> int | None:
@@ -154,7 +154,7 @@ class Host(ReplayedHost):
                     self._cancel(event.session_id, event.reason, now)
                     self._done(now)
                 except Exception as error:
-                    self.faults.note(f"cancelling the orders of {event.session_id}", error)
+                    self.faults.note(f"mass cancel of session {event.session_id}", error)
                     self._undo()
 
     def control(self, request: Mapping[str, Any], now_ns: int) -> None:
@@ -174,7 +174,7 @@ class Host(ReplayedHost):
             if isinstance(error, UsageError) and not self._changed:
                 self._forget()
                 raise
-            self.faults.note(f"the command {name}", error, body)
+            self.faults.note(f"command {name}", error, body)
             self._undo()
             raise UsageError(f"{name}: the command failed and was undone: {error}") from error
 
@@ -185,7 +185,7 @@ class Host(ReplayedHost):
             self.desk.enter(command, now)
             self._done(now)
         except Exception as error:
-            self.faults.note(f"the command {type(command).__name__}", error)
+            self.faults.note(f"command {type(command).__name__}", error)
             self._undo()
 
     def commit(self) -> None:
@@ -367,7 +367,7 @@ class Host(ReplayedHost):
         try:
             self._reject_failed(name, data, connection, now_ns)
         except Exception as second:
-            self._connection_failed(connection, "the reject of a request", data, second, now_ns)
+            self._connection_failed(connection, "reject of a request", data, second, now_ns)
 
     def _reject_failed(
         self, name: str, data: bytes, connection: GatewayConnection | None, now_ns: int
@@ -403,12 +403,12 @@ class Host(ReplayedHost):
         try:
             self._reject_failed(failed.name, failed.data, connection, now_ns)
         except Exception as second:
-            self.faults.note("the reject of a request", second, failed.data)
+            self.faults.note("reject of a request", second, failed.data)
             self._undo()
 
     def _time_failed(self, due_ns: int, error: Exception, now_ns: int) -> None:
         """Drop a market timer that failed, which would otherwise fail again with every request."""
-        self.faults.note("the end of an auction", error)
+        self.faults.note("end of an auction", error)
         self._undo()
         self._write(Kind.VOID, now_ns, NO_SESSION, pack_void((NO_SESSION, TIME_ITSELF, due_ns)))
         self.engine.drop_due(due_ns)
@@ -424,7 +424,7 @@ class Host(ReplayedHost):
         try:
             connection.terminate("UNSPECIFIED", now_ns, what)
         except Exception as second:
-            self.faults.note("the end of a connection", second)
+            self.faults.note("end of a connection", second)
             connection.closing = True
             self.dropped.append(connection)
         self._done(now_ns)

@@ -58,7 +58,7 @@ class Faults:
         if new:
             self._traced.add(kind)
         _log.error(
-            "%s failed and was undone: %s: %s; bytes %s",
+            "%s failed, its changes were undone: %s: %s; bytes %s",
             what,
             type(error).__name__,
             error,

@@ -91,7 +91,7 @@ class Journal:
         """Whether the next file exists already, truncated before its first record."""
         self._seed = self._find_seed()
         self._broken: UsageError | None = None
-        """Error because of which nothing more can be written."""
+        """Error of the failed write, which every later commit raises."""
 
     @property
     def folder(self) -> Path:
@@ -158,7 +158,7 @@ class Journal:
         self._end, self._goes_on, self._begun = before, continuable, truncated
 
     def _noted(self, name: str, position: int, walked: _Walk) -> _Walk:
-        """Yield the walked records, and record the position of each."""
+        """Yield the records of a walk, and store the position of each."""
         fixed = LENGTHS.size + HEAD.size
         while True:
             try:

@@ -49,7 +49,7 @@ class Kind(IntEnum):
     TIME = 6
     """A timer of the market was due."""
     HANDSHAKE = 7
-    """A session message as received, credentials blanked: for people only, not replayed."""
+    """An event of a session or connection, credentials blanked: for inspection, not replayed."""
     RESTATE = 8
     """A session's orders of an earlier day were restated to it."""
     VOID = 9
@@ -130,7 +130,7 @@ def read_header(data: bytes) -> Header | None:
 
 
 def is_begun(data: bytes) -> bool:
-    """Whether a file without a header was cut short before its first record was written."""
+    """Whether a file without a header was truncated before its first record was written."""
     if len(data) < HEADER_BYTES and data[: len(_MAGIC)] == _MAGIC[: len(data)]:
         return True
     return _FIRST_MAGIC.startswith(data) or not data.strip(b"\x00")

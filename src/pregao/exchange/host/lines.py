@@ -43,7 +43,7 @@ class Tap(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Listener of a gateway: the state that all its connections share."""
+    """Accepting side of a gateway: the state that all its connections share."""
 
     host: Host
     gateway: int

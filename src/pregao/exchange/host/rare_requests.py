@@ -279,7 +279,7 @@ def _mass_action(
             values["asset"] or "",
             investor,
             MassActionType[values["massActionType"]],
-            # From that version on, an investor's orders are cancelled in all sessions of the firm.
+            # From that version on, an investor's orders are canceled in all sessions of the firm.
             on_behalf=bool(investor) and session.state.version >= _FIRST_ON_BEHALF,
             firm=session.account.firm,
             segment=segment,

@@ -128,7 +128,7 @@ def cancel_values(
     received_ns: int | None,
     asked: CancelRequest | OrderRequest | None,
 ) -> tuple[Any, ...]:
-    """Return the values for a cancelled order; ``asked`` is its owner's request, if any."""
+    """Return the values for a canceled order; ``asked`` is its owner's request, if any."""
     echoed: CancelRequest | OrderRequest = q if asked is None else asked
     return (
         _SIDE + r.side, ord(r.status), r.cl_ord_id, r.secondary_order_id, r.security_id, r.cum_qty,

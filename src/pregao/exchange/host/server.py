@@ -113,7 +113,7 @@ class ExchangeServer:
         try:
             self._begin_feed(now_ns)
         except Exception as error:
-            host.faults.note("the start of the feed", error)
+            host.faults.note("start of the feed", error)
             self._market_data = None
 
     def _recover(self) -> None:
@@ -256,7 +256,7 @@ class ExchangeServer:
                 try:
                     line.flush()
                 except Exception as error:
-                    host.faults.note("sending to a client", error)
+                    host.faults.note("output to a client", error)
                     line.drop()
                 self.counts.slow_readers += line.too_slow
         dropped, host.dropped = host.dropped, []
@@ -286,7 +286,7 @@ class ExchangeServer:
     def fail(self, error: Exception) -> None:
         """Stop: an exchange that cannot write its journal or is inconsistent must not continue."""
         if not isinstance(error, PregaoError):
-            _log.error("the exchange stops: %s: %s", type(error).__name__, error)
+            _log.error("exchange stops after a failure: %s: %s", type(error).__name__, error)
         self.stop(error)
 
     def _send(self, datagrams: list[Any]) -> None:
@@ -327,14 +327,14 @@ class ExchangeServer:
         try:
             self.host.control(phase_request(command), now_ns)
         except UsageError as error:
-            self.host.faults.note(f"the planned phase {command.phase.name}", error)
+            self.host.faults.note(f"scheduled phase {command.phase.name}", error)
 
     def _due(self, data: MarketData, now_ns: int) -> list[Datagram]:
         """Return the packets that are due; a feed that fails restarts in the next iteration."""
         try:
             return data.advance(now_ns)
         except Exception as error:
-            self.host.faults.note("the feed", error)
+            self.host.faults.note("advance of the feed", error)
             self.touch()
             return []
 

@@ -29,7 +29,7 @@ _LEAST_ORDERS = 20_000
 _AT_ONCE = 512
 """Number of outcomes sent together."""
 _PIPE_BYTES = 1 << 20
-"""Capacity of the pipe, and so how far trading may run ahead: Linux's limit for all users."""
+"""Capacity of the pipe, which limits how far trading runs ahead: what Linux allows any user."""
 _ANSWER = struct.Struct("<q")
 
 
@@ -91,7 +91,7 @@ def _widen(pipe: int) -> None:
 
 def _fork() -> int:
     with warnings.catch_warnings():
-        # Python 3.12 warns about forks with other threads, which may hold locks; trading uses none.
+        # Python 3.12 warns about forks while other threads may hold locks; trading uses no locks.
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
@@ -212,7 +212,7 @@ class _Teller:
 
 
 def _reduce(kind: type) -> Callable[[Any], tuple[type, tuple[Any, ...]]]:
-    """Return a reducer to type and field values: half the time of pickling a state dictionary."""
+    """Return a reducer to type and field values, which takes half the time of pickling a state."""
     names = [field.name for field in fields(kind)]
     values = attrgetter(*names)
     if len(names) == 1:

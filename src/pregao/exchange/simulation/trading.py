@@ -1,4 +1,4 @@
-"""The trading of a simulated day: traders, engine and market operations on a virtual clock."""
+"""Trading of a simulated day: traders, engine and market operations on a virtual clock."""
 
 from __future__ import annotations
 
