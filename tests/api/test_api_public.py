@@ -66,8 +66,8 @@ def test_a_simulated_day_is_the_commands(tmp_path):
     [
         ({"compress": "rar"}, "compress is one of .* not 'rar'"),
         ({"legacy": "all"}, "legacy is one of .* not 'all'"),
-        ({"duration": "long"}, "'long' is not a span"),
-        ({"loss": 2}, "loss: '2' is not a rate"),
+        ({"duration": "long"}, "must be a time such as .* was 'long'"),
+        ({"loss": 2}, "loss: rate must be from 0 to 1, .* was '2'"),
         ({"day": "today"}, "'today' is no day"),
     ],
 )

@@ -87,10 +87,10 @@ def test_rates_are_read_for_both_feeds_or_by_feed(text, expected):
         ("-0.1", "-0.1"),
         ("nan", "nan"),
         ("often", "often"),
-        ("C=0.1", "no feed 'C'"),
+        ("C=0.1", "unknown feed 'C'"),
         ("A=0.1,A=0.2", "twice"),
         ("A=", "''"),
-        ("A=0.1,", "no feed ''"),
+        ("A=0.1,", "unknown feed ''"),
     ],
 )
 def test_rates_that_make_no_sense_are_refused(text, words):

@@ -85,15 +85,15 @@ def test_a_time_of_day_outside_of_the_run_is_refused_with_its_bounds():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"instruments": 0}, "--instruments: 0"),
+        ({"instruments": 0}, "--instruments must be from 1 to 100000, was 0"),
         ({"duration_ns": 10}, "--duration"),
         ({"duration_ns": 25 * HOUR}, "--duration"),
-        ({"schema_version": 11}, "--schema-version: 11"),
-        ({"rate": 0.0}, "--rate: 0"),
-        ({"rate": -3.0}, "--rate: -3"),
-        ({"rate": float("nan")}, "--rate: nan"),
-        ({"messages": 0}, "--messages: 0"),
-        ({"books": 0}, "--books: 0"),
+        ({"schema_version": 11}, "--schema-version must be one of 7, 8, 9, 10, 15, 16, was 11"),
+        ({"rate": 0.0}, "--rate must be above 0 and at most 1e+06 orders per second, was 0"),
+        ({"rate": -3.0}, "orders per second, was -3"),
+        ({"rate": float("nan")}, "orders per second, was nan"),
+        ({"messages": 0}, "--messages must be at least 1, was 0"),
+        ({"books": 0}, "--books must be from 1 to 10000, was 0"),
     ],
 )
 def test_settings_out_of_range_name_their_option(changes, words):
