@@ -144,7 +144,7 @@ def test_the_audit_tells_how_many_snapshots_were_equal(lake, symbol):
         (lambda lake: lake.table("trades", where="nothing = 1"), '"nothing" not found'),
         (lambda lake: lake.sql("DROP TABLE trades"), "takes one query"),
         (lambda lake: lake.sql("SELECT 1", engine="excel"), "'duckdb', 'spark', not 'excel'"),
-        (lambda lake: lake.book("NOBODY9"), "knows no instrument NOBODY9"),
+        (lambda lake: lake.book("NOBODY9"), "has no instrument NOBODY9"),
         (lambda lake: lake.book("PETR4", "noon"), "'noon' is no time"),
         (lambda lake: lake.book("PETR4", "2026-05-21", tz="Mars"), "no time zone 'Mars'"),
         (lambda lake: lake.book("PETR4", day="today"), "'today' is no day"),

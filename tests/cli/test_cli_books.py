@@ -164,7 +164,7 @@ def test_book_takes_times_with_zones():
 def test_book_says_what_is_wrong(tmp_path):
     with pytest.raises(UsageError, match="--at takes a time"):
         run("book", "PETR4", "--lake", lake(), "--at", "noon")
-    with pytest.raises(UsageError, match="knows no instrument"):
+    with pytest.raises(UsageError, match="has no instrument"):
         run("book", "NOPE", "--lake", lake())
     with pytest.raises(UsageError, match="not a lake"):
         run("book", "PETR4", "--lake", tmp_path)
@@ -306,7 +306,7 @@ def test_book_tells_a_day_that_was_built_from_one_that_was_not(tmp_path):
     symbols = [line["symbol"] for line in truth() if line["final"]]
     for symbol in symbols:
         assert run("book", symbol, "--lake", place).exit_code == 0
-    with pytest.raises(UsageError, match="knows no instrument ²"):
+    with pytest.raises(UsageError, match="has no instrument ²"):
         run("book", "²", "--lake", place)
 
 
@@ -328,10 +328,10 @@ def test_export_leaves_no_file_behind_when_it_fails(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("audit", "--symbol", "NOSUCH"), "book_audit has nothing of NOSUCH"),
+        (("audit", "--symbol", "NOSUCH"), "book_audit has no rows of NOSUCH"),
         (("audit", "--date", "1999-01-01"), "no books of 1999-01-01"),
-        (("export", "ticks", "--symbol", "NOSUCH", "-o", "-"), "ticks has nothing of NOSUCH"),
-        (("export", "book", "--symbol", "NOSUCH", "-o", "-"), "has nothing of NOSUCH"),
+        (("export", "ticks", "--symbol", "NOSUCH", "-o", "-"), "ticks has no rows of NOSUCH"),
+        (("export", "book", "--symbol", "NOSUCH", "-o", "-"), "has no rows of NOSUCH"),
     ],
 )
 def test_what_is_not_there_is_an_error_and_not_an_empty_answer(arguments, words):

@@ -256,7 +256,7 @@ def test_instruments_with_very_many_messages_are_taken_in_windows(lake, monkeypa
     [
         (BookOptions(depth=0), "levels"),
         (BookOptions(depth=101), "levels"),
-        (BookOptions(interval_ns=1), "second apart"),
+        (BookOptions(interval_ns=1), "at least one second"),
         (BookOptions(dates=(date(2020, 1, 1),)), "2026-05-21"),
         (BookOptions(channels=(3,)), "channels"),
         (BookOptions(symbols=("NOPE",)), "NOPE"),

@@ -1,6 +1,6 @@
-"""Books in the lake: rebuilt from the message tables, told as ticks and checkpoints, audited.
+"""Books in the lake: rebuilt from message tables into ticks and checkpoints, and audited.
 
-Names are loaded when they are first asked for.
+Names are imported on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kernels of the books in the lake: levels of ticks as columns."""
+"""Kernels for books in the lake: spread the levels of ticks into columns."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ BLOCK = 256
 
 @njit
 def spread_levels(levels, first, count, out, at):
-    """Turn levels that lie tick by tick into columns, one for each side and level.
+    """Transpose levels stored tick by tick into columns, one for each side and level.
 
-    Block by block, so that what is read stays in the cache until all its columns are written.
+    Works in blocks, so that the input stays in the cache until all its columns are written.
     """
     for side in range(2):
         for begin in range(0, count, BLOCK):

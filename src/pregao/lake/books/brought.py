@@ -1,4 +1,4 @@
-"""What ingests have brought of a channel's day, and which of its packets are missing."""
+"""Coverage of a channel's day by ingests, and its missing packets."""
 
 from __future__ import annotations
 
@@ -35,83 +35,83 @@ from pregao.umdf.trading_day import day_of
 
 LONGEST_CAPTURE_DAYS = 8
 LONGEST_PAUSE_DAYS = 5
-"""After so many days at the most trading goes on, and the sequence with it."""
+"""Maximum number of days without trading, after which the sequence continues."""
 
 Runs = list[tuple[int, int]]
 
 
 @dataclass(slots=True)
 class Brought:
-    """What ingests have brought of a channel's day."""
+    """Coverage of a channel's day by ingests."""
 
     day: int
     channel: int
     protocol: Protocol
-    """The feed that it came by."""
+    """Protocol of the feed that delivered it."""
     runs: dict[int, Runs] = field(default_factory=dict)
-    """By sequence version: the runs of packets."""
+    """Runs of packets by sequence version."""
     following: dict[int, int] = field(default_factory=dict)
-    """By sequence version: the first number of the next day that has any."""
+    """First number of the next day that has any, by sequence version."""
     schema_versions: set[int] = field(default_factory=set)
     units: set[str] = field(default_factory=set)
-    """The ingests that brought something of the day, of any stream."""
+    """Ingests that received anything of the day, of any stream."""
     anew: tuple[Anew, ...] = ()
-    """Where numbers begin anew on a feed without sequence versions."""
+    """Restarts of sequence numbers on a feed without sequence versions."""
 
     @property
     def versions(self) -> list[int]:
-        """The sequence versions in order."""
+        """Sequence versions in order."""
         return in_order(self.runs)
 
     @property
     def numberings(self) -> list[Numbering]:
-        """Stretches over which the numbers count up."""
-        places = {
+        """Stretches over which the numbers increase."""
+        day_runs = {
             (self.day, self.channel, version): {(0, ""): joined_runs(runs)}
             for version, runs in self.runs.items()
         }
-        return list(numberings_of(places, timed_versions=self.protocol.timed_versions))
+        return list(numberings_of(day_runs, timed_versions=self.protocol.timed_versions))
 
     @property
     def slots(self) -> Slots:
-        """What is in place of sequence versions on a feed without them."""
+        """Stand-in for sequence versions on a feed without them."""
         return Slots.of(self.anew, self.numberings)
 
     @property
     def base(self) -> int:
-        """The first sequence version."""
+        """First sequence version."""
         return self.versions[0] if self.runs else 1
 
     @property
     def from_the_start(self) -> bool:
-        """Does the day begin with the first packet of its first version?"""
+        """Whether the day begins with the first packet of its first version."""
         return any(first == 1 for first, _ in self.runs.get(self.base, ()))
 
     @property
     def schema_version(self) -> int | None:
-        """The schema version of rows that do not tell theirs; None if it could be several.
+        """Schema version of rows that do not state theirs; None if it could be several.
 
-        Versions that mark implied orders alike are as good as one.
+        Versions that flag implied orders in the same way count as one.
         """
         masks = {implied_mask(version) for version in self.schema_versions}
         return min(self.schema_versions) if len(masks) == 1 else None
 
     def identity(self) -> str:
-        """A text that changes with what was brought, and not with how it is stored."""
+        """Return a text that changes with the coverage, but not with how it is stored."""
         runs = {version: joined_runs(own) for version, own in self.runs.items()}
-        known: tuple[Any, ...] = (
+        inputs: tuple[Any, ...] = (
             sorted(self.units), sorted(runs.items()), sorted(self.following.items()),
         )  # fmt: skip
         if self.protocol.name != BINARY:
-            known = (self.protocol.name, *known)
-        return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
+            inputs = (self.protocol.name, *inputs)
+        return hashlib.sha256(repr(inputs).encode()).hexdigest()[:16]
 
 
 def brought(lake: Lake, day: date, channel: int, protocol: Protocol | None = None) -> Brought:
-    """What ingests have brought of a channel's day; by the binary feed, if none is named."""
+    """Return the coverage of a channel's day by ingests; of the binary feed by default."""
     number = (day - EPOCH).days
-    found = Brought(number, channel, protocol or PROTOCOLS[BINARY])
-    # An ingest is filed under the day on which its first capture begins.
+    coverage = Brought(number, channel, protocol or PROTOCOLS[BINARY])
+    # An ingest is filed under the date on which its first capture begins.
     days = [
         day + timedelta(days=since) for since in range(-LONGEST_CAPTURE_DAYS, LONGEST_PAUSE_DAYS)
     ]
@@ -125,30 +125,30 @@ def brought(lake: Lake, day: date, channel: int, protocol: Protocol | None = Non
         report = json.loads(row["report"]) if row["report"] else {}
         for role in report.get("roles", ()):
             channels.setdefault(row["unit_id"], set()).update(role["channels"])
-        for name, runs in _coverage(report, found.protocol).items():
+        for name, runs in _coverage(report, coverage.protocol).items():
             its_day, its_channel, version = (int(part) for part in name.split("/"))
             if its_channel != channel:
                 continue
             if its_day == number:
-                found.runs.setdefault(version, []).extend((a, b) for a, b in runs)
-                found.schema_versions.update(row["schema_versions"] or ())
-                found.units.add(row["unit_id"])
+                coverage.runs.setdefault(version, []).extend((a, b) for a, b in runs)
+                coverage.schema_versions.update(row["schema_versions"] or ())
+                coverage.units.add(row["unit_id"])
             elif its_day > number:
                 own = later.setdefault(its_day, {})
                 own[version] = min(own.get(version, MANY), *(first for first, _ in runs))
     for unit, times in spans.items():
         ends = [day_of(time) for time in (min(times), max(times))] if times else []
         if ends and ends[0] <= number <= ends[1] and channel in channels.get(unit, ()):
-            found.units.add(unit)
+            coverage.units.add(unit)
     if later:
-        found.following = later[min(later)]
-    if found.protocol.timed_versions and found.runs:
-        _learn_anew(lake, day, found)
-    return found
+        coverage.following = later[min(later)]
+    if coverage.protocol.timed_versions and coverage.runs:
+        _learn_anew(lake, day, coverage)
+    return coverage
 
 
 def _learn_anew(lake: Lake, day: date, found: Brought) -> None:
-    """Find where numbers begin anew; what was brought is then told by the packets themselves."""
+    """Find restarts of sequence numbers, and derive the coverage from the packets themselves."""
     names = ["channel", "stream", "sequence_number", "sending_time_ns", "message_count"]
     table = found.protocol.account_table("packets")
     parts = list(_rows(lake, table, names, day, found.channel))
@@ -157,8 +157,8 @@ def _learn_anew(lake: Lake, day: date, found: Brought) -> None:
     first, sending, count = (np.concatenate([part[at] for part in parts]) for at in range(3))
     numbered = first > 0
     resets = _rows(lake, "legacy_sequence_reset", [*names[:2], names[3]], day, found.channel)
-    told = [time for part in resets for time in part[0].tolist()]
-    found.anew = find_anew(sending[numbered], first[numbered], told)
+    reset_times = [time for part in resets for time in part[0].tolist()]
+    found.anew = find_anew(sending[numbered], first[numbered], reset_times)
     if not found.anew:
         return
     beats = _rows(
@@ -178,32 +178,32 @@ def _learn_anew(lake: Lake, day: date, found: Brought) -> None:
 
 
 def _coverage(report: dict[str, Any], protocol: Protocol) -> dict[str, Runs]:
-    """The numbers that an ingest brought by a feed, by day, channel and version."""
-    told: dict[str, Any] = report
+    """Return the runs of numbers that an ingest received by a feed, by day, channel and version."""
+    counts: dict[str, Any] = report
     if protocol.name != BINARY:
-        told = report.get("protocols", {}).get(protocol.name, {})
-    coverage: dict[str, Runs] = told.get("coverage", {})
+        counts = report.get("protocols", {}).get(protocol.name, {})
+    coverage: dict[str, Runs] = counts.get("coverage", {})
     return coverage
 
 
 def find_holes(lake: Lake, day: date, channel: int, known: Brought) -> Holes:
-    """The packets of a channel's day that are missing, or of which a part was rejected."""
+    """Return the packets of a channel's day that are missing or partly rejected."""
     if known.protocol.timed_versions:
-        holes = list(_missing_in_time(known))
+        gaps = list(_missing_in_time(known))
         tail = _tail_in_time(known)
     else:
-        holes = list(_missing(lake, day, channel, known))
+        gaps = list(_missing(lake, day, channel, known))
         tail = _tail(lake, day, channel, known)
-    holes += _unread(lake, day, channel, known)
+    gaps += _unread(lake, day, channel, known)
     if tail is not None:
-        holes.append(tail)
-    return Holes.of(_dated(lake, day, channel, known, holes) if holes else holes)
+        gaps.append(tail)
+    return Holes.of(_dated(lake, day, channel, known, gaps) if gaps else gaps)
 
 
 def _missing_in_time(known: Brought) -> Iterator[Hole]:
-    """Numbers that are missing where they go on from version to version.
+    """Yield the numbers missing where the numbering continues from version to version.
 
-    Where they begin anew, nobody knows what was lost before.
+    At a restart it is unknown how many were lost before it.
     """
     base = known.base
     before: Numbering | None = None
@@ -215,22 +215,22 @@ def _missing_in_time(known: Brought) -> Iterator[Hole]:
             yield Hole(ended.serial(base), MANY)
         elif first > 1:
             yield Hole(Place(numbering.versions[0], 1).serial(base), first - 1)
-        for (_, last), (behind, _) in itertools.pairwise(runs):
-            place = Place(numbering.version_of(last), last + 1)
-            yield Hole(place.serial(base), behind - last - 1)
+        for (_, last), (next_first, _) in itertools.pairwise(runs):
+            key = Place(numbering.version_of(last), last + 1)
+            yield Hole(key.serial(base), next_first - last - 1)
         before = numbering
 
 
 def _tail_in_time(known: Brought) -> Hole | None:
-    """What the next day's first number shows to be missing, unless numbers begin anew with it."""
+    """Return the gap proven by the next day's first number, unless the numbers restart there."""
     if not known.runs or not known.following:
         return None
     numbering = known.numberings[-1]
-    behind = known.following[in_order(known.following)[0]]
-    if behind <= numbering.last + 1:
+    next_first = known.following[in_order(known.following)[0]]
+    if next_first <= numbering.last + 1:
         return None
     first = Place(numbering.versions[-1], numbering.last + 1).serial(known.base)
-    return Hole(first, behind - numbering.last - 1)
+    return Hole(first, next_first - numbering.last - 1)
 
 
 def _missing(lake: Lake, day: date, channel: int, known: Brought) -> Iterator[Hole]:
@@ -239,10 +239,10 @@ def _missing(lake: Lake, day: date, channel: int, known: Brought) -> Iterator[Ho
     for version in versions:
         runs = joined_runs(known.runs[version])
         first = runs[0][0]
-        if first > 1:  # of the first version, what came before who joined it
+        if first > 1:  # in the first version: packets before the capture joined
             yield Hole(Place(version, 1).serial(base), first - 1)
-        for (_, last), (behind, _) in itertools.pairwise(runs):
-            yield Hole(Place(version, last + 1).serial(base), behind - last - 1)
+        for (_, last), (next_first, _) in itertools.pairwise(runs):
+            yield Hole(Place(version, last + 1).serial(base), next_first - last - 1)
         if version != versions[-1]:
             if ended is None:
                 ended = _ends(lake, day, channel)
@@ -252,7 +252,7 @@ def _missing(lake: Lake, day: date, channel: int, known: Brought) -> Iterator[Ho
 
 
 def _ends(lake: Lake, day: date, channel: int) -> set[Place]:
-    """Where SequenceResets end sequence versions of the incremental stream."""
+    """Return the packet keys at which SequenceResets end versions of the incremental stream."""
     names = ["channel", "stream", "sequence_version", "sequence_number"]
     rows = _rows(lake, "umdf_sequence_reset_1", names, day, channel)
     return {
@@ -263,7 +263,7 @@ def _ends(lake: Lake, day: date, channel: int) -> set[Place]:
 
 
 def _unread(lake: Lake, day: date, channel: int, known: Brought) -> Iterator[Hole]:
-    """Packets of which a part was rejected."""
+    """Yield packets that were partly rejected."""
     base, table = known.base, known.protocol.account_table("rejects")
     names = ["channel", "stream", "sequence_version", "sequence_number"]
     seen: set[int] = set()
@@ -274,34 +274,34 @@ def _unread(lake: Lake, day: date, channel: int, known: Brought) -> Iterator[Hol
 
 
 def _tail(lake: Lake, day: date, channel: int, known: Brought) -> Hole | None:
-    """What heartbeats, or the next day's first number, show to be missing at the end."""
+    """Return the gap at the end that heartbeats or the next day's first number prove."""
     if not known.runs:
         return None
     version = known.versions[-1]
     last = max(end for _, end in known.runs[version])
-    behind, sending = known.following.get(version, 0), 0
+    expected, sending = known.following.get(version, 0), 0
     table = "umdf_sequence_2"
     names = ["channel", "stream", "sequence_version", "next_seq_no", "sending_time_ns"]
     if table in lake.table_names():
         for file in files_of(lake, table, [day]):
-            most = file.get("max.next_seq_no")
-            if most is not None and most <= last + 1:
+            highest = file.get("max.next_seq_no")
+            if highest is not None and highest <= last + 1:
                 continue
             for versions, promised, times in _file_rows(lake, table, file, names, channel):
-                own = np.flatnonzero((versions == version) & (promised > max(behind, last + 1)))
+                own = np.flatnonzero((versions == version) & (promised > max(expected, last + 1)))
                 if len(own):
-                    chosen = own[int(promised[own].argmax())]
-                    behind, sending = int(promised[chosen]), int(times[chosen])
-    if behind <= last + 1:
+                    best = own[int(promised[own].argmax())]
+                    expected, sending = int(promised[best]), int(times[best])
+    if expected <= last + 1:
         return None
     first = Place(version, last + 1).serial(known.base)
-    return Hole(first, behind - last - 1, sending_ns=sending)
+    return Hole(first, expected - last - 1, sending_ns=sending)
 
 
 def _dated(
     lake: Lake, day: date, channel: int, known: Brought, holes: list[Hole]
 ) -> Iterator[Hole]:
-    """Give each hole the times of the packet that shows it."""
+    """Yield each gap with the times of the packet that reveals it."""
     base, table = known.base, known.protocol.account_table("packets")
     names = ["channel", "stream", "sequence_version", "sequence_number"]
     names += ["sending_time_ns", "capture_time_ns"]
@@ -318,22 +318,22 @@ def _dated(
     order = np.argsort(serial, kind="stable")
     order = order[numbers[order] > 0]
     serial = serial[order]
-    for hole in holes:
-        extent = hole.packets if hole.packets < MANY else 1
-        end = hole.first + (0 if hole.unread else extent)
+    for gap in holes:
+        extent = gap.packets if gap.packets < MANY else 1
+        end = gap.first + (0 if gap.unread else extent)
         at = int(np.searchsorted(serial, end))
-        if hole.sending_ns or at == len(serial):
-            yield hole
+        if gap.sending_ns or at == len(serial):
+            yield gap
             continue
         row = order[at]
         sending, capture = int(sendings[row]), int(captures[row])
-        yield Hole(hole.first, hole.packets, hole.unread, sending, capture)
+        yield Hole(gap.first, gap.packets, gap.unread, sending, capture)
 
 
 def _rows(
     lake: Lake, table: str, names: list[str], day: date, channel: int
 ) -> Iterator[list[Numbers]]:
-    """The rows of a channel's incremental stream, file by file: the columns behind the stream."""
+    """Yield rows of a channel's incremental stream by file: the columns after the stream."""
     if table in lake.table_names():
         for file in files_of(lake, table, [day]):
             yield from _file_rows(lake, table, file, names, channel)
@@ -345,8 +345,8 @@ def _file_rows(
     low, high = file.get("min.channel"), file.get("max.channel")
     if low is not None and high is not None and not low <= channel <= high:
         return
-    place = lake.table_location(table).join(file["path"])
-    with pq.ParquetFile(place.path, filesystem=place.filesystem) as opened:
+    location = lake.table_location(table).join(file["path"])
+    with pq.ParquetFile(location.path, filesystem=location.filesystem) as opened:
         rows = opened.read(columns=names, use_threads=False)
     own = integers(rows.column("channel"), -1) == channel
     own &= codes(rows.column("stream"), {Stream.INCREMENTAL.value: 1}, 0) == 1
@@ -355,7 +355,7 @@ def _file_rows(
 
 
 def is_current(catalogue: Catalogue, day: date, channel: int) -> bool:
-    """Was the last build of a channel's day made of all that is there now?"""
+    """Whether the last build of a channel's day used all that the lake has of it now."""
     _, unit = latest_build(catalogue.lake, day, channel)
-    known = brought(catalogue.lake, day, channel, catalogue.protocol(day, channel))
-    return unit is not None and known.identity() == unit.split("-")[-2]
+    coverage = brought(catalogue.lake, day, channel, catalogue.protocol(day, channel))
+    return unit is not None and coverage.identity() == unit.split("-")[-2]

@@ -1,7 +1,7 @@
-"""A build of books: for each channel and day plan, do the tasks, commit what they wrote.
+"""Build of books: plan each channel and day, run the tasks, commit the files they wrote.
 
-A build is known by what it was made of. Running it again with the same files and settings does
-nothing; with more, what is there of the channel's day is replaced as one.
+A build is identified by its inputs. Running it again with the same files and settings does nothing;
+with more inputs, the channel's day is replaced in one commit.
 """
 
 from __future__ import annotations
@@ -34,47 +34,49 @@ from pregao.lake.views import meant
 from pregao.names import folded
 
 FORMAT = 3
-"""Rises when the same inputs give other tables: what was built before is then built again."""
+"""Increase it when the same inputs yield other tables: older builds are then rebuilt."""
 DEFAULT_INTERVAL_NS = 10 * MINUTE
 
 TASKS_TOGETHER = 16
-"""Days of channels are done together until there are so many tasks for each that runs at once."""
+"""Channel days are run together until there are this many tasks per parallel worker."""
 
 BookRunner = Callable[[list[BookTask], TaskProgress], list[BookManifest]]
-"""What does the tasks: in this process, or on Spark."""
+"""Runs the tasks: in this process, or on Spark."""
 
 
 @dataclass(frozen=True, slots=True)
 class BookOptions:
-    """What is to be built, and how."""
+    """Selection and settings of a build."""
 
     dates: tuple[date, ...] = ()
-    """None for all days."""
+    """Dates to build; empty for all."""
     channels: tuple[int, ...] = ()
     symbols: tuple[str, ...] = ()
-    """Symbols, or numbers of instruments; none for all."""
+    """Symbols or security IDs; empty for all."""
     depth: int = DEFAULT_DEPTH
     interval_ns: int = DEFAULT_INTERVAL_NS
     parallelism: int = 0
-    """How many tasks run at once; 0 for as many as there are processors."""
+    """Number of parallel tasks; 0 for one per processor."""
 
     def check(self) -> None:
-        """Refuse what makes no sense."""
+        """Raise `UsageError` if a setting is out of range."""
         if not 1 <= self.depth <= MOST_LEVELS:
-            raise UsageError(f"Ticks have from 1 to {MOST_LEVELS} levels, not {self.depth}.")
+            raise UsageError(
+                f"The number of levels must be from 1 to {MOST_LEVELS}, was {self.depth}."
+            )
         if self.interval_ns < SECOND:
-            raise UsageError("Checkpoints are at least one second apart.")
+            raise UsageError("The checkpoint interval must be at least one second.")
 
 
 @dataclass(slots=True)
 class DayReport:
-    """What came of a channel's day."""
+    """Report of a channel's day."""
 
     date: date
     channel: int
     unit_id: str
     built: bool = False
-    """False if it was there already."""
+    """False if the build existed already."""
     tasks: int = 0
     bytes_written: int = 0
     seconds: float = 0.0
@@ -83,7 +85,7 @@ class DayReport:
     origins: Counter[str] = field(default_factory=Counter)
 
     def json(self) -> dict[str, Any]:
-        """The report in a form that JSON can hold."""
+        """Return the report as JSON-compatible values."""
         return {
             "date": self.date.isoformat(),
             "channel": self.channel,
@@ -99,7 +101,7 @@ class DayReport:
 
 
 def run_books_here(tasks: list[BookTask], progress: TaskProgress) -> list[BookManifest]:
-    """Do the tasks in this process, as many at once as there are processors."""
+    """Run the tasks in this process, one thread per processor."""
     manifests: list[BookManifest] = []
     messages = 0
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -117,7 +119,7 @@ def build_books(
     run: BookRunner = run_books_here,
     progress: TaskProgress | None = None,
 ) -> list[DayReport]:
-    """Build the books of a lake; days that are built already are left alone."""
+    """Build the books of a lake, and skip days that are already built."""
     require("numba")
     options = options or BookOptions()
     options.check()
@@ -154,7 +156,7 @@ def _chosen(
 
 
 def _nothing(catalogue: Catalogue, options: BookOptions) -> str:
-    """Why there is nothing to build."""
+    """Return the error message for an empty selection."""
     days = catalogue.dates()
     if not days:
         return "has no orders and no snapshots: there are no books to build."
@@ -166,7 +168,7 @@ def _nothing(catalogue: Catalogue, options: BookOptions) -> str:
 
 
 def securities_of(lake: Location, inputs: Inputs, symbols: tuple[str, ...]) -> tuple[int, ...]:
-    """The numbers of instruments that are named by symbol or number."""
+    """Return the IDs of instruments named by symbol or by security ID."""
     numbers = {symbol: security_number(symbol) for symbol in symbols}
     wanted = {folded(symbol) for symbol, number in numbers.items() if number is None}
     found = {number for number in numbers.values() if number is not None}
@@ -185,25 +187,26 @@ def securities_of(lake: Location, inputs: Inputs, symbols: tuple[str, ...]) -> t
 def fingerprint(
     known: Brought, depth: int, interval_ns: int, securities: tuple[int, ...] | None
 ) -> str:
-    """What a build is made of."""
+    """Return a text that identifies the inputs and settings of a build."""
     settings = hashlib.sha256(repr((FORMAT, depth, interval_ns, securities)).encode())
     return f"{known.identity()}-{settings.hexdigest()[:8]}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """A channel's day that is to be built."""
+    """Channel's day to build."""
 
     report: DayReport
     number: int
-    """Which build of that day it is."""
+    """Number of the build of that day."""
     securities: tuple[int, ...] | None
     tasks: list[BookTask]
 
 
 class _Build:
-    """A build at work: channels' days are planned, the tasks of several small ones done together,
-    and each is committed by itself."""
+    """Running build: plans channel days, runs the tasks of several small ones together, and commits
+    each separately.
+    """
 
     def __init__(
         self, catalogue: Catalogue, options: BookOptions, run: BookRunner, progress: TaskProgress
@@ -217,7 +220,7 @@ class _Build:
         self._held: list[_Planned] = []
 
     def add(self, day: date, channel: int, securities: tuple[int, ...] | None) -> None:
-        """Build a channel's day, unless it is there; it may wait for others until `do`."""
+        """Plan a channel's day unless its build exists; `do` may run it later with others."""
         planned = self._plan(day, channel, securities)
         if planned is not None:
             self._held.append(planned)
@@ -225,32 +228,32 @@ class _Build:
                 self.do()
 
     def do(self) -> None:
-        """Build what was planned."""
+        """Run and commit the planned days."""
         held, self._held = self._held, []
         began = time.perf_counter()
-        found = self._done(held)
-        for planned, manifests in found:
+        done = self._done(held)
+        for planned, manifests in done:
             if not self._committed(planned, manifests):
                 self._again(planned.report, planned.securities)
-        # The time is shared by the work that each of them was.
+        # The elapsed time is divided in proportion to the work of each.
         seconds = time.perf_counter() - began
-        whole = sum(each.seconds for _, manifests in found for each in manifests) or 1.0
-        for planned, manifests in found:
-            share = sum(each.seconds for each in manifests) / whole
-            planned.report.seconds += seconds * (share if len(found) > 1 else 1.0)
+        total = sum(each.seconds for _, manifests in done for each in manifests) or 1.0
+        for planned, manifests in done:
+            share = sum(each.seconds for each in manifests) / total
+            planned.report.seconds += seconds * (share if len(done) > 1 else 1.0)
 
     def _plan(self, day: date, channel: int, securities: tuple[int, ...] | None) -> _Planned | None:
-        """Plan a channel's day, and report what is there if that is so."""
+        """Plan a channel's day; if its build exists, report it and return None."""
         began = time.perf_counter()
         catalogue, options = self.catalogue, self._options
         lake = catalogue.lake
-        known = brought(lake, day, channel, catalogue.protocol(day, channel))
-        made_of = fingerprint(known, options.depth, options.interval_ns, securities)
+        coverage = brought(lake, day, channel, catalogue.protocol(day, channel))
+        inputs = fingerprint(coverage, options.depth, options.interval_ns, securities)
         number, last = latest_build(lake, day, channel)
-        if last is not None and last.endswith(made_of):
+        if last is not None and last.endswith(inputs):
             self.reports.append(DayReport(day, channel, last))
             return None
-        unit_id = f"books-{day.isoformat()}-{channel}-{number}-{made_of}"
+        unit_id = f"books-{day.isoformat()}-{channel}-{number}-{inputs}"
         self._progress.step(f"planning {day.isoformat()}, channel {channel}")
         settings = BuildSettings(unit_id, options.depth, options.interval_ns, securities)
         tasks = plan_tasks(plan_day(catalogue, day, channel), settings, self._parallelism)
@@ -260,7 +263,7 @@ class _Build:
         return _Planned(report, number, securities, tasks)
 
     def _done(self, held: list[_Planned]) -> list[tuple[_Planned, list[BookManifest]]]:
-        """Do the tasks of some days, all at once."""
+        """Run the tasks of some days together."""
         tasks = [task for planned in held for task in planned.tasks]
         tasks = [replace(task, number=number) for number, task in enumerate(tasks)]
         self._progress.started(len(tasks), len(tasks))
@@ -281,7 +284,7 @@ class _Build:
         return report.built
 
     def _again(self, report: DayReport, securities: tuple[int, ...] | None) -> None:
-        """Another build of the same day was faster: finish it, and see whether it is the same."""
+        """Retry after another build of the day committed first, unless that one is identical."""
         lake = self.catalogue.lake
         where = self.reports.index(report)
 
@@ -294,7 +297,9 @@ class _Build:
             ((_, manifests),) = self._done([planned])
             return self._committed(planned, manifests) or None
 
-        until_committed(lake.location, f"other builds of {report.date} keep being faster", attempt)
+        until_committed(
+            lake.location, f"other builds of {report.date} keep committing first", attempt
+        )
 
 
 def _commit(

@@ -1,4 +1,4 @@
-"""Which files the tables of a lake have, of which days and channels, read from their logs."""
+"""Catalog of the files of a lake's tables by day and channel, read from the tables' logs."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ _OTHER_TABLES = frozenset(
         SNAPSHOT_ORDERS,
     }
 )
-"""What is read besides the messages that are counted by ``rptSeq``."""
+"""Templates read in addition to the messages counted by ``rptSeq``."""
 _NEVER_READ = SECURITY_DEFINITIONS | {SEQUENCE_RESET, SEQUENCE, NEWS}
-"""Resets of streams, heartbeats, news and definitions tell nothing about books."""
+"""Stream resets, heartbeats, news and definitions do not affect books."""
 _TELLING = (ORDER, SNAPSHOT_HEADER, EMPTY_BOOK, CHANNEL_RESET)
-"""The tables that tell whether there is a book of a day."""
+"""Tables that show whether a day has a book."""
 _LEGACY_TELLING = (ENTRIES, SNAPSHOTS)
 _MESSAGE_TABLE = re.compile(r"umdf_\w+_(\d+)")
 
 
 def template_of(table: str) -> int | None:
-    """The template of a message table; None of other tables."""
+    """Return the template of a message table; None for other tables."""
     if table == "instruments":
         return INSTRUMENTS
     matched = _MESSAGE_TABLE.fullmatch(table)
@@ -75,10 +75,12 @@ def template_of(table: str) -> int | None:
 
 
 class FileLog:
-    """What the log of a table says of its files; of the days that are asked for, a year is long."""
+    """Files of a table according to its log, converted only for the requested days (a year is
+    long).
+    """
 
     def __init__(self, table: Any) -> None:
-        # Not pa.table(…): that brings pandas along, a quarter of a second.
+        # Not pa.table(…): it imports pandas, a quarter of a second.
         actions = table.get_add_actions(flatten=True)
         self._actions = pa.RecordBatchReader.from_stream(actions).read_all()
         name = f"partition.{DATE}"
@@ -87,11 +89,11 @@ class FileLog:
         self._known: dict[date, list[dict[str, Any]]] = {}
 
     def days(self) -> set[date]:
-        """The days of which there are files."""
+        """Return the days that have files."""
         return set(self._days or ())
 
     def of(self, days: Collection[date] | None = None) -> list[dict[str, Any]]:
-        """The files of some days, or all."""
+        """Return the files of some days, or of all."""
         if days is None or self._days is None:
             rows: list[dict[str, Any]] = self._actions.to_pylist()
             return rows
@@ -103,25 +105,25 @@ class FileLog:
 
 
 def files_of(lake: Lake, table: str, days: Collection[date] | None = None) -> list[dict[str, Any]]:
-    """The files of a table, of some days or all."""
+    """Return the files of a table, of some days or of all."""
     return FileLog(lake.delta(table)).of(days)
 
 
 def read_small(
     lake: Lake, table: str, columns: Sequence[str], days: Collection[date] | None = None
 ) -> list[dict[str, Any]]:
-    """The rows of a small table, of some days or all."""
+    """Return the rows of a small table, of some days or of all."""
     found: list[dict[str, Any]] = []
     for row in files_of(lake, table, days):
-        place = lake.table_location(table).join(row["path"])
-        with pq.ParquetFile(place.path, filesystem=place.filesystem) as file:
-            there = [name for name in columns if name in file.schema_arrow.names]
-            found += file.read(columns=there, use_threads=False).to_pylist()
+        location = lake.table_location(table).join(row["path"])
+        with pq.ParquetFile(location.path, filesystem=location.filesystem) as file:
+            present = [name for name in columns if name in file.schema_arrow.names]
+            found += file.read(columns=present, use_threads=False).to_pylist()
     return found
 
 
 class Catalogue:
-    """The files of all message tables of which books are made, read from the tables' logs once."""
+    """Files of all message tables that books are built from; each table's log is read once."""
 
     def __init__(self, lake: Lake) -> None:
         self.lake = lake
@@ -143,7 +145,7 @@ class Catalogue:
             self._logs[template] = FileLog(delta)
 
     def dates(self) -> list[date]:
-        """The days of which there are orders or snapshots."""
+        """Return the days that have orders or snapshots."""
         found: set[date] = set()
         for template in (*_TELLING, *_LEGACY_TELLING):
             if template in self._logs:
@@ -151,13 +153,13 @@ class Catalogue:
         return sorted(found)
 
     def channels(self, day: date) -> list[int]:
-        """The channels that have orders or snapshots on a day, by either feed."""
+        """Return the channels that have orders or snapshots on a day, by either feed."""
         return sorted({*self._channels(day, _TELLING), *self._channels(day, _LEGACY_TELLING)})
 
     def protocol(self, day: date, channel: int) -> Protocol:
-        """The feed that a channel's day is taken from: the binary one, if that has anything of it.
+        """Return the feed to read a channel's day from: the binary one if it has any of it.
 
-        A channel that is there by both would be counted twice.
+        Reading a channel from both feeds would count it twice.
         """
         legacy = channel not in self.binary_channels(day)
         return PROTOCOLS[LEGACY if legacy and self._rows_of(_LEGACY_TELLING, day) else BINARY]
@@ -170,22 +172,22 @@ class Catalogue:
                 if low is not None and low == high:
                     found.add(int(low))
                     continue
-                place = self.lake.table_location(self._table(template).name)
-                path = place.join(row["path"])
+                location = self.lake.table_location(self._table(template).name)
+                path = location.join(row["path"])
                 with pq.ParquetFile(path.path, filesystem=path.filesystem) as file:
                     column = file.read(columns=["channel"]).column(0)
                 found.update(int(value) for value in np.unique(integers(column)))
         return sorted(found)
 
     def inputs(self, day: date, channel: int) -> Inputs:
-        """The files with rows of a channel's day."""
+        """Return the files with rows of a channel's day."""
         if self.protocol(day, channel).name == LEGACY:
             return self._legacy_inputs(day, channel)
         tables = {one: log for one, log in self._logs.items() if one in self._tables}
         return Inputs((day - EPOCH).days, channel, self._tables, self._files(tables, day, channel))
 
     def _legacy_inputs(self, day: date, channel: int) -> Inputs:
-        """Those of a day on the legacy feed, without instruments that the binary feed has."""
+        """Return those of the legacy feed, without instruments that the binary feed has."""
         if (day, channel) not in self._legacy:
             files = self._files(SOURCES.values(), day, channel)
             number, tables = (day - EPOCH).days, translated_tables()
@@ -195,15 +197,15 @@ class Catalogue:
         return self._legacy[day, channel]
 
     def binary_channels(self, day: date) -> list[int]:
-        """The channels of which the binary feed has orders or snapshots."""
+        """Return the channels for which the binary feed has orders or snapshots."""
         return self._channels(day, _TELLING)
 
     def binary_instruments(self, day: date) -> frozenset[int]:
-        """The instruments that the binary feed has on a day."""
+        """Return the instruments that the binary feed has on a day."""
         found: set[int] = set()
         for row in self._rows(INSTRUMENTS, day):
-            place = self.lake.table_location(self._tables[INSTRUMENTS].name).join(row["path"])
-            with pq.ParquetFile(place.path, filesystem=place.filesystem) as file:
+            location = self.lake.table_location(self._tables[INSTRUMENTS].name).join(row["path"])
+            with pq.ParquetFile(location.path, filesystem=location.filesystem) as file:
                 column = file.read(columns=["security_id"]).column(0)
             found.update(np.unique(integers(column)).tolist())
         return frozenset(found)
@@ -229,7 +231,7 @@ class Catalogue:
         return files
 
     def has_positions(self, day: date, channel: int) -> bool:
-        """Does the feed name places of orders, as it does below schema version 15?"""
+        """Whether the feed states positions of orders, as it does below schema version 15."""
         inputs = self.inputs(day, channel)
         if inputs.protocol == LEGACY:
             return True
@@ -243,7 +245,7 @@ class Catalogue:
                 unknown |= nulls != row["num_records"]
         if not unknown:
             return False
-        # A file may hold orders of several channels, with places and without.
+        # A file may contain orders of several channels, with and without positions.
         reader = Reader(self.lake.location, inputs)
         tables = reader.read(ORDER, ["md_entry_position_no"], Part())
         return bool(tables) and all(
@@ -258,7 +260,7 @@ class Catalogue:
 
 
 def _texts(schema: Any) -> Iterator[str]:
-    """The columns of texts, and the members of lists that are, as Parquet names them."""
+    """Yield the string columns and string members of lists, by their Parquet names."""
     for field in schema:
         if pa.types.is_string(field.type):
             yield field.name
@@ -269,12 +271,12 @@ def _texts(schema: Any) -> Iterator[str]:
 
 
 def guard_prefix(day: date, channel: int) -> str:
-    """What the names of a channel's and day's builds begin with, before their numbers."""
+    """Return the prefix of the names of a channel day's builds, before their numbers."""
     return f"books {day.isoformat()} {channel} "
 
 
 def latest_build(lake: Lake, day: date, channel: int) -> tuple[int, str | None]:
-    """How many builds there were of a channel's day, and the unit of the last one."""
+    """Return the number of builds of a channel's day, and the unit of the last one."""
     prefix = guard_prefix(day, channel)
     found = {
         int(name.removeprefix(prefix)): unit
@@ -287,7 +289,7 @@ _BUILD = re.compile(r"books (\d{4}-\d\d-\d\d) (\d+) \d+")
 
 
 def build_counts(lake: Lake) -> Counter[tuple[date, int]]:
-    """How many builds there were of each channel's day."""
+    """Return the number of builds of each channel's day."""
     found: Counter[tuple[date, int]] = Counter()
     for name in lake.taken_beginning_with("books "):
         if matched := _BUILD.fullmatch(name):

@@ -1,4 +1,4 @@
-"""Checkpoints: after which rows the full book is kept, and how it is kept."""
+"""Checkpoints: after which rows the full book is stored, and in which form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pregao.lake.books.tables import LEVEL, ORDER, SIDE_LEVELS, SIDE_ORDERS
 from pregao.lake.store import stored_type
 
 UPDATES = 50_000
-"""After so many updates there is a checkpoint in any case, so that every replay is short."""
+"""Maximum number of updates between checkpoints, which keeps every replay short."""
 
 REASONS: list[str | None] = ["interval", "phase", "updates", "end"]
 INTERVAL, PHASE, BY_UPDATES, END = range(4)
@@ -34,10 +34,11 @@ def checkpoint_rows(
     updates_before: int,
     finish: bool,
 ) -> tuple[Numbers, Codes]:
-    """After which rows there is a checkpoint, and why.
+    """Return the rows after which there is a checkpoint, and the reason of each.
 
-    Given are the rows' instruments, places and times, and where phases change. The last row of
-    each instrument has one, unless more rows of the last one will follow.
+    Takes the rows' instruments, message serials and times, and the message serials of phase
+    changes. The last row of each instrument has a checkpoint, unless more rows of the last
+    instrument will follow.
     """
     count = len(rank)
     if not count:
@@ -49,7 +50,7 @@ def checkpoint_rows(
     reason[(number + updates_before) % UPDATES == 0] = BY_UPDATES
     bucket = sending // interval_ns
     reason[np.flatnonzero(bucket[1:] != bucket[:-1])] = INTERVAL
-    # The book as it was when the phase changed: behind the last message before.
+    # The book at the time of the phase change: after the last message before it.
     found = last_before(rank, place, change_rank, change_place - 1)
     reason[found[found >= 0]] = PHASE
     reason[last] = END
@@ -60,7 +61,7 @@ def checkpoint_rows(
 
 
 def side_lists(books: Several[FullBook]) -> dict[str, Any]:
-    """The columns of the sides of several books of one kind: lists of orders, or of levels."""
+    """Return the side columns of several books of one kind: lists of orders, or of levels."""
     names = SIDE_LEVELS if books and books[0].of_levels else SIDE_ORDERS
     return {name: _lists(books, side, names) for side, name in enumerate(names)}
 
@@ -99,7 +100,7 @@ def _listed(offsets: Any, members: list[Any], kind: Any) -> Any:
 
 
 def levels_book_of(bids: Any, asks: Any, state: State) -> FullBook:
-    """A book by price depth from the lists of a checkpoint, which are arrays of levels."""
+    """Return a price-depth book from the side lists of a checkpoint, as arrays of levels."""
     sides = (bids, asks)
     price, size, orders = (
         np.concatenate([integers(side.field(name)) for side in sides])
@@ -112,7 +113,7 @@ def levels_book_of(bids: Any, asks: Any, state: State) -> FullBook:
 
 
 def book_of(bids: Any, asks: Any, state: State) -> FullBook:
-    """A book from the lists of a checkpoint, which are arrays of orders."""
+    """Return a book from the side lists of a checkpoint, as arrays of orders."""
     sides = (bids, asks)
     columns: dict[str, Any] = {
         name: np.concatenate([integers(side.field(member)) for side in sides])

@@ -1,4 +1,4 @@
-"""Arrow columns of message tables as flat numbers, the form in which books are replayed."""
+"""Arrow columns of message tables as flat integers, the form in which books are replayed."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Flags = npt.NDArray[np.bool_]
 
 
 def integers(column: Any, null: int = NULL) -> Numbers:
-    """A column of integers, days or decimals as 64-bit numbers; decimals as their mantissas."""
+    """Return a column of integers, dates or decimals as 64-bit integers; decimals as mantissas."""
     parts = [_integers(chunk, null) for chunk in _chunks(column)]
     if len(parts) == 1:
         return parts[0]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
-# Buffers are read as they are: to_numpy makes floats of numbers with nulls, and pyarrow's
-# conversions bring pandas along, which a command that shows one book need not wait for.
+# Buffers are read directly: to_numpy converts integers with nulls to floats, and pyarrow's
+# conversions import pandas, which a command that shows one book need not wait for.
 
 
 def _integers(chunk: Any, null: int) -> Numbers:
@@ -34,13 +34,13 @@ def _integers(chunk: Any, null: int) -> Numbers:
         return np.full(len(chunk), null, np.int64)
     values = _values(chunk)
     if chunk.null_count:
-        # As 64 bits: beside narrower values numpy would cut it to their width.
+        # As 64 bits: numpy would truncate it to the width of narrower values.
         return np.where(_nulls(chunk), np.int64(null), values)
     return np.ascontiguousarray(values, np.int64)
 
 
 def _values(chunk: Any) -> npt.NDArray[Any]:
-    """The values of a chunk, those of nulls undefined."""
+    """Return the values of a chunk; those of nulls are undefined."""
     kind = chunk.type
     words = kind.bit_width // 64 if pa.types.is_decimal(kind) else 1
     width = 8 if pa.types.is_decimal(kind) else kind.bit_width // 8
@@ -58,12 +58,12 @@ def _nulls(chunk: Any) -> Flags:
 
 
 def booleans(chunk: Any) -> Flags:
-    """A column of booleans without nulls, in one piece."""
+    """Return a column of booleans, in one chunk and without nulls."""
     return _bits(chunk.buffers()[1], chunk.offset, len(chunk))
 
 
 def codes(column: Any, known: Mapping[str, int], other: int) -> Codes:
-    """The numbers that stand for the names in a column; names that are not known, and null."""
+    """Return the code of each name in a column; `other` for unknown names and null."""
     parts = []
     for chunk in _chunks(column):
         names = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
@@ -74,7 +74,7 @@ def codes(column: Any, known: Mapping[str, int], other: int) -> Codes:
 
 
 def checksums(column: Any) -> Numbers:
-    """A number for each text of a column, the same for the same text; 0 for null."""
+    """Return a checksum for each text of a column; 0 for null."""
     parts = []
     for chunk in _chunks(column):
         names = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
@@ -85,10 +85,10 @@ def checksums(column: Any) -> Numbers:
 
 
 def taken(rows: Any, chosen: Numbers) -> Any:
-    """Some rows of a table, or values of a column, by their places."""
+    """Return rows of a table, or values of a column, by index."""
     chosen = np.ascontiguousarray(chosen, np.int64)
-    places = pa.Array.from_buffers(pa.int64(), len(chosen), [None, pa.py_buffer(chosen)])
-    return rows.take(places)
+    indices = pa.Array.from_buffers(pa.int64(), len(chosen), [None, pa.py_buffer(chosen)])
+    return rows.take(indices)
 
 
 def _chunks(column: Any) -> list[Any]:
@@ -96,25 +96,25 @@ def _chunks(column: Any) -> list[Any]:
 
 
 def nulled(values: npt.NDArray[Any], null: Flags | None = None) -> Any:
-    """An Arrow column; where the number stands for no value, or the flags say so, it is null."""
+    """Return an Arrow column that is null where a value is `NULL` or its flag is set."""
     if null is None:
         null = values == NULL
     return pa.array(values, mask=null if null.any() else None)
 
 
 def prices(values: Numbers) -> Any:
-    """Mantissas as a column of prices; NULL is null."""
-    whole = nulled(np.ascontiguousarray(values))
+    """Return mantissas as a column of prices; `NULL` becomes null."""
+    column = nulled(np.ascontiguousarray(values))
     kind = pa.decimal64(18, 4)
-    return pa.Array.from_buffers(kind, len(whole), whole.buffers(), whole.null_count)
+    return pa.Array.from_buffers(kind, len(column), column.buffers(), column.null_count)
 
 
 def named(indexes: npt.NDArray[Any], names: list[str | None]) -> Any:
-    """A column of few distinct texts by their numbers; None is null."""
+    """Return a dictionary column of texts by their codes; None becomes null."""
     texts = list(dict.fromkeys(name for name in names if name is not None))
-    places = {name: place for place, name in enumerate(texts)}
-    table = np.array([-1 if name is None else places[name] for name in names], np.int32)
+    index_of = {name: index for index, name in enumerate(texts)}
+    table = np.array([-1 if name is None else index_of[name] for name in names], np.int32)
     chosen = table[indexes]
     null = chosen < 0
-    kept = pa.array(np.maximum(chosen, 0), mask=null if null.any() else None)
-    return pa.DictionaryArray.from_arrays(kept, pa.array(texts or [""], pa.string()))
+    indices = pa.array(np.maximum(chosen, 0), mask=null if null.any() else None)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(texts or [""], pa.string()))

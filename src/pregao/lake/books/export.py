@@ -1,4 +1,4 @@
-"""Ticks and books as files of rows, in the columns that others use for them."""
+"""Ticks and books as files of rows, in columns that other tools use for them."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ BOOK_SCHEMA = pa.schema(
 
 
 LEVELS_SCHEMA = BOOK_SCHEMA.append(pa.field("numberOfOrders", _NUMBER))
-"""The same where rows are price levels: the feed told no orders."""
+"""Schema of books by price level, where the feed publishes no orders."""
 
 
 def tick_schema(depth: int) -> Any:
-    """The columns of ticks in files."""
+    """Return the columns of tick files."""
     levels = [
         (f"{side}_{part}{level}", kind)
         for side in ("bid", "ask")
@@ -83,15 +83,15 @@ def tick_schema(depth: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is wanted of a table; nothing given means all."""
+    """Selection of rows of a table; an empty field selects all."""
 
     dates: tuple[date, ...] = ()
     channels: tuple[int, ...] = ()
     symbols: tuple[str, ...] = ()
-    """Symbols, or numbers of instruments."""
+    """Symbols or security IDs."""
 
     def of(self, rows: Any) -> Any:
-        """The rows that are wanted."""
+        """Return the selected rows."""
         wanted = None
         if self.channels:
             wanted = pc.is_in(rows["channel"], pa.array(self.channels, pa.int16()))
@@ -111,7 +111,7 @@ class Selection:
 
 
 def selected(lake: Lake, table: str, columns: Sequence[str], selection: Selection) -> Iterator[Any]:
-    """The wanted rows of a table of books, row group by row group, in order of date and file."""
+    """Yield the selected rows of a table of books by row group, in order of date and file."""
     if table not in lake.table_names():
         raise UsageError(
             f"{lake.location} has no books yet: run `pregao books --lake {lake.location}` first."
@@ -123,21 +123,19 @@ def selected(lake: Lake, table: str, columns: Sequence[str], selection: Selectio
     seen: set[str] = set()
     for file in sorted(files, key=lambda one: (one["partition.date"], one["min.channel"] or 0,
                                                one["min.security_id"] or 0)):  # fmt: skip
-        place = lake.table_location(table).join(file["path"])
-        with pq.ParquetFile(place.path, filesystem=place.filesystem) as opened:
+        location = lake.table_location(table).join(file["path"])
+        with pq.ParquetFile(location.path, filesystem=location.filesystem) as opened:
             named = opened.schema_arrow.names
-            there = [name for name in columns if name in named]
+            present = [name for name in columns if name in named]
             asks = side_columns(named)[1]
-            if "asks" in columns and asks not in there:
-                there.append(asks)
+            if "asks" in columns and asks not in present:
+                present.append(asks)
             for group in range(opened.metadata.num_row_groups):
-                rows = opened.read_row_group(group, columns=there)
-                if asks != "asks" and asks in there:
+                rows = opened.read_row_group(group, columns=present)
+                if asks != "asks" and asks in present:
                     rows = rows.rename_columns({asks: "asks"})
                 for name in columns:
-                    if (
-                        name not in rows.column_names
-                    ):  # fewer levels were asked for when it was built
+                    if name not in rows.column_names:  # built with fewer levels
                         rows = rows.append_column(name, pa.nulls(rows.num_rows))
                 rows = selection.of(rows)
                 if rows.num_rows:
@@ -148,7 +146,7 @@ def selected(lake: Lake, table: str, columns: Sequence[str], selection: Selectio
                     yield rows
     if unknown := [name for name in selection.symbols if folded(name) not in seen]:
         hints = "".join(meant(lake, name) for name in unknown)
-        raise UsageError(f"{lake.location}: {table} has nothing of {', '.join(unknown)}.{hints}")
+        raise UsageError(f"{lake.location}: {table} has no rows of {', '.join(unknown)}.{hints}")
 
 
 def export_ticks(
@@ -160,7 +158,7 @@ def export_ticks(
     *,
     safe_csv: bool = False,
 ) -> int:
-    """Write ticks, instrument by instrument; gives how many there were."""
+    """Write ticks, instrument by instrument. Returns their number."""
     levels = [
         f"{side}_{part}_{level}"
         for side in ("bid", "ask")
@@ -195,10 +193,10 @@ def export_checkpoints(
     all_of_them: bool,
     safe_csv: bool = False,
 ) -> int:
-    """Write the last book of each instrument's day, or every checkpoint, an order in each row.
+    """Write the last book of each instrument's day, or every checkpoint, one order per row.
 
-    Of books by price depth a row is a level; if there are any, a column more tells the number of
-    its orders.
+    In books by price depth a row is a level; if there are any, an additional column has the number
+    of orders of each level.
     """
     names = [field.name for field in CHECKPOINTS.schema if field.name != "date"]
     known = ["channel", "security_id", "symbol", "market_depth"]
@@ -258,7 +256,7 @@ def _checkpoint_columns(rows: Any, names: tuple[str, str], *, numbered: bool) ->
 def export_moments(
     moments: Iterable[Moment], sink: BinaryIO, ending: str = ".csv", *, safe_csv: bool = False
 ) -> int:
-    """Write books at a moment, an order in each row; or a level, where the feed tells levels."""
+    """Write books at a time, one order per row; one level per row where the feed has levels."""
     books = list(moments)
     some = any(moment.book.of_levels for moment in books)
     schema = LEVELS_SCHEMA if some else BOOK_SCHEMA

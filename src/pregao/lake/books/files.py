@@ -1,4 +1,4 @@
-"""Files of the tables that books give, written as they come."""
+"""Files of the tables of books, written incrementally."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ORDER_LEAVES = ("order_id", "insert_time_ns")
 
 
 class TableFile:
-    """A file of one day of a table; nothing is written unless rows come."""
+    """File of one day of a table, created with its first rows."""
 
     def __init__(self, lake: Location, spec: TableSpec, day: int, depth: int = 0) -> None:
         self.spec = spec
@@ -46,7 +46,7 @@ class TableFile:
         self._day = day
         self._levels = frozenset(level_columns(depth))
         self._deep = self._levels - set(level_columns(1))
-        # Readers of the log must find bounds of all its leading columns.
+        # Readers of the log expect bounds of all its leading columns.
         leading = spec.schema.names[:INDEXED_COLUMNS]
         self._bounds = {name: Bounds(0) for name in leading if name in self._deep}
         self._path = f"date={iso(day)}/{unique_name('part', '.parquet')}"
@@ -54,7 +54,7 @@ class TableFile:
         self._writer: Any = None
 
     def write(self, rows: Any, row_group: int = ROW_GROUP) -> None:
-        """Write a table as row groups of their own, of so many rows."""
+        """Write a table as separate row groups of at most `row_group` rows."""
         if not rows.num_rows:
             return
         if self._writer is None:
@@ -65,9 +65,9 @@ class TableFile:
             self._bounds[name] = bounds.with_more(bounds_of(rows.column(name)))
 
     def _open(self, schema: Any) -> None:
-        place = self._lake.join(self.spec.name, self._path)
-        place.filesystem.create_dir(place.parent.path, recursive=True)
-        self._sink = place.filesystem.open_output_stream(place.path)
+        location = self._lake.join(self.spec.name, self._path)
+        location.filesystem.create_dir(location.parent.path, recursive=True)
+        self._sink = location.filesystem.open_output_stream(location.path)
         leaves = self._leaves()
         self._writer = table_writer(
             self._sink,
@@ -75,7 +75,7 @@ class TableFile:
             delta_coded=[
                 leaf for leaf in leaves if leaf in _DELTA_CODED or leaf.endswith(_ORDER_LEAVES)
             ],
-            # Nobody looks for rows by the fifth level: its bounds are not worth their time.
+            # Queries do not filter by the fifth level: its bounds are not worth computing.
             bounded=[leaf for leaf in leaves if leaf not in self._deep],
         )
 
@@ -90,20 +90,20 @@ class TableFile:
         return found
 
     def close(self) -> Written | None:
-        """Finish the file and tell what it holds; None if there were no rows."""
+        """Finish the file and return its description; None if there were no rows."""
         if self._writer is None:
             return None
         self._writer.close()
         size = self._sink.tell()
         self._sink.close()
-        place = self._lake.join(self.spec.name, self._path)
-        metadata = pq.read_metadata(place.path, filesystem=place.filesystem)
+        location = self._lake.join(self.spec.name, self._path)
+        metadata = pq.read_metadata(location.path, filesystem=location.filesystem)
         return Written(
             self.spec.name, self._path, int(size), self.rows, self._day, metadata, self._bounds
         )
 
     def discard(self) -> None:
-        """Give the file up."""
+        """Discard the file."""
         if self._writer is not None:
             self._writer.close()
             self._sink.close()

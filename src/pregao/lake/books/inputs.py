@@ -1,4 +1,4 @@
-"""Which files of the message tables a channel's day is made of, and how their rows are read."""
+"""Input files of a channel's day, and the reader of their rows."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from pregao.umdf.templates import ORDER, SNAPSHOT_HEADER
 
 EPOCH = date(1970, 1, 1)
 BINARY = "umdf"
-"""The protocol of the binary feed."""
+"""Protocol of the binary feed."""
 
 INSTRUMENTS = 0
-"""Stands among the templates for the table of the instruments."""
+"""Key of the instruments table among the templates."""
 FIRST_SECURITY = 0
 LAST_SECURITY = (1 << 63) - 1
 
 Serials = tuple[int, int, int]
-"""The sequence version from which serials count, and the first and last that are wanted."""
+"""Sequence version that serials count from, and the first and last serial to read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that is read: its name, its columns, and which of them hold text."""
+    """Input table: its name, its columns, and which of them are texts."""
 
     name: str
     columns: tuple[str, ...]
     texts: frozenset[str]
     declared: Any = None
-    """The schema of its rows, for columns that a file leaves out; None if they are numbers."""
+    """Schema of its rows, for columns that a file lacks; None if those are numeric."""
 
     def missing(self, name: str, count: int) -> Any:
-        """A column that a file has not: younger than the file, or without any value in it."""
+        """Return a null column for a file without it: newer than the file, or without any value."""
         if name in self.texts:
             return pa.nulls(count, pa.dictionary(pa.int32(), pa.string()))
         kind = pa.int64() if self.declared is None else self.declared.field(name).type
@@ -55,22 +55,22 @@ class Table:
 
     @property
     def counted(self) -> bool:
-        """Are its messages about one instrument, and counted?"""
+        """Whether each message is about one instrument and counted by ``rptSeq``."""
         return "security_id" in self.columns and "rpt_seq" in self.columns
 
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file of a message table: where it is, and what its statistics say."""
+    """File of a message table: its path and statistics."""
 
     path: str
     size: int
     rows: int
     securities: tuple[int, ...] | None
-    """Smallest and largest instrument; None if it is not known."""
+    """Lowest and highest security ID; None if unknown."""
 
     def touches(self, first: int, last: int) -> bool:
-        """May it hold rows of these instruments?"""
+        """Whether it may have rows of these instruments."""
         return self.securities is None or (
             self.securities[0] <= last and self.securities[1] >= first
         )
@@ -78,7 +78,7 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The files of a channel's day, by template."""
+    """Input files of a channel's day, by template."""
 
     day: int
     """Days since 1970."""
@@ -86,26 +86,26 @@ class Inputs:
     tables: dict[int, Table]
     files: dict[int, tuple[InputFile, ...]] = field(default_factory=dict)
     protocol: str = BINARY
-    """The feed that the channel's day came by."""
+    """Protocol of the feed that delivered the channel's day."""
     excluded: frozenset[int] = frozenset()
-    """Instruments that are left out: another feed has them, or they have another kind of book."""
+    """Instruments to skip: another feed has them, or they have another kind of book."""
     only: frozenset[int] | None = None
-    """The only instruments that are read; None for all but those that are left out."""
+    """Only instruments to read; None for all that are not excluded."""
     depths: Mapping[int, int] = field(default_factory=dict)
-    """How many price levels the feed shows of instruments; 0 where it tells their orders."""
+    """Number of price levels in the feed, by instrument; 0 where it publishes orders."""
     usual_depth: int | None = 0
-    """The same of all others; None if they have price levels, and nothing tells how many."""
+    """Number for all others; None if they have price levels but their number is unknown."""
     market_depth: int = 0
-    """The same of those that are read, of which one kind of book is made."""
+    """Number for the instruments that are read, which have one kind of book."""
     slots: Slots = field(default_factory=Slots)
-    """Of a feed without sequence versions: what is there in their place."""
+    """Stand-in for sequence versions on a feed without them."""
 
     def depth_of(self, security: int) -> int | None:
-        """How many price levels the feed shows of an instrument."""
+        """Return the number of price levels in the feed for an instrument."""
         return self.depths.get(security, self.usual_depth)
 
     def kinds(self) -> tuple[Inputs, ...]:
-        """These inputs for each kind of book that there is, with the instruments that have it."""
+        """Return inputs for each kind of book, with the instruments that have it."""
         found = {*self.depths.values()}
         if self.usual_depth is not None:
             found.add(self.usual_depth)
@@ -120,7 +120,7 @@ class Inputs:
 
     @property
     def counted(self) -> tuple[int, ...]:
-        """The templates whose messages are counted, but for those that change books."""
+        """Templates whose messages are counted, except those that change books."""
         return tuple(
             template
             for template, table in sorted(self.tables.items())
@@ -129,24 +129,24 @@ class Inputs:
 
     @property
     def statistics(self) -> tuple[int, ...]:
-        """Those of them that come in snapshots too: statistics, bands and states."""
+        """Counted templates that also appear in snapshots: statistics, bands and states."""
         return tuple(one for one in self.counted if one not in ONLY_INCREMENTAL)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The instruments from the first to the last."""
+    """Instruments from the first to the last."""
 
     first: int = FIRST_SECURITY
     last: int = LAST_SECURITY
 
 
 ROWS_PER_PIECE = 10_000
-"""Rows that are read at once where they are read in pieces; each may have tens of orders."""
+"""Number of rows read at a time by `pieces`; each may have tens of orders."""
 
 
 class Reader:
-    """Reads rows of the input files; what files tell of themselves is kept between reads."""
+    """Reads rows of the input files, and caches the files' metadata between reads."""
 
     def __init__(self, lake: Location, inputs: Inputs) -> None:
         self._lake = lake
@@ -160,7 +160,7 @@ class Reader:
         part: Part | None,
         serials: Serials | None = None,
     ) -> list[Any]:
-        """The rows of a template as tables, one for each file that has some.
+        """Return the rows of a template as tables, one for each file that has some.
 
         ``part`` None is for templates without an instrument.
         """
@@ -176,31 +176,29 @@ class Reader:
         part: Part | None,
         serials: Serials | None = None,
     ) -> list[Any]:
-        """The same rows as they are cheapest: `FlatRows` with the columns that there are, or
-        tables."""
+        """Return the rows in their cheapest form: `FlatRows` of existing columns, or tables."""
         return [
             rows if isinstance(rows, FlatRows) else self._table(template, rows, columns, there)
             for rows, there in self._rows(template, columns, part, serials)
         ]
 
     def pieces(self, template: int, columns: Sequence[str], part: Part) -> Iterator[Any]:
-        """The same tables as `read` gives, cut small: of rows with long lists all at once would be
-        very much."""
+        """Yield the tables of `read` in pieces: rows with long lists would use too much memory."""
         for rows, there in self._rows(template, columns, part, None, ROWS_PER_PIECE):
             yield self._table(template, rows, columns, there)
 
     def _table(
         self, template: int, rows: FileRows, columns: Sequence[str], there: list[str]
     ) -> Any:
-        """Rows as a table with all columns that are wanted."""
+        """Return rows as a table with all requested columns."""
         missing = [name for name in columns if name not in there]
         nulls = [self.inputs.tables[template].missing(name, rows.count) for name in missing]
         if not there:
             return pa.Table.from_arrays(nulls, names=missing)
-        made = rows.table(there, self.inputs.tables[template].texts)
+        table = rows.table(there, self.inputs.tables[template].texts)
         for name, column in zip(missing, nulls, strict=True):
-            made = made.append_column(name, column)
-        return made
+            table = table.append_column(name, column)
+        return table
 
     def _rows(
         self,
@@ -210,8 +208,9 @@ class Reader:
         serials: Serials | None,
         most: int | None = None,
     ) -> Iterator[tuple[FileRows, list[str]]]:
-        """The rows of each file that has some, about so many at a time, and which of the columns
-        it has."""
+        """Yield the rows of each file that has some, about `most` at a time, and which of the
+        columns it has.
+        """
         for file in self.inputs.files.get(template, ()):
             if part is None or file.touches(part.first, part.last):
                 opened = self._open(template, file)
@@ -221,14 +220,14 @@ class Reader:
                         yield rows, there
 
     def knows(self, security: int) -> bool:
-        """Are there orders or snapshots of an instrument?"""
+        """Whether there are orders or snapshots of an instrument."""
         part = Part(security, security)
         return any(
             self.read(template, ["security_id"], part) for template in (ORDER, SNAPSHOT_HEADER)
         )
 
     def rows_by_security(self, template: int) -> Counter[int]:
-        """How many rows each instrument has, from statistics as far as they tell."""
+        """Return the number of rows of each instrument, from statistics where available."""
         counts: Counter[int] = Counter()
         channel = self.inputs.channel
         for file in self.inputs.files.get(template, ()):
@@ -247,7 +246,7 @@ class Reader:
         return counts
 
     def group_ends(self, template: int, security: int, base: int) -> Iterator[tuple[int, int]]:
-        """The last serials of the row groups with an instrument's rows, and how many these are."""
+        """Yield last serial and number of rows of each row group with an instrument's rows."""
         for file in self.inputs.files.get(template, ()):
             if not file.touches(security, security):
                 continue
@@ -262,8 +261,8 @@ class Reader:
     def _open(self, template: int, file: InputFile) -> OpenedFile:
         if file.path not in self._files:
             table = self.inputs.tables[template]
-            place = self._lake.join(table.name, file.path)
-            self._files[file.path] = open_file(place, table.texts)
+            location = self._lake.join(table.name, file.path)
+            self._files[file.path] = open_file(location, table.texts)
         return self._files[file.path]
 
     def _read_file(
@@ -285,7 +284,7 @@ class Reader:
 
 
 def _together(groups: list[int], rows: Numbers, most: int | None) -> Iterator[list[int]]:
-    """Row groups in runs of about so many rows; None for all at once."""
+    """Yield row groups in runs of about `most` rows; None for all in one run."""
     if most is None:
         if groups:
             yield groups
@@ -296,7 +295,7 @@ def _together(groups: list[int], rows: Numbers, most: int | None) -> Iterator[li
 
 
 def _tally(securities: Numbers) -> dict[int, int]:
-    """How often each instrument comes; files are sorted, so that there are few runs of them."""
+    """Count the rows of each instrument; files are sorted, so there are few runs."""
     if not len(securities):
         return {}
     begins = np.flatnonzero(np.append(True, securities[1:] != securities[:-1]))
@@ -306,17 +305,17 @@ def _tally(securities: Numbers) -> dict[int, int]:
 
 
 def in_serials(versions: Numbers, numbers: Numbers, serials: Serials) -> npt.NDArray[np.bool_]:
-    """Which packets, by their versions and numbers, are from one serial to another."""
+    """Return which packets, by versions and numbers, are within a range of serials."""
     base, first, last = serials
-    places = serial_of(versions, numbers, base)
-    inside: npt.NDArray[np.bool_] = (places >= first) & (places <= last)
+    packet_serials = serial_of(versions, numbers, base)
+    inside: npt.NDArray[np.bool_] = (packet_serials >= first) & (packet_serials <= last)
     return inside
 
 
 def _chosen(
     opened: OpenedFile, channel: int, part: Part | None, serials: Serials | None
 ) -> tuple[list[int], bool]:
-    """The row groups that may hold what is wanted, and whether they hold nothing else."""
+    """Return the row groups that may have matching rows, and whether all their rows match."""
     low, high = opened.bounds("channel", 0, 255)
     some = (low <= channel) & (channel <= high)
     inside = low == high
@@ -349,6 +348,6 @@ def _filtered(rows: FileRows, channel: int, part: Part | None, serials: Serials 
     if not len(chosen):
         return rows.taken(slice(0, 0))
     first, last = int(chosen[0]), int(chosen[-1])
-    if last - first + 1 == len(chosen):  # files are sorted: mostly it is one run
+    if last - first + 1 == len(chosen):  # files are sorted: usually one run
         return rows.taken(slice(first, last + 1))
     return rows.taken(chosen)

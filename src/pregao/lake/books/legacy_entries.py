@@ -1,5 +1,7 @@
-"""Entries of the legacy feed as columns: which message of the binary feed each one is, and what it
-tells. The column form of `pregao.feed.legacy_meaning`."""
+"""Entries of the legacy feed as columns: the equivalent message of the binary feed, and the values.
+
+Column form of `pregao.feed.legacy_meaning`.
+"""
 
 from __future__ import annotations
 
@@ -40,20 +42,20 @@ Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 OTHER: Final = -9
-"""The template of entries that the binary feed has no message for: they are counted, too."""
+"""Template of entries without a message in the binary feed; they are counted, too."""
 PRICE_BAND: Final = max(t.PRICE_BANDS)
 STATISTICS: Final = (
     t.LAST_TRADE_PRICE, t.OPENING_PRICE, t.HIGH_PRICE, t.LOW_PRICE, t.EXECUTION_STATISTICS,
     PRICE_BAND,
 )  # fmt: skip
-"""What is told in snapshots too, and compared."""
+"""Entries that also appear in snapshots, and are compared."""
 INCREMENTAL: Final = (
     t.ORDER, t.DELETE_ORDER, t.MASS_DELETE_ORDERS, t.EMPTY_BOOK, t.CHANNEL_RESET, t.TRADE,
     t.FORWARD_TRADE, t.TRADE_BUST, *STATISTICS, OTHER,
 )  # fmt: skip
-"""What entries of the incremental stream become."""
+"""Templates of entries of the incremental stream."""
 ENTRY_BITS: Final = 16
-"""Of ``index_in_packet``: which entry of its message a row is."""
+"""Bits of ``index_in_packet`` with the index of an entry in its message."""
 
 ENTRY_COLUMNS: Final = (
     "channel", "stream", "sequence_version", "index_in_packet", "sending_time_ns",
@@ -68,15 +70,15 @@ ENTRY_COLUMNS: Final = (
     "price_band_midpoint_price_type", "low_limit_price", "high_limit_price",
     "trading_reference_price",
 )  # fmt: skip
-"""The columns of ``legacy_incremental_refresh`` that are read."""
+"""Columns read of ``legacy_incremental_refresh``."""
 SNAPSHOT_COLUMNS: Final = (
     *(name for name in ENTRY_COLUMNS if name not in ("md_update_action", "md_price_level")),
     "last_msg_seq_num_processed", "tot_num_reports", "market_depth",
     "trading_session_sub_id", "security_trading_status",
 )  # fmt: skip
-"""Those of ``legacy_snapshot_full_refresh``."""
+"""Columns read of ``legacy_snapshot_full_refresh``."""
 NUMBERS_AS_TEXTS: Final = frozenset({"order_id", "trade_id", "md_entry_time"})
-"""Texts of digits, of which each row may have another."""
+"""Columns with texts of digits, which may differ in every row."""
 _PRICE_STEP: Final = 10 ** (SCALE - 4)
 _BY_TYPE: Final = {
     "7": t.HIGH_PRICE,
@@ -88,14 +90,13 @@ _BY_TYPE: Final = {
 
 
 class Entries:
-    """Entries of messages, as a table of the lake has them; each is looked at once."""
+    """Entries of messages of a table of the lake; each column is computed once."""
 
     def __init__(
         self, rows: Any, slots: Mapping[int, Slots] | None = None, *, levels: bool = False
     ) -> None:
-        """``slots`` tell, by channel, where numbers begin anew.
-
-        Are the entries of books price levels? If not, they are orders.
+        """``slots`` has restarts of numbers, by channel; ``levels`` states whether the entries of
+        books are price levels rather than orders.
         """
         self.rows = rows.combine_chunks()
         self.levels = levels
@@ -106,11 +107,11 @@ class Entries:
         return count
 
     def numbers(self, name: str, null: int = NULL) -> Numbers:
-        """A column of numbers."""
+        """Return a column of integers."""
         return integers(self.rows.column(name), null)
 
     def told(self, name: str, meaning: Callable[[str | None], Any], kind: Any) -> Any:
-        """What the texts of a column mean, each looked at once."""
+        """Return the meanings of a column's texts, each converted once."""
         column = self.rows.column(name)
         column = column.chunk(0) if column.num_chunks else pa.array([], pa.string())
         if not pa.types.is_dictionary(column.type):
@@ -121,19 +122,19 @@ class Entries:
 
     @cached_property
     def action(self) -> Numbers:
-        """What is done; in snapshots everything is new."""
+        """Update actions; in snapshots every entry is new."""
         if "md_update_action" not in self.rows.column_names:
             return np.full(len(self), NEW, np.int64)
         return self.numbers("md_update_action", NEW)
 
     @cached_property
     def type(self) -> npt.NDArray[Any]:
-        """The entry types, as letters."""
+        """Entry types, as letters."""
         return np.asarray(self.told("md_entry_type", lambda text: text or "", "U2"))
 
     @cached_property
     def theoretical(self) -> Flags:
-        """Is it the theoretical price of an auction?"""
+        """Whether each is the theoretical price of an auction."""
         return np.asarray(
             self.told(
                 "open_close_settl_flag", lambda text: number_of(text) == THEORETICAL, np.bool_
@@ -142,13 +143,15 @@ class Entries:
 
     @cached_property
     def elsewhere(self) -> Flags:
-        """Is it of another venue than the electronic market?"""
-        here = stream_id_of({})
-        return np.asarray(self.told("md_stream_id", lambda text: (text or here) != here, np.bool_))
+        """Whether each is of a venue other than the electronic market."""
+        own_venue = stream_id_of({})
+        return np.asarray(
+            self.told("md_stream_id", lambda text: (text or own_venue) != own_venue, np.bool_)
+        )
 
     @cached_property
     def template(self) -> Numbers:
-        """The message of the binary feed that each entry is."""
+        """Equivalent message of the binary feed of each entry."""
         found = np.full(len(self), OTHER, np.int64)
         kind, action = self.type, self.action
         for letter, template in _BY_TYPE.items():
@@ -162,7 +165,7 @@ class Entries:
         last = self.told(
             "trade_condition", lambda text: EXCHANGE_LAST in conditions(text), np.bool_
         )
-        # In snapshots it is the last trade, whatever its condition.
+        # In snapshots it is the last trade, regardless of its condition.
         last |= "md_update_action" not in self.rows.column_names
         found[traded & last] = t.LAST_TRADE_PRICE
         found[traded & last & self.elsewhere] = OTHER
@@ -179,19 +182,21 @@ class Entries:
 
     @cached_property
     def price(self) -> Numbers:
-        """Prices as books keep them; NULL where there is none, or one with more digits."""
+        """Prices as mantissas of books; NULL where there is none, or one with more decimals."""
         return self.scaled("md_entry_px")
 
     def scaled(self, name: str) -> Numbers:
-        """Decimals as mantissas of a price."""
+        """Return decimals as price mantissas."""
         values = self.numbers(name)
-        told = values != NULL
-        exact = told & (values % _PRICE_STEP == 0)
+        present = values != NULL
+        exact = present & (values % _PRICE_STEP == 0)
         return np.where(exact, values // _PRICE_STEP, NULL)
 
     @cached_property
     def unreadable(self) -> Flags:
-        """Prices that no book can have; sizes, or numbers of a level's orders, that are missing."""
+        """Whether a price is impossible in a book, or the size or a level's number of orders is
+        missing.
+        """
         odd: Flags = (self.price == NULL) & (self.numbers("md_entry_px") != NULL)
         odd |= self.numbers("md_entry_size") == NULL
         if self.levels:
@@ -200,12 +205,12 @@ class Entries:
 
     @cached_property
     def time_ns(self) -> Numbers:
-        """When each happened."""
+        """Times of the events."""
         return self._moments("md_entry_date", "md_entry_time")
 
     @cached_property
     def inserted_ns(self) -> Numbers:
-        """When orders took their places."""
+        """Times at which orders took their positions."""
         return self._moments("md_insert_date", "md_insert_time")
 
     def _moments(self, day: str, time: str) -> Numbers:
@@ -217,7 +222,7 @@ class Entries:
 
     @cached_property
     def position(self) -> Numbers:
-        """Places; the oldest templates have a level of prices instead."""
+        """Positions; the oldest templates have a price level instead."""
         found = self.numbers("md_entry_position_no")
         if "md_price_level" in self.rows.column_names:
             found = np.where(found == NULL, self.numbers("md_price_level"), found)
@@ -225,29 +230,29 @@ class Entries:
 
     @cached_property
     def firm(self) -> Numbers:
-        """The firm of an order: the buyer of a bid, the seller of an offer."""
+        """Firm of an order: the buyer of a bid, the seller of an offer."""
         return np.where(
             self.type == "0", self.party("md_entry_buyer"), self.party("md_entry_seller")
         )
 
     def party(self, name: str) -> Numbers:
-        """Firms as numbers; NULL where they are none."""
+        """Return firms as integers; NULL where they are not numeric."""
         return np.asarray(self.told(name, lambda text: or_null(number_of(text)), np.int64))
 
     @cached_property
     def indicator(self) -> Numbers:
-        """The flags that an order has in the binary feed."""
+        """Flags that an order has in the binary feed."""
 
         def bits(text: str | None) -> int:
-            told = conditions(text)
-            implied = t.IMPLIED if IMPLIED in told else 0
-            return implied | (t.RECOVERY if RETRANSMITTED in told else 0)
+            words = conditions(text)
+            implied = t.IMPLIED if IMPLIED in words else 0
+            return implied | (t.RECOVERY if RETRANSMITTED in words else 0)
 
         return np.asarray(self.told("quote_condition", bits, np.int64))
 
     @cached_property
     def version(self) -> Numbers:
-        """What is in place of the sequence version of each one's message."""
+        """Stand-in for the sequence version of each entry's message."""
         found = self.numbers("sequence_version")
         channels = self.numbers("channel", -1)
         for channel, slots in self._slots.items():
@@ -259,21 +264,21 @@ class Entries:
 
     @cached_property
     def number(self) -> Numbers:
-        """The number of each one's message."""
+        """Number of each entry's message."""
         return self.numbers("msg_seq_num", 0)
 
     @cached_property
     def entry(self) -> Numbers:
-        """Which entry of its message each is."""
+        """Index of each entry in its message."""
         return self.numbers("index_in_packet") & ((1 << ENTRY_BITS) - 1)
 
 
 def or_null(number: int | None) -> int:
-    """A number as columns have it."""
+    """Return a number, or `NULL` if it is None or exceeds 63 bits."""
     return NULL if number is None or number >= 1 << 63 else number
 
 
 def as_numbers(column: Any) -> Any:
-    """Texts of digits as numbers; null where they are none."""
+    """Return texts of digits as integers; null for other texts."""
     digits = pc.match_substring_regex(column, "^[0-9]{1,18}$")
     return pc.cast(pc.if_else(digits, column, pa.scalar(None, pa.string())), pa.int64())

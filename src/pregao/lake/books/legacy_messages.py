@@ -1,5 +1,7 @@
-"""Rows of the binary feed's messages made of entries of the legacy feed, so that books and
-analytics are made of both alike."""
+"""Translation of the legacy feed's entries to messages of the binary feed.
+
+Books and analytics then have one implementation for both.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ from pregao.umdf import templates as t
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 
 UNREADABLE: Final = "UNREADABLE"
-"""An action that no book knows: what the entry says cannot be said of a book."""
+"""Action unknown to books: the entry cannot be applied to a book."""
 _CONDITIONS: Final = {
     "R": t.flag("TradeCondition", "OpeningPrice"),
     "X": t.flag("TradeCondition", "Crossed"),
@@ -52,21 +54,21 @@ _IMBALANCES: Final = {
 
 @cache
 def names_of(enumeration: str) -> Mapping[int, str]:
-    """The names of an enumeration's values: both feeds have the same."""
+    """Return the names of an enumeration's values, which are equal in both feeds."""
     found = bundled("umdf").types[enumeration]
     assert isinstance(found, EnumType)
     return {member.value: member.name for member in found.members}
 
 
 def messages_of(entries: Entries, template: int, chosen: Numbers | None = None) -> Any:
-    """The entries that are messages of a template, as a table; of those that are chosen, if so."""
+    """Return the entries that are messages of a template as a table; or the chosen entries."""
     kept = _chosen(entries, template) if chosen is None else chosen
     columns = {**key_columns(entries, kept), **_MEMBERS[template](entries, kept)}
     return pa.table(columns)
 
 
 def _chosen(entries: Entries, template: int) -> Numbers:
-    # Books count what auctions tell among the other entries; only analytics look at it.
+    # Books count entries of auctions among the others; only analytics read them.
     if template == t.THEORETICAL_OPENING_PRICE:
         own = (entries.type == OPENING_PRICE) & entries.theoretical & ~entries.elsewhere
         return np.flatnonzero(own)
@@ -76,7 +78,7 @@ def _chosen(entries: Entries, template: int) -> Numbers:
 
 
 def named(codes: Numbers, names: Mapping[int, str], kept: Numbers) -> Any:
-    """A column of names by their numbers."""
+    """Return a dictionary column of names by their codes."""
     known = sorted(names)
     values = codes[kept]
     at = np.searchsorted(known, values)
@@ -89,13 +91,13 @@ def named(codes: Numbers, names: Mapping[int, str], kept: Numbers) -> Any:
 
 
 def _counts(entries: Entries, kept: Numbers) -> Any:
-    if "rpt_seq" not in entries.rows.column_names:  # states are not counted
+    if "rpt_seq" not in entries.rows.column_names:  # states have no rptSeq
         return pa.nulls(len(kept), pa.int64())
     return nulled(entries.numbers("rpt_seq")[kept])
 
 
 def key_columns(entries: Entries, kept: Numbers) -> dict[str, Any]:
-    """Where messages are, in the names of the binary feed: each message is an event."""
+    """Return key columns with the binary feed's names; each message is an event."""
     version, number = entries.version, entries.number
     event = version * EVENT_VERSION + number * EVENT_NUMBER
     return {
@@ -121,7 +123,7 @@ def _order(entries: Entries, kept: Numbers) -> dict[str, Any]:
     action = entries.action.copy()
     action[entries.unreadable & (entries.template == t.ORDER)] = _UNKNOWN
     actions = {**names_of("MDUpdateAction"), _UNKNOWN: UNREADABLE}
-    # The place alone is safe: the number of an order is unique to its firm only (§9.1.1).
+    # Only the position identifies the order: its number is unique only to its firm (§9.1.1).
     order_id = integers(as_numbers(taken(entries.rows.column("order_id"), kept)))
     order_id = np.where(entries.action[kept] == CHANGE, NULL, order_id)
     return {
@@ -144,7 +146,7 @@ _SIDE_CODES = {ord(letter): names_of("MDEntryType")[ord(letter)] for letter in S
 
 
 def side_column(entries: Entries, kept: Numbers) -> Any:
-    """The sides of orders by their names."""
+    """Return the sides of orders by name."""
     codes = np.where(entries.type == "0", ord("0"), ord("1"))
     return named(codes, _SIDE_CODES, kept)
 
@@ -196,7 +198,7 @@ def _price(entries: Entries, kept: Numbers) -> dict[str, Any]:
 
 
 def _opening(entries: Entries, kept: Numbers) -> dict[str, Any]:
-    # Normally it is not told: the price is that of the day (002 §10.2).
+    # Usually absent: the price is that of the day (002 §10.2).
     flags = entries.told("open_close_settl_flag", lambda text: number_of(text) or 0, np.int64)
     names = names_of("OpenCloseSettlFlag")
     return {"open_close_settl_flag": named(flags, names, kept), **_price(entries, kept)}

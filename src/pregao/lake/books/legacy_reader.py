@@ -1,5 +1,7 @@
-"""The tables of the legacy feed, read as those of the binary feed: the same templates, columns and
-meanings, so that nothing behind it need know which feed a channel's day came by."""
+"""Reader of the legacy feed's tables with the templates, columns and meanings of the binary feed.
+
+Code that uses it need not know which feed delivered a channel's day.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ from pregao.umdf.templates import (
 )
 
 LEGACY: Final = "legacy"
-"""The name of its protocol."""
+"""Name of the legacy protocol."""
 ENTRIES, SNAPSHOTS, LISTED, STATUSES = -1, -2, -3, -4
 SOURCES: Final = {
     "legacy_incremental_refresh": ENTRIES,
@@ -45,19 +47,19 @@ SOURCES: Final = {
     "legacy_security_list": LISTED,
     "legacy_security_status": STATUSES,
 }
-"""Its tables; they have numbers that no template has."""
+"""Its tables, with numbers that no template has."""
 _LIST_COLUMNS = (
     "security_id", "symbol", "security_group", "sending_time_ns", "index_in_packet", "stream",
     "security_update_action",
 )  # fmt: skip
 _ROWS_PER_SNAPSHOT_MESSAGE = 5
-"""Plans take a message of the snapshot stream for about so many orders."""
+"""Planning estimate of snapshot entries per message of the snapshot stream."""
 _MOST_LEVELS = (1 << 16) - 1
 
 
 @cache
 def translated_tables() -> dict[int, Table]:
-    """What the templates of the binary feed have here."""
+    """Return the equivalent legacy tables of the binary feed's templates."""
     known = bundled_message_tables().templates
     names = {template: message_table_name(table.name) for template, table in known.items()}
     specs = {spec.name: spec.schema for spec in PROTOCOLS[LEGACY].tables()}
@@ -85,18 +87,18 @@ def translated_tables() -> dict[int, Table]:
 
 
 def _texts(schema: Any) -> frozenset[str]:
-    """The columns of texts that repeat."""
+    """Return the text columns whose values repeat."""
     texts = {field.name for field in schema if pa.types.is_string(field.type)}
     return frozenset(texts - NUMBERS_AS_TEXTS)
 
 
 def open_reader(lake: Location, inputs: Inputs) -> Reader:
-    """What reads a channel's day, by whichever feed it came."""
+    """Return the reader for the feed that delivered a channel's day."""
     return LegacyReader(lake, inputs) if inputs.protocol == LEGACY else Reader(lake, inputs)
 
 
 class LegacyReader(Reader):
-    """Reads rows of the legacy feed's tables; those of a part of the instruments are kept."""
+    """Reads the legacy feed's tables, and caches the rows of each range of instruments."""
 
     def __init__(self, lake: Location, inputs: Inputs) -> None:
         super().__init__(lake, inputs)
@@ -110,19 +112,19 @@ class LegacyReader(Reader):
         part: Part | None,
         serials: Serials | None = None,
     ) -> list[Any]:
-        """The rows of a template as tables."""
+        """Return the rows of a template as tables."""
         found = []
         for rows in self._translated(template, part or Part()):
-            whole = rows
+            selected = rows
             if serials is not None:
                 versions = integers(rows.column("sequence_version"))
                 numbers = integers(rows.column("sequence_number"), 0)
-                whole = taken(rows, np.flatnonzero(in_serials(versions, numbers, serials)))
+                selected = taken(rows, np.flatnonzero(in_serials(versions, numbers, serials)))
             for name in columns:
-                if name not in whole.column_names:
-                    whole = whole.append_column(name, pa.nulls(whole.num_rows, pa.int64()))
-            if whole.num_rows:
-                found.append(whole.select(list(columns)))
+                if name not in selected.column_names:
+                    selected = selected.append_column(name, pa.nulls(selected.num_rows, pa.int64()))
+            if selected.num_rows:
+                found.append(selected.select(list(columns)))
         return found
 
     def read_columns(
@@ -132,15 +134,15 @@ class LegacyReader(Reader):
         part: Part | None,
         serials: Serials | None = None,
     ) -> list[Any]:
-        """The rows of a template as tables."""
+        """Return the rows of a template as tables."""
         return self.read(template, columns, part, serials)
 
     def pieces(self, template: int, columns: Sequence[str], part: Part) -> Iterator[Any]:
-        """The same tables one by one."""
+        """Yield the tables of `read` one by one."""
         yield from self.read(template, columns, part)
 
     def rows_by_security(self, template: int) -> Counter[int]:
-        """How many rows each instrument has: of all entries with those of orders."""
+        """Return the number of rows of each instrument; all its entries count as orders."""
         counts: Counter[int] = Counter()
         if template == ORDER:
             counts = super().rows_by_security(ENTRIES)
@@ -158,11 +160,12 @@ class LegacyReader(Reader):
         )
 
     def depths(self) -> tuple[dict[int, int], int | None]:
-        """How many levels snapshots show of each instrument (002 §9), 0 where they have orders.
+        """Return the number of levels in snapshots by instrument (002 §9); 0 where they have
+        orders.
 
-        And the same of instruments without a snapshot: a channel has one kind of book, that which
-        most of its snapshots show. Without any, an entry that counts the orders of a level tells
-        that there are levels, but not how many: None.
+        The second value is the number for instruments without a snapshot: a channel has one kind of
+        book, which is that of most of its snapshots. Without snapshots, an entry with the number of
+        orders of a level shows that there are levels, but not how many: None.
         """
         found: dict[int, int] = {}
         for rows in super().read(SNAPSHOTS, ["security_id", "market_depth"], Part()):
@@ -222,7 +225,7 @@ class LegacyReader(Reader):
         )
 
     def _own(self, rows: Any, part: Part) -> Any:
-        """The rows about instruments of a part that are not left out."""
+        """Return the rows about instruments of a part that are not excluded."""
         if "security_id" not in rows.column_names:
             return rows
         securities = integers(rows.column("security_id"), 0)
@@ -234,7 +237,7 @@ class LegacyReader(Reader):
         return rows if wanted.all() else taken(rows, np.flatnonzero(wanted))
 
     def _listed(self, part: Part) -> Iterator[Any]:
-        """The instruments as they were defined last."""
+        """Yield the instruments by their last definitions."""
         rows = self._joined(LISTED, _LIST_COLUMNS, part)
         if rows is None:
             return

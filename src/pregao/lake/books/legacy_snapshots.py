@@ -1,6 +1,6 @@
-"""Snapshots of the legacy feed in the form of the binary feed's: a header, orders, statistics.
+"""Legacy snapshots in the form of the binary feed's: a header, orders, statistics.
 
-A snapshot is one message there, and its rows are its entries.
+A legacy snapshot is one message whose rows are its entries.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pregao.umdf.streams import Stream
 from pregao.umdf.templates import SNAPSHOT_HEADER, SNAPSHOT_ORDERS
 
 LOOP_VERSION = 1
-"""Loops have no versions; where one ends shows in its numbers, which begin anew."""
+"""Loops have no versions; their numbers restart where one ends."""
 
 
 class SnapshotEntries:
-    """The snapshots of some instruments, put together from their rows."""
+    """Snapshots of some instruments, assembled from their rows."""
 
     def __init__(self, rows: Any, slots: Slots, market_depth: int = 0) -> None:
-        """``market_depth`` is how many levels the snapshots show; 0 if they have orders."""
+        """``market_depth`` is the number of levels in the snapshots; 0 if they have orders."""
         entries = Entries(rows)
         order = np.lexsort(
             (
@@ -47,14 +47,15 @@ class SnapshotEntries:
             begins[0] = True
         self._begins = np.flatnonzero(begins)
         self._message = np.cumsum(begins) - 1
-        # One that no book can have makes its snapshot incomplete, as does one of another book.
+        # An entry that no book can have makes its snapshot incomplete, as does one of another
+        # depth.
         self._of_book = np.isin(self.entries.type, list(SIDES))
         own: Flags = self.entries.numbers("market_depth", 0) == market_depth
         self._whole = self._of_book & own & ~self.entries.unreadable
         self._stat = np.isin(self.entries.template, STATISTICS)
 
     def table(self, template: int) -> Any:
-        """The rows of a template of the snapshot stream."""
+        """Return the rows of a template of the snapshot stream."""
         if template == SNAPSHOT_HEADER:
             return self._headers()
         if template == SNAPSHOT_ORDERS:
@@ -69,12 +70,12 @@ class SnapshotEntries:
     def _headers(self) -> Any:
         entries, kept = self.entries, self._begins
         last = entries.numbers("last_msg_seq_num_processed", 0)[kept]
-        # PUMA counts the whole message, MEGABOLSA each entry (002 §15.2).
+        # PUMA counts the message, MEGABOLSA each entry (002 §15.2).
         counts = np.zeros(len(kept), np.int64)
         np.maximum.at(counts, self._message, entries.numbers("rpt_seq", 0))
         sides = [self._of_book & (entries.type == letter) for letter in SIDES]
         sent = entries.numbers("sending_time_ns")[kept]
-        told = {
+        values = {
             "last_msg_seq_num_processed": pa.array(last),
             "tot_num_reports": nulled(entries.numbers("tot_num_reports")[kept]),
             "tot_num_bids": pa.array(self._count(sides[0])),
@@ -84,7 +85,7 @@ class SnapshotEntries:
             "last_sequence_version": pa.array(self.slots.held_as_of(sent, last)),
         }
         keys = key_columns(entries, kept)
-        return _looped(pa.table({**keys, **told}), np.zeros(len(kept), np.int64))
+        return _looped(pa.table({**keys, **values}), np.zeros(len(kept), np.int64))
 
     def _orders(self) -> Any:
         entries = self.entries
@@ -112,7 +113,7 @@ class SnapshotEntries:
 
 
 def _looped(table: Any, index: Numbers) -> Any:
-    """Rows as those of the snapshot stream: of no version, behind their header."""
+    """Return rows as those of the snapshot stream: without a version, after their header."""
     count = table.num_rows
     changed = {
         "stream": pa.DictionaryArray.from_arrays(

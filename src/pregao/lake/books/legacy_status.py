@@ -1,4 +1,4 @@
-"""Phases and states of the legacy feed as rows of the binary feed's messages."""
+"""Legacy phases and states as rows of the binary feed's messages."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ STATUS_COLUMNS: Final = (
     "security_group", "security_exchange", "trading_session_id", "trading_session_sub_id",
     "security_trading_status", "security_trading_event", "transact_time", "trad_ses_open_time",
 )  # fmt: skip
-"""The columns of ``legacy_security_status`` that are read."""
+"""Columns read of ``legacy_security_status``."""
 HOME: Final = "BVMF"
-"""The exchange whose groups are called by their codes alone: codes repeat amongst exchanges."""
+"""Exchange whose groups are named by code alone: codes repeat between exchanges."""
 
 
 def group_text(rows: Any) -> Any:
-    """The groups of rows: their codes, and the exchange where it is another than ours."""
+    """Return the groups of rows: their codes, with the exchange if it is not `HOME`."""
     codes = rows.column("security_group").cast(pa.string()).to_pylist()
     exchanges = [None] * len(codes)
     if "security_exchange" in rows.column_names:
@@ -44,7 +44,7 @@ def group_text(rows: Any) -> Any:
 
 
 def statuses_of(rows: Any, template: int, slots: Mapping[int, Slots] | None = None) -> Any:
-    """The states of instruments, or the phases of groups."""
+    """Return the states of instruments, or the phases of groups."""
     entries = Entries(rows, slots)
     group = group_text(entries.rows)
     of_group = np.array([bool(each) for each in group.to_pylist()], np.bool_)

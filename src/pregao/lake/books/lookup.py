@@ -1,6 +1,6 @@
-"""One instrument's book at any moment: the last checkpoint before it, and a short replay.
+"""Book of an instrument at a given time: the last checkpoint before it, and a short replay.
 
-No Spark: the tables' files are read directly, and of those only what is about the instrument.
+Does not use Spark: reads the tables' files directly, and only rows about the instrument.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ from pregao.umdf.trading_day import day_of
 
 UNCONFIRMED = State.UNCONFIRMED.name.lower()
 _KEPT = 4
-"""Of so many stretches between checkpoints what was read is kept."""
+"""Number of stretches between checkpoints whose data is cached."""
 
 
 def find_instrument(
     catalogue: Catalogue, name: str, day: date | None, channel: int | None
 ) -> Instrument:
-    """The instrument of a symbol or number, on the given or the last day that has it."""
+    """Return the instrument of a symbol or ID, on the given or the last day that has it."""
     days = [day] if day is not None else list(reversed(catalogue.dates()))
     for candidate in days:
         found = []
@@ -66,13 +66,13 @@ def find_instrument(
                 found += _named(catalogue, name, candidate, number)
         if len(found) > 1:
             channels = ", ".join(str(one.channel) for one in found)
-            raise UsageError(f"{name} is on the channels {channels}: name one with --channel.")
+            raise UsageError(f"{name} is on channels {channels}: choose one with --channel.")
         if found:
             return found[0]
     where = f" on {day.isoformat()}" if day is not None else ""
     where += f" on channel {channel}" if channel is not None else ""
     raise UsageError(
-        f"{catalogue.lake.location} knows no instrument {name}{where}."
+        f"{catalogue.lake.location} has no instrument {name}{where}."
         f"{meant(catalogue.lake, name, day)}"
     )
 
@@ -100,7 +100,7 @@ def book_at(
     day: date | None = None,
     channel: int | None = None,
 ) -> Moment:
-    """The book of an instrument after all packets that were sent up to a time."""
+    """Return the book of an instrument after all packets sent up to a time."""
     lake.require()
     if day is None and at_ns is not None:
         day = EPOCH + timedelta(days=day_of(at_ns))
@@ -110,7 +110,7 @@ def book_at(
 def open_books(
     catalogue: Catalogue, name: str, day: date | None = None, channel: int | None = None
 ) -> InstrumentBooks:
-    """The books of an instrument's day, for who asks for many of them."""
+    """Open the books of an instrument's day for repeated lookups."""
     instrument = find_instrument(catalogue, name, day, channel)
     checkpoints = _checkpoints(catalogue.lake, instrument)
     inputs = catalogue.inputs(instrument.date, instrument.channel)
@@ -120,10 +120,10 @@ def open_books(
 
 
 class InstrumentBooks:
-    """One instrument's day, whose book can be asked for at any moment.
+    """Books of one instrument's day, at any time.
 
-    What holds for the whole day is read once: the second question is answered much faster. What is
-    ingested or built later is not seen.
+    Data of the day is read once, so the second lookup is much faster. Later ingests and builds are
+    not visible.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class InstrumentBooks:
         planned = plan_day(catalogue, instrument.date, instrument.channel).about(security)
         self.instrument = instrument
         self.data_ends_ns = data_ends(catalogue, instrument)
-        """When the channel's last packet was sent, as far as it is told."""
+        """Sending time of the channel's last packet, if known."""
         self._lake = catalogue.lake
         self._day = planned.day
         self._source = planned.source(Part(security, security))
@@ -143,36 +143,36 @@ class InstrumentBooks:
         self._kept: OrderedDict[int, _Run] = OrderedDict()
 
     def at(self, at_ns: int | None) -> Moment:
-        """The book after all packets that were sent up to a time; None for the end."""
+        """Return the book after all packets sent up to a time; None for the end."""
         return self._between([at_ns])[-1]
 
     def series(self, times: Sequence[int], *, most_replays: int | None = None) -> list[Moment]:
-        """The book at times that rise, each as ``at`` gives it, replayed once for many of them.
+        """Return the books at ascending times, as ``at`` does, with one replay for many of them.
 
-        What becomes known later must not change what was known before, so a replay gives only the
-        times behind the last hole or snapshot that mattered. With ``most_replays`` the times for
-        which it would take more are left out: the first ones.
+        Data received later must not change an earlier book, so a replay yields only the times after
+        the last gap or snapshot that mattered. ``most_replays`` limits the replays and drops the
+        first times, which would need more.
         """
         found: list[Moment] = []
         left = list(times)
         replays = 0
         while left and (most_replays is None or replays < most_replays):
-            # What a checkpoint tells is not told again by a replay from the one before.
+            # Times before the last checkpoint need a replay from an earlier one.
             begin = bisect_left(left, self._sent[at - 1]) if (at := self._before(left[-1])) else 0
-            told = self._between(left[begin:])
-            found = told + found
-            del left[len(left) - len(told) :]
+            moments = self._between(left[begin:])
+            found = moments + found
+            del left[len(left) - len(moments) :]
             replays += 1
         return found
 
     def _before(self, at_ns: int | None) -> int:
-        """How many checkpoints there are up to a time."""
+        """Return the number of checkpoints up to a time."""
         return len(self._sent) if at_ns is None else bisect_right(self._sent, at_ns)
 
     def _between(self, times: Sequence[int | None]) -> list[Moment]:
-        """The books at the last times of some without a checkpoint between them.
+        """Return the books at the last of some times without a checkpoint between them.
 
-        What was read up to the next checkpoint is kept: who goes through a day asks there again.
+        Data up to the next checkpoint is cached: callers that step through a day return to it.
         """
         if times[-1] is not None:
             before = self._before(times[-1])
@@ -190,19 +190,19 @@ class InstrumentBooks:
         return self.exactly(times)
 
     def exactly(self, times: Sequence[int | None]) -> list[Moment]:
-        """The same, read up to the last time and no further."""
+        """Return the books at the times, reading no data after the last one."""
         run = self._run(self._before(times[-1]), times[-1])
         before = [time for time in times[:-1] if time is not None and time >= run.since]
         moments = run.moments([*before, times[-1]], self._current)
         return [self._ended(moment) for moment in moments]
 
     def _run(self, before: int, until: int | None) -> _Run:
-        """A replay from the checkpoint before some number of them up to a time."""
-        # What is unconfirmed at a checkpoint depends on what came before it.
+        """Replay up to a time, from the last usable one of the first ``before`` checkpoints."""
+        # An unconfirmed state at a checkpoint depends on packets before it.
         known = [one for one in self._checkpoints[:before] if one.values["state"] != UNCONFIRMED]
         start = known[-1] if known else None
-        behind = self._checkpoints[before] if before < len(self._checkpoints) else None
-        span = Span(self._day, self._source, self.instrument, until, start, behind)
+        following = self._checkpoints[before] if before < len(self._checkpoints) else None
+        span = Span(self._day, self._source, self.instrument, until, start, following)
         levels = self._day.of_levels
         book = no_book(of_levels=levels)
         if start is not None:
@@ -216,7 +216,7 @@ class InstrumentBooks:
 
 
 def data_ends(catalogue: Catalogue, instrument: Instrument) -> int | None:
-    """When the last packet of an instrument's channel was sent that day, as far as it is told."""
+    """Return the sending time of the channel's last packet of that day, if known."""
     protocol = catalogue.protocol(instrument.date, instrument.channel)
     packets = protocol.account_table("packets")
     ends = [
@@ -229,14 +229,14 @@ def data_ends(catalogue: Catalogue, instrument: Instrument) -> int | None:
 
 
 def _without_book(catalogue: Catalogue, instrument: Instrument, name: str) -> UsageError:
-    """Why there is no book of an instrument: its day was not built, or not with it."""
+    """Return an error with the reason why an instrument has no book."""
     lake = catalogue.lake.location
     day, channel = instrument.date, instrument.channel
     if catalogue.inputs(day, channel).depth_of(instrument.security_id) is None:
         return UsageError(
-            f"{name} is told by price levels on {day.isoformat()}, channel {channel}, and no "
-            "snapshot tells how many of them the feed shows: ingest the channel's market recovery "
-            "stream too, and then build its books."
+            f"{name} has price levels on {day.isoformat()}, channel {channel}, and no "
+            "snapshot states how many the feed publishes: ingest the channel's market recovery "
+            "stream too, then build its books."
         )
     whose = f"The books of {day.isoformat()}, channel {channel}, were"
     if latest_build(catalogue.lake, day, channel)[1] is None:
@@ -249,8 +249,8 @@ def _without_book(catalogue: Catalogue, instrument: Instrument, name: str) -> Us
     reader = open_reader(lake, catalogue.inputs(day, channel))
     if not reader.knows(instrument.security_id):
         return UsageError(
-            f"{name} is defined on {day.isoformat()}, channel {channel}, but no message is about "
-            "it: it has no book."
+            f"{name} is defined on {day.isoformat()}, channel {channel}, but has no messages: "
+            "it has no book."
         )
     return UsageError(
         f"{whose} built without {name}: run `pregao books --lake {lake} --symbol {name}`."
@@ -258,7 +258,7 @@ def _without_book(catalogue: Catalogue, instrument: Instrument, name: str) -> Us
 
 
 def _checkpoints(lake: Lake, instrument: Instrument) -> list[Checkpoint]:
-    """An instrument's checkpoints, without their orders, in order."""
+    """Return an instrument's checkpoints in order, without their orders."""
     if CHECKPOINTS.name not in lake.table_names():
         return []
     security = instrument.security_id
@@ -266,8 +266,8 @@ def _checkpoints(lake: Lake, instrument: Instrument) -> list[Checkpoint]:
     for file in files_of(lake, CHECKPOINTS.name, [instrument.date]):
         if not file["min.security_id"] <= security <= file["max.security_id"]:
             continue
-        place = lake.table_location(CHECKPOINTS.name).join(file["path"])
-        with pq.ParquetFile(place.path, filesystem=place.filesystem) as opened:
+        location = lake.table_location(CHECKPOINTS.name).join(file["path"])
+        with pq.ParquetFile(location.path, filesystem=location.filesystem) as opened:
             at = opened.metadata.schema.names.index("security_id")
             for group in range(opened.metadata.num_row_groups):
                 statistics = opened.metadata.row_group(group).column(at).statistics
@@ -286,13 +286,16 @@ def _checkpoints(lake: Lake, instrument: Instrument) -> list[Checkpoint]:
     numbers = np.array([values["sequence_number"] for values, *_ in found], np.int64)
     index = [values["index_in_packet"] for values, *_ in found]
     serial = serial_of(versions, numbers, int(versions[0]))
-    behind = np.array([BEHIND_PACKET if one is None else one for one in index], np.int64)
-    places = place_of(serial, behind)
-    return [Checkpoint(int(places[at]), *found[at]) for at in np.argsort(places, kind="stable")]
+    indices = np.array([BEHIND_PACKET if one is None else one for one in index], np.int64)
+    message_serials = place_of(serial, indices)
+    return [
+        Checkpoint(int(message_serials[at]), *found[at])
+        for at in np.argsort(message_serials, kind="stable")
+    ]
 
 
 def _scalar(column: Any) -> Any:
-    """A single value: names as text, all else as a number; None for null."""
+    """Return a single value: names as text, others as integers; None for null."""
     if column.null_count:
         return None
     if column.type in ("string", "large_string"):
@@ -301,9 +304,9 @@ def _scalar(column: Any) -> Any:
 
 
 def _loaded(lake: Lake, checkpoint: Checkpoint, *, of_levels: bool) -> FullBook:
-    """The orders of a checkpoint, or its levels."""
-    place = lake.table_location(CHECKPOINTS.name).join(checkpoint.path)
-    with pq.ParquetFile(place.path, filesystem=place.filesystem) as opened:
+    """Return the orders of a checkpoint, or its levels."""
+    location = lake.table_location(CHECKPOINTS.name).join(checkpoint.path)
+    with pq.ParquetFile(location.path, filesystem=location.filesystem) as opened:
         names = SIDE_LEVELS if of_levels else side_columns(opened.schema_arrow.names)
         rows = opened.read_row_group(checkpoint.group, columns=list(names), use_threads=False)
     sides = [rows.column(name).slice(checkpoint.row, 1) for name in names]
@@ -313,7 +316,7 @@ def _loaded(lake: Lake, checkpoint: Checkpoint, *, of_levels: bool) -> FullBook:
 
 
 class _Run:
-    """A span followed: it gives the books at times from when on nothing in it was unknown."""
+    """Replay of a span; returns books at times from `since` on, when all its data was known."""
 
     def __init__(self, span: Span, known: FullBook) -> None:
         counters = span.day.counters(1)
@@ -327,7 +330,7 @@ class _Run:
         snapshots = None
         doubtful = followed.has(DOUBTED) | (followed.step == Step.GAP)
         if span.start is None or counters.stale[0] or doubtful.any():
-            # Only now are snapshots needed: they begin books, or heal them.
+            # Snapshots are needed only now: they start books, or heal them.
             snapshots = span.snapshots()
             sequence = span.sequence(snapshots)
             trial = counters
@@ -342,9 +345,9 @@ class _Run:
         self.since = self._settled_since()
 
     def moments(self, times: Sequence[int | None], current: bool) -> list[Moment]:
-        """The books at times that rise; the last may be the end of the span."""
+        """Return the books at ascending times; the last may be the end of the span."""
         span, sequence, rows = self._span, self._sequence, self._rows
-        # Items come in the order of places; those of a moment are the first ones, sent by then.
+        # Items are in sequence order; those of a time are the first ones, sent by then.
         until = np.array([LATEST if time is None else time for time in times], np.int64)
         items = np.searchsorted(np.maximum.accumulate(sequence.sending), until, side="right")
         if times[-1] == span.at_ns:
@@ -361,19 +364,19 @@ class _Run:
                 rows.item[:end],
                 int(self._counts[item - 1]) if item else first,
                 book,
-                told,
+                values,
                 current,
             )
-            for time, item, end, book, told in zip(
+            for time, item, end, book, values in zip(
                 times, items.tolist(), ends.tolist(), books, statistics, strict=True
             )
         ]
 
     def _settled_since(self) -> int:
-        """From when on nothing that was taken into account was still unknown."""
+        """Return the time from which all that the replay used was known."""
         span, sequence = self._span, self._sequence
         if len(sequence) and (np.diff(sequence.sending) < 0).any():
-            return LATEST  # the first items by place are not the first that were sent
+            return LATEST  # sequence order differs from sending order
         since = [0, *span.holes.sending[span.holes.place > span.after].tolist()]
         since += [loop.last_sending_ns for loop in span.loops]
         if self._snapshots is not None:
@@ -386,7 +389,7 @@ class _Run:
 def _played(
     day: ChannelDay, security: int, known: FullBook, updates: UpdateRows, ends: Numbers
 ) -> list[FullBook]:
-    """A book after the first so many updates, for each of some rising numbers."""
+    """Return the book after the first `end` updates, for each of the ascending ends."""
     wanted = np.unique(ends[ends > 0])
     books = {0: known}
     if len(wanted):

@@ -1,4 +1,4 @@
-"""Instruments as users name them: by symbol, or by number."""
+"""Instruments as users name them: by symbol or security ID."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _LARGEST = (1 << 63) - 1
 
 
 def security_number(name: str) -> int | None:
-    """The number that a name is; None if it can only be a symbol."""
+    """Return the security ID that a name is; None if it can only be a symbol."""
     if not (name.isascii() and name.isdigit() and len(name) <= len(str(_LARGEST))):
         return None
     number = int(name)

@@ -1,7 +1,7 @@
-"""A file of a message table, opened: what its row groups hold, and their rows.
+"""Open file of a message table: statistics of its row groups, and their rows.
 
-Files that our own writer wrote on this machine's disks are read as flat numbers, all others by
-pyarrow; both are asked alike.
+Files of our own writer on local disks are read as flat integers, all others by pyarrow; both have
+the same interface.
 """
 
 from __future__ import annotations
@@ -27,38 +27,38 @@ class FileRows(Protocol):
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of rows."""
 
     def numbers(self, name: str) -> Numbers:
-        """A column as numbers, NULL where there is no value."""
+        """Return a column as integers, NULL where there is no value."""
 
     def taken(self, chosen: slice | Numbers) -> FileRows:
-        """Some of the rows."""
+        """Return some of the rows."""
 
     def table(self, names: Sequence[str], dictionaries: Collection[str]) -> Any:
-        """Columns as an Arrow table; those named have their texts as dictionaries."""
+        """Return columns as an Arrow table, with dictionaries for the texts of ``dictionaries``."""
 
 
 class OpenedFile(Protocol):
-    """What is asked of a file."""
+    """Interface of an open file."""
 
     @property
     def names(self) -> Sequence[str]:
-        """Its columns."""
+        """Names of its columns."""
 
     @property
     def group_rows(self) -> Numbers:
-        """How many rows each row group has."""
+        """Number of rows of each row group."""
 
     def bounds(self, name: str, least: int, most: int) -> tuple[Numbers, Numbers]:
-        """The smallest and largest value of a column in each row group, or what may be."""
+        """Return minimum and maximum of a column in each row group, or the given bounds."""
 
     def read(self, groups: Sequence[int], names: Sequence[str]) -> FileRows:
-        """Columns of some row groups."""
+        """Return columns of some row groups."""
 
 
 def open_file(place: Location, texts: Collection[str]) -> OpenedFile:
-    """Open a file; ``texts`` are the columns and members of lists that are texts and repeat."""
+    """Open a file; ``texts`` are the columns and list members with repeating texts."""
     if place.is_local and kernels_compiled():
         flat = open_flat(place.path)
         if flat is not None:
@@ -68,7 +68,7 @@ def open_file(place: Location, texts: Collection[str]) -> OpenedFile:
 
 
 class ArrowRows:
-    """Rows as an Arrow table."""
+    """Rows of an Arrow table."""
 
     __slots__ = ("rows",)
 
@@ -77,27 +77,27 @@ class ArrowRows:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of rows."""
         count: int = self.rows.num_rows
         return count
 
     def numbers(self, name: str) -> Numbers:
-        """A column as numbers."""
+        """Return a column as integers."""
         return integers(self.rows.column(name))
 
     def taken(self, chosen: slice | Numbers) -> ArrowRows:
-        """Some of the rows."""
+        """Return some of the rows."""
         if isinstance(chosen, slice):
             return ArrowRows(self.rows.slice(chosen.start, chosen.stop - chosen.start))
         return ArrowRows(taken(self.rows, chosen))
 
     def table(self, names: Sequence[str], dictionaries: Collection[str]) -> Any:  # noqa: ARG002
-        """Some of the columns; what is a dictionary was said when they were read."""
+        """Return some of the columns; dictionaries were chosen when they were read."""
         return self.rows.select(list(names))
 
 
 class _ArrowFile:
-    """A file that is read by pyarrow."""
+    """File read by pyarrow."""
 
     def __init__(self, place: Location, texts: Collection[str]) -> None:
         self._place = place
@@ -112,7 +112,7 @@ class _ArrowFile:
         self._bounds: dict[str, list[tuple[int, int] | None]] = {}
 
     def bounds(self, name: str, least: int, most: int) -> tuple[Numbers, Numbers]:
-        """The smallest and largest value of a column in each row group, or what may be."""
+        """Return minimum and maximum of a column in each row group, or the given bounds."""
         if name not in self._bounds:
             self._bounds[name] = [self._bound(at, name) for at in range(len(self.group_rows))]
         found = [bound or (least, most) for bound in self._bounds[name]]
@@ -128,26 +128,26 @@ class _ArrowFile:
         return int(statistics.min), int(statistics.max)
 
     def read(self, groups: Sequence[int], names: Sequence[str]) -> ArrowRows:
-        """Columns of some row groups."""
+        """Return columns of some row groups."""
         texts = [path for path in self._texts if path.partition(".")[0] in names]
         flat = [path for path in texts if "." not in path]
         if len(flat) < len(texts) and self._place.is_local:
             try:
-                # Dictionaries in lists are read of one row group at a time, or not at all.
+                # pyarrow reads dictionaries in lists only from one row group at a time.
                 return ArrowRows(self._read([[group] for group in groups], names, texts))
             except pa.ArrowNotImplementedError:
-                pass  # there are too many texts for a dictionary
+                pass  # too many texts for a dictionary
         return ArrowRows(self._read([list(groups)], names, flat))
 
     def _read(self, batches: list[list[int]], names: Sequence[str], texts: list[str]) -> Any:
-        place, columns = self._place, list(names)
+        location, columns = self._place, list(names)
         with pq.ParquetFile(
-            place.path,
-            filesystem=place.filesystem,
+            location.path,
+            filesystem=location.filesystem,
             read_dictionary=texts,
             metadata=self._metadata,
-            # Other threads that fetch ahead are for distant stores: here they only cost time.
-            pre_buffer=not place.is_local,
+            # Threads that prefetch are for remote stores: on local files they only cost time.
+            pre_buffer=not location.is_local,
         ) as opened:
             return pa.concat_tables(
                 [opened.read_row_groups(own, columns, use_threads=False) for own in batches]
@@ -156,12 +156,12 @@ class _ArrowFile:
 
 @lru_cache(100)
 def _kept(place: Location, texts: frozenset[str], modified: int) -> _ArrowFile:  # noqa: ARG001
-    """Such a file of this machine; what its end tells is kept for the next task."""
+    """Return such a local file, and cache its footer for the next task."""
     return _ArrowFile(place, texts)
 
 
 class _OwnFile:
-    """A file that our own writer wrote."""
+    """File written by our own writer."""
 
     def __init__(self, place: Location, texts: Collection[str], flat: Any) -> None:
         self._place = place
@@ -171,21 +171,21 @@ class _OwnFile:
         self.group_rows: Numbers = flat.group_rows
 
     def bounds(self, name: str, least: int, most: int) -> tuple[Numbers, Numbers]:
-        """The smallest and largest value of a column in each row group, or what may be."""
+        """Return minimum and maximum of a column in each row group, or the given bounds."""
         found: tuple[Numbers, Numbers] = self._flat.bounds(name, least, most)
         return found
 
     def read(self, groups: Sequence[int], names: Sequence[str]) -> FileRows:
-        """Columns of some row groups."""
+        """Return columns of some row groups."""
         rows: FlatRows | None = self._flat.read(groups, names, NULL)
         if rows is None:
-            # It is damaged, or not what it seems: pyarrow says so, or knows better.
+            # It is damaged or has another format: pyarrow reads it or raises.
             return _ArrowFile(self._place, self._texts).read(groups, names)
         return rows
 
 
 class FlatColumns:
-    """Flat rows as the columns that a follower asks for; a column that is not there is null."""
+    """Flat rows with the column interface of a follower; an absent column is null."""
 
     __slots__ = ("_rows", "names")
 
@@ -197,7 +197,7 @@ class FlatColumns:
         return self._rows.count
 
     def numbers(self, name: str, null: int = NULL) -> Numbers:
-        """A column of integers, days or decimals as numbers."""
+        """Return a column of integers, dates or decimals as integers."""
         column = self._rows.columns.get(name)
         if column is None:
             return np.full(len(self), null, np.int64)
@@ -206,17 +206,17 @@ class FlatColumns:
         return np.where(column.there, column.values, null)
 
     def codes(self, name: str, known: Mapping[str, int], other: int) -> Codes:
-        """The numbers that the names of a column are known by."""
+        """Return the code of each name in a column."""
         column = self._rows.columns.get(name)
         if column is None or column.texts is None:
             return np.full(len(self), other, np.uint8)
         of_text = [known.get(text, other) for text in column.texts]
-        # Where there is none, its place is that behind all others.
+        # Null has the index after all texts.
         codes: Codes = np.array([*of_text, other], np.uint8)[column.values]
         return codes
 
     def texts(self, name: str) -> Sequence[str | None]:
-        """A column of texts."""
+        """Return a column of texts."""
         column = self._rows.columns.get(name)
         if column is None or column.texts is None:
             return [None] * len(self)
@@ -224,5 +224,5 @@ class FlatColumns:
         return [of_text[at] for at in column.values.tolist()]
 
     def taken(self, chosen: Numbers) -> FlatColumns:
-        """Some of the rows, in the order given."""
+        """Return some of the rows, in the given order."""
         return FlatColumns(self._rows.taken(chosen), self.names)

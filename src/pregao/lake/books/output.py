@@ -1,4 +1,4 @@
-"""What a replay gives, written as it comes: ticks, and checkpoints of full books."""
+"""Output of a replay: writes ticks, and checkpoints of full books, incrementally."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class Output:
         self._held = TickBuffer(ROW_GROUP, depth)
         self._tick_statistics, self._checkpoint_statistics = StatisticReader(), StatisticReader()
         self._before: tuple[Numbers, ...] | None = None
-        """What is known of the last row of the window before."""
+        """Context of the last row of the previous window."""
         self._updates = 0
         self._context: tuple[Numbers, ...] = ()
         self._base_row = 0
         self.checkpoint_rows: Numbers = np.empty(0, np.int64)
-        """After which rows of the window the full book is wanted."""
+        """Rows of the window after which the full book is stored."""
         self._reasons: Codes = np.empty(0, np.uint8)
 
     def begin_window(
@@ -78,7 +78,7 @@ class Output:
         base_row: int,
         last: bool,
     ) -> None:
-        """Make ready for the rows of a window; ``counts`` are the counters behind each item."""
+        """Prepare for the rows of a window; ``counts`` are the counters after each item."""
         self._tick_statistics.load(statistics)
         self._checkpoint_statistics.load(statistics)
         self._limits = PriceLimits(
@@ -88,10 +88,10 @@ class Output:
         rank, place, sending = sequence.rank[item], sequence.place[item], sequence.sending[item]
         book_row = sequence.book_row[item]
         time = np.full(len(item), NULL, np.int64)
-        told = book_row >= 0
-        time[told] = sequence.time[book_row[told]]
+        has_message = book_row >= 0
+        time[has_message] = sequence.time[book_row[has_message]]
         own = (rank, place, time, sending, sequence.capture[item])
-        # A tick may still belong to the last row of the window before.
+        # A tick may still belong to the last row of the previous window.
         before = self._before or tuple(column[:1] for column in own)
         self._context = tuple(np.concatenate(pair) for pair in zip(before, own, strict=True))
         self._base_row = base_row
@@ -106,7 +106,7 @@ class Output:
             self._before = tuple(column[-1:] for column in own)
 
     def add_ticks(self, ticks: Ticks) -> None:
-        """Take some ticks; they are written when there are enough for a row group."""
+        """Buffer ticks, and write them when there are enough for a row group."""
         begin = 0
         while begin < len(ticks):
             begin += self._held.fill(ticks, begin)
@@ -114,12 +114,12 @@ class Output:
                 self._write_ticks()
 
     def end_window(self, books: dict[int, FullBook]) -> None:
-        """Write the ticks that are held, and the checkpoints."""
+        """Write the buffered ticks, and the checkpoints."""
         self._write_ticks()
         self._write_checkpoints(books)
 
     def _write_ticks(self) -> None:
-        """Write the ticks that are held."""
+        """Write the buffered ticks."""
         ticks = self._held
         if not len(ticks):
             return
@@ -135,7 +135,7 @@ class Output:
         ticks.clear()
 
     def _write_checkpoints(self, books: dict[int, FullBook]) -> None:
-        """Write the checkpoints of the window; the books are given by row."""
+        """Write the checkpoints of the window; ``books`` is keyed by row."""
         rows = self.checkpoint_rows
         if not len(rows):
             return
@@ -163,13 +163,13 @@ class Output:
             **side_lists(found),
         }
         orders = sum(len(book) for book in found)
-        # Who looks one book up reads a row group: it must not hold thousands of deep books.
+        # A lookup of one book reads a row group: it must not contain thousands of deep books.
         row_group = max(1, min(ROW_GROUP, ORDERS_PER_ROW_GROUP * len(rows) // max(orders, 1)))
         table = as_table(self.checkpoints.schema, columns, len(rows))
         self.checkpoints.write(table, row_group)
 
     def discard(self) -> None:
-        """Give up what was written."""
+        """Discard the files."""
         self.ticks.discard()
         self.checkpoints.discard()
 

@@ -1,4 +1,4 @@
-"""The plan of a build: what holds for a channel's day, and how its instruments are shared out."""
+"""Plan of a build: facts of a channel's day, and the partition of its instruments into tasks."""
 
 from __future__ import annotations
 
@@ -30,42 +30,42 @@ from pregao.umdf.templates import (
 )
 
 ROWS_PER_TASK = 700_000
-"""So many messages are held in memory at once, at a few hundred bytes each."""
+"""Maximum number of messages per task, in memory at a few hundred bytes each."""
 ROWS_PER_WINDOW = 200_000
-"""The same where one instrument alone has more, and is replayed window by window."""
+"""Maximum per window, where one instrument alone has more and is replayed in windows."""
 SMALLEST_TASK = 50_000
 ORDERS_PER_MESSAGE = 5
-"""About so many orders are in a message of a snapshot."""
+"""Estimated number of orders per message of a snapshot."""
 
 
 def plan_day(catalogue: Catalogue, day: date, channel: int) -> DayInputs:
-    """What holds for a channel's day, and where it is read from."""
+    """Return the facts of a channel's day, and the inputs to read it from."""
     lake = catalogue.lake
     inputs = catalogue.inputs(day, channel)
     protocol = catalogue.protocol(day, channel)
-    known = brought(lake, day, channel, protocol)
+    coverage = brought(lake, day, channel, protocol)
     if protocol.timed_versions:
-        inputs = replace(inputs, slots=known.slots)
+        inputs = replace(inputs, slots=coverage.slots)
     reader = open_reader(lake.location, inputs)
-    base = known.base
+    base = coverage.base
     spans: tuple[tuple[int, int], ...] = ((base, 0),)
-    if len(known.runs) > 1 and not protocol.timed_versions:
+    if len(coverage.runs) > 1 and not protocol.timed_versions:
         spans = _spans(reader, base)
-    holes = find_holes(lake, day, channel, known)
+    gaps = find_holes(lake, day, channel, coverage)
     legacy = inputs.protocol == LEGACY
-    most = MOST_ENTRIES if legacy else MOST_IN_PACKET
+    max_messages = MOST_ENTRIES if legacy else MOST_IN_PACKET
     loops: tuple[WholeLoop, ...] = ()
-    if len(holes) and (headers := read_headers(reader, Part())) is not None:
-        loops = telling_loops(whole_loops(headers, spans, base), holes)
+    if len(gaps) and (headers := read_headers(reader, Part())) is not None:
+        loops = telling_loops(whole_loops(headers, spans, base), gaps)
     by_position = catalogue.has_positions(day, channel)
     facts = ChannelDay(
-        base, known.from_the_start, by_position, spans, holes, loops, most, not legacy
+        base, coverage.from_the_start, by_position, spans, gaps, loops, max_messages, not legacy
     )
-    return DayInputs(lake.location, inputs, facts, known.schema_version)
+    return DayInputs(lake.location, inputs, facts, coverage.schema_version)
 
 
 def _spans(reader: Reader, base: int) -> tuple[tuple[int, int], ...]:
-    """The sequence versions of the incremental stream, and when each was first sent."""
+    """Return the sequence versions of the incremental stream, with their first sending times."""
     first: dict[int, int] = {}
     for template in (ORDER, DELETE_ORDER, EMPTY_BOOK):
         for rows in reader.read(template, ["sequence_version", "sending_time_ns"], Part()):
@@ -79,11 +79,10 @@ def _spans(reader: Reader, base: int) -> tuple[tuple[int, int], ...]:
 
 
 def plan_tasks(inputs: DayInputs, settings: BuildSettings, parallelism: int) -> list[BookTask]:
-    """Share the instruments out in ranges of about equal work.
+    """Partition the instruments into ranges of about equal work.
 
-    How much there is to do is told by the statistics of row groups, which are sorted by
-    instrument; only of those with several instruments are the instruments' numbers read. A task
-    has one kind of book.
+    The work is estimated from the statistics of row groups, which are sorted by instrument;
+    security IDs are read only from groups with several instruments. A task has one kind of book.
     """
     tasks: list[BookTask] = []
     for own in inputs.kinds():
@@ -92,14 +91,14 @@ def plan_tasks(inputs: DayInputs, settings: BuildSettings, parallelism: int) -> 
 
 
 def largest_first(tasks: list[BookTask]) -> list[BookTask]:
-    """Tasks in the order in which they are done best: what is left at the end is small."""
+    """Return tasks in order of decreasing size, so that those left at the end are small."""
     return sorted(tasks, key=lambda task: -task.rows)
 
 
 def _tasks_of(
     inputs: DayInputs, settings: BuildSettings, parallelism: int, number: int
 ) -> list[BookTask]:
-    """The tasks of one kind of book, numbered from there on."""
+    """Return the tasks of one kind of book, numbered from ``number``."""
     reader = open_reader(inputs.lake, inputs.inputs)
     rows: Counter[int] = Counter()
     for template in (*BOOK_TEMPLATES, *inputs.inputs.counted, SNAPSHOT_HEADER):
@@ -132,7 +131,7 @@ def _tasks_of(
 
 
 def windows_of(reader: Reader, base: int, security: int) -> tuple[tuple[int, int], ...]:
-    """Windows of a very long sequence, cut where row groups of its orders end."""
+    """Return windows of a very long sequence, split where row groups of its orders end."""
     ends = sorted(
         (serial, rows)
         for template in (ORDER, DELETE_ORDER)

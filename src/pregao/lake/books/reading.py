@@ -1,4 +1,4 @@
-"""What a channel's day holds, read from the message tables into the columns that `feed` takes."""
+"""Loader of a channel's day: reads message tables into the columns that `feed` needs."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ from pregao.umdf.templates import (
 
 VERSION = "schema_version"
 ENTRIES = "no_md_entries"
-"""The list of orders in a message of a snapshot."""
+"""List of orders in a message of a snapshot."""
 _NOT_READ = frozenset({DATE, "channel", "feed", "feed_difference_ns", "capture_id", VERSION})
 
 
 class ArrowColumns:
-    """Rows of an Arrow table as the columns that a follower asks for."""
+    """Rows of an Arrow table with the column interface of a follower."""
 
     __slots__ = ("rows",)
 
@@ -78,43 +78,43 @@ class ArrowColumns:
 
     @property
     def names(self) -> Sequence[str]:
-        """The columns there are."""
+        """Names of the columns."""
         names: Sequence[str] = self.rows.column_names
         return names
 
     def numbers(self, name: str, null: int = NULL) -> Numbers:
-        """A column of integers, days or decimals as numbers."""
+        """Return a column of integers, dates or decimals as integers."""
         return integers(self.rows.column(name), null)
 
     def codes(self, name: str, known: Mapping[str, int], other: int) -> Codes:
-        """The numbers that the names of a column are known by."""
+        """Return the code of each name in a column."""
         return codes(self.rows.column(name), known, other)
 
     def texts(self, name: str) -> Sequence[str | None]:
-        """A column of texts."""
+        """Return a column of texts."""
         texts: list[str | None] = self.rows.column(name).to_pylist()
         return texts
 
     def taken(self, chosen: Numbers) -> ArrowColumns:
-        """Some of the rows, in the order given."""
+        """Return some of the rows, in the given order."""
         return ArrowColumns(taken(self.rows, chosen))
 
     def followed_by(self, more: ComparedColumns) -> ArrowColumns:
-        """These rows and behind them others of the same columns."""
+        """Return these rows followed by others with the same columns."""
         assert isinstance(more, ArrowColumns)
         return ArrowColumns(pa.concat_tables([self.rows, more.rows], promote_options="default"))
 
     def labels(self, name: str) -> Numbers:
-        """A number for each text of a column, the same for the same text; 0 for null."""
+        """Return a checksum for each text of a column; 0 for null."""
         return checksums(self.rows.column(name))
 
     def nulls(self, name: str) -> Flags:
-        """Where a column has no value."""
+        """Return where a column is null."""
         flags: Flags = self.rows.column(name).is_null().to_numpy()
         return flags
 
     def unlike(self, name: str, other: ComparedColumns) -> Flags:
-        """Where a column differs from the same column of as many other rows."""
+        """Return where a column differs from that column of as many other rows."""
         assert isinstance(other, ArrowColumns)
         one, two = _plain(self.rows.column(name)), _plain(other.rows.column(name))
         same = pc.fill_null(pc.equal(one, two), False)
@@ -123,24 +123,24 @@ class ArrowColumns:
         return unlike
 
     def value(self, name: str, at: int) -> object:
-        """One value, as people read it."""
+        """Return one value as a Python object."""
         value: object = self.rows.column(name)[at].as_py()
         return value
 
     def of_stream(self, stream: Stream) -> ArrowColumns:
-        """The rows of one stream."""
+        """Return the rows of one stream."""
         wanted = self.codes("stream", {stream.value: 1}, 0) == 1
         return self if wanted.all() else self.taken(np.flatnonzero(wanted))
 
     def about(self, securities: tuple[int, ...] | None) -> ArrowColumns:
-        """The rows about some instruments; None for all."""
+        """Return the rows about some instruments; None for all."""
         if securities is None:
             return self
         return self.taken(np.flatnonzero(np.isin(self.numbers("security_id"), securities)))
 
 
 def _plain(column: Any) -> Any:
-    """A column that can be compared: names as texts, in one piece."""
+    """Return a column that can be compared: names as texts, in one chunk."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(pa.string())
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
@@ -148,35 +148,35 @@ def _plain(column: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where some instruments of a channel's day are read from."""
+    """Reads some instruments of a channel's day."""
 
     reader: Reader
     part: Part
     day: ChannelDay
     schema_version: int | None
-    """Of messages that do not tell theirs; None if that is not known."""
+    """Schema version of messages that do not state theirs; None if unknown."""
     securities: tuple[int, ...] | None = None
-    """The only instruments that are wanted."""
+    """Only instruments to read; None for all."""
 
     def _implied(self, rows: MessageColumns) -> Numbers:
-        """The masks of implied orders, by each message's schema version."""
+        """Return the masks of implied orders, by each message's schema version."""
         versions = rows.numbers(VERSION)
-        untold = versions == NULL
-        if not untold.any():
+        unversioned = versions == NULL
+        if not unversioned.any():
             return implied_masks(versions)
-        # Rows of lakes from before the column; without a version nothing is said to be implied.
+        # Rows from before the column existed; without a version no order counts as implied.
         known = 0 if self.schema_version is None else implied_mask(self.schema_version)
-        return np.where(untold, np.int64(known), implied_masks(versions))
+        return np.where(unversioned, np.int64(known), implied_masks(versions))
 
     def messages(self, others: OtherMessages, serials: Serials | None = None) -> Messages:
-        """The incremental messages, not yet in order; ``others`` are those of other templates."""
+        """Return the incremental messages, not yet in order; ``others`` are of other templates."""
         base, levels = self.day.base, self.day.of_levels
         fields = LEVEL_FIELDS if levels else ORDER_FIELDS
         changing = []
         for template in BOOK_TEMPLATES:
             columns = [*KEY, *TIMES, "rpt_seq", VERSION, *fields[template]]
             if template == EMPTY_BOOK:
-                columns = [*KEY, TIMES[-1], "rpt_seq", VERSION]  # of the legacy feed it may count
+                columns = [*KEY, TIMES[-1], "rpt_seq", VERSION]  # legacy ones may be counted
             for found in self.reader.read_columns(template, columns, self.part, serials):
                 flat = isinstance(found, FlatRows)
                 rows = FlatColumns(found, columns) if flat else ArrowColumns(found)
@@ -190,16 +190,16 @@ class Source:
         return messages if self.securities is None else messages.about(self.securities)
 
     def resets(self, serials: Serials | None = None) -> Resets:
-        """The ChannelResets of the incremental stream, in order."""
+        """Return the ChannelResets of the incremental stream, in order."""
         columns = [*KEY[1:], "md_entry_timestamp_ns", "stream"]
         found = self.reader.read(CHANNEL_RESET, columns, None, serials)
         parts = [ArrowColumns(rows).of_stream(Stream.INCREMENTAL) for rows in found]
         return Resets.of(parts, self.day.base)
 
     def others(self, serials: Serials | None = None) -> OtherMessages:
-        """The messages that change no book.
+        """Return the messages that change no book.
 
-        With ``serials`` only what is incremental is read, and only there.
+        With ``serials``, reads only incremental messages in that range.
         """
         known = self.reader.inputs.tables
         names = {template: table.name.removeprefix("umdf_") for template, table in known.items()}
@@ -222,16 +222,16 @@ class Source:
             if template not in both:
                 incremental[template] = rows
                 continue
-            told = rows.of_stream(Stream.INCREMENTAL)
-            if len(told):
-                incremental[template] = told
+            own = rows.of_stream(Stream.INCREMENTAL)
+            if len(own):
+                incremental[template] = own
             looped = rows.of_stream(Stream.SNAPSHOT)
             if len(looped) and serials is None:
                 snapshot[template] = looped.taken(LoopRows.of(looped).order())
         return OtherMessages(incremental, snapshot, names)
 
     def snapshots(self, others: OtherMessages) -> Snapshots | None:
-        """The snapshots; ``others`` hold their statistics."""
+        """Return the snapshots; ``others`` has their statistics."""
         headers = read_headers(self.reader, self.part)
         if headers is None:
             return None
@@ -260,8 +260,8 @@ class Source:
         )  # fmt: skip
 
     def _entries(self, rows: Any, counts: Numbers) -> BookColumns:
-        """The orders in the lists of some rows, which are so many in each."""
-        # Lists are taken apart piece by piece: to join them first would copy every order twice.
+        """Return the orders in the lists of some rows; ``counts`` is the length of each list."""
+        # Flatten each chunk of lists: joining them first would copy every order twice.
         structs = [each.flatten() for each in rows.column(ENTRIES).chunks]
         entries = ArrowColumns(
             pa.table(
@@ -272,7 +272,7 @@ class Source:
             )
         )
         masks = self._implied(ArrowColumns(rows))
-        # Most days are of one version; a mask for each order only where it matters.
+        # Most days have one version; expand to a mask per order only where it matters.
         one = len(masks) > 0 and bool((masks == masks[0]).all())
         implied = np.broadcast_to(masks[0], len(entries)) if one else np.repeat(masks, counts)
         return snapshot_columns(entries, implied, levels=self.day.of_levels)
@@ -280,7 +280,7 @@ class Source:
     def changes(
         self, others: OtherMessages, securities: Numbers, groups: Sequence[str | None]
     ) -> PhaseChanges:
-        """The phases of the instruments' groups and their own states."""
+        """Return the phases of the instruments' groups and their own states."""
         columns = [*KEY[1:], "stream", "security_group", "security_trading_event"]
         found = self.reader.read(SECURITY_GROUP_PHASE, columns, None)
         phases = [ArrowColumns(rows).of_stream(Stream.INCREMENTAL) for rows in found]
@@ -288,7 +288,7 @@ class Source:
         return PhaseChanges.of(statuses, phases, securities, groups, self.day.base)
 
     def instruments(self, securities: Numbers) -> InstrumentNames:
-        """What definitions of the day tell of the securities."""
+        """Return symbols and groups of the securities from the day's definitions."""
         symbols: list[str | None] = [None] * len(securities)
         groups: list[str | None] = [None] * len(securities)
         names = ["security_id", "symbol", "security_group"]
@@ -305,20 +305,20 @@ class Source:
 
 @dataclass(slots=True)
 class InstrumentNames:
-    """Symbols and groups of instruments, by their place among the securities of a task."""
+    """Symbols and groups of instruments, by their index among the securities of a task."""
 
     symbols: list[str | None]
     groups: list[str | None]
 
 
 def _counts_of(rows: Any) -> Numbers:
-    """How many orders are in the list of each row."""
+    """Return the number of orders in the list of each row."""
     chunks = rows.column(ENTRIES).chunks
     return np.concatenate([np.diff(integers(each.offsets)) for each in chunks])
 
 
 def read_headers(reader: Reader, part: Part) -> ArrowColumns | None:
-    """The rows of the snapshots' headers, each once, in order; None if there are none."""
+    """Return the rows of the snapshots' headers, deduplicated and in order; None without any."""
     tables = reader.read(SNAPSHOT_HEADER, HEADER_COLUMNS, part)
     if not tables:
         return None

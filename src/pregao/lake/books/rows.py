@@ -1,4 +1,4 @@
-"""What is known of books as rows of their tables: states, audits, gaps."""
+"""Rows of the tables of books: states, audits, gaps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KINDS = {
 
 
 class BookCounts:
-    """How many ticks and checkpoints the instruments of a task have, and their last states."""
+    """Number of ticks and checkpoints of the instruments of a task, and their last states."""
 
     def __init__(self, count: int) -> None:
         self.ticks = np.zeros(count, np.int64)
@@ -36,7 +36,7 @@ class BookCounts:
         self.state = np.full(count, int(State.EMPTY), np.int64)
 
     def total(self, origins: Origins) -> Counter[str]:
-        """The sums over all instruments."""
+        """Return the totals of all instruments."""
         return Counter(
             instruments=len(origins.securities),
             messages=int(origins.messages.sum()),
@@ -59,7 +59,7 @@ def book_rows(
     gaps: Counter[int],
     reasons: dict[int, str],
 ) -> Any:
-    """The rows of `books`; the counters are by instrument."""
+    """Return the rows of `books`; the counters are by instrument."""
     version, number = packet_of(origins.place, day.base)
     rows = []
     for rank, security in enumerate(origins.securities.tolist()):
@@ -91,7 +91,7 @@ def book_rows(
 
 
 def gap_rows(spans: Sequence[StaleSpan], channel: int, base: int, unit_id: str) -> Any:
-    """Stale spans as rows of `gaps`."""
+    """Return stale spans as rows of `gaps`."""
 
     def packet(place: int | None) -> tuple[int | None, int | None]:
         if place is None:
@@ -131,7 +131,7 @@ def audit_columns(
     rank: Numbers,
     symbols: list[str | None],
 ) -> dict[str, Any]:
-    """The columns of `book_audit` for the chosen snapshots."""
+    """Return the columns of `book_audit` for the chosen snapshots."""
     loop = snapshots.loop
     result = np.array(audit.result, np.int64)[chosen]
     return {
@@ -155,7 +155,7 @@ def audit_columns(
 
 
 def as_table(schema: Any, columns: dict[str, Any], rows: int) -> Any:
-    """Columns in the order of a schema, null where there is none; texts stay dictionaries."""
+    """Return columns in the order of a schema, null where absent; texts stay dictionaries."""
     arrays = []
     fields = []
     for entry in schema:

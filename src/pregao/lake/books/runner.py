@@ -1,4 +1,4 @@
-"""The tasks of a build of books on Spark."""
+"""Runner of the tasks of a build of books on Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pregao.lake.spark import counter, map_on_spark
 
 
 def books_on_spark(spark: Any) -> BookRunner:
-    """Do tasks with a Spark session, each in a task of its own."""
+    """Return a runner that runs each task as a Spark task."""
 
     def run(tasks: list[BookTask], progress: TaskProgress) -> list[BookManifest]:
         done = counter(spark)

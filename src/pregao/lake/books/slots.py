@@ -1,8 +1,7 @@
-"""What a feed without sequence versions has in their place: spans of time over which its numbers go
-on, and how often they have begun anew by then.
+"""Stand-in for sequence versions on feeds without them: time slots, and restarts of numbers.
 
-The version of a message is its span of time and, added to it, how often numbers had begun anew on
-its day: so a place is never met twice, and versions rise with the stream.
+The version of a message is its time slot plus the number of restarts on its day until then: so a
+packet key never repeats, and versions increase with the stream.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, version_distance
 
 @dataclass(frozen=True, slots=True)
 class Anew:
-    """Numbers begin anew."""
+    """Restart of sequence numbers on a feed without sequence versions."""
 
     time_ns: int
-    """When that was sent; the feed's times have milliseconds."""
+    """Sending time; the feed's times have milliseconds."""
     before: int
-    """The last number before that time: one that is not above it is a new one."""
+    """Last number before that time; a number not above it, sent at that time, is a new one."""
     grown: tuple[tuple[int, int], ...] = ()
     """Times within the next second, and the last number by then."""
 
     def holds_before(self, sending_ns: Numbers, numbers: Numbers) -> Flags:
-        """Which snapshots, sent then, hold as of numbers of before?
+        """Return which snapshots, by sending time, are as of a number before the restart.
 
-        Within a second: those whose numbers are nearer to the last one of before.
+        These are sent within a second, with a number nearer to the last one before the restart.
         """
         soon: Flags = (sending_ns >= self.time_ns) & (sending_ns <= self.time_ns + SECOND)
         times = np.array([time for time, _ in self.grown], np.int64)
@@ -43,21 +42,21 @@ class Anew:
 
 
 def find_anew(sending_ns: Numbers, numbers: Numbers, told_ns: Iterable[int]) -> tuple[Anew, ...]:
-    """Where numbers begin anew: where a reset tells it, and where they fall though none does.
+    """Return the restarts of numbers: at resets, and where numbers decrease without a reset.
 
-    A reset says so of what comes behind it, if any number does.
+    A reset counts only if a number follows it.
     """
     order = np.lexsort((numbers, sending_ns))
     times, values = sending_ns[order], numbers[order]
     found: list[Anew] = []
     start = 0
-    told = sorted(set(told_ns))
+    resets = sorted(set(told_ns))
     while start < len(values):
         reached = np.maximum.accumulate(values[start:])
         falls = np.flatnonzero(values[start + 1 :] < reached[:-1])
         moments = [int(times[start + 1 + falls[0]])] if len(falls) else []
         since = found[-1].time_ns if found else -1
-        moments += [time for time in told if time > since and time > times[start]][:1]
+        moments += [time for time in resets if time > since and time > times[start]][:1]
         if not moments:
             break
         moment = min(moments)
@@ -71,7 +70,7 @@ def find_anew(sending_ns: Numbers, numbers: Numbers, told_ns: Iterable[int]) -> 
 def _grown(
     times: Numbers, values: Numbers, start: int, moment: int, before: int
 ) -> tuple[tuple[int, int], ...]:
-    """How numbers that began anew at a moment grow in the second behind it."""
+    """Return the growth of the numbers in the second after a restart."""
     stop = int(np.searchsorted(times, moment + SECOND, side="right"))
     soon, own = times[start:stop], values[start:stop]
     new = (soon > moment) | (own <= before)
@@ -82,18 +81,18 @@ def _grown(
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The spans of time in which a channel's day was sent, in order, and its numbers in them."""
+    """Time slots in which a channel's day was sent, in order, and its numbers in them."""
 
     anew: tuple[Anew, ...] = ()
     versions: tuple[int, ...] = ()
     firsts: tuple[int, ...] = ()
-    """The first number in each."""
+    """First number in each slot."""
     numberings: tuple[int, ...] = ()
-    """How often the numbers had begun anew by then."""
+    """Number of restarts before each slot."""
 
     @staticmethod
     def of(anew: tuple[Anew, ...], numberings: Iterable[Numbering]) -> Slots:
-        """Those of a channel's day."""
+        """Return the slots of a channel's day."""
         found = [
             (version, first, at)
             for at, numbering in enumerate(numberings)
@@ -102,7 +101,7 @@ class Slots:
         return Slots(anew, *zip(*found, strict=True)) if found else Slots(anew)
 
     def version_at(self, sending_ns: Numbers, numbers: Numbers) -> Numbers:
-        """The versions of messages, by when they were sent and their numbers."""
+        """Return the versions of messages, by sending times and numbers."""
         return self._version(
             sending_ns,
             [
@@ -113,15 +112,17 @@ class Slots:
         )
 
     def _version(self, sending_ns: Numbers, begun: Sequence[Flags]) -> Numbers:
-        """The versions of what was sent then, told behind which beginnings each is."""
+        """Return the versions by sending times; each array of ``begun`` flags those after a
+        restart.
+        """
         version = slot_of(sending_ns)
-        for behind in begun:
-            version += behind
+        for restarted in begun:
+            version += restarted
         version[version > LAST_SEQUENCE_VERSION] -= LAST_SEQUENCE_VERSION
         return version
 
     def held_as_of(self, sending_ns: Numbers, numbers: Numbers) -> Numbers:
-        """The versions of the messages that snapshots hold as of, by when these were sent."""
+        """Return the version of the last message in each snapshot, by its sending time."""
         sent = self._version(
             sending_ns,
             [

@@ -1,4 +1,4 @@
-"""What lies between a checkpoint and a moment of one instrument: its messages, in order."""
+"""Replay span: messages of one instrument between a checkpoint and a time, in order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pregao.umdf.gaps import UNPROVEN
 from pregao.umdf.sequencing import Place
 
 LATEST = (1 << 63) - 1
-"""A time behind everything."""
+"""Time after all others."""
 
 SCALARS = (
     "channel",
@@ -49,7 +49,7 @@ SCALARS = (
 
 @dataclass(frozen=True, slots=True)
 class Instrument:
-    """An instrument of a day."""
+    """Instrument of a day."""
 
     date: date
     channel: int
@@ -59,14 +59,14 @@ class Instrument:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A book as it stood at a moment, and after which message."""
+    """Book at a given time, and the last message applied to it."""
 
     instrument: Instrument
     at_ns: int | None
-    """What was asked for; None for the end of the day's data."""
+    """Requested time; None for the end of the day's data."""
     book: FullBook
     sequence_version: int | None
-    """Of the last message that is in it; None if there was none."""
+    """Of the last message in the book; None if there was none."""
     sequence_number: int | None
     index_in_packet: int | None
     event_time_ns: int | None
@@ -77,18 +77,18 @@ class Moment:
     low_limit_price: int | None
     high_limit_price: int | None
     replayed: int
-    """How many updates were applied to the checkpoint."""
+    """Number of updates applied to the checkpoint."""
     current: bool
-    """Was everything that the lake holds of the day in it when the checkpoints were made?"""
+    """Whether the checkpoints were built from all that the lake has of the day."""
     data_ends_ns: int | None = None
-    """When the channel's last packet was sent, where that is before what was asked for."""
+    """Sending time of the channel's last packet, where that is before the requested time."""
     market_depth: int | None = None
-    """How many price levels the feed tells of each side; None if it tells orders."""
+    """Number of price levels per side in the feed; None if it publishes orders."""
 
 
 @dataclass(slots=True)
 class Checkpoint:
-    """A checkpoint without its orders, and where these are."""
+    """Checkpoint without its orders, and their location."""
 
     place: int
     values: dict[str, Any]
@@ -98,7 +98,7 @@ class Checkpoint:
 
 
 class Span:
-    """What lies between a checkpoint and a moment, of one instrument."""
+    """Messages of one instrument between a checkpoint and a time."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Span:
         self.after = -1 if start is None else self._place(start)
         last = LAST_SERIAL if behind is None else self._place(behind) >> INDEX_BITS
         self.serials: Serials = (self.day.base, max(self.after, 0) >> INDEX_BITS, last)
-        # A hole is known when the packet behind it has come.
+        # A gap is known once the packet after it has arrived.
         shown = self.day.holes.sending
         known = (shown <= self._until()) & ((shown > 0) | (at_ns is None))
         self.holes = self.day.holes.taken(np.flatnonzero(known))
@@ -126,7 +126,7 @@ class Span:
             for loop in self.day.loops
             if loop.last_sending_ns <= self._until() and loop.place > self.after
         ]
-        # A checkpoint tells the statistics up to there.
+        # The checkpoint has the statistics up to its time.
         self.others = self.source.others(None if start is None else self.serials)
 
     def _place(self, checkpoint: Checkpoint) -> int:
@@ -137,14 +137,14 @@ class Span:
         return int(place_of(serial, BEHIND_PACKET if index is None else index)[0])
 
     def proven(self, *, stale: bool) -> int:
-        """How many packets were missing up to the proof that the checkpoint's book has."""
+        """Return the number of packets missing up to the proof of the checkpoint's book."""
         return UNPROVEN if stale else int(self.holes.missing(np.array([self.after]))[0])
 
     def _until(self) -> int:
         return LATEST if self.at_ns is None else self.at_ns
 
     def sequence(self, snapshots: Snapshots | None) -> Sequence:
-        """The instrument's items, with snapshots if there are any."""
+        """Return the instrument's items, with snapshots if given."""
         messages = self.source.messages(self.others, self.serials)
         keys = messages.keys
         messages = messages.taken(
@@ -162,11 +162,11 @@ class Span:
         if snapshots is not None or self.start is None:
             absent = Absences.of(self.loops, snapshots, own).behind_holes(self.holes)
             absent = absent.after(self.after)
-        holes = self.holes.taken(np.flatnonzero(self.holes.place > self.after))
-        return in_sequence(messages, resets, snapshots, usable, absent, own, holes)
+        gaps = self.holes.taken(np.flatnonzero(self.holes.place > self.after))
+        return in_sequence(messages, resets, snapshots, usable, absent, own, gaps)
 
     def snapshots(self) -> Snapshots | None:
-        """The instrument's snapshots of the day."""
+        """Return the instrument's snapshots of the day."""
         if self.start is not None:
             self.others = self.source.others()
         return self.source.snapshots(self.others)
@@ -181,14 +181,16 @@ class Span:
         statistics: tuple[int | None, ...],
         current: bool,
     ) -> Moment:
-        """All that is known of the book at the moment."""
-        told: dict[str, Any] = dict.fromkeys(SCALARS) if self.start is None else self.start.values
-        values = {name: told[name] for name in SCALARS[2:7]}
+        """Return the book at a time, with all that is known of it."""
+        initial: dict[str, Any] = (
+            dict.fromkeys(SCALARS) if self.start is None else self.start.values
+        )
+        values = {name: initial[name] for name in SCALARS[2:7]}
         if len(items):
             last = int(items[-1])
-            place = sequence.place[last : last + 1]
-            version, number = packet_of(place, self.day.base)
-            index = int(place[0]) & BEHIND_PACKET
+            message_serial = sequence.place[last : last + 1]
+            version, number = packet_of(message_serial, self.day.base)
+            index = int(message_serial[0]) & BEHIND_PACKET
             row = int(sequence.book_row[last])
             time = NULL if row < 0 else int(sequence.time[row])
             values = {
@@ -217,13 +219,14 @@ class Span:
     def statistics(
         self, sequence: Sequence, snapshots: Snapshots | None, loaded: Numbers, items: Numbers
     ) -> list[tuple[int | None, ...]]:
-        """Last price, volume and limits behind the first so many items, for rising numbers.
+        """Return last price, volume and limits after the first `items` items, for ascending
+        numbers.
 
-        Some snapshots tell them too.
+        Some snapshots have these statistics too.
         """
-        told = {} if self.start is None else self.start.values
+        initial = {} if self.start is None else self.start.values
         names = ("last_price", "trade_volume", "low_limit_price", "high_limit_price")
-        known = [told.get(name) for name in names]
+        known = [initial.get(name) for name in names]
         before = int((items == 0).sum())
         found: list[tuple[int | None, ...]] = [tuple(known)] * before
         if before == len(items):

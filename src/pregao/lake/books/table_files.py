@@ -1,4 +1,4 @@
-"""Files of rows that grow batch by batch: CSV, Parquet or Arrow, as their name says."""
+"""Files of rows written batch by batch: CSV, Parquet or Arrow, by their names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENDINGS = (".csv", ".csv.gz", ".csv.zst", ".parquet", ".arrow", ".feather")
 
 
 def ending_of(name: str) -> str:
-    """The ending that says what a file holds; a name with another one is an error."""
+    """Return the supported extension of a file name; raise `UsageError` for others."""
     small = name.lower()
     found = next((ending for ending in ENDINGS if small.endswith(ending)), None)
     if found is None:
@@ -26,7 +26,7 @@ def ending_of(name: str) -> str:
 
 
 class RowFile(Protocol):
-    """A file that takes rows."""
+    """File that accepts rows."""
 
     rows: int
 
@@ -34,19 +34,19 @@ class RowFile(Protocol):
         """Write some rows."""
 
     def close(self) -> None:
-        """Write the end; the stream below stays open."""
+        """Finish the file; the underlying stream stays open."""
 
 
 def row_file(
     sink: BinaryIO, schema: Any, ending: str = ".csv", *, safe_csv: bool = False
 ) -> RowFile:
-    """A file with these columns, in the format that goes with the ending."""
+    """Return a file with these columns, in the format of the extension."""
     if ending == ".parquet":
         return _Tables(sink, schema, pq.ParquetWriter(sink, schema, compression="zstd"))
     if ending in (".arrow", ".feather"):
         return _Tables(sink, schema, pa.ipc.new_file(sink, schema))
     if ending == ".csv.gz":
-        # Without a time, so that the same rows are the same bytes.
+        # Without a time, so that equal rows yield equal bytes.
         return _Csv(sink, schema, gzip.GzipFile(fileobj=sink, mode="wb", mtime=0), safe_csv)
     if ending == ".csv.zst":
         packed = pa.CompressedOutputStream(pa.PythonFile(sink, "w"), "zstd")
@@ -55,7 +55,7 @@ def row_file(
 
 
 class _Tables:
-    """Parquet or Arrow: columns keep their types."""
+    """Parquet or Arrow file: columns keep their types."""
 
     def __init__(self, sink: BinaryIO, schema: Any, writer: Any) -> None:
         self._sink = sink
@@ -70,12 +70,12 @@ class _Tables:
         self.rows += table.num_rows
 
     def close(self) -> None:
-        """Write the end."""
+        """Finish the file."""
         self._writer.close()
 
 
 class _Csv:
-    """CSV under one heading; decimals keep all their digits."""
+    """CSV file with one header; decimals keep all their digits."""
 
     def __init__(self, sink: BinaryIO, schema: Any, packed: Any, safe: bool) -> None:
         self._safe = safe
@@ -100,12 +100,12 @@ class _Csv:
         self.rows += table.num_rows
 
     def close(self) -> None:
-        """Write the end."""
+        """Finish the file."""
         if self._packed is not None:
             self._packed.close()
 
 
 def _table(columns: Sequence[Any], schema: Any) -> Any:
-    """Columns in their declared types; those that a table never had are null."""
+    """Return columns in their declared types; those that a table lacks are null."""
     arrays = [column.cast(field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)

@@ -1,7 +1,7 @@
-"""A task of a build of books: a range of instruments in, files of the books' tables out.
+"""Task of a build of books: reads a range of instruments, writes files of the books' tables.
 
-It is one pure function that tests call without Spark. An instrument with very many messages is
-taken in windows of its sequence: the book and all counters go on from one to the next.
+It is one pure function, testable without Spark. An instrument with very many messages is processed
+in windows of its sequence: the book and all counters carry over to the next one.
 """
 
 from __future__ import annotations
@@ -29,60 +29,60 @@ from pregao.lake.store import Location, Written
 
 @dataclass(frozen=True, slots=True)
 class DayInputs:
-    """A channel's day in a lake: what is read, and what holds for all of it."""
+    """Inputs and facts of a channel's day in a lake."""
 
     lake: Location
     inputs: Inputs
     day: ChannelDay
     schema_version: int | None
-    """Of rows that do not tell theirs; None if it is not known."""
+    """Schema version of rows that do not state theirs; None if unknown."""
 
     def kinds(self) -> tuple[DayInputs, ...]:
-        """The day for each kind of book that there is, with the instruments that have it."""
+        """Return the day for each kind of book, with the instruments that have it."""
         return tuple(
             replace(self, inputs=own, day=replace(self.day, market_depth=own.market_depth or None))
             for own in self.inputs.kinds()
         )
 
     def about(self, security: int) -> DayInputs:
-        """The day for the kind of book that an instrument has."""
+        """Return the day for the kind of book of an instrument."""
         depth = self.inputs.depth_of(security)
         return next(own for own in self.kinds() if own.inputs.market_depth == depth)
 
     def source(self, part: Part, securities: tuple[int, ...] | None = None) -> Source:
-        """Where some of its instruments are read from."""
+        """Return the source of some of its instruments."""
         reader = open_reader(self.lake, self.inputs)
         return Source(reader, part, self.day, self.schema_version, securities)
 
 
 @dataclass(frozen=True, slots=True)
 class BuildSettings:
-    """What a build makes of a day."""
+    """Settings of a build."""
 
     unit_id: str
     depth: int
     interval_ns: int
     securities: tuple[int, ...] | None = None
-    """The only instruments that are wanted."""
+    """Only instruments to build; None for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class BookTask:
-    """What one task does."""
+    """Input of one task."""
 
     number: int
     inputs: DayInputs
     settings: BuildSettings
     part: Part
     windows: tuple[tuple[int, int], ...] = ()
-    """The serials of each window of a single instrument's sequence; none for all at once."""
+    """Serials of each window of a single instrument's sequence; none for one window."""
     rows: int = 0
-    """About how much there is to do."""
+    """Estimated number of rows to process."""
 
 
 @dataclass(slots=True)
 class BookManifest:
-    """What a task wrote and counted."""
+    """Files and counts of a task."""
 
     task: int
     files: list[Written] = field(default_factory=list)
@@ -94,19 +94,20 @@ class BookManifest:
 
 
 def run_book_task(task: BookTask) -> BookManifest:
-    """Do a task."""
+    """Run a task."""
     began = time.perf_counter()
     try:
         manifest = _BookRun(task, careful=False).run()
     except MisfitsFoundError:
-        # A book did not fit its messages. That is rare: only now look where snapshots heal it.
+        # A message contradicted its book, which is rare: run again and find the snapshots that heal
+        # it.
         manifest = _BookRun(task, careful=True).run()
     manifest.seconds = time.perf_counter() - began
     return manifest
 
 
 class _BookRun:
-    """The state of one task at work."""
+    """State of a running task."""
 
     def __init__(self, task: BookTask, careful: bool) -> None:
         settings = task.settings
@@ -138,7 +139,7 @@ class _BookRun:
         return self.finish()
 
     def open_output(self, securities: Numbers) -> tuple[PhaseChanges, DayOutput]:
-        """Make ready for the instruments that there are."""
+        """Prepare the output for the instruments found."""
         task, inputs = self.task, self.task.inputs.inputs
         names = self.source.instruments(securities)
         changes = self.source.changes(self.others, securities, names.groups)
@@ -150,7 +151,7 @@ class _BookRun:
         return changes, self.output
 
     def finish(self) -> BookManifest:
-        """Write what is known at the end."""
+        """Write the audit, the gaps and the status of the books."""
         follower, manifest = self.follower, BookManifest(self.task.number)
         origins = follower.origins
         if origins is None:
@@ -163,8 +164,8 @@ class _BookRun:
         if follower.snapshots is not None and follower.audit is not None:
             found, audit = follower.snapshots, follower.audit
             rank = np.searchsorted(origins.securities, found.security)
-            there = np.append(origins.securities, -1)[rank] == found.security
-            chosen = np.flatnonzero(there)
+            known = np.append(origins.securities, -1)[rank] == found.security
+            chosen = np.flatnonzero(known)
             columns = audit_columns(
                 found, audit, chosen, inputs.channel, rank[chosen], output.symbols
             )

@@ -21,7 +21,7 @@ STATES: list[str | None] = [state.name.lower() for state in State]
 
 
 def index_of(place: Numbers) -> Any:
-    """The index in the packet of messages at places; null behind a packet."""
+    """Return the index in the packet of messages; null after a packet."""
     index = (place & BEHIND_PACKET).astype(np.int32)
     return nulled(index, index == BEHIND_PACKET)
 
@@ -29,7 +29,7 @@ def index_of(place: Numbers) -> Any:
 def message_columns(
     place: Numbers, time: Numbers, sending: Numbers, capture: Numbers, base: int
 ) -> dict[str, Any]:
-    """The columns that say which message something was after."""
+    """Return the columns that identify the message after which a row applies."""
     version, number = packet_of(place, base)
     return {
         "sequence_version": pa.array(version),
@@ -42,7 +42,7 @@ def message_columns(
 
 
 class TickBuffer:
-    """Room for the ticks of a row group, which come in smaller pieces; levels as columns."""
+    """Buffer for the ticks of a row group, filled in smaller pieces; levels as columns."""
 
     def __init__(self, room: int, depth: int) -> None:
         self.depth = depth
@@ -54,36 +54,36 @@ class TickBuffer:
         self._orders = np.empty((2, depth, room), np.int32)
 
     def __len__(self) -> int:
-        """How many ticks are held."""
+        """Number of buffered ticks."""
         return self._count
 
     @property
     def full(self) -> bool:
-        """Is there no more room?"""
+        """Whether the buffer is full."""
         return self._count == self.room
 
     @property
     def row(self) -> Numbers:
-        """The row of the replay after which each tick came."""
+        """Row of the replay after which each tick was emitted."""
         return self._row[: self._count]
 
     @property
     def event(self) -> Numbers:
-        """The event of each tick."""
+        """Event of each tick."""
         return self._event[: self._count]
 
     @property
     def instrument(self) -> Numbers:
-        """The instrument of each tick."""
+        """Instrument of each tick."""
         return self._instrument[: self._count]
 
     @property
     def state(self) -> Codes:
-        """The state of the book at each tick."""
+        """State of the book at each tick."""
         return self._state[: self._count]
 
     def fill(self, ticks: Ticks, begin: int) -> int:
-        """Take ticks from one on, as many as there is room for; gives how many these were."""
+        """Copy ticks from `begin` on up to the capacity. Returns their number."""
         count = min(len(ticks) - begin, self.room - self._count)
         into, of = slice(self._count, self._count + count), slice(begin, begin + count)
         self._row[into] = ticks.row[of]
@@ -97,11 +97,11 @@ class TickBuffer:
         return count
 
     def clear(self) -> None:
-        """Make room again."""
+        """Empty the buffer."""
         self._count = 0
 
     def levels(self) -> Iterator[tuple[str, Any]]:
-        """The columns of the levels; a level that is not there is null."""
+        """Yield the columns of the levels; an absent level is null."""
         for side, name in enumerate(SIDE_NAMES):
             for level in range(self.depth):
                 orders = self._orders[side, level, : self._count]
@@ -127,7 +127,7 @@ def tick_table(
     price: Numbers,
     volume: Numbers,
 ) -> Any:
-    """Ticks as a table of the schema; what is said of each tick's last message is given."""
+    """Return ticks as a table; the columns from `rank` on describe each tick's last message."""
     columns: dict[str, Any] = {
         "channel": pa.array(np.full(len(ticks), channel, np.int16)),
         "security_id": pa.array(ticks.instrument),
