@@ -133,7 +133,7 @@ def test_a_day_like_one_of_a_lake_is_shown_beside_it(tmp_path, lake, monkeypatch
 
 def test_a_day_like_another_says_what_is_wrong(tmp_path, lake):
     out = ["--out", tmp_path / "day"]
-    assert "has no day 2020-01-02" in refused("--like", lake, "--date", "2020-01-02", *out)
+    assert "has no data of 2020-01-02" in refused("--like", lake, "--date", "2020-01-02", *out)
     assert "channel 9" in refused("--like", lake, "--channel", "9", *out)
     assert "leave --profile out" in refused("--like", lake, "--profile", "stress", *out)
     assert "--channel is for --like" in refused("--channel", 72, *out)

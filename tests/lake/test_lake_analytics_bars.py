@@ -66,7 +66,7 @@ def test_an_interval_has_one_name(unit, count):
     sizes = {"ms": 10**6, "s": SECOND, "m": MINUTE, "h": HOUR}
     length = count * sizes[unit]
     if length > DAY:
-        with pytest.raises(UsageError, match="at most a day"):
+        with pytest.raises(UsageError, match="at most one day"):
             interval_ns(f"{count}{unit}")
         return
     assert interval_ns(f"{count}{unit}") == length

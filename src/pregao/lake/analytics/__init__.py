@@ -1,6 +1,6 @@
-"""Analytics tables: trades, bars, statistics, states, auctions, latencies, lives of orders.
+"""Analytics tables: trades, bars, statistics, states, auctions, latencies, order histories.
 
-Names are loaded when they are first asked for.
+Names are imported on first use.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Kernels of analytics: which new orders improved the best price of their side, and which orders
-updates by position are about.
+"""Kernels of analytics: new orders that improve the best price, and orders of updates by position.
 
 Their plain twins are in the tests; that of the second is the book by position.
 """
@@ -23,15 +22,17 @@ _SNAPSHOT_ORDER = int(rows.UpdateKind.SNAPSHOT_ORDER)
 _INTERRUPT = int(rows.UpdateKind.INTERRUPT)
 
 NEW, DELETE, CLEAR, TAKE = 1, 2, 3, 4
-"""An order comes, an order goes, a side is emptied, the first orders of a side go."""
+"""An order is added, an order is deleted, a side is cleared, the first orders of a side are
+removed.
+"""
 
 
 @njit
 def improving(side: Any, act: Any, key: Any, entry: Any) -> Any:
-    """For each act, whether it is a new order better than all that rest on its side.
+    """Return for each act whether it is a new order better than all that rest on its side.
 
-    Acts are sorted by side, then as they happened. ``key`` is greater for better prices; of TAKE
-    it is how many orders go. ``entry`` is the row of the order that a DELETE takes out, or -1.
+    Acts are sorted by side, then by time. ``key`` is greater for better prices; for TAKE it is the
+    number of orders removed. ``entry`` is the row of the order that a DELETE removes, or -1.
     """
     found = np.zeros(len(side), np.bool_)
     alive = np.zeros(len(side), np.bool_)
@@ -68,11 +69,11 @@ def orders_at_places(
     instrument: Any, kind: Any, side: Any, order_id: Any, size: Any, position: Any,
     found_id: Any, found_size: Any, taken_row: Any, taken_id: Any, taken_size: Any,
 ) -> Any:  # fmt: skip
-    """Which order each update of books by position is about, and what its size was before.
+    """Find the order of each update of books by position, and its size before the update.
 
-    Rows are those of a replay, and so are the rules: a book that is interrupted, or that a place
-    does not fit, is not known until it is emptied or a snapshot begins. What is not known is NULL.
-    Orders that deletions from the top take away go to the columns that are taken; gives how many.
+    Takes the rows of a replay and follows its rules: a book that is interrupted, or that a position
+    contradicts, is unknown until it is emptied or a snapshot begins. Unknown values are NULL.
+    Orders removed by deletions from the top go to the ``taken_`` columns. Returns their number.
     """
     ids = np.empty((2, len(taken_row) + 1), np.int64)
     sizes = np.empty((2, len(taken_row) + 1), np.int64)
@@ -101,7 +102,7 @@ def orders_at_places(
         if place == NULL or place < 1 or place > count[own] + adds:
             known = False
             continue
-        # The first order is at the end: what happens near the top moves few of them.
+        # The first order is at the end, so that updates near the top move few of them.
         at = count[own] + adds - place
         if what == _REMOVE_TOP:
             for each in range(count[own] - 1, at - 1, -1):

@@ -1,4 +1,4 @@
-"""Analytics of a lake: its tables made or brought up to date, day by day."""
+"""Analytics of a lake: builds or updates its tables, day by day."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ ANALYTICS = {
         ORDERS,
     )
 }
-"""The tables by name; each stands behind those that it is made of."""
+"""Tables by name; each is listed after its inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What became of a day of a table."""
+    """Result of building one day of a table."""
 
     table: str
     date: datetime.date
     rows: int | None
-    """How many rows were written; None if the day was up to date."""
+    """Number of rows written; None if the day was up to date."""
 
 
 Progress = Callable[[str, datetime.date], None]
-"""Is told what is about to be made."""
+"""Called with table and date before each build."""
 
 
 def analyse(
@@ -72,12 +72,11 @@ def analyse(
     again: bool = False,
     progress: Progress | None = None,
 ) -> list[Made]:
-    """Make the analytics tables of a lake for some days, or for all that have data.
+    """Build the analytics tables of a lake for some days, or for all that have data.
 
-    With a Spark session they are made there, with None in this process; the rows are the same.
-    Tables that the named ones are made of are brought up to date first. A day whose data has not
-    changed since it was made is left alone, unless it is to be made ``again``; otherwise its rows
-    are replaced as a whole.
+    With a Spark session they are built there, with None in this process; the rows are equal. Tables
+    that the named ones depend on are updated first. A day whose data has not changed since its last
+    build is skipped, unless ``again`` is set; otherwise all its rows are replaced.
     """
     require("numba")
     chosen = in_order(ANALYTICS if tables is None else tables)
@@ -89,20 +88,20 @@ def analyse(
     lake.ensure_tables([table.spec for table in chosen])
     if spark is not None:
         return _make_all(Tables(spark, lake), days, chosen, wanted, again, progress)
-    with in_process(), HereSession(lake) as here:
-        return _make_all(Tables(here, lake), days, chosen, wanted, again, progress)
+    with in_process(), HereSession(lake) as session:
+        return _make_all(Tables(session, lake), days, chosen, wanted, again, progress)
 
 
 def _days(lake: Lake, asked: Iterable[datetime.date] | None) -> list[datetime.date]:
-    """The days that are to be made; before anything is, those without data are refused."""
-    there = dates_with_data(lake)
+    """Return the days to build; raise `UsageError` for those without data, before any build."""
+    available = dates_with_data(lake)
     if asked is None:
-        return there
+        return available
     days = sorted(set(asked))
     for day in days:
-        if day not in there:
-            span = f"it has {there[0]} to {there[-1]}" if there else "it has no data at all"
-            raise UsageError(f"{lake.location} has nothing of {day}; {span}.")
+        if day not in available:
+            span = f"it has {available[0]} to {available[-1]}" if available else "it has no data"
+            raise UsageError(f"{lake.location} has no data of {day}; {span}.")
     return days
 
 
@@ -114,7 +113,7 @@ def _make_all(
     again: bool,
     progress: Progress | None,
 ) -> list[Made]:
-    """Make these tables of each day."""
+    """Build these tables for each day."""
     result = []
     for date in dates:
         day = opened.day(date)
@@ -124,14 +123,14 @@ def _make_all(
 
 
 def in_order(names: Iterable[str]) -> list[AnalyticsTable]:
-    """These tables and all that they are made of, each behind what it is made of."""
+    """Return these tables and all that they depend on, each after its inputs."""
     needed: set[str] = set()
     due = list(names)
     while due:
         name = due.pop()
         if name not in ANALYTICS:
             raise UsageError(
-                f"There is no analytics table {name!r}; there are {', '.join(ANALYTICS)}."
+                f"There is no analytics table {name!r}; choose from {', '.join(ANALYTICS)}."
             )
         needed.add(name)
         due += ANALYTICS[name].needs
@@ -145,17 +144,17 @@ def _make(
         intervals = known_intervals([*wanted.intervals, *kept_intervals(day)])
         wanted = replace(wanted, intervals=intervals)
     columns = [field.name for field in table.columns]
-    chosen = wanted if table is BARS else None
-    made_of = day.fingerprint(_inputs(table), __version__, columns, chosen)
+    bar_settings = wanted if table is BARS else None
+    inputs = day.fingerprint(_inputs(table), __version__, columns, bar_settings)
     lake = day.tables.lake
-    if not again and is_made_of(lake, table, day.date, made_of):
+    if not again and is_made_of(lake, table, day.date, inputs):
         return Made(table.name, day.date, None)
     if progress is not None:
         progress(table.name, day.date)
     try:
         with told_what_failed(table, day.date):
             frame = table.build(day, wanted)
-        rows = replace_day(lake, table, frame, day.date, made_of)
+        rows = replace_day(lake, table, frame, day.date, inputs)
     finally:
         day.tables.release()
     day.tables.forget(table.name)
@@ -163,6 +162,6 @@ def _make(
 
 
 def _inputs(table: AnalyticsTable) -> Sequence[str]:
-    """The tables on whose files a table depends."""
+    """Return the tables whose files a table depends on."""
     older = LEGACY_TABLES if LEGACY_SOURCES.keys() & set(table.templates) else ()
     return [*map(message_table, table.templates), *older, *table.others, *table.needs]

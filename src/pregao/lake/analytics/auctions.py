@@ -1,9 +1,9 @@
-"""The table ``auctions``: how each auction went, and at what price it was uncrossed.
+"""Table ``auctions``: each auction of an instrument, and its uncrossing price.
 
 An instrument is in an auction while it is reserved or in the final closing call. The trades that
-end an auction come ahead of the message that tells its end, in an event before it or in its own,
-and without an execution summary. With them or before the exchange may withdraw the theoretical
-price and the imbalance: what an auction came to is what was told last before.
+end an auction precede the message of its end, in an earlier event or the same one, and have no
+execution summary. With them or earlier, the exchange may withdraw the theoretical price and the
+imbalance: the result of an auction is the last value published before that.
 """
 
 from __future__ import annotations
@@ -30,45 +30,45 @@ def _path(*members: tuple[str, Any]) -> Any:
 COLUMNS = (
     column("channel", pa.int16(), "Channel."),
     column("security_id", pa.int64(), "Instrument."),
-    column("symbol", pa.string(), "Symbol of the instrument, if its definition was seen."),
+    column("symbol", pa.string(), "Symbol of the instrument, if its definition was received."),
     column("security_group", pa.string(), "Group of the instrument."),
     column("auction", pa.int32(), "Number of the instrument's auction on that day, from 1."),
     column("kind", pa.string(), "RESERVED, or FINAL_CLOSING_CALL."),
-    column("separate", pa.bool_(), "Was it called for this instrument alone?"),
-    column("start_ns", pa.int64(), "When it began."),
-    column("end_ns", pa.int64(), "When it ended; null if it ran at the end of the data."),
-    column("scheduled_end_ns", pa.int64(), "Estimated end that was told last."),
-    column("extensions", pa.int32(), "How many times another estimated end was told."),
+    column("separate", pa.bool_(), "Whether it was called for this instrument alone."),
+    column("start_ns", pa.int64(), "Start time."),
+    column("end_ns", pa.int64(), "End time; null if it was running at the end of the data."),
+    column("scheduled_end_ns", pa.int64(), "Last published estimated end."),
+    column("extensions", pa.int32(), "Number of different estimated ends after the first."),
     column("uncross_price", PRICE, "Price of the trades that ended it; null if none did."),
     column("uncross_volume", pa.int64(), "Quantity of these trades."),
     column("uncross_trades", pa.int64(), "Number of these trades."),
-    column("theoretical_price", PRICE, "Theoretical price told last before the uncrossing."),
-    column("theoretical_size", pa.int64(), "Theoretical quantity told last before it."),
+    column("theoretical_price", PRICE, "Last theoretical price before the uncrossing."),
+    column("theoretical_size", pa.int64(), "Last theoretical quantity before it."),
     column("imbalance_side", pa.string(), "Side with more quantity then; or BALANCED."),
-    column("imbalance_size", pa.int64(), "Quantity left over then."),
+    column("imbalance_size", pa.int64(), "Unmatched quantity then."),
     column(
         "theoretical",
         _path(("time_ns", pa.int64()), ("price", PRICE), ("size", pa.int64())),
-        "Theoretical prices in order; a price of null withdraws the one before.",
+        "Theoretical prices in order; a null price withdraws the previous one.",
     ),
     column(
         "imbalances",
         _path(("time_ns", pa.int64()), ("side", pa.string()), ("size", pa.int64())),
-        "Imbalances in order; a side of null withdraws the one before.",
+        "Imbalances in order; a null side withdraws the previous one.",
     ),
-    column("start_event", pa.int64(), "Event of the channel that began it."),
+    column("start_event", pa.int64(), "Event of the channel that started it."),
     column("end_event", pa.int64(), "Event of the channel that ended it."),
 )
 
 _MORE_BUYERS = flag("ImbalanceCondition", "ImbalanceMoreBuyers")
 _MORE_SELLERS = flag("ImbalanceCondition", "ImbalanceMoreSellers")
-# Within an event: what ends an auction (withdrawals, trades), then the change of state, then what
-# comes of it.
+# Order within an event: messages that end an auction (withdrawals, trades), then the change of
+# state, then messages that follow from it.
 _BEFORE, _CHANGE, _AFTER = 0, 1, 2
 
 
 def auctions(day: Day, trades: DataFrame) -> DataFrame:
-    """The day's auctions."""
+    """Return the day's auctions."""
     states = _states(day)
     rows = (
         states.unionByName(_uncrossing(trades), allowMissingColumns=True)
@@ -84,9 +84,9 @@ def auctions(day: Day, trades: DataFrame) -> DataFrame:
         .agg(*_told_together())
     )
     uncrossed = F.col("uncross_trades") > 0
-    # An imbalance that was withdrawn while prices went on was not there at the end.
+    # An imbalance that was withdrawn while prices continued did not exist at the end.
     price_at = F.coalesce("standing_price.place", F.lit(0))
-    whole = found.select(
+    completed = found.select(
         "*",
         *_before_the_end("price", ("price", "size"), "theoretical", uncrossed),
         *_before_the_end(
@@ -96,13 +96,13 @@ def auctions(day: Day, trades: DataFrame) -> DataFrame:
             uncrossed & (F.col("last_imbalance.place") > price_at),
         ),
     )
-    return conform(day.with_symbols(whole), COLUMNS)
+    return conform(day.with_symbols(completed), COLUMNS)
 
 
 def _before_the_end(
     told: str, members: tuple[str, ...], name: str, uncrossed: Column
 ) -> list[Column]:
-    """What was told last; if it was withdrawn only for the uncrossing, what was told before."""
+    """Return the last value; if it was withdrawn only for the uncrossing, the one before."""
     last, standing = F.col(f"last_{told}"), F.col(f"standing_{told}")
     for_the_end = uncrossed | last["event"].eqNullSafe(F.col("end_event"))
     chosen = F.when(for_the_end, standing).otherwise(last)
@@ -110,18 +110,18 @@ def _before_the_end(
 
 
 def _states(day: Day) -> DataFrame:
-    """The changes of state; those in an auction have its number."""
+    """Return the changes of state; those within an auction have its number."""
     in_order = Window.partitionBy(*INSTRUMENT).orderBy("at", "line")
-    told = lines(day).where(F.col("security_id").isNotNull())
+    instrument_states = lines(day).where(F.col("security_id").isNotNull())
     begins = F.col("status").isin(*KINDS) & ~F.col("status").eqNullSafe(
         F.lag("status").over(in_order)
     )
-    numbered = told.withColumn("begins", begins.cast("int")).withColumn(
+    numbered = instrument_states.withColumn("begins", begins.cast("int")).withColumn(
         "count", F.sum("begins").over(in_order).cast("int")
     )
     return numbered.select(
         *INSTRUMENT,
-        # What a snapshot told holds from the last incremental message on.
+        # A state from a snapshot is in effect from the last incremental message on.
         F.coalesce("event", "at").alias("event"),
         F.lit(_CHANGE).alias("order"),
         "at",
@@ -139,17 +139,17 @@ def _states(day: Day) -> DataFrame:
 
 
 def _uncrossing(trades: DataFrame) -> DataFrame:
-    """The trades that an uncrossing can have made, as they were then: also those busted later."""
+    """Return possible trades of an uncrossing, with original values and including busted ones."""
     by_hand = F.lit(0)
     for name in ("crossed", "out_of_sequence", "on_behalf"):
         by_hand = by_hand.bitwiseOR(F.lit(CONDITIONS[name]))
-    made = trades.where(
+    uncrossing_trades = trades.where(
         F.col("aggressor_side").isNull()
         & F.col("trd_sub_type").isNull()
         & ~F.col("forward")
         & (F.col("original_trade_condition").bitwiseAND(by_hand) == 0)
     )
-    return made.select(
+    return uncrossing_trades.select(
         *INSTRUMENT,
         "event",
         F.lit(_BEFORE).alias("order"),
@@ -161,7 +161,7 @@ def _uncrossing(trades: DataFrame) -> DataFrame:
 
 
 def _order() -> Column:
-    """A withdrawal in the event of a change of state is of the state before."""
+    """Return the order within an event: a withdrawal belongs to the state before the change."""
     return F.when(F.col("md_update_action") == "DELETE", _BEFORE).otherwise(_AFTER)
 
 
@@ -207,7 +207,7 @@ def _imbalances(day: Day) -> DataFrame:
 
 
 def _told_together() -> list[Column]:
-    """What the rows of an auction tell together."""
+    """Return the aggregates of an auction's rows."""
     change = F.when(F.col("order") == _CHANGE, F.col("line"))
     return [
         F.min_by("security_group", change).alias("security_group"),
@@ -227,11 +227,11 @@ def _told_together() -> list[Column]:
         _in_order("price_told", "theoretical"),
         _in_order("imbalance_told", "imbalances"),
         *[
-            F.max_by(f"{told}_told", F.when(counts, F.col("at"))).alias(f"{name}_{told}")
-            for told in ("price", "imbalance")
+            F.max_by(f"{kind}_told", F.when(counts, F.col("at"))).alias(f"{name}_{kind}")
+            for kind in ("price", "imbalance")
             for name, counts in (
-                ("last", F.col(f"{told}_told").isNotNull()),
-                ("standing", F.col(f"{told}_told.stands")),
+                ("last", F.col(f"{kind}_told").isNotNull()),
+                ("standing", F.col(f"{kind}_told.stands")),
             )
         ],
         F.min_by("told_event", change).alias("start_event"),
@@ -240,7 +240,7 @@ def _told_together() -> list[Column]:
 
 
 def _in_order(told: str, name: str) -> Column:
-    """What was told, in the order of its messages, in the shape of the column."""
+    """Return a list of the values in message order, in the type of the column."""
     kind = next(field.type for field in COLUMNS if field.name == name)
     members = [member.name for member in kind.value_type]
     shaped = F.transform(
@@ -255,7 +255,7 @@ def _build(day: Day, _wanted: Wanted) -> DataFrame:
 
 AUCTIONS = AnalyticsTable(
     "auctions",
-    "An auction of an instrument: its theoretical prices, imbalances and uncrossing.",
+    "Auction of an instrument: its theoretical prices, imbalances and uncrossing.",
     COLUMNS,
     _build,
     (*STATUS.templates, THEORETICAL_OPENING_PRICE, AUCTION_IMBALANCE),

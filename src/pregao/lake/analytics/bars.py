@@ -1,8 +1,8 @@
-"""The table ``bars``: open, high, low, close, volume and average price per interval.
+"""Table ``bars``: open, high, low, close, volume and average price per interval.
 
-A bar is made of the trades that were made in its time and not busted. All of them count in the
-volume, the average and the number (crosses included); only those that set the last price make the
-open, high, low and close. Intervals are counted from midnight in São Paulo.
+A bar has the trades made in its time and not busted. All of them count in the volume, the average
+and the number (crosses included); only those that set the last price count in open, high, low and
+close. Intervals start at midnight in São Paulo.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ NAME = "bars"
 COLUMNS = (
     column("channel", pa.int16(), "Channel."),
     column("security_id", pa.int64(), "Instrument."),
-    column("symbol", pa.string(), "Symbol of the instrument, if its definition was seen."),
-    column("interval", pa.string(), "Length of the bar: 1s, 1m, 5m, 1h, 1d or any."),
-    column("start_ns", pa.int64(), "When the bar begins."),
-    column("end_ns", pa.int64(), "When it ends; that moment is no longer in it."),
+    column("symbol", pa.string(), "Symbol of the instrument, if its definition was received."),
+    column("interval", pa.string(), "Length of the bar, such as 1s, 1m, 5m, 1h or 1d."),
+    column("start_ns", pa.int64(), "Start of the bar."),
+    column("end_ns", pa.int64(), "End of the bar, exclusive."),
     column("open", PRICE, "First price; null if no trade of the bar set the last price."),
     column("high", PRICE, "Highest price."),
     column("low", PRICE, "Lowest price."),
     column("close", PRICE, "Last price."),
     column("volume", pa.int64(), "Quantity traded."),
     column("notional", NOTIONAL, "Sum of price times quantity, exact."),
-    column("vwap", AVERAGE, "Notional by volume, to eight decimals."),
+    column("vwap", AVERAGE, "Notional divided by volume, to eight decimals."),
     column("trades", pa.int64(), "Number of trades."),
     column("buy_volume", pa.int64(), "Quantity of trades with a buying aggressor."),
     column("sell_volume", pa.int64(), "Quantity of trades with a selling aggressor."),
@@ -51,7 +51,7 @@ COLUMNS = (
 
 
 def bars(trades: DataFrame, date: datetime.date, intervals: tuple[str, ...]) -> DataFrame:
-    """The bars of a day's trades, of these intervals; bars without trades are left out."""
+    """Return the bars of a day's trades for these intervals, without empty ones."""
     spans = F.array(
         *[
             F.struct(F.lit(name).alias("name"), F.lit(interval_ns(name)).alias("length"))
@@ -64,19 +64,19 @@ def bars(trades: DataFrame, date: datetime.date, intervals: tuple[str, ...]) -> 
     placed = counted.withColumn("span", F.explode(spans)).select(
         "*",
         F.col("span.name").alias("interval"),
-        # A remainder that is never negative: late reports may be of the day before.
+        # A remainder that is never negative: late reports may be of the previous day.
         (F.col("time_ns") - F.pmod(since, length)).alias("start_ns"),
         length.alias("length"),
     )
     grouped = placed.groupBy(*INSTRUMENT, "symbol", "interval", "start_ns", "length").agg(
         *prices(), *sums(F.col("price"), F.col("size")), *sides()
     )
-    whole = grouped.withColumn("end_ns", F.col("start_ns") + F.col("length"))
-    return conform(with_average(whole), COLUMNS)
+    ended = grouped.withColumn("end_ns", F.col("start_ns") + F.col("length"))
+    return conform(with_average(ended), COLUMNS)
 
 
 def prices() -> list[Column]:
-    """Open, high, low and close, of the trades that set the last price."""
+    """Return open, high, low and close of the trades that set the last price."""
     price = F.when(F.col("sets_last_price"), F.col("price"))
     at = F.when(F.col("sets_last_price"), F.col("place"))
     return [
@@ -88,7 +88,7 @@ def prices() -> list[Column]:
 
 
 def sums(price: Column, size: Column) -> list[Column]:
-    """Volume, notional and number of trades."""
+    """Return volume, notional and number of trades."""
     amount = price * size.cast("decimal(19,0)")
     return [
         F.sum(size).alias("volume"),
@@ -98,7 +98,7 @@ def sums(price: Column, size: Column) -> list[Column]:
 
 
 def sides() -> list[Column]:
-    """Volume by the side of the aggressor."""
+    """Return the volume by side of the aggressor."""
     return [
         F.coalesce(F.sum(F.when(F.col("aggressor_side") == side, F.col("size"))), F.lit(0)).alias(
             name
@@ -108,19 +108,19 @@ def sides() -> list[Column]:
 
 
 def with_average(frame: DataFrame) -> DataFrame:
-    """The same sums with their average price, rounded once (half away from zero)."""
+    """Add the average price to sums, rounded once (half away from zero)."""
     # With these types Spark divides to exactly eight decimals.
     average = F.col("notional") / F.col("volume").cast("decimal(19,0)")
     return frame.withColumn("vwap", F.when(F.col("volume") != 0, average).cast(spark_type(AVERAGE)))
 
 
 def midnight_ns(date: datetime.date) -> int:
-    """When a day begins in São Paulo."""
+    """Return the start of a day in São Paulo."""
     return day_begins_ns((date - datetime.date(1970, 1, 1)).days)
 
 
 def kept_intervals(day: Day) -> list[str]:
-    """The intervals of the bars that are there: once asked for, they are kept up to date."""
+    """Return the intervals of existing bars, which every later build updates too."""
     if not day.has(NAME):
         return []
     found = day.tables.lake.delta(NAME).to_pyarrow_table(

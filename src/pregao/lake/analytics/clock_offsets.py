@@ -1,12 +1,12 @@
-"""The table ``clock_offsets``: how far the clock of a capture is from the exchange's.
+"""Table ``clock_offsets``: offset of a capture's clock from the exchange's.
 
-Capture time less sending time is the network's time and the difference of two clocks. Of all
-packets of a capture and feed the smallest such difference is taken for the offset: what is above
-it is the network's. The shortest time on the network is in the offset: nobody can tell it apart.
+Capture time minus sending time is the network time plus the difference of two clocks. The smallest
+such difference among all packets of a capture and feed is taken as the offset: the excess over it
+is network time. The shortest network time is part of the offset: the two cannot be separated.
 
-Single packets with a wrong time must not set it. So differences far below the usual are left out:
-below the median by more than ten times the distance from the median to the lowest tenth, and a
-millisecond.
+Single packets with a wrong time must not set the offset. So differences far below the usual are
+excluded: below the median by more than ten times the distance from the median to the lowest tenth,
+plus a millisecond.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pregao.lake.analytics.tables import AnalyticsTable, Wanted, column, conform
 PACKETS = "packets"
 INGESTS = "ingests"
 FLOW = ("channel", "stream", "feed", "capture_id")
-"""What has one offset: a channel's stream as one capture has it from one feed."""
+"""Key of an offset: a channel's stream, as one capture has it from one feed."""
 
 COLUMNS = (
     column("channel", pa.int16(), "Channel."),
@@ -30,28 +30,28 @@ COLUMNS = (
     column("feed", pa.string(), "Feed."),
     column("capture_id", pa.string(), "Capture; see ingests."),
     column("name", pa.string(), "Name of the capture."),
-    column("packets", pa.int64(), "Packets that were compared."),
+    column("packets", pa.int64(), "Number of compared packets."),
     column(
         "offset_ns",
         pa.int64(),
-        "How far the capture's clock is ahead of the exchange's, the shortest network time "
-        "included; negative: behind.",
+        "Lead of the capture's clock over the exchange's, including the shortest network time; "
+        "negative if it lags.",
     ),
-    column("smallest_ns", pa.int64(), "Smallest capture time less sending time of all packets."),
-    column("median_ns", pa.int64(), "Half of the packets have no larger difference."),
-    column("left_out", pa.int64(), "Packets whose difference is too small to be true."),
+    column("smallest_ns", pa.int64(), "Smallest capture time minus sending time of all packets."),
+    column("median_ns", pa.int64(), "Median of capture time minus sending time."),
+    column("left_out", pa.int64(), "Packets excluded for an implausibly small difference."),
 )
 
 
 def clock_offsets(day: Day) -> DataFrame:
-    """The offset of each flow of the day."""
+    """Return the offset of each flow of the day."""
     difference = F.col("capture_time_ns") - F.col("sending_time_ns")
     packets = day.table(PACKETS).select(*FLOW, difference.alias("difference"))
     if day.has(LEGACY_PACKETS):
         older = day.table(LEGACY_PACKETS).select(*FLOW, difference.alias("difference"))
         packets = packets.unionByName(older)
     packets = packets.dropna()
-    # Many packets have the same difference: what follows is about few rows.
+    # Many packets have the same difference, so that few rows remain.
     counted = packets.groupBy(*FLOW, "difference").agg(F.count("difference").alias("count"))
     flow = Window.partitionBy(*FLOW)
     ranked = counted.select(
@@ -65,15 +65,15 @@ def clock_offsets(day: Day) -> DataFrame:
     )
     usual = ranked.groupBy(*FLOW).agg(low.alias("low"), median.alias("median_ns"))
     usually = F.col("median_ns")
-    sound = F.col("difference") >= usually - 10 * (usually - F.col("low")) - MILLISECOND
+    plausible = F.col("difference") >= usually - 10 * (usually - F.col("low")) - MILLISECOND
     found = (
         counted.join(F.broadcast(usual), list(FLOW))
         .groupBy(*FLOW, "median_ns")
         .agg(
             F.sum("count").alias("packets"),
-            F.min(F.when(sound, F.col("difference"))).alias("offset_ns"),
+            F.min(F.when(plausible, F.col("difference"))).alias("offset_ns"),
             F.min("difference").alias("smallest_ns"),
-            F.sum(F.when(~sound, F.col("count")).otherwise(0)).alias("left_out"),
+            F.sum(F.when(~plausible, F.col("count")).otherwise(0)).alias("left_out"),
         )
     )
     names = day.tables.frame(INGESTS).select("capture_id", "name").dropDuplicates(["capture_id"])
@@ -86,7 +86,7 @@ def _build(day: Day, _wanted: Wanted) -> DataFrame:
 
 CLOCK_OFFSETS = AnalyticsTable(
     "clock_offsets",
-    "How far the clock of a capture is from the exchange's.",
+    "Offset of a capture's clock from the exchange's.",
     COLUMNS,
     _build,
     others=(PACKETS, LEGACY_PACKETS),

@@ -1,7 +1,7 @@
-"""The engine that makes the tables: Spark, or DuckDB in this process.
+"""Engine that builds the tables: Spark, or DuckDB in this process.
 
-A table is stated once, with the functions and methods of PySpark. What these are is decided when
-they are called: PySpark's own, or those of `pregao.lake.analytics.here` within `in_process`.
+A table is defined once, with PySpark's functions and methods. They are resolved when called: to
+PySpark's own, or to those of `pregao.lake.analytics.here` within `in_process`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _in_process: ContextVar[bool] = ContextVar("in_process", default=False)
 
 
 class _Chosen:
-    """Names of a module or class of PySpark, or of ours that has its place."""
+    """Names of a module or class of PySpark, or of its local replacement."""
 
     def __init__(self, spark: str, here: str) -> None:
         self._homes = spark, here
@@ -33,7 +33,7 @@ class _Chosen:
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Window
-    from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+    from pyspark.sql import functions as F  # noqa: N812 - the conventional name
 else:
     Column = DataFrame = Any
     F = _Chosen("pyspark.sql.functions", f"{_HERE}.functions")
@@ -42,7 +42,7 @@ else:
 
 @contextmanager
 def in_process() -> Iterator[None]:
-    """Let columns and windows be those of this process, not of Spark."""
+    """Use the columns and windows of the local engine instead of Spark's."""
     before = _in_process.set(True)
     try:
         yield
@@ -51,5 +51,5 @@ def in_process() -> Iterator[None]:
 
 
 def all_of(frames: Iterable[DataFrame]) -> DataFrame:
-    """The rows of all frames, which have the same columns."""
+    """Return the rows of all frames, which have equal columns."""
     return reduce(lambda some, more: some.unionByName(more), frames)

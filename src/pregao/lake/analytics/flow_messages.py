@@ -1,4 +1,4 @@
-"""The messages of a channel that the order flow is measured from, as columns of numbers."""
+"""Messages of a channel that the order flow is measured from, as numeric columns."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ NAMED = ("event", "sending_time_ns", "security_id", "schema_version")
 Columns = dict[str, Any]
 """Columns by name, all of one length."""
 Span = tuple[int, int]
-"""From a time to a time, in nanoseconds since 1970."""
+"""Start and end time, in nanoseconds since 1970."""
 
 
 class FlowTables:
-    """The messages of a channel on a day, as columns."""
+    """Messages of a channel on a day, as columns."""
 
     def __init__(self, lake: Lake, day: date) -> None:
         self.lake = lake
@@ -56,7 +56,7 @@ class FlowTables:
         self._names = frozenset(lake.table_names())
 
     def busiest(self) -> int:
-        """The channel with the most orders."""
+        """Return the channel with the most orders."""
         channels = self.read(ORDER, ("channel",))["channel"]
         if not len(channels):
             raise UsageError(
@@ -66,7 +66,7 @@ class FlowTables:
         return int(np.bincount(channels).argmax())
 
     def events(self) -> list[int]:
-        """The templates that tell about instruments."""
+        """Return the templates of messages about instruments."""
         return [
             template
             for template in incremental_templates()
@@ -77,7 +77,7 @@ class FlowTables:
     def read(
         self, template: int, columns: tuple[str, ...], stream: str | None = _INCREMENTAL
     ) -> Columns:
-        """Columns of a template's messages; without values if there are none."""
+        """Return columns of a template's messages; empty if there are none."""
         import pyarrow.compute as pc
 
         name = message_table(template)
@@ -89,27 +89,27 @@ class FlowTables:
         if self.channel is not None:
             wanted &= pc.field("channel") == self.channel
         stored = self.lake.delta(name).to_pyarrow_dataset()
-        there = [column for column in columns if column in stored.schema.names]
-        rows = stored.to_table(columns=there, filter=wanted)
+        present = [column for column in columns if column in stored.schema.names]
+        rows = stored.to_table(columns=present, filter=wanted)
         return {
             column: _numbers(column, rows[column])
-            if column in there
+            if column in present
             else np.zeros(len(rows), np.int64)
             for column in columns
         }
 
     def lot_sizes(self) -> dict[int, int]:
-        """The smallest lot of each instrument."""
+        """Return the minimum lot of each instrument."""
         return {number: int(lot) for number, lot in self._defined("min_lot_size") if lot}
 
     def security_types(self, securities: Any) -> tuple[str, ...]:
-        """The types of these instruments by their names, the most frequent first."""
+        """Return the security types of these instruments, the most frequent first."""
         wanted = set(securities.tolist())
         found = [kind for number, kind in self._defined("security_type") if number in wanted]
         return tuple(kind for kind, _ in Counter(found).most_common() if kind)
 
     def _defined(self, column: str) -> list[tuple[int, Any]]:
-        """What the definitions say of each instrument."""
+        """Return a column of each instrument's definition."""
         import pyarrow.compute as pc
 
         if "instruments" not in self._names:
@@ -126,7 +126,7 @@ class FlowTables:
 
 
 def _numbers(name: str, column: Any) -> Any:
-    """A column as numpy has it; no value is -1."""
+    """Return a column as a numpy array; null becomes -1."""
     if name in _CODES:
         return codes(column, _CODES[name], _OTHER)
     if pa.types.is_dictionary(column.type) or pa.types.is_string(column.type):
@@ -135,20 +135,20 @@ def _numbers(name: str, column: Any) -> Any:
 
 
 def concat(parts: list[Columns]) -> Columns:
-    """The rows of several templates, one behind the other."""
+    """Concatenate the rows of several templates."""
     if not parts:
         return {name: np.zeros(0, np.int64) for name in NAMED}
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _place(rows: Columns) -> Any:
-    """Where a message is in its channel, as one number that grows."""
+    """Return the event keys of messages: one number each, which increases along the channel."""
     version, number, index = (rows[name].astype(np.int64) for name in _KEY)
     return version * EVENT_VERSION + number * EVENT_NUMBER + index
 
 
 def open_span(tables: FlowTables) -> Span | None:
-    """The longest span in which all groups that trade at all are open; None if none is told."""
+    """Return the longest span in which all groups that trade are open; None without phases."""
     columns = ("security_group", "trading_session_sub_id", "sending_time_ns", "stream")
     rows = tables.read(SECURITY_GROUP_PHASE, columns, stream=None)
     order = np.argsort(rows["sending_time_ns"], kind="stable")
@@ -158,9 +158,9 @@ def open_span(tables: FlowTables) -> Span | None:
         group, is_open = rows["security_group"][row], rows["trading_session_sub_id"][row] == "OPEN"
         if known.get(group) != is_open:
             known[group] = is_open
-            # What a snapshot tells has held before.
-            told = group not in [each for _, each, _ in changes]
-            early = told and rows["stream"][row] != _INCREMENTAL
+            # A phase from a snapshot was already in effect before it.
+            is_first = group not in [each for _, each, _ in changes]
+            early = is_first and rows["stream"][row] != _INCREMENTAL
             changes.append((0 if early else int(rows["sending_time_ns"][row]), group, is_open))
     trading = {group for _, group, is_open in changes if is_open}
     if not trading:
@@ -179,18 +179,21 @@ def open_span(tables: FlowTables) -> Span | None:
 
 
 def flow_acts(tables: FlowTables, span: Span | None) -> tuple[Columns, Columns, Columns, Columns]:
-    """New orders, deletions, changes and trades within the span; books are followed from before."""
+    """Return new orders, deletions, changes and trades within the span.
+
+    Books are tracked from the start of the data, not of the span.
+    """
     common = (*_KEY, "event", "sending_time_ns", "security_id", "match_event_indicator")
     entry = ("md_entry_type", "secondary_order_id")
-    told = tables.read(
+    orders = tables.read(
         ORDER,
         (*common, *entry, "md_update_action", "md_entry_px", "md_entry_size", "entering_firm"),
     )
-    action = told["md_update_action"]
+    action = orders["md_update_action"]
     fresh = action == _NEW
     gone = tables.read(DELETE_ORDER, (*common, *entry))
-    new = {name: column[fresh] for name, column in told.items()}
-    changed = {name: column[action == _CHANGE] for name, column in told.items()}
+    new = {name: column[fresh] for name, column in orders.items()}
+    changed = {name: column[action == _CHANGE] for name, column in orders.items()}
     for rows in (new, gone):
         rows["place"] = _place(rows)
         rows["side"] = (rows["md_entry_type"] == _OFFER).astype(np.int64)
@@ -223,9 +226,9 @@ def _within(rows: Columns, span: Span | None) -> Columns:
 
 
 def _entries(new: Columns, gone: Columns) -> Any:
-    """The row of the new order that each deletion takes out, or -1.
+    """Return the row of the new order that each deletion removes, or -1.
 
-    A number may be used again: the order is the last one that came under it.
+    An order number may be reused: the deletion applies to the last order that had it.
     """
     count = len(new["place"])
     columns = [
@@ -244,7 +247,7 @@ def _entries(new: Columns, gone: Columns) -> Any:
 
 
 def _improving(tables: FlowTables, new: Columns, gone: Columns, entries: Any) -> Any:
-    """Which new orders were better than all that rested on their side."""
+    """Return which new orders were better than all that rested on their side."""
     if not len(new["place"]):
         return np.zeros(0, np.bool_)
     key = np.where(new["side"] == 0, new["md_entry_px"], -new["md_entry_px"])
@@ -261,21 +264,23 @@ def _improving(tables: FlowTables, new: Columns, gone: Columns, entries: Any) ->
     if len(rows["security_id"]):
         sides = rows["security_id"] * 2 + (rows["md_entry_type"] == _OFFER)
         top = rows["md_update_action"] == _TOP
-        place = _place(rows)
+        event_key = _place(rows)
         count = np.maximum(rows["md_entry_position_no"], 0)
-        parts.append((sides[top], place[top], _kernels.TAKE, count[top], none[:0]))
-        parts.append((sides[~top], place[~top], _kernels.CLEAR, count[~top], none[:0]))
+        parts.append((sides[top], event_key[top], _kernels.TAKE, count[top], none[:0]))
+        parts.append((sides[~top], event_key[~top], _kernels.CLEAR, count[~top], none[:0]))
     for template in (EMPTY_BOOK, CHANNEL_RESET):
         rows = tables.read(template, (*_KEY, "security_id"))
-        place = _place(rows)
+        event_key = _place(rows)
         if template == EMPTY_BOOK:
             sides = np.concatenate([rows["security_id"] * 2, rows["security_id"] * 2 + 1])
-            place = np.concatenate([place, place])
+            event_key = np.concatenate([event_key, event_key])
         else:
             both = np.concatenate([books * 2, books * 2 + 1])
-            sides, place = np.tile(both, len(place)), np.repeat(place, len(both))
-        parts.append((sides, place, _kernels.CLEAR, np.zeros(len(place), np.int64), none[:0]))
-    side, place, act, keys, entry = (
+            sides, event_key = np.tile(both, len(event_key)), np.repeat(event_key, len(both))
+        parts.append(
+            (sides, event_key, _kernels.CLEAR, np.zeros(len(event_key), np.int64), none[:0])
+        )
+    side, event_key, act, keys, entry = (
         np.concatenate(
             [
                 np.full(len(part[0]), part[2], np.int64)
@@ -288,15 +293,15 @@ def _improving(tables: FlowTables, new: Columns, gone: Columns, entries: Any) ->
         )
         for column in range(5)
     )
-    order = np.lexsort((place, side))
-    places = np.empty(len(order), np.int64)
-    places[order] = np.arange(len(order))
-    # New orders come first among the parts: their rows are those of ``entries``.
-    taken = np.where(entry >= 0, places[entry], -1)
+    order = np.lexsort((event_key, side))
+    row_of = np.empty(len(order), np.int64)
+    row_of[order] = np.arange(len(order))
+    # New orders are the first part: their rows are those of ``entries``.
+    removed = np.where(entry >= 0, row_of[entry], -1)
     result = _kernels.improving(
         np.ascontiguousarray(side[order]),
         np.ascontiguousarray(act[order]),
         np.ascontiguousarray(keys[order].astype(np.int64)),
-        np.ascontiguousarray(taken[order]),
+        np.ascontiguousarray(removed[order]),
     )
-    return result[places[: len(new["place"])]]
+    return result[row_of[: len(new["place"])]]

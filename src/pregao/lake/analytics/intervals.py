@@ -1,4 +1,4 @@
-"""How long a bar is: spans of time as people write them."""
+"""Lengths of bars, as users write them."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ _SPAN = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")
 
 
 def interval_ns(text: str) -> int:
-    """A span such as ``15m`` in nanoseconds."""
+    """Return a length such as ``15m`` in nanoseconds."""
     matched = _SPAN.fullmatch(text.strip().lower())
     length = int(matched.group(1)) * _UNITS[matched.group(2)] if matched else 0
     if not 0 < length <= DAY:
         raise UsageError(
-            f"--interval: {text!r} is not the length of a bar, such as 500ms, 1s, 15m, 1h or 1d; "
-            "a bar is at most a day long."
+            "--interval must be a length such as 500ms, 1s, 15m, 1h or 1d, at most one day, "
+            f"was {text!r}."
         )
     return length
 
 
 def interval_name(length_ns: int) -> str:
-    """The shortest way to write a span: ``60s`` and ``1m`` are the same bars."""
+    """Return the shortest text of a length: ``60s`` and ``1m`` are the same bars."""
     for unit, size in sorted(_UNITS.items(), key=lambda item: -item[1]):
         if length_ns % size == 0:
             return f"{length_ns // size}{unit}"
-    raise AssertionError(f"{length_ns} ns is not a span that can be written")
+    raise AssertionError(f"{length_ns} ns is not a multiple of a millisecond")
 
 
 def known_intervals(texts: Iterable[str]) -> tuple[str, ...]:
-    """Each interval once, under its shortest name, from short to long."""
+    """Return each interval once, in its shortest form, from short to long."""
     return tuple(interval_name(length) for length in sorted({interval_ns(text) for text in texts}))
 
 
 def is_interval(text: object) -> bool:
-    """Whether it is a name that we write into the column ``interval`` of bars."""
+    """Whether it is a value of the column ``interval`` of bars."""
     try:
         return isinstance(text, str) and known_intervals([text]) == (text,)
     except UsageError:

@@ -1,13 +1,13 @@
-"""The table ``latency``: when each event happened, was written, was sent and was captured.
+"""Table ``latency``: event, message, sending and capture time of each event.
 
-The points of time are those of the PUMA model: T1 the client sends, T2 the gateway receives, T4
-the matching engine receives, T5 it happens, T6 the gateway answers, T10 the message is written,
-T11 the packet is sent. The public feed has T5, T10, T11 and, for an aggressor, T4; the others come
+The time points are those of the PUMA model: T1 the client sends, T2 the gateway receives, T4 the
+matching engine receives, T5 the event happens, T6 the gateway answers, T10 the message is written,
+T11 the packet is sent. The public feed has T5, T10, T11 and, for an aggressor, T4; the others are
 from EntryPoint captures, joined by secondaryOrderID and T5.
 
-Capture times are of another clock than all others. What lies between T11 and the capture is given
-as it is (``network_raw_ns``), and less the offset of the clocks that ``clock_offsets`` estimates
-(``network_ns``): how much longer it took than the fastest packet of that capture and feed.
+Capture times are by another clock than all others. The time from T11 to the capture is given
+unchanged (``network_raw_ns``), and minus the clock offset that ``clock_offsets`` estimates
+(``network_ns``): the excess over the fastest packet of that capture and feed.
 """
 
 from __future__ import annotations
@@ -45,38 +45,44 @@ COLUMNS = (
     column("channel", pa.int16(), "Channel."),
     column("event", pa.int64(), "Event of the channel."),
     column("security_id", pa.int64(), "Instrument of its first message; null for a group's."),
-    column("messages", pa.int32(), "How many messages it has."),
+    column("messages", pa.int32(), "Number of its messages."),
     column("t1_ns", pa.int64(), "T1: the client sent the request; from EntryPoint."),
     column("t2_ns", pa.int64(), "T2: the gateway received it; from EntryPoint."),
     column("t4_ns", pa.int64(), "T4: the matching engine received it; from EntryPoint."),
     column("aggressor_time_ns", pa.int64(), "T4 of the aggressor, from the event's summary."),
-    column("t5_ns", pa.int64(), "T5: it happened; null where no message tells for certain."),
+    column(
+        "t5_ns", pa.int64(), "T5: the event happened; null where no message states it reliably."
+    ),
     column("t6_ns", pa.int64(), "T6: the gateway answered; from EntryPoint."),
     column("t10_ns", pa.int64(), "T10: its first message with such a time was written."),
     column("t11_ns", pa.int64(), "T11: its first packet was sent."),
     column("last_t11_ns", pa.int64(), "T11 of its last packet."),
-    column("capture_time_ns", pa.int64(), "When its first packet was captured first."),
-    column("last_capture_time_ns", pa.int64(), "When its last packet was captured first."),
-    column("network_raw_ns", pa.int64(), "From T11 to the capture of its first packet, by clocks."),
+    column("capture_time_ns", pa.int64(), "First capture time of its first packet."),
+    column("last_capture_time_ns", pa.int64(), "First capture time of its last packet."),
+    column(
+        "network_raw_ns",
+        pa.int64(),
+        "From T11 to the capture of its first packet, not corrected for clock offset.",
+    ),
     column("clock_offset_ns", pa.int64(), "Estimated offset of these clocks; see clock_offsets."),
     column(
         "network_ns",
         pa.int64(),
-        "The time on the network above that of the fastest packet: raw less offset; null if the "
-        "capture time makes no sense.",
+        "Network time in excess of the fastest packet: raw minus offset; null if the "
+        "capture time is implausible.",
     ),
-    column("feed", pa.string(), "Feed that brought its first packet first."),
-    column("capture_id", pa.string(), "Capture that has that packet."),
-    column("feed_difference_ns", pa.int64(), "How much later the other feed brought it."),
+    column("feed", pa.string(), "Feed that delivered its first packet first."),
+    column("capture_id", pa.string(), "Capture with that packet."),
+    column("feed_difference_ns", pa.int64(), "Delay of the same packet on the other feed."),
 )
 
 _PACKET = ("sending_time_ns", "capture_time_ns", "feed", "feed_difference_ns", "capture_id")
 
 
 def latency(day: Day, offsets: DataFrame) -> DataFrame:
-    """The day's events with their times; ``offsets`` are those of the captures' clocks."""
-    there = [one for one in incremental_templates() if day.has(message_table(one))]
-    parts = [_times(day.binary_messages(template), template) for template in there or [ORDER]]
+    """Return the day's events with their times; ``offsets`` are those of the captures' clocks."""
+    present = [one for one in incremental_templates() if day.has(message_table(one))]
+    parts = [_times(day.binary_messages(template), template) for template in present or [ORDER]]
     rows = all_of([*parts, *_legacy_times(day)])
     events = rows.groupBy("channel", "event").agg(
         F.min_by("security_id", "place").alias("security_id"),
@@ -87,7 +93,7 @@ def latency(day: Day, offsets: DataFrame) -> DataFrame:
         F.min_by(F.struct(*_PACKET), "place").alias("first"),
         F.max_by(F.struct(*_PACKET), "place").alias("last"),
     )
-    whole = events.select(
+    timed = events.select(
         "*",
         F.col("first.sending_time_ns").alias("t11_ns"),
         F.col("last.sending_time_ns").alias("last_t11_ns"),
@@ -97,11 +103,11 @@ def latency(day: Day, offsets: DataFrame) -> DataFrame:
         F.col("first.feed_difference_ns").alias("feed_difference_ns"),
         F.col("first.capture_id").alias("capture_id"),
     )
-    return conform(_with_entrypoint(day, _with_network_times(whole, offsets)), COLUMNS)
+    return conform(_with_entrypoint(day, _with_network_times(timed, offsets)), COLUMNS)
 
 
 def _with_network_times(events: DataFrame, offsets: DataFrame) -> DataFrame:
-    """The same with the time from T11 to the capture, raw and less the offset of the clocks."""
+    """Add the time from T11 to the capture, raw and minus the clock offset."""
     known = offsets.where(F.col("stream") == Stream.INCREMENTAL.value).select(
         "channel", "feed", "capture_id", F.col("offset_ns").alias("clock_offset_ns")
     )
@@ -114,7 +120,7 @@ def _with_network_times(events: DataFrame, offsets: DataFrame) -> DataFrame:
 
 
 def _legacy_times(day: Day) -> Iterator[DataFrame]:
-    """The times of what the legacy feed tells: of its entries, statuses and definitions."""
+    """Yield the times of the legacy feed's entries, statuses and definitions."""
     if day.has(LEGACY_ENTRIES):
         yield legacy_times(day.table(LEGACY_ENTRIES), day.left_out)
     for template in (SECURITY_STATUS, SECURITY_GROUP_PHASE, *SECURITY_DEFINITIONS):
@@ -124,7 +130,7 @@ def _legacy_times(day: Day) -> Iterator[DataFrame]:
 
 
 def _times(messages: DataFrame, template: int) -> DataFrame:
-    """The times of a template's messages."""
+    """Return the times of a template's messages."""
     messages = messages.where(F.col("event").isNotNull())
     known = set(messages.columns)
 
@@ -144,10 +150,10 @@ def _times(messages: DataFrame, template: int) -> DataFrame:
 
 
 def _happened(template: int, transact_time: Column) -> Column:
-    """T5 of a message, where it can be trusted.
+    """Return T5 of a message, where it is reliable.
 
-    Below schema version 15 only the insertion of a new order tells it. An order sent again to
-    restore a book is an old one, and the time of a trade entered or amended by hand is set by hand.
+    Below schema version 15 only the insertion of a new order states it. An order resent to restore
+    a book is an old one, and the time of a trade entered or amended by hand is set by hand.
     """
     if template == ORDER:
         entered = F.when(F.col("md_update_action") == "NEW", F.col("md_insert_timestamp_ns"))
@@ -159,12 +165,12 @@ def _happened(template: int, transact_time: Column) -> Column:
 
 
 def _with_entrypoint(day: Day, events: DataFrame) -> DataFrame:
-    """The same events with the times of the requests that caused them, where these were seen."""
-    told = answers(day)
-    if told is None:
+    """Add the times of the requests that caused the events, where these were captured."""
+    reports = answers(day)
+    if reports is None:
         return events.select("*", *[F.lit(None).cast("bigint").alias(name) for name in TIMES])
-    # A report that was sent again says the same, later.
-    known = told.groupBy("secondary_order_id", "t5_ns").agg(
+    # A report that was resent is equal, but later.
+    known = reports.groupBy("secondary_order_id", "t5_ns").agg(
         F.min_by(F.struct(*TIMES), "t6_ns").alias("request")
     )
     orders = all_of(_orders(day, n) for n in (ORDER, DELETE_ORDER))
@@ -178,7 +184,7 @@ def _with_entrypoint(day: Day, events: DataFrame) -> DataFrame:
 
 
 def _orders(day: Day, template: int) -> DataFrame:
-    """The orders that messages tell of, with T5."""
+    """Return the orders in messages, with T5."""
     found = day.binary_messages(template)
     time = _happened(template, F.col("transact_time_ns"))
     return found.select("channel", "event", "place", "secondary_order_id", time.alias("t5_ns"))
@@ -190,7 +196,7 @@ def _build(day: Day, _wanted: Wanted) -> DataFrame:
 
 LATENCY = AnalyticsTable(
     "latency",
-    "The times of an event, from the client's request to the capture of its packets.",
+    "Times of an event, from the client's request to the capture of its packets.",
     COLUMNS,
     _build,
     incremental_templates(),

@@ -1,4 +1,4 @@
-"""The table ``latency_minutes``: how latencies were spread, minute by minute."""
+"""Table ``latency_minutes``: distribution of latencies, minute by minute."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ MEASURES = {
     "network_raw": "network_raw_ns",
     "feeds": "feed_difference_ns",
 }
-"""From T5 to T11; from T11 to the capture, less the offset of the clocks and as it is; and from
-one feed to the other.
+"""From T5 to T11; from T11 to the capture, minus the clock offset and uncorrected; and from one
+feed to the other.
 """
 
 COLUMNS = (
     column("channel", pa.int16(), "Channel."),
-    column("minute_ns", pa.int64(), "When the minute began, by T11."),
+    column("minute_ns", pa.int64(), "Start of the minute, by T11."),
     column(
         "measure",
         pa.string(),
-        "engine: T5 to T11; network: T11 to capture, above the fastest packet; network_raw: the "
-        "same by the clocks as they are; feeds: A to B.",
+        "engine: T5 to T11; network: T11 to capture, in excess of the fastest packet; "
+        "network_raw: T11 to capture, not corrected for clock offset; feeds: A to B.",
     ),
     column("events", pa.int64(), "Events that have this measure."),
     *[
         column(name, pa.float64(), f"Nanoseconds not exceeded by {100 * share:g} % of them.")
         for name, share in PERCENTILES.items()
     ],
-    column("max_ns", pa.int64(), "The most nanoseconds of all."),
+    column("max_ns", pa.int64(), "Maximum nanoseconds."),
 )
 
 
 def latency_minutes(events: DataFrame) -> DataFrame:
-    """The percentiles of events; between two values they are interpolated."""
+    """Return the percentiles of events, interpolated between values."""
     measures = [
         F.struct(F.lit(name).alias("measure"), F.expr(span).alias("span"))
         for name, span in MEASURES.items()

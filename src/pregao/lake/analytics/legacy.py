@@ -1,6 +1,6 @@
-"""Tables of the legacy feed as messages of the binary one, so that the same analytics are made.
+"""Tables of the legacy feed as messages of the binary one, as input of the same analytics.
 
-Each entry is the message that it would be there; each message of the feed is an event.
+Each entry is the equivalent binary message; each message of the legacy feed is an event.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ _TYPES: Final = {
     t.EMPTY_BOOK: (EMPTY_BOOK,),
     t.CHANNEL_RESET: (EMPTY_BOOK,),
 }
-"""The types of the entries that are messages of a template."""
+"""Types of the entries that are messages of a template."""
 _AVERAGE: Final = "9"
-"""The average price of a session, which the binary feed tells with the volume."""
+"""Average price of a session, which the binary feed publishes with the volume."""
 _DEFINITION: Final = max(t.SECURITY_DEFINITIONS)
 LEGACY_SOURCES: Final = {
     **dict.fromkeys(_TYPES, LEGACY_ENTRIES),
@@ -71,7 +71,7 @@ LEGACY_SOURCES: Final = {
     t.SECURITY_GROUP_PHASE: LEGACY_STATUSES,
     _DEFINITION: LEGACY_LIST,
 }
-"""Templates that the legacy feed has too, and the table with them."""
+"""Templates that the legacy feed has too, and their tables."""
 _KEYS: Final = STATUS_COLUMNS[:11]
 _INSTRUMENT: Final = ("channel", "security_id")
 _LISTED: Final = pa.schema(
@@ -93,19 +93,19 @@ _TIMES: Final = pa.schema(
 )  # fmt: skip
 
 Make = Callable[[Any], Any]
-"""What makes a table of rows."""
+"""Converts rows to a table."""
 
 
 @cache
 def _schema(template: int) -> Any:
-    """The columns of a template's table, as it declares them: Spark takes no smaller decimals."""
+    """Return the columns of a template's table as declared: Spark accepts no smaller decimals."""
     own = message_table_name(bundled_message_tables().templates[template].name)
     (spec,) = (spec for spec in PROTOCOLS["umdf"].tables() if spec.name == own)
     return pa.schema([field for field in spec.schema.remove_metadata() if field.name != DATE])
 
 
 def legacy_messages(source: DataFrame, template: int, excluded: LeftOut) -> DataFrame:
-    """The rows of a table that are messages of a template, with the columns of its table."""
+    """Return the rows of a table that are messages of a template, with the columns of its table."""
     schema = _schema(template)
     if template == _DEFINITION:
         listed = source.where(F.col("stream") == Stream.INCREMENTAL.value)
@@ -123,12 +123,12 @@ def legacy_messages(source: DataFrame, template: int, excluded: LeftOut) -> Data
         own = excluded.without(rows, only_orders=template == t.MASS_DELETE_ORDERS)
         return messages_of(Entries(own, excluded.slots), template)
 
-    told = source.where(F.col("md_entry_type").isin(*_TYPES[template]))
-    return _mapped(told, ENTRY_COLUMNS, schema, entries_of)
+    entries = source.where(F.col("md_entry_type").isin(*_TYPES[template]))
+    return _mapped(entries, ENTRY_COLUMNS, schema, entries_of)
 
 
 def _volumes(source: DataFrame, schema: Any, excluded: LeftOut) -> DataFrame:
-    """What was traded in a session: the volume, and the average price that is told behind it."""
+    """Return the session volumes, with the average price that follows each."""
 
     def entries_of(rows: Any) -> Any:
         entries = Entries(excluded.without(rows), excluded.slots)
@@ -139,11 +139,13 @@ def _volumes(source: DataFrame, schema: Any, excluded: LeftOut) -> DataFrame:
         return found.append_column("vwap_px", price).append_column("average", pa.array(average))
 
     types = (*_TYPES[t.EXECUTION_STATISTICS], _AVERAGE)
-    told = source.where(F.col("md_entry_type").isin(*types))
-    both = _mapped(told, ENTRY_COLUMNS, schema.append(pa.field("average", pa.bool_())), entries_of)
+    entries_of_volume = source.where(F.col("md_entry_type").isin(*types))
+    both = _mapped(
+        entries_of_volume, ENTRY_COLUMNS, schema.append(pa.field("average", pa.bool_())), entries_of
+    )
     in_order = Window.partitionBy(*_INSTRUMENT).orderBy(*MESSAGE_KEY)
-    behind = F.lead("vwap_px").over(in_order)
-    return both.withColumn("vwap_px", behind).where(~F.col("average")).drop("average")
+    following = F.lead("vwap_px").over(in_order)
+    return both.withColumn("vwap_px", following).where(~F.col("average")).drop("average")
 
 
 def _statuses(rows: Any, template: int, excluded: LeftOut) -> Any:
@@ -153,9 +155,9 @@ def _statuses(rows: Any, template: int, excluded: LeftOut) -> Any:
         return own.filter(pa.array([pair not in excluded.groups for pair in pairs], pa.bool_()))
     event = own["security_trading_event"].cast(pa.string())
     at = own.column_names.index("security_trading_event")
-    told = pc.is_valid(own["security_trading_status"])
-    untold = pc.and_(pc.is_null(event), told)
-    return own.set_column(at, "security_trading_event", pc.if_else(untold, UNTOLD, event))
+    has_status = pc.is_valid(own["security_trading_status"])
+    without_event = pc.and_(pc.is_null(event), has_status)
+    return own.set_column(at, "security_trading_event", pc.if_else(without_event, UNTOLD, event))
 
 
 def _definitions(rows: Any, excluded: LeftOut) -> Any:
@@ -167,9 +169,9 @@ def _definitions(rows: Any, excluded: LeftOut) -> Any:
 
 
 def legacy_times(source: DataFrame, excluded: LeftOut) -> DataFrame:
-    """When each entry happened, was written, sent and captured, and of which event it is.
+    """Return event, message, sending and capture time of each entry, and its event.
 
-    Only that of a new order tells when it happened: when the order got its place.
+    Only a new order has an event time: when it got its queue position.
     """
 
     def times_of(rows: Any) -> Any:
@@ -179,11 +181,11 @@ def legacy_times(source: DataFrame, excluded: LeftOut) -> DataFrame:
         new = np.isin(entries.type, list(SIDES)) & (entries.action == NEW)
         again = (entries.indicator & t.RECOVERY) != 0
         happened = np.where(new & ~again, entries.inserted_ns, NULL)
-        place = integers(keys["event"]) + entries.entry
+        event_key = integers(keys["event"]) + entries.entry
         return pa.table(
             {
                 **{name: keys[name] for name in _TIMES.names if name in keys},
-                "place": pa.array(place),
+                "place": pa.array(event_key),
                 "t5_ns": nulled(happened),
                 "t10_ns": nulled(entries.time_ns),
             }
@@ -193,10 +195,10 @@ def legacy_times(source: DataFrame, excluded: LeftOut) -> DataFrame:
 
 
 def legacy_states(snapshots: DataFrame, excluded: LeftOut) -> DataFrame:
-    """What snapshots show of the states of instruments and the phases of their groups (002 §11.4).
+    """Return states of instruments and phases of their groups from snapshots (002 §11.4).
 
-    The event is that of a state that separates an instrument from its group; of one that follows
-    it is null.
+    The event is that of a state that separates an instrument from its group; null if the instrument
+    follows its group.
     """
 
     def states_of(rows: Any) -> Any:
@@ -232,20 +234,20 @@ def legacy_states(snapshots: DataFrame, excluded: LeftOut) -> DataFrame:
 
 
 def legacy_instruments(listed: DataFrame, excluded: LeftOut) -> DataFrame:
-    """The instruments of the legacy feed with their symbols and groups, as they were told last."""
+    """Return the instruments of the legacy feed, with symbols and groups by the last definition."""
 
     def listed_of(rows: Any) -> Any:
         own = excluded.without(rows)
         at = own.column_names.index("security_group")
         return own.set_column(at, "security_group", group_text(own))
 
-    told = _mapped(listed, _LISTED.names, _LISTED, listed_of)
+    definitions = _mapped(listed, _LISTED.names, _LISTED, listed_of)
     last = F.max_by(F.struct("symbol", "security_group"), "sending_time_ns").alias("last")
-    return told.groupBy(*_INSTRUMENT).agg(last).select(*_INSTRUMENT, "last.*")
+    return definitions.groupBy(*_INSTRUMENT).agg(last).select(*_INSTRUMENT, "last.*")
 
 
 def _mapped(frame: DataFrame, names: Any, schema: Any, make: Make) -> DataFrame:
-    """What is made of some columns of a frame, batch by batch, in the columns of a schema."""
+    """Convert some columns of a frame, batch by batch, to the columns of a schema."""
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:

@@ -1,6 +1,6 @@
-"""What of the legacy feed is left out of analytics, so that nothing counts twice.
+"""Part of the legacy feed that analytics exclude, so that nothing counts twice.
 
-Where the binary feed has a channel on a day, or an instrument, the legacy feed's are left out.
+Channels and instruments that the binary feed has on a day are excluded from the legacy feed's.
 """
 
 from __future__ import annotations
@@ -24,47 +24,47 @@ from pregao.lake.store import Lake
 
 @dataclass(frozen=True, slots=True)
 class Depths:
-    """Which instruments of a channel are told by price levels, and not by their orders."""
+    """Instruments of a channel published by price levels, and those published by orders."""
 
     levels: frozenset[int]
     orders: frozenset[int]
     usually_levels: bool
-    """Of an instrument that is in neither."""
+    """Whether an instrument that is in neither has price levels."""
 
     @staticmethod
     def of(inputs: Inputs) -> Depths:
-        """Those of a channel's day."""
+        """Return those of a channel's day."""
         levels = frozenset(each for each, depth in inputs.depths.items() if depth)
         return Depths(levels, frozenset(inputs.depths) - levels, inputs.usual_depth != 0)
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What is left out of a day, and what is to be known of the rest."""
+    """Exclusions of a day, and facts about the rest."""
 
     channels: frozenset[int]
     instruments: frozenset[int]
     groups: frozenset[tuple[int, str]]
-    """By channel: the groups of which all instruments are left out."""
+    """Groups all of whose instruments are excluded, with their channel."""
     slots: Mapping[int, Slots]
-    """Of the channels that are not left out: where numbers begin anew."""
+    """Time slots and restarts of numbers of the channels that are not excluded."""
     depths: Mapping[int, Depths]
 
     def without(self, rows: Any, *, only_orders: bool = False) -> Any:
-        """The other rows; of them, if so, those of instruments that are told by their orders."""
+        """Return the other rows; with `only_orders`, those of instruments published by orders."""
         channel = integers(rows.column("channel"), -1)
         security = integers(rows.column("security_id"), -1)
-        twice = np.isin(channel, list(self.channels)) | np.isin(security, list(self.instruments))
+        excluded = np.isin(channel, list(self.channels)) | np.isin(security, list(self.instruments))
         if only_orders:
             for number, depths in self.depths.items():
                 known = depths.orders if depths.usually_levels else depths.levels
-                told = np.isin(security, list(known))
-                twice |= (channel == number) & (~told if depths.usually_levels else told)
-        return rows if not twice.any() else taken(rows, np.flatnonzero(~twice))
+                listed = np.isin(security, list(known))
+                excluded |= (channel == number) & (~listed if depths.usually_levels else listed)
+        return rows if not excluded.any() else taken(rows, np.flatnonzero(~excluded))
 
 
 def left_out(lake: Lake, date: datetime.date) -> LeftOut:
-    """What of the legacy feed's day is left out."""
+    """Return the exclusions of the legacy feed's day."""
     catalogue = Catalogue(lake)
     channels = frozenset(catalogue.binary_channels(date))
     own = [channel for channel in catalogue.channels(date) if channel not in channels]
@@ -88,7 +88,7 @@ def left_out(lake: Lake, date: datetime.date) -> LeftOut:
 
 
 def channels_of_levels(lake: Lake, date: datetime.date) -> list[int]:
-    """The channels of the legacy feed that tell price levels on a day, of any instrument."""
+    """Return the legacy feed's channels that publish price levels of any instrument on a day."""
     catalogue = Catalogue(lake)
     binary = catalogue.binary_channels(date)
     found = []
@@ -101,7 +101,7 @@ def channels_of_levels(lake: Lake, date: datetime.date) -> list[int]:
 
 
 def _groups_without(lake: Lake, inputs: Inputs, instruments: frozenset[int]) -> set[str]:
-    """The groups of a channel of which there is no other instrument."""
+    """Return the groups of a channel all of whose instruments are among the given ones."""
     found: dict[str, set[int]] = {}
     every = Inputs(inputs.day, inputs.channel, inputs.tables, inputs.files, inputs.protocol)
     names = ["security_id", "security_group"]

@@ -1,8 +1,8 @@
 """Likely iceberg orders: an order of the same firm, side and price that follows a filled one.
 
-When the shown part of an iceberg order is filled, the next part comes into the book in the same
-event, under a new number. Who sees only the public feed can but guess; two orders of a firm at one
-price look the same.
+When the displayed part of an iceberg order is filled, the next part enters the book in the same
+event, under a new number. The public feed allows only a guess; two orders of a firm at one price
+look the same.
 """
 
 from __future__ import annotations
@@ -20,20 +20,22 @@ LINKS = (
     column("channel", pa.int16(), "Channel."),
     column("security_id", pa.int64(), "Instrument."),
     column("secondary_order_id", pa.int64(), "Order."),
-    column("replenishes", pa.int64(), "Order whose place it took; null for the first."),
+    column("replenishes", pa.int64(), "Order that it replaced; null for the first."),
     column("chain", pa.int64(), "First order of the chain."),
-    column("chain_position", pa.int32(), "Place in the chain, from 1."),
+    column("chain_position", pa.int32(), "Position in the chain, from 1."),
 )
 
 
 def chains(links: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int | None, int, int]]:
-    """Of pairs (order, order it replenishes): each order with that, its chain and its place."""
+    """Yield each order of the (order, replenished order) pairs with its predecessor, chain and
+    position.
+    """
     before = dict(links)
     first = {order for order in before.values() if order not in before}
     known: dict[int, tuple[int, int]] = {order: (order, 1) for order in first}
     for order in sorted(first):
         yield order, None, order, 1
-    # A number given later is larger, so that what an order replenishes was met before it.
+    # Later numbers are larger, so that the replenished order was processed before.
     for order in sorted(before):
         chain, position = known.get(before[order], (before[order], 1))
         known[order] = chain, position + 1
@@ -41,7 +43,7 @@ def chains(links: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int | None, 
 
 
 def with_chains(orders: DataFrame) -> DataFrame:
-    """The same orders with the chain they are in; null for most."""
+    """Add the chain of each order; null for most."""
     alike = [*INSTRUMENT, "side", "price", "firm", "moment"]
     filled = orders.where(F.col("end_reason") == "FILLED").select(
         *INSTRUMENT,

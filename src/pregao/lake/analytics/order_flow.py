@@ -1,18 +1,18 @@
-"""The order flow of a day in a few numbers: how fast, how clustered, how short-lived orders are.
+"""Order flow of a day in a few numbers: rates, clustering and lifetimes of orders.
 
-What is measured, on one channel while its instruments trade continuously (the longest such span):
+Measures of one channel while its instruments trade continuously (the longest such span):
 
-- An *event* is what EndOfEvent ends; its time is when its first packet was sent.
-- An order is *cancelled* if its deletion is in an event without trades; one that is replaced by
-  another price is deleted too, and counts. Its lifetime goes from its entry to that deletion.
+- An *event* is what EndOfEvent ends; its time is the sending time of its first packet.
+- An order is *canceled* if its deletion is in an event without trades; one that is replaced by
+  another price is deleted too, and counts. Its lifetime is from its entry to that deletion.
 - An *amendment* is a change in place in an event without trades.
-- A new order *improves* if its price is better than all that is known to rest on its side.
-- *One lot* is the smallest lot of the instrument's definition.
-- The *Fano factor* is the variance of the number of events in windows of 100 ms, by their mean;
-  the *coefficient of variation* is that of the time from one event to the next.
+- A new order *improves* if its price is better than all known orders on its side.
+- *One lot* is the minimum lot of the instrument's definition.
+- The *Fano factor* is the variance of the number of events in windows of 100 ms, divided by their
+  mean; the *coefficient of variation* is that of the time between events.
 
-Everything is computed over whole columns. Orders that rested before the capture began are not
-known, which matters for the first moments only.
+Everything is computed over complete columns. Orders that rested before the capture began are
+unknown, which matters only for the first moments.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ LEAST_EVENTS = 500
 LEAST_NEW_ORDERS = 100
 LEAST_TRADES = 10
 LEAST_SPAN_NS = 5 * SECOND
-"""With less than this the numbers would say nothing."""
+"""Minimum events, orders, trades and span for meaningful measures."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrderFlow:
-    """The order flow of a channel on a day, while trading was continuous."""
+    """Order flow of a channel on a day, during continuous trading."""
 
     date: date
     channel: int
@@ -60,9 +60,9 @@ class OrderFlow:
     messages: int
     new_orders: int
     cancels: int
-    """Deletions in events without trades, replaced orders included."""
+    """Deletions in events without trades, including replaced orders."""
     replaced: int
-    """Those of them whose event brings a new order of the same side."""
+    """Cancels whose event has a new order on the same side."""
     trades: int
     trade_events: int
     lifetime_median_ms: float
@@ -73,39 +73,39 @@ class OrderFlow:
     """Share of the new orders that improve the best price."""
     cancels_per_trade: float
     one_lot: float
-    """Share of the new orders that are of one lot."""
+    """Share of the new orders with a size of one lot."""
     interval_cv: float
     """Coefficient of variation of the time between events."""
     close: float
-    """Share of events less than 200 µs behind the one before."""
+    """Share of events less than 200 µs after the previous one."""
     fano: float
     busiest: float
-    """Share of the events that the busiest instrument has."""
+    """Share of the events of the busiest instrument."""
     firmless: float
     """Share of the new orders without a firm."""
     resting: float
-    """Orders on a side of an instrument at the end, in the mean."""
+    """Mean number of orders per instrument and side at the end."""
     security_types: tuple[str, ...]
-    """The types of those instruments, the most frequent first."""
+    """Types of those instruments, the most frequent first."""
     lots: tuple[tuple[int, float], ...]
     """Sizes of new orders in lots and their shares, the most frequent first."""
 
     @property
     def events_per_second(self) -> float:
-        """How many events a second has."""
+        """Number of events per second."""
         return self.events / self.seconds
 
 
 def measure_flow(lake: Lake, day: date | None = None, channel: int | None = None) -> OrderFlow:
-    """Measure a channel on a day: the last day, and its busiest channel, unless given."""
+    """Measure a channel on a day; by default the last day, and its busiest channel."""
     lake.require()
     days = dates_with_data(lake)
     if not days:
-        raise UsageError(f"{lake.location} has no captures yet: there is nothing to measure.")
+        raise UsageError(f"{lake.location} has no captures yet: ingest some first.")
     chosen = days[-1] if day is None else day
     if chosen not in days:
-        known = ", ".join(str(each) for each in days[-5:])
-        raise UsageError(f"{lake.location} has no day {chosen}; it has {known}.")
+        available = ", ".join(str(each) for each in days[-5:])
+        raise UsageError(f"{lake.location} has no data of {chosen}; it has {available}.")
     tables = FlowTables(lake, chosen)
     number = tables.busiest() if channel is None else channel
     tables.channel = number
@@ -180,14 +180,14 @@ def _require(
     ):
         raise UsageError(
             f"channel {channel} has too little continuous trading to measure: {events:,} events, "
-            f"{new:,} new orders, {trades:,} trades and {len(lifetimes):,} cancelled orders in "
+            f"{new:,} new orders, {trades:,} trades and {len(lifetimes):,} canceled orders in "
             f"{seconds:.1f} s; at least {LEAST_EVENTS} events, {LEAST_NEW_ORDERS} new orders and "
             f"{LEAST_TRADES} trades in {LEAST_SPAN_NS // SECOND} s are needed."
         )
 
 
 def _events(every: Columns) -> tuple[Any, Any, Any]:
-    """The number, the time and the instrument of each event, in the order of time."""
+    """Return number, time and instrument of each event, in time order."""
     order = np.lexsort((every["sending_time_ns"], every["event"]))
     numbers, first = np.unique(every["event"][order], return_index=True)
     first = first[numbers >= 0]

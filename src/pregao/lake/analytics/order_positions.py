@@ -1,7 +1,7 @@
-"""Which orders a deletion from the top of a side took away (schema versions below 15).
+"""Orders removed by a deletion from the top of a side (schema versions below 15).
 
-Such a message names only how many orders go. Who they were is known by following the positions
-of all orders of that side.
+Such a message has only the number of orders removed. Tracking the positions of all orders of that
+side identifies them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ DELETE_THRU = "DELETE_THRU"
 TAKEN = (
     column("channel", pa.int16(), "Channel."),
     column("security_id", pa.int64(), "Instrument."),
-    column("secondary_order_id", pa.int64(), "Order that went."),
+    column("secondary_order_id", pa.int64(), "Removed order."),
     column("side", pa.string(), "Its side."),
-    column("place", pa.int64(), "Place of the message that took it away."),
+    column("place", pa.int64(), "Event key of the message that removed it."),
     column("event", pa.int64(), "Event of that message."),
     column("time_ns", pa.int64(), "Time of that message."),
 )
@@ -37,10 +37,10 @@ _SIDES = ("BUY", "SELL")
 
 
 def taken_orders(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The orders of one instrument that deletions from the top took away; rows come in order.
+    """Yield the orders of one instrument removed by deletions from the top; rows are in order.
 
-    A side on which a position does not fit, as when its beginning was not seen, is left alone
-    until it is emptied, or a snapshot tells what is on it.
+    A side that a position contradicts, such as one whose start was not received, is ignored until
+    it is emptied or a snapshot has its orders.
     """
     sides: dict[str, list[int | None] | None] = {side: [] for side in _SIDES}
     for row in rows:
@@ -68,11 +68,11 @@ def taken_orders(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def orders_taken(acts: DataFrame) -> DataFrame:
-    """The orders of all instruments that deletions from the top took away."""
+    """Return the orders of all instruments removed by deletions from the top."""
     schema = pa.schema([pa.field(field.name, field.type) for field in TAKEN])
 
     def follow(rows: Any) -> Any:
-        # The orders of a snapshot have one place: they are in the order of their positions.
+        # The orders of a snapshot have one event key: sort them by position.
         ordered = rows.sort_by([("place", "ascending"), ("position", "ascending")]).to_pylist()
         return pa.Table.from_pylist(list(taken_orders(ordered)), schema)
 

@@ -1,8 +1,8 @@
-"""Orders that snapshots made known: those that books begin with, or are healed with; and what was
-done to orders on the legacy feed, which names them by their places alone.
+"""Orders known from snapshots that start or heal books, and order updates of the legacy feed.
 
-Which snapshots count is decided by the rules of `pregao.feed`, as for books; no books need to be
-built. Tasks read ranges of instruments from the tables' files, as the tasks of a build do.
+The legacy feed identifies orders only by position. The rules of `pregao.feed` decide which
+snapshots count, as for books; no books need to be built. Tasks read ranges of instruments from the
+tables' files, as the tasks of a build do.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from pregao.umdf.gaps import Step
 from pregao.umdf.templates import IMPLIED_SINCE
 
 SNAPSHOT = "SNAPSHOT"
-"""An order is in a snapshot that was loaded."""
+"""An order of a loaded snapshot."""
 LOST = "LOST"
-"""Messages were lost before: orders that are not named again have ended unseen."""
+"""Messages were lost before: orders that do not appear again ended unseen."""
 
 FOUND = (
     column("channel", pa.int16(), "Channel."),
@@ -55,25 +55,25 @@ FOUND = (
     column(
         "action",
         pa.string(),
-        "SNAPSHOT of an order, LOST of the instrument; NEW, CHANGE, DELETE of the legacy feed.",
+        "SNAPSHOT for an order, LOST for the instrument; NEW, CHANGE, DELETE for the legacy feed.",
     ),
-    column("place", pa.int64(), "Where it counts: behind the packet that the snapshot holds."),
+    column("place", pa.int64(), "Event key after the last packet that the snapshot includes."),
     column("sequence_version", pa.int32(), "Sequence version of that packet."),
     column("sequence_number", pa.int64(), "Number of that packet."),
     column("secondary_order_id", pa.int64(), "Order."),
     column("side", pa.string(), "Its side."),
-    column("position", pa.int64(), "Its place in the queue of its side, from 1; 0 if LOST."),
+    column("position", pa.int64(), "Its position in the queue of its side, from 1; 0 if LOST."),
     column("price", PRICE, "Its price."),
     column("size", pa.int64(), "Its quantity."),
     column("firm", pa.int64(), "Its firm."),
-    column("insert_ns", pa.int64(), "When it got its place in the queue."),
-    column("implied", pa.bool_(), "An implied order; null below schema version 10."),
-    column("event", pa.int64(), "This and below of the legacy feed: the event."),
-    column("index_in_packet", pa.int32(), "Which entry of its message it is."),
-    column("time_ns", pa.int64(), "When it happened."),
-    column("moment", pa.int64(), "The same: messages of one moment are of one event."),
+    column("insert_ns", pa.int64(), "Time when it got its queue position."),
+    column("implied", pa.bool_(), "Whether it is an implied order; null below schema version 10."),
+    column("event", pa.int64(), "Event; this and the following only for the legacy feed."),
+    column("index_in_packet", pa.int32(), "Index of the entry in its message."),
+    column("time_ns", pa.int64(), "Event time."),
+    column("moment", pa.int64(), "Event time: messages of equal times are of one event."),
     column("told_before", pa.int64(), "Quantity before."),
-    column("recovery", pa.bool_(), "Was it sent again, to restore a book?"),
+    column("recovery", pa.bool_(), "Whether it was resent to restore a book."),
 )
 _SCHEMA = pa.schema([pa.field(field.name, field.type) for field in FOUND])
 _NAMED = ", ".join(f"{field.name} {spark_type(field.type)}" for field in FOUND)
@@ -84,9 +84,9 @@ _NOTHING_TO_WRITE = BuildSettings("", depth=1, interval_ns=0)
 
 
 def snapshot_orders(day: Day, *, legacy: bool = True) -> DataFrame:
-    """What snapshots that count tell of the day's orders, and where messages were lost.
+    """Return the orders of the day's snapshots that count, and where messages were lost.
 
-    With what was done to orders on the legacy feed, unless only the binary feed is wanted.
+    With ``legacy``, also returns the order updates of the legacy feed.
     """
     tasks = _tasks(day, legacy)
     if not tasks:
@@ -105,21 +105,21 @@ def snapshot_orders(day: Day, *, legacy: bool = True) -> DataFrame:
 
 
 def _tasks(day: Day, legacy: bool) -> list[BookTask]:
-    """Ranges of instruments of the legacy feed, and of channels of which anything is missing."""
+    """Return tasks for the legacy feed's channels, and for channels with missing packets."""
     catalogue = Catalogue(day.tables.lake)
-    parallelism = os.cpu_count() or 1  # as for books; Spark Connect does not tell its own
+    parallelism = os.cpu_count() or 1  # as for books; Spark Connect does not report its own
     tasks = []
     for channel in catalogue.channels(day.date):
         inputs = plan_day(catalogue, day.date, channel)
-        older = inputs.inputs.protocol == LEGACY
-        if (older and not legacy) or not (older or len(inputs.day.holes)):
-            continue  # every message is there: no snapshot can tell more
+        is_legacy = inputs.inputs.protocol == LEGACY
+        if (is_legacy and not legacy) or not (is_legacy or len(inputs.day.holes)):
+            continue  # no message is missing: snapshots add nothing
         tasks += plan_tasks(inputs, _NOTHING_TO_WRITE, parallelism)
     return [task for task in tasks if not task.inputs.day.of_levels]
 
 
 def found_by(task: BookTask) -> Any:
-    """The rows of a task's instruments; those with very many messages are taken in windows."""
+    """Return the rows of a task's instruments, read in windows where there are very many."""
     day = task.inputs.day
     source = task.inputs.source(task.part)
     others = source.others()
@@ -155,7 +155,7 @@ def found_by(task: BookTask) -> Any:
 
 
 class _FoundRows:
-    """Gathers the rows of a task."""
+    """Collects the rows of a task."""
 
     def __init__(self, channel: int, base: int, implied_known: bool) -> None:
         self._channel = channel
@@ -164,19 +164,21 @@ class _FoundRows:
         self._parts: list[Any] = []
 
     def add_restarts(self, sequence: Sequence, items: Numbers) -> None:
-        """The counter began anew, or a loop is without the book: what was in it is gone."""
+        """Add restarts of counters, and loops without the book: earlier orders no longer exist."""
         version, number = packet_of(sequence.place[items], self._base)
         index = sequence.place[items] & BEHIND_PACKET
-        place = version.astype(np.int64) * EVENT_VERSION + number * EVENT_NUMBER + index - 1
+        event_key = version.astype(np.int64) * EVENT_VERSION + number * EVENT_NUMBER + index - 1
         security = sequence.securities[sequence.rank[items]]
-        self._add_lost(security, place, version, number)
+        self._add_lost(security, event_key, version, number)
 
     def add_snapshots(self, snapshots: Snapshots, chosen: Numbers) -> None:
-        """The orders of snapshots that were loaded."""
+        """Add the orders of loaded snapshots."""
         version, number = snapshots.version[chosen], snapshots.number[chosen]
-        place = version.astype(np.int64) * EVENT_VERSION + number * EVENT_NUMBER + _BEHIND_PACKET
-        self._add_lost(snapshots.security[chosen], place - 1, version, number)
-        for at, behind in zip(chosen.tolist(), place.tolist(), strict=True):
+        event_keys = (
+            version.astype(np.int64) * EVENT_VERSION + number * EVENT_NUMBER + _BEHIND_PACKET
+        )
+        self._add_lost(snapshots.security[chosen], event_keys - 1, version, number)
+        for at, event_key in zip(chosen.tolist(), event_keys.tolist(), strict=True):
             book = snapshots.book(at)
             count = len(book.order_id)
             bids = int((book.side == 0).sum())
@@ -186,7 +188,7 @@ class _FoundRows:
             self._add(
                 security_id=np.full(count, snapshots.security[at]),
                 action=SNAPSHOT,
-                place=np.full(count, behind),
+                place=np.full(count, event_key),
                 sequence_version=np.full(count, snapshots.version[at]),
                 sequence_number=np.full(count, snapshots.number[at]),
                 secondary_order_id=nulled(book.order_id),
@@ -200,12 +202,12 @@ class _FoundRows:
             )
 
     def add_acts(self, sequence: Sequence, rows: Rows) -> None:
-        """What messages did to single orders, which are found by their places."""
+        """Add updates of single orders, which are identified by position."""
         updates = rows.updates
         adds = (updates.kind == UpdateKind.ADD) | (updates.kind == UpdateKind.SNAPSHOT_ORDER)
-        room = int(adds.sum())
+        capacity = int(adds.sum())
         found_id, before = (np.empty(len(updates), np.int64) for _ in range(2))
-        taken_row, taken_id, taken_size = (np.empty(room, np.int64) for _ in range(3))
+        taken_row, taken_id, taken_size = (np.empty(capacity, np.int64) for _ in range(3))
         taken = _kernels.orders_at_places(
             updates.instrument, updates.kind, updates.side, updates.order_id, updates.size,
             updates.position, found_id, before, taken_row, taken_id, taken_size,
@@ -242,7 +244,7 @@ class _FoundRows:
         )
 
     def table(self) -> Any:
-        """All rows."""
+        """Return all rows."""
         return pa.concat_tables([_SCHEMA.empty_table(), *self._parts])
 
     def _add_lost(self, security: Numbers, place: Numbers, version: Any, number: Any) -> None:
@@ -262,6 +264,6 @@ class _FoundRows:
         arrays = []
         for field in _SCHEMA:
             values = known.get(field.name)
-            whole = pa.nulls(count, field.type) if values is None else pa.array(values)
-            arrays.append(whole.cast(field.type))
+            array = pa.nulls(count, field.type) if values is None else pa.array(values)
+            arrays.append(array.cast(field.type))
         self._parts.append(pa.Table.from_arrays(arrays, schema=_SCHEMA))

@@ -1,11 +1,11 @@
-"""The table ``orders``: the life of every order of the public book.
+"""Table ``orders``: the history of every order of the public book.
 
-The feed does not say which orders a trade was between. An order that shrinks or goes in an event
-behind its trades, on the side that did not aggress, was filled: in the order of messages, until
-the traded quantity is used up. An order that shrinks or goes otherwise was reduced or cancelled.
+The feed does not state which orders traded. An order that shrinks or disappears in an event after
+its trades, on the side that did not aggress, was filled: in message order, until the traded
+quantity is used up. An order that shrinks or disappears otherwise was reduced or canceled.
 
-Orders that were there before the capture, or came while packets were missing, are known from the
-snapshot with which their book begins or is healed.
+Orders that existed before the capture, or entered while packets were missing, are known from the
+snapshot that starts or heals their book.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ from pregao.umdf.templates import (
 COLUMNS = (
     key_field("channel"),
     column("security_id", pa.int64(), "Instrument."),
-    column("symbol", pa.string(), "Symbol of the instrument, if its definition was seen."),
+    column("symbol", pa.string(), "Symbol of the instrument, if its definition was received."),
     column("secondary_order_id", pa.int64(), "Number of the order on the public feed."),
     column("side", pa.string(), "BUY or SELL."),
     column("firm", pa.int64(), "Firm that entered it."),
-    column("implied", pa.bool_(), "An implied order; null below schema version 10."),
-    column("price", PRICE, "Price at entry; null of an order without one."),
+    column("implied", pa.bool_(), "Whether it is an implied order; null below schema version 10."),
+    column("price", PRICE, "Price at entry; null for an order without one."),
     column("size", pa.int64(), "Quantity shown when it was first seen, or before that change."),
-    column("origin", pa.string(), "What told of it first: message, or snapshot."),
-    column("entered_ns", pa.int64(), "When it got its place in the queue; null if not told."),
-    column("entry_seen", pa.bool_(), "Was its entry seen, not only what came later?"),
+    column("origin", pa.string(), "Where it appeared first: message, or snapshot."),
+    column("entered_ns", pa.int64(), "Time when it got its queue position; null if unknown."),
+    column("entry_seen", pa.bool_(), "Whether its entry was seen, not only later messages."),
     column("queue_position", pa.int32(), "Orders at its price then, itself included; from ticks."),
     column("changes", pa.int64(), "Messages that changed it."),
-    column("reductions", pa.int64(), "How many times it was made smaller, not by a trade."),
-    column("reduced_quantity", pa.int64(), "By how much in all."),
-    column("fills", pa.int64(), "How many times a trade made it smaller or took it away."),
-    column("filled_quantity", pa.int64(), "Quantity traded in all; null if a size is not known."),
-    column("unseen_quantity", pa.int64(), "By how much it shrank where messages were missing."),
-    column("last_change_ns", pa.int64(), "When it was changed last, its end aside."),
+    column("reductions", pa.int64(), "Number of reductions, except by trades."),
+    column("reduced_quantity", pa.int64(), "Total quantity of these reductions."),
+    column("fills", pa.int64(), "Number of trades that reduced or removed it."),
+    column("filled_quantity", pa.int64(), "Total quantity traded; null if a size is unknown."),
+    column("unseen_quantity", pa.int64(), "Reduction while messages were missing."),
+    column("last_change_ns", pa.int64(), "Time of its last change, except its end."),
     column("last_size", pa.int64(), "Quantity shown before its end, or at the end of the data."),
-    column("ended_ns", pa.int64(), "When it left the book; null if it stays, or if UNSEEN."),
+    column("ended_ns", pa.int64(), "Time when it left the book; null if it stays, or if UNSEEN."),
     column(
         "end_reason",
         pa.string(),
@@ -72,16 +72,21 @@ COLUMNS = (
         "null.",
     ),
     column("lifetime_ns", pa.int64(), "From its entry to its end."),
-    column("replenishes", pa.int64(), "Filled order whose next part this likely is."),
+    column("replenishes", pa.int64(), "Filled order that it likely replenishes."),
     column("chain", pa.int64(), "First order of the likely iceberg."),
-    column("chain_position", pa.int32(), "Place in that chain, from 1."),
-    column("event", pa.int64(), "Event in which it was first seen; null from a snapshot."),
-    key_field("sequence_version", "Sequence version of that packet; the one a snapshot is as of."),
+    column("chain_position", pa.int32(), "Position in that chain, from 1."),
+    column("event", pa.int64(), "Event of its first message; null from a snapshot."),
+    key_field(
+        "sequence_version",
+        "Sequence version of that packet; for a snapshot, of the last packet it includes.",
+    ),
     key_field("sequence_number", "Number of that packet."),
-    key_field("index_in_packet", "Place of the message in that packet; null from a snapshot."),
+    key_field("index_in_packet", "Index of the message in that packet; null from a snapshot."),
     column("end_event", pa.int64(), "Event in which it left the book."),
-    column("session_id", pa.int64(), "Session that entered it; this and below from EntryPoint."),
-    column("cl_ord_id", pa.int64(), "Client's number of the request that put it there."),
+    column(
+        "session_id", pa.int64(), "Session that entered it; this and the following from EntryPoint."
+    ),
+    column("cl_ord_id", pa.int64(), "Client's number of the request that entered it."),
     column("order_id", pa.int64(), "Number of the order on the private flow."),
     column("t1_ns", pa.int64(), "T1: the client sent that request."),
     column("t2_ns", pa.int64(), "T2: the gateway received it."),
@@ -101,40 +106,40 @@ _REQUEST = ("session_id", "cl_ord_id", "order_id", *TIMES)
 
 
 def orders(day: Day) -> DataFrame:
-    """The lives of the day's orders."""
-    # Read from the files once, however often they are used.
+    """Return the histories of the day's orders."""
+    # Read from the files once, regardless of the number of uses.
     found = day.tables.keep(snapshot_orders(day))
     lives = _lives(_with_fills(day, _with_sizes(_acts(day, found))))
-    # Chains look at all orders three times.
+    # Chains read all orders three times.
     ended = day.tables.keep(_with_clearings(day, lives, found.where(F.col("action") == LOST)))
     chained = with_chains(ended)
     if day.has(TICKS):
         queued = _with_queue_positions(day, chained)
     else:
         queued = chained.withColumn("queue_position", F.lit(None).cast("int"))
-    whole = queued.withColumn("lifetime_ns", F.col("ended_ns") - F.col("entered_ns"))
-    return conform(day.with_symbols(_with_requests(day, whole)), COLUMNS)
+    completed = queued.withColumn("lifetime_ns", F.col("ended_ns") - F.col("entered_ns"))
+    return conform(day.with_symbols(_with_requests(day, completed)), COLUMNS)
 
 
 def order_acts(day: Day) -> DataFrame:
-    """What the binary feed's messages did to single orders, each with whether a trade did it."""
+    """Return the binary feed's updates of single orders, each with whether a trade caused it."""
     found = day.tables.keep(snapshot_orders(day, legacy=False))
     return _with_fills(day, _with_sizes(_acts(day, found)))
 
 
 def book_clearings(day: Day) -> DataFrame:
-    """Where all orders of a side (or without one, of both) went at once, or were lost sight of."""
+    """Return where a side (both, if null) was cleared, or its orders became unknown."""
     found = snapshot_orders(day, legacy=False)
     return _whole_clearings(day, found.where(F.col("action") == LOST))
 
 
 def _with_requests(day: Day, lives: DataFrame) -> DataFrame:
-    """The same with the requests that put orders there, where EntryPoint was captured."""
-    told = answers(day, ENTRIES)
-    if told is None:
+    """Add the requests that entered the orders, where EntryPoint was captured."""
+    reports = answers(day, ENTRIES)
+    if reports is None:
         return lives.select("*", *[F.lit(None).cast("bigint").alias(name) for name in _REQUEST])
-    # The first report of a number is about its entry; one that was sent again says the same.
-    first = told.groupBy("security_id", "secondary_order_id").agg(
+    # The first report of a number is about its entry; one that was resent is equal.
+    first = reports.groupBy("security_id", "secondary_order_id").agg(
         F.min_by(F.struct(*_REQUEST), "t6_ns").alias("request")
     )
     known = first.select("security_id", "secondary_order_id", "request.*")
@@ -148,15 +153,15 @@ def _side() -> Column:
 
 
 def _acts(day: Day, found: DataFrame) -> DataFrame:
-    """What messages did to single orders: NEW, CHANGE or DELETE; or SNAPSHOT, if one told.
+    """Return the updates of single orders: NEW, CHANGE or DELETE; or SNAPSHOT.
 
-    ``found`` is what snapshots told, and the legacy feed. ``moment`` tells what belongs together:
-    the event, or, on the legacy feed, which does not tell events, the time.
+    ``found`` has the orders of snapshots and of the legacy feed. ``moment`` groups what belongs
+    together: the event, or the time on the legacy feed, which has no events.
     """
     common = [*_ORDER, "place", "event", *MESSAGE_KEY]
     moment = F.col("event").alias("moment")
-    told = day.messages(ORDER)
-    changed = told.select(
+    order_messages = day.messages(ORDER)
+    changed = order_messages.select(
         *common,
         moment,
         _side().alias("side"),
@@ -168,7 +173,7 @@ def _acts(day: Day, found: DataFrame) -> DataFrame:
         F.col("md_entry_prev_size").alias("told_before"),
         F.col("entering_firm").alias("firm"),
         F.col("md_insert_timestamp_ns").alias("insert_ns"),
-        day.tables.is_implied(told).alias("implied"),
+        day.tables.is_implied(order_messages).alias("implied"),
         is_recovery().alias("recovery"),
     )
     deleted = day.messages(DELETE_ORDER).select(
@@ -184,8 +189,8 @@ def _acts(day: Day, found: DataFrame) -> DataFrame:
     single = changed.unionByName(deleted, allowMissingColumns=True).unionByName(
         found.where(F.col("action") != LOST), allowMissingColumns=True
     )
-    taken = _clearings(day).where(F.col("action") == DELETE_FROM)
-    if taken.isEmpty():
+    from_top_clearings = _clearings(day).where(F.col("action") == DELETE_FROM)
+    if from_top_clearings.isEmpty():
         return single
     lost = found.where(F.col("action") == LOST)
     from_top = orders_taken(
@@ -198,12 +203,12 @@ def _acts(day: Day, found: DataFrame) -> DataFrame:
 
 
 def _with_sizes(acts: DataFrame) -> DataFrame:
-    """The same with the size before: as told, or as it was left by the message before."""
+    """Add the size before: as published, or as the previous message left it."""
     so_far = Window.partitionBy(*_ORDER).orderBy("place")
     left = F.lag("size").over(so_far)
-    told = F.coalesce("told_before", F.when(F.col("action") == SNAPSHOT, F.col("size")))
+    stated = F.coalesce("told_before", F.when(F.col("action") == SNAPSHOT, F.col("size")))
     sized = acts.withColumn("before", F.coalesce("told_before", left)).withColumn(
-        "unseen", F.coalesce(left - told, F.lit(0))
+        "unseen", F.coalesce(left - stated, F.lit(0))
     )
     return sized.withColumn(
         "less",
@@ -214,9 +219,9 @@ def _with_sizes(acts: DataFrame) -> DataFrame:
 
 
 def _with_fills(day: Day, acts: DataFrame) -> DataFrame:
-    """The same with whether an act was a trade's doing."""
-    made = all_of(_traded(day))
-    volumes = made.groupBy(*_MOMENT).agg(
+    """Add whether a trade caused each update."""
+    day_trades = all_of(_traded(day))
+    volumes = day_trades.groupBy(*_MOMENT).agg(
         F.sum("md_entry_size").alias("volume"), F.min("place").alias("traded_at")
     )
     aggressors = (
@@ -227,22 +232,22 @@ def _with_fills(day: Day, acts: DataFrame) -> DataFrame:
     traded = volumes.join(aggressors, _MOMENT, "left")
     joined = acts.join(traded, _MOMENT, "left")
     passive = ~F.col("side").eqNullSafe(F.col("aggressor_side"))
-    behind = (
+    after_trade = (
         (F.col("place") > F.col("traded_at")) & passive & F.col("action").isin("CHANGE", "DELETE")
     )
     so_far = Window.partitionBy(*_MOMENT, "side").orderBy("place")
-    used = F.sum(F.when(behind, F.col("less")).otherwise(0)).over(so_far)
-    # Where the size of a deletion may be left out, it is left out exactly after a trade.
-    untold = (F.col("action") == "DELETE") & F.col("told_before").isNull()
+    used = F.sum(F.when(after_trade, F.col("less")).otherwise(0)).over(so_far)
+    # Where the size of a deletion is optional, it is absent exactly after a trade.
+    unsized = (F.col("action") == "DELETE") & F.col("told_before").isNull()
     less = F.col("less")
-    filled = behind & (
-        ((less > 0) & ((used <= F.col("volume")) | untold)) | (less.isNull() & untold)
+    filled = after_trade & (
+        ((less > 0) & ((used <= F.col("volume")) | unsized)) | (less.isNull() & unsized)
     )
     return joined.withColumn("filled", F.coalesce(filled, F.lit(False)))
 
 
 def _traded(day: Day) -> Iterator[DataFrame]:
-    """The trades of each moment."""
+    """Yield the trades of each moment."""
     for template in (TRADE, FORWARD_TRADE):
         for found, moment in (
             (day.binary_messages(template), "event"),
@@ -254,7 +259,7 @@ def _traded(day: Day) -> Iterator[DataFrame]:
 
 
 def _lives(acts: DataFrame) -> DataFrame:
-    """One row per order: what its messages tell together."""
+    """Return one row per order: the aggregates of its messages."""
     change = F.col("action") == "CHANGE"
     gone = F.col("action") == "DELETE"
     reduced = change & ~F.col("filled") & (F.col("less") > 0)
@@ -283,7 +288,7 @@ def _lives(acts: DataFrame) -> DataFrame:
     deleted = F.col("final.action") == "DELETE"
     reason = F.when(F.col("final.filled"), F.lit("FILLED")).otherwise(F.lit("CANCELLED"))
     seen = (F.col("first.action") == "NEW") & ~F.col("first.recovery")
-    # A change or an end as the first sight of an order tells what it was before.
+    # A change or end as the first message of an order has its size before.
     earlier = F.when(F.col("first.action").isin("CHANGE", "DELETE"), F.col("first.before"))
     origin = F.when(F.col("first.action") == SNAPSHOT, "snapshot").otherwise("message")
     return grouped.select(
@@ -306,11 +311,11 @@ def _lives(acts: DataFrame) -> DataFrame:
 
 
 def _clearings(day: Day) -> DataFrame:
-    """The messages that clear a side, or (without side or instrument) whole books."""
+    """Return the messages that clear a side, or (without side or instrument) books."""
     cleared = day.binary_messages(MASS_DELETE_ORDERS)
     older = day.legacy_messages(MASS_DELETE_ORDERS)
     if older is not None:
-        # Whom a deletion from the top took is known there, as of every deletion.
+        # The legacy feed's deletions from the top are already resolved to orders.
         sides = older.where(F.col("md_update_action") == DELETE_THRU)
         cleared = cleared.unionByName(sides, allowMissingColumns=True)
     mass = cleared.select(
@@ -334,7 +339,7 @@ def _clearings(day: Day) -> DataFrame:
 
 
 def _whole_clearings(day: Day, lost: DataFrame) -> DataFrame:
-    """The clearings that take all orders, and where messages were lost."""
+    """Return the clearings that remove all orders, and where messages were lost."""
     return (
         _clearings(day)
         .where(F.col("action") != DELETE_FROM)
@@ -343,10 +348,10 @@ def _whole_clearings(day: Day, lost: DataFrame) -> DataFrame:
 
 
 def _with_clearings(day: Day, lives: DataFrame, lost: DataFrame) -> DataFrame:
-    """The same with the ends of orders that went with their side or book.
+    """Add the ends of orders that were removed with their side or book.
 
-    An order that is sent again after its book was emptied lives on, as does one that the snapshot
-    shows behind which messages are known again (``lost`` tells where messages were missing).
+    An order that is resent after its book was emptied continues, as does one in the snapshot after
+    which messages are known again (``lost`` has where messages were missing).
     """
     clearings = _whole_clearings(day, lost)
     sides = F.when(F.col("side").isNull(), F.array(F.lit("BUY"), F.lit("SELL"))).otherwise(
@@ -364,7 +369,7 @@ def _with_clearings(day: Day, lives: DataFrame, lost: DataFrame) -> DataFrame:
         F.struct("time_ns", "event", "place", reason.alias("reason")).alias("clearing"),
     )
     both = lives.unionByName(cleared, allowMissingColumns=True)
-    # From the last message to the first: Spark would look at all that follow for every row.
+    # From the last message to the first: otherwise Spark would scan all following rows for each.
     backwards = Window.partitionBy(*INSTRUMENT, "side").orderBy(F.desc("last_place"))
     found = both.withColumn("next", F.last("clearing", ignorenulls=True).over(backwards)).where(
         F.col("clearing").isNull()
@@ -380,11 +385,11 @@ def _with_clearings(day: Day, lives: DataFrame, lost: DataFrame) -> DataFrame:
 
 
 def _with_queue_positions(day: Day, lives: DataFrame) -> DataFrame:
-    """The same with the place in the queue of their price at which orders came in."""
-    # What the level shows after the event is without those that have gone in it again.
+    """Add the position in the queue of their price at which orders entered."""
+    # The level after the event no longer has the orders that left it in the same event.
     stays = F.col("entry_seen") & ~F.col("event").eqNullSafe(F.col("end_event"))
-    behind = Window.partitionBy(*_EVENT, "side", "price").orderBy(F.desc("place"))
-    later = F.count_if(stays).over(behind) - 1
+    same_level = Window.partitionBy(*_EVENT, "side", "price").orderBy(F.desc("place"))
+    later = F.count_if(stays).over(same_level) - 1
     counted = with_level_orders(day, lives.withColumn("later", later))
     position = F.when(stays, F.col("level_orders") - F.col("later"))
     return counted.withColumn("queue_position", position)
@@ -396,7 +401,7 @@ def _build(day: Day, _wanted: Wanted) -> DataFrame:
 
 ORDERS = AnalyticsTable(
     "orders",
-    "The life of an order of the public book; channels that tell price levels have none.",
+    "History of an order of the public book; channels with price levels have none.",
     COLUMNS,
     _build,
     # Messages of all templates are counted: a missing one makes a snapshot count.

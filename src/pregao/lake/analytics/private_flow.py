@@ -1,7 +1,7 @@
-"""What EntryPoint captures tell of orders on the public feed: who asked, when, and the answers.
+"""EntryPoint reports about orders on the public feed, and the times of their requests.
 
 Reports of the private flow have the number that the public feed shows (``secondaryOrderID``), and
-the times of the PUMA model that the public feed does not have: T1 the client sends, T2 the gateway
+the times of the PUMA model that the public feed lacks: T1 the client sends, T2 the gateway
 receives, T4 the matching engine receives, T6 the gateway answers.
 """
 
@@ -17,16 +17,16 @@ REQUESTS = (
     "ep_order_cancel_replace_request",
     "ep_order_cancel_request",
 )
-"""The tables of the requests that cause public messages."""
+"""Tables of the requests that cause public messages."""
 ENTRIES = ("ep_execution_report_new", "ep_execution_report_modify")
-"""The tables of the reports by which an order gets its public number."""
+"""Tables of the reports by which an order gets its public number."""
 REPORTS = (*ENTRIES, "ep_execution_report_cancel")
-"""The tables of the reports that answer a request."""
+"""Tables of the reports that answer a request."""
 TIMES = ("t1_ns", "t2_ns", "t4_ns", "t6_ns")
 
 
 def answers(day: Day, tables: tuple[str, ...] = REPORTS) -> DataFrame | None:
-    """The reports of some tables with the times of their requests; None if none was captured."""
+    """Return the reports of some tables with the times of their requests; None without reports."""
     reports = [name for name in tables if day.has(name)]
     if not reports:
         return None
@@ -40,7 +40,7 @@ def answers(day: Day, tables: tuple[str, ...] = REPORTS) -> DataFrame | None:
 
 
 def _answers(day: Day, name: str) -> DataFrame:
-    """What the reports of a table tell of the requests that they answer."""
+    """Return the reports of a table, by request."""
     return day.table(name).select(
         "security_id",
         "secondary_order_id",
@@ -55,7 +55,7 @@ def _answers(day: Day, name: str) -> DataFrame:
 
 
 def _sent(day: Day, name: str) -> DataFrame:
-    """When the requests of a table were sent."""
+    """Return the sending times of the requests of a table."""
     return day.table(name).select(
         F.col("business_header.session_id").alias("session_id"),
         "cl_ord_id",

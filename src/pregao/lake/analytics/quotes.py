@@ -1,4 +1,4 @@
-"""The book around an event, from the table ``ticks``."""
+"""Book before and after an event, from the table ``ticks``."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ QUOTE = (
     column("ask_price", PRICE, "Best offer before the event; null without ticks."),
     column("ask_size", pa.int64(), "Quantity at the best offer before the event."),
     column("ask_orders", pa.int32(), "Orders at the best offer before the event."),
-    column("spread", PRICE, "Best offer less best bid before the event."),
+    column("spread", PRICE, "Best offer minus best bid before the event."),
 )
-"""What is known of the book before an event."""
+"""Columns of the book before an event."""
 
 _BEST = [field.name for field in QUOTE if field.name != "spread"]
 _SIDES = {"BUY": "bid", "SELL": "ask"}
@@ -28,7 +28,7 @@ _STALE = "stale"
 
 
 def with_quotes(day: Day, frame: DataFrame) -> DataFrame:
-    """The same rows, which have an event, with the best prices after the event before."""
+    """Add to rows with an event the best prices before it."""
     concerned = F.broadcast(frame.select(*INSTRUMENT).distinct())
     ticks = day.table(TICKS).join(concerned, list(INSTRUMENT), "left_semi")
     trusted = F.col("state") != _STALE
@@ -37,7 +37,7 @@ def with_quotes(day: Day, frame: DataFrame) -> DataFrame:
     both = frame.withColumn("is_tick", F.lit(0)).unionByName(
         known.withColumn("is_tick", F.lit(1)), allowMissingColumns=True
     )
-    # A tick tells how the book stood after its event.
+    # A tick is the book after its event.
     so_far = Window.partitionBy(*INSTRUMENT).orderBy("event", "is_tick")
     found = both.withColumn("before", F.last("quote", ignorenulls=True).over(so_far)).where(
         F.col("is_tick") == 0
@@ -50,9 +50,9 @@ def with_quotes(day: Day, frame: DataFrame) -> DataFrame:
 
 
 def with_level_orders(day: Day, frame: DataFrame) -> DataFrame:
-    """The same rows with how many orders stand at their side and price after their event.
+    """Add the number of orders at each row's side and price after its event.
 
-    Null where ticks do not show that: no change among the levels they have, or no trust in them.
+    Null where ticks do not show it: the level did not change, is too deep, or the book is stale.
     """
     ticks = day.table(TICKS)
     depth = sum(name.startswith("bid_price_") for name in ticks.columns)
@@ -83,7 +83,7 @@ def _levels(side: str, depth: int) -> Column:
 
 
 def _after() -> Column:
-    """The event of a tick; where a snapshot was loaded, the packet behind which that was."""
+    """Return the event of a tick; for a loaded snapshot, the key after its last packet."""
     packet = F.col("sequence_version").cast("bigint") * EVENT_VERSION
     packet = packet + (F.col("sequence_number") + 1) * EVENT_NUMBER - 1
     return F.coalesce(F.col("event"), packet)

@@ -1,4 +1,4 @@
-"""The tables of a lake as the engine sees them, a day at a time."""
+"""Tables of a lake as the engine reads them, one day at a time."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ if TYPE_CHECKING:
 
 INSTRUMENTS = "instruments"
 INSTRUMENT = ("channel", "security_id")
-"""What names an instrument: the same number may be on two channels."""
+"""Key of an instrument: two channels may have the same security ID."""
 
 
 def message_table(template: int) -> str:
-    """The name of a template's table."""
+    """Return the name of a template's table."""
     return message_table_name(bundled_message_tables().templates[template].name)
 
 
 def incremental_templates() -> tuple[int, ...]:
-    """The messages that the incremental stream may have with a number."""
+    """Return the templates of numbered messages on the incremental stream."""
     outside = {SEQUENCE, SEQUENCE_RESET, *ONLY_SNAPSHOT}
     return tuple(sorted(set(bundled_message_tables().templates) - outside))
 
 
 def place() -> Column:
-    """Where a message stands in its channel, as one number that compares with event numbers.
+    """Return the event key of a message: a number that compares with event numbers.
 
-    An event's number is the place of its first message.
+    An event's number is the key of its first message.
     """
     return (
         F.col("sequence_version").cast("bigint") * EVENT_VERSION
@@ -69,17 +69,17 @@ def place() -> Column:
 
 
 def bit(column: str, mask: int) -> Column:
-    """Is this bit of a set given?"""
+    """Whether any bit of a mask is set in a column."""
     return F.col(column).bitwiseAND(mask) != 0
 
 
 def is_recovery() -> Column:
-    """Was the message sent again, to restore a book?"""
+    """Whether the message was resent to restore a book."""
     return F.coalesce(bit("match_event_indicator", RECOVERY), F.lit(False))
 
 
 def files_by_day(lake: Lake, name: str) -> dict[datetime.date, list[str]]:
-    """The files of a table by day."""
+    """Return the files of a table by day."""
     found: dict[datetime.date, list[str]] = {}
     actions = pa.table(lake.delta(name).get_add_actions(flatten=True))
     for path, date in zip(
@@ -90,13 +90,13 @@ def files_by_day(lake: Lake, name: str) -> dict[datetime.date, list[str]]:
 
 
 def dates_with_data(lake: Lake) -> list[datetime.date]:
-    """The days on which packets were seen, of either feed."""
-    there = set(lake.table_names()).intersection(("packets", LEGACY_PACKETS))
-    return sorted({day for name in there for day in files_by_day(lake, name)})
+    """Return the days with packets, of either feed."""
+    present = set(lake.table_names()).intersection(("packets", LEGACY_PACKETS))
+    return sorted({day for name in present for day in files_by_day(lake, name)})
 
 
 class Tables:
-    """The tables of a lake, each opened once; what is ingested meanwhile is not seen."""
+    """Tables of a lake, each opened once; later ingests are not visible."""
 
     def __init__(self, spark: SparkSession | HereSession, lake: Lake) -> None:
         self.spark: Any = spark
@@ -108,18 +108,18 @@ class Tables:
         self._once: dict[Hashable, DataFrame] = {}
 
     def keep(self, frame: DataFrame) -> DataFrame:
-        """The same rows, worked out once however often they are used, until `release`."""
+        """Evaluate the rows once, regardless of the number of uses, until `release`."""
         self._kept.append(frame.persist())
         return self._kept[-1]
 
     def once(self, name: Hashable, make: Callable[[], DataFrame]) -> DataFrame:
-        """What is made of the name at its first use, and the same again until `release`."""
+        """Return the frame of a name, built at its first use and cached until `release`."""
         if name not in self._once:
             self._once[name] = make()
         return self._once[name]
 
     def release(self) -> None:
-        """Let go of what was kept."""
+        """Drop the cached rows."""
         self._once.clear()
         while self._kept:
             self._kept.pop().unpersist()
@@ -127,35 +127,35 @@ class Tables:
             self.spark.release()
 
     def day(self, date: datetime.date) -> Day:
-        """One day of all tables."""
+        """Return one day of all tables."""
         return Day(self, date)
 
     def names(self, beginning: str) -> list[str]:
-        """The tables whose name begins so."""
+        """Return the tables whose name has this prefix."""
         return sorted(name for name in self._names if name.startswith(beginning))
 
     def forget(self, name: str) -> None:
-        """Open a table anew when it is named next: it was changed."""
+        """Reopen a table at its next use, because it was changed."""
         self._names = frozenset(self.lake.table_names())
         self._frames = {key: frame for key, frame in self._frames.items() if key[0] != name}
         self._files.pop(name, None)
 
     def frame(self, name: str, date: datetime.date | None = None) -> DataFrame:
-        """All rows of a table, or those of a day."""
+        """Return all rows of a table, or those of a day."""
         if isinstance(self.spark, HereSession):
-            # The files of other days are not even looked at.
+            # Skips the files of other days.
             if (name, date) not in self._frames:
                 self._frames[name, date] = cast("DataFrame", self.spark.table(name, date))
             return self._frames[name, date]
         if (name, None) not in self._frames:
-            from pregao.lake.spark import table_frame  # which needs PySpark
+            from pregao.lake.spark import table_frame  # requires PySpark
 
             self._frames[name, None] = table_frame(self.lake, name, self.spark)
-        whole = self._frames[name, None]
-        return whole if date is None else whole.where(F.col(DATE) == F.lit(date))
+        rows = self._frames[name, None]
+        return rows if date is None else rows.where(F.col(DATE) == F.lit(date))
 
     def files(self, name: str) -> dict[datetime.date, list[str]]:
-        """The files of a table by day; none if there is no such table."""
+        """Return the files of a table by day; none if the table does not exist."""
         if name not in self._names:
             return {}
         if name not in self._files:
@@ -164,7 +164,7 @@ class Tables:
 
     @cached_property
     def _before_implied(self) -> list[str]:
-        """The captures with messages of versions in which the bit for implied meant another."""
+        """Captures with messages of versions in which the implied bit had another meaning."""
         rows = self.lake.delta("ingests").to_pyarrow_table(
             columns=["capture_id", "schema_versions"]
         )
@@ -175,17 +175,17 @@ class Tables:
         ]
 
     def is_implied(self, messages: DataFrame) -> Column:
-        """Is an implied order meant? Null where the schema version has no bit for it.
+        """Whether it is an implied order; null where the schema version has no bit for it.
 
-        Rows of lakes that did not keep the version yet are judged by that of their capture.
+        Rows of lakes without the version column use the version of their capture.
         """
-        told = by_capture = bit("match_event_indicator", IMPLIED)
+        flagged = by_capture = bit("match_event_indicator", IMPLIED)
         if self._before_implied:
-            by_capture = F.when(~F.col("capture_id").isin(self._before_implied), told)
+            by_capture = F.when(~F.col("capture_id").isin(self._before_implied), flagged)
         if "schema_version" not in messages.columns:
             return by_capture
         version = F.col("schema_version")
-        return F.when(version.isNull(), by_capture).when(version >= IMPLIED_SINCE, told)
+        return F.when(version.isNull(), by_capture).when(version >= IMPLIED_SINCE, flagged)
 
 
 class Day:
@@ -197,30 +197,30 @@ class Day:
 
     @property
     def spark(self) -> Any:
-        """The session in which the tables are open: Spark's, or this process's."""
+        """Session in which the tables are open: Spark's or the local one."""
         return self.tables.spark
 
     def has(self, name: str) -> bool:
-        """Has a table rows of this day?"""
+        """Whether a table has rows of this day."""
         return self.date in self.tables.files(name)
 
     def table(self, name: str) -> DataFrame:
-        """A table's rows of this day."""
+        """Return a table's rows of this day."""
         return self.tables.frame(name, self.date)
 
     def messages(self, template: int) -> DataFrame:
-        """A template's messages of the incremental stream, with their place."""
+        """Return a template's messages of the incremental stream, with their event keys."""
         found, older = self.binary_messages(template), self.legacy_messages(template)
         return found if older is None else found.unionByName(older, allowMissingColumns=True)
 
     def binary_messages(self, template: int) -> DataFrame:
-        """Those of the binary feed alone."""
+        """Return those of the binary feed."""
         found = self.table(message_table(template))
         own = found.where(F.col("stream") == Stream.INCREMENTAL.value)
         return own.withColumn("place", place())
 
     def legacy_messages(self, template: int) -> DataFrame | None:
-        """Those of the legacy feed, where the binary feed has not the same; None without any."""
+        """Return those of the legacy feed that the binary feed lacks; None without any."""
         source = LEGACY_SOURCES.get(template)
         if source is None or not self.has(source):
             return None
@@ -232,11 +232,11 @@ class Day:
 
     @cached_property
     def left_out(self) -> LeftOut:
-        """What of the legacy feed is left out of this day."""
+        """Exclusions of the legacy feed for this day."""
         return left_out(self.tables.lake, self.date)
 
     def snapshots(self, template: int) -> DataFrame:
-        """A template's messages of the snapshot stream; of the legacy feed, phases and states."""
+        """Return a template's messages of snapshots; of the legacy feed, phases and states."""
         found = self.table(message_table(template)).where(F.col("stream") == Stream.SNAPSHOT.value)
         if template not in (SECURITY_STATUS, SECURITY_GROUP_PHASE):
             return found
@@ -251,21 +251,25 @@ class Day:
             shown = states.where(separate).drop("trading_session_sub_id")
         else:
             phases = states.where(F.col("trading_session_sub_id").isNotNull())
-            told = phases.join(F.broadcast(self.instruments().drop("symbol")), list(INSTRUMENT))
+            grouped = phases.join(F.broadcast(self.instruments().drop("symbol")), list(INSTRUMENT))
             names = ("channel", "stream", "sending_time_ns", "trading_session_sub_id")
-            shown = told.select(*names, "security_group")
+            shown = grouped.select(*names, "security_group")
         return found.unionByName(shown, allowMissingColumns=True)
 
     def in_first_snapshots(self, template: int) -> DataFrame:
-        """A template's messages in the first snapshot of each instrument.
+        """Return a template's messages in the first snapshot of each instrument.
 
-        ``place`` is what the snapshot holds as of: behind the last packet that its header names.
+        ``place`` is the event key that the snapshot is as of: after the last packet in its header.
         """
-        told = ("sequence_version", "last_sequence_version", "last_msg_seq_num_processed")
+        header_fields = ("sequence_version", "last_sequence_version", "last_msg_seq_num_processed")
         headers = (
             self.snapshots(SNAPSHOT_HEADER)
             .groupBy(*INSTRUMENT)
-            .agg(F.min_by(F.struct("sending_time_ns", *told), "sending_time_ns").alias("header"))
+            .agg(
+                F.min_by(F.struct("sending_time_ns", *header_fields), "sending_time_ns").alias(
+                    "header"
+                )
+            )
             .join(F.broadcast(self._versions()), "channel", "left")
         )
         begun = F.filter("versions", lambda one: one["first_ns"] <= F.col("header.sending_time_ns"))
@@ -283,9 +287,9 @@ class Day:
         return self.snapshots(template).join(placed, [*INSTRUMENT, "sequence_version"])
 
     def _versions(self) -> DataFrame:
-        """The sequence versions of each channel's incremental stream, and when each began.
+        """Return the sequence versions of each channel's incremental stream, with start times.
 
-        Below schema version 15 snapshots do not say of which they are: of the latest then.
+        Below schema version 15 snapshots do not state theirs: it is the latest at that time.
         """
         first = (
             self.table("packets")
@@ -298,7 +302,7 @@ class Day:
         )
 
     def instruments(self) -> DataFrame:
-        """The instruments with their symbols and groups, of both feeds."""
+        """Return the instruments with their symbols and groups, of both feeds."""
         found = self.table(INSTRUMENTS).select(*INSTRUMENT, "symbol", "security_group")
         if self.has(LEGACY_LIST):
             listed = self.tables.once(
@@ -309,12 +313,12 @@ class Day:
         return found
 
     def with_symbols(self, frame: DataFrame) -> DataFrame:
-        """The same rows with the symbol of their instrument, where it is known."""
+        """Add the symbol of each row's instrument, where known."""
         symbols = self.instruments().drop("security_group")
         return frame.join(F.broadcast(symbols), list(INSTRUMENT), "left")
 
     def fingerprint(self, names: Iterable[str], *more: Any) -> int:
-        """A number that changes when the files of these tables, or anything else given, do."""
+        """Return a number that changes with the files of these tables or any other argument."""
         digest = hashlib.sha256(repr(more).encode())
         for name in sorted(names):
             files = sorted(self.tables.files(name).get(self.date, ()))

@@ -1,11 +1,11 @@
-"""The table ``session_stats``: our statistics of each session beside those that the exchange told.
+"""Table ``session_stats``: our statistics of each session, compared with the exchange's.
 
-The documents do not say whether a leg's or a late trade makes a high or low. Ours are given both
+The documents do not state whether a leg's or a late trade sets a high or low. Ours are given both
 ways, of all trades and of those that set the last price; the exchange's may equal either.
 
-Of a session that began before the captures did, the trades of before are not there. What the
-exchange told first, in a snapshot or in a message, is taken as known: compared is what came after.
-Where a trade of before is busted or corrected later, nothing can be compared.
+For a session that began before the captures, the earlier trades are missing. The first statistics
+that the exchange published, in a snapshot or in a message, are the baseline: later trades are
+compared. Where an earlier trade is busted or corrected later, nothing can be compared.
 """
 
 from __future__ import annotations
@@ -44,35 +44,37 @@ from pregao.umdf.templates import (
 COLUMNS = (
     column("channel", pa.int16(), "Channel."),
     column("security_id", pa.int64(), "Instrument."),
-    column("symbol", pa.string(), "Symbol of the instrument, if its definition was seen."),
+    column("symbol", pa.string(), "Symbol of the instrument, if its definition was received."),
     column("session", pa.int32(), "Session of the day; 0 began before the capture did."),
-    column("session_start_ns", pa.int64(), "When the session began, if that was captured."),
-    column("trading_session_id", pa.string(), "Regular or after-market, as told last."),
+    column("session_start_ns", pa.int64(), "Start of the session, if captured."),
+    column("trading_session_id", pa.string(), "Regular or after-market, as last published."),
     column("open", PRICE, "Our opening price."),
     column("high", PRICE, "Highest price of all trades."),
     column("low", PRICE, "Lowest price of all trades."),
     column("last_price_high", PRICE, "Highest price of trades that set the last price."),
     column("last_price_low", PRICE, "Lowest price of trades that set the last price."),
     column("last", PRICE, "Our last price."),
-    column("volume", pa.int64(), "Our quantity traded; of session 0, as far as captured."),
+    column("volume", pa.int64(), "Our quantity traded; for session 0, only what was captured."),
     column("notional", NOTIONAL, "Our sum of price times quantity."),
     column("vwap", AVERAGE, "Our average price."),
     column("trades", pa.int64(), "Our number of trades."),
     column("busts", pa.int64(), "Trades of the session that were busted."),
-    column("published_open", PRICE, "Opening price that the exchange told last."),
-    column("published_high", PRICE, "High that the exchange told last."),
-    column("published_low", PRICE, "Low that the exchange told last."),
-    column("published_volume", pa.int64(), "Volume that the exchange told last."),
-    column("published_vwap", PRICE, "Average price that the exchange told last."),
-    column("published_trades", pa.int64(), "Number of trades that the exchange told last."),
-    column("known_high", PRICE, "Of session 0: the high that was told first."),
-    column("known_low", PRICE, "Of session 0: the low that was told first."),
-    column("known_volume", pa.int64(), "Of session 0: the volume that was told first."),
-    column("known_vwap", PRICE, "Of session 0: the average price that was told first."),
-    column("known_trades", pa.int64(), "Of session 0: the number of trades that was told first."),
-    column("compared", pa.list_(pa.field("element", pa.string())), "Statistics that compare."),
-    column("equal", pa.bool_(), "Do all of these agree? Null if nothing compares."),
-    column("differences", pa.list_(pa.field("element", pa.string())), "Those that do not."),
+    column("published_open", PRICE, "Last opening price that the exchange published."),
+    column("published_high", PRICE, "Last high that the exchange published."),
+    column("published_low", PRICE, "Last low that the exchange published."),
+    column("published_volume", pa.int64(), "Last volume that the exchange published."),
+    column("published_vwap", PRICE, "Last average price that the exchange published."),
+    column("published_trades", pa.int64(), "Last number of trades that the exchange published."),
+    column("known_high", PRICE, "Session 0: first published high."),
+    column("known_low", PRICE, "Session 0: first published low."),
+    column("known_volume", pa.int64(), "Session 0: first published volume."),
+    column("known_vwap", PRICE, "Session 0: first published average price."),
+    column("known_trades", pa.int64(), "Session 0: first published number of trades."),
+    column(
+        "compared", pa.list_(pa.field("element", pa.string())), "Statistics that could be compared."
+    ),
+    column("equal", pa.bool_(), "Whether all of these are equal; null if none was compared."),
+    column("differences", pa.list_(pa.field("element", pa.string())), "Statistics that differ."),
 )
 
 _PUBLISHED = (
@@ -88,13 +90,13 @@ _VWAP_STEP = "0.0001"
 
 
 def session_stats(day: Day, trades: DataFrame) -> DataFrame:
-    """The day's sessions of every instrument that traded or had statistics published."""
-    made = trades.select(
+    """Return the day's sessions of every instrument with trades or published statistics."""
+    session_trades = trades.select(
         *INSTRUMENT, "place", "price", "size", "sets_last_price", "opening", "busted",
         "trading_session_id", "trade_id", (F.col("publications") > 1).alias("corrected"),
     )  # fmt: skip
     rows = (
-        made.withColumn("told", F.lit(None).cast("int"))
+        session_trades.withColumn("told", F.lit(None).cast("int"))
         .unionByName(_published(day.messages), allowMissingColumns=True)
         .withColumn("snapshot", F.lit(False))
         .unionByName(_first_shown(day), allowMissingColumns=True)
@@ -116,12 +118,12 @@ def session_stats(day: Day, trades: DataFrame) -> DataFrame:
 
 
 def _names(chosen: dict[str, Column]) -> Column:
-    """The names of which the condition holds."""
+    """Return the names whose condition is true."""
     return F.array_compact(F.array(*[F.when(holds, F.lit(name)) for name, holds in chosen.items()]))
 
 
 def _first_shown(day: Day) -> DataFrame:
-    """What the first snapshot of each instrument showed, at the place that it holds as of."""
+    """Return the values of each instrument's first snapshot, at its event key."""
     shown = _published(day.in_first_snapshots)
     last_trades = day.in_first_snapshots(LAST_TRADE_PRICE).select(
         *INSTRUMENT, "place", F.lit(LAST_TRADE_PRICE).alias("told"), "trade_id"
@@ -136,7 +138,7 @@ def _first_shown(day: Day) -> DataFrame:
 
 
 def _busts(day: Day, trades: DataFrame) -> DataFrame:
-    """The busts, each with the place of its trade; null of one that was not seen."""
+    """Return the busts, each with the key of its trade; -1 if that was not received."""
     identity = [*INSTRUMENT, "trade_date", "trade_id"]
     made = trades.select(*identity, F.col("place").alias("traded_at"))
     busts = day.messages(TRADE_BUST).select(*identity, "place").join(made, identity, "left")
@@ -150,19 +152,21 @@ def _busts(day: Day, trades: DataFrame) -> DataFrame:
 
 
 def _since_known(rows: DataFrame) -> DataFrame:
-    """The same rows with from where on the statistics of their session are known.
+    """Add where the statistics of each row's session become known.
 
-    A trade counts where the statistics behind it were told. ``known_at`` is null where nothing
-    was told, and -1 in sessions that were seen from their beginning on.
+    A trade counts where the statistics after it were published. ``known_at`` is null where none
+    were published, and -1 in sessions received from their start.
     """
     session = Window.partitionBy(*INSTRUMENT, "session")
     at = F.col("place")
-    told = F.col("told") == EXECUTION_STATISTICS
-    # From the last to the first: Spark would look at all that follow for every row.
+    is_statistic = F.col("told") == EXECUTION_STATISTICS
+    # From the last to the first: otherwise Spark would scan all following rows for each.
     backwards = session.orderBy(F.desc("place"), F.desc("snapshot"))
     so_far = session.orderBy("place")
-    counted = F.last(F.when(told & ~F.col("snapshot"), at), ignorenulls=True).over(backwards)
-    first = F.min(F.when(told, at)).over(session)
+    counted = F.last(F.when(is_statistic & ~F.col("snapshot"), at), ignorenulls=True).over(
+        backwards
+    )
+    first = F.min(F.when(is_statistic, at)).over(session)
     return rows.select(
         "*",
         F.coalesce(counted, at).alias("counted_at"),
@@ -172,7 +176,7 @@ def _since_known(rows: DataFrame) -> DataFrame:
 
 
 def _published(read: Callable[[int], DataFrame]) -> DataFrame:
-    """What the exchange told: one row per message, ``told`` is its template."""
+    """Return the exchange's statistics: one row per message, with its template in ``told``."""
     executions = read(EXECUTION_STATISTICS).select(
         *INSTRUMENT, "place", "trading_session_id",
         F.lit(EXECUTION_STATISTICS).alias("told"),
@@ -198,7 +202,7 @@ def _published(read: Callable[[int], DataFrame]) -> DataFrame:
 
 
 def _ours() -> list[Column]:
-    """Our statistics, of the trades among the rows that were not busted."""
+    """Return our statistics, from the trades that were not busted."""
     counts = F.col("told").isNull() & ~F.col("busted")
     counted = {name: F.when(counts, F.col(name)) for name in ("price", "size", "place")}
     lasting = counts & F.col("sets_last_price")
@@ -219,7 +223,7 @@ def _ours() -> list[Column]:
         F.coalesce(notional, F.lit(0)).alias("notional"),
         F.count_if(counts).alias("trades"),
         F.count_if(F.col("told").isNull() & F.col("busted")).alias("busts"),
-        # What only a snapshot told makes no row.
+        # A value only from a snapshot yields no row.
         (F.count_if(F.col("told").isNull() | ~F.col("snapshot")) > 0).alias("traded_or_told"),
         F.max_by("trading_session_id", F.when(F.col("trading_session_id").isNotNull(), at)).alias(
             "trading_session_id"
@@ -228,10 +232,10 @@ def _ours() -> list[Column]:
 
 
 def _theirs() -> list[Column]:
-    """The exchange's statistics as they were last."""
+    """Return the last statistics of the exchange."""
 
     def last(name: str, template: int) -> Column:
-        # Wrapped, so that a statistic that was withdrawn counts as told.
+        # Wrapped, so that a withdrawn statistic counts as published.
         return F.max_by(F.struct(name), F.when(F.col("told") == template, F.col("place")))[name]
 
     return [
@@ -247,11 +251,11 @@ def _theirs() -> list[Column]:
 
 
 def _known() -> list[Column]:
-    """What the exchange had told first in a session whose beginning is not in the data."""
+    """Return the first published statistics of a session that began before the data."""
 
     def first(name: str, template: int) -> Column:
-        told = (F.col("told") == template) & (F.col("session") == 0)
-        return F.min_by(F.struct(name), F.when(told, F.col("place")))[name]
+        first_session = (F.col("told") == template) & (F.col("session") == 0)
+        return F.min_by(F.struct(name), F.when(first_session, F.col("place")))[name]
 
     return [
         *[first("told_price", _SINGLE_PRICES[name]).alias(f"known_{name}") for name in _EXTREMES],
@@ -263,16 +267,16 @@ def _known() -> list[Column]:
 
 
 def _increments() -> list[Column]:
-    """Our statistics of what came after the first that is known, and whether they can be told."""
-    made = F.col("told").isNull()
+    """Return our statistics after the first known ones, and whether they can be compared."""
+    is_trade = F.col("told").isNull()
     later = F.col("counted_at") > F.col("known_at")
-    counts = made & ~F.col("busted") & later
+    counts = is_trade & ~F.col("busted") & later
     lasting = counts & F.col("sets_last_price")
     price, size = F.col("price"), F.col("size")
     volume, notional, _ = sums(F.when(counts, price), F.when(counts, size))
     before = F.col("session") == 0
-    # What is published again under a number below one that was told is of before.
-    again = made & ((F.col("corrected") & ~later) | (F.col("trade_id") < F.col("newest_trade")))
+    # A trade with a number below the highest seen is a republication of one from before.
+    again = is_trade & ((F.col("corrected") & ~later) | (F.col("trade_id") < F.col("newest_trade")))
     undone = (F.col("told") == TRADE_BUST) & later & (F.col("busted_place") <= F.col("known_at"))
     return [
         F.coalesce(volume, F.lit(0)).alias("later_volume"),
@@ -294,44 +298,46 @@ def _increments() -> list[Column]:
 
 
 def _agreements() -> dict[str, tuple[Column, Column]]:
-    """Of each statistic: does it compare, and is ours the exchange's?"""
-    seen_whole = F.col("session") > 0
+    """Return for each statistic whether it can be compared, and whether ours is equal."""
+    complete = F.col("session") > 0
     moved = F.col("told_later") | (F.col("later_trades") > 0)
-    compares = seen_whole | (F.col("settled") & moved)
+    compares = complete | (F.col("settled") & moved)
     known_volume = F.coalesce("known_volume", F.lit(0))
     volume = F.col("published_volume").cast("decimal(19,0)")
     before = known_volume.cast("decimal(19,0)")
     earlier = F.coalesce(F.col("known_vwap") * before, F.lit(0))
     off = F.abs(F.col("published_vwap") * volume - earlier - F.col("later_notional"))
     step = F.lit(_VWAP_STEP).cast("decimal(5,4)")
-    told_volume = F.coalesce("published_volume", F.lit(0))
-    told_trades = F.coalesce("published_trades", F.lit(0))
+    published_volume = F.coalesce("published_volume", F.lit(0))
+    published_trades = F.coalesce("published_trades", F.lit(0))
     known_trades = F.coalesce("known_trades", F.lit(0))
     return {
-        "open": (seen_whole, F.col("published_open").eqNullSafe(F.col("open"))),
+        "open": (complete, F.col("published_open").eqNullSafe(F.col("open"))),
         "high": (compares & _known_extreme("high"), _either("high", F.greatest)),
         "low": (compares & _known_extreme("low"), _either("low", F.least)),
-        "volume": (compares, told_volume - known_volume == F.col("later_volume")),
-        # The exchange rounds to four decimals; the documents do not say how.
+        "volume": (compares, published_volume - known_volume == F.col("later_volume")),
+        # The exchange rounds to four decimals; the documents do not state how.
         "vwap": (
             compares,
-            F.when(told_volume == 0, F.col("published_vwap").isNull()).otherwise(
+            F.when(published_volume == 0, F.col("published_vwap").isNull()).otherwise(
                 F.coalesce(off < step * (volume + before), F.lit(False))
             ),
         ),
-        "trades": (compares, told_trades - known_trades == F.col("later_trades")),
+        "trades": (compares, published_trades - known_trades == F.col("later_trades")),
     }
 
 
 def _known_extreme(name: str) -> Column:
-    """Can a high or low be compared? Not in session 0 where none was ever told before a trade."""
+    """Whether a high or low can be compared: not in session 0 without a published one."""
     return (F.col("session") > 0) | F.col(f"known_{name}").isNotNull()
 
 
 def _either(name: str, extreme: Callable[..., Column]) -> Column:
-    told, known = F.col(f"published_{name}"), F.col(f"known_{name}")
+    published, known = F.col(f"published_{name}"), F.col(f"known_{name}")
     ours = [F.col(f"later_{name}"), F.col(f"later_last_price_{name}")]
-    return told.eqNullSafe(extreme(known, ours[0])) | told.eqNullSafe(extreme(known, ours[1]))
+    return published.eqNullSafe(extreme(known, ours[0])) | published.eqNullSafe(
+        extreme(known, ours[1])
+    )
 
 
 def _build(day: Day, _wanted: Wanted) -> DataFrame:
@@ -340,7 +346,7 @@ def _build(day: Day, _wanted: Wanted) -> DataFrame:
 
 SESSION_STATS = AnalyticsTable(
     "session_stats",
-    "Our statistics of a session beside those of the exchange.",
+    "Our statistics of a session, compared with the exchange's.",
     COLUMNS,
     _build,
     (

@@ -1,7 +1,7 @@
-"""Sessions of instruments: the statistics of a day begin anew with each.
+"""Sessions of instruments; a day's statistics restart with each.
 
-A session begins where a SecurityStatus of the instrument, or a SecurityGroupPhase of its group,
-says TRADING_SESSION_CHANGE.
+A session starts where a SecurityStatus of the instrument, or a SecurityGroupPhase of its group, has
+the event TRADING_SESSION_CHANGE.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _BEGINS = TradingEvent.TRADING_SESSION_CHANGE.name
 
 
 def session_starts(day: Day) -> DataFrame:
-    """Where sessions begin: the instrument, the place and the time of the message."""
+    """Return the session starts: instrument, event key and time of the message."""
     begins = F.col("security_trading_event") == _BEGINS
     started = F.col("transact_time_ns").alias("session_start_ns")
     own = day.messages(SECURITY_STATUS).where(begins).select(*INSTRUMENT, "place", started)
@@ -30,9 +30,9 @@ def session_starts(day: Day) -> DataFrame:
 
 
 def with_sessions(day: Day, frame: DataFrame) -> DataFrame:
-    """The same rows, which have a place, with the number and the start of their session.
+    """Add the number and the start of each row's session, by its event key.
 
-    Number 0 is a session whose beginning is not in the data.
+    Number 0 is a session that started before the data.
     """
     starts = session_starts(day).withColumn("begins", F.lit(1))
     both = frame.withColumn("begins", F.lit(0)).unionByName(starts, allowMissingColumns=True)

@@ -1,4 +1,4 @@
-"""Types of Arrow by the names that Spark has for them."""
+"""Spark's names of Arrow types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SPARK_NAMES = {
 
 
 def spark_type(kind: Any) -> str:
-    """The name that Spark has for a type."""
+    """Return Spark's name of a type."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     if pa.types.is_list(kind):

@@ -1,4 +1,4 @@
-"""The table ``status``: phases of groups and states of instruments over the day."""
+"""Table ``status``: phases of groups and states of instruments over the day."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ COLUMNS = (
     key_field("channel"),
     column("security_group", pa.string(), "Group."),
     column("security_id", pa.int64(), "Instrument; null in the rows of the group itself."),
-    column("symbol", pa.string(), "Symbol of the instrument, if its definition was seen."),
-    column("status", pa.string(), "What held: the instrument's own state, or its group's phase."),
+    column("symbol", pa.string(), "Symbol of the instrument, if its definition was received."),
+    column("status", pa.string(), "State in effect: the instrument's own, or its group's phase."),
     column("phase", pa.string(), "Phase of the group."),
-    column("separate", pa.bool_(), "Had the instrument a state of its own?"),
-    column("trades_continuously", pa.bool_(), "Would orders have traded at once?"),
+    column("separate", pa.bool_(), "Whether the instrument had its own state."),
+    column("trades_continuously", pa.bool_(), "Whether orders could trade immediately."),
     column("trading_session_id", pa.string(), "Regular session or after-market."),
-    column("auction_end_ns", pa.int64(), "Estimated end of the auction, if one was told."),
-    column("new_session", pa.bool_(), "Did statistics begin anew here?"),
-    column("from_ns", pa.int64(), "From when it held."),
-    column("until_ns", pa.int64(), "Until when; null if it held at the end of the data."),
-    column("told_by", pa.string(), "What told: phase, state, definition; or a snapshot's."),
-    column("event", pa.int64(), "Event of the phase or state; null of others."),
+    column("auction_end_ns", pa.int64(), "Estimated end of the auction, if published."),
+    column("new_session", pa.bool_(), "Whether statistics restarted."),
+    column("from_ns", pa.int64(), "Start of the state."),
+    column(
+        "until_ns", pa.int64(), "End of the state; null if it was in effect at the end of the data."
+    ),
+    column("told_by", pa.string(), "Source: phase, state, definition; or a snapshot's."),
+    column("event", pa.int64(), "Event of the phase or state; null for others."),
     key_field("sequence_version", "Sequence version of the packet."),
     key_field("sequence_number", "Number of the packet."),
-    key_field("index_in_packet", "Place of the message in its packet."),
+    key_field("index_in_packet", "Index of the message in its packet."),
 )
 
 _TOLD = (
@@ -41,45 +43,45 @@ _TOLD = (
 _MEMBER = ("security_id", "security_group", "listed_at", "listed_ns", "removed_at", "removed_ns")
 _MADE = (
     *(field for field in COLUMNS if field.name != "symbol"),
-    column("at", pa.int64(), "Place of the last incremental message at that time."),
+    column("at", pa.int64(), "Event key of the last incremental message at that time."),
     column("line", pa.int64(), "Number of the row in its channel."),
 )
 
 
 def status(day: Day) -> DataFrame:
-    """The day's timeline of all groups and instruments."""
+    """Return the day's timeline of all groups and instruments."""
     return conform(day.with_symbols(lines(day)), COLUMNS)
 
 
 def lines(day: Day) -> DataFrame:
-    """The same timeline without symbols, with what puts its rows in order."""
-    told = (
+    """Return the timeline without symbols, with the columns that order its rows."""
+    messages_of_day = (
         _told(day, SECURITY_GROUP_PHASE)
         .unionByName(_told(day, SECURITY_STATUS))
         .withColumn("member", F.lit(False))
     )
-    made = pa.schema([pa.field(field.name, field.type) for field in _MADE])
+    row_schema = pa.schema([pa.field(field.name, field.type) for field in _MADE])
 
     def follow(rows: Any) -> Any:
         found = rows.to_pylist()
-        known = [Member(*[row[name] for name in _MEMBER]) for row in found if row["member"]]
+        members = [Member(*[row[name] for name in _MEMBER]) for row in found if row["member"]]
         messages = [Told(*[row[name] for name in _TOLD]) for row in found if not row["member"]]
         channel = found[0]["channel"]
-        rows_made = [{"channel": channel, **line} for line in timeline(known, messages)]
-        return pa.Table.from_pylist(rows_made, made)
+        rows_made = [{"channel": channel, **line} for line in timeline(members, messages)]
+        return pa.Table.from_pylist(rows_made, row_schema)
 
     schema = ", ".join(f"{field.name} {spark_type(field.type)}" for field in _MADE)
-    both = told.unionByName(_members(day), allowMissingColumns=True)
+    both = messages_of_day.unionByName(_members(day), allowMissingColumns=True)
     return both.groupBy("channel").applyInArrow(follow, schema)
 
 
 def _members(day: Day) -> DataFrame:
-    """The instruments; those that came or went during the day, with where that was told."""
+    """Return the instruments; those added or removed during the day with the messages' keys."""
     definitions = [day.messages(template) for template in sorted(SECURITY_DEFINITIONS)]
     keys = [*INSTRUMENT, "place", "sending_time_ns", "security_update_action"]
-    told = definitions[0].select(*keys).unionByName(definitions[1].select(*keys))
+    updates = definitions[0].select(*keys).unionByName(definitions[1].select(*keys))
     added = F.col("security_update_action") == "ADD"
-    changes = told.groupBy(*INSTRUMENT).agg(
+    changes = updates.groupBy(*INSTRUMENT).agg(
         F.min_by(F.struct("place", "sending_time_ns"), F.when(added, F.col("place"))).alias(
             "first"
         ),
@@ -105,7 +107,7 @@ def _members(day: Day) -> DataFrame:
 
 
 def _told(day: Day, template: int) -> DataFrame:
-    """Phases or states: of the incremental stream all, of the snapshots the first of each."""
+    """Return phases or states: all of the incremental stream, the first of each from snapshots."""
     subject = "security_id" if template == SECURITY_STATUS else "security_group"
     snapshots = day.snapshots(template).withColumn("place", F.lit(0).cast("bigint"))
     fields = [name for name in day.messages(template).columns if name in snapshots.columns]
@@ -152,7 +154,7 @@ def _build(day: Day, _wanted: Wanted) -> DataFrame:
 
 STATUS = AnalyticsTable(
     "status",
-    "What held for a group or an instrument, from when until when.",
+    "State of a group or an instrument, from its start to its end.",
     COLUMNS,
     _build,
     (SECURITY_STATUS, SECURITY_GROUP_PHASE, *sorted(SECURITY_DEFINITIONS)),

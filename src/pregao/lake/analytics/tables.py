@@ -1,4 +1,4 @@
-"""What an analytics table is: its columns, how its rows are made, and of what."""
+"""Definition of an analytics table: its columns, its inputs, and how its rows are built."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pregao.lake.store import TableSpec
 
 PRICE = pa.decimal128(18, 4)
 AVERAGE = pa.decimal128(22, 8)
-"""An average price: as many whole digits as a price has, and eight decimals."""
+"""Average price: as many integer digits as a price has, and eight decimals."""
 NOTIONAL = pa.decimal128(34, 4)
 
 DEFAULT_INTERVALS = ("1s", "1m", "5m", "1h", "1d")
@@ -24,48 +24,48 @@ DEFAULT_INTERVALS = ("1s", "1m", "5m", "1h", "1d")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What can be chosen."""
+    """Settings of a build."""
 
     intervals: tuple[str, ...] = DEFAULT_INTERVALS
-    """How long bars are."""
+    """Lengths of bars."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnalyticsTable:
-    """A table, and how a day of it is made."""
+    """Analytics table, and how a day of it is built."""
 
     name: str
     description: str
     columns: tuple[Any, ...]
     build: Callable[[Day, Wanted], DataFrame]
     templates: tuple[int, ...] = ()
-    """The messages it is made of."""
+    """Templates of its input messages."""
     others: tuple[str, ...] = ()
-    """The other tables it is made of, where they exist."""
+    """Its other input tables, where they exist."""
     needs: tuple[str, ...] = ()
-    """The analytics tables it is made of: they are made first."""
+    """Its input analytics tables, which are built first."""
     spread_by: tuple[str, ...] = ("channel", "security_id")
-    """Rows alike in these columns (or expressions of SQL) stand in the same file."""
+    """Rows that are equal in these columns (or SQL expressions) are in the same file."""
     sort_by: tuple[str, ...] = ("channel", "security_id")
 
     @property
     def spec(self) -> TableSpec:
-        """The table as the lake keeps it."""
+        """Specification of the table in the lake."""
         return bounded_spec(self.name, pa.schema([*self.columns, DATE_FIELD]), self.description)
 
 
 def column(name: str, kind: Any, comment: str) -> Any:
-    """A column of a table, with what it means."""
+    """Return a column of a table, with its comment."""
     return pa.field(name, kind, metadata={"comment": comment})
 
 
 def conform(frame: DataFrame, columns: Iterable[Any]) -> DataFrame:
-    """Exactly these columns, in their order and types."""
+    """Return exactly these columns, in their order and types."""
     return frame.select(
         [F.col(field.name).cast(spark_type(field.type)).alias(field.name) for field in columns]
     )
 
 
 def missing(columns: Iterable[Any]) -> list[Column]:
-    """Columns of nulls."""
+    """Return columns of nulls."""
     return [F.lit(None).cast(spark_type(field.type)).alias(field.name) for field in columns]

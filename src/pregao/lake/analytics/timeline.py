@@ -1,6 +1,6 @@
-"""What held for groups and instruments of a channel, from when until when.
+"""Timeline of the states of a channel's groups and instruments.
 
-The rules of what holds are those of `pregao.umdf.phases`; here is written down when it changed.
+The rules of states are those of `pregao.umdf.phases`; this module records their changes.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pregao.umdf.phases import GroupKey, Phases, Status, TradingEvent
 
 _BEGINS = TradingEvent.TRADING_SESSION_CHANGE.name
 UNTOLD = "UNTOLD"
-"""In place of the event of a state: the legacy feed does not say whether it rejoins its group."""
+"""Stand-in for the event of a state: the legacy feed does not state if it rejoins its group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A SecurityGroupPhase, or a SecurityStatus if it names an instrument."""
+    """SecurityGroupPhase, or SecurityStatus if it names an instrument."""
 
     security_group: str | None
     security_id: int | None
     code: str | None
-    """The phase or state, by its name in the schema."""
+    """Phase or state, by its name in the schema."""
     trading_event: str | None
     trading_session_id: str | None
     auction_end_ns: int | None
@@ -41,19 +41,19 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An instrument of a group, from the place at which it was listed until it was removed."""
+    """Instrument of a group, from the event key at which it was listed until it was removed."""
 
     security_id: int
     security_group: str | None
     listed_at: int = 0
-    """0 if it was there from the start."""
+    """0 if it was listed before the day."""
     listed_ns: int | None = None
     removed_at: int | None = None
     removed_ns: int | None = None
 
 
 class _Held(NamedTuple):
-    """What holds for a group or an instrument."""
+    """State of a group or an instrument."""
 
     status: Status
     phase: Status
@@ -67,12 +67,12 @@ _Subject = GroupKey | int
 
 
 class Timeline:
-    """Follows a channel and keeps a row for each time in which the same held."""
+    """Follows a channel and records a row for each period of an unchanged state."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
-        """What held, in the order in which it began; ``at`` is the last incremental message's
-        place, ``line`` the row's number.
+        """Rows in the order of their starts; ``at`` is the event key of the last incremental
+        message, ``line`` the row's number.
         """
         self._at = 0
         self._phases = Phases()
@@ -83,7 +83,7 @@ class Timeline:
         self._current: dict[_Subject, tuple[_Held, dict[str, Any]]] = {}
 
     def list_instrument(self, security_id: int, security_group: str | None) -> None:
-        """An instrument belongs to a group from now on."""
+        """Add an instrument to a group."""
         if security_group is not None:
             group = GroupKey(security_group)
             self._groups[security_id] = group
@@ -91,7 +91,7 @@ class Timeline:
             self._phases.define(security_id, group)
 
     def add_instrument(self, member: Member) -> None:
-        """An instrument is listed during the day: it follows its group from the start."""
+        """Add an instrument listed during the day: it follows its group from the start."""
         self._at = member.listed_at
         self.list_instrument(member.security_id, member.security_group)
         group = self._groups.get(member.security_id)
@@ -100,7 +100,7 @@ class Timeline:
             self._begin(member.security_id, member.listed_ns, "definition")
 
     def remove_instrument(self, security_id: int, time_ns: int | None) -> None:
-        """Nothing holds for an instrument any more."""
+        """End the state of a removed instrument."""
         self._phases.remove(security_id)
         if (group := self._groups.pop(security_id, None)) is not None:
             del self._members[group][security_id]
@@ -110,9 +110,10 @@ class Timeline:
             current[1]["until_ns"] = time_ns
 
     def tell(self, told: Told) -> None:
-        """Take a message in.
+        """Apply a message.
 
-        Snapshots repeat what holds: one counts only for whom nothing was told before.
+        Snapshots repeat the current state: one counts only for a subject without an earlier
+        message.
         """
         if not told.snapshot:
             self._at = told.place or 0
@@ -132,7 +133,7 @@ class Timeline:
             self._note(subject, told, begins)
 
     def _subjects(self, group: GroupKey) -> list[_Subject]:
-        """A group and its instruments."""
+        """Return a group and its instruments."""
         return [group, *self._members.get(group, ())]
 
     def _tell_state(self, told: Told, security_id: int) -> None:
@@ -148,7 +149,7 @@ class Timeline:
         self._auction_ends[security_id] = told.auction_end_ns
         begins = told.trading_event == _BEGINS and not told.snapshot
         self._note(security_id, told, begins)
-        # One that rejoins shows the phase of its group, which may be news for the others.
+        # An instrument that rejoins shows the phase of its group, which may be new for the others.
         if group is not None and self._phases.phase(group) is not phase:
             for subject in self._subjects(group):
                 self._note(subject, told, False)
@@ -172,12 +173,12 @@ class Timeline:
         )
 
     def _note(self, subject: _Subject, told: Told, begins: bool) -> None:
-        """Begin a row, if what holds has changed or a session begins."""
+        """Start a row if the state has changed or a session starts."""
         since = told.time_ns
         if (before := self._current.get(subject)) is not None:
             if before[0] == self._held(subject) and not begins:
                 return
-            # What a snapshot tells may be older than what was known.
+            # The state in a snapshot may be older than the known one.
             if since is not None and before[1]["from_ns"] is not None:
                 since = max(since, before[1]["from_ns"])
             before[1]["until_ns"] = since
@@ -216,9 +217,10 @@ def _teller(told: Told) -> str:
 
 
 def timeline(members: Iterable[Member], messages: Iterable[Told]) -> list[dict[str, Any]]:
-    """The rows of a channel's day.
+    """Return the rows of a channel's day.
 
-    Incremental messages count by their place; a snapshot falls between them by its sending time.
+    Incremental messages are ordered by event key; a snapshot is placed between them by its sending
+    time.
     """
     line = Timeline()
     steps: list[tuple[int, int, int | None, Callable[[], None]]] = []
@@ -234,10 +236,10 @@ def timeline(members: Iterable[Member], messages: Iterable[Told]) -> list[dict[s
     snapshots: list[Told] = []
     for told in messages:
         if told.security_id is None and told.security_group is None:
-            continue  # its block was too short to say what it is about
+            continue  # its block was too short to name its subject
         if told.snapshot:
             snapshots.append(told)
-        elif told.place is not None:  # in a packet without a number it has no turn
+        elif told.place is not None:  # without a packet number it has no order
             steps.append((told.place, 2, told.sending_time_ns, partial(line.tell, told)))
     snapshots.sort(key=lambda told: -told.sending_time_ns)
     for _, _, time_ns, step in sorted(steps, key=lambda step: step[:2]):

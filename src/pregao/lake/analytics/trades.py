@@ -1,4 +1,4 @@
-"""The table ``trades``: every trade once, with its busts, corrections, kind and aggressor."""
+"""Table ``trades``: every trade once, with its busts, corrections, kind and aggressor."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ CONDITIONS = {
     "regular": flag("TradeCondition", "RegularTrade"),
     "block": flag("TradeCondition", "BlockTrade"),
 }
-"""The flags of tradeCondition that have a column of their own."""
+"""Flags of tradeCondition that have their own column."""
 KINDS = {
     "multi_asset": "MULTI_ASSET_TRADE",
     "leg": "LEG_TRADE",
     "rlp": "RLP_TRADE",
     "sweep": "SWEEP_TRADE",
 }
-"""The sub types that have a column of their own."""
+"""Sub types that have their own column."""
 
 _FORWARD_COLUMNS = (
     column("seller_days", pa.int32(), "Days until delivery of a forward."),
@@ -45,23 +45,29 @@ _FORWARD_COLUMNS = (
 COLUMNS = (
     key_field("channel"),
     column("security_id", pa.int64(), "Instrument."),
-    column("symbol", pa.string(), "Symbol of the instrument, if its definition was seen."),
-    column("trade_date", pa.date32(), "Trading day to which the exchange counts it."),
+    column("symbol", pa.string(), "Symbol of the instrument, if its definition was received."),
+    column("trade_date", pa.date32(), "Trading day to which the exchange assigns it."),
     column("trade_id", pa.int64(), "Number of the trade, unique for instrument and trading day."),
     column("trading_session_id", pa.string(), "Regular session or after-market."),
-    column("time_ns", pa.int64(), "When it was made (T5; below schema version 15, T10)."),
+    column("time_ns", pa.int64(), "Time of the trade (T5; below schema version 15, T10)."),
     column("price", PRICE, "Price, as corrected."),
     column("size", pa.int64(), "Quantity, as corrected."),
     column("buyer", pa.int64(), "Buying firm."),
     column("seller", pa.int64(), "Selling firm."),
     column("aggressor_side", pa.string(), "Side of the aggressor; null without summary."),
-    column("aggressor_time_ns", pa.int64(), "When the engine received the aggressor (its T4)."),
-    column("sets_last_price", pa.bool_(), "Neither out of sequence nor a leg's: a last price."),
-    column("busted", pa.bool_(), "Was it cancelled? Then it counts nowhere."),
-    column("bust_time_ns", pa.int64(), "When it was cancelled."),
-    column("corrected", pa.bool_(), "Was it published again under its number?"),
+    column(
+        "aggressor_time_ns", pa.int64(), "Time when the engine received the aggressor (its T4)."
+    ),
+    column(
+        "sets_last_price",
+        pa.bool_(),
+        "Whether it sets the last price: neither out of sequence nor a leg.",
+    ),
+    column("busted", pa.bool_(), "Whether it was busted; it then counts nowhere."),
+    column("bust_time_ns", pa.int64(), "Time of the bust."),
+    column("corrected", pa.bool_(), "Whether it was published again under its number."),
     column("correction_time_ns", pa.int64(), "Time that the last correction carries."),
-    column("publications", pa.int32(), "How many times it was published."),
+    column("publications", pa.int32(), "Number of publications."),
     column("original_price", PRICE, "Price when it was first published."),
     column("original_size", pa.int64(), "Quantity when it was first published."),
     column("original_trade_condition", pa.int32(), "Conditions when it was first published."),
@@ -69,7 +75,7 @@ COLUMNS = (
     column("trd_sub_type", pa.string(), "Its kind, if it is not a regular trade."),
     column("opening", pa.bool_(), "One of the trades that opened the session."),
     column("crossed", pa.bool_(), "Both sides by one cross order."),
-    column("same_price", pa.bool_(), "Same price as the last trade before."),
+    column("same_price", pa.bool_(), "Same price as the previous trade."),
     column("out_of_sequence", pa.bool_(), "Reported late: not a last price."),
     column("on_behalf", pa.bool_(), "Entered or corrected by the exchange."),
     column("regular", pa.bool_(), "A regular trade."),
@@ -85,32 +91,32 @@ COLUMNS = (
     column("event", pa.int64(), "Event of the channel in which it was first published."),
     key_field("sequence_version", "Sequence version of that packet."),
     key_field("sequence_number", "Number of that packet."),
-    key_field("index_in_packet", "Place of the message in that packet."),
+    key_field("index_in_packet", "Index of the message in that packet."),
     key_field("sending_time_ns", "Sending time of that packet (T11)."),
-    key_field("capture_time_ns", "When that packet was captured."),
+    key_field("capture_time_ns", "Capture time of that packet."),
 )
 
 _IDENTITY = [*INSTRUMENT, "trade_date", "trade_id"]
 _ORIGINAL = ["place", "event", *MESSAGE_KEY, "time_ns", "sending_time_ns", "capture_time_ns"]
-"""What the first publication tells for good."""
+"""Columns that only the first publication sets."""
 _FIRST_TOLD = ["price", "size", "trade_condition"]
-"""What it told that a correction may have changed."""
+"""Columns of the first publication that a correction may have changed."""
 _LATEST = [
     "trading_session_id", "price", "size", "buyer", "seller", "trade_condition", "trd_sub_type",
     "implied", "forward", "seller_days", "md_entry_interest_rate",
 ]  # fmt: skip
-"""What a correction may change."""
+"""Columns that a correction may change."""
 
 
 def trades(day: Day) -> DataFrame:
-    """The day's trades, with the best prices before each where there are ticks."""
+    """Return the day's trades, with the best prices before each where there are ticks."""
     plain = _without_quotes(day)
     quoted = with_quotes(day, plain) if day.has(TICKS) else plain.select("*", *missing(QUOTE))
     return conform(day.with_symbols(quoted), COLUMNS)
 
 
 def _without_quotes(day: Day) -> DataFrame:
-    """The day's trades from messages alone; ``place`` is where each was first published."""
+    """Return the day's trades from messages alone; ``place`` is that of the first publication."""
     published = _published(day, TRADE).unionByName(_published(day, FORWARD_TRADE))
     once = published.groupBy(*_IDENTITY).agg(
         F.min_by(F.struct(*_ORIGINAL, *_FIRST_TOLD), "place").alias("original"),
@@ -130,7 +136,7 @@ def _without_quotes(day: Day) -> DataFrame:
         "publications",
         (F.col("publications") > 1).alias("corrected"),
         F.when(F.col("publications") > 1, F.col("latest.time_ns")).alias("correction_time_ns"),
-        # A trade published again after its bust stands.
+        # A trade published again after its bust is valid.
         F.coalesce(F.col("bust.place") > F.col("latest.place"), F.lit(False)).alias("busted"),
         F.col("bust.time_ns").alias("told_bust_ns"),
     )
@@ -147,23 +153,23 @@ def _without_quotes(day: Day) -> DataFrame:
 
 
 def _sets_last_price() -> Column:
-    """The rule of `pregao.umdf.trades`."""
+    """Return the rule of `pregao.umdf.trades` as a column."""
     excluded = F.coalesce(F.col("trd_sub_type").isin(*sorted(NOT_LAST_SUB_TYPES)), F.lit(False))
     return ~bit("trade_condition", NOT_LAST_CONDITIONS) & ~excluded
 
 
 def made_trades(day: Day) -> DataFrame:
-    """The rows of the table, once it was written, with their place."""
+    """Return the rows of the written table, with their event keys."""
     return day.table(TRADES.name).withColumn("place", place())
 
 
 def event_time() -> Column:
-    """When it happened: T5 where the message carries it, else T10."""
+    """Return the event time: T5 if the message has it, else T10."""
     return F.coalesce("transact_time_ns", "md_entry_timestamp_ns")
 
 
 def _published(day: Day, template: int) -> DataFrame:
-    """The publications of trades of one template."""
+    """Return the publications of trades of one template."""
     found = day.messages(template)
     own = [F.col(field.name) for field in _FORWARD_COLUMNS]
     return found.select(
@@ -184,7 +190,7 @@ def _published(day: Day, template: int) -> DataFrame:
 
 
 def _with_aggressor(day: Day, frame: DataFrame) -> DataFrame:
-    """The same trades with what the summary ahead of them in their event says."""
+    """Add the aggressor from the summary that precedes the trades in their event."""
     keys = [*INSTRUMENT, "event"]
     summaries = (
         day.messages(EXECUTION_SUMMARY)
@@ -218,7 +224,7 @@ def _build(day: Day, _wanted: Wanted) -> DataFrame:
 
 TRADES = AnalyticsTable(
     "trades",
-    "A trade, with busts and corrections applied, its kind, and its aggressor.",
+    "Trade, with busts and corrections applied, its kind, and its aggressor.",
     COLUMNS,
     _build,
     (TRADE, FORWARD_TRADE, EXECUTION_SUMMARY, TRADE_BUST),

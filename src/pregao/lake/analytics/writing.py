@@ -1,4 +1,4 @@
-"""A day of a table, written by the engine and put in place of what was there as one change."""
+"""Writer of a table's day: the engine writes the files, one commit replaces the day's rows."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _WRITTEN = "file binary"
 def replace_day(
     lake: Lake, table: AnalyticsTable, frame: DataFrame, date: datetime.date, made_of: int
 ) -> int:
-    """Write a day's rows and let them take the place of the day's rows so far; gives their number.
+    """Write a day's rows, and replace the day's existing rows. Returns their number.
 
-    ``made_of`` tells what they were made of, see `is_made_of`. Rows become visible, and those
-    before them invisible, in one transaction of the table.
+    ``made_of`` identifies their inputs, see `is_made_of`. The new rows become visible, and the old
+    ones invisible, in one transaction of the table.
     """
     with told_what_failed(table, date):
         files = _written(lake.location, table, frame, date)
@@ -45,15 +45,17 @@ def replace_day(
 
 @contextmanager
 def told_what_failed(table: AnalyticsTable, date: datetime.date) -> Iterator[None]:
-    """Turn whatever Java, Spark, DuckDB or a task raises into its gist, and what it was about."""
+    """Convert any error of Java, Spark, DuckDB or a task to a `PregaoError` with table and date."""
     try:
         yield
     except Exception as error:
-        raise PregaoError(f"{table.name} of {date} could not be made: {sentence(error)}") from error
+        raise PregaoError(
+            f"{table.name} of {date} could not be built: {sentence(error)}"
+        ) from error
 
 
 def is_made_of(lake: Lake, table: AnalyticsTable, date: datetime.date, made_of: int) -> bool:
-    """Were the day's rows that are there made of exactly this?"""
+    """Whether the day's existing rows were built from exactly these inputs."""
     return bool(lake.delta(table.name).transaction_version(_mark(date)) == made_of)
 
 
@@ -64,7 +66,7 @@ def _mark(date: datetime.date) -> str:
 def _written(
     lake: Location, table: AnalyticsTable, frame: DataFrame, date: datetime.date
 ) -> list[NewFile]:
-    """Write the rows as files, not yet visible."""
+    """Write the rows as files that are not yet visible."""
     name, day = table.name, number_of(date)
     declared = table.spec.schema
     stored = stored_schema(declared)
@@ -82,7 +84,7 @@ def _written(
 
 
 def _chunks(batches: Iterator[Any]) -> Iterator[list[Any]]:
-    """The batches in portions that fit a file, and into memory."""
+    """Yield the batches in portions that fit a file, and memory."""
     held: list[Any] = []
     count = 0
     for batch in batches:

@@ -1,8 +1,9 @@
-"""DuckDB in this process with the methods of Spark's DataFrames: as many as our tables need.
+"""Local engine: DuckDB in this process, with the methods of Spark's DataFrames that our tables use.
 
-Each table is stated once, in the words of PySpark, and `pregao.lake.analytics.engine` says whose
-words these are. Frames and columns here are texts of SQL; DuckDB runs them when rows are asked for.
-What differs between the engines is settled here: nulls, windows, decimals and lists are Spark's.
+Each table is defined once, with PySpark's functions, and `pregao.lake.analytics.engine` selects
+their implementation. Local frames and columns are SQL expressions; DuckDB runs them when rows are
+read. Differences between the engines are resolved here: nulls, windows, decimals and lists behave
+as in Spark.
 """
 
 from pregao.lake.analytics.here.frames import Frame

@@ -1,4 +1,4 @@
-"""Columns as texts of SQL, with the operators and methods of Spark's columns."""
+"""Columns as SQL expressions, with the operators and methods of Spark's columns."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from pregao.lake.analytics.here.types import duckdb_type
 from pregao.lake.sql.duckdb_session import quoted_name, quoted_text
 
 ROWS = "t"
-"""What a step calls the rows that it is made of: columns never mix with names that it gives."""
+"""Alias of the input rows in a step, so that its columns never clash with names it defines."""
 
 _AVERAGE_SCALE = 100_000_000
 
 
 class Column:
-    """A value of each row, and the name that it has as a column."""
+    """Value of each row, and its name as a column."""
 
     def __init__(self, sql: str, name: str | None = None) -> None:
         self.sql = sql
         self.name = name
 
     def alias(self, name: str) -> Column:
-        """The same value under a name."""
+        """Return the value under a name."""
         return Column(self.sql, name)
 
     def cast(self, kind: str) -> Column:
-        """The value in another type, by Spark's name of it."""
+        """Return the value in another type, by Spark's type name."""
         return Column(f"CAST({self.sql} AS {duckdb_type(kind)})", self.name)
 
     def over(self, window: Window) -> Column:
-        """An aggregate over the rows of a window."""
+        """Return an aggregate over the rows of a window."""
         return Column(f"{self.sql} OVER ({window.sql()})")
 
     def isin(self, *values: Any) -> Column:
-        """Is it one of these?"""
+        """Whether it is one of these values."""
         if len(values) == 1 and isinstance(values[0], list | tuple):
             values = tuple(values[0])
         if not values:
@@ -43,23 +43,23 @@ class Column:
         return Column(f"({self.sql} IN ({', '.join(literal(one).sql for one in values)}))")
 
     def isNull(self) -> Column:  # noqa: N802 - Spark's name
-        """Is there no value?"""
+        """Whether it is null."""
         return Column(f"({self.sql} IS NULL)")
 
     def isNotNull(self) -> Column:  # noqa: N802 - Spark's name
-        """Is there a value?"""
+        """Whether it is not null."""
         return Column(f"({self.sql} IS NOT NULL)")
 
     def eqNullSafe(self, other: Any) -> Column:  # noqa: N802 - Spark's name
-        """Are both the same, or both null?"""
+        """Whether both are equal, or both null."""
         return self._with("IS NOT DISTINCT FROM", other)
 
     def bitwiseAND(self, other: Any) -> Column:  # noqa: N802 - Spark's name
-        """The bits that both have."""
+        """Return the bits that both have."""
         return self._with("&", other)
 
     def bitwiseOR(self, other: Any) -> Column:  # noqa: N802 - Spark's name
-        """The bits that either has."""
+        """Return the bits that either has."""
         return self._with("|", other)
 
     def __getitem__(self, member: str) -> Column:
@@ -99,10 +99,10 @@ class Column:
         return literal(other)._with("*", self)
 
     def __truediv__(self, other: Any) -> Column:
-        """An amount by a quantity, exact: eight decimals, rounded half away from zero.
+        """Divide an amount by a quantity exactly: eight decimals, rounded half away from zero.
 
-        That is what Spark gives for the types that averages are made of, and there is no other
-        division; DuckDB's own would go through floating-point numbers.
+        Spark does the same for the types of averages, and no other division is used; DuckDB's own
+        would use floating-point numbers.
         """
         scale = f"CAST({_AVERAGE_SCALE} AS DECIMAL(9, 0))"
         amount = f"CAST({self.sql} * {scale} AS HUGEINT)"
@@ -125,25 +125,25 @@ class Column:
         return Column(f"(NOT {self.sql})")
 
     def __bool__(self) -> bool:
-        raise TypeError("A column has no truth of its own: use &, | and ~.")
+        raise TypeError("A column cannot be converted to bool: use &, | and ~.")
 
     def _with(self, operator: str, other: Any) -> Column:
         return Column(f"({self.sql} {operator} {literal(other).sql})")
 
 
 class Case(Column):
-    """The value of the first condition that holds, else another or null."""
+    """Value of the first condition that is true, else another or null."""
 
     def __init__(self, branches: tuple[tuple[Column, Column], ...]) -> None:
         self._branches = branches
         super().__init__(self._sql(""))
 
     def when(self, condition: Column, value: Any) -> Case:
-        """Another condition, and its value."""
+        """Add a condition and its value."""
         return Case((*self._branches, (condition, literal(value))))
 
     def otherwise(self, value: Any) -> Column:
-        """The value where no condition holds."""
+        """Set the value where no condition is true."""
         return Column(self._sql(f" ELSE {literal(value).sql}"))
 
     def _sql(self, rest: str) -> str:
@@ -152,15 +152,15 @@ class Case(Column):
 
 
 class Inline(Column):
-    """The structs of a list: each makes a row, its members are columns."""
+    """Structs of a list: each becomes a row, its members columns."""
 
 
 class Ordering(Column):
-    """A column to sort by, from the largest to the smallest; nulls come last."""
+    """Column to sort by in descending order, nulls last."""
 
 
 class Window:
-    """The rows that belong together, and their order."""
+    """Window: partition columns and an order."""
 
     def __init__(self, alike: tuple[Column, ...] = (), order: tuple[Column, ...] = ()) -> None:
         self._alike = alike
@@ -168,21 +168,21 @@ class Window:
 
     @staticmethod
     def partitionBy(*columns: str | Column) -> Window:  # noqa: N802 - Spark's name
-        """The rows that are alike in these columns."""
+        """Return a window of the rows that are equal in these columns."""
         return Window(tuple(map(column, columns)))
 
     def orderBy(self, *columns: str | Column) -> Window:  # noqa: N802 - Spark's name
-        """The rows up to each, in this order; those equal in it included."""
+        """Return a window of the rows up to each, in this order, with its ties."""
         return Window(self._alike, tuple(map(column, columns)))
 
     def sql(self) -> str:
-        """As a query writes it."""
+        """Return the window as SQL."""
         alike = f"PARTITION BY {', '.join(one.sql for one in self._alike)}"
         return f"{alike} ORDER BY {ordered(self._order)}" if self._order else alike
 
 
 def ordered(columns: Iterable[str | Column]) -> str:
-    """What to sort by; nulls are where Spark puts them."""
+    """Return the ORDER BY list, with nulls in Spark's order."""
     return ", ".join(
         f"{one.sql} {'DESC NULLS LAST' if isinstance(one, Ordering) else 'ASC NULLS FIRST'}"
         for one in map(column, columns)
@@ -190,7 +190,7 @@ def ordered(columns: Iterable[str | Column]) -> str:
 
 
 def column(name: str | Column) -> Column:
-    """A column by its name, such as ``event`` or ``first.event``; or the column itself."""
+    """Return a column by name, such as ``event`` or ``first.event``; or the column itself."""
     if isinstance(name, Column):
         return name
     first, *members = name.split(".")
@@ -201,7 +201,7 @@ def column(name: str | Column) -> Column:
 
 
 def literal(value: Any) -> Column:
-    """A value that is the same in each row; or the column itself."""
+    """Return a constant as a column; or the column itself."""
     if isinstance(value, Column):
         return value
     if value is None:
@@ -214,4 +214,4 @@ def literal(value: Any) -> Column:
         return Column(quoted_text(str(value)))
     if isinstance(value, datetime.date):
         return Column(f"DATE '{value.isoformat()}'")
-    raise TypeError(f"A {type(value).__name__} is no value of a column.")
+    raise TypeError(f"Unsupported column value of type {type(value).__name__}.")

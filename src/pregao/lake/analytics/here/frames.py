@@ -1,6 +1,6 @@
-"""Frames: rows that a text of SQL describes, with the methods of Spark's DataFrames."""
+"""Frames: rows defined by an SQL query, with the methods of Spark's DataFrames."""
 
-# ruff: noqa: S608 - all texts of SQL are made of names and values of our own
+# ruff: noqa: S608 - SQL is built only from names and values of our own
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pregao.lake.sql.duckdb_session import quoted_name
 if TYPE_CHECKING:
     from pregao.lake.analytics.here.session import HereSession
 
-# Columns on the way, which no table has.
+# Temporary columns, which no table has.
 _STRUCT = "pregao struct"
 _GROUP = "pregao group"
 _JOINS = {"inner": "JOIN", "left": "LEFT JOIN", "left_semi": "SEMI JOIN"}
 
 
 class Frame:
-    """Rows with named columns; nothing is worked out before rows are asked for."""
+    """Rows with named columns, evaluated when rows are read."""
 
     def __init__(self, session: HereSession, sql: str, columns: Iterable[str]) -> None:
         self._session = session
@@ -34,7 +34,7 @@ class Frame:
     # Columns and rows.
 
     def select(self, *wanted: Any) -> Frame:
-        """These columns, in this order."""
+        """Return these columns, in this order."""
         chosen: list[Column] = []
         for one in _flat(wanted):
             if isinstance(one, Inline):
@@ -50,7 +50,7 @@ class Frame:
         return found.select(found.columns[:at], f"{_STRUCT}.*", found.columns[at + 1 :])
 
     def withColumn(self, name: str, value: Column) -> Frame:  # noqa: N802 - Spark's name
-        """The same rows with a column more, or another one under its name."""
+        """Add a column, or replace the one of that name."""
         if name not in self.columns:
             return self.select("*", value.alias(name))
         return self.select(
@@ -58,32 +58,32 @@ class Frame:
         )
 
     def drop(self, *names: str) -> Frame:
-        """The same rows without some columns."""
+        """Return the rows without some columns."""
         return self.select([name for name in self.columns if name not in names])
 
     def where(self, condition: Column | str) -> Frame:
-        """The rows of which a condition holds."""
+        """Return the rows that satisfy a condition."""
         holds = condition if isinstance(condition, str) else condition.sql
         return self._with(f"SELECT * FROM {self._rows()} WHERE {holds}", self.columns)
 
     def dropna(self) -> Frame:
-        """The rows without any null."""
+        """Return the rows without any null."""
         holds = " AND ".join(column(name).isNotNull().sql for name in self.columns)
         return self._with(f"SELECT * FROM {self._rows()} WHERE {holds}", self.columns)
 
     def distinct(self) -> Frame:
-        """Each row once."""
+        """Return distinct rows."""
         return self._with(f"SELECT DISTINCT * FROM {self._rows()}", self.columns)
 
     def dropDuplicates(self, names: list[str]) -> Frame:  # noqa: N802 - Spark's name
-        """Of the rows alike in some columns any one."""
+        """Return any one of the rows that are equal in some columns."""
         alike = ", ".join(column(name).sql for name in names)
         return self._with(f"SELECT DISTINCT ON ({alike}) * FROM {self._rows()}", self.columns)
 
-    # Several frames, several rows.
+    # Joins and groups.
 
     def join(self, other: Frame, on: str | list[str], how: str = "inner") -> Frame:
-        """The pairs of rows that are equal in some columns."""
+        """Join with the rows of another frame that are equal in some columns."""
         keys = [on] if isinstance(on, str) else on
         rest = [name for name in self.columns if name not in keys]
         more = [name for name in other.columns if name not in keys]
@@ -100,16 +100,16 @@ class Frame:
         return self._with(sql, names)
 
     def unionByName(self, other: Frame, allowMissingColumns: bool = False) -> Frame:  # noqa: N802, N803
-        """The rows of both."""
+        """Return the rows of both."""
         if not allowMissingColumns and set(self.columns) != set(other.columns):
             different = sorted(set(self.columns) ^ set(other.columns))
-            raise ValueError(f"Not in both: {', '.join(different)}")
+            raise ValueError(f"Columns are not in both frames: {', '.join(different)}")
         names = [*self.columns, *(name for name in other.columns if name not in self.columns)]
         sql = " UNION ALL ".join(f"({frame._filled(names)})" for frame in (self, other))
         return self._with(sql, names)
 
     def _filled(self, names: list[str]) -> str:
-        """These columns; null are those that the frame has not."""
+        """Return these columns as SQL; those that the frame lacks are null."""
         chosen = (
             column(name).sql if name in self.columns else f"NULL AS {quoted_name(name)}"
             for name in names
@@ -117,44 +117,44 @@ class Frame:
         return f"SELECT {', '.join(chosen)} FROM {self._rows()}"
 
     def groupBy(self, *names: str | Column) -> Groups:  # noqa: N802 - Spark's name
-        """The rows that are alike in some columns."""
+        """Group the rows that are equal in some columns."""
         return Groups(self, [column(name) for name in names])
 
-    # How rows are kept and handed on.
+    # Storage and output.
 
     def persist(self) -> Frame:
-        """The same rows, worked out now."""
+        """Evaluate the rows now, and keep them."""
         return self._session.stored(self)
 
     def unpersist(self) -> Frame:
-        """The same rows: the session forgets what it kept when a table is made."""
+        """Return the frame itself: the session drops stored rows after each table."""
         return self
 
     def repartition(self, *_by: Any) -> Frame:
-        """The same rows: in one process there are no parts."""
+        """Return the frame itself: one process has no partitions."""
         return self
 
     def sortWithinPartitions(self, *names: str) -> Frame:  # noqa: N802 - Spark's name
-        """The same rows in order."""
+        """Return the rows in order."""
         return self._with(f"SELECT * FROM {self._rows()} ORDER BY {ordered(names)}", self.columns)
 
     def mapInArrow(  # noqa: N802 - Spark's name
         self, work: Callable[[Iterator[Any]], Iterator[Any]], schema: str
     ) -> Frame:
-        """What a function makes of the batches of rows, at once."""
-        made = list(work(self._session.batches(self._sql)))
-        return self._session.from_arrow([pa.Table.from_batches([one]) for one in made], schema)
+        """Return the results of a function on the batches of rows, evaluated immediately."""
+        results = list(work(self._session.batches(self._sql)))
+        return self._session.from_arrow([pa.Table.from_batches([one]) for one in results], schema)
 
     def isEmpty(self) -> bool:  # noqa: N802 - Spark's name
-        """Are there no rows?"""
+        """Whether there are no rows."""
         return not any(batch.num_rows for batch in self._session.batches(f"{self._sql} LIMIT 1"))
 
     def collect(self) -> list[dict[str, Any]]:
-        """All rows."""
+        """Return all rows."""
         return [row for batch in self._session.batches(self._sql) for row in batch.to_pylist()]
 
     def sql(self) -> str:
-        """The query that gives the rows."""
+        """Return the query of the rows."""
         return self._sql
 
     def _rows(self) -> str:
@@ -173,7 +173,7 @@ class Frame:
         return self._with(f"SELECT {', '.join(texts)} FROM {self._rows()}", names)
 
     def _named(self, name: str) -> list[Column]:
-        """The columns that a name means: ``*`` all, ``first.*`` the members of a struct."""
+        """Return the columns of a name: ``*`` is all, ``first.*`` the members of a struct."""
         if name == "*":
             return [column(each) for each in self.columns]
         whole, star, rest = name.partition(".*")
@@ -184,20 +184,20 @@ class Frame:
 
 
 class Groups:
-    """Rows of a frame that are alike in some columns."""
+    """Rows of a frame grouped by some columns."""
 
     def __init__(self, frame: Frame, keys: list[Column]) -> None:
         self._frame = frame
         self._keys = keys
 
     def agg(self, *values: Column) -> Frame:
-        """A row for each group."""
+        """Return a row of aggregates for each group."""
         made = self._frame._made([*self._keys, *values])
         alike = ", ".join(key.sql for key in self._keys)
         return self._frame._with(f"{made.sql()} GROUP BY {alike}", made.columns)
 
     def applyInArrow(self, work: Callable[[Any], Any], schema: str) -> Frame:  # noqa: N802
-        """What a function makes of the rows of each group, one group at a time."""
+        """Return the results of a function on the rows of each group, one group at a time."""
         frame, session = self._frame, self._frame._session
         alike = ordered(self._keys)
         number = Column(f"dense_rank() OVER (ORDER BY {alike})", _GROUP)
@@ -207,7 +207,7 @@ class Groups:
 
 
 def _groups(batches: Iterator[Any]) -> Iterator[Any]:
-    """The rows of each group, as a table; groups come one after the other."""
+    """Yield the rows of each group as a table; rows of a group are consecutive."""
     held: list[Any] = []
     current = None
     for batch in batches:

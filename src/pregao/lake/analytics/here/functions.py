@@ -1,6 +1,6 @@
-"""The functions of ``pyspark.sql.functions`` that our tables use, as texts of DuckDB's SQL.
+"""Functions of ``pyspark.sql.functions`` that our tables use, as DuckDB SQL expressions.
 
-They have Spark's names and mean what they mean there.
+They have Spark's names and semantics.
 """
 
 from __future__ import annotations
@@ -18,63 +18,63 @@ _PARAMETERS = numbers()
 
 
 def col(name: str) -> Column:
-    """A column by its name; ``first.event`` is the member of a struct."""
+    """Return a column by name; ``first.event`` is the member of a struct."""
     return column(name)
 
 
 def lit(value: Any) -> Column:
-    """The same value in each row."""
+    """Return a constant."""
     return literal(value)
 
 
 def expr(sql: str) -> Column:
-    """An expression of SQL that both engines understand."""
+    """Return an SQL expression that both engines support."""
     return Column(f"({sql})")
 
 
 def desc(name: Named) -> Column:
-    """To sort from the largest to the smallest."""
+    """Return a descending sort key."""
     return Ordering(column(name).sql)
 
 
 def broadcast(frame: Any) -> Any:
-    """The same rows: in one process there is nowhere to send them."""
+    """Return the frame itself: one process has no broadcast."""
     return frame
 
 
 def when(condition: Column, value: Any) -> Case:
-    """A value where a condition holds."""
+    """Return a value where a condition is true."""
     return Case(((condition, literal(value)),))
 
 
 def coalesce(*names: Named) -> Column:
-    """The first that is not null."""
+    """Return the first value that is not null."""
     return _call("coalesce", *names)
 
 
 def greatest(*names: Named) -> Column:
-    """The largest that is not null."""
+    """Return the largest value that is not null."""
     return _call("greatest", *names)
 
 
 def least(*names: Named) -> Column:
-    """The smallest that is not null."""
+    """Return the smallest value that is not null."""
     return _call("least", *names)
 
 
 def abs(name: Named) -> Column:
-    """How far from zero."""
+    """Return the absolute value."""
     return _call("abs", name)
 
 
 def pmod(name: Named, by: Named) -> Column:
-    """A remainder that is never negative."""
+    """Return a remainder that is never negative."""
     value, divisor = column(name).sql, column(by).sql
     return Column(f"((({value} % {divisor}) + {divisor}) % {divisor})")
 
 
 def struct(*names: Named) -> Column:
-    """Values as members of one, under their names."""
+    """Return a struct of values under their names."""
     members = []
     for one in map(column, names):
         if one.name is None:
@@ -87,52 +87,52 @@ def struct(*names: Named) -> Column:
 
 
 def array(*names: Named) -> Column:
-    """Values as a list."""
+    """Return a list of values."""
     return _call("list_value", *names)
 
 
 def array_compact(name: Named) -> Column:
-    """A list without its nulls."""
+    """Return a list without its nulls."""
     return filter(name, lambda one: one.isNotNull())
 
 
 def filter(name: Named, keep: Callable[[Column], Column]) -> Column:
-    """The members of a list of which a condition holds."""
+    """Return the members of a list that satisfy a condition."""
     return _each("list_filter", name, keep)
 
 
 def transform(name: Named, make: Callable[[Column], Column]) -> Column:
-    """Something made of each member of a list."""
+    """Apply a function to each member of a list."""
     return _each("list_transform", name, make)
 
 
 def sort_array(name: Named) -> Column:
-    """A list from its smallest to its largest member."""
+    """Return a list in ascending order."""
     return Column(f"list_sort({column(name).sql}, 'ASC', 'NULLS FIRST')")
 
 
 def size(name: Named) -> Column:
-    """How many members a list has."""
+    """Return the length of a list."""
     return _call("len", name)
 
 
 def get(name: Named, place: Column) -> Column:
-    """The member at a place from 0; null where there is none."""
+    """Return the member at an index from 0; null where there is none."""
     return Column(f"list_extract({column(name).sql}, {place.sql} + 1)")
 
 
 def try_element_at(name: Named, place: Column) -> Column:
-    """The member at a place from 1, or from -1 backwards; null where there is none."""
+    """Return the member at an index from 1, or from -1 backwards; null where there is none."""
     return Column(f"list_extract({column(name).sql}, {place.sql})")
 
 
 def explode(name: Named) -> Column:
-    """A row for each member of a list."""
+    """Return a row for each member of a list."""
     return _call("unnest", name)
 
 
 def inline(name: Named) -> Column:
-    """A row for each struct of a list, its members as columns."""
+    """Return a row for each struct of a list, with its members as columns."""
     return Inline(column(name).sql)
 
 
@@ -140,60 +140,60 @@ def inline(name: Named) -> Column:
 
 
 def count(name: Named) -> Column:
-    """How many are not null."""
+    """Count the values that are not null."""
     return _call("count", name)
 
 
 def count_distinct(name: Named) -> Column:
-    """How many different ones there are."""
+    """Count distinct values."""
     return Column(f"count(DISTINCT {column(name).sql})")
 
 
 def count_if(condition: Named) -> Column:
-    """Of how many a condition holds."""
+    """Count the rows that satisfy a condition."""
     return Column(f"count(CASE WHEN {column(condition).sql} THEN 1 END)")
 
 
 def sum(name: Named) -> Column:
-    """The sum of what is not null; null if nothing is. Of whole numbers it has 128 bits."""
+    """Sum the values that are not null; null if all are. Integer sums have 128 bits."""
     return _call("sum", name)
 
 
 def min(name: Named) -> Column:
-    """The smallest."""
+    """Return the smallest value."""
     return _call("min", name)
 
 
 def max(name: Named) -> Column:
-    """The largest."""
+    """Return the largest value."""
     return _call("max", name)
 
 
 def min_by(name: Named, by: Named) -> Column:
-    """The value, null or not, of the row in which another is smallest."""
+    """Return the value, null or not, of the row in which another is smallest."""
     return _call("arg_min_null", name, by)
 
 
 def max_by(name: Named, by: Named) -> Column:
-    """The value, null or not, of the row in which another is largest."""
+    """Return the value, null or not, of the row in which another is largest."""
     return _call("arg_max_null", name, by)
 
 
 def any_value(name: Named) -> Column:
-    """The value of some row."""
+    """Return the value of any row."""
     return _call("any_value", name)
 
 
 def collect_list(name: Named) -> Column:
-    """All that are not null; an empty list if nothing is."""
+    """Return a list of the values that are not null; empty if all are."""
     value = column(name).sql
     return Column(f"coalesce(list({value}) FILTER (WHERE {value} IS NOT NULL), [])")
 
 
 def percentile(name: Named, shares: Sequence[float]) -> Column:
-    """Values not exceeded by these shares of all, between two values interpolated.
+    """Return percentiles, interpolated between values.
 
-    DuckDB's own interpolates with another rounding.
+    DuckDB's own function interpolates with another rounding.
     """
     value = column(name).sql
     values = f"list({value} ORDER BY {value}) FILTER (WHERE {value} IS NOT NULL)"
@@ -205,17 +205,17 @@ def percentile(name: Named, shares: Sequence[float]) -> Column:
 
 
 def lag(name: Named) -> Column:
-    """The value of the row before."""
+    """Return the value of the previous row."""
     return _call("lag", name)
 
 
 def lead(name: Named) -> Column:
-    """The value of the row behind."""
+    """Return the value of the next row."""
     return _call("lead", name)
 
 
 def last(name: Named, *, ignorenulls: bool = False) -> Column:
-    """The value of the last row of a window."""
+    """Return the value of the last row of a window."""
     return Column(f"last_value({column(name).sql}{' IGNORE NULLS' * ignorenulls})")
 
 

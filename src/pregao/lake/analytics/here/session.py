@@ -1,4 +1,4 @@
-"""The session in this process: DuckDB over the files of one lake, with bounded memory."""
+"""Local session: DuckDB over the files of one lake, with bounded memory."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from pregao.lake.store import Lake
 _BATCH = 65_536
 _ARROW = "pregao_arrow"
 _MEMORY_SHARE = 2
-"""DuckDB takes a half of the machine's memory at most; the rest is for Arrow and the system."""
+"""DuckDB uses at most half of the machine's memory; the rest is for Arrow and the system."""
 _MACROS = (
-    # As Spark computes it, so that both give the same bits.
+    # Same formula as Spark, so that both yield the same bits.
     """value_between(sorted, spot) AS CASE
         WHEN sorted[CAST(floor(spot) AS BIGINT) + 1] = sorted[CAST(ceil(spot) AS BIGINT) + 1]
         THEN CAST(sorted[CAST(floor(spot) AS BIGINT) + 1] AS DOUBLE)
@@ -36,10 +36,12 @@ _MACROS = (
 
 
 class HereSession:
-    """Makes frames of the tables of a lake; a context, which takes its files along at the end."""
+    """Session whose frames are tables of a lake; a context manager that removes its temporary
+    files.
+    """
 
     def __init__(self, lake: Lake, memory: int | None = None) -> None:
-        """Begin; DuckDB takes so many bytes of memory at most, and then goes to the disk."""
+        """Open DuckDB with at most `memory` bytes; beyond that it spills to disk."""
         self._lake = lake
         self._stored: list[str] = []
         self._names = 0
@@ -66,26 +68,26 @@ class HereSession:
         self.stop()
 
     def stop(self) -> None:
-        """Let go of everything."""
+        """Close DuckDB and remove its temporary files."""
         self._connection.close()
         shutil.rmtree(self._spill, ignore_errors=True)
 
     def table(self, name: str, date: datetime.date | None = None) -> Frame:
-        """A table as it is now, or one day of it."""
+        """Return the current rows of a table, or of one day of it."""
         view = self._new_name(name)
         with self._spoken():
             open_table(self._connection, self._lake, name, view=view, date=date)
-            sql = f"SELECT * FROM {quoted_name(view)}"  # noqa: S608 - a name of ours
+            sql = f"SELECT * FROM {quoted_name(view)}"  # noqa: S608 - our own name
             return Frame(self, sql, self._connection.sql(sql).columns)
 
     def createDataFrame(self, rows: list[tuple[Any, ...]], schema: str) -> Frame:  # noqa: N802
-        """Rows that are given."""
+        """Return a frame of the given rows."""
         names = list(columns_of(schema))
         tables = [pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows])]
         return self.from_arrow(tables if rows else [], schema)
 
     def from_arrow(self, tables: list[Any], schema: str) -> Frame:
-        """The rows of Arrow tables, in the columns and types of a schema."""
+        """Return the rows of Arrow tables, in the columns and types of a schema."""
         kinds = columns_of(schema)
         full = [table for table in tables if table.num_rows]
         value = quoted_name if full else lambda _name: "NULL"
@@ -102,25 +104,25 @@ class HereSession:
                 self._connection.unregister(_ARROW)
 
     def stored(self, frame: Frame) -> Frame:
-        """The rows of a frame, worked out once, until `release`."""
+        """Evaluate the rows of a frame once, and store them until `release`."""
         name = quoted_name(self._new_name("kept"))
         with self._spoken():
             self._connection.execute(f"CREATE TEMP TABLE {name} AS {frame.sql()}")
         self._stored.append(name)
-        return Frame(self, f"SELECT * FROM {name}", frame.columns)  # noqa: S608 - a name of ours
+        return Frame(self, f"SELECT * FROM {name}", frame.columns)  # noqa: S608 - our own name
 
     def release(self) -> None:
-        """Forget the rows that were stored."""
+        """Drop the stored rows."""
         while self._stored:
             self._connection.execute(f"DROP TABLE {self._stored.pop()}")
 
     def batches(self, sql: str) -> Iterator[Any]:
-        """The rows of a query, batch by batch."""
+        """Yield the rows of a query, batch by batch."""
         with self._spoken():
             yield from self._connection.sql(sql).to_arrow_reader(_BATCH)
 
     def members(self, sql: str) -> list[str]:
-        """The members of the structs that are a query's only column."""
+        """Return the members of the structs in a query's only column."""
         with self._spoken():
             kind = self._connection.sql(sql).types[0]
         return [name for name, _ in kind.children]
@@ -131,7 +133,7 @@ class HereSession:
 
     @contextmanager
     def _spoken(self) -> Iterator[None]:
-        """Turn what DuckDB raises into one sentence."""
+        """Convert errors of DuckDB and Arrow to `PregaoError` with a one-line message."""
         try:
             yield
         except (duckdb.Error, pa.ArrowException, RuntimeError) as error:
@@ -141,6 +143,6 @@ class HereSession:
 
 
 def _sentence(error: BaseException) -> str:
-    """The first line of what DuckDB says, without the name of its class."""
+    """Return the first line of an error of DuckDB, without the name of its class."""
     first = str(error).strip().partition("\n")[0]
     return re.sub(r"^[A-Z][A-Za-z/ ]* (?:Error|Exception): ", "", first)[:500]

@@ -1,4 +1,4 @@
-"""Types by the names that Spark has for them, as DuckDB names them."""
+"""DuckDB's types for Spark's type names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMES = {
 
 @cache
 def duckdb_type(kind: str) -> str:
-    """A type such as ``array<struct<price:decimal(18,4)>>`` as DuckDB names it."""
+    """Return DuckDB's type for one such as ``array<struct<price:decimal(18,4)>>``."""
     kind = kind.strip()
     if kind.startswith("array<"):
         return f"{duckdb_type(kind[len('array<') : -1])}[]"
@@ -32,13 +32,13 @@ def duckdb_type(kind: str) -> str:
 
 
 def columns_of(schema: str) -> dict[str, str]:
-    """The columns and types of a schema such as ``channel smallint, price decimal(18,4)``."""
+    """Return columns and types of a schema such as ``channel smallint, price decimal(18,4)``."""
     pairs = (part.split(maxsplit=1) for part in _parts(schema))
     return {name: duckdb_type(kind) for name, kind in pairs}
 
 
 def _parts(text: str) -> list[str]:
-    """The parts between the commas that are in no brackets."""
+    """Split a text at the commas outside of brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "<(") - (letter in ">)")
