@@ -244,8 +244,8 @@ def test_mbo_and_mbp_10(lake, tmp_path):
 def test_a_name_that_does_not_fit_the_format_is_an_error(lake, tmp_path):
     for what, name, words in (
         ("hftbacktest", "day.csv", "must end in .npz"),
-        ("lobster", "day.csv", "name a folder"),
-        ("nautilus", "day.parquet", "name a folder"),
+        ("lobster", "day.csv", "give a folder"),
+        ("nautilus", "day.parquet", "give a folder"),
         ("mbo", "day.npz", "must end in .csv"),
     ):
         arguments = ["export", what, "--lake", str(lake), "--symbol", SYMBOL]

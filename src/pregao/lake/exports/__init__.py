@@ -1,7 +1,7 @@
-"""Exports: an instrument's day in the formats of others.
+"""Exports: an instrument's day in third-party formats.
 
-LOBSTER, hftbacktest, NautilusTrader, and columns as Databento names them; docs/exports.md says what
-each holds. Names are loaded when they are first asked for.
+LOBSTER, hftbacktest, NautilusTrader, and Databento's columns; docs/exports.md describes each. Names
+are imported on first use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The flow of an instrument: what happened to its orders, and its trades, in one line of time.
+"""Order flow of an instrument: the acts on its orders, and its trades, in time order.
 
-This is what the formats of others are written from. Messages, clearings and snapshots have become
-four acts: an order is added, changed or deleted, or a trade is published.
+Third-party formats are written from it. Messages, clearings and snapshots become four acts: an
+order is added, changed or deleted, or a trade is published.
 """
 
 from __future__ import annotations
@@ -18,82 +18,84 @@ from pregao.feed.columns import Codes, Flags, Numbers
 
 NO_SIDE = 2
 OFF_BOOK = ("crossed", "block", "forward", "multi_asset", "leg", "out_of_sequence", "on_behalf")
-"""Trades of these kinds were not made by orders that met in the book."""
+"""Kinds of trades that did not result from orders matched in the book."""
 
 
 class Act(IntEnum):
-    """What a row of the flow does."""
+    """Kind of a row of the flow."""
 
     ADD = 0
     CHANGE = 1
     DELETE = 2
     TRADE = 3
-    """A trade was published; it changes no order by itself."""
+    """A trade was published; it changes no order."""
 
 
 class Cause(IntEnum):
-    """Why an order changed or went."""
+    """Why an order changed or was deleted."""
 
     REQUEST = 0
-    """Somebody asked for it; of an order that is added, too."""
+    """A request; also for an order that is added."""
     FILL = 1
     """It traded against an incoming order."""
     AUCTION = 2
     """It traded in an event without an aggressor."""
     CLEARING = 3
-    """Its side or book was emptied, or messages were missing behind which it is not seen again."""
+    """Its side or book was emptied, or messages were missing after which it does not reappear."""
     SNAPSHOT = 4
-    """It was not entered now: a snapshot or the exchange's recovery told of it."""
+    """It was not entered now: a snapshot or the exchange's recovery published it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrderFlow:
-    """The acts of an instrument's day as columns, in the order in which they were published."""
+    """Acts of an instrument's day as columns, in order of publication."""
 
     place: Numbers
-    """Where in the channel the message was; rises."""
+    """Event key of the message; increases."""
     sequence: Numbers
     """Number of its packet."""
     event_time: Numbers
-    """When it happened (T5); never falls."""
+    """Event time (T5); never decreases."""
     sending_time: Numbers
     capture_time: Numbers
     last_of_event: Flags
     act: Codes
     cause: Codes
     side: Codes
-    """0 buy, 1 sell, 2 none. Of a trade that of the aggressor."""
+    """0 buy, 1 sell, 2 none. Of a trade, the aggressor's."""
     order_id: Numbers
-    """Public number; of a trade its own number."""
+    """Public order number; of a trade, its trade number."""
     price: Numbers
-    """In ten-thousandths, after the act; NULL of an order without one. Of a deletion the last."""
+    """In ten-thousandths, after the act; NULL for an order without one. Of a deletion, the last
+    price.
+    """
     size: Numbers
-    """After the act, 0 of a deletion; of a trade its quantity."""
+    """After the act, 0 for a deletion; of a trade, its quantity."""
     old_price: Numbers
-    """Before the act; NULL of what was not there."""
+    """Before the act; NULL for an order that did not exist."""
     old_size: Numbers
     off_book: Flags
-    """A trade that no order of the book was part of: crosses, blocks, forwards, late reports."""
+    """Whether a trade involved no order of the book: crosses, blocks, forwards, late reports."""
 
     def __len__(self) -> int:
         return len(self.place)
 
     def taken(self, chosen: npt.NDArray[Any]) -> OrderFlow:
-        """Some rows, in the order given."""
+        """Return some rows, in the given order."""
         return OrderFlow(*(getattr(self, each.name)[chosen] for each in fields(self)))
 
     def priced(self) -> OrderFlow:
-        """The same without orders that have no price, which most formats cannot hold."""
+        """Return the flow without orders that have no price, which most formats do not support."""
         orders = self.act != Act.TRADE
         now, before = self.price != NULL, self.old_price != NULL
         act = self.act.copy()
         act[orders & now & (self.act == Act.CHANGE) & ~before] = Act.ADD
         leaves = orders & ~now & before
         act[leaves] = Act.DELETE
-        made = replace(
+        flow = replace(
             self,
             act=act,
             price=np.where(leaves, self.old_price, self.price),
             size=np.where(leaves, 0, self.size),
         )
-        return made.taken(np.flatnonzero(~orders | now | before))
+        return flow.taken(np.flatnonzero(~orders | now | before))

@@ -1,7 +1,7 @@
-"""Columns as Databento names them: market by order, and the ten best levels after each change.
+"""Databento's columns: market by order (MBO), and the ten best levels after each change (MBP-10).
 
-Prices count in units of 1e-9, an undefined one is the largest number. ``instrument_id`` is B3's own
-number, which has more digits than Databento's; ``publisher_id`` is 0.
+Prices are in units of 1e-9; an undefined one is the largest integer. ``instrument_id`` is B3's
+security ID, which has more digits than Databento's; ``publisher_id`` is 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pregao.lake.exports.acts import Act, Cause, OrderFlow
 from pregao.lake.exports.ladders import ladders
 
 LAST, SNAPSHOT = 128, 32
-"""Flags: the last row of an event; told by a snapshot or recovery."""
+"""Flags: the last row of an event; from a snapshot or recovery."""
 UNDEFINED = (1 << 63) - 1
 DEPTH = 10
 _SCALE = 100_000
@@ -52,9 +52,9 @@ MBP_SCHEMA = pa.schema(
 
 
 def mbo_columns(flow: OrderFlow, instrument: Instrument) -> list[Any]:
-    """Rows of MBO: A added, C cancelled (by so much), M changed, T traded, F filled.
+    """Return MBO rows: A added, C canceled (by that size), M modified, T traded, F filled.
 
-    A trade is a T; what it takes of an order is an F and a C.
+    A trade is a T; each fill of an order is an F and a C.
     """
     fills = _fills(flow)
     source = np.repeat(np.arange(len(flow)), 1 + fills)
@@ -79,7 +79,9 @@ def mbo_columns(flow: OrderFlow, instrument: Instrument) -> list[Any]:
 
 
 def mbp_columns(flow: OrderFlow, instrument: Instrument) -> list[Any]:
-    """Rows of MBP-10: trades, and every change of the ten best levels with how they are then."""
+    """Return MBP-10 rows: trades, and every change of the ten best levels, with the levels after
+    it.
+    """
     flow = flow.priced()
     levels = ladders(flow, DEPTH)
     chosen = np.flatnonzero(levels.changed | (flow.act == Act.TRADE))
@@ -114,7 +116,7 @@ def _fills(flow: OrderFlow) -> npt.NDArray[np.bool_]:
 
 
 def _lessened(flow: OrderFlow) -> npt.NDArray[np.bool_]:
-    """The rows that only take something from an order."""
+    """Return the rows that only reduce an order."""
     smaller = (flow.act == Act.CHANGE) & (flow.price == flow.old_price)
     smaller &= flow.size < flow.old_size
     less: npt.NDArray[np.bool_] = smaller | (flow.act == Act.DELETE)
@@ -155,7 +157,7 @@ def _same(value: Any, count: int, kind: Any) -> Any:
 
 
 def _depth(flow: OrderFlow, prices: Numbers) -> Numbers:
-    """The level at which each row changed something: after it, or where it was before."""
+    """Return the level that each row changed: its level after the row, or else before."""
     side = np.minimum(flow.side, 1).astype(np.int64)
     rows = np.arange(len(flow))
     now = prices[side, rows] == flow.price[:, None]

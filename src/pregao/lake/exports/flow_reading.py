@@ -1,6 +1,6 @@
-"""The flow of an instrument's day, read from the tables of a lake, in this process.
+"""Order flow of an instrument's day, read from the tables of a lake, in this process.
 
-Whether a trade made an order smaller is told by the rule of the table ``orders``.
+The rule of the table ``orders`` decides whether a trade reduced an order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ACT_COLUMNS = (
 
 
 def order_flow(lake: Lake, instrument: Instrument) -> OrderFlow:
-    """All acts of an instrument's day. The table ``trades`` is brought up to date for it."""
+    """Return all acts of an instrument's day. Updates the table ``trades`` first."""
     analyse(None, lake, dates=[instrument.date], tables=["trades"])
     with _opened(lake, instrument.date) as day:
         acts = _rows(day, order_acts(day), instrument, _ACT_COLUMNS)
@@ -47,7 +47,7 @@ def order_flow(lake: Lake, instrument: Instrument) -> OrderFlow:
     if not acts.num_rows:
         raise UsageError(
             f"{instrument.symbol or instrument.security_id} has no orders of Binary UMDF on "
-            f"{instrument.date}, of which this is made; `pregao export ticks` has levels."
+            f"{instrument.date}, which this format requires; `pregao export ticks` has levels."
         )
     return joined(acts, clearings, trades)
 
@@ -84,7 +84,7 @@ def _rows(
 
 
 def _trades(day: Day, instrument: Instrument) -> Any:
-    """The trades that count, at their first publication: not those that were busted."""
+    """Return the trades at their first publication, without busted ones."""
     own = day.table("trades").where(
         (F.col("channel") == instrument.channel)
         & (F.col("security_id") == instrument.security_id)

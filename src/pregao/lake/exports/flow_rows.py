@@ -1,4 +1,4 @@
-"""Acts, clearings and trades of an instrument joined to one flow; no row is looked at singly."""
+"""Acts, clearings and trades of an instrument joined to one flow, with column operations only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OTHER = 255
 
 @dataclass(slots=True)
 class _Rows:
-    """Rows on the way to a flow."""
+    """Intermediate rows of a flow."""
 
     place: Numbers
     position: Numbers
@@ -45,14 +45,14 @@ class _Rows:
 
 
 def joined(acts: Any, clearings: Any, trades: Any) -> OrderFlow:
-    """One flow of what the tables tell: acts on orders, clearings of sides or books, trades."""
+    """Return one flow of the tables' acts on orders, clearings of sides or books, and trades."""
     orders = _by_order(_of_acts(acts))
     orders = _by_order(_stacked([orders, *_cleared(orders, clearings)]))
     orders, old_price, old_size = _with_the_past(orders)
-    told = _of_trades(trades)
-    nothing = np.full(len(told), NULL)
-    rows = _stacked([orders, told])
-    # A trade comes before what it does to orders, as on the feed.
+    trade_rows = _of_trades(trades)
+    nothing = np.full(len(trade_rows), NULL)
+    rows = _stacked([orders, trade_rows])
+    # A trade precedes its updates of orders, as on the feed.
     order = np.lexsort((rows.position, rows.place))
     return _flow(
         rows.taken(order),
@@ -128,27 +128,27 @@ def _stacked(parts: list[_Rows]) -> _Rows:
 
 
 def _cleared(rows: _Rows, clearings: Any) -> list[_Rows]:
-    """The ends of the orders that were there when their side or book was cleared."""
-    places, times = integers(clearings["place"]), integers(clearings["time_ns"])
+    """Return the deletions of the orders that existed when their side or book was cleared."""
+    keys, times = integers(clearings["place"]), integers(clearings["time_ns"])
     sides = codes(clearings["side"], _SIDE_CODES, NO_SIDE)
     last = np.append(rows.order_id[1:] != rows.order_id[:-1], True)
     gone = rows.act == Act.DELETE
     found = []
-    for at in np.argsort(places, kind="stable").tolist():
-        before = rows.place < places[at]
+    for at in np.argsort(keys, kind="stable").tolist():
+        before = rows.place < keys[at]
         newest = before & (last | ~np.append(before[1:], False))
         own = (rows.side == sides[at]) | (sides[at] == NO_SIDE)
         chosen = np.flatnonzero(newest & own & ~gone)
-        gone[chosen] = True  # not again by the next clearing
+        gone[chosen] = True  # not deleted again by the next clearing
         count = len(chosen)
         ends = rows.taken(chosen)
         found.append(
             replace(
                 ends,
-                place=np.full(count, places[at]),
+                place=np.full(count, keys[at]),
                 position=np.zeros(count, np.int64),
                 event=np.full(count, NULL),
-                sequence=np.full(count, places[at] % EVENT_VERSION // EVENT_NUMBER),
+                sequence=np.full(count, keys[at] % EVENT_VERSION // EVENT_NUMBER),
                 time=np.full(count, times[at]),
                 sending=np.full(count, NULL),
                 capture=np.full(count, NULL),
@@ -161,22 +161,22 @@ def _cleared(rows: _Rows, clearings: Any) -> list[_Rows]:
 
 
 def _with_the_past(rows: _Rows) -> tuple[_Rows, Numbers, Numbers]:
-    """Orders with the price and size that each had before; what cannot be is set right.
+    """Return orders with the price and size of each before, and correct impossible acts.
 
-    A change of an order that was not there adds it, an addition of one that is there changes it,
-    and a deletion of one that is not there is nothing.
+    A change of an unknown order adds it, an addition of an existing one changes it, and a deletion
+    of an unknown one is dropped.
     """
     same = np.append(False, rows.order_id[1:] == rows.order_id[:-1])
-    there = same & np.append(False, rows.act[:-1] != Act.DELETE)
-    old_price = np.where(there, np.append(NULL, rows.price[:-1]), NULL)
-    old_size = np.where(there, np.append(NULL, rows.size[:-1]), NULL)
+    exists = same & np.append(False, rows.act[:-1] != Act.DELETE)
+    old_price = np.where(exists, np.append(NULL, rows.price[:-1]), NULL)
+    old_size = np.where(exists, np.append(NULL, rows.size[:-1]), NULL)
     deletes = rows.act == Act.DELETE
-    act = np.where(deletes, Act.DELETE, np.where(there, Act.CHANGE, Act.ADD)).astype(np.uint8)
-    price = np.where(deletes & there, old_price, rows.price)
+    act = np.where(deletes, Act.DELETE, np.where(exists, Act.CHANGE, Act.ADD)).astype(np.uint8)
+    price = np.where(deletes & exists, old_price, rows.price)
     cause = rows.cause.copy()
     cause[(act == Act.ADD) & (rows.act != Act.ADD)] = Cause.SNAPSHOT
     unchanged = (act == Act.CHANGE) & (price == old_price) & (rows.size == old_size)
-    kept = ~(deletes & ~there) & ~unchanged
+    kept = ~(deletes & ~exists) & ~unchanged
     rows = replace(rows, act=act, price=price, cause=cause)
     return rows.taken(kept), old_price[kept], old_size[kept]
 

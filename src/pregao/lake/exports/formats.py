@@ -1,4 +1,4 @@
-"""The formats: what a file of each is called, and how the flows of instruments get into it."""
+"""Export formats: names of their files, and how the flows of instruments are written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pregao.lake.store import Lake
 
 
 class Format(StrEnum):
-    """Formats of others in which an instrument's day can be written."""
+    """Third-party formats of an instrument's day."""
 
     MBO = "mbo"
     MBP10 = "mbp-10"
@@ -33,27 +33,27 @@ class Format(StrEnum):
 
     @property
     def in_folder(self) -> bool:
-        """Is it several files in a folder?"""
+        """Whether it is several files in a folder."""
         return self in (Format.LOBSTER, Format.NAUTILUS)
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A file to be written: its path, and what writes it and says how many rows there are."""
+    """File to write: its path, and a function that writes it and returns the number of rows."""
 
     path: Path
     write: Callable[[BinaryIO], int]
 
 
 def check_output(wanted: Format, output: str) -> None:
-    """Refuse a name that does not go with the format."""
+    """Raise `UsageError` for a file name that does not match the format."""
     suffix = PurePath(output).suffix
     if wanted in (Format.HFTBACKTEST, Format.HFTBACKTEST_L2):
         if suffix != ".npz":
-            raise UsageError(f"{output}: the name of a file for hftbacktest must end in .npz.")
+            raise UsageError(f"{output}: the file name must end in .npz for hftbacktest.")
     elif wanted.in_folder:
         if suffix.lower() in (".csv", ".parquet", ".npz", ".arrow", ".feather", ".gz", ".zst"):
-            raise UsageError(f"{output}: {wanted} is several files; name a folder for them.")
+            raise UsageError(f"{output}: {wanted} writes several files; give a folder instead.")
     elif output != "-":
         ending_of(output)
 
@@ -68,7 +68,7 @@ def files_of(
     *,
     safe_csv: bool = False,
 ) -> Iterator[Exported]:
-    """The files of an export, one after the other; instruments are read when they are written."""
+    """Yield the files of an export; instruments are read when they are written."""
     check_output(wanted, output)
     if wanted in (Format.MBO, Format.MBP10):
         ending = ".csv" if output == "-" else ending_of(output)
@@ -78,7 +78,7 @@ def files_of(
         )
     elif wanted in (Format.HFTBACKTEST, Format.HFTBACKTEST_L2):
         if len(instruments) != 1:
-            raise UsageError("A file for hftbacktest holds one instrument's day: name one.")
+            raise UsageError("hftbacktest files have one instrument's day: select one instrument.")
         by_order = wanted is Format.HFTBACKTEST
         make = hftbacktest.orders_array if by_order else hftbacktest.levels_array
         events = make(order_flow(lake, instruments[0]))
@@ -136,7 +136,7 @@ def _writing(content: bytes | Any) -> Callable[[BinaryIO], int]:
 
 
 def _terms(lake: Lake, instrument: Instrument) -> Terms:
-    """What the definition of an instrument says; cents and single pieces where none was seen."""
+    """Return the terms of an instrument's definition; default tick and lot without one."""
     have = set(lake.delta("instruments").schema().to_arrow().names)
     rows = lake.delta("instruments").to_pyarrow_table(
         filters=[("date", "=", instrument.date)],

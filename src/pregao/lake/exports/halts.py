@@ -1,4 +1,4 @@
-"""When an instrument's trading was halted and resumed, as LOBSTER tells it."""
+"""Halts and resumptions of an instrument's trading, in LOBSTER's values."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from pregao.lake.store import Lake
 from pregao.umdf.events import event_number
 
 HALTED, QUOTING, TRADING = -1, 0, 1
-"""What LOBSTER has in place of a price: a halt, orders are taken again, trading resumes."""
+"""LOBSTER's values in the price column: halt, orders accepted again, trading resumes."""
 _CALL = "RESERVED"
-"""Orders are taken, and trade at the end of the auction."""
+"""Orders are accepted, and trade at the end of the auction."""
 _ENDS = frozenset({"CLOSE", "FINAL_CLOSING_CALL"})
 
 
 class Halt(NamedTuple):
-    """One change."""
+    """Change of the trading state."""
 
     place: int
-    """Where in the channel it was told."""
+    """Event key of its message."""
     time_ns: int
     value: int
 
 
 def halts_of(lake: Lake, instrument: Instrument) -> list[Halt]:
-    """The halts of an instrument's day. The table ``status`` is brought up to date for it."""
+    """Return the halts of an instrument's day. Updates the table ``status`` first."""
     analyse(None, lake, dates=[instrument.date], tables=["status"])
     names = ["channel", "security_id", "status", "trades_continuously", "from_ns",
              "sequence_version", "sequence_number", "index_in_packet"]  # fmt: skip
@@ -40,9 +40,9 @@ def halts_of(lake: Lake, instrument: Instrument) -> list[Halt]:
 
 
 def halts(rows: Iterable[Mapping[str, Any]]) -> list[Halt]:
-    """The same of rows of the table in their order: from the first trading on, but for the end.
+    """Return the halts in ordered rows of the table: after the first trading, without the close.
 
-    An auction that is called in the session halts trading and takes orders at once.
+    An auction called during the session halts trading and accepts orders at the same time.
     """
     found: list[Halt] = []
     trading, halted = False, False

@@ -25,7 +25,7 @@ _SIDE_BITS = np.array([1 << 29, 1 << 28, 0], np.uint64)
 
 
 def orders_array(flow: OrderFlow) -> npt.NDArray[Any]:
-    """Events by order: entries, changes, cancellations, fills and the trades of the book."""
+    """Return events by order: entries, changes, cancellations, fills and the trades of the book."""
     flow = _of_the_book(flow)
     filled = ((flow.cause == Cause.FILL) | (flow.cause == Cause.AUCTION)) & (flow.act != Act.TRADE)
     source = np.repeat(np.arange(len(flow)), 1 + filled)
@@ -41,7 +41,7 @@ def orders_array(flow: OrderFlow) -> npt.NDArray[Any]:
 
 
 def levels_array(flow: OrderFlow) -> npt.NDArray[Any]:
-    """Events by level: the quantity of each price that changed, and the trades of the book."""
+    """Return events by level: the quantity of each changed price, and the trades of the book."""
     flow = _of_the_book(flow)
     moved = (flow.act == Act.CHANGE) & (flow.price != flow.old_price)
     source = np.repeat(np.arange(len(flow)), 1 + moved)
@@ -60,20 +60,20 @@ def levels_array(flow: OrderFlow) -> npt.NDArray[Any]:
 
 
 def write_npz(events: npt.NDArray[Any], sink: BinaryIO) -> int:
-    """Write an array as hftbacktest reads it; gives how many events there are."""
+    """Write an array in hftbacktest's format. Returns the number of events."""
     np.savez_compressed(sink, data=events)
     return len(events)
 
 
 def _of_the_book(flow: OrderFlow) -> OrderFlow:
-    """What a backtest may fill orders by: no crosses, blocks, forwards or late reports."""
+    """Return the rows that a backtest may fill by: no crosses, blocks, forwards, late reports."""
     flow = flow.priced()
     trades = flow.act == Act.TRADE
     return flow.taken(np.flatnonzero(~trades | (~flow.off_book & (flow.side != NO_SIDE))))
 
 
 def _totals(side: Any, price: Numbers, change: Numbers) -> Numbers:
-    """The quantity of each row's level after it."""
+    """Return the quantity of each row's level after it."""
     order = np.lexsort((np.arange(len(price)), price, side))
     sums = np.cumsum(change[order])
     level = np.append(
@@ -89,12 +89,12 @@ def _totals(side: Any, price: Numbers, change: Numbers) -> Numbers:
 def _events(
     flow: OrderFlow, kind: Numbers, side: Any, price: Numbers, size: Numbers, order_id: Numbers
 ) -> npt.NDArray[Any]:
-    made = np.zeros(len(flow), EVENT)
-    made["ev"] = kind.astype(np.uint64) | _SIDE_BITS[side] | np.uint64(_SEEN_BY_BOTH)
-    made["exch_ts"] = flow.event_time
-    # Clocks may disagree: what was captured earlier than it happened came at that moment.
-    made["local_ts"] = np.maximum(flow.capture_time, flow.event_time)
-    made["px"] = price / PRICE_UNIT
-    made["qty"] = size
-    made["order_id"] = order_id
-    return made
+    events = np.zeros(len(flow), EVENT)
+    events["ev"] = kind.astype(np.uint64) | _SIDE_BITS[side] | np.uint64(_SEEN_BY_BOTH)
+    events["exch_ts"] = flow.event_time
+    # Clocks may disagree: an event captured before its event time counts as captured then.
+    events["local_ts"] = np.maximum(flow.capture_time, flow.event_time)
+    events["px"] = price / PRICE_UNIT
+    events["qty"] = size
+    events["order_id"] = order_id
+    return events

@@ -1,4 +1,4 @@
-"""The best levels after every row of a flow, by the book's own replay."""
+"""Best levels after every row of a flow, by the book's own replay."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Ladders:
     size: Numbers
     orders: Numbers
     changed: Flags
-    """Did the row change any of the levels?"""
+    """Whether the row changed any of the levels."""
 
 
 def ladders(flow: OrderFlow, depth: int) -> Ladders:
-    """The levels after each row of a flow of orders with prices."""
+    """Return the levels after each row of a flow of orders with prices."""
     chosen = np.flatnonzero(flow.act != Act.TRADE)
     rows = UpdateRows.empty(len(chosen))
     rows.instrument[:] = 1
-    rows.event[:] = np.arange(len(chosen))  # each row by itself, so that each can have a tick
+    rows.event[:] = np.arange(len(chosen))  # one event per row, so that each can have a tick
     rows.kind[:] = _KINDS[flow.act[chosen]]
     rows.side[:] = flow.side[chosen]
     rows.order_id[:] = flow.order_id[chosen]
@@ -41,16 +41,16 @@ def ladders(flow: OrderFlow, depth: int) -> Ladders:
     ticks = Replay(BookKind.PRIORITY, depth, check_sizes=False).run(rows).ticks
     changed = np.zeros(len(flow), np.bool_)
     changed[chosen[ticks.row]] = True
-    # A row that changed nothing shows what the last one before it left; the first has nothing.
+    # A row that changed nothing shows the levels of the previous one; before the first, none.
     at = np.cumsum(changed)
     shape = (2, 1, depth)
-    there = np.concatenate([np.zeros(shape, np.int32), ticks.orders], axis=1)[:, at] > 0
+    exists = np.concatenate([np.zeros(shape, np.int32), ticks.orders], axis=1)[:, at] > 0
     price = np.concatenate([np.full(shape, NULL), ticks.price], axis=1)[:, at]
     size = np.concatenate([np.zeros(shape, np.int64), ticks.size], axis=1)[:, at]
     orders = np.concatenate([np.zeros(shape, np.int32), ticks.orders], axis=1)[:, at]
     return Ladders(
-        np.where(there, price, NULL),
-        np.where(there, size, 0),
-        np.where(there, orders, 0).astype(np.int64),
+        np.where(exists, price, NULL),
+        np.where(exists, size, 0),
+        np.where(exists, orders, 0).astype(np.int64),
         changed,
     )

@@ -1,7 +1,7 @@
-"""LOBSTER's pair of files: a message in each row of the one, the book after it in the other.
+"""LOBSTER's pair of files: one message per row, and the book after each message.
 
-Neither has a heading. Times are seconds after midnight in the zone that is asked for, prices
-ten-thousandths, levels that are not there have price ±9999999999 and size 0.
+Neither has a header. Times are seconds after midnight in the given zone, prices are
+ten-thousandths, absent levels have price ±9999999999 and size 0.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 def file_names(symbol: str, day: date, flow: OrderFlow, depth: int, zone: str) -> tuple[str, str]:
-    """The names that LOBSTER would give the files of messages and books."""
+    """Return LOBSTER's names of the message and book files."""
     begin, end = (
         int(each) // 1_000_000 for each in _after_midnight(flow.event_time[[0, -1]], day, zone)
     )
@@ -45,15 +45,15 @@ def write_lobster(
     books: BinaryIO,
     halts: Sequence[Halt] = (),
 ) -> int:
-    """Write both files; gives how many rows each has."""
+    """Write both files. Returns the number of rows of each."""
     flow = flow.priced()
     levels = ladders(flow, depth)
     kept = np.flatnonzero(_told(flow))
-    # What LOBSTER has no message for, another price or a larger size, is a deletion and an entry.
-    anew = (flow.act[kept] == Act.CHANGE) & (
+    # LOBSTER has no message for another price or a larger size: write a deletion and an entry.
+    replaced = (flow.act[kept] == Act.CHANGE) & (
         (flow.price[kept] != flow.old_price[kept]) | (flow.size[kept] > flow.old_size[kept])
     )
-    source = np.repeat(kept, 1 + anew)
+    source = np.repeat(kept, 1 + replaced)
     removes = np.append(source[1:] == source[:-1], False)[: len(source)]
     enters = np.append(False, source[1:] == source[:-1])[: len(source)]
     of = flow.taken(source)
@@ -67,12 +67,12 @@ def write_lobster(
     size = np.where(less, of.old_size - of.size, of.size)
     size = np.where(removes, of.old_size, np.where(enters, of.size, size))
     price = np.where(removes, of.old_price, of.price)
-    # Of a trade the side is the aggressor's; LOBSTER's is that of the resting order.
+    # The side of a trade is the aggressor's; LOBSTER's is that of the resting order.
     direction = np.array([1, -1, 0])[of.side]
     direction = np.where(of.act == Act.TRADE, -direction, direction)
     number = np.where(of.act == Act.TRADE, 0, of.order_id)
     at, times, values = _placed(halts, of)
-    # A halt has the book of the message before it.
+    # A halt has the book of the previous message.
     source = np.insert(source, at, source[at - 1])
     times = np.maximum.accumulate(np.insert(of.event_time, at, times))
     table = [
@@ -95,24 +95,24 @@ def write_lobster(
 
 
 def _placed(halts: Sequence[Halt], of: OrderFlow) -> tuple[Numbers, Numbers, Numbers]:
-    """Before which messages halts are told, when, and of what kind; none before the first."""
-    place, time_ns, value = np.array(list(halts), np.int64).reshape(-1, len(Halt._fields)).T
-    at = np.searchsorted(of.place, place, side="right")
+    """Return the index, time and value of each halt among the messages; none before the first."""
+    event_key, time_ns, value = np.array(list(halts), np.int64).reshape(-1, len(Halt._fields)).T
+    at = np.searchsorted(of.place, event_key, side="right")
     own = at > 0
     following = np.append(of.event_time, _NEVER)[at]
     return at[own], np.minimum(time_ns, following)[own], value[own]
 
 
 def _told(flow: OrderFlow) -> Any:
-    """The rows that LOBSTER tells: of trades those that no visible order was part of.
+    """Return the rows with a LOBSTER message: of trades, only those without a visible order.
 
-    Trades with visible orders are told by the executions of these.
+    Trades with visible orders appear as executions of these.
     """
     fills = ((flow.cause == Cause.FILL) | (flow.cause == Cause.AUCTION)) & (flow.act != Act.TRADE)
     event = np.append(0, np.cumsum(flow.last_of_event)[:-1])
     count = int(event[-1]) + 1
-    taken = np.where(fills, flow.old_size - flow.size, 0)
-    visible = np.bincount(event, weights=taken, minlength=count)
+    filled = np.where(fills, flow.old_size - flow.size, 0)
+    visible = np.bincount(event, weights=filled, minlength=count)
     hidden = flow.off_book | ((flow.side != NO_SIDE) & (visible[event] == 0))
     return (flow.act != Act.TRADE) | hidden
 
@@ -123,7 +123,7 @@ def _after_midnight(times: Numbers, day: date, zone: str) -> Numbers:
 
 
 def _seconds(nanoseconds: Numbers) -> Any:
-    """Seconds with nine decimals."""
+    """Return seconds with nine decimals."""
     kind = pa.decimal128(18, 9)
     raw = np.ascontiguousarray(nanoseconds)
     words = np.empty((len(raw), 2), np.int64)

@@ -1,7 +1,7 @@
-"""A catalogue of NautilusTrader: changes of orders and trades as the Parquet files it reads.
+"""NautilusTrader catalog: order book deltas and trades as the Parquet files it reads.
 
-Prices and quantities have 128 bits and 16 decimals, as in its builds with high precision (the ones
-that are published for Linux and macOS).
+Prices and quantities have 128 bits and 16 decimals, as in its builds with high precision (those
+published for Linux and macOS).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _DECIMAL = pa.decimal128(38, 16)
 
 
 def catalogue_files(flow: OrderFlow, instrument: Instrument, terms: Terms) -> dict[str, bytes]:
-    """The files of a catalogue by their names below its folder."""
+    """Return the files of a catalog by their paths in its folder."""
     flow = flow.priced()
     orders = flow.taken(np.flatnonzero(flow.act != Act.TRADE))
     trades = flow.taken(np.flatnonzero(flow.act == Act.TRADE))
     name = f"{instrument.symbol or instrument.security_id}.{VENUE}"
-    told = {
+    metadata = {
         "instrument_id": name, "price_precision": str(terms.precision), "size_precision": "0",
     }  # fmt: skip
     files = {}
@@ -43,7 +43,7 @@ def catalogue_files(flow: OrderFlow, instrument: Instrument, terms: Terms) -> di
         if len(part):
             span = f"{_stamp(int(_seen(part)[0]))}_{_stamp(int(_seen(part)[-1]))}"
             path = f"data/{kind}/{name}/{span}.parquet"
-            files[path] = _parquet(table.replace_schema_metadata(told))
+            files[path] = _parquet(table.replace_schema_metadata(metadata))
     if terms.kind is not None:
         seen = int(_seen(flow)[0])
         path = f"data/{FOLDERS[terms.kind]}/{name}/{_stamp(seen)}_{_stamp(seen)}.parquet"
@@ -90,14 +90,14 @@ def _times(flow: OrderFlow) -> dict[str, Any]:
 
 
 def _seen(flow: OrderFlow) -> Numbers:
-    """When it was captured; not before it happened, whatever the clocks say."""
+    """Return the capture times, but not before the event times, in case the clocks disagree."""
     return np.maximum(flow.capture_time, flow.event_time)
 
 
 def _fixed(column: Any) -> Any:
-    """Numbers as 16 bytes with 16 decimals."""
-    whole = column.cast(_DECIMAL)
-    return pa.Array.from_buffers(_FIXED, len(whole), [None, whole.buffers()[1]])
+    """Return numbers as 16 bytes with 16 decimals."""
+    decimals = column.cast(_DECIMAL)
+    return pa.Array.from_buffers(_FIXED, len(decimals), [None, decimals.buffers()[1]])
 
 
 def _stamp(nanoseconds: int) -> str:

@@ -1,4 +1,4 @@
-"""An instrument as NautilusTrader's catalogue describes it: shares, futures and options."""
+"""NautilusTrader's instrument definitions: equities, futures and options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EQUITY, FUTURE, OPTION = "Equity", "FuturesContract", "OptionContract"
 _CLASSES = dict.fromkeys(("CS", "PS", "ETF", "ETFL", "UNIT", "DR", "BDR"), EQUITY)
 _CLASSES |= {"FUT": FUTURE} | dict.fromkeys(("OPT", "FOPT", "INDEXOPT", "SOPT"), OPTION)
 FOLDERS = {EQUITY: "equity", FUTURE: "futures_contract", OPTION: "option_contract"}
-"""Where a catalogue keeps instruments of each class."""
+"""Folder of a catalog for the instruments of each class."""
 _ASSETS = {
     "COMMODITY": "COMMODITY", "CORPORATE": "DEBT", "CURRENCY": "FX", "EQUITY": "EQUITY",
     "GOVERNMENT": "DEBT", "INDEX": "INDEX",
@@ -31,20 +31,20 @@ COLUMNS = (
     "security_type", "asset", "product", "contract_multiplier", "issue_date", "maturity_date",
     "security_validity_timestamp_s", "strike_price", "put_or_call",
 )  # fmt: skip
-"""What is read of the table ``instruments``."""
+"""Columns read of the table ``instruments``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a catalogue says of an instrument."""
+    """Terms of an instrument in a catalog."""
 
     increment: str = "0.01"
-    """The smallest step of its price."""
+    """Tick size of its price."""
     lot: int = 1
     currency: str = "BRL"
     isin: str | None = None
     kind: str | None = None
-    """The class that it is of; None if NautilusTrader has none for it, or it was not defined."""
+    """Its class; None if NautilusTrader has none for it, or it has no definition."""
     underlying: str = ""
     asset_class: str = _OTHER_ASSET
     multiplier: str = "1"
@@ -56,12 +56,12 @@ class Terms:
 
     @property
     def precision(self) -> int:
-        """Decimals of its prices."""
+        """Number of decimals of its prices."""
         return len(self.increment.partition(".")[2])
 
 
 def terms_of(row: Mapping[str, Any]) -> Terms:
-    """What a row of the table ``instruments`` says."""
+    """Return the terms of a row of the table ``instruments``."""
     kind = _CLASSES.get(row["security_type"])
     if kind is OPTION and row["put_or_call"] is None:
         kind = None
@@ -82,7 +82,7 @@ def terms_of(row: Mapping[str, Any]) -> Terms:
 
 
 def instrument_table(name: str, symbol: str, terms: Terms, when_ns: int) -> Any:
-    """The one row of an instrument's file."""
+    """Return the single row of an instrument's file."""
     columns = {
         "id": _word(name, pa.int64()),
         "raw_symbol": _text(symbol),
@@ -123,7 +123,7 @@ def _word(value: str | None, index: Any = None) -> Any:
 
 
 def _plain(value: Decimal) -> str:
-    """A number without zeros at its end."""
+    """Return a number without trailing zeros."""
     text = f"{value:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -135,6 +135,6 @@ def _midnight(day: date | None) -> int:
 
 
 def _end(seconds: int | None, day: date | None) -> int:
-    """The last moment at which it trades; the day of expiry where that is not told."""
-    told = seconds is not None and 0 < seconds < _LATEST_S
-    return int(seconds) * SECOND if told and seconds is not None else _midnight(day)
+    """Return the last time at which it trades; the day of expiry if unknown."""
+    is_valid = seconds is not None and 0 < seconds < _LATEST_S
+    return int(seconds) * SECOND if is_valid and seconds is not None else _midnight(day)
