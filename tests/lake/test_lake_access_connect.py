@@ -145,7 +145,7 @@ def test_a_stream_looks_for_new_bytes_itself(connect_server, lake, tmp_path):
     assert rows(place, "umdf_order_mbo_50") == rows(lake, "umdf_order_mbo_50")
     code, _, err = pregao(*stream, "--checkpoint", tmp_path, master=connect_server)
     assert code == 2
-    assert "leave --checkpoint out" in " ".join(err.split())
+    assert "--checkpoint requires Spark's streaming" in " ".join(err.split())
 
 
 def test_a_server_that_does_not_answer_is_told_at_once(tmp_path):
@@ -153,7 +153,7 @@ def test_a_server_that_does_not_answer_is_told_at_once(tmp_path):
     port = free_port()
     with pytest.raises(UsageError, match=rf"No Spark Connect server answers at 127.0.0.1:{port}"):
         remote_session(f"sc://127.0.0.1:{port}", {})
-    with pytest.raises(UsageError, match=r"write sc://HOST:PORT"):
+    with pytest.raises(UsageError, match=r"must be sc://HOST:PORT"):
         remote_session("sc://", {})
 
 

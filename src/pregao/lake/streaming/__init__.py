@@ -1,7 +1,6 @@
-"""The streaming ingest: what rolling captures grow by goes into a lake, batch after batch.
+"""Streaming ingest: ingests the growth of rolling captures into a lake, batch by batch.
 
-What others use of it is imported when it is first asked for: following
-files in this process needs no Spark.
+Names are imported on first use: following files in this process needs no Spark.
 """
 
 from __future__ import annotations

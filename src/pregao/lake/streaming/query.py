@@ -1,7 +1,7 @@
-"""A streaming ingest at work: batch after batch, by Spark's Structured Streaming or without it.
+"""Running streaming ingest: batch by batch, with Spark's Structured Streaming or without it.
 
-Spark's part is to find what is new, to keep to its checkpoint and triggers, and to do the tasks;
-the rows themselves never cross over to it.
+Spark finds new data, manages its checkpoint and triggers, and runs the tasks; the rows themselves
+never pass through it.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from pregao.lake.store import Location
 from pregao.lake.streaming.stream_ingest import StreamIngest
 
 CHECKPOINTS = "_streams"
-"""The folder of a lake in which Spark keeps the checkpoints of its streams."""
+"""Folder of a lake with the checkpoints of Spark's streams."""
 
 _STEP_S = 0.2
-"""How often a stream that waits looks whether it is to end."""
+"""Interval at which a waiting stream checks whether to end."""
 
 Told = Callable[[Report], None]
 
 
 @dataclass(frozen=True, slots=True)
 class StreamPace:
-    """How a stream goes: once over what is there, or on and on."""
+    """Pace of a stream: one pass over the existing data, or continuous."""
 
     once: bool = False
     interval_ns: int = 5 * SECOND
     max_bytes: int = 512 * 1024 * 1024
-    """About how many bytes a batch takes."""
+    """Approximate number of bytes per batch."""
     holdback_ns: int = SECOND
-    """What is newer than this waits for the other feed, unless no file grows any more."""
+    """Newer packets wait for the other feed, unless no file grows."""
 
 
 def follow_here(
@@ -49,9 +49,9 @@ def follow_here(
     told: Told,
     ending: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Follow the files in this process, without Spark; it ends if it is to go once.
+    """Follow the files in this process, without Spark; ends after one pass if `once` is set.
 
-    When ``ending`` says so, what is there by then is taken in, and that is the end too.
+    When ``ending`` returns True, ingests the data available by then and ends.
     """
     offset: Offset = {}
     once = pace.once or ending()
@@ -67,12 +67,12 @@ def follow_here(
         if once:
             return
         _sleep(pace.interval_ns / SECOND, ending)
-        once = ending()  # asked first: what was written before is there to be seen
+        once = ending()  # checked before the scan, which then sees all earlier writes
         available = ingest.files.look()
 
 
 def _sleep(seconds: float, ending: Callable[[], bool]) -> None:
-    """Wait, but not for long once the end has come."""
+    """Wait, but end soon after `ending` returns True."""
     stop = time.monotonic() + seconds
     while not ending() and (left := stop - time.monotonic()) > 0:
         time.sleep(min(left, _STEP_S))
@@ -81,17 +81,17 @@ def _sleep(seconds: float, ending: Callable[[], bool]) -> None:
 def follow_on_spark(
     spark: Any, ingest: StreamIngest, pace: StreamPace, told: Told, checkpoint: str | None = None
 ) -> None:
-    """Follow the files with a streaming query; it ends if it is to go once.
+    """Follow the files with a streaming query; ends after one pass if `once` is set.
 
     Spark Connect would run the batches on its server. There, and where the workers' Python is not
-    on this machine, this process looks for what is new itself; Spark does the tasks all the same,
-    and the lake knows how far each file was taken.
+    on the local machine, this process finds new data itself; Spark still runs the tasks, and the
+    lake records how far each file was ingested.
     """
     if is_remote(spark) or missing_interpreter(spark) is not None:
         if checkpoint is not None:
             raise UsageError(
-                "There is no checkpoint without Spark's streaming, which does not run here: leave "
-                "--checkpoint out; the lake knows how far each file was taken."
+                "--checkpoint requires Spark's streaming, which is not available in this session: "
+                "omit it. The lake records how far each file was ingested."
             )
         follow_here(ingest, pace, told)
         return
@@ -101,7 +101,7 @@ def follow_on_spark(
     except PregaoError:
         raise
     except Exception as error:
-        # Spark's own exceptions carry Java's stack; the user's question is why.
+        # Spark's exceptions carry Java's stack trace; the user needs only the reason.
         raise PregaoError(f"The stream stopped: {sentence(error)}") from error
     finally:
         query.stop()
@@ -110,7 +110,7 @@ def follow_on_spark(
 def start(
     spark: Any, ingest: StreamIngest, pace: StreamPace, told: Told, checkpoint: str | None = None
 ) -> Any:
-    """Start the streaming query, and give it back."""
+    """Start the streaming query and return it."""
     register(spark)
     ingest.prepare()
     folder = ingest.files.folder
@@ -150,14 +150,14 @@ def start(
 
 
 def checkpoint_of(folder: Location, lake: Location) -> str:
-    """Where the checkpoint is kept: in the lake, or for the time of this run.
+    """Return the checkpoint folder: in the lake, or a temporary one for this run.
 
-    Spark needs jars to write to other than local places. Without a checkpoint it asks for
-    everything again, of which the lake then takes only what is new.
+    Spark needs jars to write to remote storage. Without a checkpoint it requests everything again,
+    of which the lake ingests only the new part.
     """
     name = hashlib.sha256(folder.uri.encode()).hexdigest()[:16]
     if not lake.is_local:
         return tempfile.mkdtemp(prefix="pregao-stream-")
-    place = Path(lake.uri) / CHECKPOINTS / name
-    place.mkdir(parents=True, exist_ok=True)
-    return str(place)
+    path = Path(lake.uri) / CHECKPOINTS / name
+    path.mkdir(parents=True, exist_ok=True)
+    return str(path)

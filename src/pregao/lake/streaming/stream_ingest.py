@@ -1,12 +1,12 @@
-"""The streaming ingest: what capture files grow by goes into the lake's tables, exactly once.
+"""Streaming ingest: the growth of capture files goes into the lake's tables, exactly once.
 
-The lake itself tells how far each file was taken: a range is committed as a unit that no other unit
-can repeat, and what was committed is never taken again, whatever a stream asks for. So a process
-that is killed at any moment, a lost checkpoint and two streams over the same files neither lose
-nor double anything.
+The lake itself records how far each file was ingested: a range is committed as a unit that no other
+unit can repeat, and a committed range is never ingested again, whatever a stream requests. So a
+process killed at any time, a lost checkpoint and two streams over the same files neither lose nor
+duplicate rows.
 
-The files' next and last second around a range is read as context: it shows the other feed's copies
-of packets near its ends, and where an event began.
+One second of the files before and after a range is read as context: it shows the other feed's
+copies of packets near its ends, and where an event began.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from pregao.lake.store import Lake, Location, until_committed
 
 
 class StreamIngest:
-    """Takes ranges of growing files into a lake."""
+    """Ingests ranges of growing files into a lake."""
 
     def __init__(
         self,
@@ -72,15 +72,15 @@ class StreamIngest:
         self._known: Known | None = None
 
     def prepare(self) -> None:
-        """Finish what an earlier run left, and have all tables."""
+        """Complete the commits of an interrupted run, and create missing tables."""
         if self.lake.exists():
-            self._progress.step("finishing what an earlier run left")
+            self._progress.step("completing an interrupted run")
             self.lake.prepare()
         self.lake.ensure_tables(first_specs())
         settle_latest(self.lake)
 
     def take(self, ranges: Sequence[Range]) -> list[Report]:
-        """Take ranges in; those that were are left alone. Gives a report of each unit."""
+        """Ingest ranges, except those already ingested. Returns a report of each unit."""
         reports = []
         wholes = [each.location for each in ranges if each.whole]
         if wholes:
@@ -94,7 +94,7 @@ class StreamIngest:
                 may_be_nothing=True,
             )
             reports += [report] if report.captures else []
-            self._known = None  # others may have come in between
+            self._known = None  # other ingests may have committed meanwhile
         growing = [each for each in ranges if not each.whole]
         if growing:
             reports += self._take_growing(growing)
@@ -114,25 +114,25 @@ class StreamIngest:
             report.seconds = time.perf_counter() - began
             if report.committed:
                 return [report]
-            self._progress.step("another ingest was faster; planning anew")
+            self._progress.step("another ingest committed first; planning again")
             self._known = None
             return None
 
-        rivals = "other ingests kept taking the same files"
+        rivals = "other ingests keep committing the same files first"
         return until_committed(self.lake.location, rivals, attempt)
 
     def _read_known(self) -> Known:
-        # Whoever took a range or channel before us may have died before it was complete.
+        # The process that claimed a range or channel before may have died before completing it.
         self.prepare()
         return read_known(self.lake)
 
     def _attempt(self, ranges: list[Range], known: Known) -> Report:
         names = [f"{range_identity(each.file, each.begin)}-{each.end}" for each in ranges]
-        made_of = [sorted(names), sorted(known.generations.items())]
+        inputs = [sorted(names), sorted(known.generations.items())]
         if known.dropped:
-            made_of.append(sorted(known.dropped.items()))
-        told = json.dumps(made_of)
-        report = Report(unit_id=hashlib.sha256(told.encode()).hexdigest()[:32])
+            inputs.append(sorted(known.dropped.items()))
+        text = json.dumps(inputs)
+        report = Report(unit_id=hashlib.sha256(text.encode()).hexdigest()[:32])
         surveys = self._surveys(ranges, known)
         streams = {r.destination: r.stream for r in known.roles.values()}
         fixed = {
@@ -141,7 +141,7 @@ class StreamIngest:
             if stream != UNKNOWN_STREAM
         }
         for flow in fixed:
-            # A flow may be there without having been met by a sample.
+            # A flow may exist without appearing in a sample.
             role = known.roles.get(flow)
             surveys[0].sighting(first_protocol().name if role is None else role.protocol, flow)
         take_in(
@@ -158,14 +158,14 @@ class StreamIngest:
         return report
 
     def _surveys(self, ranges: list[Range], known: Known) -> list[CaptureSurvey]:
-        """Look into the ranges, and into what is around them in all files."""
-        looked = {each.file: each for each in self.files.look() if not each.whole}
-        spans = [_span(each, looked.get(each.file)) for each in ranges]
+        """Survey the ranges, and the packets around them in all files."""
+        growing = {each.file: each for each in self.files.look() if not each.whole}
+        spans = [_span(each, growing.get(each.file)) for each in ranges]
         first = min(span[0] for span in spans) - self.options.skew_ns
         last = max(span[1] for span in spans) + self.options.skew_ns
         surveys = []
         for each in ranges:
-            seen = looked.pop(each.file, None)
+            seen = growing.pop(each.file, None)
             stop = each.end if seen is None else max(each.end, seen.end)
             with OpenPcap(each.location) as opened:
                 context = opened.around(each.begin, each.end, first, last, stop)
@@ -174,11 +174,11 @@ class StreamIngest:
             found.fingerprint = each.file
             self._learn_new_flows(found, known)
             surveys.append(found)
-        return surveys + list(_around(looked, known, first, last))
+        return surveys + list(_around(growing, known, first, last))
 
     @staticmethod
     def _learn_new_flows(found: CaptureSurvey, known: Known) -> None:
-        """A few packets may not show what a new flow carries: look into the rest of the file."""
+        """Survey the rest of the file for new flows, whose stream a few packets may not show."""
         new = {
             flow
             for flow in found.flows()
@@ -192,12 +192,12 @@ class StreamIngest:
 
 
 def _span(each: Range, seen: GrowingFile | None) -> tuple[int, int]:
-    """The times of a range's first packet and of one not before its last."""
+    """Return the times of a range's first packet and of one not before its last."""
     with OpenPcap(each.location) as opened:
         if opened.finder.size < each.end:
             raise CaptureError(
-                f"{each.location}: it has become shorter: {each.end} bytes were seen, and it has "
-                f"{opened.finder.size}. Captures may only grow; put a new one under a new name."
+                f"{each.location} was truncated: it had {each.end} bytes, and now has "
+                f"{opened.finder.size}. Captures may only grow; write a new one under a new name."
             )
         first = opened.finder.time_at(each.begin) or 0
         last = opened.finder.time_at(each.end)
@@ -207,7 +207,7 @@ def _span(each: Range, seen: GrowingFile | None) -> tuple[int, int]:
 
 
 def _note_whole(each: Range, known: Known) -> None:
-    """Take note of a file that was taken in before as a whole, by its content."""
+    """Record a file that was already ingested completely, detected by content."""
     if each.file in known.taken:
         return
     entry = each.location.info()
@@ -218,7 +218,7 @@ def _note_whole(each: Range, known: Known) -> None:
 
 
 def _left(each: Range, known: Known) -> Iterator[Range]:
-    """The parts of a range that were not taken in yet."""
+    """Yield the parts of a range that were not ingested yet."""
     begin = each.begin
     for first, last in known.taken.get(each.file, []):
         if last < begin or first >= each.end:
@@ -233,16 +233,16 @@ def _left(each: Range, known: Known) -> Iterator[Range]:
 def _around(
     files: dict[str, GrowingFile], known: Known, first_ns: int, last_ns: int
 ) -> Iterator[CaptureSurvey]:
-    """What other files have of a span of time, taken in before or not yet: context alone."""
+    """Yield the packets of other files in a span of time, ingested or not, as context only."""
     for name, file in files.items():
         if file.last_time_ns < first_ns:
             continue
-        place = max((last + 1 for _, last in known.taken.get(name, [])), default=file.begin)
-        if not file.begin <= place <= file.end:
+        position = max((last + 1 for _, last in known.taken.get(name, [])), default=file.begin)
+        if not file.begin <= position <= file.end:
             continue
         with OpenPcap(file.location) as opened:
-            behind = opened.finder.time_at(place)
-            stop = file.end if behind is not None and behind <= last_ns else place
-            context = opened.around(place, place, first_ns, last_ns, stop)
+            next_ns = opened.finder.time_at(position)
+            stop = file.end if next_ns is not None and next_ns <= last_ns else position
+            context = opened.around(position, position, first_ns, last_ns, stop)
         if context[0] < context[1]:
-            yield survey_range(file.location, place, place, context)
+            yield survey_range(file.location, position, position, context)
