@@ -89,8 +89,8 @@ def test_it_goes_on_until_it_is_told_to_stop(tmp_path):
     [
         (["--interval", "soon"], "--interval takes a span"),
         (["--skew", "1"], "--skew takes a span"),
-        (["--batch-size", "much"], "--batch-size takes a size"),
-        (["--range-size", "0"], "--range-size takes a size"),
+        (["--batch-size", "much"], "--batch-size must be a size"),
+        (["--range-size", "0"], "--range-size must be a size"),
         (["--channel", "x"], "--channel takes whole numbers"),
         (["--feed", "x"], "--feed takes"),
     ],

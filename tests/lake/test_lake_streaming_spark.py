@@ -65,5 +65,5 @@ def test_a_capture_that_became_shorter_stops_the_stream(stream, tmp_path):
     (folder / "a.pcap").write_bytes(name.read_bytes()[:5000])
     with pytest.raises(Exception, match="shorter") as caught:
         stream(folder)
-    assert "has become shorter" in sentence(caught.value)
+    assert "was truncated" in sentence(caught.value)
     assert str(folder / "a.pcap") in sentence(caught.value)

@@ -1,7 +1,6 @@
-"""The Spark data source ``b3``: captures as rows, those that are there and those that still grow.
+"""Spark data source ``b3``: captures as rows, complete or still growing.
 
-What others use of it is imported when it is first asked for: not all of it
-needs PySpark.
+Names are imported on first use: not all of them need PySpark.
 """
 
 from __future__ import annotations

@@ -9,6 +9,6 @@ from pregao._njit import load_i64, njit
 
 @njit
 def gather_i64(buffer, positions, values):
-    """The 64-bit numbers at the positions."""
+    """Read the 64-bit integers at the positions."""
     for m in range(np.uint64(len(positions))):
         values[m] = load_i64(buffer, positions[m])

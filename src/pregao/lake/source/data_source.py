@@ -1,19 +1,20 @@
-"""The Spark data source ``b3``: captures as rows, for ad-hoc queries and streams.
+"""Spark data source ``b3``: captures as rows, for ad-hoc queries and streams.
 
-``spark.read.format("b3").option("template", "Order_MBO_50").load("captures/")`` gives the messages
-of a template with typed columns; without a template every message is a row with its fields as
-JSON, and ``packets`` gives a row for each UDP packet.
+``spark.read.format("b3").option("template", "Order_MBO_50").load("captures/")`` returns the
+messages of a template with typed columns; without a template every message is a row with its fields
+as JSON, and ``packets`` returns a row for each UDP packet.
 
-The rows are what was captured: nothing is arbitrated. A packet that both feeds brought stands
-twice, told apart by ``destination``; snapshot loops repeat. Use ``pregao ingest`` for tables in
-which every message stands once. Messages that cannot be decoded are not among the rows of a
-template; among those of all messages they have an ``error``.
+The rows are as captured: nothing is arbitrated. A packet that both feeds delivered appears twice,
+distinguished by ``destination``; snapshot loops repeat. Use ``pregao ingest`` for tables with every
+message once. Messages that cannot be decoded are not among the rows of a template; among those of
+all messages they have an ``error``.
 
-Options choose what is decoded (``channel``, ``stream``, ``securityId``, ``from``, ``to``); the
-conditions of a query are Spark's, applied to the rows that come.
+Options select what is decoded (``channel``, ``stream``, ``securityId``, ``from``, ``to``); Spark
+applies the conditions of a query to the resulting rows.
 
-Spark hands over no selection of columns, so all of a shape are made unless some are asked for by
-name: ``option("columns", "security_id,md_entry_px")`` or ``schema(…)`` makes reads faster.
+Spark passes no column selection to a source, so all columns of a shape are built unless some are
+requested by name: ``option("columns", "security_id,md_entry_px")`` or ``schema(…)`` makes reads
+faster.
 """
 
 from __future__ import annotations
@@ -43,18 +44,18 @@ from pregao.lake.spark import missing_interpreter, spare_the_collector, take_mem
 
 
 def register(spark: Any) -> None:
-    """Make the source ``b3`` known to a Spark session, classic or Spark Connect."""
+    """Register the source ``b3`` in a Spark session, classic or Spark Connect."""
     if (python := missing_interpreter(spark)) is not None:
         raise UsageError(
-            f"Spark plans reads of captures with the workers' Python, {python}, on this machine "
-            f"too, and there is none in {Path.cwd()}. Start from the folder in which `pregao pack` "
-            "has put it, or name a Python by a path that is the same everywhere."
+            f"Spark plans reads of captures with the workers' Python, {python}, on the driver "
+            f"too, but {Path.cwd()} has none. Start from the folder into which `pregao pack` "
+            "wrote it, or use a Python whose path is the same on all machines."
         )
     spark.dataSource.register(B3DataSource)
 
 
 class RangePartition(InputPartition):
-    """A partition: the range of a capture that one task reads."""
+    """Partition: the range of a capture that one task reads."""
 
     def __init__(self, part: CaptureRange, streams: dict[str, str]) -> None:
         self.part = part
@@ -66,42 +67,44 @@ class B3DataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         return "b3"
 
     def schema(self) -> StructType:
-        """The columns of the shape that was asked for."""
+        """Return the columns of the requested shape."""
         request = parse_request(self.options)
         check_selection(request)
         return spark_schema(shape_of(request))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of files as they are now."""
+        """Return a reader of the files' current content."""
         request = with_columns(parse_request(self.options), schema)
         if request.shape.lower() == RANGES:
-            raise UsageError("Ranges of files are for streams; read messages or packets instead.")
+            raise UsageError(
+                "The template ranges is for streams; read messages or packets instead."
+            )
         return B3Reader(request)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A reader of files that grow and roll."""
+        """Return a reader of files that grow and roll."""
         return B3StreamReader(with_columns(parse_request(self.options), schema))
 
 
 class B3Reader(DataSourceReader):
-    """Reads captures: plans ranges, gives Arrow batches."""
+    """Reads captures: plans ranges, yields Arrow batches."""
 
     def __init__(self, request: ReadRequest) -> None:
         check_selection(request)
         self.request = request
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Ranges of the captures, each for a task."""
+        """Return ranges of the captures, one for each task."""
         ranges = ranges_of(self.request)
         streams = planned_streams(self.request, [part.location for part in ranges])
         return [RangePartition(part, streams) for part in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of a range."""
+        """Yield the rows of a range."""
         assert isinstance(partition, RangePartition)
         take_memory()
         yield from RangeReader(self.request, partition.streams).read(partition.part)
@@ -109,7 +112,7 @@ class B3Reader(DataSourceReader):
 
 
 def with_columns(request: ReadRequest, schema: StructType) -> ReadRequest:
-    """The request for the columns of a schema, which Spark or the user gives."""
+    """Return the request for the columns of a schema, given by Spark or the user."""
     request = replace(request, columns=tuple(schema.names))
     declared = shape_of(request).schema
     wanted = to_arrow_schema(schema, timezone="UTC")
@@ -123,7 +126,7 @@ def with_columns(request: ReadRequest, schema: StructType) -> ReadRequest:
 
 
 def spark_schema(shape: Shape) -> StructType:
-    """A shape's columns in Spark's types, with what they mean as comments."""
+    """Return a shape's columns in Spark's types, with their comments."""
     return StructType(
         [
             StructField(

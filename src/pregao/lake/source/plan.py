@@ -1,4 +1,4 @@
-"""The plan of a read of captures: which bytes each partition reads, and what flows carry."""
+"""Plan of a read of captures: byte ranges of partitions, and streams of flows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pregao.umdf import survey
 
 
 def ranges_of(request: ReadRequest) -> list[CaptureRange]:
-    """The captures that were named, cut where they can be."""
+    """Return the named captures, split into ranges where possible."""
     ranges: list[CaptureRange] = []
     for entry in find_captures(request.captures):
         points = split_points(entry.location.source, request.range_bytes)
@@ -31,13 +31,13 @@ def ranges_of(request: ReadRequest) -> list[CaptureRange]:
 
 
 def planned_streams(request: ReadRequest, locations: Iterable[Location]) -> dict[str, str]:
-    """What destinations carry; nothing where neither a column nor an option asks for it."""
+    """Return the stream of each destination; empty if no column or option needs it."""
     if "stream" not in shape_of(request).schema.names and request.streams is None:
         return {}
     return streams_of(locations, request.registry())
 
 
 def streams_of(locations: Iterable[Location], registry: Registry) -> dict[str, str]:
-    """What each destination carries, from looks into the captures."""
+    """Return the stream of each destination, from samples of the captures."""
     chosen = dict.fromkeys(locations)
     return survey.streams_of([location.source for location in chosen], registry)

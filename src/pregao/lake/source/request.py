@@ -1,4 +1,4 @@
-"""What a user asks of the capture source: its options, read into values."""
+"""Options of the capture source, parsed and checked."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pregao.schemas import UMDF_SCHEMA_ID, Registry
 from pregao.umdf.streams import Stream
 
 MESSAGES = "messages"
-"""The shape of the rows when no template is named: every message, its fields as JSON."""
+"""Shape of the rows without a template: every message, its fields as JSON."""
 PACKETS = "packets"
-"""The shape with a row for each UDP packet."""
+"""Shape with a row for each UDP packet."""
 RANGES = "ranges"
-"""The shape with a row for each range of a file, which a stream hands to an ingest."""
+"""Shape with a row for each range of a file, which a stream passes to an ingest."""
 
 OPTIONS = (
     "path", "paths", "template", "schema", "version", "stream", "channel", "securityId",
@@ -38,36 +38,36 @@ QUIET_NS = 5 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """The options of a read, checked."""
+    """Checked options of a read."""
 
     captures: tuple[str, ...]
     shape: str
-    """The name of a template as it was given, or one of the other shapes."""
+    """Name of a template as given, or one of the other shapes."""
     schema_file: str | None = None
     version: str | None = None
     streams: tuple[str, ...] | None = None
     channels: tuple[int, ...] | None = None
     security_ids: tuple[int, ...] | None = None
     from_ns: int | None = None
-    """Only packets captured then or later."""
+    """Only packets captured at this time or later."""
     to_ns: int | None = None
-    """Only packets captured before."""
+    """Only packets captured before this time."""
     columns: tuple[str, ...] | None = None
     range_bytes: int = TARGET_BYTES
     max_bytes: int | None = None
     max_files: int | None = None
     holdback_ns: int = 0
-    """A stream keeps back what is newer than this before the newest packet of all files."""
+    """A stream holds back packets newer than this before the newest packet of all files."""
     quiet_ns: int = QUIET_NS
-    """A file that did not grow for so long is taken as complete."""
+    """A file that did not grow for this long is considered complete."""
 
     def registry(self) -> Registry:
-        """The schemas to read with."""
+        """Return the schemas to decode with."""
         return registry_of(self.schema_file, self.version)
 
 
 def parse_request(options: Mapping[str, str]) -> ReadRequest:
-    """Read the options; a mistake is a sentence."""
+    """Parse the options; raise `UsageError` for an invalid one."""
     given = {key.lower(): value for key, value in options.items()}
     known = {name.lower(): name for name in OPTIONS}
     for name in given:
@@ -75,11 +75,11 @@ def parse_request(options: Mapping[str, str]) -> ReadRequest:
             near = difflib.get_close_matches(name, known, 1)
             hint = f" Did you mean {known[near[0]]}?" if near else ""
             raise UsageError(
-                f"The b3 source has no option {name!r}.{hint} It has {', '.join(OPTIONS)}."
+                f"The b3 source has no option {name!r}.{hint} Options are {', '.join(OPTIONS)}."
             )
     captures = tuple([given["path"]] if given.get("path") else []) + _paths(given.get("paths"))
     if not captures:
-        raise UsageError("Name the captures: load('capture.pcap'), a folder, or a pattern.")
+        raise UsageError("No captures given: use load('capture.pcap'), a folder, or a pattern.")
     request = ReadRequest(
         captures=captures,
         shape=given.get("template", MESSAGES).strip() or MESSAGES,
@@ -98,10 +98,10 @@ def parse_request(options: Mapping[str, str]) -> ReadRequest:
         quiet_ns=parse_span(given.get("quietperiod", f"{QUIET_NS}ns"), "quietPeriod"),
     )
     if request.schema_file is not None and request.version is not None:
-        raise UsageError("Name a schema file or a version of the bundled schemas, not both.")
+        raise UsageError("Give a schema file or a version of the bundled schemas, not both.")
     begin, end = request.from_ns, request.to_ns
     if begin is not None and end is not None and end <= begin:
-        raise UsageError("The option to takes a time behind that of the option from.")
+        raise UsageError("The option to must be later than the option from.")
     return request
 
 
@@ -110,14 +110,14 @@ def _parts(text: str | None) -> list[str]:
 
 
 def _paths(text: str | None) -> tuple[str, ...]:
-    """Several paths: as Spark hands them over (JSON), or separated by commas."""
+    """Return several paths: in JSON, as Spark passes them, or separated by commas."""
     if text is None:
         return ()
     if text.lstrip().startswith("["):
         try:
             return tuple(str(part) for part in parse_json(text))
         except DocumentError:
-            raise UsageError(f"The option paths is not a list of paths: {text!r}.") from None
+            raise UsageError(f"The option paths must be a list of paths, was {text!r}.") from None
     return tuple(_parts(text))
 
 
@@ -126,7 +126,7 @@ def _streams(text: str | None) -> tuple[str, ...] | None:
     found = [part.lower() for part in _parts(text)]
     for part in found:
         if part not in known:
-            raise UsageError(f"The option stream takes {', '.join(known)}, not {part!r}.")
+            raise UsageError(f"The option stream must be one of {', '.join(known)}, was {part!r}.")
     return tuple(found) or None
 
 
@@ -134,7 +134,7 @@ def _channels(text: str | None) -> tuple[int, ...] | None:
     found = _parts(text)
     for part in found:
         if not (part.isascii() and part.isdigit() and int(part) < 256):
-            raise UsageError(f"The option channel takes numbers from 0 to 255, not {part!r}.")
+            raise UsageError(f"The option channel must be a number from 0 to 255, was {part!r}.")
     return tuple(int(part) for part in found) or None
 
 
@@ -143,7 +143,7 @@ def _securities(text: str | None) -> tuple[int, ...] | None:
     for part in found:
         if not (part.isascii() and part.isdigit() and int(part) < 1 << 64):
             raise UsageError(
-                f"The option securityId takes numbers such as 100000010014, not {part!r}."
+                f"The option securityId must be a number such as 100000010014, was {part!r}."
             )
     return tuple(int(part) for part in found) or None
 
@@ -155,8 +155,8 @@ def _moment(text: str | None, option: str) -> int | None:
         return parse_ns(text)
     except (ValueError, OverflowError):
         raise UsageError(
-            f"The option {option} takes a time such as 2026-05-21T13:00:00.5 (UTC unless it names "
-            f"a zone) or nanoseconds since 1970, not {text!r}."
+            f"The option {option} must be a time such as 2026-05-21T13:00:00.5 (UTC unless it has "
+            f"a zone) or nanoseconds since 1970, was {text!r}."
         ) from None
 
 
@@ -164,23 +164,23 @@ def _count(text: str | None, option: str) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.strip().isdigit() and int(text) > 0):
-        raise UsageError(f"The option {option} takes a number from 1 on, not {text!r}.")
+        raise UsageError(f"The option {option} must be a number of at least 1, was {text!r}.")
     return int(text)
 
 
 def parse_size(text: str | None, option: str) -> int | None:
-    """A size such as ``64m``, in bytes."""
+    """Return a size such as ``64m`` in bytes."""
     if text is None:
         return None
     matched = _SIZE.fullmatch(text.strip().lower())
     if matched is None or int(matched.group(1)) == 0:
-        raise UsageError(f"{option} takes a size such as 64m or 1g, not {text!r}.")
+        raise UsageError(f"{option} must be a size such as 64m or 1g, was {text!r}.")
     return int(matched.group(1)) * _SIZES[matched.group(2)]
 
 
 @lru_cache(maxsize=8)
 def registry_of(schema_file: str | None, version: str | None) -> Registry:
-    """The bundled schemas, or the one that the user named for every message."""
+    """Return the bundled schemas, or the one that the user named for every message."""
     if schema_file is not None:
         return Registry.from_environment([schema_file])
     if version is not None:
@@ -189,7 +189,7 @@ def registry_of(schema_file: str | None, version: str | None) -> Registry:
 
 
 def templates_of(name: str, registry: Registry) -> list[tuple[Schema, Message]]:
-    """The templates of a name or number, in every version that messages may be read with."""
+    """Return the templates of a name or number, in every version of the schemas."""
     schemas = registry.named() or [
         registry.get(UMDF_SCHEMA_ID, version) for version in registry.versions(UMDF_SCHEMA_ID)
     ]
@@ -204,7 +204,7 @@ def templates_of(name: str, registry: Registry) -> list[tuple[Schema, Message]]:
         near = difflib.get_close_matches(name.lower(), names, 1, 0.4)
         hint = f" Did you mean {names[near[0]]}?" if near else ""
         raise UsageError(
-            f"There is no template {name!r}.{hint} Leave the option out to have every message, "
+            f"There is no template {name!r}.{hint} Omit the option to read every message, "
             f"or use {PACKETS!r} for packets."
         )
     return found

@@ -1,8 +1,7 @@
-"""Rolling capture files in a folder: which have something to read, and what the next batch takes.
+"""Rolling capture files of a folder: those with data to read, and the extent of the next batch.
 
-What can only be read as a whole is taken when it has been quiet for a while. Batches go forward in
-the time of capture over all files, so that both feeds' copies of a packet are mostly taken
-together.
+Files that can only be read completely are read after a quiet period. Batches advance in capture
+time over all files, so that both feeds' copies of a packet are mostly read together.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _ROUNDS = 6
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far a file was taken: the hash of its head, and the first byte that was not."""
+    """Progress of a file: the hash of its head, and the first byte that was not read."""
 
     head: str
     end: int
@@ -37,12 +36,12 @@ class Mark:
 
 
 Offset = dict[str, Mark]
-"""How far the files of a folder were taken, by name."""
+"""Progress of the files of a folder, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Bytes of a file that a batch takes."""
+    """Bytes of a file that a batch reads."""
 
     name: str
     location: Location
@@ -53,12 +52,12 @@ class Range:
 
     @property
     def file(self) -> str:
-        """What identifies the file."""
+        """Identity of the file."""
         return file_identity(self.name, self.head)
 
 
 class RollingFiles:
-    """The captures of a folder (or pattern), looked at again and again."""
+    """Captures of a folder (or pattern), scanned repeatedly."""
 
     def __init__(self, where: str | Location, quiet_ns: int, clock: Clock = system_clock) -> None:
         self.folder = Location.parse(where)
@@ -67,13 +66,13 @@ class RollingFiles:
         self._seen: dict[str, tuple[int, int, GrowingFile]] = {}
 
     def place(self, name: str) -> Location:
-        """Where a file of a name is."""
+        """Return the location of a file by name."""
         if name.startswith("/") or "://" in name:
             return Location(name, self.folder.settings)
         return self.folder.join(name)
 
     def look(self) -> list[GrowingFile]:
-        """The files that have something to read, as far as they can be read now."""
+        """Scan the folder. Returns the files with data, up to the position that can be read now."""
         found = []
         for entry in self._entries():
             name = self._name(entry.location)
@@ -89,15 +88,15 @@ class RollingFiles:
         return found
 
     def quiet(self, files: Iterable[GrowingFile]) -> bool:
-        """Did no file change for a while?"""
+        """Whether no file changed during the quiet period."""
         now = self._clock()
         return all(now - file.modified_ns >= self.quiet_ns for file in files)
 
     def until(self, files: Sequence[GrowingFile], holdback_ns: int) -> int | None:
-        """Up to which time packets are taken, so that files which lag a little catch up.
+        """Return the time up to which packets are read, so that lagging files catch up.
 
-        None is everything: nothing is to be held back, or no file grows any more. A file that is
-        behind the newest by more than the quiet period is not waited for.
+        None means everything: no holdback is set, or no file grows. A file that lags the newest by
+        more than the quiet period is not waited for.
         """
         times = [file.last_time_ns for file in files if not file.whole]
         if not holdback_ns or not times or self.quiet(files):
@@ -125,7 +124,7 @@ class RollingFiles:
 
 
 def ranges_between(files: RollingFiles, start: Offset, end: Offset) -> list[Range]:
-    """The bytes between two offsets, by name."""
+    """Return the bytes between two offsets, by name."""
     ranges = []
     for name, mark in sorted(end.items()):
         before = start.get(name)
@@ -146,37 +145,37 @@ def next_offset(
     max_files: int | None = None,
     until_ns: int | None = None,
 ) -> Offset:
-    """How far the next batch goes: at most to a time, so many bytes of so many files."""
-    waiting = [_Waiting.of(file, start.get(file.name)) for file in available]
-    waiting = [each for each in waiting if each.begin < each.file.end]
-    for each in waiting:
+    """Return the end of the next batch: at most up to a time, a number of bytes and of files."""
+    pending = [_Waiting.of(file, start.get(file.name)) for file in available]
+    pending = [each for each in pending if each.begin < each.file.end]
+    for each in pending:
         each.look()
-    waiting.sort(key=lambda each: (each.first_time_ns, each.file.name))
+    pending.sort(key=lambda each: (each.first_time_ns, each.file.name))
     if until_ns is not None:
-        for each in waiting:
+        for each in pending:
             each.stop_at(until_ns)
-        waiting = [each for each in waiting if each.begin < each.end]
+        pending = [each for each in pending if each.begin < each.end]
     if max_files is not None:
-        waiting = waiting[:max_files]
+        pending = pending[:max_files]
     if max_bytes is not None:
-        _limit(waiting, max_bytes)
+        _limit(pending, max_bytes)
     return start | {
         each.file.name: Mark(each.file.head, each.end, each.file.whole)
-        for each in waiting
+        for each in pending
         if each.begin < each.end
     }
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """A file with bytes that were not taken yet, and how far the next batch takes them."""
+    """File with unread bytes, and the extent that the next batch reads."""
 
     file: GrowingFile
     begin: int
     end: int
     first_time_ns: int = 0
     knots: list[tuple[int, int]] = field(default_factory=list)
-    """Times, and the place of the first packet that is not before each."""
+    """Times, and the position of the first packet that is not before each."""
 
     @classmethod
     def of(cls, file: GrowingFile, mark: Mark | None) -> _Waiting:
@@ -185,14 +184,14 @@ class _Waiting:
             begin = mark.end
             if file.end < begin:
                 raise CaptureError(
-                    f"{file.location}: it has become shorter: {begin} bytes were read, and it "
-                    f"has {file.end}. Captures may only grow; put a new one under a new name."
+                    f"{file.location} was truncated: {begin} bytes were read, and now it "
+                    f"has {file.end}. Captures may only grow; write a new one under a new name."
                 )
             if file.whole and file.end > begin:
                 raise CaptureError(
-                    f"{file.location}: it grew after it was read. A compressed or pcapng file is "
-                    "read once, when it has been quiet for a while: let the quiet period be "
-                    "longer, or move files here when they are complete."
+                    f"{file.location} grew after it was read. A compressed or pcapng file is "
+                    "read once, after the quiet period: make the quiet period "
+                    "longer, or move files into the folder when they are complete."
                 )
         return cls(file, begin, file.end)
 
@@ -205,7 +204,7 @@ class _Waiting:
             self.knots = [(self.first_time_ns, self.begin), (last + 1, self.end)]
 
     def stop_at(self, time_ns: int) -> None:
-        """Take only packets before a time."""
+        """Read only packets before a time."""
         if self.file.whole or time_ns > self.file.last_time_ns:
             return
         self.end = self.begin
@@ -216,22 +215,26 @@ class _Waiting:
         self.knots = sorted({*self.knots, (time_ns, self.end)})
 
     def before(self, time_ns: int) -> int:
-        """How many bytes stand before a time, as far as can be told without looking."""
+        """Estimate the number of bytes before a time, without reading the file."""
         if self.file.whole:
             return self.file.end
         times = [knot[0] for knot in self.knots]
         after = bisect.bisect_right(times, time_ns)
         if after == 0:
             return 0
-        low, place = self.knots[after - 1]
+        low, position = self.knots[after - 1]
         if after == len(self.knots):
-            return place - self.begin
-        high, further = self.knots[after]
-        return place - self.begin + (further - place) * (time_ns - low) // max(1, high - low)
+            return position - self.begin
+        high, next_position = self.knots[after]
+        return (
+            position
+            - self.begin
+            + (next_position - position) * (time_ns - low) // max(1, high - low)
+        )
 
 
 def _limit(waiting: list[_Waiting], most: int) -> None:
-    """Let the files end at a common time, before which they have about so many bytes."""
+    """End the files at a common time, before which they have about `most` bytes."""
     if sum(each.end - each.begin for each in waiting) <= most:
         return
     wholes = [each for each in waiting if each.file.whole]
@@ -242,7 +245,7 @@ def _limit(waiting: list[_Waiting], most: int) -> None:
         if size > left and left < most:
             each.end = each.begin
         else:
-            left -= size  # the first is taken in any case
+            left -= size  # the first is always read
     if not plain:
         return
     if left <= 0:
@@ -256,15 +259,15 @@ def _limit(waiting: list[_Waiting], most: int) -> None:
             each.end = ends[id(each)]
             each.stop_at(time)
             each.end = min(each.end, ends[id(each)])
-        taken = sum(each.end - each.begin for each in plain)
-        if left // 2 <= taken <= left + left // 4:
+        selected = sum(each.end - each.begin for each in plain)
+        if left // 2 <= selected <= left + left // 4:
             return
     if not any(each.end > each.begin for each in plain):
         _step(plain[0], left)
 
 
 def _time_of(plain: list[_Waiting], most: int) -> int:
-    """The time before which the files have about so many bytes, by what is known of them."""
+    """Return the time before which the files have about `most` bytes, by estimates."""
     low = min(each.knots[0][0] for each in plain)
     high = max(each.knots[-1][0] for each in plain)
     while high - low > 1:
@@ -277,7 +280,7 @@ def _time_of(plain: list[_Waiting], most: int) -> int:
 
 
 def _step(each: _Waiting, most: int) -> None:
-    """Take some bytes of a file whatever their times: a batch must go forward."""
+    """Read some bytes of a file regardless of their times: a batch must advance."""
     with OpenPcap(each.file.location) as opened:
-        place = opened.finder.first_boundary(each.begin + most, each.begin)
-    each.end = min(place, each.file.end)
+        boundary = opened.finder.first_boundary(each.begin + most, each.begin)
+    each.end = min(boundary, each.file.end)

@@ -1,8 +1,7 @@
-"""A range of a capture to rows of the capture source, as Arrow batches; it knows nothing of Spark.
+"""Reader of a range of a capture as Arrow batches; independent of Spark.
 
-Every packet stands as it was captured: copies of both feeds, repeated loops, heartbeats. What the
-options choose is decided on packets before their messages are walked, and on messages before they
-are decoded.
+Every packet appears as captured: copies of both feeds, repeated loops, heartbeats. Options are
+applied to packets before their messages are walked, and to messages before they are decoded.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class CaptureRange:
-    """Some bytes of a capture; without a start the whole of one that cannot be cut."""
+    """Bytes of a capture; without a start, all of one that cannot be split."""
 
     location: Location
     start: int | None = None
@@ -56,7 +55,7 @@ class CaptureRange:
 
 @dataclass(slots=True)
 class _Packets:
-    """The packets of a block that are wanted, with what their headers say."""
+    """Selected packets of a block, with the values of their headers."""
 
     buffer: npt.NDArray[np.uint8]
     offset: Numbers
@@ -74,11 +73,11 @@ class _Packets:
 
     @property
     def headers(self) -> Headers:
-        """What their headers say, which the walk need not read again."""
+        """Values of their headers, which the walk need not read again."""
         return Headers(self.channel, self.version, self.number, self.sending_time_ns)
 
     def only(self, rows: npt.NDArray[np.bool_]) -> _Packets:
-        """Some of the packets."""
+        """Return some of the packets."""
         return _Packets(
             self.buffer, self.offset[rows], self.length[rows], self.flow[rows],
             self.time_ns[rows], self.position[rows], self.channel[rows], self.version[rows],
@@ -95,19 +94,19 @@ def _packets_of(block: PacketBlock) -> _Packets:
 
 
 class RangeReader:
-    """Reads ranges into batches of a shape; it can be sent to other processes."""
+    """Reads ranges into batches of a shape; can be sent to other processes."""
 
     def __init__(self, request: ReadRequest, streams: dict[str, str]) -> None:
         self.request = request
         self.streams = streams
 
     def read(self, part: CaptureRange) -> Iterator[Any]:
-        """The rows of a range."""
+        """Yield the rows of a range."""
         yield from _Reading(self, part).batches()
 
 
 class _Reading:
-    """The state of one range being read."""
+    """State of one range being read."""
 
     def __init__(self, reader: RangeReader, part: CaptureRange) -> None:
         self.part = part
@@ -142,14 +141,16 @@ class _Reading:
                     yield from self._message_rows(packets, walked)
 
     def _learn_flows(self, flows: list[Flow]) -> None:
-        places = [str(Destination(flow.dst, flow.dst_port)) for flow in flows]
-        streams = [self.streams.get(place, Stream.UNKNOWN.value) for place in places]
+        destinations = [str(Destination(flow.dst, flow.dst_port)) for flow in flows]
+        streams = [
+            self.streams.get(destination, Stream.UNKNOWN.value) for destination in destinations
+        ]
         self.flow_wanted = self.selection.flows(streams)
         self.stream_names = pa.array(streams, pa.string())
-        self.destinations = pa.array(places, pa.string())
+        self.destinations = pa.array(destinations, pa.string())
 
     def _chosen(self, packets: _Packets) -> _Packets:
-        """The packets that the options choose."""
+        """Return the packets that the options select."""
         wanted = self.selection.packets(packets.channel, packets.time_ns)
         if not self.flow_wanted.all():
             of_flow = self.flow_wanted[packets.flow]
@@ -182,7 +183,7 @@ class _Reading:
     # Messages of all templates
 
     def _message_rows(self, packets: _Packets, walked: Walked) -> Iterator[Any]:
-        """All messages in the order of the capture, with those that cannot be decoded."""
+        """Yield all messages in the order of the capture, with those that cannot be decoded."""
         found: list[tuple[Any, ...]] = []
         for kind in walked.kinds():
             kind.rows = self.selection.messages(walked, kind)
@@ -241,7 +242,7 @@ class _Reading:
         return self._batch(packets, walked, numbers, own)
 
     def _broken(self, packets: _Packets, walked: Walked) -> Iterator[Any]:
-        """The rest of packets whose walk broke."""
+        """Yield the rest of packets whose walk failed."""
         rejects = list(self.decoder.faults(walked))
         if not rejects:
             return
@@ -290,7 +291,7 @@ class _Reading:
     def _rows(
         self, packets: _Packets, at: npt.NDArray[Any], own: dict[str, Callable[[], Any]]
     ) -> Any:
-        """A batch with the columns of the shape; ``at`` is the packet of each row."""
+        """Return a batch with the columns of the shape; ``at`` is the packet of each row."""
         headless = packets.channel[at] < 0
         absent = headless if headless.any() else None
         flows = packets.flow[at]
@@ -313,7 +314,7 @@ class _Reading:
 
 
 def as_declared(array: Any, kind: Any) -> Any:
-    """An array in the type that rows declare: names for dictionaries, 128-bit decimals."""
+    """Return an array in the declared type: plain names for dictionaries, 128-bit decimals."""
     if array.type == kind:
         return array
     if pa.types.is_decimal64(array.type) and pa.types.is_decimal128(kind):
@@ -324,7 +325,7 @@ def as_declared(array: Any, kind: Any) -> Any:
 
 
 def _wide_decimals(array: Any, kind: Any) -> Any:
-    """The same decimals in 128 bits: each number, and its sign once more."""
+    """Return decimals in 128 bits, by sign extension."""
     validity, values = array.buffers()
     narrow = np.frombuffer(values, np.int64, len(array), 8 * array.offset)
     wide = np.empty((len(array), 2), np.int64)
@@ -340,7 +341,7 @@ def _given(array: Any) -> Any:
 
 
 def _named(names: Any, flows: npt.NDArray[np.int32]) -> Any:
-    """The names of flows; most often all are of one."""
+    """Return the names of flows; usually all rows are of one."""
     if (flows == flows[0]).all():
         return pa.repeat(names[int(flows[0])], len(flows))
     return names.take(pa.array(flows))
@@ -357,7 +358,7 @@ def _bytes_of(walked: Walked, row: int) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no type for: exact decimals and dates as text, bytes in hexadecimal."""
+    """Return a value in a type of JSON: decimals and dates as text, bytes in hexadecimal."""
     if isinstance(value, Decimal):
         return f"{value:f}"
     if isinstance(value, date):

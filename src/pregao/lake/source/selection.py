@@ -1,8 +1,8 @@
-"""What the options of a read choose, decided on packets and wire bytes before any decoding.
+"""Selection of packets and messages by the options of a read, before any decoding.
 
-The conditions of a query are not taken over: Spark keeps those that a source once took on the
-table itself, and every later use of the same DataFrame would be filtered by them too. Options
-belong to the DataFrame, and Spark applies a query's conditions to the rows that they leave.
+The conditions of a query are not pushed down: Spark keeps the conditions that a source accepted on
+the table itself, and they would filter every later use of the same DataFrame too. Options belong to
+the DataFrame, and Spark applies a query's conditions to the remaining rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Selection:
-    """Which packets and messages a read is about."""
+    """Selection of packets and messages."""
 
     def __init__(self, request: ReadRequest) -> None:
         self._streams = request.streams
@@ -42,19 +42,19 @@ class Selection:
 
     @property
     def of_messages(self) -> bool:
-        """Does it choose among the messages of a packet?"""
+        """Whether it selects among the messages of a packet."""
         return self._securities is not None
 
     def flows(self, streams: list[str]) -> Flags:
-        """Which flows are wanted, by the streams that they carry."""
+        """Return which flows are selected, by their streams."""
         if self._streams is None:
             return np.ones(len(streams), np.bool_)
         return np.array([stream in self._streams for stream in streams], np.bool_)
 
     def packets(self, channel: npt.NDArray[np.int16], time_ns: Numbers) -> Flags | None:
-        """Which packets are wanted; None is all. One without channel or time is not chosen by it.
+        """Return which packets are selected; None for all.
 
-        A channel below 0 and a time of 0 are absent.
+        A packet without a channel (below 0) or a time (0) does not match a filter on it.
         """
         wanted: Flags | None = None
         if self._channels is not None:
@@ -66,7 +66,7 @@ class Selection:
         return wanted
 
     def messages(self, walked: Walked, kind: MessageKind) -> Numbers:
-        """The messages of a kind that are about a wanted instrument."""
+        """Return the messages of a kind that are about a selected instrument."""
         rows: Numbers = kind.rows
         if self._securities is None:
             return rows
@@ -84,7 +84,7 @@ class Selection:
 
 
 def security_reading(message: Message) -> Reading | None:
-    """The instrument of a message, if it is a number of eight bytes."""
+    """Return the field of a message's instrument, if it is an 8-byte integer."""
     for reading in readings(message):
         if reading.column == "security_id":
             return reading if reading.size == 8 and reading.single else None
@@ -93,13 +93,13 @@ def security_reading(message: Message) -> Reading | None:
 
 @lru_cache(maxsize=16)
 def check_selection(request: ReadRequest) -> None:
-    """Refuse a selection that rows of this shape cannot have."""
+    """Raise `UsageError` for a selection that rows of this shape do not support."""
     if request.security_ids is None:
         return
     shape: Shape = shape_of(request)
     if shape.name in (PACKETS, RANGES):
-        raise UsageError(f"The option securityId chooses messages; rows of {shape.name} have none.")
+        raise UsageError(f"The option securityId selects messages; rows of {shape.name} have none.")
     if shape.messages and all(security_reading(message) is None for message in shape.messages):
         raise UsageError(
-            f"The option securityId does not fit: messages of {shape.name} name no instrument."
+            f"The option securityId is not supported: {shape.name} messages name no instrument."
         )

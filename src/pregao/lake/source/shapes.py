@@ -1,4 +1,4 @@
-"""The shapes of the capture source's rows: their columns, with what they mean."""
+"""Shapes of the capture source's rows: their columns and comments."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ PACKET_COLUMNS = [
     key_field("stream", "Stream of the packet's destination."),
     *key_fields(PACKET_KEY),
     key_field("sending_time_ns"),
-    key_field("capture_time_ns", "When this copy of the packet was captured."),
+    key_field("capture_time_ns", "Capture time of this copy of the packet."),
     _column("destination", pa.string(), "Address and port it was sent to."),
 ]
-"""What every row tells of its packet."""
+"""Columns of every row about its packet."""
 
 PLACE = [
     _column("capture", pa.string(), "Name of the capture file."),
-    _column("position", pa.int64(), "Where the packet's record stands in the capture."),
+    _column("position", pa.int64(), "Byte offset of the packet's record in the capture."),
 ]
 
 MESSAGE_COLUMNS = [*PACKET_COLUMNS, key_field("index_in_packet")]
@@ -40,11 +40,11 @@ MESSAGE_COLUMNS = [*PACKET_COLUMNS, key_field("index_in_packet")]
 GENERIC = [
     *MESSAGE_COLUMNS,
     *PLACE,
-    _column("template_id", pa.int32(), "Template; null where the walk of a packet broke."),
-    _column("template", pa.string(), "Name of the template; null if it is not known."),
+    _column("template_id", pa.int32(), "Template; null where the walk of a packet failed."),
+    _column("template", pa.string(), "Name of the template; null if unknown."),
     _column("version", pa.int32(), "Schema version on the wire."),
-    _column("body", pa.string(), "The fields as JSON, by the names of a template's columns."),
-    _column("bytes", pa.binary(), "The message as captured, with its header."),
+    _column("body", pa.string(), "Fields as JSON, by the names of a template's columns."),
+    _column("bytes", pa.binary(), "Message as captured, with its header."),
     _column("error", pa.string(), "Why it could not be decoded; null if it could."),
 ]
 
@@ -53,22 +53,22 @@ PACKET_ROW = [
     *PLACE,
     _column("size", pa.int32(), "Bytes of the UDP payload."),
     _column("message_count", pa.int32(), "Messages found in it."),
-    _column("error", pa.string(), "Why its walk broke; null if it did not."),
+    _column("error", pa.string(), "Why its walk failed; null if it did not."),
 ]
 
 RANGE_ROW = [
-    _column("uri", pa.string(), "Where the file is."),
-    _column("name", pa.string(), "Its name below the folder."),
-    _column("head", pa.string(), "Hash of its head: tells a new file of an old name."),
+    _column("uri", pa.string(), "URI of the file."),
+    _column("name", pa.string(), "Its path relative to the folder."),
+    _column("head", pa.string(), "Hash of its head: detects a new file under an old name."),
     _column("begin", pa.int64(), "First byte of the range."),
-    _column("end", pa.int64(), "First byte behind the range."),
-    _column("whole", pa.bool_(), "Is it a file that can only be read as a whole?"),
+    _column("end", pa.int64(), "First byte after the range."),
+    _column("whole", pa.bool_(), "Whether the file can only be read completely."),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The columns that rows have, and the template they are of, if of one."""
+    """Columns of rows, and their template, if they have one."""
 
     name: str
     schema: Any
@@ -76,28 +76,27 @@ class Shape:
     messages: tuple[Message, ...] = ()
     """The template in all its versions."""
     more: tuple[Any, ...] = ()
-    """Columns that rows have only if they are asked for by name."""
+    """Additional columns, only present if requested by name."""
 
     @property
     def templates(self) -> frozenset[int]:
-        """The numbers of the template."""
+        """Numbers of the template."""
         return frozenset(message.id for message in self.messages)
 
     def chosen(self, columns: tuple[str, ...]) -> Shape:
-        """The same rows with some of the columns, in that order."""
+        """Return the shape with some of the columns, in that order."""
         known = {field.name: field for field in (*self.schema, *self.more)}
         for name in columns:
             if name not in known:
                 raise UsageError(
-                    f"There is no column {name!r} in rows of {self.name}; there are "
-                    f"{', '.join(known)}."
+                    f"Rows of {self.name} have no column {name!r}; choose from {', '.join(known)}."
                 )
         return replace(self, schema=pa.schema([known[name] for name in columns]))
 
 
 @lru_cache(maxsize=16)
 def shape_of(request: ReadRequest) -> Shape:
-    """The shape that a user asks for."""
+    """Return the requested shape."""
     fixed = {MESSAGES: GENERIC, PACKETS: PACKET_ROW, RANGES: RANGE_ROW}
     if (fields := fixed.get(request.shape.lower())) is not None:
         shape = Shape(request.shape.lower(), pa.schema(fields))
@@ -111,7 +110,7 @@ def shape_of(request: ReadRequest) -> Shape:
             ),
             table,
             tuple(message for _, message in pairs),
-            # Every column costs, and texts most: where a message stood is rarely asked for.
+            # Every column has a cost, texts most, and the location of a message is rarely needed.
             tuple(PLACE),
         )
     return shape if request.columns is None else shape.chosen(request.columns)

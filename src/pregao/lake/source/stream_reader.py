@@ -1,4 +1,4 @@
-"""The data source ``b3`` as a stream: batches of what rolling capture files have grown by."""
+"""Data source ``b3`` as a stream: batches of the growth of rolling capture files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from pregao.lake.source.shapes import shape_of
 
 
 class BatchPartition(InputPartition):
-    """What one task of a batch reads: a range of a file, or the list of all ranges."""
+    """Input of one task of a batch: a range of a file, or the list of all ranges."""
 
     def __init__(
         self, part: CaptureRange | None, streams: dict[str, str], ranges: tuple[Range, ...] = ()
@@ -45,10 +45,10 @@ class BatchPartition(InputPartition):
 
 
 class B3StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what has been added to the captures of a folder.
+    """Reads the growth of the captures of a folder.
 
-    An offset tells of each file how far it was read. Files are known by name and head; what was
-    read of one must not change.
+    An offset records how far each file was read. Files are identified by name and head; bytes that
+    were read must not change.
     """
 
     def __init__(self, request: ReadRequest) -> None:
@@ -61,17 +61,17 @@ class B3StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def files(self) -> RollingFiles:
-        """The files of the folder."""
+        """Files of the folder."""
         if self._files is None:
             self._files = RollingFiles(self.request.captures[0], self.request.quiet_ns)
         return self._files
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Nothing was read yet."""
+        """Return the offset at which nothing was read."""
         return as_json({})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """The bounds that the options set on a batch."""
+        """Return the limits that the options set on a batch."""
         if self.request.max_bytes is not None:
             return ReadMaxBytes(self.request.max_bytes)
         if self.request.max_files is not None:
@@ -81,7 +81,7 @@ class B3StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: Mapping[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
-        """How far the next batch goes."""
+        """Return the end of the next batch."""
         bounded = not isinstance(limit, ReadAllAvailable)
         until = None
         if self._target is None:
@@ -99,13 +99,13 @@ class B3StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return as_json(end)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Read what is there now, and then no more."""
+        """Read the data available now, and nothing later."""
         self._target = self.files.look()
 
     def partitions(
         self, start: Mapping[str, Any], end: Mapping[str, Any]
     ) -> Sequence[InputPartition]:
-        """The ranges between two offsets, long ones cut."""
+        """Return the ranges between two offsets, with long ones split."""
         ranges = ranges_between(self.files, from_json(start), from_json(end))
         if not ranges:
             return []
@@ -115,7 +115,7 @@ class B3StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [BatchPartition(part, streams) for each in ranges for part in self._cut(each)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of a partition."""
+        """Yield the rows of a partition."""
         assert isinstance(partition, BatchPartition)
         if partition.part is None:
             return iter([range_rows(partition.ranges, self.request)])
@@ -140,7 +140,7 @@ class B3StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def range_rows(ranges: Sequence[Range], request: ReadRequest) -> Any:
-    """Ranges as rows, for whoever takes them in."""
+    """Return ranges as rows, for the ingest."""
     rows = [
         {
             "uri": each.location.uri,
@@ -157,7 +157,7 @@ def range_rows(ranges: Sequence[Range], request: ReadRequest) -> Any:
 
 
 def as_json(offset: Offset) -> dict[str, Any]:
-    """An offset as Spark keeps it."""
+    """Return an offset as Spark's JSON."""
     return {
         "files": {
             name: {"head": mark.head, "end": mark.end, "whole": mark.whole}
@@ -167,7 +167,7 @@ def as_json(offset: Offset) -> dict[str, Any]:
 
 
 def from_json(told: Mapping[str, Any]) -> Offset:
-    """An offset from what Spark kept."""
+    """Parse an offset from Spark's JSON."""
     return {
         name: Mark(mark["head"], mark["end"], mark["whole"]) for name, mark in told["files"].items()
     }
