@@ -132,7 +132,7 @@ def test_a_file_that_is_there_is_only_replaced_when_told(small_lake, tmp_path):
         (["SELECT FROM WHERE"], "Syntax error|cannot be resolved"),
         (["SELEC"], "SELEC is none: nothing was run"),
         (["SELECT 1", "-o", "x.xls"], r"must end in \.csv, \.parquet"),
-        (["SELECT 1", "--conf", "x"], "--conf takes"),
+        (["SELECT 1", "--conf", "x"], "--conf must be"),
     ],
 )
 def test_a_mistake_in_a_query_is_one_sentence(spark, small_lake, arguments, said):

@@ -110,4 +110,4 @@ def test_a_connector_of_another_spark_is_refused_before_spark_starts(small_lake)
     )  # fmt: skip
     assert done.returncode == 2
     words = " ".join(done.stderr.split())
-    assert f"is built for Spark 4.0, and this is Spark {SPARK}" in words
+    assert f"is built for Spark 4.0, but this is Spark {SPARK}" in words

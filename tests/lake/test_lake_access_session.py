@@ -60,7 +60,7 @@ def test_java_home_comes_first_but_only_if_it_is_new_enough(tmp_path):
 def test_a_java_that_is_missing_or_too_old_is_said_with_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "platform", "linux")
     old = java_home(tmp_path / "old", version="1.8.0_412")
-    with pytest.raises(UsageError, match=r"needs Java 17 or newer, and there is none\. Install"):
+    with pytest.raises(UsageError, match=r"needs Java 17 or newer, and none was found\. Install"):
         find_java({"PATH": str(tmp_path)})
     with pytest.raises(UsageError, match=r"JAVA_HOME \(.*java\) is Java 8\. Install.*JAVA_HOME"):
         find_java({"JAVA_HOME": str(old), "PATH": str(tmp_path)})
@@ -156,9 +156,9 @@ def test_deltas_own_connector_is_used_where_it_fits(tmp_path, monkeypatch):
     assert not uses_connector({"spark.jars": "x.jar"}, "4.2.1")
     fitting = {"spark.jars.packages": "a:b:1,io.delta:delta-spark_4.2_2.13:4.4.0"}
     assert uses_connector(fitting, "4.2.1")
-    with pytest.raises(UsageError, match=r"is built for Spark 4\.2, and this is Spark 4\.3\. Name"):
+    with pytest.raises(UsageError, match=r"is built for Spark 4\.2, but this is Spark 4\.3\. Use"):
         uses_connector(fitting, "4.3.0")
-    with pytest.raises(UsageError, match=r"not known for which Spark delta-spark\.jar is built"):
+    with pytest.raises(UsageError, match=r"Spark version of delta-spark\.jar is unknown"):
         uses_connector({"spark.jars": "/x/delta-spark.jar"}, "4.3.0")
 
 
@@ -187,7 +187,7 @@ def test_conf_on_the_command_line_is_key_and_value():
     assert parse_conf(["spark.a=1", "spark.b=x=y"]) == {"spark.a": "1", "spark.b": "x=y"}
     assert parse_conf(None) == {}
     for wrong in ("spark.a", "a=1"):
-        with pytest.raises(UsageError, match=r"--conf takes spark\.NAME=VALUE"):
+        with pytest.raises(UsageError, match=r"--conf must be spark\.NAME=VALUE"):
             parse_conf([wrong])
 
 
@@ -199,7 +199,7 @@ def test_the_session_of_the_process_is_taken_and_its_settings_change(spark):
     assert spark.conf.get("spark.ui.enabled") == "false"
     with pytest.raises(UsageError, match=r"Spark runs on local\[2,4\] in this process"):
         spark_session("spark://127.0.0.1:1")
-    with pytest.raises(UsageError, match=r"spark.driver.memory is fixed from its start on"):
+    with pytest.raises(UsageError, match=r"spark.driver.memory can only be set before it starts"):
         spark_session(conf={"spark.driver.memory": "9g"})
 
 
@@ -270,7 +270,7 @@ def test_a_session_that_cannot_start_is_one_sentence():
         )
 
     done = said("nonsense", "1g")
-    assert done.stdout.startswith("nonsense is no master of Spark; there are local[*]")
+    assert done.stdout.startswith("nonsense is not a Spark master; use local[*]")
     done = said("local", "1x")
     assert done.stdout.startswith("Java did not start for Spark: ")
     assert "1x" in done.stdout

@@ -86,7 +86,7 @@ def test_what_fails_in_a_task_is_one_sentence(spark):
     frame = spark.range(1).selectExpr(
         *[f"1 div {'id' if name == 'security_id' else '1'} as {name}" for name in table.sort_by]
     )
-    with pytest.raises(PregaoError, match=r"^trades of 2026-05-21 could not be made: .*by zero"):
+    with pytest.raises(PregaoError, match=r"^trades of 2026-05-21 could not be built: .*by zero"):
         writing.replace_day(lake, table, frame, DATE, 1)
 
 
@@ -112,7 +112,7 @@ def test_the_command_says_what_it_made(spark):
         assert "up to date" in again
         assert run("--lake", lake.location, "--table", "trades", "--quiet") == ""
     before = lake.table_names()
-    with pytest.raises(UsageError, match="has nothing of 2026-05-22; it has 2026-05-21"):
+    with pytest.raises(UsageError, match="has no data of 2026-05-22; it has 2026-05-21"):
         run("--lake", lake.location, "--date", DATE + datetime.timedelta(1))
     assert lake.table_names() == before  # no empty tables are left behind
 
@@ -120,10 +120,10 @@ def test_the_command_says_what_it_made(spark):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--table", "tradez"], "no analytics table 'tradez'; there are trades, bars"),
+        (["--table", "tradez"], "no analytics table 'tradez'; choose from trades, bars"),
         (["--date", "yesterday"], "--date takes a day such as 2026-05-21"),
-        (["--interval", "25h"], "a bar is at most a day long"),
-        (["--conf", "memory=1g"], "--conf takes spark.NAME=VALUE"),
+        (["--interval", "25h"], "at most one day, was '25h'"),
+        (["--conf", "memory=1g"], "--conf must be spark.NAME=VALUE"),
         ([], "is not a lake: make one with `pregao ingest"),
     ],
 )

@@ -203,7 +203,7 @@ def test_a_cluster_that_gives_no_executor_says_what_it_has(reader, refused):
     _, err = refused.communicate(timeout=120)
     words = " ".join(err.split())
     assert refused.returncode == 2
-    assert "has given no executor in 15 s. Each asks for 921,600 MB of memory and 1 core" in words
+    assert "started no executor in 15 s. Each requires 921,600 MB of memory and 1 core" in words
     assert "the largest with 1,024 MB and 1 core" in words
     assert "--conf spark.executor.memory=1024m" in words
     assert not (reader.shared / "none").exists()
@@ -216,19 +216,17 @@ BUSY = Worker(cores=8, memory=8192, free_cores=0, free_memory=512)
 @pytest.mark.parametrize(
     ("cluster", "words"),
     [
-        (None, "what the cluster has is on its master's page"),
+        (None, "see the resources of the cluster on its master's web page"),
         (Cluster((), False), "the cluster has no workers. Start one"),
-        (Cluster((SMALL,), False), "1 worker, the largest with 1,024 MB and 1 core. Ask for less"),
+        (Cluster((SMALL,), False), "1 worker, the largest with 1,024 MB and 1 core. Request less"),
         (Cluster((SMALL, BUSY), False), "at most 1,024 MB and 1 core are free. Wait"),
         (Cluster((BUSY,), False), "at most 512 MB and 0 cores are free. Wait"),
-        (Cluster((BUSY,), True), "does not reach this machine"),
+        (Cluster((BUSY,), True), "cannot connect to the driver"),
     ],
 )
 def test_why_no_executor_came(cluster, words):
     told = no_executor("spark://head:7077", 15, 2, 4096, cluster)
-    assert told.startswith(
-        "spark://head:7077 has given no executor in 15 s. Each asks for 4,096 MB"
-    )
+    assert told.startswith("spark://head:7077 started no executor in 15 s. Each requires 4,096 MB")
     assert words in told
 
 

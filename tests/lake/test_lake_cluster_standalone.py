@@ -103,7 +103,7 @@ def test_an_archive_is_the_same_bytes_every_time_and_runs_anywhere(tmp_path):
         [python, "-c", code], env=environment, capture_output=True, text=True, check=False
     )
     assert failed.returncode == 127
-    assert "there is no python9.9 here; install Python" in failed.stderr
+    assert "python9.9 was not found; install Python" in failed.stderr
 
 
 def test_what_is_needed_follows_from_the_packages_themselves():

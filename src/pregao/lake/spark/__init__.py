@@ -1,7 +1,6 @@
-"""The lake on Spark: the session, tasks that run on it, tables as views, archives for clusters.
+"""Lake on Spark: the session, tasks that run on it, tables as views, archives for clusters.
 
-What others use of it is imported when it is first asked for: not all of it
-needs PySpark.
+Names are imported on first use: not all of them need PySpark.
 """
 
 from __future__ import annotations

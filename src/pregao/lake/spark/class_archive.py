@@ -1,9 +1,9 @@
-"""Java's classes for Spark, archived by one start for all later ones, which take half the time.
+"""Archive of Java's classes for Spark: one start writes it, later ones take half the time.
 
-Java can write down the classes that it loaded when it ends, and map them into memory at its next
-start (class data sharing). The archive is good for one Java and one Spark: its folder is named by
-a digest of both, and Java itself passes over an archive that does not fit or is cut short. Where
-a folder with files is on the class path Java keeps no archive: then none is asked for.
+Java can archive the classes that it loaded when it exits, and map them into memory at its next
+start (class data sharing). The archive is valid for one Java and one Spark: its folder is named by
+a digest of both, and Java itself ignores an archive that does not match or is truncated. With a
+folder of files on the class path Java cannot archive: then none is requested.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pregao._kernel_cache import cache_folder
 _ARCHIVE = "spark.jsa"
 _MAKING = ".making"
 _SETTLED_S = 10
-"""An archive that nobody has written to for so long is whole, or will never be."""
+"""An archive not written to for this long is complete, or will never be."""
 _FORGOTTEN_S = 3600
 _MOST_MAKING = 2
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -XX:+DisplayVMOutputToStderr"
-"""Whatever Java says all the same is not among a command's data."""
+"""Keeps Java's remaining output out of a command's data."""
 
 
 def archive_options(spark_version: str, jars: Path) -> str:
-    """Options for Java that use the archive of this Spark, or let one be made when Java ends."""
+    """Return Java options that use the archive of this Spark, or write one when Java exits."""
     folder = _folder(spark_version, jars)
     if folder is None or _folders_on_class_path():
         return ""
@@ -35,16 +35,16 @@ def archive_options(spark_version: str, jars: Path) -> str:
     now = time.time()
     waiting = []
     with contextlib.suppress(OSError):
-        for made in list(folder.glob(f"*{_MAKING}")):
+        for candidate in list(folder.glob(f"*{_MAKING}")):
             with contextlib.suppress(OSError):
-                told = made.stat()
-                age = now - told.st_mtime
-                if age > _SETTLED_S and told.st_size and not archive.exists():
-                    made.rename(archive)
+                status = candidate.stat()
+                age = now - status.st_mtime
+                if age > _SETTLED_S and status.st_size and not archive.exists():
+                    candidate.rename(archive)
                 elif age > _FORGOTTEN_S or archive.exists():
-                    made.unlink()
+                    candidate.unlink()
                 else:
-                    waiting.append(made)
+                    waiting.append(candidate)
     if archive.exists():
         return f"-XX:SharedArchiveFile={archive} {_QUIET}"
     if len(waiting) >= _MOST_MAKING:
@@ -54,7 +54,7 @@ def archive_options(spark_version: str, jars: Path) -> str:
 
 
 def settings_folder() -> Path | None:
-    """The folder of Spark's own settings, if the environment names one."""
+    """Return the folder of Spark's own settings, if the environment names one."""
     if folder := os.environ.get("SPARK_CONF_DIR"):
         return Path(folder)
     home = os.environ.get("SPARK_HOME")
@@ -62,7 +62,7 @@ def settings_folder() -> Path | None:
 
 
 def _folders_on_class_path() -> bool:
-    """Whether Spark puts a folder with files on Java's class path: settings of it or of Hadoop."""
+    """Whether Spark puts a folder with files on Java's class path: its settings or Hadoop's."""
     if os.environ.get("SPARK_DIST_CLASSPATH"):
         return True
     hadoop = [os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")]
@@ -78,14 +78,14 @@ def _has_files(folder: Path) -> bool:
 
 
 def _folder(spark_version: str, jars: Path) -> Path | None:
-    """Where the archive of this Java and this Spark is; None if none can be kept."""
+    """Return the folder of the archive for this Java and Spark; None if it cannot be stored."""
     home = Path(os.environ.get("JAVA_HOME", ""))
     try:
         release = (home / "release").read_text(errors="replace")
         when = jars.stat().st_mtime_ns
     except OSError:
         return None
-    told = f"{release}\n{home}\n{spark_version}\n{jars}\n{when}"
-    folder = cache_folder(hashlib.sha256(told.encode()).hexdigest()[:32], "classes")
-    # Java takes the option apart at spaces.
+    key = f"{release}\n{home}\n{spark_version}\n{jars}\n{when}"
+    folder = cache_folder(hashlib.sha256(key.encode()).hexdigest()[:32], "classes")
+    # Java splits the option at spaces.
     return None if folder is None or " " in str(folder) else folder

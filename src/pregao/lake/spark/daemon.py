@@ -1,8 +1,8 @@
-"""What Spark starts Python with on this machine: PySpark as it is installed, not from its archive.
+"""Entry point of Spark's local Python workers: uses the installed PySpark, not its archive.
 
-Spark puts the archives of PySpark and Py4J in front of everything else that Python looks into. What
-is in an archive is compiled anew by every process, which takes half a second each, several times in
-one command. The same modules are installed beside the archives, and compiled.
+Spark puts the archives of PySpark and Py4J first on Python's search path. Every process compiles
+modules from an archive again, which takes half a second each, several times in one command. The
+same modules are installed next to the archives, already compiled.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MODULE = __name__
 
 
 def without_archives(path: list[str]) -> list[str]:
-    """A search path without PySpark's archives, if PySpark is installed where they are from."""
+    """Return a search path without PySpark's archives, if PySpark is installed next to them."""
     others = [entry for entry in path if not entry.endswith(".zip")]
     found = PathFinder.find_spec("pyspark", others)
     if found is None or found.origin is None:

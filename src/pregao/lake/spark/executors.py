@@ -1,6 +1,7 @@
-"""The executors of a standalone cluster: if none comes, what was asked for and what there is.
+"""Check for executors of a standalone cluster: if none starts, compare the request with the
+cluster.
 
-Spark itself waits for ever, and says why in a log that nobody sees.
+Spark itself waits forever, and logs the reason where users do not see it.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from pregao.errors import UsageError
 
 PATIENCE_SECONDS = 15
 _GRANTED_SECONDS = 120
-"""How long an executor may take to start once the cluster has granted it."""
+"""Maximum time for an executor to start once the cluster has granted it."""
 _POLL_SECONDS = 0.1
 _MEBIBYTE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A worker: its cores and MB of memory, and those that nobody uses."""
+    """Worker: its cores and MB of memory, in total and free."""
 
     cores: int
     memory: int
@@ -34,7 +35,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What a cluster has, and whether it has granted us anything."""
+    """Workers of a cluster, and whether it has granted us any executor."""
 
     workers: tuple[Worker, ...]
     granted: bool
@@ -43,9 +44,9 @@ class Cluster:
 def require_executors(
     spark: Any, settings: Mapping[str, str], patience: float = PATIENCE_SECONDS
 ) -> None:
-    """Wait for the first executor; if the cluster grants none, say why and end the session."""
+    """Wait for the first executor; if the cluster grants none, stop the session and raise why."""
     if settings.get("spark.dynamicAllocation.enabled", "false").lower() == "true":
-        return  # executors come when there is work
+        return  # executors start when there is work
     context = spark.sparkContext
     began = time.monotonic()
     cluster: Cluster | None = None
@@ -69,40 +70,40 @@ def require_executors(
 def no_executor(
     master: str, patience: float, cores: int, memory: int, cluster: Cluster | None
 ) -> str:
-    """Why no executor came, as far as can be told."""
-    asked = f"{memory:,} MB of memory and {_cores(cores)}"
-    words = f"{master} has given no executor in {patience:g} s. Each asks for {asked}"
+    """Return the reason why no executor started, if known."""
+    required = f"{memory:,} MB of memory and {_cores(cores)}"
+    message = f"{master} started no executor in {patience:g} s. Each requires {required}"
     if cluster is None:
-        return f"{words}; what the cluster has is on its master's page."
+        return f"{message}; see the resources of the cluster on its master's web page."
     if not cluster.workers:
-        return f"{words}; the cluster has no workers. Start one and try again."
+        return f"{message}; the cluster has no workers. Start one and try again."
     if cluster.granted:
         return (
-            f"{words}; the cluster has granted one that does not reach this machine: see "
+            f"{message}; the cluster granted one that cannot connect to the driver: see "
             "spark.driver.host in docs/cluster.md, and the worker's log."
         )
-    most = max(cluster.workers, key=lambda each: (each.memory, each.cores))
+    largest = max(cluster.workers, key=lambda each: (each.memory, each.cores))
     count = len(cluster.workers)
     has = (
         f"the cluster has {count} {'worker' if count == 1 else 'workers'}, the largest with "
-        f"{most.memory:,} MB and {_cores(most.cores)}"
+        f"{largest.memory:,} MB and {_cores(largest.cores)}"
     )
     if any(each.memory >= memory and each.cores >= cores for each in cluster.workers):
         free = max(cluster.workers, key=lambda each: (each.free_cores, each.free_memory))
         return (
-            f"{words}; {has}, of which at most {free.free_memory:,} MB and "
-            f"{_cores(free.free_cores)} are free. Wait for the other applications, or ask for less."
+            f"{message}; {has}, of which at most {free.free_memory:,} MB and "
+            f"{_cores(free.free_cores)} are free. Wait for the other applications, or request less."
         )
     return (
-        f"{words}; {has}. Ask for less: --conf spark.executor.memory={most.memory}m "
-        f"--conf spark.executor.cores={min(cores, most.cores)}."
+        f"{message}; {has}. Request less: --conf spark.executor.memory={largest.memory}m "
+        f"--conf spark.executor.cores={min(cores, largest.cores)}."
     )
 
 
 def look_at_cluster(context: Any) -> Cluster | None:
-    """Ask the master for its page and read that; None if it does not answer."""
+    """Read the master's web page; return None if it does not answer."""
     host, _, port = context.master.removeprefix("spark://").partition(",")[0].rpartition(":")
-    with contextlib.suppress(Exception):  # whatever it is, there is no answer
+    with contextlib.suppress(Exception):  # any failure means no answer
         page = _page_port(context, host, int(port))
         with urllib.request.urlopen(f"http://{host}:{page}/json/", timeout=5) as answer:
             return read_page(json.load(answer), context.applicationId)
@@ -110,7 +111,7 @@ def look_at_cluster(context: Any) -> Cluster | None:
 
 
 def read_page(told: Mapping[str, Any], application: str) -> Cluster:
-    """What the master's page says of its workers and of an application."""
+    """Return the workers on the master's web page, and whether an application has cores."""
     workers = tuple(
         Worker(each["cores"], each["memory"], each["coresfree"], each["memoryfree"])
         for each in told["workers"]
@@ -121,7 +122,7 @@ def read_page(told: Mapping[str, Any], application: str) -> Cluster:
 
 
 def _page_port(context: Any, host: str, port: int) -> int:
-    """The port of the master's page, which the master tells."""
+    """Return the port of the master's web page, which the master reports."""
     java = context._jvm
     loader = java.java.lang.Thread.currentThread().getContextClassLoader()
     request = loader.loadClass("org.apache.spark.deploy.master.MasterMessages$BoundPortsRequest$")

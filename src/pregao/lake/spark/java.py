@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: found, and old enough, before Spark is started."""
+"""Java for Spark: found, and checked for its version, before Spark starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from pregao.errors import UsageError
 
 OLDEST_JAVA = 17
-"""What the Spark releases that we use need at least."""
+"""Minimum Java version of the supported Spark releases."""
 
 _RELEASE = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
 _PRINTED = re.compile(r'version "([^"]+)"')
@@ -22,14 +22,14 @@ _PRINTED = re.compile(r'version "([^"]+)"')
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that was found: its home, and its major version."""
+    """Java installation: its home, and its major version."""
 
     home: Path
     version: int
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """The first Java that is new enough: of JAVA_HOME, on the PATH, or where macOS keeps it."""
+    """Return the first Java that is new enough: of JAVA_HOME, on the PATH, or macOS's own."""
     environment = os.environ if environment is None else environment
     seen: list[str] = []
     for where, program in _candidates(environment):
@@ -40,22 +40,22 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
             seen.append(f"{where} ({program}) is Java {version}")
         else:
             return Java(program.resolve().parent.parent, version)
-    found = f"; {'; '.join(seen)}" if seen else ", and there is none"
+    found = f"; {'; '.join(seen)}" if seen else ", and none was found"
     raise UsageError(
         f"Spark needs Java {OLDEST_JAVA} or newer{found}. {_advice()} "
-        "Then try again, or set JAVA_HOME to where it is."
+        "Then try again, or set JAVA_HOME to its folder."
     )
 
 
 def require_java() -> Java:
-    """Find Java and make Spark use it; its absence is told before Spark is started."""
+    """Find Java and make Spark use it; raise `UsageError` without one, before Spark starts."""
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     return java
 
 
 def java_version(program: Path) -> int | None:
-    """The major version of a Java, told by its release file or by itself; None if it has none."""
+    """Return the major version of a Java, from its release file or its output; None if unknown."""
     try:
         release = (program.resolve().parent.parent / "release").read_text(errors="replace")
         if matched := _RELEASE.search(release):
@@ -63,17 +63,17 @@ def java_version(program: Path) -> int | None:
     except OSError:
         pass
     try:
-        told = subprocess.run(  # noqa: S603 - the user's own Java
+        output = subprocess.run(  # noqa: S603 - the user's own Java
             [program, "-version"], capture_output=True, text=True, timeout=30, check=False
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    matched = _PRINTED.search(told.stderr + told.stdout)
+    matched = _PRINTED.search(output.stderr + output.stdout)
     return None if matched is None else _major(matched.group(1))
 
 
 def _major(version: str) -> int | None:
-    """``17.0.15`` → 17, and as it was called before 9: ``1.8.0_412`` → 8."""
+    """Return the major version: 17 of ``17.0.15``; in the scheme before 9, 8 of ``1.8.0_412``."""
     numbers = re.findall(r"\d+", version)
     if not numbers:
         return None
@@ -86,15 +86,15 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     if program := shutil.which("java", path=environment.get("PATH")):
         yield "the PATH", Path(program)
     if sys.platform == "darwin":
-        told = subprocess.run(  # noqa: S603 - a fixed command
+        output = subprocess.run(  # noqa: S603 - a fixed command
             ["/usr/libexec/java_home", "-v", f"{OLDEST_JAVA}+"],
             capture_output=True,
             text=True,
             timeout=30,
             check=False,
         )
-        if told.returncode == 0:
-            yield "java_home", Path(told.stdout.strip()) / "bin" / "java"
+        if output.returncode == 0:
+            yield "java_home", Path(output.stdout.strip()) / "bin" / "java"
 
 
 def _advice() -> str:
@@ -104,4 +104,4 @@ def _advice() -> str:
         return "Install it with `sudo apt-get install openjdk-17-jre-headless`."
     if shutil.which("dnf"):
         return "Install it with `sudo dnf install java-17-openjdk-headless`."
-    return "Install a Java runtime of your system, or one from adoptium.net."
+    return "Install a Java runtime from your system, or from adoptium.net."

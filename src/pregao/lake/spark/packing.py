@@ -1,11 +1,12 @@
-"""An archive of this environment for the workers of a cluster: Pregão and all that it needs.
+"""Archive of this environment for the workers of a cluster: Pregão and its dependencies.
 
-Spark unpacks it beside every executor (``spark.archives``). The archive holds the packages; the
-interpreter is the worker's own, of the same version. PySpark itself is left out: a cluster has it.
+Spark unpacks it next to every executor (``spark.archives``). The archive has the packages; the
+interpreter is the worker's own, of the same version. PySpark itself is excluded: a cluster has it.
 
-Executors find their interpreter in the unpacked archive, by a path that is relative to where they
-run. Reads of captures are planned in a process beside the driver, which Spark starts by the same
-path: so a script of that name is put beside the archive, which starts the driver's own Python.
+Executors find their interpreter in the unpacked archive, by a path relative to their working
+directory. Reads of captures are planned in a process next to the driver, which Spark starts by the
+same path: so a script of that name is written next to the archive, which starts the driver's own
+Python.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from pregao import errors
 from pregao.errors import UsageError
 
 PROVIDED = frozenset({"pyspark", "py4j"})
-"""What every Spark installation brings along."""
+"""Packages of every Spark installation."""
 
 _EXTRAS = frozenset({"fast", "lake", "spark", "tables"})
-"""Of our own, what tasks on a cluster need."""
+"""Our extras that tasks on a cluster need."""
 _EXTRA = re.compile(r";.*\bextra\s*==\s*['\"]([^'\"]+)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PACKAGES = "site-packages"
@@ -37,7 +38,7 @@ _PACKAGES = "site-packages"
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """What an archive holds: packages with their versions, files, and bytes before compression."""
+    """Content of an archive: packages with versions, files, and bytes before compression."""
 
     packages: tuple[tuple[str, str], ...]
     files: int
@@ -45,14 +46,14 @@ class Packed:
 
 
 def launcher() -> str:
-    """The script ``bin/python`` of the archive: the worker's interpreter with our packages."""
+    """Return the archive's ``bin/python``: the worker's interpreter with our packages."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     return f"""#!/bin/sh
-# Runs this machine's Python {version} with the packages of this archive.
+# Runs the local Python {version} with the packages of this archive.
 python="${{PREGAO_PYTHON:-python{version}}}"
 here="$(cd "$(dirname "$0")/.." && pwd)"
 if ! command -v "$python" >/dev/null 2>&1; then
-    echo "pregao: there is no $python here; install Python {version} or set PREGAO_PYTHON." >&2
+    echo "pregao: $python was not found; install Python {version} or set PREGAO_PYTHON." >&2
     exit 127
 fi
 PYTHONPATH="$here/{_PACKAGES}${{PYTHONPATH:+:$PYTHONPATH}}"
@@ -62,7 +63,7 @@ exec "$python" "$@"
 
 
 def driver_launcher() -> str:
-    """The script that is ``bin/python`` for the driver: the Python that runs now."""
+    """Return the script ``bin/python`` for the driver: the running Python."""
     return f"""#!/bin/sh
 # For the driver: Spark starts it by the path that executors find in the unpacked archive.
 exec {shlex.quote(sys.executable)} "$@"
@@ -70,14 +71,15 @@ exec {shlex.quote(sys.executable)} "$@"
 
 
 def folder_name(archive: Path) -> str:
-    """The folder into which an archive is unpacked: its name without the ending."""
+    """Return the folder into which an archive is unpacked: its name without the extension."""
     return archive.name.removesuffix(".tgz").removesuffix(".tar.gz")
 
 
 def pack(stream: BinaryIO, *, root: str = "pregao", without: Iterable[str] = ()) -> Packed:
-    """Write the archive of a package and all that it needs, the same bytes every time.
+    """Write the archive of a package and its dependencies; the bytes are reproducible.
 
-    ``without`` names packages that the workers' own Python has; what only they need is left out.
+    ``without`` names packages that the workers' own Python has; dependencies only of those are
+    excluded too.
     """
     packages = []
     files = size = 0
@@ -96,7 +98,7 @@ def pack(stream: BinaryIO, *, root: str = "pregao", without: Iterable[str] = ())
 
 
 def needed(root: str, without: Iterable[str] = ()) -> list[importlib.metadata.Distribution]:
-    """A distribution and all that it needs here, by name, without what is there anyway."""
+    """Return a distribution and its installed dependencies, by name, except provided ones."""
     provided = PROVIDED | {_canonical(name) for name in without}
     found: dict[str, importlib.metadata.Distribution] = {}
     waiting = [root]
@@ -109,14 +111,14 @@ def needed(root: str, without: Iterable[str] = ()) -> list[importlib.metadata.Di
         except importlib.metadata.PackageNotFoundError:
             if name == root:
                 raise UsageError(f"{name} is not installed in this environment.") from None
-            continue  # needed elsewhere only, for another platform or Python
+            continue  # required only on another platform or Python
         extras = _EXTRAS if name == root else frozenset()
         waiting += _requirements(found[name].requires or [], extras)
     return [found[name] for name in sorted(found)]
 
 
 def _requirements(lines: Iterable[str], extras: frozenset[str]) -> Iterator[str]:
-    """The names of what is required; extras that nobody asked for are left out."""
+    """Yield the names of required packages, except those of unrequested extras."""
     for line in lines:
         matched = _NAME.match(line)
         extra = _EXTRA.search(line)
@@ -125,7 +127,7 @@ def _requirements(lines: Iterable[str], extras: frozenset[str]) -> Iterator[str]
 
 
 def _files(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, Path]]:
-    """The files of a distribution below ``site-packages``, by their names there."""
+    """Yield the files of a distribution in ``site-packages``, with their paths there."""
     if distribution.metadata["Name"] == "pregao":
         # The package may be installed as a reference to its sources.
         package = Path(errors.__file__).parent
@@ -135,7 +137,7 @@ def _files(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str,
     for file in distribution.files or []:
         name = file.as_posix()
         if name.startswith(("../", "/", "pregao/")) or name.endswith((".pyc", ".pth")):
-            continue  # scripts, caches and references to other places
+            continue  # scripts, caches and references to other folders
         path = Path(str(file.locate()))
         if path.is_file():
             yield name, path

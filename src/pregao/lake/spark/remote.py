@@ -1,4 +1,4 @@
-"""Sessions on a Spark Connect server (``sc://HOST:PORT``): no Java here, and no RDDs there."""
+"""Sessions on a Spark Connect server (``sc://HOST:PORT``): no local Java, and no RDDs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _OURS = {"spark.sql.session.timeZone": "UTC"}
 
 
 def is_remote(spark: Any) -> bool:
-    """Is it a session of Spark Connect?"""
+    """Whether it is a session of Spark Connect."""
     return any(each.__module__.startswith("pyspark.sql.connect") for each in type(spark).__mro__)
 
 
 def remote_master(master: str | None, conf: Mapping[str, str]) -> str | None:
-    """The server that was named, if one was."""
+    """Return the named Spark Connect server, or None."""
     if master is None:
         master = conf.get("spark.remote") or conf.get("spark.master")
         master = master or os.environ.get("SPARK_REMOTE")
@@ -33,13 +33,13 @@ def remote_master(master: str | None, conf: Mapping[str, str]) -> str | None:
 
 
 def remote_session(url: str, conf: Mapping[str, str]) -> Any:
-    """A session on a server; what cannot be is told before Spark would try for minutes."""
+    """Open a session on a server; fails immediately where Spark would retry for minutes."""
     require("pyspark")
     try:
         from pyspark.sql.connect.session import SparkSession
-    except ImportError as error:  # Spark raises its own kind
+    except ImportError as error:  # Spark raises its own subclass
         raise UsageError(
-            "Spark Connect needs some more packages: pip install 'pregao[connect]'."
+            "Spark Connect requires more packages: pip install 'pregao[connect]'."
         ) from error
     _answers(url)
     from pyspark.sql import SparkSession as AnySession
@@ -59,14 +59,14 @@ def remote_session(url: str, conf: Mapping[str, str]) -> Any:
 
 
 def _answers(url: str) -> None:
-    """Refuse a server that nobody answers for."""
+    """Raise `UsageError` if no server answers."""
     parts = urlsplit(url)
     try:
         host, port = parts.hostname, parts.port or _PORT
     except ValueError:
         host = None
     if not host:
-        raise UsageError(f"{url} is no server of Spark Connect; write sc://HOST:PORT.")
+        raise UsageError(f"A Spark Connect server must be sc://HOST:PORT, was {url}.")
     try:
         socket.create_connection((host, port), _ANSWER_SECONDS).close()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The tasks of an ingest on Spark: ranges go out, manifests come back, no rows cross over."""
+"""Runner of an ingest's tasks on Spark: sends ranges, receives manifests, never rows."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from pregao.lake.store import Location, Written
 
 _POLL_SECONDS = 0.05
 INGEST = "ingest"
-"""The kind of jobs that bring captures into tables."""
+"""Kind of the jobs that ingest captures."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 def on_spark(spark: Any) -> Runner:
-    """Do tasks with a Spark session, each in a task of its own."""
+    """Return a runner that runs each task as a Spark task."""
 
     def run(tasks: list[Task], progress: TaskProgress) -> list[Manifest]:
         sizes = {task.number: _size(task) for task in tasks}
@@ -60,7 +60,7 @@ def on_spark(spark: Any) -> Runner:
 
 
 def merge_on_spark(spark: Any) -> Merger:
-    """Merge small tables with a Spark session."""
+    """Return a merger of small tables on a Spark session."""
 
     def merge(lake: Location, groups: dict[tuple[str, int], list[str]]) -> list[Written]:
         items = [pickle.dumps((lake, table, day, paths)) for (table, day), paths in groups.items()]
@@ -74,16 +74,16 @@ def merge_on_spark(spark: Any) -> Merger:
 
 
 class Uncounted:
-    """Counts nothing: Spark Connect has no accumulators, so progress is not seen there."""
+    """Counter without effect: Spark Connect has no accumulators, so it shows no progress."""
 
     value = 0
 
     def add(self, _term: int) -> None:
-        """Leave it."""
+        """Ignore the term."""
 
 
 def counter(spark: Any) -> Any:
-    """Something that tasks add to and the driver reads."""
+    """Return a counter that tasks add to and the driver reads."""
     return Uncounted() if is_remote(spark) else spark.sparkContext.accumulator(0)
 
 
@@ -92,9 +92,9 @@ def _size(task: Task) -> int:
 
 
 def map_on_spark(spark: Any, blobs: list[bytes], work: Any, watch: Any, kind: str) -> list[Any]:
-    """Apply a function to every blob, one Spark task each; errors come back as one sentence.
+    """Apply a function to every blob, one Spark task each; errors are one-line messages.
 
-    Workers keep memory from one job to the next of the same kind.
+    Workers keep memory between consecutive jobs of the same kind.
     """
 
     def each(blob: bytes) -> tuple[bytes, str | None]:
@@ -134,7 +134,7 @@ def map_on_spark(spark: Any, blobs: list[bytes], work: Any, watch: Any, kind: st
 
 
 def _remotely(spark: Any, blobs: list[bytes], each: Any) -> Any:
-    """The same where there are no RDDs: blobs as rows, each in a partition of its own."""
+    """Return the fetch function without RDDs: blobs as rows, each in its own partition."""
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -158,15 +158,15 @@ def _remotely(spark: Any, blobs: list[bytes], each: Any) -> Any:
     return fetch
 
 
-# Spark's Python workers do one task after another, and are set up for that.
+# Spark's Python workers run one task after another, and are configured for that.
 
 
 @cache
 def take_memory() -> None:
-    """Let a worker keep the memory that a task frees for the next one, which needs as much.
+    """Keep the memory that a task frees in the worker for the next task, which needs as much.
 
-    Memory that is given back to the system is taken again page by page, which in large tasks
-    would take longer than to fill it.
+    Memory returned to the system is allocated again page by page, which in large tasks would take
+    longer than filling it.
     """
     pa.set_memory_pool(pa.system_memory_pool())
     with contextlib.suppress(OSError, AttributeError):  # only where the C library is GNU's
@@ -176,8 +176,8 @@ def take_memory() -> None:
 
 
 @lru_cache(1)
-def turn_to(kind: str) -> None:  # noqa: ARG001 - it is another than the last one's
-    """Let a worker give back what it kept for another kind of job, which needs other sizes."""
+def turn_to(kind: str) -> None:  # noqa: ARG001 - differs from the last one's
+    """Release the memory kept for another kind of job, which needs other sizes."""
     forget_scratch()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
@@ -185,9 +185,9 @@ def turn_to(kind: str) -> None:  # noqa: ARG001 - it is another than the last on
 
 @cache
 def spare_the_collector() -> None:
-    """Set aside what a worker has loaded by the end of its first task.
+    """Exclude from garbage collection all that a worker has loaded by the end of its first task.
 
-    Spark's worker collects garbage behind every task, and would each time look at all modules.
+    Spark's worker collects garbage after every task, and would scan all modules each time.
     """
     gc.collect()
     gc.freeze()

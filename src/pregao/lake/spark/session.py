@@ -1,4 +1,4 @@
-"""The Spark session, configured for this work; users' settings win over ours."""
+"""Spark session, configured for this work; users' settings override ours."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from pregao.lake.spark.java import require_java
 from pregao.lake.spark.remote import is_remote, remote_master, remote_session
 from pregao.lake.spark.spark_errors import sentence
 
-# Java says this once at every start, and nobody can do anything about it.
+# Java logs this at every start, and users cannot change it.
 _NOISE = "Using incubator modules"
-# The last lines that Java wrote to its standard error.
+# Last lines that Java wrote to its standard error.
 _SAID: deque[str] = deque(maxlen=20)
 _INTERRUPTS: list[int] = []
 _GIGABYTE = 1 << 30
@@ -36,17 +36,17 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _MASTER = re.compile(r"local(\[|-cluster\[|$)|spark://|yarn$|k8s://")
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?$")
 _ATTEMPTS = 4
-"""How often Spark tries a task on this machine; on a cluster that is its own default."""
+"""Attempts per task on a local master; a cluster uses its own default."""
 _LOOPBACK = re.compile(r"spark://(127\.0\.0\.1|localhost|\[::1\])[:,]")
 
 
 def spark_session(
     master: str | None = None, conf: Mapping[str, str] | None = None, app: str = "pregao"
 ) -> Any:
-    """Start Spark, or take the session that runs in this process.
+    """Start Spark, or return the session that runs in this process.
 
-    What counts, from most to least: ``conf`` and ``master``, what ``spark-submit`` was given or
-    ``spark-defaults.conf`` says, our settings.
+    Settings by precedence: ``conf`` and ``master``, the arguments of ``spark-submit`` or
+    ``spark-defaults.conf``, our settings.
     """
     if master is not None and remote_master(master, {}) is None:
         check_master(retrying(master))
@@ -75,9 +75,9 @@ def spark_session(
     if not (in_submit or _JAVA_OPTIONS in chosen or "spark.driver.extraClassPath" in chosen):
         settings[_JAVA_OPTIONS] += f" {archive_options(pyspark_version, _jars())}".rstrip()
     if _stays_here(where):
-        # Spark looks up the machine's name otherwise, which fails on many a laptop.
+        # Otherwise Spark resolves the host name, which fails on many laptops.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Spark's Python workers take their interpreter from here, on every kind of master.
+    # Spark's Python workers read their interpreter from here, with every kind of master.
     os.environ["PYSPARK_PYTHON"] = settings["spark.pyspark.python"]
     builder = SparkSession.builder
     for key, value in settings.items():
@@ -89,9 +89,9 @@ def spark_session(
     try:
         session = builder.getOrCreate()
     except Exception as error:
-        # Whatever it is (Java's exceptions come in many classes), the user's question is why.
-        said = f" {_SAID[-1]}" if _SAID else ""
-        raise UsageError(f"Spark did not start on {where}: {sentence(error)}{said}") from error
+        # Java's exceptions have many classes; the user needs only the reason.
+        last_line = f" {_SAID[-1]}" if _SAID else ""
+        raise UsageError(f"Spark did not start on {where}: {sentence(error)}{last_line}") from error
     interrupt_surely()
     if where.startswith("spark://"):
         require_executors(session, settings)
@@ -99,25 +99,25 @@ def spark_session(
 
 
 def was_interrupted() -> bool:
-    """Did an interrupt come since Spark was started? What Java says then is of no interest."""
+    """Whether an interrupt occurred since Spark started; Java's errors are then irrelevant."""
     return bool(_INTERRUPTS)
 
 
 def interrupt_surely() -> None:
-    """Let an interrupt be one also where Java, which gets it too, has ended already.
+    """Raise KeyboardInterrupt even if Java, which receives the interrupt too, has already exited.
 
-    Spark's own handler asks Java to cancel its jobs first, and fails there.
+    Spark's own handler first asks Java to cancel its jobs, and fails then.
     """
     if threading.current_thread() is not threading.main_thread():
         return
-    asked: Any = signal.getsignal(signal.SIGINT)
-    if not callable(asked) or getattr(asked, "surely", False):
+    previous: Any = signal.getsignal(signal.SIGINT)
+    if not callable(previous) or getattr(previous, "surely", False):
         return
 
     def interrupted(number: int, frame: Any) -> None:
         _INTERRUPTS.append(number)
         with contextlib.suppress(Exception):
-            asked(number, frame)
+            previous(number, frame)
         raise KeyboardInterrupt
 
     interrupted.surely = True  # type: ignore[attr-defined]
@@ -125,9 +125,10 @@ def interrupt_surely() -> None:
 
 
 def missing_interpreter(spark: Any) -> str | None:
-    """The workers' Python if it is named by a relative path that leads nowhere on this machine.
+    """Return the workers' Python if it is a relative path that does not exist locally.
 
-    Spark plans reads of Python data sources beside the driver, with the interpreter of the workers.
+    Spark plans reads of Python data sources next to the driver, with the interpreter of the
+    workers.
     """
     if is_remote(spark):
         return None
@@ -137,22 +138,22 @@ def missing_interpreter(spark: Any) -> str | None:
 
 
 def retrying(master: str) -> str:
-    """A local master under which a task whose worker died is tried again, as on a cluster."""
+    """Return a local master that retries a task whose worker died, as on a cluster."""
     matched = _LOCAL.match(master)
     return f"local[{matched[1] or 1},{_ATTEMPTS}]" if matched else master
 
 
 def check_master(master: str) -> None:
-    """Refuse what is no master of Spark."""
+    """Raise `UsageError` for an unsupported master."""
     if not _MASTER.match(master):
         raise UsageError(
-            f"{master} is no master of Spark; there are local[*], local[N], spark://HOST:PORT, "
-            "yarn, k8s://https://HOST:PORT and sc://HOST:PORT (Spark Connect)."
+            f"{master} is not a Spark master; use local[*], local[N], spark://HOST:PORT, "
+            "yarn, k8s://https://HOST:PORT or sc://HOST:PORT (Spark Connect)."
         )
 
 
 def running_session(master: str | None, conf: Mapping[str, str]) -> Any:
-    """The session of this process with settings added, if there is one."""
+    """Return the session of this process with settings added, if there is one."""
     if "pyspark.sql" not in sys.modules:
         return None
     from pyspark.sql import SparkSession
@@ -162,32 +163,36 @@ def running_session(master: str | None, conf: Mapping[str, str]) -> Any:
         return None
     if is_remote(active):
         if master is not None and remote_master(master, {}) is None:
-            raise UsageError(f"Spark Connect is used in this process; stop it before {master}.")
+            raise UsageError(
+                f"This process has a Spark Connect session; stop it before using {master}."
+            )
         for key, value in conf.items():
             active.conf.set(key, value)
         return active
-    there = active.sparkContext.master
-    if master is not None and retrying(master) != there and master != there:
+    current = active.sparkContext.master
+    if master is not None and retrying(master) != current and master != current:
         raise UsageError(
-            f"Spark runs on {there} in this process; stop that session before one on {master}."
+            f"Spark runs on {current} in this process; stop that session before using {master}."
         )
     for key, value in conf.items():
         if active.conf.get(key, None) != value:
             if not active.conf.isModifiable(key):
-                raise UsageError(f"Spark runs already, and {key} is fixed from its start on.")
+                raise UsageError(
+                    f"Spark is already running, and {key} can only be set before it starts."
+                )
             active.conf.set(key, value)
     return active
 
 
 def _jars() -> Path:
-    """Where the Java part of Spark is."""
+    """Return the folder of Spark's jars."""
     from pyspark.find_spark_home import _find_spark_home
 
     return Path(_find_spark_home()) / "jars"
 
 
 def _launch(settings: Mapping[str, str]) -> None:
-    """Start Java with its standard error led through us, so that known noise can be left out."""
+    """Start Java with its standard error piped through us, to filter known noise."""
     from pyspark import SparkConf, SparkContext, java_gateway
     from pyspark.errors import PySparkException
 
@@ -200,8 +205,8 @@ def _launch(settings: Mapping[str, str]) -> None:
         launch: Any = java_gateway.launch_gateway
         gateway = launch(conf, popen_kwargs={"stderr": writing})
     except (PySparkException, OSError) as error:
-        words = " ".join(line for line in _SAID if not line.startswith("at "))
-        raise UsageError(f"Java did not start for Spark: {words or error}") from error
+        lines = " ".join(line for line in _SAID if not line.startswith("at "))
+        raise UsageError(f"Java did not start for Spark: {lines or error}") from error
     finally:
         os.close(writing)
     started.set()
@@ -209,9 +214,9 @@ def _launch(settings: Mapping[str, str]) -> None:
 
 
 def _pump(reading: int, started: threading.Event) -> None:
-    """Remember the last of what Java says, and hand it on once it runs.
+    """Keep the last lines of Java's standard error, and forward it once Java runs.
 
-    What it says before that is noise, or the reason why it does not start: that is told otherwise.
+    Earlier lines are noise, or the reason why it does not start, which the error reports.
     """
     with open(reading, "rb") as lines:
         for line in without_noise(lines):
@@ -224,13 +229,13 @@ def _pump(reading: int, started: threading.Event) -> None:
 
 
 def without_noise(lines: Iterable[bytes]) -> Iterator[str]:
-    """The lines without what Java says at every start, and what Spark says where it ends early.
+    """Yield the lines except Java's noise at every start, and Spark's noise where it ends early.
 
-    When enough rows are there (``show``, ``limit``), Spark closes the pipe to its Python workers,
-    each of which then prints how it could not write any more.
+    When Spark has enough rows (``show``, ``limit``), it closes the pipe to its Python workers, each
+    of which then prints a failed write.
     """
     trace: list[str] = []
-    open_traces = 0  # several workers may write at once, a line each in turn
+    open_traces = 0  # several workers may interleave their lines
     for raw in lines:
         line = raw.decode(errors="replace")
         begins = line.startswith("Traceback (most recent call last)")
@@ -246,27 +251,27 @@ def without_noise(lines: Iterable[bytes]) -> Iterator[str]:
 
 
 def _closed_pipes(trace: list[str]) -> bool:
-    """Are these traces only of workers whose pipe Spark closed?"""
-    places = [line for line in trace if line.lstrip().startswith("File")]
+    """Whether these traces are only of workers whose pipe Spark closed."""
+    locations = [line for line in trace if line.lstrip().startswith("File")]
     reasons = [line for line in trace if not line.startswith((" ", "Traceback"))]
-    return all("daemon.py" in place for place in places) and all(
+    return all("daemon.py" in location for location in locations) and all(
         reason.startswith("BrokenPipeError") for reason in reasons
     )
 
 
 def our_settings(master: str, chosen: Mapping[str, str]) -> dict[str, str]:
-    """What we set for a master, before the user's own choices."""
+    """Return our settings for a master, which the user's override."""
     log = importlib.resources.files("pregao.lake") / "log4j2.properties"
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        # Every column that is named would be told to Java with the line that names it, which takes
-        # longer than the plan itself; errors are told in words of our own.
+        # Otherwise every column name would be sent to Java with its line of code, which takes
+        # longer than the plan itself; we write our own error messages.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.python.worker.reuse": "true",
-        # Thousands of files are listed faster by the driver than by a job.
+        # The driver lists thousands of files faster than a job.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
         "spark.sql.sources.partitionColumnTypeInference.enabled": "true",
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "pregao-warehouse"),
@@ -280,8 +285,8 @@ def our_settings(master: str, chosen: Mapping[str, str]) -> dict[str, str]:
             settings["spark.python.daemon.module"] = daemon.MODULE
         settings["spark.driver.memory"] = f"{driver_gigabytes(machine_memory())}g"
         settings["spark.sql.shuffle.partitions"] = str(max(8, 2 * _cores()))
-        if sys.platform == "linux":  # elsewhere the temporary folder's name may be too long for it
-            # A task that talks to its worker over TCP waits for some 40 ms, again and again.
+        if sys.platform == "linux":  # elsewhere the temporary folder's path may be too long
+            # Over TCP, a task waits some 40 ms for its worker, repeatedly.
             settings["spark.python.unix.domain.socket.enabled"] = "true"
     if _stays_here(master):
         settings["spark.driver.host"] = "127.0.0.1"
@@ -292,13 +297,13 @@ def our_settings(master: str, chosen: Mapping[str, str]) -> dict[str, str]:
     if uses_connector(chosen):
         settings["spark.sql.extensions"] = DELTA_EXTENSION
         settings["spark.sql.catalog.spark_catalog"] = DELTA_CATALOG
-        # The connector reads a table's log in fifty tasks, of which ours fills a few.
+        # The connector reads a table's log in fifty tasks; ours needs only a few.
         settings["spark.databricks.delta.snapshotPartitions"] = "4"
     return settings
 
 
 def spark_defaults() -> dict[str, str]:
-    """The settings of ``spark-defaults.conf``, if there is one."""
+    """Return the settings of ``spark-defaults.conf``, if it exists."""
     folder = settings_folder()
     if folder is None:
         return {}
@@ -315,15 +320,15 @@ def spark_defaults() -> dict[str, str]:
 
 
 def driver_gigabytes(memory: int) -> int:
-    """The memory of the driver: a quarter of the machine's, from 1 to 8 GB.
+    """Return the memory of the driver: a quarter of the machine's, from 1 to 8 GB.
 
-    The heavy work is done outside of Java, by Python workers that need the rest.
+    The heavy work runs outside of Java, in Python workers that need the rest.
     """
     return max(1, min(8, memory // (4 * _GIGABYTE)))
 
 
 def machine_memory() -> int:
-    """The bytes of memory of this machine or container."""
+    """Return the bytes of memory of this machine or container."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         try:
@@ -336,18 +341,18 @@ def machine_memory() -> int:
 
 
 def parse_conf(pairs: list[str] | None) -> dict[str, str]:
-    """Settings as the command line gives them: ``KEY=VALUE``."""
+    """Parse settings of the command line: ``KEY=VALUE``."""
     settings = {}
     for pair in pairs or []:
         key, equals, value = pair.partition("=")
         if not equals or not key.startswith("spark."):
-            raise UsageError(f"--conf takes spark.NAME=VALUE, not {pair!r}.")
+            raise UsageError(f"--conf must be spark.NAME=VALUE, was {pair!r}.")
         settings[key] = value
     return settings
 
 
 def _stays_here(master: str) -> bool:
-    """Are all processes on this machine?"""
+    """Whether all processes are local."""
     return master.startswith("local") or _LOOPBACK.match(f"{master},") is not None
 
 

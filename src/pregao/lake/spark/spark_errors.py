@@ -1,4 +1,4 @@
-"""What Spark raises, as one sentence that a user can act on."""
+"""Errors of Spark as one-line messages that a user can act on."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ _LONGEST = 500
 
 
 def sentence(error: BaseException) -> str:
-    """The gist of an error of Spark or of a task: no stack, one line."""
+    """Return the essence of an error of Spark or of a task: no stack, one line."""
     text = str(error)
     if isinstance(error, PregaoError):
         return text
     if _NOT_THERE in text:
         return (
-            "the workers' Python has no Pregão; install it there, or send an archive along: see "
+            "the workers' Python has no Pregão; install it there, or send an archive: see "
             "docs/cluster.md."
         )
     if matched := _OURS.findall(text):
         return _short(matched[-1])
     if "Traceback (most recent call last)" in text and (matched := _PYTHON.findall(text)):
-        kind, words = matched[-1]
-        return _short(f"{kind.rpartition('.')[2]}: {words}")
+        kind, text_of_error = matched[-1]
+        return _short(f"{kind.rpartition('.')[2]}: {text_of_error}")
     if (matched := _CAUSE.findall(text)) and not _CONDITION.search(text):
         return _short(matched[-1])
     if matched_java := _JAVA.match(text):
         return _short(matched_java.group(1))
-    # The first line is what is wrong; then come advice, the query, its plan and the stack.
+    # The first line is the error; advice, the query, its plan and the stack follow.
     first = _STATE.sub("", _CONDITION.sub("", text)).strip().partition("\n")[0]
-    place = _PLACE.search(text)
-    if place is None:
+    position = _PLACE.search(text)
+    if position is None:
         return _short(first)
-    where = f" (line {place.group(1)}, character {int(place.group(2)) + 1})"
+    where = f" (line {position.group(1)}, character {int(position.group(2)) + 1})"
     return _short(_PLACE_AT_END.sub("", first)) + where
 
 

@@ -1,4 +1,4 @@
-"""Spark started while this process does something else: Java takes seconds for it."""
+"""Background start of Spark: Java takes seconds."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _NEEDED = (
     "pyspark.sql",
     "pyspark.testing.utils",
 )
-"""What Spark's start imports."""
+"""Modules that Spark's start imports."""
 
 
 class StartingSpark:
-    """A session of Spark on this machine that is being started; any other is there at once."""
+    """Local Spark session that starts in the background; any other starts immediately."""
 
     def __init__(self, master: str | None, conf: Mapping[str, str]) -> None:
         self._session: Any = None
@@ -46,35 +46,36 @@ class StartingSpark:
             self._session = spark_session(master, conf)
             return
         require_java()
-        # Imported by this thread: where two import at once, an interrupt can block both for good.
+        # Imported by this thread: if two threads import, an interrupt can deadlock both.
         for module in _NEEDED:
-            with contextlib.suppress(ImportError):  # not every PySpark has all of it
+            with contextlib.suppress(ImportError):  # not every PySpark has all of them
                 importlib.import_module(module)
-        # No daemon: what Java's start keeps in the temporary folder is cleared by this thread.
+        # Not a daemon: this thread removes the temporary files of Java's start.
         self._thread = threading.Thread(target=self._start, args=(master, conf))
         self._thread.start()
 
     def _start(self, master: str | None, conf: Mapping[str, str]) -> None:
         try:
             self._session = spark_session(master, conf)
-        except BaseException as caught:  # raised again for who waits for the session
+        except BaseException as caught:  # raised again by session()
             self._failed = caught
 
     def abandon(self) -> None:
-        """Nobody waits for the session any more: let Java, which is still starting, end now."""
+        """Kill Java while it is still starting, because the session is no longer needed."""
         if self._thread is None or not self._thread.is_alive():
             return
-        # Only Linux tells; elsewhere Java starts to the end, and then ends with this process.
+        # Only Linux lists the children; elsewhere Java finishes its start, and ends with this
+        # process.
         children = Path(f"/proc/self/task/{self._thread.native_id}/children")
         with contextlib.suppress(OSError):
             for child in children.read_text().split():
                 os.kill(int(child), signal.SIGKILL)
 
     def session(self) -> Any:
-        """The session, as soon as it is there."""
+        """Return the session as soon as it is ready."""
         if self._thread is not None:
             while self._thread.is_alive():
-                self._thread.join(_POLL_SECONDS)  # an interrupt gets through in between
+                self._thread.join(_POLL_SECONDS)  # lets an interrupt through
             self._thread = None
             if self._failed is None:
                 _adopt(self._session)
@@ -83,7 +84,7 @@ class StartingSpark:
         return self._session
 
     def run(self, tasks: list[Task], progress: TaskProgress) -> list[Manifest]:
-        """Do the tasks of an ingest, once Spark is there: captures are looked into meanwhile."""
+        """Run the tasks of an ingest once Spark is ready: captures are surveyed meanwhile."""
         return on_spark(self.session())(tasks, progress)
 
     def merge(self, lake: Location, groups: dict[tuple[str, int], list[str]]) -> list[Written]:
@@ -92,7 +93,7 @@ class StartingSpark:
 
 
 def _takes_time_here(master: str | None, conf: Mapping[str, str]) -> bool:
-    """Is Java to be started on this machine, for a session that nobody has yet?"""
+    """Whether Java must be started locally, for a session that does not exist yet."""
     where = master or conf.get("spark.master") or os.environ.get("MASTER") or "local[*]"
     if remote_master(master, conf) is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return False
@@ -101,7 +102,7 @@ def _takes_time_here(master: str | None, conf: Mapping[str, str]) -> bool:
 
 
 def _adopt(session: Any) -> None:
-    """Make it the session of this thread, which is not the one that started it."""
+    """Make it the active session of this thread, which did not start it."""
     jvm = session._jvm
     session._get_j_spark_session_class(jvm).setActiveSession(session._jsparkSession)
     interrupt_surely()

@@ -1,5 +1,4 @@
-"""The tables for people: a Spark session with every table of a lake, and every view over them,
-without any jars."""
+"""Spark session with every table of a lake, and every view over them, without any jars."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from pregao.lake.store import Lake, Location, arrow_schema, check_links, visible
 from pregao.lake.views import SPARK, define_views, select_text, view_names
 
 _WORD = re.compile(r"\w+")
-# How Hadoop's S3 client names the settings that a location carries.
+# Hadoop's names of the S3 settings of a location.
 _S3A = {
     "AWS_ACCESS_KEY_ID": "fs.s3a.access.key",
     "AWS_SECRET_ACCESS_KEY": "fs.s3a.secret.key",
@@ -35,12 +34,12 @@ def connect(
     master: str | None = None,
     **conf: str,
 ) -> LakeSession:
-    """Open a lake in Spark: every table is a view of the session that is given back.
+    """Open a lake in Spark: every table is a view of the returned session.
 
-    Beside each table (``trades``) is a view for people (``v_trades``); see `pregao.lake.views`. A
-    view is opened when it is first used, and then shows the table as it is at that moment;
-    `LakeSession.refresh` brings all views up to date. Units that a dead process has left half
-    committed are finished first. Settings: ``connect(path, **{"spark.driver.memory": "4g"})``.
+    For each table (``trades``) there is also a view for people (``v_trades``); see
+    `pregao.lake.views`. A view is opened when it is first used, and then shows the table at that
+    time; `LakeSession.refresh` updates all views. Half-committed units of a process that died are
+    completed first. Settings: ``connect(path, **{"spark.driver.memory": "4g"})``.
     """
     lake = Lake(path)
     lake.require()
@@ -50,7 +49,7 @@ def connect(
 
 
 class _Tables:
-    """What a session of a lake adds to Spark's own: its tables, opened when they are named."""
+    """Additions of a lake's session to Spark's own: its tables, opened when they are named."""
 
     lake: Lake
     _unopened: set[str]
@@ -65,11 +64,11 @@ class _Tables:
     def open_named(self, text: str) -> None:
         """Open the tables and views that a query names."""
         words = _WORD.findall(text.lower())
-        # What lists the views (SHOW TABLES) is to list them all.
+        # SHOW TABLES must list all views.
         self._open(set(self._unopened) if words[:1] == ["show"] else self._unopened & set(words))
 
     def table(self, tableName: str) -> DataFrame:  # noqa: N803
-        """A table or view by its name; see `SparkSession.table`."""
+        """Return a table or view by name; see `SparkSession.table`."""
         self._open(self._unopened & {tableName.strip("`").lower()})
         spark: Any = super()
         frame: DataFrame = spark.read.table(tableName)
@@ -77,21 +76,21 @@ class _Tables:
 
     @property
     def catalog(self) -> Any:
-        """The session's catalog; all tables are opened, so that it lists them."""
+        """Catalog of the session; opens all tables, so that it lists them."""
         self._open(set(self._unopened))
         spark: Any = super()
         return spark.catalog
 
     @property
     def read(self) -> Any:
-        """The session's reader, which knows the lake's tables as well."""
+        """Reader of the session, which knows the lake's tables too."""
         spark: Any = super()
         reader = spark.read
         reader.table = self.table
         return reader
 
     def refresh(self) -> None:
-        """Let all views show what was ingested since they were opened."""
+        """Reopen all views at their next use, to show later ingests."""
         self._unopened = _names(self.lake)
 
     def _open(self, names: Iterable[str]) -> None:
@@ -102,19 +101,19 @@ class _Tables:
             table_frame(self.lake, name, spark).createOrReplaceTempView(name)
             self._unopened.discard(name)
         for view in define_views(self.lake, sorted(wanted.difference(tables)), tables):
-            # Which opens the tables that it is made of.
+            # Also opens the view's tables.
             self.sql(select_text(view, SPARK)).createOrReplaceTempView(view.name)
             self._unopened.discard(view.name)
 
 
 def _names(lake: Lake) -> set[str]:
-    """What a session knows: the tables of a lake, and the views over them."""
+    """Return the names of a lake's tables and of the views over them."""
     tables = lake.table_names()
     return {*tables, *view_names(tables)}
 
 
 class LakeSession(_Tables, SparkSession):
-    """A Spark session that knows the tables of a lake, and opens each when it is first named."""
+    """Spark session with the tables of a lake, each opened when it is first named."""
 
     def __init__(self, lake: Lake, spark: SparkSession) -> None:
         super().__init__(spark.sparkContext, spark._jsparkSession)
@@ -123,17 +122,17 @@ class LakeSession(_Tables, SparkSession):
 
 
 def _remote_session(lake: Lake, spark: Any) -> Any:
-    """The same on Spark Connect: it can do what a `LakeSession` can, without Java's parts."""
+    """Return a `LakeSession` on Spark Connect, without Java's parts."""
     from pyspark.sql.connect.session import SparkSession as RemoteSession
 
     class RemoteLakeSession(_Tables, RemoteSession):
-        """A session of Spark Connect that knows the tables of a lake."""
+        """Session of Spark Connect with the tables of a lake."""
 
         def __init__(self) -> None:
             self.__dict__.update(spark.__dict__)
             self.lake = lake
             self._unopened = _names(lake)
-            self._shared = spark  # whose connection it is, open as long as this session lives
+            self._shared = spark  # owner of the connection, kept open by this reference
 
         def __del__(self) -> None:
             """Leave the connection to the session that opened it."""
@@ -142,21 +141,21 @@ def _remote_session(lake: Lake, spark: Any) -> Any:
 
 
 def table_frame(lake: Lake, name: str, spark: SparkSession) -> DataFrame:
-    """A table as a DataFrame of exactly the files, columns and types that its log tells."""
+    """Return a table as a DataFrame with exactly the files, columns and types of its log."""
     table = lake.delta(name)
-    place = lake.table_location(name)
+    location = lake.table_location(name)
     names = sorted(visible_files(table)["path"].to_pylist())
-    check_links(place, names)
+    check_links(location, names)
     if _reads_delta(spark):
-        return spark.read.format("delta").load(_spark_uri(place, spark))
+        return spark.read.format("delta").load(_spark_uri(location, spark))
     schema = StructType.fromJson(json.loads(table.schema().to_json()))
-    paths = [place.join(path) for path in names]
+    paths = [location.join(path) for path in names]
     if not paths:
         return spark.createDataFrame([], schema)
-    if not _java_reads(place, spark):
-        return _frame_through_python(place, table, schema, paths, spark)
-    # Names are taken as they are: Spark would read brackets and stars in them as patterns.
-    reader = spark.read.schema(schema).option("basePath", _spark_uri(place, spark))
+    if not _java_reads(location, spark):
+        return _frame_through_python(location, table, schema, paths, spark)
+    # Use names literally: Spark would read brackets and stars in them as patterns.
+    reader = spark.read.schema(schema).option("basePath", _spark_uri(location, spark))
     frame = reader.option("__globPaths__", "false").parquet(
         *[_spark_uri(path, spark) for path in paths]
     )
@@ -164,18 +163,18 @@ def table_frame(lake: Lake, name: str, spark: SparkSession) -> DataFrame:
 
 
 def _reads_delta(spark: SparkSession) -> bool:
-    """Was the session started with Delta's own extension?"""
+    """Whether the session was started with Delta's own extension."""
     return DELTA_EXTENSION in (spark.conf.get("spark.sql.extensions", "") or "")
 
 
 def _spark_uri(place: Location, spark: SparkSession) -> str:
-    """A place as Hadoop names it, with the settings that it needs."""
+    """Return a location as Hadoop's URI, and configure its settings."""
     if place.is_local:
         return f"file://{place.uri}"
     if place.scheme != "s3":
         return place.uri
     if is_remote(spark):
-        return "s3a" + place.uri.removeprefix("s3")  # with the settings of the server
+        return "s3a" + place.uri.removeprefix("s3")  # the server has its own settings
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     for key, value in s3a_settings(place).items():
         hadoop.setIfUnset(key, value)
@@ -183,7 +182,7 @@ def _spark_uri(place: Location, spark: SparkSession) -> str:
 
 
 def s3a_settings(place: Location) -> dict[str, str]:
-    """The settings of Hadoop's S3 client for a location."""
+    """Return the settings of Hadoop's S3 client for a location."""
     known = place.storage_options
     settings = {name: known[key] for key, name in _S3A.items() if key in known}
     if "AWS_ENDPOINT_URL" in known and known.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST") != "true":
@@ -196,18 +195,18 @@ def s3a_settings(place: Location) -> dict[str, str]:
 
 
 def _java_reads(place: Location, spark: SparkSession) -> bool:
-    """Has Spark's Java side a filesystem for this place? (For S3 it comes in an optional jar.)"""
+    """Whether Spark's Java has a filesystem for this location (S3's is an optional jar)."""
     if place.is_local:
         return True
     if is_remote(spark):
-        return False  # that cannot be asked
+        return False  # cannot be queried
     scheme = "s3a" if place.scheme == "s3" else place.scheme
     java: Any = spark.sparkContext._jvm
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     try:
         java.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, hadoop)
     except Exception:
-        # Java says so by an exception, of one class or another.
+        # Java reports it by exceptions of several classes.
         return False
     return True
 
@@ -233,7 +232,7 @@ def _frame_through_python(
 
 
 def _batches(file: Location, declared: Any, partition: list[str]) -> Iterator[Any]:
-    """The rows of a file in the table's columns: those it lacks are null."""
+    """Yield the rows of a file in the table's columns; absent ones are null."""
     import pyarrow as pa
     import pyarrow.dataset as ds
 
