@@ -28,7 +28,7 @@ def test_messages_of_both_sides_in_their_order(pregao, capture):
     told = pregao("decode", capture)
     assert told.code == 1
     assert "1 rejected" in told.err
-    assert "bytes that are no message; the next one was found behind them" in told.err
+    assert "bytes that are not a message; decoding resumed at the next message" in told.err
     lines = told.out.splitlines()
     assert [line.split()[4] for line in lines[:2]] == ["Negotiate", "NegotiateResponse"]
     assert " client 10.1.0.7:40001>10.2.0.9:9000 2 SimpleNewOrder " in told.out

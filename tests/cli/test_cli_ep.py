@@ -108,7 +108,7 @@ def test_scripts_end_with_what_came_of_them(tmp_path):
         assert "-:2: ExecutionReport_New has no field 'colour'" in err
         code, _, err = served.ep("run", str(script), "--access-key", "wrong")
         assert code == 2
-        assert "refuses session 100000001: CREDENTIALS" in err
+        assert "refused session 100000001: CREDENTIALS" in err
 
 
 def test_a_session_is_kept_in_a_file(tmp_path):

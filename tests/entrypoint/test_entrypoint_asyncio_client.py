@@ -222,7 +222,7 @@ def test_what_the_exchange_does_not_have_is_told_to_who_asked():
             client = Client(SETTINGS, [desk.address], reconnecting=QUICK)
             events = client.events()
             client.start()
-            with pytest.raises(NotAppliedError, match="send it anew"):
+            with pytest.raises(NotAppliedError, match="send it again"):
                 await client.request("SimpleNewOrder", order(1))
             assert client.orders.get(1).status == "NOT_APPLIED"
             again = await client.request("SimpleNewOrder", order(2))

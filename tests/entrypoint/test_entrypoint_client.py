@@ -244,7 +244,7 @@ def test_003_4_5_4_2_the_client_can_move_its_number_up():
     exchange.client.skip_to(9, exchange.now)
     assert exchange.hear() == [("Sequence", {"nextSeqNo": 9})]
     assert exchange.client.send("SimpleNewOrder", ORDER, exchange.now) == 9
-    with pytest.raises(UsageError, match="cannot become 3"):
+    with pytest.raises(UsageError, match="cannot skip to sequence number 3"):
         exchange.client.skip_to(3, exchange.now)
 
 
@@ -296,7 +296,7 @@ def test_business_messages_need_an_established_session():
     (ended,) = exchange.say(exchange.report(1))
     assert ended.code == "NOT_ESTABLISHED"
     exchange = Exchange().established()
-    with pytest.raises(UsageError, match="is not a message that clients send"):
+    with pytest.raises(UsageError, match="is not a message of clients"):
         exchange.client.send("ExecutionReport_New", {}, exchange.now)
 
 

@@ -269,5 +269,5 @@ def test_a_session_has_one_account_and_its_key_is_not_shown():
     account = Account(SESSION, FIRM, KEY)
     assert KEY not in repr(account)
     assert dataclasses.asdict(account)["access_key"] == KEY
-    with pytest.raises(UsageError, match="session 100000001 has two accounts"):
+    with pytest.raises(UsageError, match="Session 100000001 has two accounts"):
         GatewaySessions([account, account], SessionStore())

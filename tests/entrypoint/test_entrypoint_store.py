@@ -131,12 +131,12 @@ def test_a_reset_that_was_killed_leaves_the_file_as_it_was(tmp_path):
 
 def test_a_file_belongs_to_one_process_and_is_not_any_file(tmp_path):
     store = SessionFile(tmp_path / "sessions")
-    with pytest.raises(UsageError, match="another process has these sessions open"):
+    with pytest.raises(UsageError, match="the session file is in use by another process"):
         SessionFile(tmp_path / "sessions")
     store.close()
     SessionFile(tmp_path / "sessions").close()
     (tmp_path / "other").write_text("something else entirely")
-    with pytest.raises(UsageError, match="not a file of sessions"):
+    with pytest.raises(UsageError, match="not a session file"):
         SessionFile(tmp_path / "other")
 
 
@@ -230,7 +230,7 @@ def test_a_file_that_others_can_read_is_closed_to_them_and_a_link_is_not_followe
     assert mode(path) == 0o600
     assert target.read_bytes() == b"untouched"
     (tmp_path / "link").symlink_to(path)
-    with pytest.raises(UsageError, match="no sessions can be kept here"):
+    with pytest.raises(UsageError, match="cannot open the session file"):
         SessionFile(tmp_path / "link")
 
 
@@ -246,6 +246,6 @@ def test_no_changed_byte_loses_a_record_silently(tmp_path_factory, history, mask
     whole = bytearray(path.read_bytes())
     whole[data.draw(st.integers(0, len(whole) - 1))] ^= mask
     path.write_bytes(whole)
-    with pytest.raises(UsageError, match=r"is damaged at byte \d+|not a file of sessions"):
+    with pytest.raises(UsageError, match=r"is damaged at byte \d+|not a session file"):
         SessionFile(path)
     assert path.read_bytes() == whole

@@ -75,7 +75,7 @@ def test_bytes_that_are_no_message_are_rejects(tmp_path):
     rejected = rows(lake, "ep_rejects")
     assert rejected
     assert {row["reason"] for row in rejected} == {
-        "bytes that are no message; the next one was found behind them"
+        "bytes that are not a message; decoding resumed at the next message"
     }
     skipped = sum(len(row["bytes"]) for row in rejected)
     sizes = [row["size"] for row in rows(lake, "ep_packets")]

@@ -1,11 +1,11 @@
-"""Binary EntryPoint: FIXP sessions of both sides, as state machines, and a client on asyncio.
+"""Binary EntryPoint: FIXP sessions for both sides as state machines, and an asyncio client.
 
-`GatewaySessions` and `GatewayConnection` are the exchange's side, `ClientSession` is the client's:
-bytes and a time go in, bytes to send and events come out. A `SessionStore` (in memory) or a
-`SessionFile` keeps what must survive connections and processes. `Client` holds a session over real
-connections. Messages in captures are found by `pregao.entrypoint.captured`.
+`GatewaySessions` and `GatewayConnection` implement the exchange side, `ClientSession` the client
+side: they accept bytes and a time, and return bytes to send and events. A `SessionStore` (in
+memory) or a `SessionFile` keeps the state that must survive connections and processes. `Client`
+runs a session over TCP connections. `pregao.entrypoint.captured` finds messages in captures.
 
-What programs use is imported when it is first asked for: who reads captures needs no sessions.
+Public names are imported on first use, so that reading captures does not load the session code.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-# These two are called as their modules are.
+# These two functions share a name with their module, so they cannot be imported lazily.
 from pregao.entrypoint.credentials import blanked, credentials
 from pregao.entrypoint.messages import FROM_CLIENT, FROM_EXCHANGE, VERSIONS, Messages, messages
 

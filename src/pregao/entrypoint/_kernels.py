@@ -1,6 +1,6 @@
-"""Kernels over captured streams: the messages in them, and what their business headers say.
+"""Kernels over captured streams: message boundaries and business headers.
 
-The plain twin of the walk is in its tests.
+The plain Python equivalent of `walk_stream` is in its tests.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from pregao.sbe import LITTLE_ENDIAN_FRAME
 from pregao.schemas import ENTRYPOINT_SCHEMA_ID
 
 LONGEST_STRETCH: Final = 32_768
-"""Bytes that are no message are given in stretches of at most so many."""
+"""Maximum length of one range of bytes that are not a message; longer ranges are split."""
 
 _ENCODING: Final[int] = LITTLE_ENDIAN_FRAME
 _SCHEMA: Final[int] = ENTRYPOINT_SCHEMA_ID
 _TIME_LIMIT = np.uint64(1 << 63)
 
-# Is there a message here?
+# Results of `begins_here`.
 _NO, _YES, _LATER = 0, 1, 2
 
 
 @njit
 def gather_pieces(buffer: Any, offset: Any, length: Any, rows: Any, out: Any, at: int) -> Any:
-    """Copy pieces one behind the other; give where the last one ends."""
+    """Concatenate pieces into ``out``; return the end offset."""
     for r in range(len(rows)):
         i = rows[r]
         for k in range(length[i]):
@@ -47,7 +47,7 @@ def gather_pieces(buffer: Any, offset: Any, length: Any, rows: Any, out: Any, at
 
 @njit
 def is_sound(buffer: Any, at: int) -> Any:
-    """Do whole headers look like those of a message of EntryPoint?"""
+    """Whether complete headers are those of an EntryPoint message."""
     length = np.int64(load_u16(buffer, at + MESSAGE_LENGTH_AT))
     return (
         load_u16(buffer, at + ENCODING_TYPE_AT) == _ENCODING
@@ -59,7 +59,7 @@ def is_sound(buffer: Any, at: int) -> Any:
 
 @njit
 def may_become_sound(buffer: Any, at: int, end: int) -> Any:
-    """Can bytes that are less than the headers be the beginning of such?"""
+    """Whether a part of the headers can be the start of an EntryPoint message."""
     there = end - at
     if there >= ENCODING_TYPE_AT + 2:
         return load_u16(buffer, at + ENCODING_TYPE_AT) == _ENCODING
@@ -70,9 +70,9 @@ def may_become_sound(buffer: Any, at: int, end: int) -> Any:
 
 @njit
 def begins_here(buffer: Any, at: int, end: int, final: bool) -> Any:
-    """Does a message begin here, in bytes of which nothing is known?
+    """Whether a message starts at an offset of an unsynchronized stream.
 
-    Its headers must look so, and so must those of the message behind it, as far as they are there.
+    Its headers must be valid, and so must those of the next message, if available.
     """
     if end - at < HEADERS_SIZE:
         return _LATER if not final and may_become_sound(buffer, at, end) else _NO
@@ -90,7 +90,7 @@ def begins_here(buffer: Any, at: int, end: int, final: bool) -> Any:
 
 @njit
 def put_stretch(start: int, end: int, count: int, offsets: Any, lengths: Any) -> Any:
-    """Add bytes that are no message, in parts; give how many entries there are then."""
+    """Add bytes that are not a message, split into ranges; return the new number of entries."""
     while start < end:
         size = min(end - start, LONGEST_STRETCH)
         offsets[count] = start
@@ -105,11 +105,11 @@ def walk_stream(
     buffer: Any, begin: int, end: int, synced: bool, recognised: bool, final: bool, offsets: Any,
     lengths: Any,
 ) -> Any:  # fmt: skip
-    """The messages of a stream's bytes, and the stretches between them that are none.
+    """Find the messages in a stream's bytes, and the ranges between them that are not messages.
 
-    ``synced`` says that a message is known to begin at ``begin``; ``recognised`` that the stream
-    has shown a message before; ``final`` that nothing follows. Gives how many entries there are,
-    where the bytes begin that must wait for more, and the new ``synced`` and ``recognised``.
+    ``synced`` states that a message starts at ``begin``; ``recognised`` that the stream has
+    contained a message before; ``final`` that nothing follows. Returns the number of entries, the
+    offset of the bytes that need more data, and the new ``synced`` and ``recognised``.
     """
     count = 0
     at: Any = begin
@@ -153,7 +153,7 @@ def walk_stream(
 
 @njit
 def read_templates(buffer: Any, offsets: Any, lengths: Any, templates: Any) -> None:
-    """The template ids of messages; -1 of stretches that are none."""
+    """Read the template ids of messages; -1 for ranges that are not a message."""
     for i in range(len(offsets)):
         at = offsets[i]
         templates[i] = -1
@@ -170,9 +170,9 @@ def read_business_headers(
     buffer: Any, offsets: Any, lengths: Any, templates: Any, header_at: Any, session_at: int,
     number_at: int, time_at: int, sessions: Any, numbers: Any, times: Any,
 ) -> None:  # fmt: skip
-    """What the business headers of messages say; zeros where there is none.
+    """Read the business headers of messages; zeros for messages without one.
 
-    ``header_at`` says for each template id where in the block the header is, or -1.
+    ``header_at`` has the offset of the header in the block for each template id, or -1.
     """
     for i in range(len(offsets)):
         sessions[i], numbers[i], times[i] = 0, 0, 0

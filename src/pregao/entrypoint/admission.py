@@ -1,4 +1,4 @@
-"""Who may negotiate and establish a session (§4.2, §4.3, §4.5.2, §4.5.3), or why not."""
+"""Admission of sessions: checks of Negotiate and Establish (§4.2, §4.3, §4.5.2, §4.5.3)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def negotiation_reject(
     rival: str | None,
     now_ns: int,
 ) -> str | None:
-    """Why a Negotiate is refused; ``rival`` is the code if another connection has the session."""
+    """Return the reject code of a Negotiate, or None to accept it.
+
+    ``rival`` is the code to use if another connection has the session.
+    """
     closed = "NEGOTIATE_NOT_ALLOWED"
     found = _common_reject(request, version, rules, account, now_ns, closed) or rival
     if found is not None:
@@ -33,9 +36,9 @@ def negotiation_reject(
         return "INVALID_FIRM"
     wanted = request["sessionVerID"]
     if state.negotiated:
-        # A backup that takes over goes on with the version that its primary negotiated (§5.5).
-        anew = rules.gateway not in state.gateways and wanted == state.session_ver_id
-        return None if anew else "ALREADY_NEGOTIATED"
+        # A backup that takes over continues the version that its primary negotiated (§5.5).
+        takeover = rules.gateway not in state.gateways and wanted == state.session_ver_id
+        return None if takeover else "ALREADY_NEGOTIATED"
     return None if wanted > state.session_ver_id else "INVALID_SESSIONVERID"
 
 
@@ -48,7 +51,10 @@ def establishment_reject(
     rival: str | None,
     now_ns: int,
 ) -> str | None:
-    """Why an Establish is refused; ``rival`` is the code if another connection has the session."""
+    """Return the reject code of an Establish, or None to accept it.
+
+    ``rival`` is the code to use if another connection has the session.
+    """
     closed = "ESTABLISH_NOT_ALLOWED"
     found = _common_reject(request, version, rules, account, now_ns, closed) or rival
     if found is not None:
@@ -66,14 +72,14 @@ def establishment_reject(
         return "UNSPECIFIED"
     if wish_of(request) is None:
         return "UNSPECIFIED"
-    # Above what is expected is a gap, and gaps are accepted (§4.5.5).
+    # A number above the expected one is a gap, and gaps are accepted (§4.5.5).
     number, expected = request["nextSeqNo"], state.next_incoming
     refused = number < expected or skips_too_far(number, expected)
     return "INVALID_NEXTSEQNO" if refused else None
 
 
 def wish_of(request: Decoded) -> str | None:
-    """What an Establish wants for the end of the connection; None if that is not known."""
+    """Return the cancel-on-disconnect type of an Establish; None if its value is invalid."""
     wish: Any = request["cancelOnDisconnectType"]
     if wish is None:
         return cod.NEVER
@@ -81,7 +87,7 @@ def wish_of(request: Decoded) -> str | None:
 
 
 def answer_to(request: Decoded) -> dict[str, Any]:
-    """What every answer to a request repeats of it."""
+    """Return the fields of a request that every answer repeats."""
     return {
         "sessionID": request["sessionID"],
         "sessionVerID": request["sessionVerID"],
@@ -90,7 +96,7 @@ def answer_to(request: Decoded) -> dict[str, Any]:
 
 
 def ending_code(reject: str) -> str:
-    """The code of the Terminate that follows a reject: the same, where there is one of its name."""
+    """Return the code of the Terminate after a reject: the code of the same name, if it exists."""
     return reject if reject in _ENDINGS else "UNSPECIFIED"
 
 
@@ -114,8 +120,8 @@ def _common_reject(
         return "PROTOCOL_VERSION_NOT_SUPPORTED"
     if not rules.accepting:
         return closed
-    # A session that does not exist is answered as a wrong key is, after the same work: nobody
-    # finds out by asking which sessions there are.
+    # An unknown session gets the same answer as a wrong key, after the same work, so that a peer
+    # cannot discover which sessions exist.
     session_id, key = request["sessionID"], "" if account is None else account.access_key
     if not are_right(request["credentials"], session_id, key) or account is None:
         return UNAUTHENTICATED

@@ -1,4 +1,4 @@
-"""Business messages that a gateway refuses by itself, and the reject that says so."""
+"""Business messages that the gateway itself rejects, and the values of the reject."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pregao.entrypoint.messages import Enumerations
 from pregao.sbe import Decoded
 
 THROTTLED: Final = (8, "Throttle limit exceeded")
-"""The reason that FIX numbers so, and its text (§4.9)."""
+"""FIX reason code and text (§4.9)."""
 _LONGEST_MEMO: Final = 40
 OTHER: Final = 0
-"""The reason for a value that its field does not have; the text names the field."""
+"""Reason for an invalid field value; the text names the field."""
 
 
 def reject_values(name: str, message: Decoded, reason: int, text: str) -> dict[str, Any]:
-    """The values of BusinessMessageReject; a memo that cannot be written again is left out."""
+    """Return the values of BusinessMessageReject; omits a memo that cannot be encoded."""
     memo = message.values.get("memo")
     return {
         "refMsgType": name,
@@ -29,7 +29,7 @@ def reject_values(name: str, message: Decoded, reason: int, text: str) -> dict[s
 
 
 def value_fault(enumerations: Enumerations, values: Mapping[str, Any]) -> str | None:
-    """What is wrong with a message that can be decoded: a number that is no value of its field."""
+    """Return the fault of a decodable message with an invalid enumeration value, or None."""
     for name, required in enumerations.fields:
         value = values[name]
         if value is None:

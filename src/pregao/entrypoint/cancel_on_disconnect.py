@@ -1,7 +1,6 @@
-"""Cancel on disconnect (§4.7): whether a session's orders are cancelled, when, and why.
+"""Cancel on disconnect (§4.7): whether and when a session's orders are canceled, and why.
 
-Which orders that means is the market's business: all but good-till ones and those that take part
-in an auction.
+The market selects the orders: all except good-till ones and those in an auction.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ REASONS: Final = {
     ON_TERMINATE: "CANCEL_ON_TERMINATE",
     ALWAYS: "CANCEL_ON_DISCONNECT_AND_TERMINATE",
 }
-"""The reason in the report of a cancelled order (100, 101, 102), by what the session asked for."""
+"""Reason in the report of a canceled order (100, 101, 102), by the session's setting."""
 
 
 def due_ns(asked: str, window_ms: int, now_ns: int, *, graceful: bool) -> int | None:
-    """When orders are cancelled after a connection ended; None if they are not.
+    """Return the time at which orders are canceled after a connection ended, or None.
 
-    ``graceful`` means that the client sent Terminate; a Terminate of the gateway is none.
+    ``graceful`` means that the client sent Terminate; a Terminate of the gateway does not count.
     """
     triggering = (ALWAYS, ON_TERMINATE) if graceful else (ALWAYS, ON_LOSS)
     return now_ns + window_ms * MILLISECOND if asked in triggering else None

@@ -1,4 +1,4 @@
-"""EntryPoint in captures: the messages of both directions, of any connection, on any port."""
+"""EntryPoint messages in captures: both directions of every connection, on any port."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from pregao.sbe import Decoded, SchemaCodec, readings
 from pregao.schemas import ENTRYPOINT_SCHEMA_ID, Registry, bundled, bundled_versions
 from pregao.umdf.survey import Destination
 
-NO_MESSAGE: Final = "bytes that are no message; the next one was found behind them"
-"""Why a stretch of a stream was not decoded."""
+NO_MESSAGE: Final = "bytes that are not a message; decoding resumed at the next message"
+"""Reason for a range of a stream that was not decoded."""
 
 
 def flow_text(flow: Flow) -> str:
-    """Who sends to whom, as a text: ``10.1.0.7:40001>10.2.0.9:9000``."""
+    """Return source and destination as text: ``10.1.0.7:40001>10.2.0.9:9000``."""
     return f"{Destination(flow.src, flow.src_port)}>{Destination(flow.dst, flow.dst_port)}"
 
 
 def other_direction_text(text: str) -> str:
-    """The text of the flow of the answers."""
+    """Return the text of the opposite direction of a flow."""
     src, _, dst = text.partition(">")
     return f"{dst}>{src}"
 
 
 class FrameBlocks:
-    """The messages of a capture's TCP streams in blocks, to be iterated over once.
+    """Blocks of the messages in a capture's TCP streams; can be iterated over once.
 
-    Each payload of a block is a message with its framing header, or a stretch of bytes that are
-    none. ``statistics`` are those of the capture's packets.
+    Each payload of a block is a message with its framing header, or a range of bytes that are not a
+    message. ``statistics`` are those of the capture's packets.
     """
 
     def __init__(
@@ -64,22 +64,23 @@ class FrameBlocks:
 
     @property
     def statistics(self) -> CaptureStatistics:
-        """The account of the packets walked so far."""
+        """Statistics of the packets read so far."""
         return self._reader.statistics
 
     @property
     def flows(self) -> list[Flow]:
-        """The flows of TCP seen so far; the index of one never changes."""
+        """The TCP flows seen so far; the index of a flow never changes."""
         return self._reader.tcp_flows
 
     @property
     def accounts(self) -> dict[Flow, StreamAccount]:
-        """What became of the bytes of each stream on which messages were found."""
+        """Byte accounting of each stream that contained messages."""
         return {self.flows[number]: each for number, each in self._frames.accounts.items()}
 
     def __iter__(self) -> Iterator[PacketBlock]:
         for _ in self._reader:
-            # Blocks without a message too: who only wants a look need not wait for one.
+            # Blocks without messages too, so that callers that only sample a capture are not
+            # blocked.
             if self._reader.segments:
                 yield self._frames.take(self._reader.segments)
         self.truncated_tail = self._reader.truncated_tail
@@ -100,26 +101,28 @@ class FrameBlocks:
 
 
 class BusinessHeaders(NamedTuple):
-    """What the business headers of messages say, a column each; zeros where there is none."""
+    """Fields of the business headers of messages, as columns; zero for messages without one."""
 
     template_id: NDArray[np.int32]
-    """-1 of a stretch that is no message."""
+    """-1 for bytes that are not a message."""
     session_id: NDArray[np.int64]
     number: NDArray[np.int64]
     sending_time_ns: NDArray[np.int64]
 
     @property
     def sound(self) -> NDArray[np.bool_]:
-        """Which of them are messages."""
+        """Mask of the rows that are messages."""
         return ~np.signbit(self.template_id)
 
     def channels(self) -> NDArray[np.int16]:
-        """What a packet header would have for a channel: 0, and -1 where there is no message."""
+        """Return channel numbers as a packet header would have: 0, or -1 for rows without a
+        message.
+        """
         return np.where(self.sound, 0, -1).astype(np.int16)
 
 
 class _Places(NamedTuple):
-    """Where messages have their business header, by template id, and what is where in it."""
+    """Offsets of the business header by template id, and of its fields within it."""
 
     header_at: NDArray[np.int32]
     session_at: int
@@ -129,50 +132,50 @@ class _Places(NamedTuple):
 
 @cache
 def _places() -> _Places:
-    at: dict[int, int] = {}
+    offsets: dict[int, int] = {}
     inner: set[tuple[int, int, int]] = set()
     for version in bundled_versions("entrypoint"):
         for message in bundled("entrypoint", version.number).messages:
             for reading in readings(message):
                 if reading.name == "businessHeader":
-                    assert at.setdefault(message.id, reading.offset) == reading.offset
+                    assert offsets.setdefault(message.id, reading.offset) == reading.offset
                     members = {member.name: member.offset for member in reading.members}
                     names = ("sessionID", "msgSeqNum", "sendingTime")
                     session, number, time = (members[name] for name in names)
                     inner.add((session, number, time))
     (found,) = inner  # the same in all versions
-    header_at = np.full(max(at) + 1, -1, np.int32)
-    for template, offset in at.items():
+    header_at = np.full(max(offsets) + 1, -1, np.int32)
+    for template, offset in offsets.items():
         header_at[template] = offset
     return _Places(header_at, *found)
 
 
 def business_headers(block: PacketBlock) -> BusinessHeaders:
-    """The business headers of a block's messages."""
+    """Read the business headers of a block's messages."""
     templates = templates_of(block.buffer, block.offset, block.length)
     sessions, numbers, times = np.empty((3, len(block)), np.int64)
-    places = _places()
+    layout = _places()
     _kernels.read_business_headers(
-        block.buffer, block.offset, block.length, templates, places.header_at, places.session_at,
-        places.number_at, places.time_at, sessions, numbers, times,
+        block.buffer, block.offset, block.length, templates, layout.header_at, layout.session_at,
+        layout.number_at, layout.time_at, sessions, numbers, times,
     )  # fmt: skip
     return BusinessHeaders(templates, sessions, numbers, times)
 
 
 @dataclass(frozen=True, slots=True)
 class CapturedMessage:
-    """A message of a capture, or bytes that are none."""
+    """A message in a capture, or bytes that are not a message."""
 
     time_ns: int
-    """When the packet was captured that completed it."""
+    """Capture time of the packet that completed it."""
     flow: Flow
     sender: str | None
-    """``client``, ``exchange``, or None if nothing on the connection has told so far."""
+    """``client``, ``exchange``, or None if no message on the connection has identified it yet."""
     name: str
-    """Empty where it is no message, or of a template that the schema does not have."""
+    """Empty for bytes that are not a message, and for templates that the schema lacks."""
     message: Decoded | None
     data: bytes
-    """The bytes with the framing header, credentials blanked."""
+    """Bytes with the framing header; credentials are masked."""
     reason: str = ""
     """Why it could not be decoded."""
 
@@ -180,9 +183,11 @@ class CapturedMessage:
 def captured_messages(
     source: Source, registry: Registry | None = None
 ) -> Iterator[CapturedMessage]:
-    """Every message of EntryPoint in a capture, in the order in which they were whole.
+    """Yield every EntryPoint message in a capture, in the order in which they were completed.
 
-    Schemas go by the version of each message, or are those that a registry names.
+    Args:
+        source: Path or open file of a capture.
+        registry: Schemas to decode with; by default the bundled schema of each message's version.
     """
     known = Registry.bundled() if registry is None else registry
     codecs: dict[int, SchemaCodec] = {}

@@ -1,9 +1,8 @@
-"""A client of EntryPoint on asyncio: it keeps its session through every failure by itself.
+"""An EntryPoint client on asyncio that recovers its session from every failure.
 
-`Client` connects to the first gateway that answers, negotiates or establishes, and connects anew
-whenever the connection is lost. Everything that happens is an event; the orders of the session are
-followed (`Client.orders`). With a `SessionFile` the session goes on where it was after the end of
-the process.
+`Client` connects to the first gateway that answers, negotiates or establishes, and reconnects
+whenever the connection is lost. It publishes events and tracks the orders of the session
+(`Client.orders`). With a `SessionFile` the session survives a restart of the process.
 """
 
 from __future__ import annotations
@@ -39,42 +38,42 @@ from pregao.errors import PregaoError, UsageError
 LEARNT: Final = frozenset({
     "ALREADY_NEGOTIATED", "INVALID_SESSIONVERID", "UNNEGOTIATED", "INVALID_NEXTSEQNO",
 })  # fmt: skip
-"""Refusals that tell the client what it did not know: it tries again with that."""
+"""Rejects that provide what the client lacked: it retries with the corrected value."""
 PASSING: Final = frozenset({
     "DUPLICATE_SESSION_CONNECTION", "AUTHENTICATION_IN_PROGRESS", "NEGOTIATE_NOT_ALLOWED",
     "ESTABLISH_NOT_ALLOWED", "ALREADY_ESTABLISHED", "UNSPECIFIED",
 })  # fmt: skip
-"""Refusals that may be over in a while, or are not those of another gateway."""
+"""Rejects that may be temporary, or specific to one gateway."""
 
 
 UNREADABLE: Final = frozenset({"INVALID_SOFH", "UNRECOGNIZED_MESSAGE", "DECODING_ERROR"})
-"""How a connection ends on which something came that cannot be read."""
+"""Termination codes of a connection that received something unreadable."""
 
 
 class SessionRefusedError(PregaoError):
-    """The exchange will not hold the session, and trying again would not change that."""
+    """The exchange refuses the session, and a retry would not change that."""
 
 
 class NotAppliedError(PregaoError):
-    """The exchange does not have a request: it was lost with the connection it was sent on."""
+    """The exchange did not receive a request: it was lost with its connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reconnecting:
-    """How a client comes back: how long it waits, and for how long."""
+    """Delays and timeouts of a client that connects and reconnects, in seconds."""
 
     first_s: float = 0.05
-    """Before the second attempt; the first comes at once."""
+    """Delay before the second retry; the first is immediate."""
     most_s: float = 5.0
-    """The wait doubles up to this."""
+    """Maximum delay; it doubles with each attempt up to this."""
     connect_s: float = 5.0
-    """How long a gateway may take to answer."""
+    """Timeout of the TCP connection."""
     handshake_s: float = 10.0
-    """How long it may take until the session is established."""
+    """Timeout of the handshake, until the session is established."""
 
 
 class Client:
-    """One session of a client, for as long as it is wanted.
+    """One client session, over as many connections as it needs.
 
     ```python
     async with Client(settings, [("127.0.0.1", 9000)]) as client:
@@ -92,32 +91,35 @@ class Client:
         clock: Clock = system_clock,
         schema: str | Path | None = None,
     ) -> None:
-        """Prepare a client that `start` connects.
+        """Create a client; `start` or ``async with`` connects it.
 
         Args:
-            settings: Whose session it is, and how it is held.
-            gateways: The primary and its backups.
-            store: Keeps the session; in memory by default.
-            reconnecting: How long it waits between attempts.
-            clock: Gives the time in nanoseconds.
+            settings: Session, credentials and session parameters.
+            gateways: Host and port of the primary gateway and its backups, in order of preference.
+            store: Where the session is kept; in memory by default.
+            reconnecting: Delays and timeouts of connection attempts.
+            clock: Returns the time in nanoseconds since 1970.
             schema: A schema file of one version, for gateways whose version is not bundled;
-                it takes the place of ``settings.version``.
+                it overrides ``settings.version``.
+
+        Raises:
+            UsageError: ``gateways`` is empty, or the schema cannot be used for sessions.
         """
         if not gateways:
-            raise UsageError("A client needs the address of at least one gateway.")
+            raise UsageError("A client needs at least one gateway address; gateways is empty.")
         self.gateways = list(gateways)
         self.orders = OrderTracker()
         self._clock = clock
         self._store = SessionStore() if store is None else store
-        speech = messages(settings.version) if schema is None else Messages(read_schema(schema))
-        self.schema = speech.schema
-        self.settings = replace(settings, keep_reports=True, version=speech.version)
-        self._session = ClientSession(self.settings, self._store, speech)
-        self._speech = speech
+        codec = messages(settings.version) if schema is None else Messages(read_schema(schema))
+        self.schema = codec.schema
+        self.settings = replace(settings, keep_reports=True, version=codec.version)
+        self._session = ClientSession(self.settings, self._store, codec)
+        self._speech = codec
         self.last_problem = ""
-        """Why the last connection was not made or ended, in words."""
+        """Why the last connection failed or ended, as text."""
         self.unreadable = ""
-        """What could not be read since a session was established last, in words."""
+        """What could not be read since the session was last established, as text."""
         self._wait = reconnecting or Reconnecting()
         self._link: Link | None = None
         self._running: asyncio.Task[None] | None = None
@@ -133,20 +135,20 @@ class Client:
         self._remember()
 
     def _remember(self) -> None:
-        """Follow the orders of what the store kept of this trading session."""
+        """Restore the orders of this trading session from the store."""
         state = self._session.state
-        speech = self._speech
+        codec = self._speech
         for number, data in sorted(state.sent.items()):
             frame = frame_of(data)
-            name = speech.name(frame)
+            name = codec.name(frame)
             if name is not None:
-                self.orders.sent(number, name, speech.decode(frame).values)
+                self.orders.sent(number, name, codec.decode(frame).values)
         for gap in state.not_taken:
             self.orders.not_applied(gap.first, gap.count)
         for _, name, message in self._session.kept():
             self.orders.received(name, message)
 
-    # Its life.
+    # Lifecycle.
 
     async def __aenter__(self) -> Self:
         self.start()
@@ -166,29 +168,38 @@ class Client:
         await self.close()
 
     def start(self) -> None:
-        """Begin to connect, in the background."""
+        """Start connecting, in the background."""
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._run())
 
     @property
     def established(self) -> bool:
-        """Can business messages be sent now?"""
+        """Whether business messages can be sent now."""
         return self._session.stage is Stage.ESTABLISHED and self._link is not None
 
     @property
     def stage(self) -> Stage:
-        """How far the connection is."""
+        """Stage of the current connection."""
         return self._session.stage
 
     @property
     def next_number(self) -> int:
-        """The sequence number of the next business message."""
+        """Sequence number of the next business message."""
         return self._session.state.next_outgoing
 
     async def ready(self, timeout_s: float | None = None) -> None:
-        """Wait until the session is established; SessionRefusedError if it never will be."""
+        """Wait until the session is established.
+
+        Args:
+            timeout_s: Maximum wait in seconds; None waits indefinitely.
+
+        Raises:
+            SessionRefusedError: The exchange refuses the session permanently.
+            TimeoutError: The session was not established in time.
+            UsageError: The client was not started, or was closed.
+        """
         if self._running is None:
-            raise UsageError("The client was not started: use it with `async with`, or start it.")
+            raise UsageError("The client was not started: use `async with`, or call start().")
         async with asyncio.timeout(timeout_s):
             while not self.established:
                 if self._running.done():
@@ -201,15 +212,19 @@ class Client:
                     waiting.cancel()
 
     def _reason(self) -> PregaoError:
-        """Why the session is not held any more."""
+        """Return the error that explains why the session ended."""
         if self._refusal:
             return SessionRefusedError(
-                f"The exchange refuses session {self.settings.session_id}: {self._refusal}."
+                f"The exchange refused session {self.settings.session_id}: {self._refusal}."
             )
         return UsageError("The client was closed.")
 
     async def close(self, timeout_s: float = 2.0) -> None:
-        """Take leave of the exchange and stop; the session can be held again later."""
+        """Terminate the connection and stop; the session can be established again later.
+
+        Args:
+            timeout_s: Maximum wait for the gateway's answer, in seconds.
+        """
         self._stopping.set()
         if self._running is not None:
             if self.established:
@@ -227,12 +242,23 @@ class Client:
             subscription.end()
         self._store.flush()
 
-    # What it sends.
+    # Requests.
 
     async def send(self, name: str, values: Mapping[str, Any]) -> int:
-        """Send a business message as soon as it can be sent; give its number.
+        """Send a business message as soon as possible and return its sequence number.
 
-        Waits while the session is not established, and while the gateway reads too slowly.
+        Waits while the session is not established and while the gateway applies back-pressure.
+
+        Args:
+            name: Name of the message, e.g. ``NewOrderSingle``.
+            values: Its field values by name; ``marketSegmentID`` goes into the business header.
+
+        Returns:
+            The sequence number of the message.
+
+        Raises:
+            SessionRefusedError: The exchange refuses the session permanently.
+            UsageError: Clients do not send this message, or the client was closed.
         """
         while True:
             if not self.established:
@@ -242,7 +268,11 @@ class Client:
             await self._writable.wait()
 
     def send_now(self, name: str, values: Mapping[str, Any]) -> int:
-        """Send a business message; UsageError if the session is not established."""
+        """Send a business message immediately and return its sequence number.
+
+        Raises:
+            UsageError: The session is not established.
+        """
         number = self._session.send(name, values, self._clock())
         self.orders.sent(number, name, values)
         if self._link is not None:
@@ -252,17 +282,35 @@ class Client:
     async def request(
         self, name: str, values: Mapping[str, Any], timeout_s: float | None = 10.0
     ) -> Received:
-        """Send a request and wait for the first answer to it, whether it says yes or no.
+        """Send a request and wait for the first answer, positive or negative.
 
-        That is the report with its ``clOrdID`` (or ``securityReqID``, ``posReqID``, ``allocID``,
-        ``quoteReqID``…), or a BusinessMessageReject. NotAppliedError says that the exchange does
-        not have it, TimeoutError that it is not known whether it has.
+        The answer is the report with the request's ``clOrdID`` (or ``securityReqID``, ``posReqID``,
+        ``allocID``, ``quoteID``, ``crossID``), or a BusinessMessageReject.
+
+        Args:
+            name: Name of the message, e.g. ``SimpleNewOrder``.
+            values: Its field values by name.
+            timeout_s: Maximum wait in seconds; None waits indefinitely.
+
+        Returns:
+            The answer, as received.
+
+        Raises:
+            NotAppliedError: The exchange did not receive the request.
+            TimeoutError: No answer arrived in time; the exchange may or may not have the request.
+            UsageError: The request has no identifying field, or one with the same value is pending.
+
+        Example:
+            ```python
+            name, values = requests.new(1, "BUY", 200_000_101, 100, Decimal("12.50"))
+            report = await client.request(name, values)
+            ```
         """
         key = _key_of(name, values)
         if key is None:
-            raise UsageError(f"{name} has no field by which its answer could be told; send it.")
+            raise UsageError(f"{name} has no field that identifies its answer; use send().")
         if key in self._answers:
-            raise UsageError(f"A request with {key[0]} {key[1]} waits for its answer already.")
+            raise UsageError(f"A request with {key[0]} {key[1]} is already pending.")
         answer: asyncio.Future[Received] = asyncio.get_running_loop().create_future()
         self._answers[key] = answer
         number = -1
@@ -275,25 +323,37 @@ class Client:
             self._answers.pop(key, None)
             self._numbers.pop(number, None)
 
-    # What it tells.
+    # Events.
 
     def events(self, most: int = 10_000) -> Subscription:
-        """Everything that happens from now on, to be iterated over.
+        """Subscribe to all events from now on.
 
-        Who falls behind by more than ``most`` events makes the client read no more until he has
-        caught up: nothing is lost, and the exchange notices.
+        A subscriber with ``most`` unread events stops the client from reading until it has caught
+        up: no event is lost, and the gateway sees back-pressure.
+
+        Args:
+            most: Maximum number of unread events before reading stops.
+
+        Returns:
+            An asynchronous iterator over the events, which ends when the client is closed.
+
+        Example:
+            ```python
+            async for event in client.events():
+                print(event)
+            ```
         """
         subscription = Subscription(self, most)
         self._subscriptions.add(subscription)
         return subscription
 
     def drop(self, subscription: Subscription) -> None:
-        """Tell a subscription no more."""
+        """Stop delivering events to a subscription."""
         self._subscriptions.discard(subscription)
         self.caught_up()
 
     def caught_up(self) -> None:
-        """Read again, if nobody is behind any more."""
+        """Resume reading if no subscription is full."""
         if self._link is not None and not any(each.full for each in self._subscriptions):
             self._link.resume_reading()
 
@@ -307,14 +367,14 @@ class Client:
                     self._not_applied(event)
                 case SessionEstablished():
                     if event.session_ver_id != self._held_version:
-                        # Numbers begin anew: what was not answered will not be (§4.6.2).
+                        # Numbers restart: pending requests will not be answered (§4.6.2).
                         self._held_version = event.session_ver_id
                         self.orders.renumber()
                     self._established.set()
                     self.last_problem = self.unreadable = ""
                 case SessionRefused():
                     self._last_refusal = event.code
-                    self.last_problem = f"the gateway refuses the session: {event.code}"
+                    self.last_problem = f"the gateway refused the session: {event.code}"
                 case ConnectionFailed():
                     self.last_problem = f"{event.gateway}: {event.reason}"
                 case ConnectionEnded() if event.code != self._last_refusal:
@@ -348,19 +408,21 @@ class Client:
             answer = self._answers.get(self._numbers[number])
             if answer is not None and not answer.done():
                 answer.set_exception(
-                    NotAppliedError(f"The exchange does not have message {number}; send it anew.")
+                    NotAppliedError(
+                        f"The exchange did not receive message {number}; send it again."
+                    )
                 )
 
     # Connections.
 
     async def _run(self) -> None:
-        """Hold the session until the client is closed, or refused for good."""
-        place, attempt = 0, 0
+        """Keep the session connected until the client is closed or permanently refused."""
+        index, attempt = 0, 0
         loop = asyncio.get_running_loop()
         while not self._stopping.is_set():
             self._last_refusal = ""
             began = loop.time()
-            held = await self._connection(place)
+            held = await self._connection(index)
             self._established.clear()
             self._writable.clear()
             refused = self._last_refusal
@@ -368,16 +430,16 @@ class Client:
                 self._refusal = refused
                 return
             if held:
-                # A gateway that ends each session at once is not asked again at once.
+                # Back off from a gateway that ends each session right after it was established.
                 if loop.time() - began >= self._wait.most_s:
                     attempt = 0
             elif refused not in LEARNT:
-                place = (place + 1) % len(self.gateways)
+                index = (index + 1) % len(self.gateways)
             await self._pause(attempt)
             attempt += 1
 
     async def _pause(self, attempt: int) -> None:
-        """Wait longer after each attempt that failed, and not as long as others do."""
+        """Wait with exponential backoff and jitter, so that clients do not reconnect in step."""
         if attempt:
             wait = min(self._wait.most_s, self._wait.first_s * 2.0 ** min(attempt - 1, 30))
             with suppress(TimeoutError):
@@ -385,7 +447,7 @@ class Client:
                     await self._stopping.wait()
 
     async def _connection(self, place: int) -> bool:
-        """Hold the session on one connection until it ends; was it established?"""
+        """Run the session on one connection until it ends. Returns whether it was established."""
         host, port = self.gateways[place]
         loop = asyncio.get_running_loop()
         try:
@@ -401,21 +463,21 @@ class Client:
             link.abort()
 
     def opened(self, link: Link, gateway: int) -> None:
-        """A connection is there."""
+        """Handle a new connection."""
         self._link = link
         self._writable.set()
         self._session.connect(self._clock(), gateway)
         self._flush()
 
     def heard(self, data: bytes) -> None:
-        """Bytes came."""
+        """Handle received bytes."""
         self._tell(self._session.receive(data, self._clock()))
         self._flush()
         if self._link is not None:
             self._link.rearm()
 
     def elapsed(self, *, reading: bool) -> None:
-        """Time has passed."""
+        """Handle the expiry of the timer."""
         now = self._clock()
         if not reading:
             self._session.unheard(now)
@@ -423,7 +485,7 @@ class Client:
         self._flush()
 
     def gone(self) -> bool:
-        """The connection is gone; had it established the session?"""
+        """Handle the end of the connection. Returns whether it had established the session."""
         held = self._established.is_set()
         self._link = None
         self._established.clear()
@@ -431,19 +493,19 @@ class Client:
         return held
 
     def writable(self, now: bool) -> None:
-        """The gateway reads, or it does not keep up."""
+        """Handle a change of the write buffer: writable, or above its high-water mark."""
         if now:
             self._writable.set()
         else:
             self._writable.clear()
 
     def due_s(self) -> float | None:
-        """In how many seconds something is to be done if nothing happens before."""
+        """Return the seconds until the next timer is due, or None."""
         due = self._session.next_due_ns
         return None if due is None else max(0.0, (due - self._clock()) / SECOND)
 
     def handshake_s(self) -> float:
-        """How long a connection may take until the session is established."""
+        """Return the time allowed for establishing the session, in seconds."""
         return self._wait.handshake_s
 
     def _flush(self) -> None:
@@ -451,14 +513,14 @@ class Client:
             self._link.flush()
 
     def output(self) -> tuple[bytes, bool]:
-        """What is to be sent, and whether the connection is to be closed then."""
+        """Return the bytes to send, and whether to close the connection after them."""
         return self._session.take_output(), self._session.closing
 
 
 _ANSWERED_BY: Final = (
     "clOrdID", "securityReqID", "posReqID", "allocID", "quoteID", "crossID",
 )  # fmt: skip
-"""The fields by which a report names the request that it answers, the most telling first."""
+"""Fields by which a report names the request that it answers, the most specific first."""
 
 
 def _key_of(name: str, values: Mapping[str, Any]) -> tuple[str, int] | None:

@@ -1,4 +1,4 @@
-"""One connection of a client: bytes to and from a socket, and the time in between."""
+"""TCP transport of a client: bytes to and from a socket, and timers."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from typing import Protocol
 
 
 class LinkOwner(Protocol):
-    """Whom a connection belongs to."""
+    """Receiver of the events of a connection."""
 
     def opened(self, link: Link, gateway: int) -> None:
-        """A connection is there."""
+        """Handle a new connection."""
 
     def heard(self, data: bytes) -> None:
-        """Bytes came."""
+        """Handle received bytes."""
 
     def elapsed(self, *, reading: bool) -> None:
-        """Time has passed."""
+        """Handle the expiry of the timer."""
 
     def gone(self) -> bool:
-        """The connection is gone; had it established the session?"""
+        """Handle the end of the connection. Returns whether it had established the session."""
 
     def writable(self, now: bool) -> None:
-        """The gateway reads, or it does not keep up."""
+        """Handle a change of the write buffer: writable, or above its high-water mark."""
 
     def due_s(self) -> float | None:
-        """In how many seconds something is to be done if nothing happens before."""
+        """Return the seconds until the next timer is due, or None."""
 
     def handshake_s(self) -> float:
-        """How long a connection may take until the session is established."""
+        """Return the time allowed for establishing the session, in seconds."""
 
     def output(self) -> tuple[bytes, bool]:
-        """What is to be sent, and whether the connection is to be closed then."""
+        """Return the bytes to send, and whether to close the connection after them."""
 
     @property
     def established(self) -> bool:
-        """Can business messages be sent now?"""
+        """Whether business messages can be sent now."""
 
 
 class Link(asyncio.Protocol):
-    """One connection."""
+    """One TCP connection of a client."""
 
     def __init__(self, owner: LinkOwner, gateway: int) -> None:
         self._owner = owner
@@ -53,7 +53,7 @@ class Link(asyncio.Protocol):
         self.ended: asyncio.Future[bool] = self._loop.create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the handshake."""
+        """Start the handshake."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         raw = transport.get_extra_info("socket")
@@ -63,11 +63,11 @@ class Link(asyncio.Protocol):
         self._owner.opened(self, self._gateway)
 
     def data_received(self, data: bytes) -> None:
-        """Pass on what came."""
+        """Pass received bytes to the owner."""
         self._owner.heard(data)
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """Tell the owner, and who waits for the end."""
+        """Notify the owner, and set the result of `ended`."""
         for timer in (self._timer, self._handshake):
             if timer is not None:
                 timer.cancel()
@@ -77,21 +77,21 @@ class Link(asyncio.Protocol):
             self.ended.set_result(held)
 
     def pause_writing(self) -> None:
-        """Tell the owner that too much waits to be sent."""
+        """Notify the owner that the write buffer is full."""
         self._owner.writable(False)
 
     def resume_writing(self) -> None:
-        """Tell the owner that it may send again."""
+        """Notify the owner that it may write again."""
         self._owner.writable(True)
 
     def flush_soon(self) -> None:
-        """Send what there is when this turn of the loop is over, in one write."""
+        """Send pending output in one write at the end of this event loop iteration."""
         if not self._soon:
             self._soon = True
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Send what there is, and wait for what is due next."""
+        """Send pending output, and arm the timer."""
         self._soon = False
         if self._transport is None:
             return
@@ -106,7 +106,7 @@ class Link(asyncio.Protocol):
                 self._timer = self._loop.call_later(due, self._due)
 
     def rearm(self) -> None:
-        """Wake earlier, if something is due before what the timer waits for."""
+        """Arm the timer earlier, if something is due before it."""
         due = self._owner.due_s()
         timer = self._timer
         if timer is None or due is None or self._loop.time() + due >= timer.when():
@@ -124,16 +124,16 @@ class Link(asyncio.Protocol):
             self.abort()
 
     def pause_reading(self) -> None:
-        """Read no more for now."""
+        """Pause reading."""
         if self._transport is not None and self._transport.is_reading():
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Resume reading."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def abort(self) -> None:
-        """End the connection at once."""
+        """Abort the connection immediately."""
         if self._transport is not None:
             self._transport.abort()

@@ -1,8 +1,8 @@
-"""The client's end of a session: bytes and a time in; bytes to send and events out.
+"""The client side of a session: bytes and a time in; bytes to send and events out.
 
-A session goes over many connections. It negotiates once with each gateway of a trading session and
-then only establishes; it learns from rejects what it has forgotten (§5.4), asks for the messages
-that it missed, and passes on those of the exchange in their order, once.
+A session spans many connections. It negotiates once per trading session with each gateway and then
+only establishes; it recovers lost state from rejects (§5.4), requests the messages that it missed,
+and passes on those of the exchange in sequence, exactly once.
 """
 
 from __future__ import annotations
@@ -50,35 +50,41 @@ from pregao.errors import DecodeError, UsageError
 from pregao.sbe import Decoded
 
 _FINAL = "OUT_OF_RANGE"
-"""The code that says that messages do not exist; after any other they are requested again."""
+"""Reject code for messages that do not exist; after any other code they are requested again."""
 _NOT_DELIVERED = "NOT_DELIVERED"
-"""Of messages that no request brought: a code of ours, not of the protocol."""
+"""Code for messages that no request delivered: ours, not the protocol's."""
 _LAST_VERSION = 0xFFFF_FFFF_FFFF_FFFF
-"""The highest session version of the wire."""
+"""Highest session version on the wire."""
 _KEEP_ALIVE_MS = (1, 60_000)
-"""The intervals that the documents allow (§4.5.3)."""
+"""Intervals that the documents allow (§4.5.3)."""
 
 
 class _Next(Enum):
-    """What to do on the next connection."""
+    """First step on the next connection."""
 
     AS_KNOWN = "establish what was negotiated with the gateway, or negotiate"
-    NEGOTIATE = "negotiate: the gateway does not know it"
-    NEW_VERSION = "negotiate a new version: the known one is too low"
+    NEGOTIATE = "negotiate: the gateway does not know the session"
+    NEW_VERSION = "negotiate a new version: the current one is too low"
 
 
 class ClientSession:
     """A session of a client.
 
-    For each connection the owner calls `connect`, then gives it what arrives (`receive`), the time
-    (`advance`, when `next_due_ns` has come) and the loss of the connection (`lost`). It sends what
-    `take_output` gives; when `closing` is set it then closes the socket and may connect anew.
+    For each connection the owner calls `connect`, then passes in received bytes (`receive`), the
+    time (`advance`, at `next_due_ns`) and the loss of the connection (`lost`). It sends the result
+    of `take_output`, then closes the socket if `closing` is set, and may reconnect.
     """
 
     def __init__(
         self, settings: ClientSettings, store: SessionStore, speech: Messages | None = None
     ) -> None:
-        """``speech`` are the messages of a schema that is not bundled."""
+        """Create a session.
+
+        Args:
+            settings: Identity, credentials and parameters.
+            store: Where the session is kept.
+            speech: Codec of a schema that is not bundled.
+        """
         self.settings = settings
         self._store = store
         self._messages = messages(settings.version) if speech is None else speech
@@ -95,28 +101,28 @@ class ClientSession:
         self._wanted = 0
         self.stage = Stage.UNCONNECTED
         self.closing = False
-        """Close the socket when the output is written."""
+        """Close the socket once the output is written."""
 
     @property
     def state(self) -> SessionState:
-        """What the session is between connections."""
+        """State of the session between connections."""
         return self._store.state(self.settings.session_id)
 
     def _record(self, record: Record) -> None:
         self._store.record(self.settings.session_id, record)
 
     def kept(self) -> Iterator[tuple[int, str, Decoded]]:
-        """The exchange's messages of this trading session that are kept: number, name, message."""
+        """Yield the stored messages of this trading session: number, name, message."""
         for number, data in ((each.number, each.data) for each in self.state.received):
             frame = frame_of(data)
             name = self._messages.name(frame)
             if name is not None:
                 yield number, name, self._messages.decode(frame)
 
-    # What the owner does.
+    # Called by the owner.
 
     def connect(self, now_ns: int, gateway: int = 1) -> None:
-        """A connection to a gateway is there: negotiate, or establish what was negotiated."""
+        """Start the handshake on a new connection: negotiate, or establish what was negotiated."""
         self._reader = FrameReader(self.settings.max_message)
         self._output = []
         self._gateway = gateway
@@ -129,20 +135,22 @@ class ClientSession:
             self._negotiate(now_ns)
 
     def take_output(self) -> bytes:
-        """What is to be sent now; what it depends on is kept."""
+        """Return and clear the output, after flushing the records that it depends on."""
         self._store.flush()
         output, self._output = b"".join(self._output), []
         return output
 
     def send(self, name: str, values: Mapping[str, Any], now_ns: int) -> int:
-        """Send a business message; give its number.
+        """Send a business message and return its number.
 
-        The message is kept before it goes out, so that its number is never used again.
+        The message is recorded before it is sent, so that its number is never reused.
         """
         if self.stage is not Stage.ESTABLISHED:
             raise UsageError(f"{name} cannot be sent: the session is not established")
         if name not in FROM_CLIENT:
-            raise UsageError(f"{name} is not a message that clients send")
+            raise UsageError(
+                f"{name} is not a message of clients; they send {', '.join(sorted(FROM_CLIENT))}"
+            )
         number = self.state.next_outgoing
         if number > LAST_NUMBER:
             raise UsageError(
@@ -155,9 +163,12 @@ class ClientSession:
         return number
 
     def skip_to(self, number: int, now_ns: int) -> None:
-        """Go on with a higher number; the exchange answers with NotApplied (§4.5.4.2)."""
+        """Continue with a higher number; the exchange answers with NotApplied (§4.5.4.2)."""
         if self.stage is not Stage.ESTABLISHED or number <= self.state.next_outgoing:
-            raise UsageError(f"the next number cannot become {number} now")
+            raise UsageError(
+                f"cannot skip to sequence number {number}: the session must be established, and "
+                f"the number higher than {self.state.next_outgoing}"
+            )
         self._record(Skipped(number))
         self._put("Sequence", {"nextSeqNo": number}, now_ns)
 
@@ -168,21 +179,21 @@ class ClientSession:
             self.stage = Stage.ENDED
 
     def reset_day(self) -> None:
-        """Begin a trading session: numbers from 1, a new session version (§4.5.1)."""
+        """Start a trading session: numbers from 1, a new session version (§4.5.1)."""
         self._store.reset_day()
         self._seen = SeenMessages()
         self._abandoned = AbandonedNumbers()
 
     @property
     def next_due_ns(self) -> int | None:
-        """When `advance` has something to do if nothing happens before."""
+        """Time of the next call of `advance`, unless bytes arrive before."""
         if self.closing or self._keep_alive is None:
             return None
         due, missing = self._keep_alive.next_due_ns, self._missing.next_due_ns
         return due if missing is None else min(due, missing)
 
     def advance(self, now_ns: int) -> list[Event]:
-        """Let time pass: heartbeats, and the end of a connection on which nothing comes."""
+        """Advance the clock: send heartbeats, end a silent connection, request missing messages."""
         if self.closing or self._keep_alive is None:
             return []
         if self._keep_alive.lapsed(now_ns):
@@ -193,25 +204,25 @@ class ClientSession:
         return self._ask_for_missing(now_ns)
 
     def _stated_next(self) -> int:
-        """The next own number, as far as the wire can state it."""
+        """Return the next own number, limited to what the wire can carry."""
         return min(self.state.next_outgoing, LAST_NUMBER)
 
     def unheard(self, now_ns: int) -> None:
-        """Know that what comes is not read for now: the gateway's silence begins anew."""
+        """Restart the silence timer while reading is paused."""
         if self._keep_alive is not None:
             self._keep_alive.heard(now_ns)
 
     def lost(self) -> list[Event]:
-        """The connection is gone, whoever ended it."""
+        """Handle the loss of the connection, whichever side ended it."""
         ended = self.stage is Stage.ENDED and self.closing
         self.stage, self.closing = Stage.ENDED, True
         self._keep_alive = None
         return (
-            [] if ended else [ConnectionEnded("", graceful=False, reason="the connection is gone")]
+            [] if ended else [ConnectionEnded("", graceful=False, reason="the connection was lost")]
         )
 
     def receive(self, data: bytes, now_ns: int) -> list[Event]:
-        """Take in bytes of the gateway."""
+        """Process bytes of the gateway."""
         events: list[Event] = []
         for item in self._reader.receive(data):
             if self.closing:
@@ -222,17 +233,17 @@ class ClientSession:
                 events += self._frame(item, now_ns)
         return events
 
-    # What is sent.
+    # Output.
 
     def _negotiate(self, now_ns: int) -> None:
         state, settings = self.state, self.settings
-        # With a backup the session goes on in its version (§5.5).
-        goes_on = state.negotiated and self._next_step is not _Next.NEW_VERSION
-        # Milliseconds as versions rise through the week even if the last one was forgotten.
+        # A backup continues the session in its version (§5.5).
+        continues = state.negotiated and self._next_step is not _Next.NEW_VERSION
+        # Versions from milliseconds keep rising through the week even if the last one was lost.
         fresh = max(state.session_ver_id + 1, now_ns // MILLISECOND)
-        if fresh > _LAST_VERSION:  # a version that nothing can follow: begin again
+        if fresh > _LAST_VERSION:  # no version can follow: start over
             fresh = now_ns // MILLISECOND
-        self._wanted = state.session_ver_id if goes_on else fresh
+        self._wanted = state.session_ver_id if continues else fresh
         self.stage = Stage.NEGOTIATING
         values = {
             "sessionID": settings.session_id,
@@ -262,11 +273,11 @@ class ClientSession:
         self._put("Establish", values, now_ns)
 
     def _ask_for_missing(self, now_ns: int) -> list[Event]:
-        """Request what is missing, or give it up after too many requests without effect."""
+        """Request missing messages, or abandon them after too many requests without effect."""
         events: list[Event] = []
-        given_up = self._missing.given_up(self.state.next_incoming)
-        if given_up:
-            events = self._give_up(_NOT_DELIVERED, given_up)
+        abandoned = self._missing.given_up(self.state.next_incoming)
+        if abandoned:
+            events = self._give_up(_NOT_DELIVERED, abandoned)
         wanted = self._missing.next_request(self.state.next_incoming, now_ns)
         if wanted is not None:
             first, count = wanted
@@ -301,7 +312,7 @@ class ClientSession:
         self.stage, self.closing = Stage.ENDED, True
         return [ConnectionEnded(code, graceful=False, reason=reason)]
 
-    # What arrives.
+    # Incoming messages.
 
     def _frame(self, frame: Frame, now_ns: int) -> list[Event]:
         name = self._messages.name(frame)
@@ -328,9 +339,11 @@ class ClientSession:
             case "EstablishAck" if self.stage is Stage.ESTABLISHING:
                 return self._established(message, now_ns)
         if self.stage is Stage.ENDED:
-            return []  # an answer to Terminate is awaited, nothing else counts
+            return []  # only the answer to Terminate is of interest
         if self.stage is not Stage.ESTABLISHED:
-            return self._end("NOT_ESTABLISHED", now_ns, f"{name} came too early")
+            return self._end(
+                "NOT_ESTABLISHED", now_ns, f"{name} arrived before the session was established"
+            )
         if name in FROM_EXCHANGE:
             return self._business(name, message, frame, now_ns)
         return self._session_message(name, message, now_ns)
@@ -347,7 +360,7 @@ class ClientSession:
                 return []
             case "RetransmitReject":
                 return self._retransmission_refused(_named(message["retransmitRejectCode"]), now_ns)
-        return self._end("UNRECOGNIZED_MESSAGE", now_ns, f"{name} is no message for clients")
+        return self._end("UNRECOGNIZED_MESSAGE", now_ns, f"{name} is not a message for clients")
 
     def _negotiated(self, now_ns: int) -> list[Event]:
         self._agreed(self._wanted)
@@ -357,14 +370,14 @@ class ClientSession:
     def _negotiation_refused(self, message: Decoded) -> list[Event]:
         code = _named(message["negotiationRejectCode"])
         current = message["currentSessionVerID"]
-        if code == "ALREADY_NEGOTIATED" and current is not None:  # what was forgotten (§5.4)
+        if code == "ALREADY_NEGOTIATED" and current is not None:  # restore the lost version (§5.4)
             self._agreed(current)
         elif code == "INVALID_SESSIONVERID":
             self._next_step = _Next.NEW_VERSION
         return [SessionRefused(code)]
 
     def _agreed(self, session_ver_id: int) -> None:
-        """The session is held in a version; numbers are those of one version (§4.6.2)."""
+        """Record the agreed session version; sequence numbers belong to one version (§4.6.2)."""
         if session_ver_id != self.state.session_ver_id:
             self._record(DayReset())
             self._seen = SeenMessages()
@@ -376,7 +389,7 @@ class ClientSession:
         code = _named(message["establishmentRejectCode"])
         if code == "INVALID_NEXTSEQNO":
             last = message["lastIncomingSeqNo"] or 0
-            if last < LAST_NUMBER - 1:  # else nothing could ever be sent
+            if last < LAST_NUMBER - 1:  # otherwise nothing could be sent again
                 self._record(Skipped(last + 1))
                 self._record(Settled(last))
         elif code in ("UNNEGOTIATED", "INVALID_SESSIONVERID"):
@@ -403,9 +416,9 @@ class ClientSession:
         return events + self._live_from(message["nextSeqNo"], now_ns)
 
     def _live_from(self, stated: int, now_ns: int) -> list[Event]:
-        """Follow what the gateway says is its next number, also if that is lower than expected.
+        """Set the next number that the gateway states, even if it is lower than expected.
 
-        Else everything up to the expected number would be taken for a duplicate.
+        Otherwise all messages up to the expected number would be treated as duplicates.
         """
         number = max(stated, 1)
         expected = self.state.next_incoming
@@ -418,10 +431,10 @@ class ClientSession:
         return events + self._ask_for_missing(now_ns)
 
     def _not_applied(self, first: int, end: int) -> list[Event]:
-        """Tell which messages the exchange does not have, each once.
+        """Report the messages that the exchange did not receive, each once.
 
-        EstablishAck says it, then NotApplied; and EstablishAck again if the connection was lost
-        before it arrived.
+        EstablishAck states them, then NotApplied; and EstablishAck again if the connection was lost
+        before NotApplied arrived.
         """
         first = max(first, self.state.settled + 1)
         end = min(end, self.state.next_outgoing)
@@ -437,9 +450,9 @@ class ClientSession:
         expected = self.state.next_incoming
         if number < expected and not self._abandoned.take(number):
             return [Ignored(name, number)]
-        again = self._missing.arrived(number, now_ns)
-        received = Received(name, number, message, frame.data, now_ns, again)
-        if number < expected:  # given up, and here after all
+        retransmitted = self._missing.arrived(number, now_ns)
+        received = Received(name, number, message, frame.data, now_ns, retransmitted)
+        if number < expected:  # abandoned, but delivered after all
             return [self._pass_on(received, in_turn=False)]
         if number > expected:
             held = self._missing.hold(number, received)
@@ -448,25 +461,27 @@ class ClientSession:
         return [self._pass_on(received), *self._pass_on_from(number + 1)]
 
     def _pass_on_from(self, number: int) -> list[Event]:
-        """Pass on what was held, from a number, as far as none is missing."""
+        """Pass on held messages from a number on, up to the next gap."""
         return [self._pass_on(held) for held in self._missing.take_from(number)]
 
     def _retransmission_refused(self, code: str, now_ns: int) -> list[Event]:
-        """Try again later, or go on without what does not exist."""
-        given_up = self._missing.refused(now_ns, for_good=code == _FINAL)
-        if given_up is None:
+        """Retry later, or continue without messages that do not exist."""
+        abandoned = self._missing.refused(now_ns, for_good=code == _FINAL)
+        if abandoned is None:
             return [RetransmissionRefused(code, self.state.next_incoming, 0)]
-        return self._give_up(code, given_up)
+        return self._give_up(code, abandoned)
 
     def _give_up(self, code: str, numbers: range) -> list[Event]:
-        """Go on without some numbers; a message that has one of them after all is passed on."""
+        """Continue without some numbers; a message that still arrives with one of them is passed
+        on.
+        """
         self._record(Expecting(numbers.stop))
         self._abandoned.add(numbers)
         event = RetransmissionRefused(code, numbers.start, len(numbers))
         return [event, *self._pass_on_from(numbers.stop)]
 
     def _pass_on(self, received: Received, *, in_turn: bool = True) -> Event:
-        """Pass a message on, unless it is one seen before under another number."""
+        """Pass a message on, unless it was received before with another number."""
         if in_turn:
             self._record(Taken(received.number))
         marked = self._messages.resent(received.message)
@@ -477,13 +492,13 @@ class ClientSession:
         return received
 
     def _terminated(self, message: Decoded, now_ns: int) -> list[Event]:
-        """The gateway goes, or answers that we do."""
+        """Handle the gateway's Terminate, which may answer ours."""
         answered = self.stage is Stage.ENDED
         if not answered:
             self._put_terminate("FINISHED", now_ns)
         self.stage, self.closing = Stage.ENDED, True
         code = _named(message["terminationCode"])
-        reason = "" if answered else "the gateway ended it"
+        reason = "" if answered else "the gateway terminated the connection"
         return [ConnectionEnded(code, graceful=answered, reason=reason)]
 
 

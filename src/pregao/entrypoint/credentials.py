@@ -1,4 +1,4 @@
-"""The credentials in Negotiate and Establish: made, checked, and blanked before they are kept."""
+"""Credentials in Negotiate and Establish: creation, verification, and masking for storage."""
 
 from __future__ import annotations
 
@@ -18,13 +18,18 @@ WITH_CREDENTIALS = {
 
 
 def credentials(session_id: int, access_key: str) -> str:
-    """The JSON document that a client sends."""
+    """Return the JSON credentials that a client sends.
+
+    Args:
+        session_id: The session.
+        access_key: Its access key.
+    """
     document = {"auth_type": "basic", "username": str(session_id), "access_key": access_key}
     return json.dumps(document)
 
 
 def are_right(given: str | None, session_id: int, access_key: str) -> bool:
-    """Do credentials open a session? How long the answer takes does not tell how wrong they are."""
+    """Whether credentials are valid for a session; the key is compared in constant time."""
     if given is None or len(given) > MAX_CREDENTIALS:
         return False
     try:
@@ -39,9 +44,12 @@ def are_right(given: str | None, session_id: int, access_key: str) -> bool:
 
 
 def blanked(frame: Frame) -> bytes:
-    """The bytes of a frame as they may be kept: asterisks in place of credentials.
+    """Return the bytes of a frame with its credentials replaced by asterisks, safe to store.
 
-    Where they cannot be found for sure, the whole body is blanked.
+    If the credentials cannot be located reliably, the complete body is masked.
+
+    Args:
+        frame: The frame to mask; frames without credentials are returned unchanged.
     """
     message = WITH_CREDENTIALS.get(frame.header.template_id)
     if message is None:

@@ -1,4 +1,4 @@
-"""What a session tells its owner, on either side."""
+"""Events of a session, on either side."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pregao.sbe import Decoded
 
 @dataclass(frozen=True, slots=True)
 class SessionNegotiated:
-    """A session version was agreed."""
+    """A session version was negotiated."""
 
     session_id: int
     session_ver_id: int
@@ -19,7 +19,7 @@ class SessionNegotiated:
 
 @dataclass(frozen=True, slots=True)
 class SessionEstablished:
-    """Business messages can flow."""
+    """The session is established: business messages can flow."""
 
     session_id: int
     session_ver_id: int
@@ -36,32 +36,32 @@ class SessionRefused:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A business message, in its order, once."""
+    """A business message, in sequence, exactly once."""
 
     name: str
     number: int
     message: Decoded
     data: bytes
-    """The frame as it came."""
+    """The frame as received."""
     time_ns: int
     again: bool = False
-    """It came by retransmission."""
+    """Whether it was retransmitted."""
 
 
 class Admitted(NamedTuple):
-    """A business message that a reader of the owner's has read, in its order, once."""
+    """A business message read by one of the owner's readers, in sequence, exactly once."""
 
     name: str
     number: int
     content: Any
-    """What the reader made of it."""
+    """Result of the reader."""
     frame: Frame
     time_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A business message that was not passed on, because it was before."""
+    """A business message that was not passed on because it is a duplicate."""
 
     name: str
     number: int
@@ -69,19 +69,19 @@ class Ignored:
 
 @dataclass(frozen=True, slots=True)
 class MessageRejected:
-    """The gateway answered a business message with BusinessMessageReject by itself."""
+    """The gateway itself answered a business message with BusinessMessageReject."""
 
     name: str
     number: int
     reason: int
     text: str
     data: bytes = b""
-    """The frame as it came."""
+    """The frame as received."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotAppliedGap:
-    """The exchange has not seen these messages of the client and goes on without them."""
+    """The exchange did not receive these messages of the client, and continues without them."""
 
     first: int
     count: int
@@ -89,18 +89,18 @@ class NotAppliedGap:
 
 @dataclass(frozen=True, slots=True)
 class RetransmissionRefused:
-    """Messages that were asked for again do not come."""
+    """Requested messages are not retransmitted."""
 
     code: str
-    """Of the reject; NOT_DELIVERED where requests had no effect, several times in a row."""
+    """Code of the reject; NOT_DELIVERED after several consecutive requests without effect."""
     first: int
     count: int
-    """How many are given up for good; 0 if they will be asked for once more."""
+    """Number of messages abandoned; 0 if they will be requested again."""
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceLowered:
-    """The gateway goes on with a lower number than was expected; the client follows it."""
+    """The gateway continues with a lower number than expected; the client follows it."""
 
     expected: int
     next_number: int
@@ -108,22 +108,22 @@ class SequenceLowered:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionEnded:
-    """The connection ends, or has ended."""
+    """The connection is ending or has ended."""
 
     code: str
-    """Of the Terminate that was sent or received; empty where there was none."""
+    """Code of the Terminate sent or received; empty if there was none."""
     graceful: bool
-    """The client said that it goes."""
+    """Whether the client terminated."""
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CancelOrders:
-    """The orders of a session are to be cancelled: it left and did not come back in time."""
+    """The orders of a session must be canceled: its client left and did not return in time."""
 
     session_id: int
     reason: str
-    """The name of the reason for the reports."""
+    """Name of the reason for the execution reports."""
 
 
 Event = (
@@ -144,7 +144,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class ConnectionFailed:
-    """A gateway could not be reached; the next one is tried, or the same again later."""
+    """A gateway could not be reached; the client tries the next one, or the same one later."""
 
     gateway: str
     reason: str

@@ -1,9 +1,9 @@
-"""Messages in captured TCP streams, in bulk: segments in, whole messages as flat arrays out.
+"""Messages in captured TCP streams, in bulk: blocks of segments in, message columns out.
 
-A capture may begin in the middle of a connection, miss bytes, or hold bytes that are no message:
-then the next message is found by its headers and those behind it, and what lies before it is given
-as a stretch of its own, so that every byte of a stream is in one message or one stretch. Streams on
-which no message is found are something else, and nothing is given of them.
+A capture may start in the middle of a connection, miss bytes, or contain bytes that are not a
+message: the next message is then found by its headers and those after it, and the bytes before it
+are returned as a separate range, so that every byte of a stream is in one message or one range.
+Streams without any message carry another protocol and are omitted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pregao.entrypoint.credentials import WITH_CREDENTIALS, blanked
 from pregao.entrypoint.framing import HEADERS_SIZE, frame_of
 
 FOREIGN_BYTES: Final = 8_192
-"""A stream that shows no message in so many bytes is something else: that is room for four."""
+"""A stream without a message in this many bytes carries another protocol: four messages fit."""
 
 _NOTHING: NDArray[np.uint8] = np.empty(0, np.uint8)
 _READABLE = re.compile(rb"[ -~]{4,}")
@@ -31,52 +31,54 @@ _READABLE = re.compile(rb"[ -~]{4,}")
 
 @dataclass(slots=True)
 class StreamAccount:
-    """What became of the bytes of one direction of a connection."""
+    """Byte accounting of one direction of a connection."""
 
     messages: int = 0
     message_bytes: int = 0
     skipped_bytes: int = 0
-    """Bytes that are no message."""
+    """Bytes that are not a message."""
     skips: int = 0
     missing_bytes: int = 0
-    """Bytes that were never captured, as far as that can be known."""
+    """Bytes that were never captured, where their number is known."""
     holes: int = 0
 
 
 @dataclass(slots=True)
 class _Stream:
-    """One direction of a connection, between blocks."""
+    """State of one direction of a connection between blocks."""
 
     rest: NDArray[np.uint8] = field(default_factory=lambda: _NOTHING)
-    """The bytes that wait for more."""
+    """Bytes of an incomplete message."""
     synced: bool = False
     recognised: bool = False
     foreign: bool = False
     last: tuple[int, int, int] = (0, 0, 0)
-    """Time, number and position of the packet that brought bytes last."""
+    """Time, number and position of the last packet that added bytes."""
 
 
 class FrameColumns:
-    """Takes blocks of segments in capture order and gives the messages of all streams.
+    """Extracts the messages of all streams from blocks of segments in capture order.
 
-    What it gives is a `PacketBlock`: each payload is one message with its framing header, or a
-    stretch of bytes that are none; its time, number and position are those of the packet that
-    completed it. Credentials are blanked.
+    Results are `PacketBlock`s: each payload is one message with its framing header, or a range of
+    bytes that are not a message; its time, number and position are those of the packet that
+    completed it. Credentials are masked.
     """
 
     def __init__(self, flows: Sequence[Flow]) -> None:
-        """``flows`` is the list of the segments' reader, which grows as it is read."""
+        """Create an extractor; ``flows`` is the list of the segments' reader, which grows as it
+        reads.
+        """
         self._columns = StreamColumns(flows)
         self._streams: dict[int, _Stream] = {}
         self.accounts: dict[int, StreamAccount] = {}
-        """By flow number: streams on which messages were found."""
+        """Accounting by flow number, for streams with messages."""
 
     def take(self, block: SegmentBlock) -> PacketBlock:
-        """The messages that are whole with the segments of a block."""
+        """Return the messages completed by the segments of a block."""
         return self._walk(self._columns.take(block))
 
     def finish(self) -> PacketBlock:
-        """The capture is over: the messages that had to wait, and what is left of others."""
+        """End the capture: return the remaining messages, and the bytes of incomplete ones."""
         return self._walk(self._columns.finish())
 
     def _walk(self, pieces: StreamPieces) -> PacketBlock:
@@ -93,7 +95,7 @@ class FrameColumns:
     def _stream(
         self, number: int, pieces: StreamPieces, rows: NDArray[np.int64], found: _Found
     ) -> None:
-        """What happened to one stream in a block."""
+        """Process the pieces of one stream in a block."""
         stream = self._streams.get(number) or _Stream()
         marks = np.flatnonzero(pieces.kind[rows] != BYTES)
         begin = 0
@@ -126,7 +128,7 @@ class FrameColumns:
         *,
         final: bool,
     ) -> None:
-        """Walk the next bytes of a stream."""
+        """Find messages in the next bytes of a stream."""
         if len(rows):
             last = rows[-1]
             stream.last = (
@@ -141,27 +143,30 @@ class FrameColumns:
             pieces.buffer, pieces.offset, pieces.length, rows, found.buffer,
             begin + len(stream.rest),
         )  # fmt: skip
-        room = 2 * ((end - begin) // HEADERS_SIZE) + (end - begin) // _kernels.LONGEST_STRETCH + 4
-        offset, length = np.empty(room, np.int64), np.empty(room, np.int32)
-        count, at, stream.synced, stream.recognised = _kernels.walk_stream(
+        capacity = (
+            2 * ((end - begin) // HEADERS_SIZE) + (end - begin) // _kernels.LONGEST_STRETCH + 4
+        )
+        offset, length = np.empty(capacity, np.int64), np.empty(capacity, np.int32)
+        count, rest_at, stream.synced, stream.recognised = _kernels.walk_stream(
             found.buffer, begin, end, stream.synced, stream.recognised, final, offset, length
         )
         if not stream.recognised:
-            # Whatever was passed over may be the end of a message that began before the capture.
+            # The bytes passed over may be the end of a message that started before the capture.
             stream.foreign = end - begin > FOREIGN_BYTES
             stream.rest = _NOTHING if stream.foreign else found.buffer[begin:end].copy()
             return
-        stream.rest = found.buffer[at:end].copy()
+        stream.rest = found.buffer[rest_at:end].copy()
         found.end = int(end)
         offset, length = offset[:count], length[:count]
-        # The packet that brought the last byte; what waited all the time came with the last one.
-        by = np.searchsorted(ends, offset + length)
+        # The packet with the last byte; bytes left over from earlier blocks belong to the last
+        # packet.
+        packet = np.searchsorted(ends, offset + length)
         when: list[NDArray[np.int64]] = []
         for column, last in zip(
             (pieces.time_ns, pieces.number, pieces.position), stream.last, strict=True
         ):
             values = np.append(column[rows], last)
-            when.append(values[by])
+            when.append(values[packet])
         self._account(number, found, offset, length)
         found.add(number, when, offset, length)
 
@@ -170,40 +175,40 @@ class FrameColumns:
     ) -> None:
         account = self.accounts.setdefault(number, StreamAccount())
         templates = templates_of(found.buffer, offset, length)
-        sound = templates >= 0
-        account.messages += int(sound.sum())
-        account.message_bytes += int(length[sound].sum())
-        account.skips += int((~sound).sum())
-        account.skipped_bytes += int(length[~sound].sum())
+        valid = templates >= 0
+        account.messages += int(valid.sum())
+        account.message_bytes += int(length[valid].sum())
+        account.skips += int((~valid).sum())
+        account.skipped_bytes += int(length[~valid].sum())
         for row in np.flatnonzero(np.isin(templates, _SECRET)).tolist():
             start, end = int(offset[row]), int(offset[row] + length[row])
-            kept = blanked(frame_of(found.buffer[start:end].tobytes()))
-            found.buffer[start:end] = np.frombuffer(kept, np.uint8)
-        for row in np.flatnonzero(~sound).tolist():
+            masked = blanked(frame_of(found.buffer[start:end].tobytes()))
+            found.buffer[start:end] = np.frombuffer(masked, np.uint8)
+        for row in np.flatnonzero(~valid).tolist():
             start, end = int(offset[row]), int(offset[row] + length[row])
-            kept = _unreadable(found.buffer[start:end].tobytes())
-            found.buffer[start:end] = np.frombuffer(kept, np.uint8)
+            masked = _unreadable(found.buffer[start:end].tobytes())
+            found.buffer[start:end] = np.frombuffer(masked, np.uint8)
 
 
 _SECRET = np.array(sorted(WITH_CREDENTIALS), np.int32)
 
 
 def _unreadable(data: bytes) -> bytes:
-    """Bytes of which nothing is known as they may be kept: they may hold a part of credentials."""
+    """Mask the readable text in bytes that are not a message: it may be part of credentials."""
     return _READABLE.sub(lambda match: b"*" * len(match[0]), data)
 
 
 def templates_of(
     buffer: NDArray[np.uint8], offset: NDArray[np.int64], length: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """The template ids of payloads; -1 of stretches that are no message."""
+    """Return the template ids of payloads; -1 for bytes that are not a message."""
     templates = np.empty(len(offset), np.int32)
     _kernels.read_templates(buffer, offset, length, templates)
     return templates
 
 
 class _Found:
-    """The messages that were found in a block, stream by stream."""
+    """Messages found in a block, stream by stream."""
 
     def __init__(self, buffer: NDArray[np.uint8]) -> None:
         self.buffer = buffer
@@ -217,13 +222,13 @@ class _Found:
         offset: NDArray[np.int64],
         length: NDArray[np.int32],
     ) -> None:
-        """Add those of one stream."""
+        """Add the messages of one stream."""
         time_ns, number, position = when
         flows = np.full(len(offset), flow, np.int32)
         self._parts.append((time_ns, offset, length, number, position, flows))
 
     def block(self) -> PacketBlock:
-        """All of them, in the order of the capture."""
+        """Return all messages, in capture order."""
         if not self._parts:
             empty = np.empty(0, np.int64)
             small = empty.astype(np.int32)

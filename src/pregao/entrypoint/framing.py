@@ -1,6 +1,6 @@
-"""Messages in a stream of bytes: each behind a framing header that tells its length.
+"""Messages in a byte stream: each follows a framing header with its length.
 
-A TCP segment may hold several messages, or a part of one; the reader puts them together.
+A TCP segment may contain several messages or part of one; `FrameReader` reassembles them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SCHEMA = bundled("entrypoint")
 
 
 def _framing() -> tuple[struct.Struct, int]:
-    """The ``struct`` of the framing header, and the longest message that the schema allows."""
+    """Return the ``struct`` of the framing header and the schema's maximum message length."""
     composite = _SCHEMA.types.get("FramingHeader")
     if isinstance(composite, Composite):
         types = {m.name: m.type for m in composite.members if isinstance(m.type, EncodedType)}
@@ -27,13 +27,13 @@ def _framing() -> tuple[struct.Struct, int]:
 
 
 _HEADER, MAX_MESSAGE = _framing()
-"""The schema's limit of a message, 2048 bytes, which is enforced unless a setting allows more."""
+"""Maximum message length of the schema, 2048 bytes; enforced unless a setting allows more."""
 LONGEST_MESSAGE: Final = 16_384
-"""The longest message of §4.4, up to which a setting may go."""
+"""Maximum message length of §4.4, the upper limit of that setting."""
 _MESSAGE_HEADER = HeaderCodec(_SCHEMA)
 FRAMING_SIZE: Final[int] = _HEADER.size
 HEADERS_SIZE: Final[int] = FRAMING_SIZE + _MESSAGE_HEADER.size
-"""Where the body of a framed message begins."""
+"""Offset of the body of a framed message."""
 
 
 def _offset(composite: str, member: str) -> int:
@@ -44,7 +44,7 @@ def _offset(composite: str, member: str) -> int:
     return found.offset
 
 
-# For kernels, which take them as constants.
+# Kernels use these as compile-time constants.
 MESSAGE_LENGTH_AT: Final[int] = _offset("FramingHeader", "messageLength")
 ENCODING_TYPE_AT: Final[int] = _offset("FramingHeader", "encodingType")
 BLOCK_LENGTH_AT: Final[int] = FRAMING_SIZE + _offset("messageHeader", "blockLength")
@@ -53,30 +53,30 @@ SCHEMA_ID_AT: Final[int] = FRAMING_SIZE + _offset("messageHeader", "schemaId")
 
 
 class Frame(NamedTuple):
-    """A message as it came: all of its bytes, and what its header says."""
+    """A framed message: its bytes, including both headers, and its decoded message header."""
 
     data: bytes
     header: MessageHeader
 
 
 def frame_of(data: bytes) -> Frame:
-    """The frame that whole bytes of a message are."""
+    """Return the frame of a complete message."""
     return Frame(data, _MESSAGE_HEADER.decode(data, FRAMING_SIZE))
 
 
 class BadFrame(NamedTuple):
-    """Bytes that are no message; what comes behind them cannot be read."""
+    """Bytes that are not a message; the rest of the stream cannot be read."""
 
     reason: str
 
 
 class FrameReader:
-    """Puts the messages of one direction of a connection together."""
+    """Reassembles the messages of one direction of a connection."""
 
     def __init__(self, max_message: int = MAX_MESSAGE) -> None:
         if not HEADERS_SIZE <= max_message <= LONGEST_MESSAGE:
             raise UsageError(
-                f"The longest message must be from {HEADERS_SIZE} to {LONGEST_MESSAGE} bytes, "
+                f"max_message must be from {HEADERS_SIZE} to {LONGEST_MESSAGE} bytes, "
                 f"was {max_message}."
             )
         self._max_message = max_message
@@ -84,7 +84,7 @@ class FrameReader:
         self._broken = False
 
     def receive(self, data: bytes) -> list[Frame | BadFrame]:
-        """The messages that are whole with these bytes; a bad frame is the last there is."""
+        """Return the messages completed by these bytes; nothing is returned after a bad frame."""
         if self._broken:
             return []
         buffer = self._rest + data if self._rest else data
@@ -114,7 +114,11 @@ def _fault(length: int, encoding: int, longest: int) -> str:
 
 
 def framed(message: bytes) -> bytes:
-    """A message (header and body) behind its framing header."""
+    """Return a message (header and body) with its framing header.
+
+    Raises:
+        EncodeError: The framed message is longer than the schema allows.
+    """
     length = FRAMING_SIZE + len(message)
     if length > MAX_MESSAGE:
         raise EncodeError(f"a message of {length} bytes is longer than {MAX_MESSAGE}")

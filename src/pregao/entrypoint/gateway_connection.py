@@ -1,4 +1,4 @@
-"""The gateway's end of a connection: bytes and a time in; bytes to send and events out."""
+"""The gateway side of a connection: bytes and a time in; bytes to send and events out."""
 
 from __future__ import annotations
 
@@ -52,18 +52,20 @@ _REQUESTS = FROM_CLIENT | {"Negotiate", "Establish", "Sequence", "RetransmitRequ
 class GatewayConnection:
     """One TCP connection to a gateway.
 
-    The owner gives it what arrives (`receive`), the time (`advance`, when `next_due_ns` has come)
-    and the loss of the connection (`lost`). It sends what `take_output` gives; when `closing` is
-    set it then closes the socket. While `unfinished` is set, it calls `go_on` whenever what was
-    taken has been written.
+    The owner passes in received bytes (`receive`), the time (`advance`, at `next_due_ns`) and the
+    loss of the connection (`lost`). It sends the result of `take_output`, and then closes the
+    socket if `closing` is set. While `unfinished` is set, it calls `go_on` whenever that output has
+    been written.
     """
 
     def __init__(self, sessions: GatewaySessions, now_ns: int, peer: str = "") -> None:
-        """``peer`` is the address of the client, for those that fail to authenticate."""
+        """Create a connection; ``peer`` is the client's address, which identifies repeated
+        failures.
+        """
         self._sessions = sessions
         self._peer = peer
         self._held: tuple[int, Mapping[str, Any], str, str] | None = None
-        """A refusal that waits: session, answer, its name and its code."""
+        """A delayed refusal: session, answer, message name and code."""
         self._reader = FrameReader(sessions.rules.max_message)
         self._output: list[bytes] = []
         self._session: GatewaySession | None = None
@@ -76,25 +78,24 @@ class GatewayConnection:
         self._retransmission: Retransmission | None = None
         self._late: list[Event] = []
         self.closing = False
-        """Close the socket when the output is written."""
+        """Close the socket once the output is written."""
 
-    # What the owner does.
+    # Called by the owner.
 
     def take_output(self) -> bytes:
-        """What is to be sent now; what it depends on is kept."""
+        """Return and clear the output, after flushing the records that it depends on."""
         self._sessions.store.flush()
         output, self._output = b"".join(self._output), []
         return output
 
     def receive(self, data: bytes, now_ns: int) -> list[Event]:
-        """Take in bytes of the client."""
+        """Process bytes of the client."""
         return list(self.arriving(data, now_ns))
 
     def arriving(self, data: bytes, now_ns: int) -> Iterator[Event]:
-        """Take in bytes of the client, one message after the other.
+        """Process bytes of the client, yielding each event before the next message is processed.
 
-        What an owner does about an event is done before the next message is taken, so that all
-        answers go out in the order of the messages.
+        The owner can thus answer each message in turn, and all answers leave in message order.
         """
         yield from self._take_events()
         for item in self._reader.receive(data):
@@ -109,13 +110,13 @@ class GatewayConnection:
 
     @property
     def next_due_ns(self) -> int | None:
-        """When `advance` has something to do if nothing happens before."""
+        """Time of the next call of `advance`, unless bytes arrive before."""
         if self.closing:
             return None
         return self._deadline_ns if self._keep_alive is None else self._keep_alive.next_due_ns
 
     def advance(self, now_ns: int) -> list[Event]:
-        """Let time pass: heartbeats, and the end of those that are silent."""
+        """Advance the clock: send heartbeats, and end the connection of a silent client."""
         events = self._take_events()
         if self.closing:
             return events
@@ -126,56 +127,58 @@ class GatewayConnection:
                 events += self._refused(name, answer, code, now_ns)
         elif self._keep_alive is None:
             if now_ns >= self._deadline_ns:
-                events += self._end("UNSPECIFIED", now_ns, "was not established in time")
+                events += self._end(
+                    "UNSPECIFIED", now_ns, "the session was not established in time"
+                )
         elif self._keep_alive.lapsed(now_ns):
             events += self._end("KEEPALIVE_INTERVAL_LAPSED", now_ns, "the client was silent")
         elif self._keep_alive.heartbeat_due(now_ns):
             if self._retransmission is None:
                 self._put("Sequence", {"nextSeqNo": self._state.next_outgoing}, now_ns)
-            else:  # Sequence would say that it is over
+            else:  # Sequence would end the retransmission
                 self._keep_alive.sent(now_ns)
         return events
 
     def lost(self, now_ns: int) -> list[Event]:
-        """The connection is gone, whoever ended it."""
+        """Handle the loss of the connection, whichever side ended it."""
         self.closing = True
         return [*self._take_events(), *self._left(now_ns, "", graceful=False)]
 
     @property
     def negotiated(self) -> bool:
-        """Whether the client has shown that it may use a session."""
+        """Whether the client has authenticated for a session."""
         return self._session is not None
 
     @property
     def waiting_bytes(self) -> int:
-        """How much waits to be sent after a retransmission."""
+        """Bytes queued until a retransmission ends."""
         return 0 if self._retransmission is None else self._retransmission.waiting_bytes
 
     @property
     def unfinished(self) -> bool:
-        """Is there more to send again?"""
+        """Whether a retransmission is in progress."""
         return self._retransmission is not None
 
     def go_on(self, now_ns: int) -> None:
-        """Send the next part of a retransmission; behind the last one, what waited for it."""
-        again = self._retransmission
-        if again is None or self.closing:
+        """Send the next part of a retransmission, and after the last part the queued messages."""
+        retransmission = self._retransmission
+        if retransmission is None or self.closing:
             return
         assert self._session is not None
         state = self._session.state
-        for data in again.next_part(state):
+        for data in retransmission.next_part(state):
             self._send(data, now_ns)
-        if again.done:
+        if retransmission.done:
             self._retransmission = None
-            next_number = state.next_outgoing - len(again.waiting)
+            next_number = state.next_outgoing - len(retransmission.waiting)
             self._put("Sequence", {"nextSeqNo": next_number}, now_ns)
-            for data in again.waiting:
+            for data in retransmission.waiting:
                 self._send(data, now_ns)
 
-    # What the session does.
+    # Called by the session.
 
     def live(self, data: bytes, now_ns: int) -> None:
-        """Send a business message that the session has numbered and kept."""
+        """Send a business message that the session has numbered and stored."""
         if self.closing or not self._established:
             return
         if self._retransmission is not None:
@@ -184,14 +187,14 @@ class GatewayConnection:
             self._send(data, now_ns)
 
     def withdraw(self, number: int) -> None:
-        """Do not send the business messages from this number on: they do not exist any more."""
+        """Drop the unsent business messages from this number on: they no longer exist."""
         self._output = [each for each in self._output if self._number(each) < number]
         if self._retransmission is not None:
             waiting = self._retransmission.waiting
             waiting[:] = [each for each in waiting if self._number(each) < number]
 
     def _number(self, data: bytes) -> int:
-        """The number of a business message; 0 of others."""
+        """Return the number of a business message; 0 for other messages."""
         frame = frame_of(data)
         if self._messages.name(frame) not in FROM_EXCHANGE:
             return 0
@@ -199,16 +202,16 @@ class GatewayConnection:
         return number
 
     def terminate(self, code: str, now_ns: int, reason: str) -> None:
-        """End the connection from the gateway's side; the event comes with the next call."""
+        """End the connection from the gateway side; the next call returns the event."""
         if not self.closing:
             self._late += self._end(code, now_ns, reason)
 
-    # What arrives.
+    # Incoming messages.
 
     def _usual(self, frame: Frame, now_ns: int) -> Event | None:
-        """The next business message in its turn, for which there is a reader; else None.
+        """Accept the next expected business message if it has a reader; otherwise return None.
 
-        Nearly everything that comes is that; whatever is not takes the long way.
+        This is the path of nearly all messages; `_frame` handles the others.
         """
         header = frame.header
         read = self._readers.get(header.template_id)
@@ -236,11 +239,11 @@ class GatewayConnection:
             self._messages = messages(nearest_version(version))
         name = self._messages.name(frame)
         if name is None or name not in _REQUESTS:
-            reason = f"template {frame.header.template_id} is no request"
+            reason = f"template {frame.header.template_id} is not a client message"
             return self._end("UNRECOGNIZED_MESSAGE", now_ns, reason)
         handshake = name in ("Negotiate", "Establish")
         if not handshake and version != self._messages.version:
-            reason = f"version {version} is not the session's"
+            reason = f"schema version {version} is not the session's {self._messages.version}"
             return self._end("PROTOCOL_VERSION_NOT_SUPPORTED", now_ns, reason)
         business = name in FROM_CLIENT
         try:
@@ -259,7 +262,7 @@ class GatewayConnection:
         if not self._established:
             negotiated = self._session is not None
             code = "NOT_ESTABLISHED" if negotiated else "UNNEGOTIATED"
-            return self._end(code, now_ns, f"{name} came too early")
+            return self._end(code, now_ns, f"{name} arrived before the session was established")
         match name:
             case "Sequence":
                 return self._sequence(message["nextSeqNo"], now_ns)
@@ -278,11 +281,11 @@ class GatewayConnection:
             return self._cut(now_ns)
         account, state, rival = self._known(found)
         code = negotiation_reject(request, version, self._rules, account, state, rival, now_ns)
-        if self._session is not None:  # a second one on the same connection
+        if self._session is not None:  # a second Negotiate on the same connection
             code = code or "ALREADY_NEGOTIATED"
         answer = {**answer_to(request), "enteringFirm": request["enteringFirm"]}
         if code is not None:
-            answer["enteringFirm"] = answer["enteringFirm"] or None  # 0 is no firm
+            answer["enteringFirm"] = answer["enteringFirm"] or None  # 0 is not a firm
             current = state.session_ver_id if code == "ALREADY_NEGOTIATED" else None
             answer |= {"negotiationRejectCode": code, "currentSessionVerID": current}
             return self._refuse("NegotiateReject", answer, code, now_ns)
@@ -308,12 +311,12 @@ class GatewayConnection:
         answer = answer_to(request)
         limit = self._rules.establish_attempts
         if code is not None and found is not None and not unknown:
-            # Somebody without the key must not be able to use up the owner's attempts.
+            # A peer without the key must not be able to use up the owner's attempts.
             found.refused_attempts += 1
             if limit and found.refused_attempts > limit:
                 code = "ESTABLISH_ATTEMPTS_EXCEEDED"
         if code is not None:
-            # Behind a jump the last received would lead to a number that is refused again.
+            # After a skipped range the last received number would lead to another refused number.
             last = state.next_incoming - 1 if code == "INVALID_NEXTSEQNO" else 0
             answer |= {"establishmentRejectCode": code, "lastIncomingSeqNo": last or None}
             return self._refuse("EstablishReject", answer, code, now_ns)
@@ -331,9 +334,9 @@ class GatewayConnection:
         session.bound(wish, request["codTimeoutWindow"])
         self._session, self._established = session, True
         self._readers = self._sessions.readers(self._messages.version)
-        asked = request["keepAliveInterval"]
-        own = asked if self._rules.own_keep_alive_ms is None else self._rules.own_keep_alive_ms
-        self._keep_alive = KeepAlive(own, asked, self._rules.silent_intervals, now_ns)
+        interval = request["keepAliveInterval"]
+        own = interval if self._rules.own_keep_alive_ms is None else self._rules.own_keep_alive_ms
+        self._keep_alive = KeepAlive(own, interval, self._rules.silent_intervals, now_ns)
         state = session.state
         answer |= {
             "keepAliveInterval": own,
@@ -349,7 +352,7 @@ class GatewayConnection:
     def _known(
         self, session: GatewaySession | None
     ) -> tuple[Account | None, SessionState, str | None]:
-        """What is known of a session; and the reject code if another connection has it."""
+        """Return a session's account and state, and the reject code if it is in use elsewhere."""
         if session is None:
             return None, SessionState(), None
         other, rival = session.connection, None
@@ -359,10 +362,10 @@ class GatewayConnection:
         return session.account, session.state, rival
 
     def _sequence(self, number: int, now_ns: int) -> list[Event]:
-        """A heartbeat, or the wish to go on with a higher number (§4.5.4)."""
+        """Handle a heartbeat, or a request to continue with a higher number (§4.5.4)."""
         expected = self._state.next_incoming
         if number < expected:
-            reason = f"the next number cannot go back from {expected} to {number}"
+            reason = f"the next sequence number must be at least {expected}, was {number}"
             return self._end("INVALID_NEXTSEQNO", now_ns, reason)
         return self._too_far(number, now_ns) or self._skip_to(number, now_ns)
 
@@ -371,11 +374,11 @@ class GatewayConnection:
         expected = self._state.next_incoming
         if not skips_too_far(number, expected):
             return []
-        reason = f"too few numbers could follow {number}; {expected} is expected"
+        reason = f"sequence number {number} skips too far: {expected} is expected"
         return self._end("INVALID_NEXTSEQNO", now_ns, reason)
 
     def _skip_to(self, number: int, now_ns: int) -> list[Event]:
-        """Expect a number; say which ones before it did not come (§4.5.5)."""
+        """Expect a number, and send NotApplied for the missing ones before it (§4.5.5)."""
         assert self._session is not None
         expected = self._session.state.next_incoming
         if number <= expected:
@@ -398,7 +401,7 @@ class GatewayConnection:
         if code is not None:
             self._put("RetransmitReject", {**answer, "retransmitRejectCode": code}, now_ns)
             if code in ENDING:
-                return self._end("UNSPECIFIED", now_ns, f"a request for messages: {code}")
+                return self._end("UNSPECIFIED", now_ns, f"RetransmitRequest refused: {code}")
             return []
         first, count = request["fromSeqNo"], request["count"]
         self._put("Retransmission", {**answer, "nextSeqNo": first, "count": count}, now_ns)
@@ -411,12 +414,14 @@ class GatewayConnection:
         session = self._session
         assert session is not None
         if reading.session_id != session.session_id:
-            reason = f"{name} is of session {reading.session_id}"
+            reason = (
+                f"{name} has session {reading.session_id}; this connection has {session.session_id}"
+            )
             return self._end("INVALID_SESSIONID", now_ns, reason)
         number = reading.number
         expected = session.state.next_incoming
         if number < expected:
-            return [Ignored(name, number)]  # what may have been executed is not executed again
+            return [Ignored(name, number)]  # it may have been executed: do not execute it again
         events: list[Event] = []
         if number > expected:
             if ended := self._too_far(number, now_ns):
@@ -426,7 +431,7 @@ class GatewayConnection:
         return events
 
     def _terminated(self, message: Decoded, now_ns: int) -> list[Event]:
-        """The client goes: answered, then closed (§4.5.7)."""
+        """Answer the client's Terminate, then close (§4.5.7)."""
         code = message["terminationCode"]
         code = code if isinstance(code, str) else str(code)
         if self._session is not None:
@@ -434,10 +439,10 @@ class GatewayConnection:
         self.closing = True
         return self._left(now_ns, code, graceful=True)
 
-    # The end.
+    # Refusal and termination.
 
     def _refuse(self, name: str, answer: Mapping[str, Any], code: str, now_ns: int) -> list[Event]:
-        """Refuse a session: at once, or later where the peer has failed to authenticate before."""
+        """Refuse a session: immediately, or delayed after repeated authentication failures."""
         if code == UNAUTHENTICATED and self._session is None:
             number = answer["sessionID"]
             due_ns = self._sessions.refusals.failed(self._peer, number, now_ns)
@@ -449,8 +454,8 @@ class GatewayConnection:
 
     def _refused(self, name: str, answer: Mapping[str, Any], code: str, now_ns: int) -> list[Event]:
         self._put(name, answer, now_ns)
-        asked = (answer["sessionID"], answer["sessionVerID"])
-        return [SessionRefused(code), *self._end(ending_code(code), now_ns, code, asked)]
+        session = (answer["sessionID"], answer["sessionVerID"])
+        return [SessionRefused(code), *self._end(ending_code(code), now_ns, code, session)]
 
     def _release(self) -> None:
         if self._held is not None:
@@ -463,14 +468,14 @@ class GatewayConnection:
         )
 
     def _cut(self, now_ns: int) -> list[Event]:
-        """Close without a word."""
+        """Close without an answer."""
         self.closing = True
-        return self._left(now_ns, "", graceful=False, reason="too many refusals wait")
+        return self._left(now_ns, "", graceful=False, reason="too many delayed refusals")
 
     def _end(
         self, code: str, now_ns: int, reason: str, asked: tuple[int, int] | None = None
     ) -> list[Event]:
-        """Send Terminate and close; ``asked`` are the session and version of a refused request."""
+        """Send Terminate and close; ``asked`` is the session and version of a refused request."""
         self._put_terminate(code, now_ns, asked)
         self.closing = True
         return self._left(now_ns, code, graceful=False, reason=reason)
@@ -485,7 +490,7 @@ class GatewayConnection:
         self._put("Terminate", values, now_ns)
 
     def _left(self, now_ns: int, code: str, *, graceful: bool, reason: str = "") -> list[Event]:
-        """The connection gives its session free, once."""
+        """Release the session, once."""
         if self._ended:
             return []
         self._ended = True
@@ -504,16 +509,16 @@ class GatewayConnection:
 
     @property
     def _state(self) -> SessionState:
-        """Of the session that is established."""
+        """State of the established session."""
         assert self._session is not None
         return self._session.state
 
     @property
     def established(self) -> bool:
-        """Can business messages flow?"""
+        """Whether business messages can flow."""
         return self._established and not self._ended
 
-    # What is sent.
+    # Output.
 
     def _put(self, name: str, values: Mapping[str, Any], now_ns: int) -> None:
         self._send(self._messages.encode(name, values), now_ns)

@@ -1,4 +1,4 @@
-"""The sessions of a gateway: what each has sent and expects, whether or not it is connected."""
+"""Sessions of a gateway: what each has sent and expects, connected or not."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 
 
 class Reading(NamedTuple):
-    """A business message as far as a session must know it, and what was read of it."""
+    """A business message: the fields that the session needs, and the decoded content."""
 
     name: str
     session_id: int
     number: int
     fault: str | None
-    """What is wrong with its values, if anything is."""
+    """Description of an invalid value, or None."""
     content: Any
 
 
 Reader = Callable[[Frame], Reading]
-"""Reads the business messages of one template and version; DecodeError where it cannot."""
+"""Reads the business messages of one template and version; raises DecodeError if it cannot."""
 Readers = Callable[[int], Mapping[int, Reader]]
-"""The readers of a version by template; templates without one are decoded in full."""
+"""Returns the readers of a version by template; other templates are decoded in full."""
 
 
 def _no_readers(_version: int) -> Mapping[int, Reader]:
@@ -52,7 +52,7 @@ def _no_readers(_version: int) -> Mapping[int, Reader]:
 
 
 def read_frame(known: Messages, name: str, frame: Frame) -> Reading:
-    """A business message decoded in full; one with a number beyond its field has a fault."""
+    """Decode a business message in full; one with an out-of-range field has a fault."""
     try:
         return read_business(known, name, known.decode(frame))
     except FieldRangeError as error:
@@ -62,14 +62,21 @@ def read_frame(known: Messages, name: str, frame: Frame) -> Reading:
 
 
 def read_business(known: Messages, name: str, message: Decoded) -> Reading:
-    """A business message that was decoded in full; it is its own content."""
+    """Return the reading of a business message that was decoded in full; its content is the
+    message.
+
+    Args:
+        known: The codec of the session's version.
+        name: Name of the message.
+        message: The decoded message.
+    """
     header = message["businessHeader"]
     fault = value_fault(known.enumerations(name), message.values)
     return Reading(name, header["sessionID"], header["msgSeqNum"], fault, message)
 
 
 class GatewaySession:
-    """One session: it lives through connections."""
+    """One session, across connections."""
 
     def __init__(
         self, account: Account, store: SessionStore, rules: GatewayRules, leaving: set[int]
@@ -84,19 +91,25 @@ class GatewaySession:
         self._rules = rules
         self.session_id = account.session_id
         self.state: SessionState = store.state(account.session_id)
-        """What it is between connections."""
+        """State between connections."""
 
     @property
     def messages(self) -> Messages:
-        """The messages of the version that it is held in."""
+        """The codec of the session's version."""
         return messages(self.state.version or VERSIONS[-1])
 
     def send(
         self, name: str, values: Mapping[str, Any], now_ns: int, *, resend: bool = False
     ) -> int:
-        """Send a business message, or keep it until the client comes back; give its number.
+        """Send a business message, or store it until the client reconnects; return its number.
 
-        ``resend`` marks what may have been sent before under another number, as after a takeover.
+        Args:
+            name: Name of the message.
+            values: Its field values by name.
+            now_ns: The current time.
+            resend: Marks a message that may have been sent before with another number, e.g. before
+                a
+                failover.
         """
         number = self.state.next_outgoing
         data = self.messages.from_exchange(
@@ -108,7 +121,7 @@ class GatewaySession:
         return number
 
     def post(self, data: bytes, now_ns: int) -> None:
-        """Send a business message that the owner has packed with the next outgoing number."""
+        """Send a business message that the owner has encoded with the next outgoing number."""
         self._store.sent(self.session_id, self.state.next_outgoing, data)
         if self.connection is not None:
             self.connection.live(data, now_ns)
@@ -116,9 +129,9 @@ class GatewaySession:
     def take(
         self, name: str, frame: Frame, reading: Reading, now_ns: int
     ) -> Received | Admitted | MessageRejected:
-        """Take a business message of the client, or reject it: too many, or a value that is none.
+        """Accept a business message of the client, or reject it: throttled, or an invalid value.
 
-        It depends on nothing but what the session is, so that it can be done again.
+        The result depends only on the session's state, so that it can be replayed.
         """
         self.took(reading.number)
         content = reading.content
@@ -127,11 +140,11 @@ class GatewaySession:
             fault = THROTTLED
         elif reading.fault is not None:
             fault = (OTHER, reading.fault)
-        whole = isinstance(content, Decoded)
+        decoded = isinstance(content, Decoded)
         if fault is not None:
-            message = content if whole else self.messages.readable(frame)
+            message = content if decoded else self.messages.readable(frame)
             return self.reject(name, message, frame.data, *fault, now_ns)
-        if whole:
+        if decoded:
             return Received(name, reading.number, content, frame.data, now_ns)
         return Admitted(name, reading.number, content, frame, now_ns)
 
@@ -144,25 +157,25 @@ class GatewaySession:
         return MessageRejected(name, values["refSeqNum"], reason, text, data)
 
     def negotiated(self, session_ver_id: int, version: int) -> None:
-        """A session version was agreed."""
+        """Record a negotiated session version."""
         record = Negotiated(session_ver_id, version, self._rules.gateway)
         self._store.record(self.session_id, record)
 
     def bound(self, wish: str, window_ms: int) -> None:
-        """The client is there, and says what its going shall mean."""
+        """Record that the client established the session, with its cancel-on-disconnect."""
         self._store.record(self.session_id, Bound(wish, window_ms))
         self.refused_attempts = 0
 
     def expect(self, number: int) -> None:
-        """The client's next business message should have this number."""
+        """Set the next expected number of the client."""
         self._store.record(self.session_id, Expecting(number))
 
     def took(self, number: int) -> None:
-        """A business message of the client was received."""
+        """Record the receipt of a business message of the client."""
         self._store.taken(self.session_id, number)
 
     def left(self, now_ns: int, *, graceful: bool) -> None:
-        """The connection that had established it ended."""
+        """Record the end of the connection that had established it."""
         self._store.record(self.session_id, Unbound())
         state = self.state
         due = cod.due_ns(state.cancel_on_disconnect, state.window_ms, now_ns, graceful=graceful)
@@ -171,7 +184,7 @@ class GatewaySession:
             self._leaving.add(self.session_id)
 
     def cancelled(self, now_ns: int) -> CancelOrders | None:
-        """The cancellation that is due by now, once."""
+        """Return the cancellation that is due by now, once."""
         state = self.state
         if state.cancel_due_ns is None or state.cancel_due_ns > now_ns:
             return None
@@ -189,38 +202,50 @@ class GatewaySessions:
         rules: GatewayRules | None = None,
         readers: Readers = _no_readers,
     ) -> None:
-        """With ``readers`` an owner reads the frequent messages its own way."""
+        """Create the sessions of a gateway.
+
+        Args:
+            accounts: One account per session.
+            store: Where the sessions are kept.
+            rules: Settings of the gateway; the defaults if omitted.
+            readers: Custom readers of frequent messages, instead of full decoding.
+
+        Raises:
+            UsageError: Two accounts have the same session.
+        """
         self.rules = GatewayRules() if rules is None else rules
         self.refusals = Refusals()
         self.readers = readers
         self.store = store
         self._sessions: dict[int, GatewaySession] = {}
         self._leaving: set[int] = set()
-        """The sessions whose orders may have to be cancelled."""
+        """Sessions with scheduled cancellations."""
         for account in accounts:
             if account.session_id in self._sessions:
-                raise UsageError(f"session {account.session_id} has two accounts")
+                raise UsageError(
+                    f"Session {account.session_id} has two accounts; each session needs one."
+                )
             session = GatewaySession(account, store, self.rules, self._leaving)
             self._sessions[account.session_id] = session
             if session.state.cancel_due_ns is not None:
                 self._leaving.add(account.session_id)
 
     def get(self, session_id: int) -> GatewaySession | None:
-        """The session of that number, if there is an account for it."""
+        """Return the session with this number, or None if it has no account."""
         return self._sessions.get(session_id)
 
     def __getitem__(self, session_id: int) -> GatewaySession:
-        """The session of that number."""
+        """Return the session with this number."""
         return self._sessions[session_id]
 
     @property
     def next_due_ns(self) -> int | None:
-        """When orders are to be cancelled next, as far as is known."""
+        """Time of the next scheduled cancellation of orders, if any."""
         due = (self._sessions[each].state.cancel_due_ns for each in self._leaving)
         return min((time for time in due if time is not None), default=None)
 
     def advance(self, now_ns: int) -> list[CancelOrders]:
-        """What became due: the orders of clients that left and did not come back in time."""
+        """Return the cancellations that are due: clients that left and did not return in time."""
         found = [self._sessions[each].cancelled(now_ns) for each in sorted(self._leaving)]
         self._leaving -= {
             each for each in self._leaving if self._sessions[each].state.cancel_due_ns is None
@@ -228,9 +253,9 @@ class GatewaySessions:
         return [event for event in found if event is not None]
 
     def recover(self, now_ns: int) -> None:
-        """After a start: clients that were connected when the process ended have lost that.
+        """Record, after a start, the loss of the connections that the previous process had.
 
-        Their windows begin now, so that a failure of the gateway leaves no orders behind.
+        Their cancel-on-disconnect windows start now, so that a gateway failure leaves no orders.
         """
         for session in self._sessions.values():
             if session.connection is None and session.state.connected:
@@ -239,22 +264,22 @@ class GatewaySessions:
                 self._leaving.add(session.session_id)
 
     def restored(self) -> None:
-        """Find out again whose orders may have to be cancelled: the states were replaced."""
+        """Find the sessions with scheduled cancellations again, after states were replaced."""
         self._leaving.clear()
         self._leaving.update(
             each for each, session in self._sessions.items() if session.state.cancel_due_ns
         )
 
     def accept(self, accepting: bool = True) -> None:
-        """Take sessions from now on, as a backup does when its primary failed; or take none."""
+        """Accept sessions from now on, as a backup does when its primary failed, or refuse all."""
         self.rules = replace(self.rules, accepting=accepting)
 
     def __iter__(self) -> Iterator[GatewaySession]:
-        """All sessions, in the order of their accounts."""
+        """Iterate over all sessions, in the order of their accounts."""
         return iter(self._sessions.values())
 
     def reset_day(self, now_ns: int) -> None:
-        """Begin a trading session; connections that are there are ended (§4.2, §4.5.1)."""
+        """Start a trading session; existing connections are terminated (§4.2, §4.5.1)."""
         for session in self._sessions.values():
             if session.connection is not None:
                 session.connection.terminate("FINISHED", now_ns, "the trading session ends")

@@ -1,4 +1,4 @@
-"""Heartbeats and silence (§4.5.4.1), the same on both sides of a connection."""
+"""Keep-alive (§4.5.4.1), the same on both sides of a connection."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pregao.clock import MILLISECOND
 
 
 class KeepAlive:
-    """When an own sign of life is due, and when the peer's silence has lasted too long."""
+    """Timers for sending heartbeats and for detecting a silent peer."""
 
     def __init__(self, own_ms: int, peer_ms: int, silent_intervals: int, now_ns: int) -> None:
         self._own_ns = own_ms * MILLISECOND
@@ -15,22 +15,22 @@ class KeepAlive:
         self._heard_ns = now_ns
 
     def sent(self, now_ns: int) -> None:
-        """Something was sent."""
+        """Record that something was sent."""
         self._sent_ns = now_ns
 
     def heard(self, now_ns: int) -> None:
-        """Something came."""
+        """Record that something was received."""
         self._heard_ns = now_ns
 
     def heartbeat_due(self, now_ns: int) -> bool:
-        """Has nothing been sent for the own interval?"""
+        """Whether nothing was sent for the own interval."""
         return now_ns >= self._sent_ns + self._own_ns
 
     def lapsed(self, now_ns: int) -> bool:
-        """Has nothing come for too long?"""
+        """Whether nothing was received for too long."""
         return now_ns >= self._heard_ns + self._silence_ns
 
     @property
     def next_due_ns(self) -> int:
-        """When one of the two happens next."""
+        """Time at which the next of the two timers expires."""
         return min(self._sent_ns + self._own_ns, self._heard_ns + self._silence_ns)

@@ -1,4 +1,4 @@
-"""The messages of one version of EntryPoint: framed bytes of names and values, and back."""
+"""Codec of one EntryPoint version: framed bytes from names and values, and back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pregao.sbe import Block, Decoded, Schema, SchemaCodec, readings
 from pregao.schemas import ENTRYPOINT_SCHEMA_ID, Registry, bundled, bundled_versions
 
 VERSIONS: Final = tuple(version.number for version in bundled_versions("entrypoint"))
-"""The schema versions that sessions can be held in, oldest first."""
+"""Schema versions supported for sessions, oldest first."""
 
 FROM_CLIENT: Final = frozenset({
     "SimpleNewOrder", "SimpleModifyOrder", "NewOrderSingle", "OrderCancelReplaceRequest",
@@ -21,7 +21,7 @@ FROM_CLIENT: Final = frozenset({
     "QuoteCancel", "QuoteRequestReject", "PositionMaintenanceCancelRequest",
     "PositionMaintenanceRequest", "AllocationInstruction", "OrderMassActionRequest",
 })  # fmt: skip
-"""The business messages that a client may send (§4.6.1)."""
+"""Business messages that a client may send (§4.6.1)."""
 FROM_EXCHANGE: Final = frozenset({
     "BusinessMessageReject", "ExecutionReport_New", "ExecutionReport_Modify",
     "ExecutionReport_Cancel", "ExecutionReport_Reject", "ExecutionReport_Trade",
@@ -29,7 +29,7 @@ FROM_EXCHANGE: Final = frozenset({
     "Quote", "QuoteCancel", "QuoteRequestReject", "PositionMaintenanceReport", "AllocationReport",
     "OrderMassActionReport",
 })  # fmt: skip
-"""The business messages that the exchange may send (§4.6.1)."""
+"""Business messages that the exchange may send (§4.6.1)."""
 BUSINESS: Final = FROM_CLIENT | FROM_EXCHANGE
 
 SESSION_MESSAGES: Final = frozenset({
@@ -37,17 +37,17 @@ SESSION_MESSAGES: Final = frozenset({
     "EstablishReject", "Terminate", "NotApplied", "Sequence", "RetransmitRequest",
     "Retransmission", "RetransmitReject",
 })  # fmt: skip
-"""The messages that a session is held with (§4.5)."""
+"""Session layer messages (§4.5)."""
 
 _HEADER = "businessHeader"
 _SAMPLE = "ExecutionReport_New"
 
 
 class Enumerations(NamedTuple):
-    """The fields of a message or group whose values have names; and its groups that have some."""
+    """Enumerated fields of a message or group, and its groups that have such fields."""
 
     fields: tuple[tuple[str, bool], ...]
-    """Name, and whether there must be a value."""
+    """Name, and whether a value is required."""
     groups: tuple[tuple[str, Enumerations], ...]
 
 
@@ -58,20 +58,20 @@ def _enumerations(block: Block) -> Enumerations:
 
 
 def _semantic_versions(schema: Schema) -> dict[str, dict[str, Any]]:
-    """What the messages with a field for the schema's semantic version have in it."""
+    """Return, for each message with a field for it, the semantic version of the schema."""
     names = ("majorNumber", "minorNumber", "patchNumber", "buildNumber")
     parts = [int(part) if part.isdecimal() else 0 for part in schema.semantic_version.split(".")]
     numbers = [*parts, 0, 0, 0, 0][: len(names)]
-    told = {"semanticVersion": dict(zip(names, numbers, strict=True))}
+    value = {"semanticVersion": dict(zip(names, numbers, strict=True))}
     return {
-        message.name: told
+        message.name: value
         for message in schema.messages
-        if any(field.name in told for field in message.fields)
+        if any(field.name in value for field in message.fields)
     }
 
 
 class Messages:
-    """Reads and writes the messages of one schema."""
+    """Encodes and decodes the messages of one schema."""
 
     def __init__(self, schema: Schema) -> None:
         self.version = schema.version
@@ -79,7 +79,7 @@ class Messages:
         self._codec = SchemaCodec(schema)
         self._names = {message.id: message.name for message in self._codec.schema.messages}
         self._enumerations: dict[str, Enumerations] = {}
-        self._names.pop(0, None)  # the framing header as the schema states it; no message is one
+        self._names.pop(0, None)  # the framing header, which the schema declares as a message
         self._telling = _semantic_versions(self._codec.schema)
         sample = self._codec.schema.by_name[_SAMPLE]
         header = next(field for field in readings(sample) if field.name == _HEADER)
@@ -87,7 +87,7 @@ class Messages:
         self._resend = "possResend" if "possResend" in members else "eventIndicator"
 
     def enumerations(self, name: str) -> Enumerations:
-        """Which fields of a message have values with names."""
+        """Return the enumerated fields of a message."""
         found = self._enumerations.get(name)
         if found is None:
             found = _enumerations(self._codec.schema.by_name[name])
@@ -95,17 +95,23 @@ class Messages:
         return found
 
     def name(self, frame: Frame) -> str | None:
-        """The name of a frame's message, if this version has it."""
+        """Return the name of a frame's message, or None if this version does not have it."""
         if frame.header.schema_id != ENTRYPOINT_SCHEMA_ID:
             return None
         return self.named(frame.header.template_id)
 
     def named(self, template_id: int) -> str | None:
-        """The name of the message with a template's number, if this version has it."""
+        """Return the name of the message with a template id, or None if this version does not have
+        it.
+        """
         return self._names.get(template_id)
 
     def decode(self, frame: Frame) -> Decoded:
-        """The message of a frame; DecodeError where its body is not one."""
+        """Decode the message of a frame.
+
+        Raises:
+            DecodeError: The template is unknown or the body is malformed.
+        """
         codec = self._codec.codec(frame.header.template_id)
         if codec is None:
             raise DecodeError(f"template {frame.header.template_id} is not known")
@@ -117,9 +123,12 @@ class Messages:
         return codec.decode_body(data, HEADERS_SIZE, length, self.version, len(data))
 
     def readable(self, frame: Frame) -> Decoded:
-        """The business message of a frame, or its header alone where a number is beyond its field.
+        """Decode the business message of a frame, or only its header if a field is out of range.
 
-        That is enough to reject it; DecodeError where the body is not a message.
+        The header is sufficient to reject the message.
+
+        Raises:
+            DecodeError: The body is malformed.
         """
         try:
             return self.decode(frame)
@@ -134,7 +143,7 @@ class Messages:
             return Decoded(codec.message, self.version, {_HEADER: header}, len(data))
 
     def encode(self, name: str, values: Mapping[str, Any]) -> bytes:
-        """A message, framed; where it can tell the schema's semantic version, it does."""
+        """Encode and frame a message; adds the schema's semantic version if it has the field."""
         if name in self._telling:
             values = {**self._telling[name], **values}
         return framed(self._codec.encode(name, values))
@@ -142,7 +151,7 @@ class Messages:
     def from_client(
         self, name: str, values: Mapping[str, Any], session_id: int, number: int, now_ns: int
     ) -> bytes:
-        """A business message of a client; its market segment is among the values."""
+        """Encode a business message of a client; ``values`` includes its market segment."""
         filled = dict(values)
         header = {
             "sessionID": session_id,
@@ -150,7 +159,7 @@ class Messages:
             "sendingTime": now_ns,
             "marketSegmentID": filled.pop("marketSegmentID", None),
         }
-        if name in FROM_EXCHANGE:  # a header for both directions
+        if name in FROM_EXCHANGE:  # this message has the header of both directions
             header[self._resend] = 0
         filled[_HEADER] = header
         return self.encode(name, filled)
@@ -165,25 +174,28 @@ class Messages:
         *,
         resend: bool = False,
     ) -> bytes:
-        """A business message of the exchange; ``resend`` says that it may have been sent before."""
+        """Encode a business message of the exchange; ``resend`` marks it as a possible resend."""
         header = {"sessionID": session_id, "msgSeqNum": number, "sendingTime": now_ns}
         return self.encode(name, {**values, _HEADER: {**header, self._resend: int(resend)}})
 
     def resent(self, message: Decoded) -> bool:
-        """Does a message of the exchange say that it may have been sent before?"""
+        """Whether a message of the exchange is marked as a possible resend."""
         mark = message[_HEADER][self._resend]
         return mark == "TRUE_VALUE" or (isinstance(mark, int) and bool(mark & 1))
 
 
 _NAMED: dict[int, Schema] = {}
-"""Schemas that the process of a gateway uses instead of bundled ones, by version."""
+"""Schemas that a gateway process uses instead of the bundled ones, by version."""
 
 
 def read_schema(path: str | Path) -> Schema:
-    """Load a schema file of one version for sessions; UsageError if these cannot be held with it.
+    """Load the schema file of one version for sessions.
 
-    A file is named for peers whose version is not bundled, or has the number of another one: 5.6
-    and 8.3.3 both have id 1 and version 5.
+    A file is needed for peers whose version is not bundled, or whose version number is ambiguous:
+    5.6 and 8.3.3 both have id 1 and version 5.
+
+    Raises:
+        UsageError: The file is not an EntryPoint schema, or lacks a message that sessions need.
     """
     schema = Registry().name_file(path)
     if schema.id != ENTRYPOINT_SCHEMA_ID:
@@ -192,31 +204,39 @@ def read_schema(path: str | Path) -> Schema:
         )
     missing = sorted((SESSION_MESSAGES | {_SAMPLE}) - schema.by_name.keys())
     if missing:
-        raise UsageError(f"{path} has no message {missing[0]}: sessions cannot be held with it.")
+        raise UsageError(f"{path} has no message {missing[0]}, which sessions need.")
     return schema
 
 
 def use_schema(schema: Schema) -> None:
     """Use a schema for all sessions of its version in this process, as a gateway does.
 
-    It is called before the first session: codecs are kept by version.
+    Call it before the first session: codecs are cached by version.
     """
     _NAMED[schema.version] = schema
     messages.cache_clear()
 
 
 def session_schema(version: int) -> Schema:
-    """The schema that sessions of a version are held with; SchemaError if there is none."""
+    """Return the schema for sessions of a version.
+
+    Raises:
+        SchemaError: The version is neither bundled nor set with `use_schema`.
+    """
     return _NAMED[version] if version in _NAMED else bundled("entrypoint", version)
 
 
 @cache
 def messages(version: int) -> Messages:
-    """The messages of a version; SchemaError if it is not bundled and was not named."""
+    """Return the codec of a version.
+
+    Raises:
+        SchemaError: The version is neither bundled nor set with `use_schema`.
+    """
     return Messages(session_schema(version))
 
 
 def nearest_version(version: int) -> int:
-    """The version in which to answer a peer that speaks another one."""
+    """Return the version in which to answer a peer with an unsupported version."""
     known = (*VERSIONS, *_NAMED)
     return max((each for each in known if each <= version), default=min(known))

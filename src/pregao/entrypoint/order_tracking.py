@@ -1,8 +1,8 @@
-"""The orders of a session as its requests and reports tell them.
+"""Tracking of a session's orders from its requests and reports.
 
-An order is known by the client's numbers of its requests, each of which names the one before it,
-and by the exchange's number, which stays (§7.7). A request that is not answered yet is pending; one
-that the exchange does not have is told by NotApplied and changes nothing.
+An order is identified by the client's numbers of its requests, each of which names the previous
+one, and by the exchange's number, which does not change (§7.7). An unanswered request is pending;
+one that the exchange did not receive is reported by NotApplied and changes nothing.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, Final
 from pregao.sbe import Decoded
 
 PENDING: Final = "PENDING_NEW"
-"""The status of an order whose entry was not answered yet."""
+"""Status of an order whose entry is unanswered."""
 NOT_APPLIED: Final = "NOT_APPLIED"
-"""The status of an order of which the exchange has never heard."""
+"""Status of an order that never reached the exchange."""
 CLOSED: Final = frozenset({"FILLED", "CANCELED", "REJECTED", "EXPIRED", NOT_APPLIED})
-"""Beyond these nothing happens to an order, but that a trade of it may be cancelled."""
+"""Final statuses: nothing follows them except the cancellation of a trade."""
 
 _NEW = ("SimpleNewOrder", "NewOrderSingle")
 _CHANGES = ("SimpleModifyOrder", "OrderCancelReplaceRequest", "OrderCancelRequest")
@@ -27,7 +27,7 @@ _CHANGES = ("SimpleModifyOrder", "OrderCancelReplaceRequest", "OrderCancelReques
 
 @dataclass(slots=True)
 class Order:
-    """An order, as far as the client knows it."""
+    """An order, from the client's point of view."""
 
     cl_ord_id: int
     """The client's number of the last request that took effect."""
@@ -39,19 +39,19 @@ class Order:
     status: str = PENDING
     order_id: int | None = None
     secondary_order_id: int | None = None
-    """The number that the public feed shows."""
+    """Number of the order in market data."""
     cumulative: int = 0
-    """Quantity traded."""
+    """Traded quantity."""
     leaves: int = 0
-    """Quantity that may still trade."""
+    """Open quantity."""
     chain: list[int] = field(default_factory=list)
-    """The client's numbers of all requests that took effect, first to last."""
+    """The client's numbers of all requests that took effect, in order."""
     pending: dict[int, str] = field(default_factory=dict)
-    """Requests that were not answered yet, by the client's number."""
+    """Unanswered requests, by the client's number."""
 
     @property
     def working(self) -> bool:
-        """Is it in the market?"""
+        """Whether the order is open in the market."""
         return self.order_id is not None and self.leaves > 0 and self.status not in CLOSED
 
 
@@ -60,25 +60,25 @@ class Request:
     """A request that was sent."""
 
     number: int
-    """Its sequence number."""
+    """Sequence number."""
     name: str
     cl_ord_ids: tuple[int, ...]
-    """The client's numbers in it: one, or that of each side of a cross."""
+    """The client's numbers in it: one, or one per side of a cross."""
 
 
 class OrderTracker:
-    """Follows the orders of one session."""
+    """Tracks the orders of one session."""
 
     def __init__(self) -> None:
         self._by_client: dict[int, Order] = {}
         self._by_exchange: dict[int, Order] = {}
         self._open: dict[int, Request] = {}
-        """Requests without an answer, by sequence number."""
+        """Unanswered requests, by sequence number."""
         self._waiting: dict[int, int] = {}
-        """The client's numbers that were not answered, with the sequence number of the request."""
+        """Unanswered client numbers, with the sequence number of the request."""
 
     def __iter__(self) -> Iterator[Order]:
-        """Every order, in the order in which they became known."""
+        """Iterate over all orders, in the order in which they became known."""
         seen: set[int] = set()
         for order in [*self._by_client.values(), *self._by_exchange.values()]:
             if id(order) not in seen:
@@ -89,26 +89,34 @@ class OrderTracker:
         return sum(1 for _ in self)
 
     def working(self) -> list[Order]:
-        """The orders that are in the market."""
+        """Return the orders that are open in the market."""
         return [order for order in self if order.working]
 
     def get(self, cl_ord_id: int) -> Order | None:
-        """The order of which this is a number that the client gave, accepted or not."""
+        """Return the order with this client number, or None.
+
+        Args:
+            cl_ord_id: The client's number of any of its requests, accepted or not.
+        """
         return self._by_client.get(cl_ord_id)
 
     def by_exchange(self, order_id: int) -> Order | None:
-        """The order of that number of the exchange."""
+        """Return the order with this exchange number, or None.
+
+        Args:
+            order_id: The exchange's number of the order.
+        """
         return self._by_exchange.get(order_id)
 
     @property
     def unanswered(self) -> list[Request]:
-        """The requests that were not answered yet, oldest first."""
+        """The unanswered requests, oldest first."""
         return list(self._open.values())
 
-    # What the client does.
+    # Outgoing messages.
 
     def sent(self, number: int, name: str, values: Mapping[str, Any]) -> None:
-        """A business message went out under a sequence number."""
+        """Record that a business message was sent with a sequence number."""
         sides = values.get("noSides", ()) if name == "NewOrderCross" else ()
         own = [values["clOrdID"]] if values.get("clOrdID") is not None else []
         client_ids = tuple([side["clOrdID"] for side in sides] or own)
@@ -147,21 +155,21 @@ class OrderTracker:
         return found
 
     def renumber(self) -> None:
-        """Sequence numbers begin anew, as on another day: wait for no answer any more."""
+        """Drop pending requests: sequence numbers restart, e.g. on a new day."""
         self._open.clear()
         self._waiting.clear()
 
-    # What the exchange says.
+    # Incoming messages.
 
     def not_applied(self, first: int, count: int) -> list[Request]:
-        """The exchange does not have some messages: give the requests among them."""
-        gone = [self._open[n] for n in sorted(self._open) if first <= n < first + count]
-        for request in gone:
+        """Mark messages as not received by the exchange, and return the requests among them."""
+        requests = [self._open[n] for n in sorted(self._open) if first <= n < first + count]
+        for request in requests:
             self._gave_up(request.number, NOT_APPLIED)
-        return gone
+        return requests
 
     def received(self, name: str, message: Decoded) -> Order | None:
-        """A business message of the exchange; give the order that it changed, if it did."""
+        """Apply a business message of the exchange. Returns the order that it changed, or None."""
         values = message.values
         if name == "BusinessMessageReject":
             return self._gave_up(values["refSeqNum"], "REJECTED")
@@ -208,14 +216,14 @@ class OrderTracker:
         self._by_exchange[values["orderID"]] = order
 
     def _takes_effect(self, order: Order, client_id: int | None) -> None:
-        """A request has changed the order; a cancel by the exchange names an old one, or none."""
+        """Record that a request changed the order; exchange cancels name an old request or none."""
         if client_id and client_id not in order.chain:
             order.chain.append(client_id)
             order.cl_ord_id = client_id
             self._by_client.setdefault(client_id, order)
 
     def _order_of(self, values: Mapping[str, Any]) -> Order | None:
-        """The order that a report is about; one that was not sent from here becomes known."""
+        """Return the order of a report; adds orders that this client did not send."""
         exchange_id, client_id = values.get("orderID"), values.get("clOrdID")
         if exchange_id is not None and exchange_id in self._by_exchange:
             return self._by_exchange[exchange_id]
@@ -241,7 +249,7 @@ class OrderTracker:
                 del self._open[number]
 
     def _gave_up(self, number: int, status: str) -> Order | None:
-        """A request will never take effect; give the order that it was about."""
+        """Mark a request as never taking effect, and return its order."""
         request, order = self._open.pop(number, None), None
         for client_id in () if request is None else request.cl_ord_ids:
             self._waiting.pop(client_id, None)

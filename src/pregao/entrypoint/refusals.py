@@ -1,4 +1,4 @@
-"""Failed authentications: each answer to a peer that fails again takes longer than the last."""
+"""Failed authentications: the answer is delayed longer after each failure of a peer."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final
 from pregao.clock import MILLISECOND, MINUTE, SECOND
 
 MAX_PEERS: Final = 10_000
-"""Pairs of address and session that are watched; the one that failed longest ago goes first."""
+"""Maximum number of tracked pairs of address and session; the least recent failure is dropped."""
 MAX_HELD: Final = 8
-"""Refusals of one pair that wait at a time; further requests are dropped unread."""
+"""Maximum number of delayed refusals per pair; further requests are dropped unread."""
 FREE_ATTEMPTS: Final = 3
-"""Failures that are answered at once: a wrong key in a configuration, and some retries."""
+"""Failures answered immediately: a wrong key in a configuration, and some retries."""
 FIRST_DELAY_NS: Final = 100 * MILLISECOND
 MAX_DELAY_NS: Final = 5 * SECOND
 FORGET_NS: Final = 10 * MINUTE
-"""A pair that has not failed for so long starts again."""
+"""A pair without a failure for this long starts over."""
 
 
 @dataclass(slots=True)
@@ -28,18 +28,18 @@ class _Failures:
 
 
 class Refusals:
-    """Failures by address of the peer and session that it asked for."""
+    """Failures by peer address and requested session."""
 
     def __init__(self) -> None:
         self._failures: OrderedDict[tuple[str, int], _Failures] = OrderedDict()
 
     def crowded(self, peer: str, session_id: int) -> bool:
-        """Whether so many refusals of this pair wait that its next request is not looked at."""
+        """Whether this pair has the maximum of delayed refusals: its next request is dropped."""
         found = self._failures.get((peer, session_id))
         return found is not None and found.held >= MAX_HELD
 
     def failed(self, peer: str, session_id: int, now_ns: int) -> int:
-        """Note a failure; return when it may be answered. `released` follows if that is later."""
+        """Record a failure and return the time of its answer; call `released` once it is sent."""
         key = (peer, session_id)
         found = self._failures.setdefault(key, _Failures())
         if now_ns - found.last_ns > FORGET_NS:
@@ -56,17 +56,17 @@ class Refusals:
         return now_ns + min(FIRST_DELAY_NS << min(beyond - 1, 16), MAX_DELAY_NS)
 
     def released(self, peer: str, session_id: int) -> None:
-        """A refusal that waited was sent, or its connection is gone."""
+        """Record that a delayed refusal was sent, or its connection was lost."""
         found = self._failures.get((peer, session_id))
         if found is not None and found.held:
             found.held -= 1
 
     def succeeded(self, peer: str, session_id: int) -> None:
-        """Forget the failures of a pair."""
+        """Clear the failures of a pair."""
         found = self._failures.get((peer, session_id))
         if found is not None:
             found.count = 0
 
     def __len__(self) -> int:
-        """Return how many pairs are watched."""
+        """Return the number of tracked pairs."""
         return len(self._failures)

@@ -1,4 +1,4 @@
-"""Requests made from what traders say: the message that says it, and values for all it needs."""
+"""Builders of client requests: message name and field values from order terms."""
 
 from __future__ import annotations
 
@@ -22,23 +22,35 @@ NamedRequest = tuple[str, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Entering:
-    """Who enters requests, and where: what every request of a desk has in common."""
+    """Values that all requests of a desk have in common: trader, location, account."""
 
     market_segment: int = 80
     trader: str = "TRADR"
     location: str = "BVMF"
     account: int | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Values for every request that has such a field."""
+    """Values for every request that has a field of that name."""
 
 
 class Requests:
-    """Makes requests of one schema version."""
+    """Builds requests of one schema version.
+
+    ```python
+    requests = Requests(version=2)
+    name, values = requests.new(1, "BUY", 200_000_101, 100, Decimal("12.50"))
+    ```
+    """
 
     def __init__(
         self, version: int, entering: Entering | None = None, schema: Schema | None = None
     ) -> None:
-        """``schema`` is for versions that are not bundled, as `Client.schema` is."""
+        """Create a builder.
+
+        Args:
+            version: Schema version of the session.
+            entering: Values common to all requests.
+            schema: Schema of a version that is not bundled, as in `Client.schema`.
+        """
         self.version = version
         self._schema = bundled("entrypoint", version) if schema is None else schema
         self._known: dict[str, dict[str, ValueKind | None]] = {}
@@ -53,7 +65,22 @@ class Requests:
         price: Decimal | None = None,
         **more: Any,
     ) -> NamedRequest:
-        """A new order: at a limit, or without one at the market."""
+        """Build a new order: a limit order if it has a price, else a market order.
+
+        Args:
+            client_id: The client's number of the request, ``clOrdID``.
+            side: ``BUY`` or ``SELL``.
+            security_id: The instrument.
+            quantity: The order quantity.
+            price: The limit, or None for a market order.
+            more: Further fields by their wire names, e.g. ``timeInForce="FILL_OR_KILL"``.
+
+        Returns:
+            ``SimpleNewOrder`` if that message can carry the order, else ``NewOrderSingle``.
+
+        Raises:
+            UsageError: The message has no such field.
+        """
         values = self._terms(client_id, side, security_id, quantity, price) | more
         return self._either("SimpleNewOrder", "NewOrderSingle", values)
 
@@ -65,7 +92,15 @@ class Requests:
         price: Decimal | None = None,
         **more: Any,
     ) -> NamedRequest:
-        """Another quantity and price for an order."""
+        """Build a request that changes the quantity and price of an order.
+
+        Args:
+            client_id: The client's number of this request.
+            order: The order to modify.
+            quantity: The new quantity.
+            price: The new limit, or None for a market order.
+            more: Further fields by their wire names.
+        """
         values = self._terms(client_id, order.side, order.security_id, quantity, price)
         values |= {
             "timeInForce": order.time_in_force,
@@ -75,7 +110,13 @@ class Requests:
         return self._either("SimpleModifyOrder", "OrderCancelReplaceRequest", values | more)
 
     def cancel(self, client_id: int, order: Order, **more: Any) -> NamedRequest:
-        """The end of an order."""
+        """Build a request that cancels an order.
+
+        Args:
+            client_id: The client's number of this request.
+            order: The order to cancel.
+            more: Further fields by their wire names.
+        """
         values = {
             "clOrdID": client_id,
             "securityID": order.security_id,
@@ -86,7 +127,12 @@ class Requests:
         return self.message("OrderCancelRequest", values | more)
 
     def mass_cancel(self, client_id: int, **more: Any) -> NamedRequest:
-        """The end of all orders of the session, or of those of a side or an instrument."""
+        """Build a request that cancels all orders of the session, or those of a side or instrument.
+
+        Args:
+            client_id: The client's number of this request.
+            more: Further fields by their wire names, e.g. ``side`` or ``securityID``.
+        """
         values = {
             "clOrdID": client_id,
             "massActionType": "CANCEL_ORDERS",
@@ -104,7 +150,17 @@ class Requests:
         firm: int,
         **more: Any,
     ) -> NamedRequest:
-        """A cross: a purchase and a sale of the same quantity, by the two numbers."""
+        """Build a cross: a buy and a sell order of the same quantity and price.
+
+        Args:
+            cross_id: The client's number of the cross, ``crossID``.
+            client_ids: The client's numbers of the buy and of the sell order.
+            security_id: The instrument.
+            quantity: The quantity of both orders.
+            price: The price of both orders.
+            firm: The entering firm of both orders.
+            more: Further fields by their wire names.
+        """
         sides = [
             {
                 "side": side,
@@ -124,7 +180,15 @@ class Requests:
         return self.message("NewOrderCross", values | more)
 
     def message(self, name: str, values: Mapping[str, Any]) -> NamedRequest:
-        """Any business message, with what the desk has in common filled in."""
+        """Build any business message, with the common values filled in.
+
+        Args:
+            name: Name of the message.
+            values: Its field values by name; they override the common values.
+
+        Raises:
+            UsageError: Clients do not send this message, or it has no such field.
+        """
         if name not in FROM_CLIENT:
             known = ", ".join(sorted(FROM_CLIENT))
             raise UsageError(f"Clients do not send {name!r}; they send {known}.")
@@ -137,7 +201,7 @@ class Requests:
         return name, filled | {"marketSegmentID": self.entering.market_segment}
 
     def value(self, name: str, field_name: str, text: str) -> Any:
-        """The value that a text means for a field of a message."""
+        """Convert a text to the value of a message's field."""
         kinds = self._fields(name)
         if field_name not in kinds:
             raise UsageError(f"{name} has no field {field_name!r}; it has {', '.join(kinds)}.")
@@ -168,7 +232,7 @@ class Requests:
         }
 
     def _either(self, simple: str, full: str, values: dict[str, Any]) -> NamedRequest:
-        """The simple message if it can say that, the full one otherwise."""
+        """Build the simple message if it can carry the values, else the full one."""
         plain = (
             values["ordType"] in _SIMPLE_TYPES
             and values["timeInForce"] in _SIMPLE_TIMES
@@ -177,7 +241,7 @@ class Requests:
         return self.message(simple if plain else full, values)
 
     def _fields(self, name: str) -> dict[str, ValueKind | None]:
-        """The fields of a message that a desk may set, with the kinds of their values."""
+        """Return the fields of a message that a client may set, with their value kinds."""
         found = self._known.get(name)
         if found is None:
             found = self._known[name] = _fields(template(self._schema, name))
@@ -195,7 +259,7 @@ def _fields(message: Message) -> dict[str, ValueKind | None]:
 
 
 def value_of(kind: ValueKind | None, name: str, text: str) -> Any:
-    """The value of some kind that a text means."""
+    """Convert a text to a value of the given kind."""
     if text in ("", "none"):
         return None
     try:
@@ -204,7 +268,7 @@ def value_of(kind: ValueKind | None, name: str, text: str) -> Any:
         if kind is ValueKind.DECIMAL:
             return Decimal(text)
     except (ValueError, InvalidOperation):
-        raise UsageError(f"{name} takes a number, not {text!r}.") from None
+        raise UsageError(f"{name} must be a number, was {text!r}.") from None
     if kind in (ValueKind.TEXT, ValueKind.ENUM):
         return text
-    raise UsageError(f"{name} cannot be given as a text.")
+    raise UsageError(f"{name} cannot be set from text.")

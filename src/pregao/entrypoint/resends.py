@@ -1,7 +1,7 @@
-"""Messages of the exchange that come twice under different numbers (§4.6.3.2).
+"""Detection of messages that the exchange publishes twice with different numbers (§4.6.3.2).
 
-After a takeover inside the exchange a message may be published again, marked as a possible resend.
-Its business identifier tells whether it was seen before.
+After a failover inside the exchange a message may be published again, marked as a possible resend.
+Its business identifier shows whether it was received before.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ IDENTIFIERS: Final = {
     "AllocationReport": "allocID",
     "OrderMassActionReport": "massActionReportID",
 }
-"""Which field identifies a message of each kind."""
+"""Identifying field of each message type."""
 
 
 class SeenMessages:
-    """Remembers the business identifiers of a trading session."""
+    """Business identifiers received in a trading session."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[str, int]] = set()
 
     def is_repeat(self, name: str, message: Decoded, *, marked: bool) -> bool:
-        """Was a message seen before that says it may have been? Either way it now was."""
+        """Whether a message marked as a possible resend is a repeat; records it otherwise."""
         field = IDENTIFIERS.get(name)
         number = None if field is None else message.values.get(field)
         if number is None:

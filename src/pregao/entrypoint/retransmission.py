@@ -1,4 +1,4 @@
-"""Messages sent again (§4.5.6): which requests are refused, and the parts in which they go out."""
+"""Retransmission (§4.5.6): validation of requests, and sending in parts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pregao.entrypoint.session_state import SessionState
 from pregao.sbe import Decoded
 
 ENDING = frozenset({"REQUEST_LIMIT_EXCEEDED", "RETRANSMIT_IN_PROGRESS"})
-"""The codes behind which the connection ends."""
+"""Reject codes after which the connection ends."""
 
 
 def request_reject(
@@ -19,7 +19,7 @@ def request_reject(
     *,
     busy: bool,
 ) -> str | None:
-    """Why a request for messages is refused; None if they will be sent."""
+    """Return the reject code of a retransmission request, or None if it is accepted."""
     first, count = request["fromSeqNo"], request["count"]
     if busy:
         return "RETRANSMIT_IN_PROGRESS"
@@ -39,26 +39,26 @@ def request_reject(
 
 
 class Retransmission:
-    """A retransmission under way: what is still to be sent again, and what waits behind it."""
+    """A retransmission in progress: messages to resend, and live messages queued after them."""
 
     def __init__(self, first: int, count: int, part: int) -> None:
         self._numbers = range(first, first + count)
         self._part = part
         self.waiting: list[bytes] = []
-        """The live messages that came meanwhile: nothing goes between those sent again."""
+        """Live messages queued meanwhile: they must not interleave with retransmitted ones."""
         self.waiting_bytes = 0
 
     def wait(self, data: bytes) -> None:
-        """Keep a live message for the end."""
+        """Queue a live message until the retransmission ends."""
         self.waiting.append(data)
         self.waiting_bytes += len(data)
 
     def next_part(self, state: SessionState) -> list[bytes]:
-        """The next messages, with the bytes that they had the first time."""
+        """Return the next messages, with their original bytes."""
         chosen, self._numbers = self._numbers[: self._part], self._numbers[self._part :]
         return [state.sent[number] for number in chosen]
 
     @property
     def done(self) -> bool:
-        """Has everything been sent again?"""
+        """Whether all messages have been resent."""
         return not self._numbers

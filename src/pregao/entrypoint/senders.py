@@ -1,4 +1,4 @@
-"""Who sends the messages of a captured stream: a client or the exchange, told by the messages."""
+"""Detection of the sender of each captured stream, client or exchange, from its messages."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _ONLY = (
 
 @cache
 def _telling() -> NDArray[np.int8]:
-    """By template id: who sends it, if only one side does."""
+    """Return the sender by template id, for templates that only one side sends."""
     schemas = [bundled("entrypoint", each.number) for each in bundled_versions("entrypoint")]
     known = {message.id: message.name for schema in schemas for message in schema.messages}
-    # The last place is that of stretches that are no message, and of templates beyond.
+    # The last entry is for bytes that are not a message, and for template ids beyond the table.
     found = np.full(max(known) + 2, UNKNOWN, np.int8)
     for number, name in known.items():
         for sender, names in enumerate(_ONLY):
@@ -43,7 +43,7 @@ def _telling() -> NDArray[np.int8]:
 
 
 def other_direction(flow: Flow) -> Flow:
-    """The flow of the answers."""
+    """Return the opposite direction of a flow."""
     return Flow(flow.dst, flow.dst_port, flow.src, flow.src_port)
 
 
@@ -51,24 +51,29 @@ FlowT = TypeVar("FlowT", bound=Hashable)
 
 
 class Senders(Generic[FlowT]):
-    """Learns from the messages of flows who sends on each; the other direction follows."""
+    """Learns from messages which side sends on each flow, and thereby on the opposite one."""
 
     def __init__(self, flows: Sequence[FlowT], reverse: Callable[[FlowT], FlowT]) -> None:
-        """``flows`` are known by their place, and may grow; ``reverse`` gives the other one."""
+        """Create a detector.
+
+        Args:
+            flows: The flows, addressed by index; the sequence may grow.
+            reverse: Returns the opposite direction of a flow.
+        """
         self.flows = flows
         self._reverse = reverse
         self._known: dict[FlowT, int] = {}
         self._of_flow: NDArray[np.int8] = np.empty(0, np.int8)
 
     def of(self, block: PacketBlock) -> NDArray[np.int8]:
-        """Who sent each message of a block: ``CLIENT``, ``EXCHANGE``, or ``UNKNOWN``."""
+        """Return the sender of each message of a block: ``CLIENT``, ``EXCHANGE`` or ``UNKNOWN``."""
         templates = templates_of(block.buffer, block.offset, block.length)
         return self.of_messages(block.flow, templates)
 
     def of_messages(
         self, flow: NDArray[np.int32], templates: NDArray[np.int32]
     ) -> NDArray[np.int8]:
-        """The same for messages of these flows and templates; those are learnt from."""
+        """Return the sender of each message by flow and template, and learn from the templates."""
         if len(self._of_flow) < len(self.flows):
             more = np.full(len(self.flows), UNKNOWN, np.int8)
             more[: len(self._of_flow)] = self._of_flow
@@ -76,9 +81,9 @@ class Senders(Generic[FlowT]):
         new = self._of_flow[flow] == UNKNOWN
         if new.any():
             telling = _telling()
-            told = telling[np.where(templates < len(telling), templates, -1)]
-            for number in np.unique(flow[new & (told != UNKNOWN)]).tolist():
-                own = told[(flow == number) & (told != UNKNOWN)]
+            evidence = telling[np.where(templates < len(telling), templates, -1)]
+            for number in np.unique(flow[new & (evidence != UNKNOWN)]).tolist():
+                own = evidence[(flow == number) & (evidence != UNKNOWN)]
                 self._known.setdefault(self.flows[number], int(own[0]))
             for number in np.unique(flow[new]).tolist():
                 self._of_flow[number] = self._sender(self.flows[number])

@@ -1,7 +1,7 @@
-"""What a session is between connections, on either side, as the sum of what happened to it.
+"""State of a session between connections, on either side, derived from its records.
 
-Everything that changes a session is a record; the state is what the records make of it. So a store
-that keeps the records keeps the session.
+Every change of a session is a record, and the state is the result of applying the records. A store
+that keeps the records therefore keeps the session.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Final
 from pregao.entrypoint.cancel_on_disconnect import NEVER
 
 LAST_NUMBER: Final = 0xFFFF_FFFF
-"""The highest sequence number of the wire: nothing can follow it."""
+"""Highest sequence number on the wire: nothing can follow it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Negotiated:
-    """A session version was agreed with a gateway; the messages are of this schema version."""
+    """A session version was negotiated with a gateway, for messages of this schema version."""
 
     session_ver_id: int
     version: int
@@ -26,7 +26,7 @@ class Negotiated:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The session was established with these wishes for the end of the connection."""
+    """The session was established with these cancel-on-disconnect settings."""
 
     cancel_on_disconnect: str
     window_ms: int
@@ -39,28 +39,28 @@ class Unbound:
 
 @dataclass(frozen=True, slots=True)
 class Expecting:
-    """The peer's next business message should have this number, whatever came before."""
+    """The next expected number of the peer was set, whatever came before."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A business message of the peer was received, and taken."""
+    """A business message of the peer was accepted."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Of the own messages up to this one it is known whether the peer has them."""
+    """Delivery is known for the own messages up to this one: the peer has them, or not."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A business message that was sent, or would have been had there been a connection."""
+    """A business message was sent, or would have been sent had there been a connection."""
 
     number: int
     data: bytes
@@ -68,31 +68,31 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """The own next number was moved without sending."""
+    """The next own number was changed without sending."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class CancelDue:
-    """Orders will be cancelled at this time; None: not any more."""
+    """Cancellation of orders was scheduled for this time, or unscheduled (None)."""
 
     time_ns: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class DayReset:
-    """A trading session begins: numbers from 1, nothing sent; session versions go on rising."""
+    """A trading session starts: numbers from 1, nothing sent; session versions keep rising."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeekReset:
-    """A week begins: session versions may start again."""
+    """A week starts: session versions may start over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A business message of the peer that was passed on, as it came."""
+    """A business message of the peer that was passed on, as received."""
 
     number: int
     data: bytes
@@ -100,7 +100,9 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class NotTaken:
-    """The peer does not have so many own messages from this one on, and goes on without them."""
+    """The peer did not receive ``count`` own messages from ``first`` on, and continues without
+    them.
+    """
 
     first: int
     count: int
@@ -125,39 +127,39 @@ Record = (
 
 @dataclass(slots=True)
 class SessionState:
-    """A session between connections."""
+    """State of a session between connections."""
 
     session_ver_id: int = 0
-    """The last that was negotiated in this week; 0 if none was."""
+    """Last version negotiated in this week; 0 if none was."""
     version: int = 0
-    """The schema version of its messages; 0 if none was negotiated."""
+    """Schema version of its messages; 0 if none was negotiated."""
     gateways: set[int] = field(default_factory=set)
-    """The gateways with which it was negotiated in this trading session."""
+    """Gateways with which it was negotiated in this trading session."""
     next_incoming: int = 1
     last_incoming: int = 0
-    """The last business message received; lower than what is expected less one after a jump."""
+    """Last business message received; after a skipped range lower than ``next_incoming - 1``."""
     next_outgoing: int = 1
     settled: int = 0
-    """Up to which own message it is known whether the peer has it."""
+    """Last own message of which the delivery is known."""
     sent: dict[int, bytes] = field(default_factory=dict)
-    """The business messages of this trading session by number, as they were sent."""
+    """Sent business messages of this trading session by number, with their original bytes."""
     received: list[Kept] = field(default_factory=list)
-    """The peer's business messages of this trading session as they came, where they are kept."""
+    """Business messages received in this trading session, unchanged, if they are kept."""
     not_taken: list[NotTaken] = field(default_factory=list)
-    """Which own messages the peer does not have, where that is kept."""
+    """Own messages that the peer did not receive, if they are kept."""
     connected: bool = False
-    """A connection has it established, as far as is known."""
+    """Whether a connection has the session established, according to the records."""
     cancel_on_disconnect: str = NEVER
     window_ms: int = 0
     cancel_due_ns: int | None = None
 
     @property
     def negotiated(self) -> bool:
-        """Was it negotiated in this trading session, with any gateway?"""
+        """Whether it was negotiated in this trading session, with any gateway."""
         return bool(self.gateways)
 
     def apply(self, record: Record) -> None:
-        """Become what a record says."""
+        """Apply a record."""
         match record:  # the frequent ones first
             case Taken(number):
                 self.next_incoming = number + 1
@@ -202,7 +204,7 @@ class SessionState:
                 self.session_ver_id = self.version = 0
 
     def summary(self) -> list[Record]:
-        """The fewest records that make this state."""
+        """Return the shortest list of records that produces this state."""
         records: list[Record] = [
             Negotiated(self.session_ver_id, self.version, gateway) for gateway in self.gateways
         ]

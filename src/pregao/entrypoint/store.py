@@ -1,9 +1,9 @@
-"""Where sessions are kept: in memory, or in a file that survives the process at any moment.
+"""Storage of sessions: in memory, or in a file that survives a crash of the process.
 
-The file is a sequence of records, each with its length and checksum. Sessions hand them to the
-operating system (`flush`) before they give out what depends on them, so the end of the process
-loses none that anybody saw; `sync` brings them to the disk. A record cut short at the end of the
-file is dropped.
+The file is a sequence of records, each with its length and checksum. Sessions hand records to the
+operating system (`flush`) before they send anything that depends on them, so a crash of the process
+loses no record that a peer has seen; `sync` writes them to disk. An incomplete record at the end of
+the file is dropped.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from pregao.errors import UsageError
 _MAGIC: Final = b"pregao sessions 1\n"
 _LENGTHS: Final = struct.Struct("<II")
 _MAX_SEARCH: Final = 1 << 16
-"""So many bytes after damage are searched for a valid record: more than any message has."""
+"""Bytes searched for a valid record after damage: more than any message has."""
 _NO_TIME: Final = (1 << 64) - 1
 _WISHES: Final = (NEVER, ON_LOSS, ON_TERMINATE, ALWAYS)
 
@@ -64,40 +64,40 @@ _NUMBERS: Final = {kind: number for number, (kind, _, _) in enumerate(_KINDS)}
 
 
 class SessionStore:
-    """Sessions in memory: the base of the store that keeps them in a file."""
+    """Sessions in memory; base class of the file store."""
 
     def __init__(self) -> None:
         self._states: dict[int, SessionState] = {}
 
     def state(self, session_id: int) -> SessionState:
-        """The state of a session; a session that is not known is new."""
+        """Return the state of a session; an unknown session is new."""
         found = self._states.get(session_id)
         if found is None:
             found = self._states[session_id] = SessionState()
         return found
 
     def sessions(self) -> list[int]:
-        """The sessions that something is known of."""
+        """Return the sessions with a state."""
         return list(self._states)
 
     def record(self, session_id: int, record: Record) -> None:
-        """Let something have happened to a session."""
+        """Apply a record to a session."""
         self.state(session_id).apply(record)
 
     def taken(self, session_id: int, number: int) -> None:
-        """A business message of the peer was received, and taken: the record `Taken`."""
+        """Record an accepted business message of the peer (`Taken`)."""
         self.record(session_id, Taken(number))
 
     def sent(self, session_id: int, number: int, data: bytes) -> None:
-        """A business message was sent, or would have been: the record `Sent`."""
+        """Record a sent business message (`Sent`)."""
         self.record(session_id, Sent(number, data))
 
     def reset_day(self) -> None:
-        """Begin a trading session: numbers and sent messages go, session versions stay."""
+        """Start a trading session: clear numbers and sent messages, keep session versions."""
         self._reset(DayReset())
 
     def reset_week(self) -> None:
-        """Begin a week: session versions go as well."""
+        """Start a week: clear session versions as well."""
         self._reset(WeekReset())
 
     def _reset(self, record: DayReset | WeekReset) -> None:
@@ -105,17 +105,17 @@ class SessionStore:
             self.record(session_id, record)
 
     def flush(self) -> None:
-        """Hand what was recorded to the operating system: the end of the process cannot lose it."""
+        """Hand records to the operating system: a crash of the process cannot lose them."""
 
     def sync(self) -> None:
-        """Bring what was recorded to the disk: the end of the machine cannot lose it."""
+        """Write records to disk: a crash of the machine cannot lose them."""
 
     def close(self) -> None:
-        """Record no more."""
+        """Flush and close."""
 
 
 class SessionFile(SessionStore):
-    """Sessions in a file, of one process at a time."""
+    """Sessions in a file, locked by one process at a time."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ class SessionFile(SessionStore):
         try:
             self._file = private_files.open_or_create(path, os.O_RDWR)
         except OSError as error:
-            raise UsageError(f"{path}: no sessions can be kept here: {error.strerror}") from error
+            raise UsageError(f"{path}: cannot open the session file: {error.strerror}") from error
         try:
             self._lock()
             size = self._load()
@@ -138,50 +138,52 @@ class SessionFile(SessionStore):
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UsageError(f"{self._path}: another process has these sessions open") from None
+            raise UsageError(
+                f"{self._path}: the session file is in use by another process"
+            ) from None
 
     def _load(self) -> int:
-        """Take in the records there are; give where the last whole one ends."""
+        """Apply the stored records; return the end offset of the last complete one."""
         with os.fdopen(self._file, "rb", closefd=False) as file:
             data = file.read()
         if not data.startswith(_MAGIC):
-            if _MAGIC.startswith(data):  # new, or cut while it was begun
+            if _MAGIC.startswith(data):  # new, or cut off within the magic number
                 os.ftruncate(self._file, 0)
                 os.pwrite(self._file, _MAGIC, 0)
                 return len(_MAGIC)
-            raise UsageError(f"{self._path}: not a file of sessions")
-        whole = len(_MAGIC)
+            raise UsageError(f"{self._path}: not a session file")
+        complete = len(_MAGIC)
         for session_id, record, end in _records(data):
             super().record(session_id, record)
-            whole = end
-        if whole < len(data) and not _is_torn(data, whole):
+            complete = end
+        if complete < len(data) and not _is_torn(data, complete):
             raise UsageError(
-                f"{self._path}: is damaged at byte {whole}; restore it from a copy, or begin with "
-                "another file"
+                f"{self._path}: the session file is damaged at byte {complete}; restore a copy, or "
+                "use another file"
             )
-        return whole
+        return complete
 
     def record(self, session_id: int, record: Record) -> None:
-        """Let something have happened to a session, and keep it."""
+        """Apply a record to a session, and queue it for the file."""
         self._unwritten.append(_checked(pack_record(session_id, record)))
         super().record(session_id, record)
 
     def flush(self) -> None:
-        """Hand what was recorded to the operating system: the end of the process cannot lose it."""
+        """Hand records to the operating system: a crash of the process cannot lose them."""
         if self._unwritten:
             data, self._unwritten = b"".join(self._unwritten), []
             private_files.write_all(self._file, data)
 
     def _reset(self, record: DayReset | WeekReset) -> None:
         super()._reset(record)
-        self._unwritten = []  # the new file says it all
+        self._unwritten = []  # the new file includes them
         self._rewrite()
 
     def _rewrite(self) -> None:
-        """Put a file of the fewest records in the place of this one, at once."""
+        """Replace the file atomically by one with the fewest records."""
         fresh = self._path.with_name(self._path.name + ".new")
         with suppress(FileNotFoundError):
-            fresh.unlink()  # of a process that ended before it was done
+            fresh.unlink()  # left by a process that ended early
         file = private_files.create(fresh, os.O_RDWR)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -199,18 +201,23 @@ class SessionFile(SessionStore):
         private_files.sync_folder(self._path.parent)
 
     def sync(self) -> None:
-        """Bring what was recorded to the disk: the end of the machine cannot lose it."""
+        """Write records to disk: a crash of the machine cannot lose them."""
         self.flush()
         os.fdatasync(self._file)
 
     def close(self) -> None:
-        """Record no more."""
+        """Flush and close."""
         self.flush()
         os.close(self._file)
 
 
 def pack_record(session_id: int, record: Record) -> bytes:
-    """A record of a session as bytes; `unpack_record` is its twin."""
+    """Encode a record of a session; `unpack_record` decodes it.
+
+    Args:
+        session_id: The session.
+        record: The record.
+    """
     number = _NUMBERS[type(record)]
     _, form, numbers = _KINDS[number]
     body = struct.pack("<BI", number, session_id) + struct.pack(form, *numbers(record))
@@ -218,18 +225,25 @@ def pack_record(session_id: int, record: Record) -> bytes:
 
 
 def unpack_record(body: bytes) -> tuple[int, Record]:
-    """The session and the record that `pack_record` made bytes of."""
+    """Decode a record encoded by `pack_record`.
+
+    Args:
+        body: The encoded record.
+
+    Returns:
+        The session and the record.
+    """
     number, session_id = struct.unpack_from("<BI", body)
     return session_id, _record(number, body[5:])
 
 
 def _checked(body: bytes) -> bytes:
-    """Bytes of a record with their length and checksum."""
+    """Return an encoded record with its length and checksum."""
     return _LENGTHS.pack(len(body), zlib.crc32(body)) + body
 
 
 def _records(data: bytes) -> Iterator[tuple[int, Record, int]]:
-    """The whole records of a file's bytes, with their sessions and where they end."""
+    """Yield the complete records of a file with their sessions and end offsets."""
     position = len(_MAGIC)
     while position + _LENGTHS.size <= len(data):
         length, checksum = _LENGTHS.unpack_from(data, position)

@@ -1,4 +1,4 @@
-"""The events of a client for whoever iterates over them, and how far he may fall behind."""
+"""Subscriptions to the events of a client, with a bound on unread events."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ ClientEvent = Event | ConnectionFailed
 
 
 class EventSource(Protocol):
-    """Where events come from."""
+    """Publisher of events."""
 
     def drop(self, subscription: Subscription) -> None:
-        """Tell a subscription no more."""
+        """Stop delivering events to a subscription."""
 
     def caught_up(self) -> None:
-        """Know that a subscription that was full is not any more."""
+        """Handle that a subscription is no longer full."""
 
 
 class Subscription(AsyncIterator[ClientEvent]):
-    """The events of a client, one after the other, until it is closed."""
+    """An asynchronous iterator over the events of a client, until it is closed."""
 
     def __init__(self, source: EventSource, most: int) -> None:
         self._source = source
@@ -34,7 +34,7 @@ class Subscription(AsyncIterator[ClientEvent]):
 
     @property
     def full(self) -> bool:
-        """Is the consumer too far behind?"""
+        """Whether the number of unread events has reached the limit."""
         return len(self._waiting) >= self._most
 
     def put(self, events: Sequence[ClientEvent]) -> None:
@@ -44,7 +44,7 @@ class Subscription(AsyncIterator[ClientEvent]):
             self._news.set()
 
     def end(self) -> None:
-        """No more will come."""
+        """End the iteration after the events already added."""
         self._over = True
         self._news.set()
         self._source.drop(self)

@@ -1,4 +1,4 @@
-"""The throttle of a session (§4.9): at most so many messages within a sliding window."""
+"""Throttle of a session (§4.9): a maximum number of messages within a sliding window."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pregao.clock import MILLISECOND
 
 @dataclass(frozen=True, slots=True)
 class ThrottleLimit:
-    """How many messages a session may send within how many milliseconds."""
+    """Maximum number of messages of a session within a window of milliseconds."""
 
     messages: int
     window_ms: int
 
 
 class Throttle:
-    """Counts the messages of the last milliseconds; those that it refused do not count."""
+    """Counts the messages within the window; refused messages do not count."""
 
     def __init__(self, limit: ThrottleLimit | None) -> None:
         self._limit = limit
         self._times: deque[int] = deque()
 
     def admits(self, now_ns: int) -> bool:
-        """May a message be taken now? If so it is counted."""
+        """Whether a message may be accepted now; if so, counts it."""
         if self._limit is None:
             return True
         times = self._times
