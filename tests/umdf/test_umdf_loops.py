@@ -106,13 +106,13 @@ def test_a_stream_whose_versions_go_back_for_long_has_begun_anew():
 
 def test_fewer_headers_than_told_or_other_counts_are_not_a_whole_loop():
     loop = play(SnapshotLoop(), [[("header", header(1111))], [("reset",)]])
-    assert loop.reason == "1 of 2 instruments have come"
+    assert loop.reason == "1 of 2 instruments were received"
     loop = play(
         SnapshotLoop(),
         [[("header", header(1111, 2, reports=1)), ("orders", 1111, 1, 0)], [("reset",)]],
     )
-    assert loop.reason == "1 instruments lack orders or figures that their headers count"
-    assert SnapshotLoop().reason == "no packet has come"
+    assert loop.reason == "1 instruments lack orders or statistics that their headers count"
+    assert SnapshotLoop().reason == "no packet was received"
 
 
 def test_7_2_a_header_may_be_all_there_is_of_an_instrument():
@@ -189,7 +189,7 @@ def test_6_5_8_the_definition_loop_is_whole_when_every_instrument_came():
     assert not definition_loop(4, [1, 2, 4, 5]).complete
     assert "SequenceReset" in definition_loop(4, [1, 2, 3, 4]).reason
     short = definition_loop(4, range(1, 6), tell=5)
-    assert short.reason == "4 of 5 definitions have come"
+    assert short.reason == "4 of 5 definitions were received"
 
 
 def test_two_loops_of_an_older_version_begin_a_stream_again():

@@ -1,14 +1,14 @@
 """Binary UMDF: the rules of the feed, without books, sockets or files.
 
-`packets` takes packets apart, `templates` names template ids and flags, `keys` the columns of a
-message's key. The rules are small machines: `sequencing` (what is expected, missing, late),
-`arbitration` (one line out of several feeds), `events` (which messages belong together), `streams`
-(which stream a flow is), `loops`, `recovery` and `gaps` (snapshots, and what they heal), `phases`
-(what state holds).
+`packets` parses packets, `templates` names template ids and flags, `keys` the columns of a
+message's key. The rules are small state machines: `sequencing` (expected, missing and late
+packets), `arbitration` (one sequence from several feeds), `events` (messages that belong together),
+`streams` (the stream of a flow), `loops`, `recovery` and `gaps` (snapshots, and the gaps that they
+heal), `phases` (trading states).
 
-What runs over many packets at once is in modules of its own, which bring numba and Arrow with
-them: `bulk` (walk and decode), `tables` (columns of templates), `key_columns`, `survey`, and beside
-each rule its column form: `arbitration_columns`, `event_columns`, `gap_columns`.
+Bulk processing is in separate modules, because it needs numba and Arrow: `bulk` (walk and decode),
+`tables` (columns of templates), `key_columns`, `survey`, and the columnar form of each rule:
+`arbitration_columns`, `event_columns`, `gap_columns`.
 """
 
 from pregao.umdf.arbitration import Arbiter, Delivered, Duplicate, FirstArrivals, Lost, TooLate

@@ -1,4 +1,4 @@
-"""The kernel of arbitration_columns: of all copies of a packet, the first."""
+"""Kernel of arbitration_columns: marks the first copy of each packet."""
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 # mypy: disallow-untyped-decorators=False
@@ -10,11 +10,11 @@ from pregao._njit import njit
 
 @njit
 def mark_first(serials, times, feeds, order, first, leader, difference):
-    """Mark the first packet of each serial, and how much later one of another feed came.
+    """Mark the first packet of each serial, and its lead over another feed.
 
-    ``order`` sorts the packets by serial, then by which is to lead. The marked one is the
-    ``leader`` of all that have its serial; ``difference`` is its lead over the first packet of
-    another feed, or -1 if there was none.
+    ``order`` sorts the packets by serial, then by precedence. The marked packet is the ``leader``
+    of all packets with its serial; ``difference`` is its lead over the first packet of another
+    feed, or -1 if there is none.
     """
     count = len(order)
     at = 0

@@ -1,4 +1,4 @@
-"""The kernel of event_columns: events numbered over walked messages."""
+"""Kernel of event_columns: numbers the events of walked messages."""
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 # mypy: disallow-untyped-decorators=False
@@ -14,14 +14,14 @@ from pregao.umdf.templates import END_OF_EVENT
 FLAGS_ABSENT = -1
 """Messages without event flags that end their event."""
 NEVER_LAST = -2
-"""Messages without event flags that never do."""
+"""Messages without event flags that never end their event."""
 
 event_number = njit(events.event_number)
 
 
 @part
 def ends_event(buffer, body, end, block, at):
-    """Is a message the last one of its event? ``at`` is where its flags are in its block."""
+    """Whether a message is the last of its event; ``at`` is the offset of its flags."""
     if at == NEVER_LAST:
         return False
     if at == FLAGS_ABSENT or at >= block or body + at >= end:
@@ -34,9 +34,9 @@ def number_events(
     buffer, bodies, ends, blocks, packet_of, index_of, flag_of, flag_at, first, last, versions,
     numbers, events,
 ):  # fmt: skip
-    """Give a channel's messages, which are in sequence order, the number of their event.
+    """Assign event numbers to a channel's messages, which are in sequence.
 
-    Where the flags of message ``m`` are in its block is ``flag_at[flag_of[m]]``.
+    The flags of message ``m`` are at ``flag_at[flag_of[m]]`` in its block.
     """
     event = np.int64(0)
     begins = True

@@ -1,4 +1,4 @@
-"""The kernel of gap_columns: counters of instruments followed over columns of items."""
+"""Kernel of gap_columns: counters of instruments over columns of items."""
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 # mypy: disallow-untyped-decorators=False
@@ -44,9 +44,9 @@ def follow_counts(
     starts, kinds, counts, missing, covered, sound, last, stale, proven, doubted, most_in_packet,
     steps, before,
 ):  # fmt: skip
-    """Follow each instrument's items, from one start to the next; its counter goes on.
+    """Process each instrument's items, from one start to the next, and update its counter.
 
-    ``before`` gets the last count before each item.
+    ``before`` receives the last count before each item.
     """
     for g in range(len(starts) - 1):
         known = last[g]
@@ -82,7 +82,7 @@ def follow_counts(
                     known = count
             elif kind in (EMPTIED, RESET):
                 if kind == EMPTIED:
-                    known = count  # 0, but for the legacy feed
+                    known = count  # 0, except on the legacy feed
                 elif known == UNSEEN:
                     known = NOTHING
                 broken = False

@@ -1,4 +1,4 @@
-"""Kernels over packets: the walk from packets to messages, and sorting messages by template."""
+"""Kernels over packets: the walk from packets to messages, and grouping messages by template."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pregao.umdf.layout import (
     VERSION_AT,
 )
 
-# What is wrong with a packet, if anything.
+# Faults of a packet.
 SOUND = 0
 SHORT_PACKET = 1
 LATE_TIME = 2
@@ -41,7 +41,7 @@ _AHEAD = np.uint64(16)
 
 @njit
 def _other_label(slots, known, tallies, kind, slot, found):
-    """The label of a kind that is not in its first slot: in a later one, or new."""
+    """Return the label of a kind that is not in its first slot: from a later slot, or new."""
     if found < 0:
         return np.int32(0), found
     while slots[slot] != 0 and known[slots[slot]] != kind:
@@ -60,7 +60,7 @@ def _other_label(slots, known, tallies, kind, slot, found):
 
 @part
 def frame_fault(buffer, position, end):
-    """What is wrong with the frame of a message at a position, if anything."""
+    """Return the fault of the message frame at a position, or SOUND."""
     room = end - position
     if room < SMALLEST_MESSAGE:
         return TRAILING_BYTES
@@ -74,7 +74,7 @@ def frame_fault(buffer, position, end):
 
 @njit_or(_TWINS)
 def read_headers(buffer, offsets, lengths, channels, versions, numbers, times):
-    """The packet headers; a packet without a sound one has channel -1."""
+    """Read the packet headers; a packet without a valid one gets channel -1."""
     for p in range(np.uint64(len(offsets))):
         start = offsets[p]
         time = np.uint64(0)
@@ -98,13 +98,13 @@ def walk_packets(
     counts, faults, fault_positions, packet_of, index_of, bodies, ends, blocks, kinds, labels,
     known, tallies,
 ):  # fmt: skip
-    """Walk packets; give each one's header and fault, and each message's place and headers.
+    """Walk packets: set each packet's header and fault, and each message's offsets and header.
 
-    Messages begin behind ``header_size`` bytes. Where the packets' headers are known, as
-    `read_headers` gives them, they are not read again.
-    ``kinds`` holds schema id, template id and version as one number; ``labels`` the number of that
-    kind, from 1 on, and ``known`` and ``tallies`` what the kinds are and how many messages each
-    has. Returns how many messages and kinds there are; -1 kinds are too many.
+    Messages start after ``header_size`` bytes. With ``known_headers``, the packet headers are given
+    as returned by `read_headers` and not read again. ``kinds`` has schema id, template id and
+    version as one number; ``labels`` the number of that kind, from 1; ``known`` and ``tallies`` the
+    kinds and their message counts. Returns the numbers of messages and kinds; -1 kinds means too
+    many.
     """
     slots = np.zeros(_SLOTS, np.int32)
     known[0] = -1
@@ -165,7 +165,7 @@ def walk_packets(
                 | np.int64(load_u16(buffer, position + VERSION_AT))
             )
             kinds[total] = kind
-            # Most often it is in the first slot, and no branch here depends on which kind it is.
+            # Usually it is in the first slot, and no branch here depends on the kind.
             slot = (kind * _SPREAD >> 8) & (_SLOTS - 1)
             label = slots[slot]
             if known[label] != kind:
@@ -182,7 +182,7 @@ def walk_packets(
 
 @njit_or(_TWINS)
 def sort_by_label(labels, starts, order):
-    """The messages' indexes, label by label, each label's in the order they came."""
+    """Sort the messages' indices by label, stable within each label."""
     places = starts.copy()
     for m in range(np.uint64(len(labels))):
         label = labels[m]
@@ -192,7 +192,7 @@ def sort_by_label(labels, starts, order):
 
 @njit_or(_TWINS)
 def gather_messages(rows, bodies, ends, blocks, positions, stops, lengths):
-    """Where the chosen messages' blocks begin, how long they are and where the frames end."""
+    """Gather block offsets, block lengths and frame ends of the chosen messages."""
     for r in range(np.uint64(len(rows))):
         m = np.uint64(rows[r])
         positions[r] = bodies[m]
@@ -205,7 +205,7 @@ def gather_keys(
     rows, packet_of, index_of, channels, versions, numbers, times, captured,
     channel, version, number, index, time, capture,
 ):  # fmt: skip
-    """The keys and times of the chosen messages, from those of their packets."""
+    """Gather the keys and times of the chosen messages from their packets."""
     for r in range(np.uint64(len(rows))):
         m = np.uint64(rows[r])
         p = np.uint64(packet_of[m])

@@ -1,4 +1,4 @@
-"""How sequence versions go round, compiled for kernels from the very functions of `sequencing`."""
+"""Arithmetic of sequence versions for kernels, compiled from the functions of `sequencing`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packets and their messages without numba: the kernels of `_kernels`, over whole arrays."""
+"""NumPy fallback of `_kernels`, without numba: packets and their messages over arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TIME_LIMIT = np.uint64(1 << 63)
 
 
 def _at(buffer: Any, places: Any, width: int) -> Any:
-    """An unsigned number of some bytes at each of the places."""
+    """Return the unsigned numbers of the given width at each offset."""
     return buffer[places[:, None] + np.arange(width)].view(f"<u{width}")[:, 0]
 
 
@@ -29,15 +29,15 @@ def _headers(buffer: Any, starts: Any) -> tuple[Any, Any, Any, Any]:
 def read_headers(
     buffer: Any, offsets: Any, lengths: Any, channels: Any, versions: Any, numbers: Any, times: Any
 ) -> None:
-    """What the kernel of this name does."""
+    """Read the packet headers, as the kernel does."""
     channels[:] = -1
     for column in (versions, numbers, times):
         column[:] = 0
-    whole = np.flatnonzero(lengths >= layout.PACKET_HEADER_SIZE)
-    found = _headers(buffer, offsets[whole])
-    sound = found[3] < _TIME_LIMIT
+    complete = np.flatnonzero(lengths >= layout.PACKET_HEADER_SIZE)
+    found = _headers(buffer, offsets[complete])
+    valid = found[3] < _TIME_LIMIT
     for column, values in zip((channels, versions, numbers, times), found, strict=True):
-        column[whole[sound]] = values[sound]
+        column[complete[valid]] = values[valid]
 
 
 def walk_packets(
@@ -46,9 +46,9 @@ def walk_packets(
     packet_of: Any, index_of: Any, bodies: Any, ends: Any, blocks: Any, kinds: Any, labels: Any,
     known: Any, tallies: Any,
 ) -> tuple[int, int]:  # fmt: skip
-    """What the kernel of this name does: the first messages of all packets, then the second ones.
+    """Walk packets, as the kernel does: the first message of all packets, then the second.
 
-    All packets go on by a message at a time, so that there are few turns.
+    All packets advance by one message per iteration, so that there are few iterations.
     """
     counts[:] = 0
     faults[:] = k.SOUND
@@ -61,13 +61,13 @@ def walk_packets(
     else:
         for column in (channels, versions, numbers, times):
             column[short] = 0
-        whole = np.flatnonzero(~short)
-        found = _headers(buffer, offsets[whole])
+        complete = np.flatnonzero(~short)
+        found = _headers(buffer, offsets[complete])
         late = found[3] >= _TIME_LIMIT
         for column, values in zip((channels, versions, numbers), found[:3], strict=True):
-            column[whole] = values
-        times[whole] = np.where(late, 0, found[3]).astype(np.int64)
-        faults[whole[late]] = k.LATE_TIME
+            column[complete] = values
+        times[complete] = np.where(late, 0, found[3]).astype(np.int64)
+        faults[complete[late]] = k.LATE_TIME
     faults[(faults == k.SOUND) & (offsets + header_size >= stops)] = k.NO_MESSAGES
 
     walking = np.flatnonzero(faults == k.SOUND)
@@ -75,11 +75,11 @@ def walk_packets(
     parts: list[tuple[Any, ...]] = []
     while len(walking):
         fault, length = _frames(buffer, position, stops[walking])
-        sound = fault == k.SOUND
-        broken = walking[~sound]
-        faults[broken], fault_positions[broken] = fault[~sound], position[~sound]
+        valid = fault == k.SOUND
+        broken = walking[~valid]
+        faults[broken], fault_positions[broken] = fault[~valid], position[~valid]
         counts[broken] = len(parts)
-        walking, position, length = walking[sound], position[sound], length[sound]
+        walking, position, length = walking[valid], position[valid], length[valid]
         parts.append((walking, np.full(len(walking), len(parts)), position, position + length))
         position = position + length
         more = position < stops[walking]
@@ -97,26 +97,26 @@ def walk_packets(
     bodies[:total], ends[:total] = start + layout.SMALLEST_MESSAGE, end[order]
     blocks[:total] = _at(buffer, start + layout.BLOCK_LENGTH_AT, 2)
     schema_id, template_id, version = (
-        _at(buffer, start + place, 2).astype(np.int64)
-        for place in (layout.SCHEMA_ID_AT, layout.TEMPLATE_ID_AT, layout.VERSION_AT)
+        _at(buffer, start + offset, 2).astype(np.int64)
+        for offset in (layout.SCHEMA_ID_AT, layout.TEMPLATE_ID_AT, layout.VERSION_AT)
     )
     kinds[:total] = schema_id << 32 | template_id << 16 | version
     return total, _label(kinds[:total], labels[:total], known, tallies)
 
 
 def _frames(buffer: Any, position: Any, stop: Any) -> tuple[Any, Any]:
-    """What is wrong with the frame of a message at each position, if anything; and its length."""
-    room = stop - position
+    """Return the fault of the message frame at each position, or SOUND, and its length."""
+    available = stop - position
     fault = np.full(len(position), k.TRAILING_BYTES)
     length = np.zeros(len(position), np.int64)
-    whole = np.flatnonzero(room >= layout.SMALLEST_MESSAGE)
-    at = position[whole]
-    length[whole] = _at(buffer, at + layout.MESSAGE_LENGTH_AT, 2)
-    fault[whole] = np.select(
+    complete = np.flatnonzero(available >= layout.SMALLEST_MESSAGE)
+    start = position[complete]
+    length[complete] = _at(buffer, start + layout.MESSAGE_LENGTH_AT, 2)
+    fault[complete] = np.select(
         [
-            _at(buffer, at + layout.ENCODING_TYPE_AT, 2) != layout.ENCODING_TYPE,
-            length[whole] < layout.SMALLEST_MESSAGE,
-            length[whole] > room[whole],
+            _at(buffer, start + layout.ENCODING_TYPE_AT, 2) != layout.ENCODING_TYPE,
+            length[complete] < layout.SMALLEST_MESSAGE,
+            length[complete] > available[complete],
         ],
         [k.WRONG_ENCODING, k.SMALL_LENGTH, k.LONG_LENGTH],
         k.SOUND,
@@ -125,7 +125,7 @@ def _frames(buffer: Any, position: Any, stop: Any) -> tuple[Any, Any]:
 
 
 def _label(kinds: Any, labels: Any, known: Any, tallies: Any) -> int:
-    """Number the kinds in the order in which they come; gives how many, -1 if they are too many."""
+    """Number the kinds in order of appearance; return their number, -1 if there are too many."""
     known[0], tallies[0] = -1, 0
     found, first, which, count = np.unique(
         kinds, return_index=True, return_inverse=True, return_counts=True
@@ -141,14 +141,14 @@ def _label(kinds: Any, labels: Any, known: Any, tallies: Any) -> int:
 
 
 def sort_by_label(labels: Any, starts: Any, order: Any) -> None:  # noqa: ARG001
-    """What the kernel of this name does."""
+    """Sort the messages' indices by label, as the kernel does."""
     order[:] = np.argsort(labels, kind="stable")
 
 
 def gather_messages(
     rows: Any, bodies: Any, ends: Any, blocks: Any, positions: Any, stops: Any, lengths: Any
 ) -> None:
-    """What the kernel of this name does."""
+    """Gather block offsets, frame ends and block lengths, as the kernel does."""
     positions[:], stops[:], lengths[:] = bodies[rows], ends[rows], blocks[rows]
 
 
@@ -157,7 +157,7 @@ def gather_keys(
     times: Any, captured: Any, channel: Any, version: Any, number: Any, index: Any, time: Any,
     capture: Any,
 ) -> None:  # fmt: skip
-    """What the kernel of this name does."""
+    """Gather the keys and times of messages, as the kernel does."""
     packets = packet_of[rows]
     channel[:], version[:], number[:] = channels[packets], versions[packets], numbers[packets]
     index[:], time[:], capture[:] = index_of[rows], times[packets], captured[packets]

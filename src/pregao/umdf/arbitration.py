@@ -1,8 +1,8 @@
-"""One line of packets out of several feeds: the first of each kept, in order, holes reported.
+"""Arbitration of several feeds: the first copy of each packet, in sequence, with gaps reported.
 
-Feeds A and B carry the same packets. What arrives ahead of its turn waits, for a bounded time and
-in a bounded number, for what is missing; then the hole is given up and told. Where the feeds are
-named beforehand, it is given up as soon as all of them are well past it.
+Feeds A and B carry the same packets. A packet ahead of the sequence is held until the missing ones
+arrive, up to a maximum time and number of packets; then the gap is declared lost and reported. If
+the feeds are named beforehand, it is declared lost as soon as all of them are well past it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ MOST_WAIT_NS = 20 * MILLISECOND
 REMEMBERED = 65_536
 REORDER = 16
 MOST_RUNS = 16_384
-"""So many runs of packets without a hole are remembered."""
+"""Maximum number of remembered runs of consecutive packets."""
 
 
 class Delivered(NamedTuple, Generic[T]):
-    """A packet in its turn."""
+    """A packet, in sequence."""
 
     place: Place
     item: T
@@ -37,7 +37,7 @@ class Delivered(NamedTuple, Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Packets that no feed brought in time; the last is None where nobody knows how many."""
+    """Packets that no feed delivered in time; ``last`` is None if their number is unknown."""
 
     sequence_version: int
     first: int
@@ -45,19 +45,19 @@ class Lost:
 
 
 class Duplicate(NamedTuple):
-    """A packet that another feed, or the same one, had brought already."""
+    """A packet that another feed, or the same one, had already delivered."""
 
     place: Place
     feed: str
     first_feed: str | None
-    """None where that is not remembered any more."""
+    """None if it is no longer remembered."""
     difference_ns: int | None
-    """How much later it came; None likewise."""
+    """Delay after the first copy; None if that is no longer remembered."""
 
 
 @dataclass(frozen=True, slots=True)
 class TooLate:
-    """A packet that came after it was given up, or so late that nobody remembers."""
+    """A packet that arrived after it was declared lost, or too late to be remembered."""
 
     place: Place
     feed: str
@@ -67,7 +67,7 @@ FeedOutcome = Delivered[T] | Lost | Duplicate | TooLate
 
 
 class FirstArrivals:
-    """Remembers which feed brought a packet first, for the newest packets of each stream.
+    """Remembers which feed delivered a packet first, for the newest packets of each stream.
 
     Keys are (channel, stream, sequence version, sequence number).
     """
@@ -77,13 +77,13 @@ class FirstArrivals:
         self._seen: dict[tuple[int, str, int, int], tuple[str, int]] = {}
 
     def __len__(self) -> int:
-        """How many packets are remembered."""
+        """Return the number of remembered packets."""
         return len(self._seen)
 
     def note(
         self, channel: int, stream: str, place: Place, feed: str, time_ns: int
     ) -> tuple[str, int] | None:
-        """None for a packet that is new, else who brought it first and how long ago."""
+        """Record a packet. Returns None if it is new, else its first feed and the delay."""
         key = (channel, stream, *place)
         first = self._seen.get(key)
         if first is not None:
@@ -95,7 +95,7 @@ class FirstArrivals:
 
 
 class Arbiter(Generic[T]):
-    """Puts the packets that several feeds bring of one stream of one channel in one order."""
+    """Merges the packets of one stream of a channel from several feeds into one sequence."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Arbiter(Generic[T]):
         feeds: Collection[str] = (),
         reorder: int = REORDER,
     ) -> None:
-        """Once each of the ``feeds`` is ``reorder`` packets past a missing one, it is given up."""
+        """Create an arbiter; a gap is lost once all ``feeds`` are ``reorder`` packets past it."""
         self.channel = channel
         self.stream = stream
         self._most_held = most_held
@@ -117,35 +117,35 @@ class Arbiter(Generic[T]):
         self._version: int | None = None
         self._next = 1
         self._whole_since = 1
-        """From this number of the version on, every one was delivered."""
+        """All numbers of the version from this one on were delivered."""
         self._base = 0
-        """The sequence version from which serials count."""
+        """Sequence version to which serials are relative."""
         self._runs: list[tuple[int, int]] = []
-        """What was delivered before: from which serial to which, without a hole."""
+        """Earlier deliveries: first and last serial of each run without a gap."""
         self._ended = False
         self._promised = 1
-        """A heartbeat said that all numbers below this one were sent."""
+        """All numbers below this one were sent, according to a heartbeat."""
         self._newer: Place | None = None
-        """A heartbeat of a later version told the packet that comes next there."""
+        """The next packet of a later version, according to a heartbeat."""
         self._reached = dict.fromkeys(feeds, 0)
-        """The last number of the version that each feed has brought."""
+        """The last number of the version that each feed has delivered."""
         self._reorder = reorder
         self._held: dict[Place, tuple[T, str, int, bool]] = {}
         self._waiting_since: int | None = None
 
     @property
     def held(self) -> int:
-        """How many packets wait for others."""
+        """Number of held packets."""
         return len(self._held)
 
     @property
     def expected(self) -> Place | None:
-        """The place whose turn it is; None before the first packet."""
+        """The next expected packet key; None before the first packet."""
         return None if self._version is None else Place(self._version, self._next)
 
     @property
     def awaited(self) -> Lost | None:
-        """What is missing before the earliest packet that waits, if that is in the same version."""
+        """The gap before the earliest held packet, if that is in the same version."""
         if self._version is None or not self._held:
             return None
         following = self._following()
@@ -155,12 +155,12 @@ class Arbiter(Generic[T]):
 
     @property
     def deadline_ns(self) -> int | None:
-        """When what is missing will be given up, if something is."""
+        """Time at which the current gap is declared lost, if there is one."""
         return None if self._waiting_since is None else self._waiting_since + self._most_wait_ns
 
     @property
     def calm(self) -> bool:
-        """Is nothing held or waited for, so that only the next packet changes anything?"""
+        """Whether nothing is held or missing, so that only the next packet has an effect."""
         return (
             self._version is not None
             and not self._held
@@ -170,22 +170,22 @@ class Arbiter(Generic[T]):
 
     @property
     def whole_since(self) -> int:
-        """From this number of the version on, every one was delivered."""
+        """All numbers of the version from this one on were delivered."""
         return self._whole_since
 
     def reached(self, feed: str) -> int:
-        """The last number of the version that a feed has brought."""
+        """Return the last number of the version that a feed has delivered."""
         return self._reached.get(feed, 0)
 
     def go_on(self, following: int, reached: Mapping[str, int]) -> None:
-        """Packets up to one were delivered elsewhere, as they would have been here while calm."""
+        """Continue after packets that another component delivered while the arbiter was calm."""
         self._next = following
         self._reached.update(reached)
 
     def accept(
         self, feed: str, place: Place, time_ns: int, item: T, *, resets: bool = False
     ) -> list[FeedOutcome[T]]:
-        """Take a packet in; ``resets`` says that it holds a SequenceReset. Heartbeats go below."""
+        """Process a packet, not a heartbeat; ``resets``: it contains a SequenceReset."""
         outcomes: list[FeedOutcome[T]] = []
         if self._waiting_since is not None:
             outcomes += self.expire(time_ns)
@@ -209,9 +209,9 @@ class Arbiter(Generic[T]):
         return outcomes
 
     def heartbeat(self, version: int, next_number: int, time_ns: int) -> list[FeedOutcome[T]]:
-        """Take a heartbeat in, which tells the number of the packet that comes next."""
+        """Process a heartbeat, which states the number of the next packet."""
         outcomes: list[FeedOutcome[T]] = list(self.expire(time_ns))
-        if self._version is None:  # an idle channel: nothing is missing before the next one
+        if self._version is None:  # an idle channel: no gap before the next packet
             self._begin(Place(version, next_number))
         elif version == self._version:
             if not self._ended:
@@ -222,14 +222,14 @@ class Arbiter(Generic[T]):
         return outcomes
 
     def expire(self, now_ns: int) -> Iterator[FeedOutcome[T]]:
-        """Give up what has been waited for long enough."""
+        """Declare gaps lost whose deadline has passed."""
         while (deadline := self.deadline_ns) is not None and now_ns >= deadline:
             yield from self._give_up()
             self._waiting_since = None
             self._watch(now_ns)
 
     def _begin(self, place: Place) -> None:
-        """A place is the first of all whose turn it is."""
+        """Start the sequence at a packet key."""
         self._version, self._next = place
         self._whole_since, self._base = place.sequence_number, place.sequence_version
 
@@ -240,15 +240,15 @@ class Arbiter(Generic[T]):
         return version_distance(self._version, place.sequence_version) < 0
 
     def _was_delivered(self, place: Place) -> bool:
-        """Is a packet of the past of those that are known to have been delivered?"""
+        """Whether a past packet is known to have been delivered."""
         if place.sequence_version == self._version and self._whole_since <= place.sequence_number:
             return place.sequence_number < self._next
         serial = place.serial(self._base)
-        at = bisect_right(self._runs, serial, key=lambda run: run[0]) - 1
-        return at >= 0 and serial <= self._runs[at][1]
+        index = bisect_right(self._runs, serial, key=lambda run: run[0]) - 1
+        return index >= 0 and serial <= self._runs[index][1]
 
     def _begin_run(self, first: int) -> None:
-        """Packets were lost, or a version is over: what is delivered next begins a new run."""
+        """Start a new run of deliveries, after a loss or at the end of a version."""
         if self._version is not None and self._whole_since < self._next:
             begin = Place(self._version, self._whole_since).serial(self._base)
             self._runs.append((begin, begin + self._next - 1 - self._whole_since))
@@ -257,29 +257,31 @@ class Arbiter(Generic[T]):
         self._whole_since = first
 
     def _all_past(self) -> bool:
-        """Is every feed so far past what is missing that none will bring it?"""
+        """Whether every feed is so far past the gap that none will deliver it."""
         reached = self._reached
         return bool(reached) and min(reached.values()) >= self._next + self._reorder
 
     def _watch(self, now_ns: int) -> None:
-        """Note since when something is missing: the packet behind it came, or a heartbeat."""
+        """Set the time since which packets are missing: the packet after them arrived, or a
+        heartbeat.
+        """
         if not self._held and self._promised <= self._next and self._newer is None:
             self._waiting_since = None
         elif self._waiting_since is None:
             self._waiting_since = self._held[self._following()][2] if self._held else now_ns
 
     def _release(self) -> Iterator[Delivered[T]]:
-        """Deliver what stands in its turn."""
+        """Deliver held packets up to the next gap."""
         assert self._version is not None
         released = False
         while self._held:
-            place = Place(self._version, self._next)
-            if place not in self._held:
-                # Behind a SequenceReset only the very next version is known to follow at once.
-                place = Place(next_version(self._version), 1)
-                if not self._ended or place not in self._held:
+            key = Place(self._version, self._next)
+            if key not in self._held:
+                # After a SequenceReset only the next version is known to follow directly.
+                key = Place(next_version(self._version), 1)
+                if not self._ended or key not in self._held:
                     break
-            yield self._deliver(place)
+            yield self._deliver(key)
             released = True
         if released:
             self._waiting_since = None
@@ -298,7 +300,7 @@ class Arbiter(Generic[T]):
         return Delivered(place, item, feed, time_ns, new_version)
 
     def _following(self) -> Place:
-        """The earliest packet that waits; there is one."""
+        """Return the earliest held packet; there must be one."""
         assert self._version is not None
         version = self._version
         return min(
@@ -310,7 +312,7 @@ class Arbiter(Generic[T]):
         )
 
     def _give_up(self) -> Iterator[FeedOutcome[T]]:
-        """Tell what is missing before the earliest packet that waits, and go on with that one."""
+        """Report the gap before the earliest held packet as lost, and continue with that packet."""
         assert self._version is not None
         if not self._held:
             if self._promised > self._next:
@@ -333,7 +335,7 @@ class Arbiter(Generic[T]):
         yield from self._release()
 
     def _go_on_at(self, following: Place) -> Iterator[Lost]:
-        """Begin a later version, of which only heartbeats have come."""
+        """Start a later version of which only heartbeats were received."""
         assert self._version is not None
         self._newer = None
         if not self._ended:

@@ -1,7 +1,7 @@
-"""The rule of `pregao.umdf.arbitration` for whole columns of packets of one stream.
+"""Columnar form of `pregao.umdf.arbitration`, for the packets of one stream.
 
-Nothing has to wait then: all copies are at hand. The first of each place counts, in the order of
-the sequence; what no feed brought is simply not there.
+All copies are available, so nothing waits. The first copy of each packet key is kept, in sequence;
+packets that no feed delivered are absent.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 NO_OTHER = -1
-"""The difference where no other feed brought the packet."""
+"""Difference for packets that no other feed delivered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arbitrated:
-    """Which packets count; columns have a row for each packet, as they were given."""
+    """Result of arbitration; columns have one row per packet, in the given order."""
 
     order: Numbers
-    """The packets that were the first of their place, in the order of the sequence."""
+    """Indices of the first copies, in sequence."""
     first: Flags
-    """Was it the first of its place?"""
+    """Whether the packet is the first copy of its key."""
     leader: Numbers
-    """The packet that was."""
+    """Index of the first copy of its key."""
     difference_ns: Numbers
-    """Of a first one: how much later another feed brought it; else, and without one, NO_OTHER."""
+    """For a first copy, the delay of the next feed's copy; otherwise, or without one, NO_OTHER."""
 
     @property
     def nothing_twice(self) -> bool:
-        """Is each packet the only one of its place?"""
+        """Whether there are no duplicates."""
         return len(self.order) == len(self.first)
 
 
@@ -45,15 +45,15 @@ def arbitrate(
     feeds: npt.NDArray[np.integer],
     outside: Flags | None = None,
 ) -> Arbitrated:
-    """Find the first of all copies of each packet.
+    """Find the first copy of each packet.
 
-    Packets are given as they came, each with the serial of its place (`sequencing.serial_of`) and
-    the number of its feed. One that is ``outside`` counts only where no other has its place.
+    Packets are in arrival order, each with the serial of its key (`sequencing.serial_of`) and the
+    number of its feed. A packet that is ``outside`` is kept only if no other has its key.
     """
     count = len(serials)
-    if outside is None and bool((np.diff(serials) > 0).all()):  # one feed, nothing twice
-        every = np.arange(count)
-        return Arbitrated(every, np.ones(count, np.bool_), every, np.full(count, NO_OTHER))
+    if outside is None and bool((np.diff(serials) > 0).all()):  # one feed, no duplicates
+        indices = np.arange(count)
+        return Arbitrated(indices, np.ones(count, np.bool_), indices, np.full(count, NO_OTHER))
     if outside is None:
         order = np.argsort(serials, kind="stable")
     else:

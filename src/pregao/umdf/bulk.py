@@ -1,4 +1,4 @@
-"""Many packets at once: walk them, sort their messages by template, decode them to columns."""
+"""Bulk decoding: walk many packets, group their messages by template, decode them to columns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NO_ROWS: Numbers = np.empty(0, np.int64)
 
 @dataclass(slots=True)
 class MessageKind:
-    """Messages of one schema id, template and version: which of the walked ones they are."""
+    """Messages of one schema id, template and version, as rows of the walked messages."""
 
     schema_id: int
     template_id: int
@@ -43,12 +43,12 @@ class MessageKind:
 
 
 def kind_of(number: int, rows: Numbers = _NO_ROWS) -> MessageKind:
-    """A kind from its schema id, template id and version as one number."""
+    """Return the kind with its schema id, template id and version packed in one number."""
     return MessageKind(number >> 32, number >> 16 & 0xFFFF, number & 0xFFFF, rows)
 
 
 class Headers(NamedTuple):
-    """The headers of packets, a column each; of a packet without a sound one the channel is -1."""
+    """Packet headers as columns; the channel is -1 for a packet without a valid header."""
 
     channel: npt.NDArray[np.int16]
     sequence_version: npt.NDArray[np.int32]
@@ -57,7 +57,7 @@ class Headers(NamedTuple):
 
 
 def read_headers(buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32]) -> Headers:
-    """The headers of the packets at those offsets of a buffer."""
+    """Read the headers of the packets at the given offsets of a buffer."""
     count = len(offset)
     headers = Headers(
         np.empty(count, np.int16),
@@ -71,7 +71,7 @@ def read_headers(buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32]) 
 
 @dataclass(slots=True)
 class Walked:
-    """The packets of a buffer and the messages in them, as flat arrays."""
+    """The packets of a buffer and their messages, as flat arrays."""
 
     buffer: Bytes
     offset: Numbers
@@ -82,10 +82,10 @@ class Walked:
     sending_time_ns: Numbers
     message_count: npt.NDArray[np.int32]
     fault: npt.NDArray[np.uint8]
-    """What broke the walk of a packet; 0 where nothing did."""
+    """Why the walk of a packet failed; 0 if it did not."""
     fault_position: Numbers
     packet: npt.NDArray[np.int32]
-    """Of each message: the index of its packet, here and below."""
+    """Index of the message's packet; this and the following arrays have one row per message."""
     index_in_packet: npt.NDArray[np.int32]
     body: Numbers
     end: Numbers
@@ -93,20 +93,20 @@ class Walked:
     kind: Numbers
     """Schema id, template id and version as one number."""
     label: npt.NDArray[np.int32]
-    """Which of the known kinds the message is, from 1 on."""
+    """Index of the message's kind in ``known``, from 1."""
     known: Numbers
     tally: Numbers
     found: int
-    """How many kinds there are; -1 if they were too many to be told apart here."""
+    """Number of kinds; -1 if there were too many to distinguish."""
 
     def __len__(self) -> int:
-        """How many messages there are."""
+        """Return the number of messages."""
         return len(self.packet)
 
     def kinds(self) -> list[MessageKind]:
-        """The messages by schema id, template and version."""
+        """Group the messages by schema id, template and version."""
         labels, known, tallies = self.label, self.known, self.tally
-        if self.found < 0:  # headers full of noise: slower, but right
+        if self.found < 0:  # noise: slower, but correct
             known, inverse, tallies = np.unique(self.kind, return_inverse=True, return_counts=True)
             labels = inverse.astype(np.int32).reshape(-1)
         else:
@@ -123,9 +123,9 @@ class Walked:
 
 
 class Walker:
-    """Walks packets into arrays that it uses again: a result stands until the next walk.
+    """Walks packets into reused arrays: a result is valid until the next walk.
 
-    Messages begin behind a header of so many bytes; without one, the headers must be known.
+    ``header_size`` is the size of the packet header; if it is 0, `walk` needs the headers.
     """
 
     def __init__(self, header_size: int = PACKET_HEADER_SIZE) -> None:
@@ -141,23 +141,23 @@ class Walker:
         length: npt.NDArray[np.int32],
         headers: Headers | None = None,
     ) -> Walked:
-        """Walk the packets at those offsets of a buffer; headers that are known are not read."""
+        """Walk the packets at the given offsets of a buffer; given headers are not re-read."""
         packets = len(offset)
         if not self._packets or len(self._packets[0]) < packets:
             self._packets = [np.empty(packets, kind) for kind in _PACKET_ARRAYS]
-        room = int(np.maximum(length - self._header_size, 0).sum()) // SMALLEST_MESSAGE
-        if not self._messages or len(self._messages[0]) < room:
-            self._messages = [np.empty(room, kind) for kind in _MESSAGE_ARRAYS]
-        found_there = [array[:packets] for array in self._packets]
+        capacity = int(np.maximum(length - self._header_size, 0).sum()) // SMALLEST_MESSAGE
+        if not self._messages or len(self._messages[0]) < capacity:
+            self._messages = [np.empty(capacity, kind) for kind in _MESSAGE_ARRAYS]
+        packet_arrays = [array[:packets] for array in self._packets]
         if headers is not None:
-            found_there[: len(headers)] = headers
+            packet_arrays[: len(headers)] = headers
         known, tally = self._kinds
         total, found = _kernels.walk_packets(
-            self._header_size, headers is not None, buffer, offset, length, *found_there,
+            self._header_size, headers is not None, buffer, offset, length, *packet_arrays,
             *self._messages, known, tally,
         )  # fmt: skip
         messages = [array[:total] for array in self._messages]
-        rest: list[Any] = [*found_there, *messages, known, tally, found]
+        rest: list[Any] = [*packet_arrays, *messages, known, tally, found]
         return Walked(buffer, offset, length, *rest)
 
 
@@ -166,13 +166,13 @@ _MESSAGE_ARRAYS = (np.int32, np.int32, np.int64, np.int64, np.int64, np.int64, n
 
 
 def walk(buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32]) -> Walked:
-    """Walk the packets that stand at those offsets of a buffer, into arrays of their own."""
+    """Walk the packets at the given offsets of a buffer, into new arrays."""
     return Walker().walk(buffer, offset, length)
 
 
 @dataclass(slots=True)
 class Batch:
-    """Decoded messages of one template and version, with which of the walked ones they are."""
+    """Decoded messages of one template and version, with their rows in the walked messages."""
 
     schema: Schema
     message: Message
@@ -183,16 +183,16 @@ class Batch:
 
     Without Arrow it is a list of the messages' values by name."""
     withheld: Counter[str] = field(default_factory=Counter)
-    """How many values of optional fields columns cannot hold, by column; they are null."""
+    """Values of optional fields that do not fit their column, by column; they are null."""
 
 
 @dataclass(slots=True)
 class Reject:
-    """Bytes that could not be decoded: where they are in the buffer, and why."""
+    """Bytes that could not be decoded: their position in the buffer, and why."""
 
     packet: int
     index_in_packet: int | None
-    """None where the walk itself could not go on."""
+    """None if the walk itself could not continue."""
     start: int
     end: int
     reason: str
@@ -200,7 +200,7 @@ class Reject:
 
 @dataclass(slots=True)
 class Unknown:
-    """Messages whose template the schema does not have: skipped by their length."""
+    """Messages with a template that the schema lacks: skipped by their length."""
 
     schema: Schema
     template_id: int
@@ -209,12 +209,12 @@ class Unknown:
 
 
 def _template(schema: Schema, kind: MessageKind) -> Message | None:
-    """The template of some messages; 0 is the packet header as the schema states it, and none."""
+    """Return the template of some messages; None for template 0, which is the packet header."""
     return schema.by_id.get(kind.template_id) if kind.template_id else None
 
 
 def _new_decoder(schema: Schema, message: Message, version: int) -> Decoder:
-    """What decodes to columns; without Arrow, to values."""
+    """Return a decoder to columns, or without Arrow to values."""
     if not installed("pyarrow"):
         return RowDecoder(schema, message, version)
     from pregao.sbe.columns import ColumnDecoder
@@ -226,32 +226,36 @@ class BulkDecoder:
     """Decodes walked packets to columns, template by template."""
 
     def __init__(self, registry: Registry | None = None, schema_id: int = UMDF_SCHEMA_ID) -> None:
-        """``schema_id`` is that of the protocol: messages of others are refused."""
+        """Create a decoder; it rejects messages with another schema id than ``schema_id``."""
         self.registry = Registry.bundled() if registry is None else registry
         self._schema_id = schema_id
         self._packets = PacketDecoder(self.registry, schema_id)
         self._decoders: dict[tuple[int, int, int], tuple[Schema, Decoder]] = {}
 
     def schema(self, schema_id: int, version: int) -> Schema:
-        """The schema of messages of that id and version; DecodeError if there is none."""
+        """Return the schema of a schema id and version.
+
+        Raises:
+            DecodeError: There is none.
+        """
         check_schema_id(self.registry, schema_id, self._schema_id)
         return self.registry.find(schema_id, version)
 
     def template(self, kind: MessageKind) -> Message | None:
-        """The template of some messages, if a schema has it."""
+        """Return the template of some messages, or None if no schema has it."""
         try:
             return _template(self.schema(kind.schema_id, kind.version), kind)
         except DecodeError:
             return None
 
     def decode(self, walked: Walked) -> Iterator[Batch | Unknown | Reject]:
-        """Every message once: in a batch, as unknown, or as a reject; and the broken packets."""
+        """Yield every message once, in a batch, as unknown or as a reject; and broken packets."""
         yield from self.faults(walked)
         for kind in walked.kinds():
             yield from self.decode_kind(walked, kind)
 
     def decode_kind(self, walked: Walked, kind: MessageKind) -> Iterator[Batch | Unknown | Reject]:
-        """The messages of one kind."""
+        """Decode the messages of one kind."""
         found = self._decoders.get((kind.schema_id, kind.template_id, kind.version))
         if found is None:
             try:
@@ -282,12 +286,12 @@ class BulkDecoder:
         self, schema: Schema, message: Message, kind: MessageKind
     ) -> tuple[Schema, Decoder]:
         found = schema, _new_decoder(schema, message, kind.version)
-        if len(self._decoders) < 1024:  # the version comes from the wire
+        if len(self._decoders) < 1024:  # the version comes from the wire: bound the cache
             self._decoders[kind.schema_id, kind.template_id, kind.version] = found
         return found
 
     def faults(self, walked: Walked) -> Iterator[Reject]:
-        """The packets whose walk broke, with the reason that the packet decoder gives."""
+        """Yield the packets whose walk failed, with the reason of the packet decoder."""
         for packet in np.flatnonzero(walked.fault).tolist():
             start = int(walked.offset[packet])
             end = start + int(walked.length[packet])
@@ -310,7 +314,7 @@ class BulkDecoder:
         )
 
     def _reason(self, walked: Walked, row: int) -> str:
-        """Why the kernels refused a message: in the codec's words, or it does not fit columns."""
+        """Return why the kernels rejected a message: the codec's reason, or a column overflow."""
         start = int(walked.body[row]) - SMALLEST_MESSAGE
         end = int(walked.end[row])
         kind = int(walked.kind[row])
@@ -327,4 +331,4 @@ class BulkDecoder:
         if outcome.reason or outcome.decoded is None:
             return outcome.reason
         decoded = outcome.decoded
-        return beyond_columns(decoded.message, decoded.values) or "does not fit columns"
+        return beyond_columns(decoded.message, decoded.values) or "a value does not fit its column"

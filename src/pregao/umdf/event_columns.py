@@ -1,4 +1,4 @@
-"""The rule of `pregao.umdf.events` for whole buffers of walked packets."""
+"""Columnar form of `pregao.umdf.events`, for buffers of walked packets."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from pregao.umdf.bulk import BulkDecoder, MessageKind, Numbers, Walked, kind_of
 from pregao.umdf.events import ends_event, flags_at
 
 NO_EVENT = -1
-"""The event of a message outside the incremental streams."""
+"""Event of a message outside the incremental streams."""
 
 
 def flags_place(template_id: int, message: Message | None) -> int:
-    """Where a kernel finds the event flags of a template's messages, or what it says without."""
-    at = None if message is None else flags_at(message)
-    if at is not None:
-        return at
+    """Return the offset of the event flags for a kernel, or its constant for templates without."""
+    offset = None if message is None else flags_at(message)
+    if offset is not None:
+        return offset
     return k.FLAGS_ABSENT if ends_event(template_id, None) else k.NEVER_LAST
 
 
 class EventColumns:
-    """Numbers the events of walked packets; it remembers where each kind has its flags."""
+    """Numbers the events of walked packets; caches the offset of the flags of each kind."""
 
     def __init__(self, decoder: BulkDecoder) -> None:
         self._decoder = decoder
         self._known: dict[tuple[int, int, int], int] = {}
 
     def number(self, walked: Walked, channels: Sequence[int]) -> Numbers:
-        """The event of each message, NO_EVENT outside the incremental streams.
+        """Return the event of each message, NO_EVENT outside the incremental streams.
 
-        The packets of each channel's incremental stream come first, in the order of their
-        sequence and each once: so many of one channel, then so many of the next.
+        The incremental packets come first, in sequence and without duplicates, grouped by channel;
+        ``channels`` has the number of packets of each group.
         """
         events = np.full(len(walked), NO_EVENT, np.int64)
         if not channels:
@@ -53,23 +53,23 @@ class EventColumns:
         return events
 
     def _flags(self, walked: Walked) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """A label of each message, and for each label where the flags are."""
+        """Return a label of each message, and the offset of the flags for each label."""
         if walked.found >= 0:
             flag_at = np.empty(len(walked.known), np.int32)
             for label in range(1, walked.found + 1):
                 flag_at[label] = self._offset(kind_of(int(walked.known[label])))
             return walked.label, flag_at
-        flag_at = np.empty(len(walked), np.int32)  # headers full of noise
+        flag_at = np.empty(len(walked), np.int32)  # noise: too many kinds
         for kind in walked.kinds():
             flag_at[kind.rows] = self._offset(kind)
         return np.arange(len(walked), dtype=np.int32), flag_at
 
     def _offset(self, kind: MessageKind) -> int:
-        """Where in the block of such messages the event flags are."""
+        """Return the offset of the event flags in the block of such messages."""
         key = (kind.schema_id, kind.template_id, kind.version)
         found = self._known.get(key)
         if found is None:
             found = flags_place(kind.template_id, self._decoder.template(kind))
-            if len(self._known) < 4096:  # the numbers come from the wire
+            if len(self._known) < 4096:  # the numbers come from the wire: bound the cache
                 self._known[key] = found
         return found

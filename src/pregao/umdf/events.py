@@ -1,8 +1,8 @@
-"""Events: which messages of the incremental stream belong together, and their event's number.
+"""Events: messages of the incremental stream that belong together, and the event's number.
 
-An event is what happened at once in the market; its last message says EndOfEvent. Its number is
-the place of its first message, so that it rises with the sequence, and whoever reads any part of
-a day gives an event the same number.
+An event is one atomic change of the market; its last message has EndOfEvent set. Its number is
+derived from the key of its first message, so that it rises with the sequence, and is the same
+whichever part of a day is read.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ EVENT_NUMBER = 10**4
 
 
 def event_number(sequence_version: int, sequence_number: int, index_in_packet: int) -> int:
-    """The number of the event that begins with a message. Kernels compile this same function."""
+    """Return the number of the event that starts with a message. Kernels compile this function."""
     return sequence_version * EVENT_VERSION + sequence_number * EVENT_NUMBER + index_in_packet
 
 
 def flags_at(message: Message) -> int | None:
-    """Where in the block of a template's messages the event flags are; None if it has none."""
+    """Return the offset of the event flags in the block of a template, or None if it has none."""
     found = (each.offset for each in readings(message) if each.name == "matchEventIndicator")
     return next(found, None)
 
 
 def ends_event(template_id: int, flags: int | None) -> bool:
-    """Is a message the last one of its event? ``flags`` is None of one that carries none.
+    """Whether a message is the last of its event; ``flags`` is None for a message without flags.
 
-    Such a message is an event of its own, or ends the one it is in; but an ExecutionSummary is
-    followed by the trades that it sums up.
+    A message without flags is a separate event, or ends the current one; except that an
+    ExecutionSummary is followed by the trades that it summarizes.
     """
     if flags is None:
         return template_id != EXECUTION_SUMMARY
@@ -40,9 +40,9 @@ def ends_event(template_id: int, flags: int | None) -> bool:
 
 
 class EventNumbers:
-    """Numbers the events of one channel, message by message, in the order of the sequence.
+    """Numbers the events of one channel, message by message, in sequence.
 
-    Behind a hole an event begins anew: nobody knows whether the one before it had ended.
+    An event starts after every gap: whether the previous one had ended is unknown.
     """
 
     __slots__ = ("_begins", "_event", "_place")
@@ -54,17 +54,17 @@ class EventNumbers:
 
     @property
     def running(self) -> tuple[Place | None, int, bool]:
-        """The last packet, the number of the last event, and whether that one is over."""
+        """The last packet key, the number of the last event, and whether that event has ended."""
         return self._place, self._event, self._begins
 
     def go_on(self, place: Place, event: int, *, over: bool) -> None:
-        """Messages up to those of a packet were numbered elsewhere."""
+        """Continue after messages up to a packet that another component numbered."""
         self._place, self._event, self._begins = place, event, over
 
     def number(
         self, place: Place, index_in_packet: int, template_id: int, flags: int | None
     ) -> int:
-        """The number of a message's event."""
+        """Return the number of a message's event."""
         last = self._place
         if place is not last:
             if last is not None and (place[0] != last[0] or place[1] - last[1] not in (0, 1)):

@@ -1,4 +1,4 @@
-"""The rule of `pregao.umdf.gaps` for whole columns of items, when all of a day is at hand."""
+"""Columnar form of `pregao.umdf.gaps`, for a complete day of items."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ Codes = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
 
 HEALED = k.HEALED
-"""A bit beside the step: the instrument was stale before the item and is not behind it."""
+"""Flag next to the step: the instrument was stale before the item and is not after it."""
 DOUBTED = k.DOUBTED
-"""A bit beside the step: from the item on the instrument is unconfirmed."""
+"""Flag next to the step: the instrument is unconfirmed from the item on."""
 CONFIRMED = k.CONFIRMED
-"""A bit beside the step: the item ends that."""
+"""Flag next to the step: the item confirms the instrument."""
 
 
 @dataclass(slots=True)
 class Counters:
-    """The counters of some instruments as columns; they go on from call to call."""
+    """Counters of instruments as columns; they carry over between calls."""
 
     last: Numbers
-    """The last count; below 0 what is said of instruments without one."""
+    """Last counts; if negative, constants for instruments without a count."""
     stale: Codes
     proven: Numbers
-    """How many packets were missing up to the last proof."""
+    """Missing packets up to the last proof."""
     doubted: Codes
-    """Were packets missing behind it?"""
+    """Whether packets are missing since the last proof."""
     most_in_packet: int = MOST_IN_PACKET
 
     @staticmethod
     def new(
         instruments: int, *, from_the_start: bool, most_in_packet: int = MOST_IN_PACKET
     ) -> Counters:
-        """Counters of instruments of which nothing has come."""
+        """Return counters of instruments without messages."""
         first = InstrumentCount.new(from_the_start=from_the_start)
         return Counters(
             np.full(instruments, first.last, np.int64),
@@ -50,7 +50,7 @@ class Counters:
         )
 
     def copy(self) -> Counters:
-        """The same counters, apart."""
+        """Return an independent copy."""
         return Counters(
             self.last.copy(), self.stale.copy(), self.proven.copy(), self.doubted.copy(),
             self.most_in_packet,
@@ -59,18 +59,18 @@ class Counters:
 
 @dataclass(slots=True)
 class Followed:
-    """What came of the items: steps with bits beside them, and the last count before each."""
+    """Result of `follow`: steps with their flags, and the last count before each item."""
 
     steps: Codes
     before: Numbers
 
     @property
     def step(self) -> Codes:
-        """The steps without the bits."""
+        """Steps without the flags."""
         return self.steps & np.uint8(k.STEPS)
 
     def has(self, bit: int) -> Flags:
-        """Which items have a bit beside their step."""
+        """Return a mask of the items with a flag."""
         flags: Flags = (self.steps & np.uint8(bit)) != 0
         return flags
 
@@ -84,9 +84,9 @@ def follow(
     covered: Numbers | None = None,
     sound: Codes | None = None,
 ) -> Followed:
-    """Follow the items of instruments, which are from each start to the next, in order.
+    """Process the items of instruments, which extend from each start to the next, in order.
 
-    ``missing``, ``covered`` and ``sound`` are what `InstrumentCount.follow` says of each item;
+    ``missing``, ``covered`` and ``sound`` are the parameters of `InstrumentCount.follow` per item;
     without them, no packet is missing.
     """
     steps = np.empty(len(kinds), np.uint8)

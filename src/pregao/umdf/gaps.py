@@ -1,18 +1,18 @@
-"""Gaps of single instruments, by ``rptSeq``: what each item is to its instrument.
+"""Gaps of single instruments, by ``rptSeq``: classification of each item of an instrument.
 
 ``rptSeq`` counts the messages of an instrument over all templates. A gap makes that instrument
-stale and no other. The counter begins anew with 1 after an EmptyBook, which itself carries none:
-one case stays unseen, an EmptyBook lost together with exactly as many messages as were counted
+stale and no other. The counter restarts at 1 after an EmptyBook, which itself carries none: one
+case is undetectable, an EmptyBook lost together with exactly as many messages as were counted
 before.
 
 A book is *unconfirmed* while packets of the channel are missing since its last proof. A proof is:
-the first packet of all; an EmptyBook or ChannelReset; a whole snapshot; a whole loop of snapshots
-without the instrument, whose book is empty then; a message that continues its count, unless so
-many packets are missing that an EmptyBook and a whole new count could be among them.
+the first packet of all; an EmptyBook or ChannelReset; a complete snapshot; a complete snapshot loop
+without the instrument, whose book is then empty; a message that continues its count, unless enough
+packets are missing to contain an EmptyBook and a complete new count.
 
-The items of an instrument are its messages, in order, and among them snapshots, each behind the
-last packet that it holds, and holes of the channel. `InstrumentCount` follows one item after the
-other, `gap_columns` whole columns of them.
+The items of an instrument are its messages, in order, and among them snapshots, each after the last
+packet that it includes, and gaps of the channel. `InstrumentCount` processes one item at a time,
+`gap_columns` columns of items.
 """
 
 from __future__ import annotations
@@ -25,60 +25,60 @@ from pregao.umdf.layout import MAX_PACKET, PACKET_HEADER_SIZE, SMALLEST_MESSAGE
 
 
 class Item(IntEnum):
-    """What an item of an instrument is."""
+    """Kind of an item of an instrument."""
 
     MESSAGE = 0
-    """A message; its count is its ``rptSeq``, 0 where it carries none."""
+    """A message; its count is its ``rptSeq``, 0 if it carries none."""
     EMPTIED = 1
     """An EmptyBook."""
     RESET = 2
     """A ChannelReset."""
     SNAPSHOT = 3
-    """A whole snapshot of the instrument; its count is its ``lastRptSeq``, 0 if it has none."""
+    """A complete snapshot of the instrument; its count is its ``lastRptSeq``, 0 if it has none."""
     ABSENT = 4
-    """A whole loop of snapshots in which the instrument is not: it has an empty book."""
+    """A complete snapshot loop without the instrument: its book is empty."""
     HOLE = 5
     """Packets of the channel are missing."""
 
 
 class Step(IntEnum):
-    """What an item is to its instrument."""
+    """Effect of an item on its instrument."""
 
     APPLIES = 0
     RESTART = 1
-    """It applies to a book that is empty before it: the EmptyBook was lost."""
+    """It applies to an empty book: the EmptyBook before it was lost."""
     GAP = 2
     """Messages before it are missing: the instrument is stale from here on."""
     QUEUED = 3
     """The instrument is stale."""
     AGREES = 4
-    """The snapshot counts as many messages as have come: the book must be equal to it."""
+    """The snapshot has the count of the book, so the book must equal it."""
     LOADS = 5
-    """The snapshot begins the book, or heals it."""
+    """The snapshot initializes or heals the book."""
     DISAGREES = 6
-    """The snapshot shows that messages are missing, and makes up for them at once."""
+    """The snapshot shows that messages are missing, and replaces the book immediately."""
     NOTED = 7
     """It changes no book."""
     CONFIRMS = 8
-    """The snapshot counts as many messages as have come, but packets are missing: it is loaded."""
+    """The snapshot has the count of the book, but packets are missing: it is loaded."""
     EMPTIES = 9
-    """The book is empty, for a whole loop of snapshots is without the instrument."""
+    """The book is empty: a complete snapshot loop lacks the instrument."""
 
 
 NOTHING = -1
-"""The last count where none is known."""
+"""Last count if none is known."""
 UNTOUCHED = -2
-"""The last count of an instrument that is seen from its beginning: the first one is 1."""
+"""Last count of an instrument observed from its start: its first count is 1."""
 UNSEEN = -3
-"""The last count of an instrument whose past is not at hand, unless its first one is 1."""
+"""Last count of an instrument whose past is unavailable, unless its first count is 1."""
 
 
 UNPROVEN = -1
-"""What an instrument without any proof has in place of a number of missing packets."""
+"""Value of `proven` for an instrument without any proof."""
 
 
 def _most_in_packet() -> int:
-    """So many messages that are counted fit into a packet at the most."""
+    """Return the maximum number of counted messages in a packet."""
     sizes = [
         SMALLEST_MESSAGE + message.block_length
         for message in bundled("umdf").messages
@@ -92,25 +92,25 @@ MOST_IN_PACKET = _most_in_packet()
 
 @dataclass(slots=True)
 class InstrumentCount:
-    """The counter of one instrument, and how many packets were missing at its last proof."""
+    """Counter of one instrument, and the number of missing packets at its last proof."""
 
     last: int
-    """The last count; below 0 what is said of an instrument without one."""
+    """Last count; if negative, one of the constants for instruments without a count."""
     stale: bool = False
     proven: int = 0
-    """How many packets of the channel were missing up to the last proof, or UNPROVEN."""
+    """Missing packets of the channel up to the last proof, or UNPROVEN."""
     most_in_packet: int = MOST_IN_PACKET
-    """So many counted messages a packet holds at the most."""
+    """Maximum number of counted messages in a packet."""
 
     @staticmethod
     def new(*, from_the_start: bool, most_in_packet: int = MOST_IN_PACKET) -> InstrumentCount:
-        """The counter of an instrument of which nothing has come."""
+        """Return the counter of an instrument without messages."""
         last = first_count(from_the_start=from_the_start)
         proven = 0 if from_the_start else UNPROVEN
         return InstrumentCount(last, proven=proven, most_in_packet=most_in_packet)
 
     def copy(self) -> InstrumentCount:
-        """The same counter, apart."""
+        """Return an independent copy."""
         return InstrumentCount(self.last, self.stale, self.proven, self.most_in_packet)
 
     def follow(
@@ -122,19 +122,21 @@ class InstrumentCount:
         *,
         sound: bool = True,
     ) -> Step:
-        """What the next item is; where it was stale and is not any more, the item healed it.
+        """Process the next item and return its effect.
 
-        ``missing`` is how many packets of the channel are missing up to the item, with all of a
-        hole that it is in or right before; ``covered`` how many of them come before it, which is
-        the same but for snapshots. ``sound`` is not said of an item in a packet of which a part
-        could not be read.
+        A stale instrument that is no longer stale afterwards was healed by the item.
+
+        ``missing`` is the number of missing packets of the channel up to the item, including all of
+        a gap that it is in or directly before; ``covered`` is the number of those before the item,
+        which differs only for snapshots. ``sound`` is False for an item in a packet that could not
+        be read completely.
         """
         covered = missing if covered is None else covered
         match item:
             case Item.MESSAGE:
                 return self._message(count, covered, sound)
             case Item.EMPTIED:
-                self.last = count  # the legacy feed counts what empties a book too
+                self.last = count  # the legacy feed also counts the message that empties a book
             case Item.RESET:
                 if self.last == UNSEEN:
                     self.last = NOTHING
@@ -145,14 +147,14 @@ class InstrumentCount:
             case Item.HOLE:
                 return Step.NOTED
         self.stale = False
-        # What could not be read of a packet may have come behind what empties the book.
+        # The unreadable part of a packet may follow the message that empties the book.
         self.proven = max(self.proven, covered - (not sound))
         return Step.APPLIES
 
     def goes_on(self, count: int, missing: int) -> bool:
-        """Is a message simply the next one, with nothing missing since the last proof?
+        """Whether a message is the next one, with nothing missing since the last proof; counts it.
 
-        Then it is counted, as `follow` would: this is the short way for nearly all messages.
+        This is the fast path of `follow` for nearly all messages.
         """
         if not continues(self.last, count) or not self.is_steady(missing):
             return False
@@ -160,7 +162,7 @@ class InstrumentCount:
         return True
 
     def is_steady(self, missing: int) -> bool:
-        """Is a count known, and nothing missing since the last proof?"""
+        """Whether a count is known and nothing is missing since the last proof."""
         return not self.stale and self.last > 0 and missing == self.proven
 
     def _message(self, count: int, covered: int, sound: bool) -> Step:
@@ -203,14 +205,14 @@ class InstrumentCount:
 
 
 def continues(last: int, count: int) -> bool:
-    """Is a count the next one behind the last? Kernels compile this same function."""
+    """Whether a count follows the last one. Kernels compile this same function."""
     return count == last + 1
 
 
 def first_count(*, from_the_start: bool) -> int:
-    """The last count of an instrument of which nothing has come.
+    """Return the initial last count of an instrument without messages.
 
-    From the start of a sequence on, an instrument's first count is 1. Who joins later finds other
-    counts; their past is missing, unless a snapshot or a reset makes up for it.
+    From the start of a sequence, an instrument's first count is 1. A receiver that joins later sees
+    other counts, whose past is missing unless a snapshot or reset replaces it.
     """
     return UNTOUCHED if from_the_start else UNSEEN

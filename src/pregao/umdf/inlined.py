@@ -1,4 +1,4 @@
-"""Parts of kernels over packets, for kernels of other packages that walk packets themselves."""
+"""Inlined kernel functions for kernels of other packages that walk packets themselves."""
 
 from __future__ import annotations
 

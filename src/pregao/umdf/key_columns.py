@@ -1,4 +1,4 @@
-"""The keys of walked messages as columns."""
+"""Keys of walked messages as columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GATHERED: dict[str, Any] = {
 def keys(
     walked: Walked, rows: Numbers, capture_time_ns: Numbers
 ) -> dict[str, npt.NDArray[np.integer]]:
-    """The numbers in the keys of the chosen messages; capture times are given by packet."""
+    """Gather the numeric key columns of the chosen messages; capture times are per packet."""
     found = {name: np.empty(len(rows), kind) for name, kind in _GATHERED.items()}
     _kernels.gather_keys(
         rows, walked.packet, walked.index_in_packet, walked.channel, walked.sequence_version,
@@ -38,7 +38,7 @@ def key_columns(
     capture_time_ns: Numbers,
     stream: npt.NDArray[np.int8],
 ) -> list[Any]:
-    """The columns of `key_schema` of some messages; times and stream numbers are given by packet.
+    """Return the columns of `key_schema` for some messages; times and streams are per packet.
 
     A heartbeat has no sequence number, and a capture may have no times: both are null.
     """
@@ -59,7 +59,7 @@ def key_values(
     capture_time_ns: Numbers,
     stream: npt.NDArray[np.int8],
 ) -> list[list[Any]]:
-    """The same as plain values."""
+    """Return the columns of `key_columns` as lists of plain values."""
     found: dict[str, list[Any]] = {
         name: column.tolist() for name, column in keys(walked, rows, capture_time_ns).items()
     }

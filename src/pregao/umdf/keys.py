@@ -1,6 +1,6 @@
-"""The key of a message: names, types and meanings of the columns that say where it was sent.
+"""The key of a message: names, types and comments of the columns that identify it.
 
-Every table of messages takes its key from here, and so does who reads one.
+All tables of messages, and their readers, take the key columns from here.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from functools import cache
 from typing import Any
 
 PACKET_KEY = ("sequence_version", "sequence_number")
-"""What names a packet of a stream."""
+"""Columns that identify a packet of a stream."""
 MESSAGE_KEY = (*PACKET_KEY, "index_in_packet")
-"""What names a message of a stream, and sorts as the stream goes within a version."""
+"""Columns that identify a message of a stream, and sort in stream order within a version."""
 STREAM_KEY = ("channel", "stream")
-"""What names a stream."""
+"""Columns that identify a stream."""
 
 KEY_NAMES = (*STREAM_KEY, *MESSAGE_KEY, "capture_time_ns", "sending_time_ns")
-"""What comes before a message's own fields."""
+"""Columns before a message's own fields."""
 
 KEY_TYPES = {
     "channel": "int16",
@@ -29,28 +29,28 @@ KEY_TYPES = {
     "capture_time_ns": "int64",
     "schema_version": "int32",
 }
-"""The types of columns, as Arrow names them."""
+"""Column types, by their Arrow names."""
 _MEANINGS = {
     "channel": "Channel.",
     "stream": "Stream of the channel: incremental, snapshot, definition.",
     "sequence_version": "Sequence version of the packet.",
     "sequence_number": "Number of the packet; null for a heartbeat.",
-    "index_in_packet": "Place of the message in its packet, from 0.",
+    "index_in_packet": "Index of the message in its packet, from 0.",
     "sending_time_ns": "Sending time of the packet (T11).",
-    "capture_time_ns": "When the packet was captured.",
-    "schema_version": "Schema version that the message was sent in.",
+    "capture_time_ns": "Capture time of the packet.",
+    "schema_version": "Schema version of the message.",
 }
 
 
 def key_type(name: str) -> Any:
-    """The type of a column of the key."""
+    """Return the type of a key column."""
     import pyarrow as pa
 
     return pa.type_for_alias(KEY_TYPES[name])
 
 
 def key_field(name: str, meaning: str | None = None) -> Any:
-    """A column of the key as a table declares it, with what it means there."""
+    """Return a key column as a table field, with its comment or another one."""
     import pyarrow as pa
 
     comment = _MEANINGS[name] if meaning is None else meaning
@@ -58,13 +58,13 @@ def key_field(name: str, meaning: str | None = None) -> Any:
 
 
 def key_fields(names: Iterable[str]) -> list[Any]:
-    """Columns of the key as tables declare them."""
+    """Return key columns as table fields."""
     return [key_field(name) for name in names]
 
 
 @cache
 def key_schema() -> Any:
-    """The columns before a message's own in the files that `pregao decode` writes."""
+    """Return the schema of the columns before a message's own in the files of `pregao decode`."""
     import pyarrow as pa
 
     names = pa.dictionary(pa.int8(), pa.string())

@@ -1,4 +1,4 @@
-"""Where the numbers of the packet, framing and message headers stand, as the schema states it."""
+"""Offsets of the packet, framing and message header fields, from the schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pregao.schemas import bundled
 
 ENCODING_TYPE: Final[int] = LITTLE_ENDIAN_FRAME
 MAX_PACKET: Final = 1400
-"""The largest packet that the exchange sends, in bytes."""
+"""Maximum size of a packet of the exchange, in bytes."""
 
 _TYPES = bundled("umdf").types
 
@@ -24,7 +24,7 @@ def _composite(name: str) -> Composite:
 
 
 def _structure(composite: Composite) -> struct.Struct:
-    """The ``struct`` of a composite of plain numbers, which leave no gap."""
+    """Return the ``struct`` of a composite of numbers without padding."""
     codes = []
     for member in composite.members:
         if not isinstance(member.type, EncodedType):
@@ -52,7 +52,7 @@ FRAMING_SIZE: Final[int] = FRAMING_HEADER.size
 MESSAGE_HEADER_SIZE: Final[int] = MESSAGE_HEADER.size
 SMALLEST_MESSAGE: Final[int] = FRAMING_SIZE + MESSAGE_HEADER_SIZE
 
-# For kernels, which take them as constants.
+# Kernels use these as compile-time constants.
 CHANNEL_AT: Final[int] = _offset(_PACKET, "channelNumber")
 SEQUENCE_VERSION_AT: Final[int] = _offset(_PACKET, "sequenceVersion")
 SEQUENCE_NUMBER_AT: Final[int] = _offset(_PACKET, "sequenceNumber")

@@ -1,7 +1,7 @@
-"""Loops: the snapshot and definition streams repeat; when has a whole loop been seen?
+"""Loops of the snapshot and definition streams, and whether a loop was received completely.
 
-A loop has a sequence version of its own, begins with packet 1 and ends with a SequenceReset. Lost
-packets break it, but an instrument whose header and parts all came is whole by itself.
+Each loop has its own sequence version, starts with packet 1 and ends with a SequenceReset. Lost
+packets break it, but an instrument whose header and parts all arrived is complete on its own.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ T = TypeVar("T")
 
 MOST_MESSAGES = 4_000_000
 MOST_OLDER = 64
-"""After so many packets of an older version in a row a stream has begun anew: its sender was
-started again, or a packet of no loop named a later version."""
+"""After this many consecutive packets of an older version the stream has restarted: its sender was
+restarted, or a stray packet had a later version.
+"""
 MOST_OLDER_LOOPS = 2
-"""The same where so many loops of older versions begin in a row: loops may be short."""
+"""Likewise if this many loops of older versions start in a row: loops may be short."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotHeader:
-    """What opens the snapshot of an instrument (SnapshotFullRefresh_Header)."""
+    """Header of the snapshot of an instrument (SnapshotFullRefresh_Header)."""
 
     security_id: int
     last_msg_seq_num_processed: int
@@ -34,13 +35,13 @@ class SnapshotHeader:
     tot_num_offers: int
     tot_num_stats: int
     last_rpt_seq: int | None
-    """None of an instrument that has nothing but a status derived from its group."""
+    """None for an instrument that only has a status derived from its group."""
     last_sequence_version: int | None
     """None below schema version 15."""
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> SnapshotHeader:
-        """From the values of a decoded message."""
+        """Create a header from the values of a decoded message."""
         return SnapshotHeader(
             values["securityID"],
             values["lastMsgSeqNumProcessed"],
@@ -55,7 +56,7 @@ class SnapshotHeader:
 
 @dataclass(slots=True)
 class InstrumentSnapshot(Generic[T]):
-    """What a loop has brought of one instrument so far."""
+    """The part of a loop received for one instrument."""
 
     security_id: int
     header: SnapshotHeader | None = None
@@ -66,7 +67,7 @@ class InstrumentSnapshot(Generic[T]):
 
     @property
     def complete(self) -> bool:
-        """Did everything come that the header counts?"""
+        """Whether everything that the header counts was received."""
         return self.header is not None and (
             self.header.tot_num_bids,
             self.header.tot_num_offers,
@@ -75,7 +76,7 @@ class InstrumentSnapshot(Generic[T]):
 
 
 class _Loop(ABC):
-    """Follows the packets of a stream that loops."""
+    """Tracks the packets of a stream that loops."""
 
     def __init__(self, most_messages: int) -> None:
         self._sequence = StreamSequence()
@@ -85,11 +86,11 @@ class _Loop(ABC):
 
     @property
     def sequence_version(self) -> int | None:
-        """The version of the loop that is running or has just ended."""
+        """Version of the current loop, or of the one that just ended."""
         return self._sequence.version
 
     def packet(self, version: int, number: int, *, resets: bool = False) -> bool:
-        """Take note of a packet before its messages; False says that they are not to be used."""
+        """Record a packet before its messages. Returns whether its messages are to be used."""
         arrival = self._sequence.accept(version, number, resets=resets)
         if arrival.verdict is Verdict.OLD_VERSION:
             self._older += 1
@@ -107,36 +108,36 @@ class _Loop(ABC):
         return arrival.verdict in (Verdict.EXPECTED, Verdict.AHEAD, Verdict.LATE)
 
     def end(self) -> None:
-        """The loop has ended, as a message outside its numbers tells (the legacy feed)."""
+        """End the loop on a message outside its sequence (the legacy feed)."""
         self._sequence.ended = True
 
     @abstractmethod
     def _begin(self) -> None:
-        """Forget what the loop before brought."""
+        """Clear the data of the previous loop."""
 
     def _room(self) -> bool:
         self.messages += 1
         return self.messages <= self._most
 
     def _packet_reason(self) -> str | None:
-        """What is wrong with the packets so far; None if nothing is."""
+        """Return why the packets so far are no complete loop; None if they are."""
         sequence = self._sequence
         if sequence.version is None:
-            return "no packet has come"
+            return "no packet was received"
         if sequence.first != 1:
             return f"the loop was joined at packet {sequence.first}"
-        missing = sum(len(hole) for hole in sequence.missing)
+        missing = sum(len(gap) for gap in sequence.missing)
         if missing:
             return f"{missing} packets are missing"
         if not sequence.ended:
-            return "the SequenceReset that ends the loop has not come"
+            return "the SequenceReset that ends the loop was not received"
         if self.messages > self._most:
             return f"the loop has more than {self._most} messages"
         return None
 
 
 class SnapshotLoop(_Loop, Generic[T]):
-    """Collects one loop of the snapshot stream after the other."""
+    """Collects the loops of the snapshot stream, one at a time."""
 
     def __init__(self, most_messages: int = MOST_MESSAGES) -> None:
         super().__init__(most_messages)
@@ -149,7 +150,7 @@ class SnapshotLoop(_Loop, Generic[T]):
         self.tot_num_reports = 0
 
     def header(self, header: SnapshotHeader) -> InstrumentSnapshot[T]:
-        """Take in what opens the snapshot of an instrument."""
+        """Process the header of an instrument's snapshot."""
         found = self._instrument(header.security_id)
         if found.header is None:
             self.headers += 1
@@ -158,7 +159,7 @@ class SnapshotLoop(_Loop, Generic[T]):
         return found
 
     def orders(self, security_id: int, bids: int, offers: int, item: T) -> InstrumentSnapshot[T]:
-        """Take in a message with so many orders of each side."""
+        """Process a message with the given number of orders on each side."""
         found = self._instrument(security_id)
         found.bids += bids
         found.offers += offers
@@ -167,7 +168,7 @@ class SnapshotLoop(_Loop, Generic[T]):
         return found
 
     def statistic(self, security_id: int, item: T) -> InstrumentSnapshot[T]:
-        """Take in a figure, a band or the state of an instrument."""
+        """Process a statistic, a band or the state of an instrument."""
         found = self._instrument(security_id)
         found.statistics += 1
         if self._room():
@@ -175,7 +176,7 @@ class SnapshotLoop(_Loop, Generic[T]):
         return found
 
     def phase(self, item: T) -> None:
-        """Take in the phase of a group."""
+        """Process the phase of a group."""
         if self._room():
             self.phases.append(item)
 
@@ -189,25 +190,25 @@ class SnapshotLoop(_Loop, Generic[T]):
 
     @property
     def reason(self) -> str | None:
-        """Why the loop is not complete; None if it is."""
+        """Why the loop is incomplete; None if it is complete."""
         reason = self._packet_reason()
         if reason is not None:
             return reason
         if self.headers != self.tot_num_reports:
-            return f"{self.headers} of {self.tot_num_reports} instruments have come"
+            return f"{self.headers} of {self.tot_num_reports} instruments were received"
         partial = sum(not found.complete for found in self.instruments.values())
         if partial:
-            return f"{partial} instruments lack orders or figures that their headers count"
+            return f"{partial} instruments lack orders or statistics that their headers count"
         return None
 
     @property
     def complete(self) -> bool:
-        """Did the whole loop come, from packet 1 to the SequenceReset?"""
+        """Whether the complete loop was received, from packet 1 to the SequenceReset."""
         return self.reason is None
 
 
 class DefinitionLoop(_Loop, Generic[T]):
-    """Collects one loop of the instrument definition stream after the other."""
+    """Collects the loops of the instrument definition stream, one at a time."""
 
     def __init__(self, most_messages: int = MOST_MESSAGES) -> None:
         super().__init__(most_messages)
@@ -218,20 +219,22 @@ class DefinitionLoop(_Loop, Generic[T]):
         self.tot_no_related_sym = 0
 
     def definition(self, security_id: int, tot_no_related_sym: int, item: T) -> None:
-        """Take in the definition of an instrument; each one tells how many there are."""
+        """Process the definition of an instrument; each one states the total number."""
         self.tot_no_related_sym = tot_no_related_sym
         if self._room():
             self.definitions[security_id] = item
 
     @property
     def reason(self) -> str | None:
-        """Why the loop is not complete; None if it is."""
+        """Why the loop is incomplete; None if it is complete."""
         reason = self._packet_reason()
         if reason is None and len(self.definitions) != self.tot_no_related_sym:
-            reason = f"{len(self.definitions)} of {self.tot_no_related_sym} definitions have come"
+            reason = (
+                f"{len(self.definitions)} of {self.tot_no_related_sym} definitions were received"
+            )
         return reason
 
     @property
     def complete(self) -> bool:
-        """Did every instrument come, from packet 1 to the SequenceReset?"""
+        """Whether every instrument was received, from packet 1 to the SequenceReset."""
         return self.reason is None

@@ -1,7 +1,7 @@
-"""News: pieces put together from their parts, which may come in any order (000 §5.8).
+"""News items, assembled from their parts, which may arrive in any order (000 §5.8).
 
-News of the engine has no number: its parts are known to belong together by source, time,
-instrument and count. How long a piece may be and how long its parts are waited for has a limit.
+News of the engine has no number: its parts are matched by source, time, instrument and count. The
+length of an item and the wait for its parts are limited.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from pregao.clock import SECOND
 MOST_BYTES = 1 << 20
 MOST_WAIT_NS = 60 * SECOND
 MOST_PENDING = 256
-"""So many unfinished pieces are kept; beyond, the oldest one is given up."""
+"""Maximum number of incomplete items; beyond it, the oldest is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """A piece of news."""
+    """A complete news item."""
 
     news_id: int | None
     source: str | int | None
     language: str | None
     security_id: int | None
-    """None if it is about no instrument."""
+    """None if it is not about an instrument."""
     time_ns: int | None
     headline: str
     text: str
@@ -45,32 +45,32 @@ class _Piece:
 
 
 class NewsParts:
-    """Collects the parts of news."""
+    """Assembles news items from their parts."""
 
     def __init__(self, most_bytes: int = MOST_BYTES, most_wait_ns: int = MOST_WAIT_NS) -> None:
         self._most_bytes = most_bytes
         self._most_wait_ns = most_wait_ns
         self._pieces: dict[_Key, _Piece] = {}
         self.dropped = 0
-        """Pieces that were too long, or whose parts did not all come in time."""
+        """Items that were too long, or whose parts did not all arrive in time."""
 
     def __len__(self) -> int:
-        """How many pieces are not whole yet."""
+        """Return the number of incomplete items."""
         return len(self._pieces)
 
     @property
     def deadline_ns(self) -> int | None:
-        """When the oldest unfinished piece is given up."""
+        """Time at which the oldest incomplete item is dropped."""
         first = next(iter(self._pieces.values()), None)
         return None if first is None else first.since_ns + self._most_wait_ns
 
     def expire(self, now_ns: int) -> None:
-        """Give up pieces that have been waited for long enough."""
+        """Drop items whose deadline has passed."""
         while (deadline := self.deadline_ns) is not None and now_ns >= deadline:
             self._drop(next(iter(self._pieces)))
 
     def part(self, values: Mapping[str, Any], now_ns: int) -> News | None:
-        """Take a part in; the whole piece if this was the last one of it."""
+        """Add a part. Returns the complete item if this was its last part, else None."""
         self.expire(now_ns)
         count, number = values.get("partCount") or 1, values.get("partNumber") or 1
         if number > count:
@@ -108,7 +108,7 @@ _TEXTS = ("headline", "text", "uRLLink")
 
 def _joined(parts: list[Mapping[str, Any]]) -> News:
     first = parts[0]
-    # Headline and address may be told in every part, or in the first one.
+    # Every part may have the headline and URL, or only the first one.
     headline, url = (
         next((part[name] for part in parts if part.get(name)), "")
         for name in ("headline", "uRLLink")

@@ -1,7 +1,8 @@
-"""Packets: the header, the walk over framed messages, and decoding them one at a time.
+"""Packets: the header, the walk over framed messages, and decoding one message at a time.
 
-A packet is a packet header and one or more messages, each behind a framing header and a message
-header. What is malformed gives a reason and a position; the messages before it stand.
+A packet is a packet header and one or more messages, each with a framing header and a message
+header. A malformed part is reported with a reason and a position; the messages before it remain
+valid.
 """
 
 from __future__ import annotations
@@ -55,16 +56,16 @@ class PacketHeader(NamedTuple):
 
     @property
     def sequenced(self) -> bool:
-        """Has the packet a place in its stream? A heartbeat (number 0) has none."""
+        """Whether the packet has a sequence number; a heartbeat (number 0) has none."""
         return self.sequence_number != 0
 
 
 class Frame(NamedTuple):
-    """A message in its packet: which one, where, and what its headers say."""
+    """A message in a packet: its index, offsets and header fields."""
 
     index_in_packet: int
     position: int
-    """Where the framing header begins."""
+    """Offset of the framing header."""
     end: int
     block_length: int
     template_id: int
@@ -73,16 +74,16 @@ class Frame(NamedTuple):
 
     @property
     def body(self) -> int:
-        """Where the block begins."""
+        """Offset of the block."""
         return self.position + SMALLEST_MESSAGE
 
 
 @dataclass(slots=True)
 class DecodedMessage:
-    """What became of one message: decoded, of an unknown template, or rejected."""
+    """Result of one message: decoded, of an unknown template, or rejected."""
 
     frame: Frame | None
-    """None where the walk itself could not go on."""
+    """None if the walk itself could not continue."""
     position: int
     end: int
     decoded: Decoded | None = None
@@ -98,19 +99,23 @@ class DecodedMessage:
 
 @dataclass(slots=True)
 class DecodedPacket:
-    """A packet: its header and what became of each of its messages."""
+    """A packet: its header and the result of each message."""
 
     header: PacketHeader
     outcomes: list[DecodedMessage] = field(default_factory=list)
 
     @property
     def messages(self) -> list[Decoded]:
-        """The messages that were decoded."""
+        """The decoded messages."""
         return [outcome.decoded for outcome in self.outcomes if outcome.decoded is not None]
 
 
 def decode_header(payload: Any, position: int = 0, end: int | None = None) -> PacketHeader:
-    """The packet header at a position."""
+    """Decode the packet header at a position.
+
+    Raises:
+        DecodeError: The packet is too short, or its sending time is out of range.
+    """
     end = len(payload) if end is None else end
     if end - position < PACKET_HEADER_SIZE:
         raise DecodeError(f"a packet of {end - position} bytes is too short", position)
@@ -121,7 +126,11 @@ def decode_header(payload: Any, position: int = 0, end: int | None = None) -> Pa
 
 
 def frames(payload: Any, position: int = 0, end: int | None = None) -> Iterator[Frame]:
-    """The messages of the packet at a position, in order; DecodeError where the walk breaks."""
+    """Yield the messages of the packet at a position, in order.
+
+    Raises:
+        DecodeError: The packet is malformed after the messages yielded so far.
+    """
     end = len(payload) if end is None else end
     start = position
     position += PACKET_HEADER_SIZE
@@ -149,24 +158,24 @@ def frames(payload: Any, position: int = 0, end: int | None = None) -> Iterator[
 
 
 def check_schema_id(registry: Registry, schema_id: int, own: int = UMDF_SCHEMA_ID) -> None:
-    """Refuse messages of another protocol, unless the user named a schema of that id."""
+    """Raise DecodeError for messages of another protocol, unless the user named their schema."""
     named = schema_id not in PROTOCOLS.values() and any(s.id == schema_id for s in registry.named())
     if schema_id != own and not named:
         raise DecodeError(f"schema id {schema_id} is not {own}")
 
 
 class PacketDecoder:
-    """Decodes packets message by message, each with the schema of its own version."""
+    """Decodes packets message by message, each with the schema of its version."""
 
     def __init__(self, registry: Registry | None = None, schema_id: int = UMDF_SCHEMA_ID) -> None:
         self.registry = Registry.bundled() if registry is None else registry
         self._schema_id = schema_id
         self._codecs: dict[tuple[int, int], SchemaCodec] = {}
         self._of_schema: dict[int, SchemaCodec] = {}
-        """By the schema's identity: many versions on the wire are read by one."""
+        """Codecs by the identity of the schema: one schema may decode many versions on the wire."""
 
     def codec(self, schema_id: int, version: int) -> SchemaCodec:
-        """The codec for a message's schema id and version."""
+        """Return the codec for a message's schema id and version."""
         codec = self._codecs.get((schema_id, version))
         if codec is None:
             check_schema_id(self.registry, schema_id, self._schema_id)
@@ -177,7 +186,7 @@ class PacketDecoder:
         return codec
 
     def decode(self, payload: Any, position: int = 0, end: int | None = None) -> DecodedPacket:
-        """Decode a packet; only one without a whole header raises DecodeError."""
+        """Decode a packet; raises DecodeError only if the header is incomplete."""
         end = len(payload) if end is None else end
         packet = DecodedPacket(decode_header(payload, position, end))
         walk = frames(payload, position, end)
@@ -199,7 +208,7 @@ class PacketDecoder:
             codec = self.codec(part.schema_id, part.version)
             outcome.schema = codec.schema
             message = codec.codec(part.template_id)
-            # Template 0 is the packet header as the schema states it; no message is one.
+            # Template 0 is the packet header, which the schema declares as a message.
             if message is not None and part.template_id:
                 outcome.decoded = message.decode_body(
                     payload, part.body, part.block_length, part.version, part.end
@@ -210,7 +219,7 @@ class PacketDecoder:
 
 
 def frame(message: bytes) -> bytes:
-    """A message (header and body) behind its framing header."""
+    """Return a message (header and body) with its framing header."""
     return _framing(message) + message
 
 
@@ -220,23 +229,25 @@ def _framing(message: bytes) -> bytes:
 
 @cache
 def _framing_of(size: int) -> bytes:
-    """The framing header of a message of some size: there are few sizes and many messages."""
+    """Return the framing header of a message size; cached, as there are few sizes."""
     try:
         return FRAMING_HEADER.pack(FRAMING_SIZE + size, ENCODING_TYPE)
     except struct.error:
         length = FRAMING_SIZE + size
-        raise EncodeError(f"a message of {length} bytes does not fit a frame") from None
+        raise EncodeError(
+            f"a message of {length} bytes exceeds the frame's maximum length"
+        ) from None
 
 
 def encode_packet(header: PacketHeader, messages: Iterable[bytes]) -> bytes:
-    """A packet of messages (header and body each, without framing)."""
+    """Encode a packet from messages (header and body, without framing)."""
     return write_packet(*header, [*messages])
 
 
 def write_packet(
     channel: int, version: int, number: int, time_ns: int, messages: Sequence[bytes]
 ) -> bytes:
-    """The same, for those who write many: without an object for the header."""
+    """Encode a packet as `encode_packet` does, without a header object, for bulk writers."""
     header = PACKET_HEADER.pack(channel, 0, version, number, time_ns)
     if len(messages) == 1:
         return header + _framing_of(len(messages[0])) + messages[0]

@@ -1,6 +1,6 @@
-"""Phases of groups and states of instruments: what holds for each instrument now.
+"""Phases of groups and trading states of instruments.
 
-An instrument follows the phase of its group until it gets a state of its own, and again once it
+An instrument follows the phase of its group until it gets a separate state, and again once it
 rejoins. A new trading session resets the session's statistics.
 """
 
@@ -30,11 +30,11 @@ RESET_WITH_THE_SESSION = frozenset(
         LOW_PRICE,
     }
 )
-"""Templates whose figures begin anew with a trading session."""
+"""Templates whose figures restart with a trading session."""
 
 
 class TradingEvent(IntEnum):
-    """Why a phase or state was sent (securityTradingEvent)."""
+    """Reason of a phase or state message (securityTradingEvent)."""
 
     TRADING_SESSION_CHANGE = 4
     SECURITY_STATUS_CHANGE = 101
@@ -42,21 +42,21 @@ class TradingEvent(IntEnum):
 
 
 class Status(Enum):
-    """What holds for an instrument."""
+    """Trading state of an instrument."""
 
     PAUSE = "pause"
     CLOSE = "close"
     OPEN = "open"
     FORBIDDEN = "forbidden"
     PRE_CLOSE = "pre-close"
-    """Only groups have it: intervention by surveillance, running auctions go on."""
+    """Only for groups: intervention by surveillance, running auctions continue."""
     RESERVED = "reserved"
-    """An auction; the phase of a group is called pre-open."""
+    """An auction; for a group the phase is called pre-open."""
     FINAL_CLOSING_CALL = "final closing call"
     UNKNOWN = "unknown"
 
 
-# The same number says forbidden of an instrument and pre-close of a group.
+# The same number means forbidden for an instrument and pre-close for a group.
 _COMMON = {
     2: Status.PAUSE,
     4: Status.CLOSE,
@@ -76,16 +76,16 @@ _OF_GROUP = {**_COMMON, 18: Status.PRE_CLOSE}
 _OF_INSTRUMENT = {**_COMMON, 18: Status.FORBIDDEN}
 
 Code = int | str | None
-"""A value of an enumeration as it is decoded: its name, or its number if it has none, or null."""
+"""A decoded enumeration value: its name, or its number if it has none, or null."""
 
 
 def phase_status(trading_session_sub_id: Code) -> Status:
-    """What a group's phase (tradingSessionSubID) says."""
+    """Return the status of a group's phase (tradingSessionSubID)."""
     return _OF_GROUP.get(_number(trading_session_sub_id), Status.UNKNOWN)
 
 
 def instrument_status(security_trading_status: Code) -> Status:
-    """What an instrument's own state (securityTradingStatus) says."""
+    """Return the status of an instrument's own state (securityTradingStatus)."""
     return _OF_INSTRUMENT.get(_number(security_trading_status), Status.UNKNOWN)
 
 
@@ -102,14 +102,14 @@ def _event(code: Code) -> int | None:
 
 
 class GroupKey(NamedTuple):
-    """Group codes may repeat amongst exchanges."""
+    """Key of a group: group codes may repeat across exchanges."""
 
     group: str
     exchange: str = "BVMF"
 
 
 class StatusChange(NamedTuple):
-    """What holds for an instrument has changed."""
+    """The trading state of an instrument changed."""
 
     security_id: int
     before: Status
@@ -117,7 +117,7 @@ class StatusChange(NamedTuple):
 
 
 class StatisticsReset(NamedTuple):
-    """The figures of these instruments' session begin anew."""
+    """The session figures of these instruments restart."""
 
     security_ids: tuple[int, ...]
 
@@ -129,13 +129,13 @@ PhaseEvent = StatusChange | StatisticsReset
 class _State:
     group: GroupKey | None = None
     own: Status | None = None
-    """Its own state; None while it follows its group."""
+    """Its separate state; None while it follows its group."""
     told: Status = Status.UNKNOWN
-    """What it was last told; holds while the phase of its group is not known."""
+    """Its last stated status; in effect while the phase of its group is unknown."""
 
 
 class Phases:
-    """Keeps phases and states of a channel."""
+    """Phases and trading states of a channel."""
 
     def __init__(self) -> None:
         self._phases: dict[GroupKey, Status] = {}
@@ -143,7 +143,7 @@ class Phases:
         self._members: dict[GroupKey, dict[int, None]] = {}
 
     def status(self, security_id: int) -> Status:
-        """What holds for an instrument."""
+        """Return the trading state of an instrument."""
         state = self._states.get(security_id)
         if state is None:
             return Status.UNKNOWN
@@ -154,27 +154,27 @@ class Phases:
 
     @property
     def groups(self) -> Collection[GroupKey]:
-        """The groups whose phases are known."""
+        """The groups with a known phase."""
         return self._phases.keys()
 
     def phase(self, group: GroupKey) -> Status:
-        """The phase of a group."""
+        """Return the phase of a group."""
         return self._phases.get(group, Status.UNKNOWN)
 
     def is_separate(self, security_id: int) -> bool:
-        """Has an instrument a state of its own, apart from its group?"""
+        """Whether an instrument has a state separate from its group."""
         state = self._states.get(security_id)
         return state is not None and state.own is not None
 
     def trades_continuously(self, security_id: int) -> bool:
-        """Do orders trade at once? Instrument and group must both be open."""
+        """Whether orders match immediately: instrument and group must both be open."""
         state = self._states.get(security_id)
         group = None if state is None else state.group
         open_group = group is None or self.phase(group) in (Status.OPEN, Status.UNKNOWN)
         return self.status(security_id) is Status.OPEN and open_group
 
     def define(self, security_id: int, group: GroupKey) -> list[PhaseEvent]:
-        """An instrument belongs to a group, as its definition says."""
+        """Assign an instrument to a group, from its definition."""
         before = self.status(security_id)
         state = self._states.setdefault(security_id, _State())
         if state.group is not None:
@@ -184,7 +184,7 @@ class Phases:
         return self._change(security_id, before)
 
     def remove(self, security_id: int) -> None:
-        """An instrument is no longer listed."""
+        """Remove an instrument that is no longer listed."""
         state = self._states.pop(security_id, None)
         if state is not None and state.group is not None:
             self._members[state.group].pop(security_id, None)
@@ -192,14 +192,14 @@ class Phases:
     def group_phase(
         self, group: GroupKey, trading_session_sub_id: Code, event: Code = None
     ) -> list[PhaseEvent]:
-        """A SecurityGroupPhase: all instruments of the group follow, but for separate ones."""
+        """Apply a SecurityGroupPhase: all instruments of the group follow, except separate ones."""
         changes: list[PhaseEvent] = [*self._enter(group, phase_status(trading_session_sub_id))]
         if _event(event) == TradingEvent.TRADING_SESSION_CHANGE:
             changes.append(StatisticsReset(tuple(self._members.get(group, ()))))
         return changes
 
     def _enter(self, group: GroupKey, phase: Status) -> list[StatusChange]:
-        """Let a group be in a phase; an unknown one changes nothing."""
+        """Set the phase of a group; an unknown phase changes nothing."""
         before = self.phase(group)
         if phase is Status.UNKNOWN or phase is before:
             return []
@@ -215,9 +215,9 @@ class Phases:
         return changes
 
     def untold_event(self, security_id: int, security_trading_status: Code) -> TradingEvent:
-        """What a state means on the legacy feed, which does not tell it (002 §15.6).
+        """Return the event of a state on the legacy feed, which does not state it (002 §15.6).
 
-        One that is separate rejoins its group with the state that the group is in.
+        A separate instrument rejoins its group with the state of the group.
         """
         state = self._states.get(security_id)
         if state is not None and state.own is not None and state.group is not None:
@@ -229,10 +229,10 @@ class Phases:
     def security_status(
         self, security_id: int, security_trading_status: Code, event: Code = None
     ) -> list[PhaseEvent]:
-        """A SecurityStatus, of the incremental stream or of a snapshot.
+        """Apply a SecurityStatus, of the incremental stream or of a snapshot.
 
-        Only the event for it separates an instrument from its group. No state at all, outside
-        a change of session, means that it follows.
+        Only SECURITY_STATUS_CHANGE separates an instrument from its group. No state at all, outside
+        a change of session, means that it follows the group.
         """
         event = _event(event)
         before = self.status(security_id)
@@ -245,7 +245,7 @@ class Phases:
             state.own = None
             state.told = phase_status(security_trading_status)
             if state.group is not None:
-                # It shows now what its group does, which tells of the group as well.
+                # It now shows the phase of its group, which is news about the group as well.
                 entered = self._enter(state.group, state.told)
                 of_group = [each for each in entered if each.security_id != security_id]
         elif own is Status.UNKNOWN:
@@ -261,6 +261,6 @@ class Phases:
         return changes
 
     def _change(self, security_id: int, before: Status) -> list[PhaseEvent]:
-        """What holds for an instrument now, if that is something else."""
+        """Return the change of an instrument's state, if it changed."""
         now = self.status(security_id)
         return [] if now is before else [StatusChange(security_id, before, now)]

@@ -1,7 +1,8 @@
-"""What recovery asks of messages and snapshots: where they are, and which snapshots count.
+"""Recovery: keys of messages and snapshots, and which snapshots are usable.
 
-A snapshot holds as of a place in the incremental stream: what came up to there is in it, what came
-behind it follows on it. News and definitions are in no snapshot: they are never discarded.
+A snapshot is as of a packet key of the incremental stream: it includes everything up to that
+packet, and later packets apply to it. News and definitions are in no snapshot and are never
+discarded.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ from pregao.umdf.templates import NEWS, SECURITY_DEFINITIONS
 T = TypeVar("T")
 
 NEVER_DISCARDED = SECURITY_DEFINITIONS | {NEWS}
-"""Templates that snapshots do not reflect."""
+"""Templates that snapshots do not include."""
 
 
 class Incremental(NamedTuple, Generic[T]):
-    """A message of the incremental stream, as far as recovery needs to know it."""
+    """A message of the incremental stream, with the fields that recovery needs."""
 
     place: Place
     index_in_packet: int
     template_id: int
     security_id: int | None
-    """None of messages that concern the whole channel or a group."""
+    """None for messages of the channel or of a group."""
     rpt_seq: int | None
     item: T
 
 
 def snapshot_place(header: SnapshotHeader, incremental_version: int) -> Place:
-    """The place that a snapshot holds as of; older schemas do not tell the version."""
+    """Return the packet key that a snapshot is as of; older schemas do not state the version."""
     version = header.last_sequence_version
     return Place(
         incremental_version if version is None else version, header.last_msg_seq_num_processed
@@ -39,6 +40,6 @@ def snapshot_place(header: SnapshotHeader, incremental_version: int) -> Place:
 
 
 def is_usable(header: SnapshotHeader, incremental_version: int) -> bool:
-    """Is a snapshot not of an older sequence version than the incremental stream?"""
+    """Whether a snapshot is not of an older sequence version than the incremental stream."""
     version = header.last_sequence_version
     return version is None or version_distance(incremental_version, version) >= 0

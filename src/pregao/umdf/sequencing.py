@@ -1,9 +1,9 @@
-"""The sequence of one stream, packet by packet: what is expected, missing, double, late, anew.
+"""The sequence of one stream, packet by packet: expected, missing, duplicate, late or restarted.
 
-A place in a stream is a sequence version and a number. Versions rise weekly, at a failover, or
-with every loop, and come round from 65534 to 1; numbers begin with 1 in each. Heartbeats have no
-number. A *serial* is a place as one number, counted from a version near it: serials sort as the
-stream goes, also where versions come round.
+A packet key is a sequence version and a number. Versions rise weekly, at a failover, or with every
+loop, and wrap from 65534 to 1; numbers start at 1 in each. Heartbeats have no number. A *serial* is
+a packet key as one number, relative to a nearby version: serials sort in stream order, even where
+versions wrap.
 """
 
 from __future__ import annotations
@@ -17,61 +17,61 @@ import numpy as np
 import numpy.typing as npt
 
 LAST_SEQUENCE_VERSION = 65_534
-"""The sequence version after which they begin again with 1."""
+"""The last sequence version; 1 follows it."""
 MOST_HOLES = 4_096
 
 _HALF_ROUND = LAST_SEQUENCE_VERSION // 2
 _NUMBER_BITS = 32
 _NUMBERS = 1 << _NUMBER_BITS
-"""So many numbers a sequence version has."""
+"""Number of sequence numbers in a version."""
 
 Numbers = npt.NDArray[np.int64]
 
 
 def version_distance(old: int, new: int) -> int:
-    """How many versions ``new`` comes after ``old``, the short way round; negative if before.
+    """Return how many versions ``new`` is after ``old``, the short way round; negative if before.
 
-    Half-way round counts as before: a version must be closer ahead than behind to be newer.
-    Kernels compile this same function, and columns go through it.
+    Half-way round counts as before: a version is newer only if it is closer ahead than back.
+    Kernels compile this same function, and columns are passed through it.
     """
     return (new - old + _HALF_ROUND) % LAST_SEQUENCE_VERSION - _HALF_ROUND
 
 
 def is_sequence_version(version: int) -> bool:
-    """Whether a number is a sequence version: 65535 is the field's null, and 0 is none either."""
+    """Whether a number is a sequence version: not 65535, the field's null, and not 0."""
     return 0 < version <= LAST_SEQUENCE_VERSION
 
 
 def next_version(version: int) -> int:
-    """The sequence version that follows one."""
+    """Return the next sequence version."""
     return version % LAST_SEQUENCE_VERSION + 1
 
 
 class Place(NamedTuple):
-    """Where a packet is in its stream."""
+    """Key of a packet in its stream: sequence version and number."""
 
     sequence_version: int
     sequence_number: int
 
     def serial(self, base: int) -> int:
-        """The place as one number, counted from the sequence version ``base``."""
+        """Return the key as one number, relative to the sequence version ``base``."""
         return version_distance(base, self.sequence_version) * _NUMBERS + self.sequence_number
 
     @staticmethod
     def of_serial(serial: int, base: int) -> Place:
-        """The place that has this serial."""
+        """Return the key with this serial."""
         version = (base - 1 + (serial >> _NUMBER_BITS)) % LAST_SEQUENCE_VERSION + 1
         return Place(version, serial & (_NUMBERS - 1))
 
 
 _distances: Callable[[int, Numbers], Numbers] = version_distance  # type: ignore[assignment]
-"""The same of a column of versions."""
+"""`version_distance` for a column of versions."""
 
 
 def serial_of(
     versions: npt.NDArray[np.integer], numbers: npt.NDArray[np.integer], base: int
 ) -> Numbers:
-    """The serials of columns of sequence versions and numbers, counted from a version."""
+    """Return the serials of columns of sequence versions and numbers, relative to a version."""
     serials: Numbers
     if len(versions) and versions.min() == versions.max():  # nearly always
         first = version_distance(base, int(versions[0])) * _NUMBERS
@@ -82,68 +82,68 @@ def serial_of(
 
 
 def place_of_serial(serials: Numbers, base: int) -> tuple[npt.NDArray[np.int32], Numbers]:
-    """The columns of sequence versions and numbers that have these serials."""
+    """Return the columns of sequence versions and numbers with these serials."""
     versions = (base - 1 + (serials >> _NUMBER_BITS)) % LAST_SEQUENCE_VERSION + 1
     return versions.astype(np.int32), serials & (_NUMBERS - 1)
 
 
 def covers(snapshot: Place, place: Place) -> bool:
-    """Does what holds as of the first place include what came at the second?"""
+    """Whether a snapshot as of the first key includes the packet with the second."""
     if snapshot.sequence_version == place.sequence_version:
         return place.sequence_number <= snapshot.sequence_number
     return version_distance(snapshot.sequence_version, place.sequence_version) < 0
 
 
 def precedes(one: Place, other: Place) -> bool:
-    """Does a place come before another in their stream?"""
+    """Whether a packet key is before another in their stream."""
     return one != other and covers(other, one)
 
 
 class Verdict(Enum):
-    """What a packet is to its stream."""
+    """Classification of a packet within its stream."""
 
-    EXPECTED = "the next one"
+    EXPECTED = "the expected packet"
     AHEAD = "packets before it are missing"
-    LATE = "it was missing"
-    DUPLICATE = "it was there already"
-    HEARTBEAT = "it has no number"
-    OLD_VERSION = "its sequence version is past"
+    LATE = "the packet was missing"
+    DUPLICATE = "the packet was received before"
+    HEARTBEAT = "the packet has no number"
+    OLD_VERSION = "the sequence version has ended"
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What a packet told about its stream."""
+    """Effect of a packet on its stream."""
 
     verdict: Verdict
     missing: range | None = None
-    """Numbers that are missing since this packet, in its version."""
+    """Numbers found missing by this packet, in its version."""
     new_version: bool = False
-    """It is the first of its version, and another one came before."""
+    """It is the first packet of its version, and not the first of all."""
     tail_unknown: bool = False
-    """The version before it did not end with a SequenceReset: its last packets may be missing."""
+    """The previous version did not end with a SequenceReset: its last packets may be missing."""
 
 
 class StreamSequence:
-    """Follows the packets of one stream on one line."""
+    """Tracks the packets of one stream on one line."""
 
     __slots__ = ("_holes", "ended", "first", "next_number", "version")
 
     def __init__(self) -> None:
         self.version: int | None = None
         self.first = 0
-        """The first number that counts: where it was joined, or 1 for a later version."""
+        """First number of the version: where the stream was joined, or 1 for later versions."""
         self.next_number = 1
         self.ended = False
-        """Was the SequenceReset seen that ends the version?"""
+        """Whether the SequenceReset that ends the version was received."""
         self._holes: list[range] = []
 
     @property
     def missing(self) -> list[range]:
-        """The numbers of this version that have not come yet, lowest first."""
+        """The missing numbers of this version, lowest first."""
         return list(self._holes)
 
     def accept(self, version: int, number: int, *, resets: bool = False) -> Arrival:
-        """Take note of a packet; ``resets`` says that it holds a SequenceReset."""
+        """Record a packet; ``resets`` states that it contains a SequenceReset."""
         if number == 0:
             return Arrival(Verdict.HEARTBEAT)
         arrival = self._arrival(version, number)
@@ -152,7 +152,7 @@ class StreamSequence:
         return arrival
 
     def heartbeat(self, version: int, next_number: int) -> Arrival:
-        """Take note of a heartbeat: it tells the number of the packet that comes next."""
+        """Record a heartbeat, which states the number of the next packet."""
         if version == self.version and next_number > self.next_number and not self.ended:
             return Arrival(Verdict.HEARTBEAT, self._open(next_number))
         return Arrival(Verdict.HEARTBEAT)
@@ -188,16 +188,16 @@ class StreamSequence:
         self._holes = []
 
     def _open(self, until: int) -> range:
-        hole = range(self.next_number, until)
-        self._holes.append(hole)
+        gap = range(self.next_number, until)
+        self._holes.append(gap)
         self.next_number = until
-        del self._holes[:-MOST_HOLES]  # numbers come from the wire: memory has a limit
-        return hole
+        del self._holes[:-MOST_HOLES]  # numbers come from the wire: bound the memory
+        return gap
 
     def _close(self, number: int) -> bool:
-        for at, hole in enumerate(self._holes):
-            if number in hole:
-                parts = (range(hole.start, number), range(number + 1, hole.stop))
-                self._holes[at : at + 1] = [part for part in parts if part]
+        for index, gap in enumerate(self._holes):
+            if number in gap:
+                parts = (range(gap.start, number), range(number + 1, gap.stop))
+                self._holes[index : index + 1] = [part for part in parts if part]
                 return True
         return False

@@ -1,7 +1,7 @@
-"""Which of a channel's three streams a flow of packets is, decided from the messages on it.
+"""Detection of the stream of a UDP flow, from its messages.
 
-A stream belongs to the UDP flow (destination address and port). The streams share templates, so
-one packet does not tell; all the templates seen on a flow do.
+A stream belongs to a UDP flow (destination address and port). The streams of a channel share
+templates, so one packet is not sufficient; all templates seen on a flow are.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Stream(Enum):
     SNAPSHOT = "snapshot"
     DEFINITION = "definition"
     UNKNOWN = "unknown"
-    """Nothing but heartbeats and resets so far."""
+    """Only heartbeats and resets so far."""
 
 
 class StreamEvidence:
-    """Counts the templates seen on a flow and says which stream it must be."""
+    """Counts the templates seen on a flow, and derives its stream."""
 
     __slots__ = ("templates",)
 
@@ -65,15 +65,15 @@ class StreamEvidence:
         self.templates: Counter[int] = Counter()
 
     def add(self, template_id: int, count: int = 1) -> None:
-        """Take note of messages seen."""
+        """Add messages of a template."""
         self.templates[template_id] += count
 
     def decide(self) -> Stream:
-        """The stream that explains what was seen."""
+        """Return the stream that matches the templates seen."""
         snapshot = self._total(ONLY_SNAPSHOT)
         incremental = self._total(ONLY_INCREMENTAL)
         if snapshot or incremental:
-            # A sound flow has only one of the two; of a mixed one, the larger part names it.
+            # An intact flow has only one of the two; the larger part decides a mixed one.
             return Stream.SNAPSHOT if snapshot > incremental else Stream.INCREMENTAL
         others = set(self.templates) - _EVERYWHERE
         if not others:

@@ -1,7 +1,7 @@
-"""The table of a template: its columns over all schema versions that its messages came in.
+"""The table of a template: its columns over all schema versions of its messages.
 
-The columns are those of the newest version, then what only older ones have. A field that an older
-version had with another type stands in a column of its own.
+The columns are those of the newest version, then those that only older versions have. A field that
+had another type in an older version gets a separate column for it.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from pregao.sbe.values import Reading, ValueKind, readings
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: the field's own name, the column's name, its type, what it is made of."""
+    """A column: name of its field, column name, type, and source."""
 
     name: str
     column: str
     type: Any
     reading: Reading | None = None
-    """None of a group and of variable-length data."""
+    """None for a group and for variable-length data."""
     children: tuple[Column, ...] = ()
-    """The members of a record, the fields of a group's entries."""
+    """The members of a record, or the fields of a group's entries."""
     repeats: bool = False
-    """Is it a group?"""
+    """Whether it is a group."""
     names: tuple[str, ...] = ()
     """The names of an enumeration's values."""
 
     @property
     def named(self) -> bool:
-        """Is it an enumeration?"""
+        """Whether it is an enumeration."""
         return self.reading is not None and self.reading.kind is ValueKind.ENUM
 
 
 def columns_of(block: Block) -> tuple[Column, ...]:
-    """The columns of a message or group, in order."""
+    """Return the columns of a message or group, in order."""
     found = [_of_reading(reading) for reading in readings(block)]
     for group in block.groups:
         children = columns_of(group)
@@ -70,7 +70,7 @@ def _list_of(children: Iterable[Column]) -> Any:
 
 
 def _merged(newer: Column, older: Column, suffix: str) -> Column | None:
-    """One column for both, or None if their values do not go together."""
+    """Return one column for both, or None if their types are incompatible."""
     if newer.repeats != older.repeats or bool(newer.children) != bool(older.children):
         return None
     if newer.children:
@@ -92,7 +92,7 @@ def _merged(newer: Column, older: Column, suffix: str) -> Column | None:
 def merged_columns(
     newer: tuple[Column, ...], older: tuple[Column, ...], suffix: str
 ) -> tuple[Column, ...]:
-    """The columns of both; an older one whose type does not go with the newer gets the suffix."""
+    """Merge columns; an older column with an incompatible type gets the suffix."""
     result = {column.column: column for column in newer}
     for column in older:
         known = result.get(column.column)
@@ -108,9 +108,9 @@ def _renamed(column: Column, suffix: str) -> Column:
 
 
 class TemplateTable:
-    """The columns of a template's messages of several versions, and how each fits into them.
+    """The columns of a template's messages over several versions, with the conversions into them.
 
-    The dictionaries of enumerations only ever grow, so that files can be written batch by batch.
+    The dictionaries of enumerations only grow, so that files can be written batch by batch.
     """
 
     def __init__(self, versions: Iterable[tuple[Schema, Message]]) -> None:
@@ -122,7 +122,7 @@ class TemplateTable:
             own = columns_of(message)
             self.columns = merged_columns(self.columns, own, _suffix(schema))
         names: dict[str, _Names] = {}
-        # By identity: two versions may state the same template alike.
+        # Keyed by identity: two versions may declare the same template identically.
         self._fits = {
             id(message): _fitters(columns_of(message), self.columns, _suffix(schema), "", names)
             for schema, message in ordered
@@ -135,10 +135,10 @@ class TemplateTable:
         return pa.schema([pa.field(column.column, column.type) for column in self.columns])
 
     def fit(self, message: Message, batch: Any, count: int) -> list[Any]:
-        """The arrays of the table's columns for a batch of messages of one version."""
+        """Return the arrays of the table's columns for a batch of messages of one version."""
         return [
-            pa.nulls(count, column.type) if place is None else fit(batch.column(place))
-            for column, (place, fit) in zip(self.columns, self._fits[id(message)], strict=True)
+            pa.nulls(count, column.type) if index is None else fit(batch.column(index))
+            for column, (index, fit) in zip(self.columns, self._fits[id(message)], strict=True)
         ]
 
 
@@ -156,16 +156,16 @@ def _fitters(
     path: str,
     names: dict[str, _Names],
 ) -> list[tuple[int | None, _Fit]]:
-    """For each target, which source goes there, and what makes its arrays fit."""
+    """Return, for each target, the index of its source and the conversion of its arrays."""
     by_column = {target.column: target for target in targets}
-    places: dict[str, int] = {}
-    for place, source in enumerate(sources):
+    indices: dict[str, int] = {}
+    for index, source in enumerate(sources):
         target = by_column[source.column]
         fits = _merged(target, source, suffix) == target
-        places[source.column if fits else f"{source.column}_{suffix}"] = place
+        indices[source.column if fits else f"{source.column}_{suffix}"] = index
     result: list[tuple[int | None, _Fit]] = []
     for target in targets:
-        found = places.get(target.column)
+        found = indices.get(target.column)
         if found is None:
             result.append((None, _same))
         else:
@@ -177,7 +177,7 @@ def _fitters(
 def _fitter(
     source: Column, target: Column, suffix: str, path: str, names: dict[str, _Names]
 ) -> _Fit:
-    """What makes an array of one version's column an array of the table's column."""
+    """Return the conversion from one version's column to the table's column."""
     if target.named:
         return names.setdefault(path, _Names(target)).indexed
     if not target.children:
@@ -187,8 +187,8 @@ def _fitter(
 
     def struct(array: Any) -> Any:
         members = [
-            pa.nulls(len(array), child.type) if place is None else fit(array.field(place))
-            for child, (place, fit) in zip(target.children, parts, strict=True)
+            pa.nulls(len(array), child.type) if index is None else fit(array.field(index))
+            for child, (index, fit) in zip(target.children, parts, strict=True)
         ]
         mask = array.is_null() if array.null_count else None
         return pa.StructArray.from_arrays(members, fields=fields, mask=mask)
@@ -205,23 +205,23 @@ def _same(array: Any) -> Any:
 
 
 class _Names:
-    """The dictionary of one column: the names known, then unknown numbers as they appear."""
+    """Dictionary of one column: the known names, then unknown numbers in order of appearance."""
 
     def __init__(self, column: Column) -> None:
         self._type = column.type
-        self._places = {name: place for place, name in enumerate(dict.fromkeys(column.names))}
+        self._places = {name: index for index, name in enumerate(dict.fromkeys(column.names))}
         self._dictionary = pa.array(list(self._places), pa.string())
 
     def indexed(self, array: Any) -> Any:
-        """The same values with this dictionary."""
+        """Return the same values, encoded with this dictionary."""
         if array.type == self._type and array.dictionary.equals(self._dictionary):
             return array
         before = len(self._places)
-        places = [
+        indices = [
             self._places.setdefault(name, len(self._places))
             for name in array.dictionary.to_pylist()
         ]
         if len(self._places) > before:
             self._dictionary = pa.array(list(self._places), pa.string())
-        indexes = pa.array(places, self._type.index_type).take(array.indices)
+        indexes = pa.array(indices, self._type.index_type).take(array.indices)
         return pa.DictionaryArray.from_arrays(indexes, self._dictionary)

@@ -1,6 +1,6 @@
-"""Template ids and flag bits of Binary UMDF by name, as the bundled schema states them.
+"""Template ids and flag bits of Binary UMDF by name, from the bundled schema.
 
-Nobody else writes such a number: who needs one takes it from here.
+No other module states such a number.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _IDS = bundled_message_ids("umdf")
 
 
 def template_id(name: str) -> int:
-    """The id of the template of that name, in whichever version has it (``Order_MBO_50``)."""
+    """Return the id of the template with this name in any version (``Order_MBO_50``)."""
     found = _IDS.get(name)
     if found is None:
         raise SchemaError(f"no bundled UMDF schema has a message {name}")
@@ -56,13 +56,13 @@ SNAPSHOT_ORDERS: Final = template_id("SnapshotFullRefresh_Orders_MBO_71")
 SECURITY_DEFINITIONS: Final = frozenset(
     {template_id("SecurityDefinition_4"), template_id("SecurityDefinition_12")}
 )
-"""The instrument definition, as versions below 10 and from 8 on send it."""
+"""The security definition, as sent by versions below 10 and from 8 on."""
 PRICE_BANDS: Final = frozenset({template_id("PriceBand_20"), template_id("PriceBand_22")})
-"""The price band, likewise."""
+"""The price band, as sent by older and newer versions."""
 
 
 def flag(set_name: str, name: str) -> int:
-    """The bit of a choice of a set, as a mask (``TradeCondition``, ``RegularTrade``)."""
+    """Return the bit of a choice of a set, as a mask (``TradeCondition``, ``RegularTrade``)."""
     return 1 << _choice(set_name, name).bit
 
 
@@ -75,22 +75,22 @@ def _choice(set_name: str, name: str) -> Choice:
 
 
 END_OF_EVENT: Final = flag("MatchEventIndicator", "EndOfEvent")
-"""The message is the last one of its event."""
+"""The message is the last of its event."""
 RECOVERY: Final = flag("MatchEventIndicator", "RecoveryMsg")
-"""The message was sent to rebuild a book, not because something happened now."""
+"""The message was sent to rebuild a book, not because of a new event."""
 IMPLIED: Final = flag("MatchEventIndicator", "Implied")
 """The message is about an implied order; the bit had another meaning in earlier versions."""
 IMPLIED_SINCE: Final = _choice("MatchEventIndicator", "Implied").since_version
-"""The first schema version in which it has this one."""
+"""The first schema version in which the bit has this meaning."""
 OUT_OF_SEQUENCE: Final = flag("TradeCondition", "OutOfSequence")
 """The trade does not set the last price."""
 
 
 def implied_mask(version: int) -> int:
-    """The bit that marks implied orders in messages of a schema version; 0 where none does."""
+    """Return the bit that marks implied orders in a schema version; 0 if none does."""
     return IMPLIED if version >= IMPLIED_SINCE else 0
 
 
 def implied_masks(versions: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-    """`implied_mask` of a column of versions."""
+    """Return `implied_mask` of a column of versions."""
     return np.where(versions >= IMPLIED_SINCE, np.int64(IMPLIED), np.int64(0))

@@ -1,4 +1,4 @@
-"""What captures hold: lines and their streams, sequences, rates, and what could not be decoded."""
+"""Survey of captures: lines and their streams, sequences, rates, and decoding failures."""
 
 from pregao.umdf.survey.account import LineAccount, Survey, TemplateCount
 from pregao.umdf.survey.lines import (

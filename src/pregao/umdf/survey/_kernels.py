@@ -1,4 +1,4 @@
-"""Kernels of the survey: counting by line and kind, peaks, and the audit of sequence numbers."""
+"""Kernels of the survey: counts by line and kind, peaks, and the audit of sequence numbers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _TWINS = "pregao.umdf.survey._whole_arrays"
 
 @njit_or(_TWINS)
 def gather_words(buffer, positions, values):
-    """The eight bytes at each position, as a signed number."""
+    """Read the eight bytes at each position, as a signed number."""
     for m in range(np.uint64(len(positions))):
         values[m] = load_i64(buffer, positions[m])
 
 
 @njit
 def count_one_by_one(lines, packet_of, kinds, slots, pair_line, pair_kind, tallies, used, rows):
-    """Count messages by the line of their packet and their kind; give each message its row.
+    """Count messages by the line of their packet and their kind; set the row of each message.
 
-    Returns how many rows are in use. Messages that find the table full get the row -1.
+    Returns the number of rows in use. Messages that do not fit in the table get row -1.
     """
     mask = len(slots) - 1
     last_line = -1
@@ -54,7 +54,7 @@ def count_one_by_one(lines, packet_of, kinds, slots, pair_line, pair_kind, talli
 
 @njit_or(_TWINS)
 def count_pairs(lines, packet_of, kinds, slots, pair_line, pair_kind, tallies, used, rows):
-    """The same for many messages of few kinds."""
+    """Count messages as `count_one_by_one` does; its fallback is for many messages of few kinds."""
     return count_one_by_one(
         lines, packet_of, kinds, slots, pair_line, pair_kind, tallies, used, rows
     )
@@ -62,9 +62,9 @@ def count_pairs(lines, packet_of, kinds, slots, pair_line, pair_kind, tallies, u
 
 @njit_or(_TWINS)
 def tally_peaks(times, keys, span, tags, counts, peaks):
-    """Raise each key's largest count in one span of time.
+    """Raise each key's maximum count within one interval.
 
-    A few spans of each key are held at once, so that packets slightly out of order still count
+    A few intervals per key are open at a time, so that packets slightly out of order still count
     where they belong.
     """
     mask = tags.shape[1] - 1
@@ -82,8 +82,8 @@ def tally_peaks(times, keys, span, tags, counts, peaks):
             peaks[key] = counts[key, place]
 
 
-# The columns of a run: the packets of one sequence version on one line and channel. A row whose
-# version is TRACK stands for the line and channel themselves.
+# Columns of a run: the packets of one sequence version on one line and channel. A row whose version
+# is TRACK represents the line and channel themselves.
 RUN_KEY = 0
 RUN_FIRST = 1
 RUN_NEXT = 2
@@ -98,16 +98,16 @@ RUN_SERIAL = 10
 RUN_TURNS = 11
 RUN_BEGAN = 12
 RUN_COLUMNS = 13
-# Of a track: the newest version, and the heartbeats.
+# Columns of a track: the newest version, and the heartbeats.
 TRACK_VERSION = RUN_FIRST
 TRACK_HEARTBEATS = RUN_PACKETS
 TRACK = 1 << 16
-# The columns of a gap, which is linked to the one before it in its run.
+# Columns of a gap, which is linked to the previous one of its run.
 GAP_START = 0
 GAP_END = 1
 GAP_NEXT = 2
 GAP_TIME = 3
-# What the audit carries from block to block.
+# State of the audit between blocks.
 RUNS_USED = 0
 GAPS_USED = 1
 FREE_GAP = 2
@@ -121,7 +121,7 @@ _COMES_ROUND = LAST_SEQUENCE_VERSION // 2
 
 @njit
 def _find_run(key, slots, runs, state):
-    """The row of a key, made if it is new; -1 if there is no room."""
+    """Return the row of a key, created if it is new; -1 if the table is full."""
     mask = len(slots) - 1
     slot = ((key * 2654435761) >> 9) & mask
     while slots[slot] >= 0:
@@ -142,7 +142,7 @@ def _find_run(key, slots, runs, state):
 
 @njit
 def fill_run_slots(slots, runs, used):
-    """Put the rows in use into an empty table of slots."""
+    """Insert the rows in use into an empty table of slots."""
     mask = len(slots) - 1
     for row in range(used):
         slot = ((runs[row, RUN_KEY] * 2654435761) >> 9) & mask
@@ -153,7 +153,7 @@ def fill_run_slots(slots, runs, used):
 
 @njit
 def _open_gap(row, start, end, time, runs, gaps, state):
-    """Note a gap of a run; where there is no room, only its size counts."""
+    """Add a gap to a run; if the table is full, only its size counts."""
     runs[row, RUN_MISSING] += end - start + 1
     runs[row, RUN_GAPS] += 1
     gap = state[FREE_GAP]
@@ -173,7 +173,7 @@ def _open_gap(row, start, end, time, runs, gaps, state):
 
 @njit
 def _close_gaps(row, runs, gaps, state):
-    """Give up the gaps of a run that is over."""
+    """Free the gaps of a run that has ended."""
     gap = runs[row, RUN_HEAD]
     while gap >= 0:
         after = gaps[gap, GAP_NEXT]
@@ -185,7 +185,7 @@ def _close_gaps(row, runs, gaps, state):
 
 @njit
 def _fill_gap(row, number, runs, gaps, state):
-    """Take a number out of the gap that it stands in; False if it stands in none."""
+    """Remove a number from its gap; False if it is in none."""
     before = np.int64(-1)
     gap = runs[row, RUN_HEAD]
     steps = 0
@@ -223,7 +223,7 @@ def _fill_gap(row, number, runs, gaps, state):
 def follow_sequences(
     lines, channels, versions, numbers, counts, resets, times, slots, runs, gaps, state
 ):
-    """Take packets into the audit of their sequences; those without a message are passed over."""
+    """Add packets to the audit of their sequences; packets without messages are skipped."""
     last = np.int64(-1)
     row = np.int64(-1)
     track = np.int64(-1)
@@ -249,7 +249,7 @@ def follow_sequences(
             state[UNTRACKED] += 1
             continue
         if runs[row, RUN_TURNS] > 0 and state[SERIALS] - runs[row, RUN_SERIAL] > _COMES_ROUND:
-            # So many versions later, the version has come round again.
+            # After this many versions, the version has wrapped.
             _close_gaps(row, runs, gaps, state)
             runs[row, RUN_NEXT] = 0
         if runs[row, RUN_NEXT] == 0:
@@ -266,7 +266,7 @@ def follow_sequences(
             if newest == 0 or follows:
                 runs[track, TRACK_VERSION] = version
             if follows:
-                # A version after another begins with 1; only the first may be joined midway.
+                # A version after another starts at 1; only the first may be joined midway.
                 runs[row, RUN_FIRST] = 1
                 runs[row, RUN_NEXT] = 1
         expected = runs[row, RUN_NEXT]

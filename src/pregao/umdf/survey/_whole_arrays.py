@@ -1,4 +1,4 @@
-"""The survey's counts without numba: the kernels of `_kernels`, over whole arrays."""
+"""NumPy fallback of the survey's `_kernels`, without numba."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pregao.umdf.survey import _kernels as k
 
 
 def gather_words(buffer: Any, positions: Any, values: Any) -> None:
-    """What the kernel of this name does."""
+    """Read the eight bytes at each position, as the kernel does."""
     values[:] = buffer[positions[:, None] + np.arange(8)].view("<i8")[:, 0]
 
 
@@ -18,7 +18,7 @@ def count_pairs(
     lines: Any, packet_of: Any, kinds: Any, slots: Any, pair_line: Any, pair_kind: Any,
     tallies: Any, used: int, rows: Any,
 ) -> int:  # fmt: skip
-    """What the kernel of this name does: it is asked for the row of each pair once."""
+    """Count messages, as the kernel does; looks up the row of each pair once."""
     if not len(kinds):
         return used
     own = lines[packet_of].astype(np.int64)
@@ -45,21 +45,21 @@ def count_pairs(
 
 
 def tally_peaks(times: Any, keys: Any, span: int, tags: Any, counts: Any, peaks: Any) -> None:
-    """What the kernel of this name does, for each place where a span is held at once."""
+    """Raise each key's maximum count, as the kernel does, for each open interval."""
     wanted = np.flatnonzero(keys >= 0)
     if not len(wanted):
         return
     width = tags.shape[1]
     key, tag = keys[wanted].astype(np.int64), times[wanted] // span
-    place = key * width + (tag & (width - 1))
-    order = np.argsort(place, kind="stable")
-    place, tag = place[order], tag[order]
-    new_place = np.append(True, place[1:] != place[:-1])
-    begins = np.flatnonzero(new_place | np.append(True, tag[1:] != tag[:-1]))
-    size = np.diff(np.append(begins, len(place)))
+    slot = key * width + (tag & (width - 1))
+    order = np.argsort(slot, kind="stable")
+    slot, tag = slot[order], tag[order]
+    new_slot = np.append(True, slot[1:] != slot[:-1])
+    begins = np.flatnonzero(new_slot | np.append(True, tag[1:] != tag[:-1]))
+    size = np.diff(np.append(begins, len(slot)))
     held_tags, held_counts = tags.reshape(-1), counts.reshape(-1)
-    place, tag, first = place[begins], tag[begins], new_place[begins]
-    size += np.where(first & (held_tags[place] == tag), held_counts[place], 0)
-    np.maximum.at(peaks, place // width, size)
+    slot, tag, first = slot[begins], tag[begins], new_slot[begins]
+    size += np.where(first & (held_tags[slot] == tag), held_counts[slot], 0)
+    np.maximum.at(peaks, slot // width, size)
     last = np.append(first[1:], True)
-    held_tags[place[last]], held_counts[place[last]] = tag[last], size[last]
+    held_tags[slot[last]], held_counts[slot[last]] = tag[last], size[last]

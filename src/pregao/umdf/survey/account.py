@@ -1,7 +1,7 @@
-"""The survey of captures: channels, lines and their streams, versions, sequences, rates, rejects.
+"""Survey of captures: channels, lines and their streams, versions, sequences, rates, rejects.
 
-Packets go in block by block; the account can be asked for at any time. Memory does not grow with
-what is read.
+Packets are added block by block; the results are available at any time. Memory does not grow with
+the input.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from pregao.umdf.survey.rejects import Rejects, decode_kinds, walk_faults
 from pregao.umdf.survey.sequencing import Gap, Run, SequenceAudit
 
 PEAK_SPAN = 100 * MILLISECOND
-"""The span of time over which a peak is counted."""
+"""Interval over which a peak is counted."""
 
 _HELD_SPANS = 16
 _MOST_KEYS = 4096
 
 
 class Peaks:
-    """The largest counts of some keys in one span of time."""
+    """Maximum counts of keys within one interval."""
 
     def __init__(self) -> None:
         self._tags = np.full((16, _HELD_SPANS), -1, np.int64)
@@ -39,7 +39,7 @@ class Peaks:
         self._peaks = np.zeros(16, np.int64)
 
     def add(self, times: npt.NDArray[np.int64], keys: npt.NDArray[np.int32], most: int) -> None:
-        """Count things that happened at these times; ``most`` is how many keys there are."""
+        """Count events of keys at these times; ``most`` is the number of keys."""
         if most > len(self._peaks):
             more = 2 * most - len(self._peaks)
             self._tags = np.concatenate((self._tags, np.full((more, _HELD_SPANS), -1, np.int64)))
@@ -48,13 +48,13 @@ class Peaks:
         _kernels.tally_peaks(times, keys, PEAK_SPAN, self._tags, self._counts, self._peaks)
 
     def per_second(self, key: int = 0) -> int:
-        """The largest count of a key, as a rate per second."""
+        """Return the maximum count of a key, as a rate per second."""
         return int(self._peaks[key]) * (SECOND // PEAK_SPAN) if key < len(self._peaks) else 0
 
 
 @dataclass(slots=True)
 class TemplateCount:
-    """The messages of one template, over all lines."""
+    """Messages of one template, over all lines."""
 
     template_id: int
     name: str
@@ -66,7 +66,7 @@ class TemplateCount:
 
 @dataclass(slots=True)
 class LineAccount:
-    """What was seen on one line."""
+    """Statistics of one line."""
 
     destination: Destination
     stream: Stream
@@ -85,7 +85,7 @@ class LineAccount:
 
 @dataclass(slots=True)
 class _LineTotals:
-    """Sums by line, grown as lines appear."""
+    """Totals by line, grown as lines appear."""
 
     packets: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     bytes: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -107,7 +107,7 @@ class _LineTotals:
 
 
 class Survey:
-    """Takes in the packets of captures and tells what they are."""
+    """Collects statistics of the packets of captures."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Survey:
         self._key_of_row: npt.NDArray[np.int32] = np.full(1, -1, np.int32)
 
     def add(self, name: str, block: PacketBlock, numbers: LineNumbers) -> None:
-        """Take in a block of the capture of that name."""
+        """Add a block of the capture with this name."""
         walked = walk(block.buffer, block.offset, block.length)
         lines = numbers.of(block.flow)
         count = len(self.lines.destinations)
@@ -162,10 +162,10 @@ class Survey:
         self.last_ns = last if self.last_ns is None else max(last, self.last_ns)
 
     def _keys(self, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """The number of each message's template, among those with a peak of their own."""
+        """Return the peak key of each message's template, or -1."""
         if self.lines.kinds >= len(self._key_of_row):
             keys = [self._key(seen) for seen in self.lines.seen()]
-            # The last is for messages that are in no row: their row is -1.
+            # The last entry is for messages without a row: their row is -1.
             self._key_of_row = np.array([*keys, -1], np.int32)
         return self._key_of_row[rows]
 
@@ -178,7 +178,7 @@ class Survey:
 
     @property
     def seconds(self) -> float:
-        """From the first packet to the last."""
+        """Seconds from the first packet to the last."""
         if self.first_ns is None or self.last_ns is None:
             return 0.0
         return (self.last_ns - self.first_ns) / SECOND
@@ -194,18 +194,18 @@ class Survey:
         return self._packet_peak.per_second()
 
     def channels(self) -> list[int]:
-        """The channels seen."""
+        """Return the channels seen."""
         return sorted({channel for _, channel in self.audit.heartbeats()})
 
     def versions(self) -> dict[tuple[int, int], int]:
-        """How many messages came in each schema id and version."""
+        """Return the number of messages by schema id and version."""
         counts: Counter[tuple[int, int]] = Counter()
         for seen in self.lines.seen():
             counts[seen.schema_id, seen.version] += seen.messages
         return dict(sorted(counts.items()))
 
     def templates(self) -> list[TemplateCount]:
-        """The messages by template, the most frequent first; refused ones are not among them."""
+        """Return the messages by template, most frequent first, without rejected ones."""
         found: dict[int, TemplateCount] = {}
         for seen in self.lines.seen():
             schema = schema_of(self.registry, seen.schema_id, seen.version)
@@ -226,7 +226,7 @@ class Survey:
         return sorted(found.values(), key=lambda each: (-each.messages, each.template_id))
 
     def line_accounts(self) -> list[LineAccount]:
-        """The lines on which there was at least one message, in the order they appeared."""
+        """Return the lines with at least one message, in order of appearance."""
         streams = self.lines.streams(self.registry)
         templates: list[Counter[int]] = [Counter() for _ in streams]
         for seen in self.lines.seen():
@@ -258,7 +258,7 @@ class Survey:
         ]
 
     def foreign(self) -> dict[Destination, int]:
-        """Destinations without a single message, with their packets: other traffic, or noise."""
+        """Return destinations without any message, with their packets: other traffic, or noise."""
         known = {line for line, _ in self.audit.heartbeats()}
         return {
             destination: int(self._totals.packets[line])
@@ -267,5 +267,5 @@ class Survey:
         }
 
     def gaps(self, most: int = 20) -> list[Gap]:
-        """The earliest gaps in sequences that were not closed."""
+        """Return the earliest unclosed gaps in sequences, at most ``most``."""
         return self.audit.gaps(most)

@@ -1,7 +1,7 @@
-"""Lines: the UDP destinations that packets were sent to, what was seen on each, its stream.
+"""Lines: the UDP destinations of packets, their messages and their streams.
 
-A stream belongs to a destination address and port. The same destination is one line in all the
-captures that are read together, whoever sends to it.
+A stream belongs to a destination address and port. The same destination is one line in all captures
+of a survey, whatever the sender.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pregao.umdf.streams import Stream, StreamEvidence
 from pregao.umdf.survey import _kernels
 
 STREAMS = tuple(Stream)
-"""The streams in the order of their numbers in a column."""
+"""Streams, in the order of their numbers in columns."""
 
 _PAIRS = 1 << 14
 
 
 class Destination(NamedTuple):
-    """Where packets were sent to."""
+    """UDP destination of packets."""
 
     address: str
     port: int
@@ -40,7 +40,7 @@ class Destination(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """How many messages of one kind were on a line."""
+    """Number of messages of one kind on a line."""
 
     line: int
     schema_id: int
@@ -50,14 +50,14 @@ class Seen(NamedTuple):
 
 
 class Lines:
-    """The lines of some captures, numbered as they appear, with the messages seen on them."""
+    """The lines of a set of captures, numbered in order of appearance, with their messages."""
 
     def __init__(self, streams: Mapping[Destination, Stream] | None = None) -> None:
-        """``streams`` tells of some destinations what they carry, whatever is seen there."""
+        """Create an empty set; ``streams`` overrides the detected stream of destinations."""
         self.destinations: list[Destination] = []
         self.overrides = dict(streams or {})
         self.uncounted = 0
-        """Messages of more kinds than can be told apart: their headers are noise."""
+        """Messages of more kinds than can be distinguished: their headers are noise."""
         self._numbers: dict[Destination, int] = {}
         self._used = 0
         self._slots = np.full(4 * _PAIRS, -1, np.int32)
@@ -66,7 +66,7 @@ class Lines:
         self._tallies = np.empty(_PAIRS, np.int64)
 
     def number(self, destination: Destination) -> int:
-        """The number of a destination, which is new or known."""
+        """Return the number of a destination; adds a new one."""
         number = self._numbers.get(destination)
         if number is None:
             number = self._numbers[destination] = len(self.destinations)
@@ -74,7 +74,7 @@ class Lines:
         return number
 
     def add(self, lines: npt.NDArray[np.int32], walked: Walked) -> npt.NDArray[np.int32]:
-        """Count the messages of packets on these lines; give each message the row it is in."""
+        """Count the messages of packets on these lines. Returns the row of each message."""
         rows = np.empty(len(walked), np.int32)
         self._used = _kernels.count_pairs(
             lines, walked.packet, walked.kind, self._slots, self._pair_line, self._pair_kind,
@@ -86,11 +86,11 @@ class Lines:
 
     @property
     def kinds(self) -> int:
-        """How many rows there are: kinds of messages, line by line."""
+        """Number of rows: kinds of messages per line."""
         return self._used
 
     def seen(self) -> list[Seen]:
-        """What was seen, row by row."""
+        """Return the counts, row by row."""
         return [
             Seen(int(line), int(kind) >> 32, int(kind) >> 16 & 0xFFFF, int(kind) & 0xFFFF, int(n))
             for line, kind, n in zip(
@@ -102,7 +102,7 @@ class Lines:
         ]
 
     def streams(self, registry: Registry) -> list[Stream]:
-        """The stream of each line: the one it was said to be, or what the messages on it show."""
+        """Return the stream of each line: the override, or the one detected from its messages."""
         evidence = [StreamEvidence() for _ in self.destinations]
         for seen in self.seen():
             if schema_of(registry, seen.schema_id, seen.version) is not None:
@@ -114,17 +114,17 @@ class Lines:
 
 
 class LineNumbers:
-    """From the flow numbers of one capture to the lines of all of them."""
+    """Maps the flow numbers of one capture to line numbers."""
 
     def __init__(self, lines: Lines, flows: Sequence[Flow]) -> None:
-        """``flows`` is the list of the capture's reader, which grows as it is read."""
+        """Create a mapping; ``flows`` is the growing list of the capture's reader."""
         self._lines = lines
         self._flows = flows
         self._of_flow: list[int] = []
         self._table: npt.NDArray[np.int32] = np.empty(0, np.int32)
 
     def of(self, flow: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """The lines of packets of these flows."""
+        """Return the lines of packets of these flows."""
         if len(self._flows) > len(self._of_flow):
             for each in self._flows[len(self._of_flow) :]:
                 self._of_flow.append(self._lines.number(Destination(each.dst, each.dst_port)))
@@ -133,7 +133,7 @@ class LineNumbers:
 
 
 def schema_of(registry: Registry, schema_id: int, version: int) -> Schema | None:
-    """The schema that reads messages of this id and version, or None if they are refused."""
+    """Return the schema for a schema id and version, or None if there is none."""
     try:
         check_schema_id(registry, schema_id)
         return registry.find(schema_id, version)
@@ -144,15 +144,15 @@ def schema_of(registry: Registry, schema_id: int, version: int) -> Schema | None
 def message_of(
     registry: Registry, schema_id: int, template_id: int, version: int
 ) -> Message | None:
-    """The template that reads messages of this kind, or None if they are refused or unknown."""
+    """Return the template for a kind of messages, or None if it is rejected or unknown."""
     schema = schema_of(registry, schema_id, version)
     return None if schema is None or not template_id else schema.by_id.get(template_id)
 
 
 def words(walked: Walked, rows: Numbers, reading: Reading) -> tuple[npt.NDArray[np.bool_], Numbers]:
-    """One field of eight bytes of many messages: which of them reach so far, and the numbers."""
+    """Read an eight-byte field of messages. Returns a mask of those that have it, and values."""
     bodies, lengths = walked.body[rows], walked.block_length[rows]
-    there = (lengths >= reading.end) & (bodies + lengths <= walked.end[rows])
+    present = (lengths >= reading.end) & (bodies + lengths <= walked.end[rows])
     values = np.empty(len(rows), np.int64)
-    _kernels.gather_words(walked.buffer, np.where(there, bodies + reading.offset, 0), values)
-    return there, values
+    _kernels.gather_words(walked.buffer, np.where(present, bodies + reading.offset, 0), values)
+    return present, values

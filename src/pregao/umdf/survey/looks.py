@@ -1,4 +1,4 @@
-"""What destinations carry, told from looks into captures at a few places."""
+"""Detection of the streams of destinations from samples of captures."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 SAMPLE_BYTES = 1024 * 1024
 SAMPLES = 3
 MOST_SAMPLED = 200
-"""Of more captures than this, some are looked into: rolling files carry the same flows."""
+"""Maximum number of sampled captures: rolling files carry the same flows."""
 
 
 def streams_of(captures: Iterable[Source], registry: Registry) -> dict[str, str]:
-    """What each destination carries, from looks into the captures."""
+    """Return the stream of each destination, from samples of the captures."""
     chosen: Sequence[Source] = list(captures)
     if len(chosen) > MOST_SAMPLED:
         step = len(chosen) / MOST_SAMPLED
@@ -38,7 +38,7 @@ def streams_of(captures: Iterable[Source], registry: Registry) -> dict[str, str]
 
 
 def _look(capture: Source, lines: Lines) -> None:
-    """Count the messages in a few places of a capture."""
+    """Count the messages in a few samples of a capture."""
     with boundary_finder(capture) as finder:
         if finder is None:
             _sample(capture, lines, None, None)
@@ -63,5 +63,5 @@ def _sample(capture: Source, lines: Lines, start: int | None, end: int | None) -
                 if read >= SAMPLES * SAMPLE_BYTES:
                     return
     except CaptureError:
-        # Whoever reads the damaged place tells of it; other places may never be read.
+        # A reader of the damaged range will report it; other ranges may never be read.
         return

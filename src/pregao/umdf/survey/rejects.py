@@ -1,4 +1,4 @@
-"""The account of what could not be decoded: how much, why, and where the first of it stands."""
+"""Accounting of decoding failures: counts, reasons, and the positions of the first ones."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ FAULTS = {
     _kernels.LATE_TIME: "a sending time beyond the year 2262",
     _kernels.NO_MESSAGES: "a packet without messages",
     _kernels.TRAILING_BYTES: "bytes after the last message",
-    _kernels.WRONG_ENCODING: "another encoding type than that of SBE 1.0",
+    _kernels.WRONG_ENCODING: "an encoding type other than SBE 1.0",
     _kernels.SMALL_LENGTH: "a message length that is too small",
     _kernels.LONG_LENGTH: "a message that runs past the packet",
 }
-"""What can break the walk of a packet, in words that do not depend on the packet."""
+"""Faults of the walk of a packet, as texts that do not depend on the packet."""
 
 _MOST_REASONS = 256
 _OTHER = "other reasons"
@@ -31,7 +31,7 @@ _OTHER = "other reasons"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something stands in a capture: which packet, where its record and the bytes begin."""
+    """Position of a failure in a capture: its packet, record offset and payload offset."""
 
     name: str
     number: int
@@ -46,34 +46,34 @@ class Place:
 
 @dataclass(slots=True)
 class Rejects:
-    """Counts of messages, and of packets that could not be walked to their end, by reason."""
+    """Counts of rejected messages, and of packets that could not be fully walked, by reason."""
 
     messages: int = 0
     packets: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     first: list[Place] = field(default_factory=list)
     most: int = 10
-    """How many places are kept: the first ones, in the order of the captures."""
+    """Maximum number of positions kept: the first ones, in the order of the captures."""
     _settled: int = 0
 
     @property
     def total(self) -> int:
-        """Messages and packets together."""
+        """Number of rejected messages and packets."""
         return self.messages + self.packets
 
     def begin_block(self) -> None:
-        """Know that what comes stands behind everything before."""
+        """Start a block: later failures follow all earlier ones."""
         self._settled = len(self.first)
 
     def keep(self, place: Place) -> None:
-        """Keep a place if it is among the first; those of a block come in any order."""
-        room = self.most - self._settled
+        """Keep a position if it is among the first; those of a block arrive in any order."""
+        capacity = self.most - self._settled
         block = [*self.first[self._settled :], place]
         block.sort(key=lambda each: (each.number, each.byte))
-        self.first[self._settled :] = block[:room]
+        self.first[self._settled :] = block[:capacity]
 
     def count(self, reason: str, number: int = 1) -> None:
-        """Add to a reason; of very many different ones, the later are counted together."""
+        """Count a reason; beyond the maximum number of reasons, new ones are counted together."""
         if reason not in self.reasons and len(self.reasons) >= _MOST_REASONS:
             reason = _OTHER
         self.reasons[reason] += number
@@ -82,7 +82,7 @@ class Rejects:
 def walk_faults(
     decoder: BulkDecoder, walked: Walked, name: str, block: PacketBlock, rejects: Rejects
 ) -> None:
-    """Begin with a block: count the packets whose walk broke."""
+    """Start a block, and count its packets whose walk failed."""
     rejects.begin_block()
     counts = np.bincount(walked.fault, minlength=1)
     broken = int(counts[1:].sum())
@@ -103,18 +103,18 @@ def decode_kinds(
     block: PacketBlock,
     rejects: Rejects,
 ) -> Iterator[Batch | Unknown]:
-    """Decode messages kind by kind; those that cannot be decoded are counted."""
+    """Decode messages kind by kind, and count those that cannot be decoded."""
     for kind in kinds:
         try:
             decoder.schema(kind.schema_id, kind.version)
         except DecodeError as error:
-            # All of a kind are refused alike: a few of them show where.
+            # All messages of a kind are rejected alike: a few of them provide the positions.
             rejects.messages += len(kind.rows)
             rejects.count(error.reason, len(kind.rows))
-            few = MessageKind(
+            sample = MessageKind(
                 kind.schema_id, kind.template_id, kind.version, kind.rows[: rejects.most]
             )
-            _keep(decoder, walked, few, name, block, rejects)
+            _keep(decoder, walked, sample, name, block, rejects)
             continue
         for outcome in decoder.decode_kind(walked, kind):
             if isinstance(outcome, Reject):
@@ -139,7 +139,7 @@ def _keep(
 
 
 def _place(walked: Walked, name: str, block: PacketBlock, reject: Reject) -> Place:
-    """Where a reject stands in its capture; ``walked`` has the packets of ``block``."""
+    """Return the position of a reject in its capture; ``walked`` has the packets of ``block``."""
     packet = reject.packet
     return Place(
         name,

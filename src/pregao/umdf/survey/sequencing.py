@@ -1,7 +1,7 @@
-"""The audit of sequence numbers: which packets of each line are missing, double or late.
+"""Audit of sequence numbers: missing, duplicate and late packets of each line.
 
-Every line and channel counts for itself, version by version. Heartbeats have no number. A version
-that follows another begins with 1; the first one may have been joined midway.
+Every line and channel is counted separately, version by version. Heartbeats have no number. A
+version after another starts at 1; the first one may have been joined midway.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FIRST_ROOM = 256
 
 
 class Run(NamedTuple):
-    """The packets of one sequence version on one line and channel."""
+    """Packets of one sequence version on one line and channel."""
 
     line: int
     channel: int
@@ -31,25 +31,25 @@ class Run(NamedTuple):
     last: int
     packets: int
     missing: int
-    """Numbers between first and last that never came."""
+    """Missing numbers between first and last."""
     gaps: int
     duplicates: int
     late: int
-    """Packets that came after a higher number, and were not there before."""
+    """Packets that arrived after a higher number, and are not duplicates."""
     ended: bool
-    """Was the SequenceReset seen that ends it?"""
+    """Whether the SequenceReset that ends it was received."""
     turns: int
-    """How many times the version was in use: more than once if it came round again."""
+    """How many times the version was used: more than once after a wrap."""
     began_ns: int
 
     @property
     def whole(self) -> bool:
-        """Is nothing missing, from 1 to the SequenceReset?"""
+        """Whether nothing is missing, from 1 to the SequenceReset."""
         return self.first == 1 and self.ended and not self.missing
 
 
 class Gap(NamedTuple):
-    """Numbers that never came, and when the packet behind them was captured."""
+    """Missing numbers, and the capture time of the packet after them."""
 
     line: int
     channel: int
@@ -60,10 +60,10 @@ class Gap(NamedTuple):
 
 
 class SequenceAudit:
-    """Follows the sequence numbers of packets, in memory that has a limit.
+    """Audits the sequence numbers of packets in bounded memory.
 
-    A packet later than 4,096 open gaps counts as a duplicate. What goes beyond ``most_runs``
-    versions is counted as ``untracked``; beyond ``most_gaps`` open gaps only their size is kept.
+    A packet later than 4,096 open gaps counts as a duplicate. Packets beyond ``most_runs`` versions
+    are counted as ``untracked``; beyond ``most_gaps`` open gaps only their size is kept.
     """
 
     def __init__(self, most_runs: int = MOST_RUNS, most_gaps: int = MOST_GAPS) -> None:
@@ -77,16 +77,16 @@ class SequenceAudit:
 
     @property
     def untracked(self) -> int:
-        """Packets whose version found no room."""
+        """Packets whose version did not fit in the table."""
         return int(self._state[_kernels.UNTRACKED])
 
     def add(
         self, lines: npt.NDArray[np.int32], times: npt.NDArray[np.int64], walked: Walked
     ) -> None:
-        """Take in packets, in the order they were captured."""
+        """Add packets, in capture order."""
         resets = np.zeros(len(lines), np.bool_)
         resets[walked.packet[(walked.kind >> 16 & 0xFFFF) == SEQUENCE_RESET]] = True
-        # In steps, so that the tables have grown before they could be full.
+        # In steps, so that the tables grow before they can fill up.
         step = 1 << 14
         for start in range(0, len(lines), step):
             part = slice(start, start + step)
@@ -98,19 +98,19 @@ class SequenceAudit:
             )  # fmt: skip
 
     def _make_room(self, packets: int) -> None:
-        """Grow the tables, within their limits, by what these packets can bring at most."""
+        """Grow the tables, up to their limits, by the maximum that these packets can need."""
         used = int(self._state[_kernels.RUNS_USED])
         if used + 2 * packets > len(self._runs) and len(self._runs) < self._most_runs:
-            room = min(2 * len(self._runs) + 2 * packets, self._most_runs)
-            self._runs = _longer(self._runs, room)
-            self._slots = np.full(1 << (4 * room).bit_length(), -1, np.int32)
+            capacity = min(2 * len(self._runs) + 2 * packets, self._most_runs)
+            self._runs = _longer(self._runs, capacity)
+            self._slots = np.full(1 << (4 * capacity).bit_length(), -1, np.int32)
             _kernels.fill_run_slots(self._slots, self._runs, used)
         used = int(self._state[_kernels.GAPS_USED])
         if used + packets > len(self._gaps) and len(self._gaps) < self._most_gaps:
             self._gaps = _longer(self._gaps, min(2 * len(self._gaps) + packets, self._most_gaps))
 
     def runs(self) -> list[Run]:
-        """The runs, in the order they began."""
+        """Return the runs, in the order in which they started."""
         rows = self._runs[: self._state[_kernels.RUNS_USED]].tolist()
         found = [row for row in rows if not row[_kernels.RUN_KEY] & _kernels.TRACK]
         return [
@@ -131,7 +131,7 @@ class SequenceAudit:
         ]
 
     def heartbeats(self) -> dict[tuple[int, int], int]:
-        """How many packets without a number each line and channel had."""
+        """Return the number of packets without a number, by line and channel."""
         rows = self._runs[: self._state[_kernels.RUNS_USED]].tolist()
         return {
             _key(row)[:2]: row[_kernels.TRACK_HEARTBEATS]
@@ -140,21 +140,21 @@ class SequenceAudit:
         }
 
     def gaps(self, most: int = 20) -> list[Gap]:
-        """The earliest gaps that are still open."""
+        """Return the earliest open gaps, at most ``most``."""
         found: list[Gap] = []
         for row in self._runs[: self._state[_kernels.RUNS_USED]].tolist():
             if row[_kernels.RUN_KEY] & _kernels.TRACK or not row[_kernels.RUN_MISSING]:
                 continue
-            at = row[_kernels.RUN_HEAD]
-            while at >= 0:
-                start, end, after, time = self._gaps[at].tolist()
+            index = row[_kernels.RUN_HEAD]
+            while index >= 0:
+                start, end, after, time = self._gaps[index].tolist()
                 found.append(Gap(*_key(row), first=start, last=end, time_ns=time))
-                at = after
+                index = after
         return sorted(found, key=lambda gap: (gap.time_ns, gap.line, gap.first))[:most]
 
 
 def _key(row: list[int]) -> tuple[int, int, int]:
-    """The line, channel and version of a row."""
+    """Return the line, channel and version of a row."""
     key = row[_kernels.RUN_KEY]
     return key >> 25, key >> 17 & 0xFF, key & 0xFFFF
 
