@@ -225,7 +225,7 @@ def test_a_file_that_expands_enormously_is_read_in_bounded_steps():
 
 
 def test_paths_that_cannot_be_read_say_why(tmp_path):
-    with pytest.raises(CaptureError, match="is a directory; name the capture file in it"):
+    with pytest.raises(CaptureError, match="is a directory; specify a capture file in it"):
         read_packets(tmp_path)
     with pytest.raises(CaptureError, match=r"absent\.pcap: there is no such file"):
         read_packets(tmp_path / "absent.pcap")
@@ -275,9 +275,9 @@ def test_a_stream_that_gives_text_or_nothing_is_told_apart():
         def read(self, count: int) -> None:
             return None
 
-    with pytest.raises(UsageError, match="must give bytes"):
+    with pytest.raises(UsageError, match="must return bytes"):
         read_packets(Text())
-    with pytest.raises(CaptureError, match="nothing to give yet"):
+    with pytest.raises(CaptureError, match="no data yet"):
         read_packets(NotYet())
 
 

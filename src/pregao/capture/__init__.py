@@ -1,8 +1,8 @@
-"""Captures: pcap and pcapng in and out, link, IP, UDP and TCP layers, split points.
+"""Captures: pcap and pcapng reading and writing, link, IP, UDP and TCP layers, split points.
 
-`read_blocks` gives the UDP payloads of a capture as flat arrays, `read_packets` one packet at a
-time (`datagrams`, `segments` and `streams` take them apart). `split_points` says where a capture
-can be cut without reading it. `PcapWriter` writes one, `UdpRecords` makes records in bulk.
+`read_blocks` returns the UDP payloads of a capture as flat arrays, `read_packets` one packet at a
+time (`datagrams`, `segments` and `streams` dissect them). `split_points` returns where a capture
+can be split without reading it. `PcapWriter` writes captures, `UdpRecords` builds records in bulk.
 """
 
 from pregao.capture.blocks import PADDING, PacketBlock, SegmentBlock

@@ -1,4 +1,4 @@
-"""Kernels that look for where records begin, in the midst of a capture."""
+"""Kernels that find record boundaries in the middle of a capture."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pregao.capture._layer_kernels import word
 def next_boundary(
     buffer: Any, begin: int, end: int, target: int, swapped: bool, most_captured: int
 ) -> Any:
-    """Follow whole records from a boundary to the first one at or after ``target``.
+    """Follow complete records from a boundary to the first one at or after ``target``.
 
-    Gives where it stopped: there, or at a record that is not whole before ``end``, or (as its
-    complement) at one that cannot be.
+    Returns where it stopped: there, or at a record that is incomplete before ``end``, or (as the
+    complement) at an impossible one.
     """
     at = begin
     while at < target and at + 16 <= end:
@@ -34,7 +34,7 @@ def next_boundary(
 def first_not_before(buffer: Any, end: int, swapped: bool, time_unit_ns: int, time_ns: int) -> Any:
     """Follow records from the first byte to one that is not before a time.
 
-    If there is none, the complement of where that ended is given.
+    If there is none, returns the complement of the end position.
     """
     at = np.int64(0)
     while at < end and at + 16 <= len(buffer):
@@ -58,12 +58,12 @@ def surviving_boundaries(
     marks: Any,
     found: Any,
 ) -> Any:
-    """Which positions at or after ``target`` can be the first boundary there.
+    """Find the positions at or after ``target`` that can be the first boundary there.
 
     Every position below ``starts`` is tried as a boundary, all chains of records are followed to
-    the end of the buffer (``final``: of the file), and those that meet a record that cannot be
-    are given up. ``marks`` is zeroed scratch of ``end + 1`` bytes; the survivors go to ``found``;
-    their number is given, never more than one above its size.
+    the end of the buffer (``final``: of the file), and chains that reach an impossible record are
+    discarded. ``marks`` is zeroed scratch of ``end + 1`` bytes; ``found`` receives the survivors;
+    returns their number, at most one more than its size.
     """
     for at in range(target):
         if at >= starts and not marks[at]:

@@ -1,6 +1,6 @@
 """Kernels of captures: one pass over the records of a buffer.
 
-Their plain twin is the message-at-a-time path (``reader`` and ``layers``).
+Their plain twin is the packet-by-packet path (``reader`` and ``layers``).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pregao.capture._layer_kernels import (
 
 _TWINS = "pregao.capture._whole_arrays"
 
-# Why a walk stopped.
+# Reasons for the end of a walk.
 ENDED = 0
-"""No whole record is left before the end."""
+"""No complete record is left before the end."""
 RECORD = 1
-"""The record here is not for the kernel: the plain code must look at it."""
+"""This record is not for the kernel: the plain code must process it."""
 FULL = 2
 """The output arrays are full."""
 FLOWS = 3
@@ -34,7 +34,7 @@ FLOWS = 3
 TCP_FLOWS = 4
 """The table of TCP flows is full."""
 
-# Where a walk writes its results.
+# Indices of the results of a walk.
 AT, DATAGRAMS, ODD, STOPPED, FLOW_COUNT, CAPTURED, PAYLOAD, NUMBER = range(8)
 SEGMENTS, TCP_FLOW_COUNT = 8, 9
 RESULTS = 10
@@ -68,10 +68,10 @@ def walk_pcap(
     segments: Any,
     result: Any,
 ) -> None:
-    """Walk the pcap records from ``begin`` that start before ``stop`` and are whole before ``end``.
+    """Walk the pcap records from ``begin`` that start before ``stop`` and end before ``end``.
 
-    Ordinary UDP datagrams go to the output arrays, ordinary TCP segments to ``segments`` (where
-    these have no room at all they are only counted), the places of all other records to ``odd_at``.
+    Ordinary UDP datagrams go to the output arrays, ordinary TCP segments to ``segments`` (if these
+    have no capacity, they are only counted), the offsets of all other records to ``odd_at``.
     ``base`` is the file position of ``buffer[0]``; ``result`` carries the counters in and out.
     """
     at = begin
@@ -176,12 +176,12 @@ def walk_pcapng(
     segments: Any,
     result: Any,
 ) -> None:
-    """Walk the pcapng blocks from ``begin`` that are whole before ``end``.
+    """Walk the pcapng blocks from ``begin`` that are complete before ``end``.
 
-    ``clocks`` has a row for each interface of the section: kind of link, longest packet, last tick
-    the kernel may convert (-1: none), factor, divisor, shift (-1: decimal), offset in nanoseconds.
-    Enhanced packet blocks are walked as the records of a pcap are, unknown blocks skipped; any
-    other block, and whatever is wrong, is left to the plain code.
+    ``clocks`` has a row for each interface of the section: link kind, maximum packet length, last
+    tick that the kernel may convert (-1: none), factor, divisor, shift (-1: decimal), offset in
+    nanoseconds. Enhanced packet blocks are processed like the records of a pcap, unknown blocks are
+    skipped; any other or invalid block is left to the plain code.
     """
     at = begin
     count, odd, flows = 0, 0, result[FLOW_COUNT]

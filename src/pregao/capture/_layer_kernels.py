@@ -1,4 +1,4 @@
-"""Kernels of what is in a captured frame: where its IP, UDP or TCP header is, and its flow."""
+"""Kernels of captured frames: offsets of the IP, UDP or TCP header, and the flow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from pregao._njit import load_u32, load_u64, njit
 
-# How the IP header is found: the numbers of ``link_kind``.
+# Link kinds: how the IP header is found.
 LINK_ODD, LINK_ETHERNET, LINK_COOKED, LINK_COOKED_2, LINK_RAW = range(5)
 
 _HASH_1 = np.uint64(0x9E3779B97F4A7C15)
@@ -18,27 +18,27 @@ _SHIFT = np.uint64(32)
 
 @njit
 def swap_u32(value: Any) -> Any:
-    """The same four bytes in the other order."""
+    """Return the four bytes in reverse order."""
     wide = np.int64(value)
     return (wide & 0xFF) << 24 | (wide & 0xFF00) << 8 | (wide >> 8) & 0xFF00 | (wide >> 24) & 0xFF
 
 
 @njit
 def word(buffer: Any, at: int, swapped: bool) -> Any:
-    """An unsigned 32-bit number of the file."""
+    """Load an unsigned 32-bit number in the byte order of the file."""
     value = np.int64(load_u32(buffer, at))
     return swap_u32(value) if swapped else value
 
 
 @njit
 def network_u16(buffer: Any, at: int) -> Any:
-    """An unsigned 16-bit number in network byte order."""
+    """Load an unsigned 16-bit number in network byte order."""
     return np.int64(buffer[at]) << 8 | np.int64(buffer[at + 1])
 
 
 @njit
 def find_ip(buffer: Any, at: int, end: int, link: int) -> Any:
-    """Where the IPv4 header of a frame starts; -1 if the plain code must look at the frame."""
+    """Return the offset of the IPv4 header of a frame; -1 if the plain code must process it."""
     if link == LINK_RAW:
         return at
     if link == LINK_ETHERNET:
@@ -62,9 +62,10 @@ def find_ip(buffer: Any, at: int, end: int, link: int) -> Any:
 
 @njit
 def find_transport(buffer: Any, ip: int, end: int, protocol: int, least: int) -> Any:
-    """Where the header behind an IPv4 header starts; -1 for anything but the ordinary.
+    """Return the offset of the header after an IPv4 header; -1 unless the packet is ordinary.
 
-    Ordinary is a whole packet of the protocol, no fragment, that has room for ``least`` bytes.
+    An ordinary packet is complete, of the protocol, not a fragment, and has at least ``least``
+    bytes.
     """
     if ip < 0 or ip + 20 + least > end:
         return -1
@@ -85,7 +86,7 @@ def find_transport(buffer: Any, ip: int, end: int, protocol: int, least: int) ->
 
 @njit
 def find_udp(buffer: Any, ip: int, end: int) -> Any:
-    """Where the UDP header behind an IPv4 header starts; -1 unless all lengths agree."""
+    """Return the offset of the UDP header after an IPv4 header; -1 unless all lengths agree."""
     udp = find_transport(buffer, ip, end, 17, 8)
     if udp >= 0:
         length = network_u16(buffer, udp + 4)
@@ -96,7 +97,7 @@ def find_udp(buffer: Any, ip: int, end: int) -> Any:
 
 @njit
 def find_tcp(buffer: Any, ip: int, end: int) -> Any:
-    """Where the TCP header behind an IPv4 header starts; -1 unless all lengths agree."""
+    """Return the offset of the TCP header after an IPv4 header; -1 unless all lengths agree."""
     tcp = find_transport(buffer, ip, end, 6, 20)
     if tcp >= 0:
         header = np.int64(buffer[tcp + 12] >> 4) * 4
@@ -110,7 +111,7 @@ def put_segment(
     buffer: Any, ip: int, tcp: int, number: int, position: int, time: int, tables: Any,
     columns: Any, count: int, flows: int,
 ) -> Any:  # fmt: skip
-    """Put a TCP segment behind the others; give the number of its flow, -1 if there is no room.
+    """Append a TCP segment; return the number of its flow, -1 if the table of flows is full.
 
     ``tables`` are those that ``find_flow`` searches, ``columns`` those of a ``SegmentBlock``.
     """
@@ -132,7 +133,7 @@ def put_segment(
 
 @njit
 def flow_slot(addresses: Any, ports: Any, slots: Any) -> Any:
-    """Where the search for a flow starts in the table, whose size is a power of two."""
+    """Return the slot at which the search for a flow starts; the table's size is a power of two."""
     mixed = (addresses ^ (ports * _HASH_2)) * _HASH_1
     return np.int64((mixed ^ (mixed >> _SHIFT)) & np.uint64(slots.size - 1))
 
@@ -141,9 +142,9 @@ def flow_slot(addresses: Any, ports: Any, slots: Any) -> Any:
 def find_flow(
     addresses: Any, ports: Any, slots: Any, flow_addresses: Any, flow_ports: Any, count: int
 ) -> Any:
-    """The index of a flow; ``count`` if it is new (and now in the table); -1 if there is no room.
+    """Return the index of a flow; ``count`` if it was new and is added; -1 if the table is full.
 
-    ``slots`` holds indices (-1 where free) and is kept at most half full.
+    ``slots`` has indices (-1 if free) and is kept at most half full.
     """
     mask = slots.size - 1
     slot = flow_slot(addresses, ports, slots)
@@ -162,7 +163,7 @@ def find_flow(
 
 @njit
 def fill_slots(slots: Any, flow_addresses: Any, flow_ports: Any, over_ipv4: Any) -> None:
-    """Put the known flows over IPv4 into an empty table."""
+    """Insert the known flows over IPv4 into an empty table."""
     mask = slots.size - 1
     for index in range(over_ipv4.size):
         if over_ipv4[index]:

@@ -1,4 +1,4 @@
-"""The kernel of TCP streams: segments that simply come next, which are nearly all."""
+"""Kernel of TCP streams: segments that are next in their stream, which are nearly all."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ def take_in_order(
     flow: Any, sequence: Any, flags: Any, length: Any, begin: int, next_sequence: Any,
     taken_bytes: Any, last: Any, taken: Any,
 ) -> Any:  # fmt: skip
-    """Take segments from ``begin`` on as long as each is the next of its stream; give the first
-    that is not.
+    """Process segments from ``begin`` on while each is next in its stream; return the first other.
 
-    ``next_sequence`` has a number for each flow, -1 where the plain code must look at everything.
-    ``taken_bytes`` and ``last`` say how much of a flow was taken, and with which segment last.
+    ``next_sequence`` has a number for each flow, -1 where the plain code must process every
+    segment. ``taken_bytes`` and ``last`` are the bytes processed of each flow, and its last
+    segment.
     """
     for i in range(begin, len(flow)):
         f = flow[i]

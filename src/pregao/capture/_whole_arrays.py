@@ -1,7 +1,7 @@
-"""The walk over pcap records without numba: records one by one, their headers all at once.
+"""NumPy fallback of the walk over pcap records: records one by one, their headers as arrays.
 
-A record that it cannot place is set aside for the plain layers, as the kernel does; it sets aside
-some that the kernel would place, which comes to the same.
+A record that it cannot classify is set aside for the plain layers, as in the kernel; it sets aside
+some that the kernel would classify, with the same result.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _RECORD_HEAD = 16
 _TAGS = (0x8100, 0x88A8, 0x9100)
 _IPV4 = 0x0800
 _UDP, _TCP = 17, 6
-# Where a link header has the kind of what follows, and where that begins.
+# Offset of the ethertype in a link header, and size of the header.
 _PLACES = {
     layers.LINK_ETHERNET: (12, 14),
     layers.LINK_COOKED: (14, 16),
@@ -27,31 +27,31 @@ _PLACES = {
 
 
 class _Bytes:
-    """Numbers at many places of a buffer; what is read behind its end means nothing."""
+    """Numbers at many offsets of a buffer; values beyond its end are meaningless."""
 
     def __init__(self, buffer: Any) -> None:
         self._buffer = buffer
         self._last = len(buffer) - 8
 
     def at(self, places: Any, width: int, kind: str) -> Any:
-        """A number of some bytes at each of the places."""
+        """Return the numbers of the given width at each offset."""
         safe = np.minimum(places, self._last)
         found = self._buffer[safe[:, None] + np.arange(width)]
         return found.view(kind)[:, 0]
 
     def u8(self, places: Any) -> Any:
-        """A byte at each of the places."""
+        """Return the byte at each offset."""
         return self._buffer[np.minimum(places, self._last)].astype(np.int64)
 
     def network_u16(self, places: Any) -> Any:
-        """A number of 16 bits, in network byte order."""
+        """Return the 16-bit number at each offset, in network byte order."""
         return self.at(places, 2, ">u2").astype(np.int64)
 
 
 def _records(
     buffer: Any, begin: int, end: int, stop: int, order: str, most_captured: int, most: int
 ) -> tuple[list[int], int, int]:
-    """Where records begin, so many at the most; where the walk ended, and why."""
+    """Return the offsets of at most ``most`` records, the end of the walk, and its reason."""
     memory, captured_of = memoryview(buffer), struct.Struct(f"{order}I").unpack_from
     starts: list[int] = []
     at, stopped = begin, k.ENDED
@@ -72,13 +72,13 @@ def _records(
 
 
 def _find_ip(data: _Bytes, frame: Any, end: Any, link: int) -> Any:
-    """Where each frame's IPv4 header is; -1 where the plain code must look at the frame."""
+    """Return the offset of each frame's IPv4 header; -1 if the plain code must process it."""
     if link == layers.LINK_RAW:
         return frame
     if link not in _PLACES:
         return np.full(len(frame), -1, np.int64)
-    kind, behind = _PLACES[link]
-    ip = frame + behind
+    kind, size = _PLACES[link]
+    ip = frame + size
     kinds = np.where(ip <= end, data.network_u16(frame + kind), 0)
     tagged = np.isin(kinds, _TAGS)
     while tagged.any():
@@ -90,7 +90,7 @@ def _find_ip(data: _Bytes, frame: Any, end: Any, link: int) -> Any:
 
 
 def _find_transport(data: _Bytes, ip: Any, end: Any) -> tuple[Any, Any, Any]:
-    """Where each transport header and packet end, and its protocol; -1 for what is not ordinary."""
+    """Return each transport header's offset, packet end and protocol; -1 if it is not ordinary."""
     first, total = data.u8(ip), data.network_u16(ip + 2)
     header = (first & 15) * 4
     ordinary = (
@@ -105,7 +105,7 @@ def _find_transport(data: _Bytes, ip: Any, end: Any) -> tuple[Any, Any, Any]:
 
 
 class _Flows:
-    """The numbers of flows in a table of the reader, which it is asked for once each."""
+    """Flow numbers from a table of the reader; each flow is looked up once."""
 
     def __init__(self, tables: Any, count: int) -> None:
         self._tables = tables
@@ -113,7 +113,7 @@ class _Flows:
         self.count = count
 
     def number(self, key: tuple[int, int]) -> int:
-        """The number of a flow; -1 if there is no room for it."""
+        """Return the number of a flow; -1 if the table is full."""
         found = self._known.get(key)
         if found is None:
             addresses, ports = map(np.uint64, key)
@@ -130,11 +130,11 @@ def walk_pcap(
     offset: Any, length: Any, number: Any, position: Any, flow: Any, odd_at: Any, odd_number: Any,
     tcp_tables: Any, segments: Any, result: Any,
 ) -> None:  # fmt: skip
-    """What the kernel of this name does."""
+    """Walk pcap records, as the kernel does."""
     order = ">" if swapped else "<"
-    room = segments[0].size
-    most = min(time_ns.size, odd_at.size, room or odd_at.size)
-    starts, ended, stopped = _records(buffer, begin, end, stop, order, most_captured, most)
+    capacity = segments[0].size
+    limit = min(time_ns.size, odd_at.size, capacity or odd_at.size)
+    starts, ended, stopped = _records(buffer, begin, end, stop, order, most_captured, limit)
     data, at = _Bytes(buffer), np.array(starts, np.int64)
     following = np.append(at[1:], ended)[: len(at)]
     frame = at + _RECORD_HEAD
@@ -150,10 +150,10 @@ def walk_pcap(
     flows = _Flows((slots, flow_addresses, flow_ports), int(result[k.FLOW_COUNT]))
     tcp_flows = _Flows(tcp_tables, int(result[k.TCP_FLOW_COUNT]))
     numbers = np.empty(len(at), np.int64)
-    told = np.flatnonzero(udp | tcp if room else udp)
-    addresses, ports = data.at(ip[told] + 12, 8, "<u8"), data.at(header[told], 4, "<u4")
+    transport = np.flatnonzero(udp | tcp if capacity else udp)
+    addresses, ports = data.at(ip[transport] + 12, 8, "<u8"), data.at(header[transport], 4, "<u4")
     keys = zip(addresses.tolist(), ports.tolist(), strict=True)
-    for record, of_udp, key in zip(told.tolist(), udp[told].tolist(), keys, strict=True):
+    for record, of_udp, key in zip(transport.tolist(), udp[transport].tolist(), keys, strict=True):
         found = (flows if of_udp else tcp_flows).number(key)
         if found < 0:
             stopped = k.FLOWS if of_udp else k.TCP_FLOWS
@@ -164,7 +164,7 @@ def walk_pcap(
         numbers[record] = found
 
     packets = int(result[k.NUMBER])
-    seconds, fraction = (data.at(at + place, 4, f"{order}u4").astype(np.int64) for place in (0, 4))
+    seconds, fraction = (data.at(at + field, 4, f"{order}u4").astype(np.int64) for field in (0, 4))
     times = seconds * 1_000_000_000 + fraction * time_unit
     which = np.flatnonzero(udp)
     count = len(which)
@@ -175,7 +175,7 @@ def walk_pcap(
     position[:count] = base + at[which]
     flow[:count] = numbers[which]
     of_tcp = np.flatnonzero(tcp)
-    if room:
+    if capacity:
         columns = (
             times[of_tcp], payload[of_tcp], packet_end[of_tcp] - payload[of_tcp],
             packets + 1 + of_tcp, base + at[of_tcp], numbers[of_tcp],

@@ -1,6 +1,6 @@
-"""Kernel of writing: pcap records of many UDP datagrams at once.
+"""Kernel of writing: pcap records of UDP datagrams in bulk.
 
-Its plain twin is `write`: `UdpFramer` makes the frame and `PcapWriter` the record.
+Its plain twin is `write`: `UdpFramer` builds the frame and `PcapWriter` the record.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _TTL = 16
 _SECOND = 1_000_000_000
 _LINK, _IP, _UDP_HEAD, _RECORD = 14, 20, 8, 16
 AROUND = _RECORD + _LINK + _IP + _UDP_HEAD
-"""What a record has besides the payload."""
+"""Size of a record without its payload."""
 
 
 @njit
 def _big(out: Any, at: Any, value: Any, count: Any) -> Any:
-    """Write a number in network byte order; gives the place behind it."""
+    """Write a number in network byte order; return the offset after it."""
     for place in range(count):
         out[at + place] = (value >> (8 * (count - 1 - place))) & 0xFF
     return at + count
@@ -29,7 +29,7 @@ def _big(out: Any, at: Any, value: Any, count: Any) -> Any:
 
 @njit
 def _little(out: Any, at: Any, value: Any) -> Any:
-    """Write a number of four bytes, the least first; gives the place behind it."""
+    """Write a four-byte number in little-endian order; return the offset after it."""
     for place in range(4):
         out[at + place] = (value >> (8 * place)) & 0xFF
     return at + 4
@@ -37,7 +37,7 @@ def _little(out: Any, at: Any, value: Any) -> Any:
 
 @njit
 def _link_address(out: Any, at: Any, host: Any) -> Any:
-    """The link address that a host's address gives: a group's own, or a local one."""
+    """Write the link address derived from a host's address: the group's own, or a local one."""
     if host >> 28 == 0xE:
         return _big(out, at, 0x01005E << 24 | host & 0x7FFFFF, 6)
     return _big(out, at, 0x0200 << 32 | host, 6)
@@ -54,7 +54,7 @@ def udp_records(
     ident: Any,
     out: Any,
 ) -> Any:
-    """Write the records; source and destination are address << 16 | port. Gives their length."""
+    """Write the records; source and destination are address << 16 | port. Returns their length."""
     at = 0
     for one in range(len(offset)):
         size = np.int64(length[one])

@@ -1,4 +1,4 @@
-"""The packets of one stretch of a capture as flat arrays: UDP datagrams, and TCP segments."""
+"""Packets of one range of a capture as flat arrays: UDP datagrams, and TCP segments."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from pregao.capture.flows import FlowTable
 from pregao.capture.layers import Datagram, Segment
 
 PADDING = 64
-"""Readable bytes behind the last payload byte of a block's buffer."""
+"""Readable bytes after the last payload byte of a block's buffer."""
 
 
 @dataclass(frozen=True, slots=True)
 class PacketBlock:
-    """The UDP datagrams of one stretch of a capture, in file order, as flat arrays.
+    """The UDP datagrams of one range of a capture, in file order, as flat arrays.
 
     Payload ``i`` is ``buffer[offset[i] : offset[i] + length[i]]``. At least 8 bytes (in fact
-    ``PADDING``) can be read behind any payload byte, so that kernels may load whole words. The
+    ``PADDING``) can be read after any payload byte, so that kernels may load complete words. The
     buffer belongs to the block alone and stays valid as long as the block is kept.
 
     ``number`` counts the packets of the file or range from 1; ``position`` is the byte position of
     the packet's record in the (uncompressed) file; ``flow`` is an index into the reader's
-    ``flows``. A datagram joined from fragments has the time, number and position of the one that
-    completed it.
+    ``flows``. A datagram reassembled from fragments has the time, number and position of the
+    completing fragment.
     """
 
     buffer: NDArray[np.uint8]
@@ -42,16 +42,16 @@ class PacketBlock:
         return len(self.time_ns)
 
     def payload(self, index: int) -> bytes:
-        """The payload of one datagram, copied out."""
+        """Return a copy of the payload of one datagram."""
         start = int(self.offset[index])
         return self.buffer[start : start + int(self.length[index])].tobytes()
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentBlock:
-    """The TCP segments of one stretch of a capture, in file order; columns as in `PacketBlock`.
+    """The TCP segments of one range of a capture, in file order; columns as in `PacketBlock`.
 
-    ``flow`` is an index into the reader's ``tcp_flows``, ``flags`` are as on the wire.
+    ``flow`` is an index into the reader's ``tcp_flows``; ``flags`` are as on the wire.
     """
 
     buffer: NDArray[np.uint8]
@@ -68,7 +68,7 @@ class SegmentBlock:
         return len(self.time_ns)
 
 
-# Of time, offset, length, number, position and flow, in the order the kernels fill them.
+# Types of time, offset, length, number, position and flow, in the order of the kernels' output.
 PACKET_COLUMNS: tuple[Any, ...] = (np.int64, np.int64, np.int32, np.int64, np.int64, np.int32)
 SEGMENT_COLUMNS: tuple[Any, ...] = (*PACKET_COLUMNS, np.int64, np.uint8)
 _NUMBER = 3
@@ -84,7 +84,7 @@ def put_together(
     table: FlowTable,
     types: tuple[Any, ...],
 ) -> list[Any]:
-    """A buffer and columns of the kernel's packets and those of the plain code, in file order."""
+    """Merge packets of the kernel and of the plain code into a buffer and columns in file order."""
     if odd:
         buffer, extra = _appended(buffer, filled, odd, table)
         pieces = [*pieces, extra]
@@ -105,7 +105,7 @@ def _appended(
     odd: Sequence[Datagram] | Sequence[Segment],
     table: FlowTable,
 ) -> tuple[NDArray[np.uint8], Columns]:
-    """A longer buffer with the plain code's payloads at its end, and their columns."""
+    """Return a longer buffer with the plain code's payloads at its end, and their columns."""
     total = sum(len(item.payload) for item in odd)
     longer = np.zeros(filled + total + PADDING, np.uint8)
     longer[:filled] = buffer[:filled]

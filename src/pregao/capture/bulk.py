@@ -1,4 +1,4 @@
-"""The bulk path: whole blocks of a capture walked by a kernel into flat arrays of datagrams."""
+"""The bulk path: a kernel converts blocks of a capture to flat arrays of datagrams."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from pregao.errors import CaptureError
 from pregao.extras import kernels_compiled, tell_of_slowness
 
 BLOCK_BYTES = 4 * 1024 * 1024
-"""The usual size of a block: it stays in the processor's cache while it is decoded."""
+"""Default block size: it stays in the processor's cache while it is decoded."""
 
 _LINK_KINDS = {
     ETHERNET: _layer_kernels.LINK_ETHERNET,
@@ -50,12 +50,12 @@ _LINK_KINDS = {
 }
 _INT64_MAX = (1 << 63) - 1
 _MUCH = 16 << 20
-"""More bytes than this take long where kernels are not compiled."""
+"""Bytes above which reading takes long without compiled kernels."""
 
 
 @dataclass(slots=True)
 class _Scratch:
-    """Arrays the kernel writes to, used again for every block."""
+    """Output arrays of the kernel, reused for every block."""
 
     columns: Columns
     segments: Columns
@@ -72,7 +72,7 @@ class _Scratch:
 
 
 class _Odd:
-    """What the plain code found in packets that the kernel set aside."""
+    """Results of the plain code for packets that the kernel set aside."""
 
     def __init__(self, *, segments: bool) -> None:
         self.datagrams: list[Datagram] = []
@@ -80,7 +80,7 @@ class _Odd:
         self._wanted = (Datagram, Segment) if segments else Datagram
 
     def take(self, item: object) -> None:
-        """Keep what is wanted; everything is in the account already."""
+        """Keep the item if it was requested; it is already in the statistics."""
         if isinstance(item, Segment) and isinstance(item, self._wanted):
             self.segments.append(item)
         elif isinstance(item, Datagram):
@@ -88,14 +88,14 @@ class _Odd:
 
 
 class BlockReader:
-    """The blocks of a capture, to be iterated over once.
+    """The blocks of a capture; can be iterated over once.
 
-    ``flows`` grows while blocks are read; ``statistics`` and ``truncated_tail`` are complete when
-    the iteration is over. Datagrams and statistics are exactly those of the packet-by-packet
-    path. A damaged record raises CaptureError after the block with everything before it.
+    ``flows`` grows while blocks are read; ``statistics`` and ``truncated_tail`` are complete after
+    the iteration. Datagrams and statistics are exactly those of the packet-by-packet path. A
+    damaged record raises CaptureError after the block with everything before it.
 
-    With ``segments``, the TCP segments of the same stretch are beside each block, which may then be
-    without datagrams.
+    With ``segments``, the reader's ``segments`` has the TCP segments of the same range as each
+    block, which may then have no datagrams.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class BlockReader:
         self._tcp_table = FlowTable(source.name, most_flows, "TCP")
         self._with_segments = segments
         self.segments: SegmentBlock | None = None
-        """The TCP segments beside the block that was given last, where they were asked for."""
+        """TCP segments of the range of the last block, if requested."""
         records = min(self._block_bytes // 32, 1 << 17) + 1
         self._scratch = _Scratch.of(records, segments=segments)
         self._clocks = _Clocks()
@@ -132,17 +132,17 @@ class BlockReader:
 
     @property
     def statistics(self) -> CaptureStatistics:
-        """The account of the packets walked so far."""
+        """Statistics of the packets so far."""
         return self._layers.statistics
 
     @property
     def flows(self) -> list[Flow]:
-        """The flows seen so far; the index of one never changes."""
+        """The flows seen so far; the index of a flow never changes."""
         return self._table.flows
 
     @property
     def tcp_flows(self) -> list[Flow]:
-        """The flows of TCP segments seen so far, where these were asked for."""
+        """The TCP flows seen so far, if segments were requested."""
         return self._tcp_table.flows
 
     @property
@@ -152,7 +152,7 @@ class BlockReader:
 
     @property
     def link_types(self) -> list[int]:
-        """The link types of the file; of a pcapng, those of the section that was read last."""
+        """The link types of the file; for pcapng, those of the last section read."""
         if self._header:
             return [self._header.link_type]
         return sorted({interface.link_type for interface in self._parser.interfaces})
@@ -167,14 +167,14 @@ class BlockReader:
         base, needed = self._start, 0
         try:
             while True:
-                wanted = self._block_bytes
+                size = self._block_bytes
                 if self._end is not None:
-                    wanted = min(wanted, max(0, self._end - base))
-                wanted = max(wanted, needed, len(self._carry))
-                buffer = np.empty(wanted + PADDING, np.uint8)
+                    size = min(size, max(0, self._end - base))
+                size = max(size, needed, len(self._carry))
+                buffer = np.empty(size + PADDING, np.uint8)
                 filled = len(self._carry)
                 buffer[:filled] = self._carry
-                filled += self.source.readinto(buffer.data[filled:wanted])
+                filled += self.source.readinto(buffer.data[filled:size])
                 buffer = buffer[: filled + PADDING]
                 buffer[filled:] = 0
                 stop = filled if self._end is None else min(filled, max(0, self._end - base))
@@ -185,7 +185,7 @@ class BlockReader:
                     raise self._error
                 if self._end is not None and base + consumed >= self._end:
                     return
-                if filled < wanted:
+                if filled < size:
                     left = filled - consumed
                     if left or self.source.cut:
                         self.truncated_tail = TruncatedTail(base + consumed, left, self.source.cut)
@@ -199,7 +199,7 @@ class BlockReader:
             self.close()
 
     def _record_length(self, buffer: NDArray[np.uint8], at: int, filled: int, base: int) -> int:
-        """How many bytes the record at ``at`` has, as far as can be told, so that it is read."""
+        """Return the length of the record at ``at``, if known, so that it is read completely."""
         if self._header:
             if filled - at < 16:
                 return 16
@@ -211,7 +211,7 @@ class BlockReader:
     def _block(
         self, buffer: NDArray[np.uint8], filled: int, stop: int, base: int
     ) -> tuple[PacketBlock, int]:
-        """Walk one buffer; give its datagrams and how many of its bytes are done with."""
+        """Walk one buffer; return its datagrams and the number of bytes consumed."""
         pieces: list[Columns] = []
         of_tcp: list[Columns] = []
         odd = _Odd(segments=self._with_segments)
@@ -238,8 +238,8 @@ class BlockReader:
             stopped = int(result[_kernels.STOPPED])
             try:
                 for index in range(int(result[_kernels.ODD])):
-                    place, number = int(scratch.odd_at[index]), int(scratch.odd_number[index])
-                    self._odd(view, place, number, base, odd)
+                    offset, number = int(scratch.odd_at[index]), int(scratch.odd_number[index])
+                    self._odd(view, offset, number, base, odd)
                 if stopped == _kernels.RECORD:
                     length = self._plain_record(view, at, filled, base, odd)
                     if not length:
@@ -312,7 +312,7 @@ class BlockReader:
             )
 
     def _odd(self, view: memoryview, at: int, number: int, base: int, odd: _Odd) -> None:
-        """Let the plain layers look at a packet that the kernel set aside."""
+        """Pass a packet that the kernel set aside to the plain layers."""
         position = base + at
         if self._header:
             header = self._header
@@ -322,22 +322,22 @@ class BlockReader:
             packet = Packet(time_ns, data, original, header.link_type, position, number, 0)
         else:
             length = self._parser.block_length(view, at, position)
-            place = self._parser.block(view, at, length, position)
-            if place is None:
+            location = self._parser.block(view, at, length, position)
+            if location is None:
                 return
             packet = Packet(
-                place.time_ns,
-                bytes(view[place.at : place.at + place.captured]),
-                place.original,
-                place.link_type,
+                location.time_ns,
+                bytes(view[location.at : location.at + location.captured]),
+                location.original,
+                location.link_type,
                 position,
                 number,
-                place.interface,
+                location.interface,
             )
         odd.take(self._layers.item(packet))
 
     def _plain_record(self, view: memoryview, at: int, filled: int, base: int, odd: _Odd) -> int:
-        """Read one record with the plain code; give its length, 0 if it is not whole here."""
+        """Read one record with the plain code; return its length, 0 if it is incomplete."""
         position = base + at
         if self._header:
             captured = self._header.record.unpack_from(view, at)[2]
@@ -353,7 +353,7 @@ class BlockReader:
         return length
 
     def close(self) -> None:
-        """Close the file, if it was opened here."""
+        """Close the file, if the reader opened it."""
         self.source.close()
 
     def __enter__(self) -> BlockReader:
@@ -369,7 +369,7 @@ class BlockReader:
 
 
 class _Clocks:
-    """The table that the pcapng kernel converts ticks with, grown as interfaces appear."""
+    """Conversion table of ticks for the pcapng kernel, grown as interfaces appear."""
 
     def __init__(self) -> None:
         self._rows = np.zeros((4, 7), np.int64)
@@ -377,7 +377,7 @@ class _Clocks:
         self._count = 0
 
     def rows(self, parser: pcapng.BlockParser) -> NDArray[np.int64]:
-        """A row for each interface of the current section."""
+        """Return one row for each interface of the current section."""
         interfaces = parser.interfaces
         if interfaces is not self._known:
             self._known, self._count = interfaces, 0
@@ -390,21 +390,21 @@ class _Clocks:
 
 
 def _clock(interface: pcapng.Interface) -> tuple[int, ...]:
-    """A row of the table; a clock that the kernel cannot convert exactly has -1 as last tick."""
+    """Return a row of the table; its last tick is -1 if the kernel cannot convert exactly."""
     offset_ns = interface.offset_s * 1_000_000_000
-    room = _INT64_MAX - max(offset_ns, 0)
+    limit = _INT64_MAX - max(offset_ns, 0)
     factor, divisor, shift, last = 1, 1, -1, -1
     if interface.binary:
         # Above 33 the fraction times a second does not fit 64 bits.
         if interface.exponent <= 33:
             shift = interface.exponent
-            last = (room // 1_000_000_000 - 1) << shift
+            last = (limit // 1_000_000_000 - 1) << shift
     elif interface.exponent <= 9:
         factor = 10 ** (9 - interface.exponent)
-        last = room // factor
+        last = limit // factor
     elif interface.exponent <= 27:
         divisor = 10 ** (interface.exponent - 9)
-        last = room
+        last = limit
     if abs(offset_ns) > _INT64_MAX or last < 0:
         offset_ns, last = 0, -1
     link = _LINK_KINDS.get(interface.link_type, _layer_kernels.LINK_ODD)
@@ -424,7 +424,7 @@ def read_blocks(
 ) -> BlockReader:
     """Open a capture for reading in blocks; ``start`` and ``end`` as for ``read_packets``.
 
-    With ``segments``, TCP segments are given beside the datagrams of each block.
+    With ``segments``, TCP segments are available in addition to the datagrams of each block.
     """
     opened = open_source(source)
     try:

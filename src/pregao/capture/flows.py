@@ -1,4 +1,4 @@
-"""The flows of a capture, numbered as they appear, in a table that the kernels search."""
+"""The flows of a capture, numbered in order of appearance, in a table that the kernels search."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIRST_ROOM = 256
 class FlowTable:
     """Numbers flows; those over IPv4 are in ``slots``, ``addresses`` and ``ports`` too.
 
-    The arrays are indexed by flow number, so flows over IPv6 leave unused places in them.
+    The arrays are indexed by flow number, so flows over IPv6 leave unused entries in them.
     """
 
     def __init__(self, name: str, most: int, transport: str = "UDP") -> None:
@@ -33,20 +33,20 @@ class FlowTable:
 
     @property
     def count(self) -> int:
-        """How many flows there are."""
+        """Number of flows."""
         return len(self.flows)
 
     def take_new(self, count: int) -> None:
-        """Name the flows that a kernel put into the table: it has this many now."""
+        """Add the flows that a kernel put into the table, which now has this many."""
         for index in range(len(self.flows), count):
-            # As they are in the packet: four bytes and four bytes, two bytes and two bytes.
+            # As in the packet: two addresses of four bytes, two ports of two bytes.
             addresses = int(self.addresses[index]).to_bytes(8, "little")
             src_port, dst_port = struct.unpack(">HH", int(self.ports[index]).to_bytes(4, "little"))
             src, dst = address_text(addresses[:4]), address_text(addresses[4:])
             self._add(Flow(src, src_port, dst, dst_port))
 
     def index(self, flow: Flow) -> int:
-        """The number of a flow, which is new or known."""
+        """Return the number of a flow; adds a new one."""
         known = self._numbers.get(flow)
         if known is not None:
             return known
@@ -68,11 +68,11 @@ class FlowTable:
         return index
 
     def grow(self) -> None:
-        """Make room for as many flows again; the indices stay as they are."""
-        room = 2 * self.addresses.size
+        """Double the capacity; the indices do not change."""
+        capacity = 2 * self.addresses.size
         self.addresses = np.concatenate((self.addresses, np.zeros_like(self.addresses)))
         self.ports = np.concatenate((self.ports, np.zeros_like(self.ports)))
-        self.slots = np.full(2 * room, -1, np.int32)
+        self.slots = np.full(2 * capacity, -1, np.int32)
         over_ipv4 = np.array([":" not in flow.src for flow in self.flows], np.bool_)
         _kernels.fill_slots(self.slots, self.addresses, self.ports, over_ipv4)
 
@@ -80,7 +80,7 @@ class FlowTable:
         if len(self.flows) >= self._most:
             raise CaptureError(
                 f"{self._name}: more than {self._most} {self._transport} flows; this is not a "
-                "market-data capture. Filter it by address first, or raise the limit (most_flows)."
+                "market data capture. Filter it by address first, or raise the limit (most_flows)."
             )
         self._numbers[flow] = len(self.flows)
         self.flows.append(flow)

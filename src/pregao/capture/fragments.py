@@ -1,4 +1,4 @@
-"""Joining IP fragments into whole datagrams, in bounded memory."""
+"""Reassembly of IP fragments into datagrams, in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pregao.capture.statistics import CaptureStatistics
 from pregao.errors import DecodeError
 
 _MOST_BYTES_OF_DATAGRAM = 65535
-# What holding a fragment costs beside its bytes, so that a flood of tiny ones is bounded too.
+# Overhead of holding a fragment, so that a flood of tiny ones is bounded too.
 _COST_OF_FRAGMENT = 100
 
 
 @dataclass(frozen=True, slots=True)
 class FragmentLimits:
-    """How much may be held while waiting for missing fragments."""
+    """Limits of what is held while fragments are missing."""
 
     datagrams: int = 256
     bytes: int = 8 * 1024 * 1024
@@ -26,7 +26,7 @@ class FragmentLimits:
 
 @dataclass(slots=True)
 class _Partial:
-    """The fragments of one datagram so far, in the order of their offsets."""
+    """The fragments of one datagram so far, sorted by offset."""
 
     since_ns: int
     starts: list[int] = field(default_factory=list)
@@ -37,10 +37,10 @@ class _Partial:
 
 
 class Fragments:
-    """Holds fragments until their datagram is whole, dropping the oldest beyond the limits.
+    """Holds fragments until their datagram is complete; drops the oldest beyond the limits.
 
-    A datagram whose fragments overlap is given up as a whole, since nobody can say which bytes
-    were meant; an exact repetition of a fragment is harmless and ignored.
+    A datagram with overlapping fragments is dropped completely, since it is ambiguous which bytes
+    are valid; an exact repetition of a fragment is ignored.
     """
 
     def __init__(self, statistics: CaptureStatistics, limits: FragmentLimits | None = None) -> None:
@@ -53,7 +53,7 @@ class Fragments:
     def add(
         self, key: Hashable, offset: int, more: bool, part: bytes, time_ns: int
     ) -> bytes | None:
-        """Take a fragment in; give the datagram's bytes if it is the one that completes it."""
+        """Add a fragment; return the datagram's bytes if the fragment completes it."""
         if not part:
             raise DecodeError("empty IP fragment")
         if more and len(part) % 8:
@@ -64,16 +64,16 @@ class Fragments:
         partial = self._partials.get(key)
         if partial is None:
             partial = self._partials[key] = _Partial(time_ns)
-        place = bisect_left(partial.starts, offset)
-        if self._repeats(partial, place, offset, more, part):
+        index = bisect_left(partial.starts, offset)
+        if self._repeats(partial, index, offset, more, part):
             self._statistics.fragments += 1
             self._statistics.fragments_dropped += 1
             return None
-        if self._conflicts(partial, place, offset, more, part):
+        if self._conflicts(partial, index, offset, more, part):
             self._drop(key)
             raise DecodeError("overlapping IP fragments")
-        partial.starts.insert(place, offset)
-        partial.parts.insert(place, part)
+        partial.starts.insert(index, offset)
+        partial.parts.insert(index, part)
         partial.held += len(part)
         if not more:
             partial.total = offset + len(part)
@@ -122,7 +122,7 @@ class Fragments:
         if place and partial.starts[place - 1] + len(partial.parts[place - 1]) > offset:
             return True
         if place < len(partial.starts) and (not more or partial.starts[place] < end):
-            return True  # also if there are bytes behind what claims to be the last fragment
+            return True  # also if bytes follow what claims to be the last fragment
         if partial.total is None:
             return False
         return not more or end > partial.total or (end == partial.total and more)

@@ -1,4 +1,4 @@
-"""From a captured packet to what it carries: link, IP, UDP and TCP layers."""
+"""Dissection of captured packets: link, IP, UDP and TCP layers."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _TCP = 6
 _UDP = 17
 _FRAGMENT_HEADER = 44
 _AUTHENTICATION = 51
-# Hop-by-hop, routing, destination options, mobility, HIP and Shim6 state their length alike.
+# Hop-by-hop, routing, destination options, mobility, HIP and Shim6 encode their length alike.
 _SIZED_HEADERS = frozenset({0, 43, 60, 135, 139, 140})
-# What the BSDs, macOS, Linux and Windows call the IPv6 family in a loopback header.
+# Values of the IPv6 family in a loopback header on the BSDs, macOS, Linux and Windows.
 _IPV6_FAMILIES = frozenset({10, 23, 24, 28, 30})
 _ETHERTYPES = {0x0806: "ARP", 0x88CC: "LLDP", 0x8847: "MPLS", 0x88F7: "PTP", 0x8809: "LACP"}
 _PROTOCOLS = {1: "ICMP", 2: "IGMP", 47: "GRE", 58: "ICMPv6", 89: "OSPF", 103: "PIM", 112: "VRRP"}
 
 
 class Flow(NamedTuple):
-    """Who sends to whom: addresses as text, ports as numbers."""
+    """One direction of traffic: addresses as text, ports as numbers."""
 
     src: str
     src_port: int
@@ -48,7 +48,7 @@ class Flow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Datagram:
-    """A whole UDP datagram; one that came in fragments has the time of the completing one."""
+    """A complete UDP datagram; a reassembled one has the time of the completing fragment."""
 
     kind: ClassVar[str] = "udp"
 
@@ -63,13 +63,13 @@ class Datagram:
 
     @property
     def flow(self) -> Flow:
-        """Who sends to whom."""
+        """Source and destination."""
         return Flow(self.src, self.src_port, self.dst, self.dst_port)
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A whole TCP segment; ``flags`` as on the wire (FIN 1, SYN 2, RST 4, PSH 8, ACK 16)."""
+    """A complete TCP segment; ``flags`` as on the wire (FIN 1, SYN 2, RST 4, PSH 8, ACK 16)."""
 
     kind: ClassVar[str] = "tcp"
 
@@ -87,13 +87,13 @@ class Segment:
 
     @property
     def flow(self) -> Flow:
-        """The direction this segment belongs to."""
+        """Source and destination."""
         return Flow(self.src, self.src_port, self.dst, self.dst_port)
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A packet whose payload is not whole because the capture kept only its first bytes."""
+    """A packet with an incomplete payload, because the capture kept only its first bytes."""
 
     kind: ClassVar[str] = "cut"
 
@@ -106,7 +106,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A packet whose headers contradict themselves or the frame."""
+    """A packet whose headers contradict each other or the frame."""
 
     kind: ClassVar[str] = "malformed"
 
@@ -130,7 +130,7 @@ class Other:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A packet that was taken in as a part of a datagram not whole yet."""
+    """A fragment of a datagram that is not complete yet."""
 
     kind: ClassVar[str] = "fragment"
 
@@ -147,11 +147,11 @@ class _UnwantedError(Exception):
 
 
 class _ShortError(Exception):
-    """The frame's bytes end too early: cut by the snap length, or the frame is wrong."""
+    """The frame ends too early: truncated by the snap length, or invalid."""
 
 
 class Layers:
-    """Takes packets apart, one item for each, and keeps the account."""
+    """Dissects packets into one item each, and counts them."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class Layers:
         self._fragments = Fragments(self.statistics, limits)
 
     def item(self, packet: Packet) -> Item:
-        """What a packet carries; every packet gives exactly one item."""
+        """Return the item of a packet; every packet has exactly one."""
         statistics = self.statistics
         statistics.packets += 1
         statistics.bytes += len(packet.data)
@@ -208,17 +208,19 @@ class Layers:
         if end > len(data):
             raise _ShortError("IPv4 packet runs past the frame")
         source, destination = data[at + 12 : at + 16], data[at + 16 : at + 20]
-        place = (data[at + 6] << 8 | data[at + 7]) & 0x3FFF
-        if place:
+        flags_offset = (data[at + 6] << 8 | data[at + 7]) & 0x3FFF
+        if flags_offset:
             identification = data[at + 4 : at + 6]
             part = data[at + header : end]
             key = (4, source, destination, protocol, identification)
-            whole = self._fragments.add(
-                key, (place & 0x1FFF) * 8, place > 0x1FFF, part, packet.time_ns
+            datagram = self._fragments.add(
+                key, (flags_offset & 0x1FFF) * 8, flags_offset > 0x1FFF, part, packet.time_ns
             )
-            if whole is None:
+            if datagram is None:
                 return Fragment(packet.time_ns, packet.number, packet.position)
-            return self._transport(packet, protocol, source, destination, whole, 0, len(whole))
+            return self._transport(
+                packet, protocol, source, destination, datagram, 0, len(datagram)
+            )
         return self._transport(packet, protocol, source, destination, data, at + header, end)
 
     def _ipv6(self, packet: Packet, at: int) -> Item:
@@ -235,20 +237,20 @@ class Layers:
                 raise DecodeError("IPv6 extension header runs past the packet")
             if at + 8 > len(data):
                 raise _ShortError("frame ends inside an IPv6 extension header")
-            protocol, place = data[at], data[at + 2] << 8 | data[at + 3]
+            protocol, flags_offset = data[at], data[at + 2] << 8 | data[at + 3]
             if protocol not in (_UDP, _TCP, _AUTHENTICATION) and protocol not in _SIZED_HEADERS:
                 raise _UnwantedError(_protocol_name(protocol))
             if end > len(data):
                 raise _ShortError("IPv6 packet runs past the frame")
             part = data[at + 8 : end]
-            if place & 0xFFF9:
+            if flags_offset & 0xFFF9:
                 key = (6, source, destination, protocol, data[at + 4 : at + 8])
-                whole = self._fragments.add(
-                    key, place & 0xFFF8, bool(place & 1), part, packet.time_ns
+                datagram = self._fragments.add(
+                    key, flags_offset & 0xFFF8, bool(flags_offset & 1), part, packet.time_ns
                 )
-                if whole is None:
+                if datagram is None:
                     return Fragment(packet.time_ns, packet.number, packet.position)
-                part = whole
+                part = datagram
             data, end = part, len(part)
             protocol, at = _skip_extensions(data, protocol, 0, end)
             if protocol == _FRAGMENT_HEADER:
@@ -269,7 +271,7 @@ class Layers:
         at: int,
         end: int,
     ) -> Item:
-        """Take the UDP or TCP header at ``at``; ``end`` is where the IP packet ends."""
+        """Parse the UDP or TCP header at ``at``; ``end`` is the end of the IP packet."""
         if protocol == _UDP:
             if at + 8 > end:
                 raise DecodeError("UDP header runs past the IP packet")
@@ -314,7 +316,7 @@ class Layers:
 
 
 def _network(data: bytes, link_type: int) -> tuple[int, int]:
-    """The IP version (4 or 6) in a frame, and where the IP header starts."""
+    """Return the IP version (4 or 6) of a frame, and the offset of the IP header."""
     if link_type == ETHERNET:
         return _ethertype(data, 12, 14, "frame ends inside the Ethernet header")
     if link_type == LINUX_COOKED:
@@ -337,7 +339,7 @@ def _network(data: bytes, link_type: int) -> tuple[int, int]:
             raise _ShortError("frame ends inside the loopback header")
         family = int.from_bytes(data[:4], "big")
         if link_type == BSD_NULL and family > 0xFFFF:
-            # Written in the byte order of the capturing machine, which nothing states.
+            # Written in the byte order of the capturing machine, which the file does not state.
             family = int.from_bytes(data[:4], "little")
         if family == 2:
             return 4, 4
@@ -367,7 +369,7 @@ def _ethertype(data: bytes, at: int, payload: int, short: str) -> tuple[int, int
 
 
 def _skip_extensions(data: bytes, protocol: int, at: int, end: int) -> tuple[int, int]:
-    """Step over IPv6 extension headers; stops at a fragment header too."""
+    """Skip IPv6 extension headers; stops at a fragment header too."""
     while protocol in _SIZED_HEADERS or protocol == _AUTHENTICATION:
         if at + 8 > end:
             raise DecodeError("IPv6 extension header runs past the packet")
@@ -387,7 +389,7 @@ def _protocol_name(protocol: int) -> str:
 
 @lru_cache(maxsize=65536)
 def address_text(address: bytes) -> str:
-    """An IPv4 or IPv6 address as text."""
+    """Return an IPv4 or IPv6 address as text."""
     family = socket.AF_INET if len(address) == 4 else socket.AF_INET6
     return socket.inet_ntop(family, address)
 
@@ -396,7 +398,7 @@ ItemT = TypeVar("ItemT", covariant=True)
 
 
 class Dissection(Iterator[ItemT], Generic[ItemT]):
-    """Items of a capture, with the account kept while they are taken."""
+    """An iterator over the items of a capture, with statistics of the items so far."""
 
     def __init__(self, items: Iterator[ItemT], statistics: CaptureStatistics) -> None:
         self._items = items
@@ -407,7 +409,7 @@ class Dissection(Iterator[ItemT], Generic[ItemT]):
 
 
 def dissect(packets: Iterable[Packet], limits: FragmentLimits | None = None) -> Dissection[Item]:
-    """One item for each packet: datagram, segment, cut, malformed, other or fragment."""
+    """Return one item per packet: datagram, segment, cut, malformed, other or fragment."""
     layers = Layers(limits=limits)
     return Dissection(map(layers.item, packets), layers.statistics)
 
@@ -415,7 +417,7 @@ def dissect(packets: Iterable[Packet], limits: FragmentLimits | None = None) -> 
 def datagrams(
     packets: Iterable[Packet], limits: FragmentLimits | None = None
 ) -> Dissection[Datagram]:
-    """The UDP datagrams of a capture; everything else is only counted."""
+    """Return the UDP datagrams of a capture; other packets are only counted."""
     items = dissect(packets, limits)
     return Dissection((x for x in items if isinstance(x, Datagram)), items.statistics)
 
@@ -423,6 +425,6 @@ def datagrams(
 def segments(
     packets: Iterable[Packet], limits: FragmentLimits | None = None
 ) -> Dissection[Segment]:
-    """The TCP segments of a capture; everything else is only counted."""
+    """Return the TCP segments of a capture; other packets are only counted."""
     items = dissect(packets, limits)
     return Dissection((x for x in items if isinstance(x, Segment)), items.statistics)

@@ -1,4 +1,4 @@
-"""The pcap file format: its header, its records and the limits they must keep."""
+"""The pcap file format: its header, its records and their limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ USUAL_CAPTURED = 256 * 1024
 """A record up to this length is accepted whatever the file states as its snap length."""
 
 MOST_CAPTURED = 1024 * 1024
-"""A longer record is refused even if the snap length allows it: no IP packet comes near."""
+"""A longer record is rejected even if the snap length allows it: no IP packet is that long."""
 
 _MICROSECONDS = 0xA1B2C3D4
 _NANOSECONDS = 0xA1B23C4D
@@ -30,13 +30,13 @@ _HINTS = (
 
 
 def longest_record(snap_length: int) -> int:
-    """The longest captured length that a record may state, given the stated snap length."""
+    """Return the maximum captured length of a record, given the stated snap length."""
     return min(max(snap_length, USUAL_CAPTURED), MOST_CAPTURED)
 
 
 @dataclass(frozen=True, slots=True)
 class PcapHeader:
-    """What the first 24 bytes of a pcap file say."""
+    """The file header of a pcap, 24 bytes."""
 
     big_endian: bool
     time_unit_ns: int
@@ -45,16 +45,16 @@ class PcapHeader:
 
     @property
     def most_captured(self) -> int:
-        """The longest captured length that a record may state."""
+        """Maximum captured length of a record."""
         return longest_record(self.snap_length)
 
     @property
     def record(self) -> struct.Struct:
-        """The layout of a record's header: seconds, fraction, captured length, true length."""
+        """Layout of a record header: seconds, fraction, captured length, original length."""
         return struct.Struct(">IIII" if self.big_endian else "<IIII")
 
     def check_captured(self, captured: int, name: str, position: int) -> None:
-        """Refuse a record whose length cannot be: what follows it cannot be found any more."""
+        """Raise CaptureError for an impossible length: the next record cannot be located."""
         if captured > self.most_captured:
             raise capture_error(
                 name,
@@ -65,14 +65,18 @@ class PcapHeader:
 
 
 def is_pcap(head: bytes) -> bool:
-    """Does a file that starts so look like a pcap, also of a kind that is not read?"""
+    """Whether the first bytes are those of a pcap, including unsupported variants."""
     little, big = int.from_bytes(head[:4], "little"), int.from_bytes(head[:4], "big")
     known = {_MICROSECONDS, _NANOSECONDS, _MODIFIED}
     return len(head) >= 4 and (little in known or big in known)
 
 
 def parse_header(head: bytes, name: str) -> PcapHeader:
-    """Read the file header; what is not the header of a readable pcap is a CaptureError."""
+    """Parse the file header.
+
+    Raises:
+        CaptureError: It is not the header of a readable pcap.
+    """
     big_endian = head[:2] == b"\xa1\xb2"
     order = ">" if big_endian else "<"
     magic = struct.unpack_from(f"{order}I", head)[0]
@@ -80,8 +84,8 @@ def parse_header(head: bytes, name: str) -> PcapHeader:
         raise capture_error(
             name,
             0,
-            "this is the modified pcap format of Kuznetzov's old libpcap patch, whose records "
-            "cannot be told from its header; convert it with tcpdump or Wireshark first",
+            "this is the modified pcap format of Kuznetzov's old libpcap patch, whose header does "
+            "not determine the record layout; convert it with tcpdump or Wireshark first",
         )
     if len(head) < HEADER_BYTES:
         raise capture_error(
@@ -89,17 +93,16 @@ def parse_header(head: bytes, name: str) -> PcapHeader:
         )
     major, minor, _, _, snap_length, network = struct.unpack_from(f"{order}HHiIII", head, 4)
     if (major, minor) != (2, 4):
-        raise capture_error(
-            name, 4, f"pcap version {major}.{minor} is not known; 2.4 is the one in use"
-        )
-    # The bits above the link type say how long a frame check sequence is; IP's own length cuts it.
+        raise capture_error(name, 4, f"pcap version {major}.{minor} is not supported; only 2.4 is")
+    # The bits above the link type are the length of the frame check sequence; IP's length excludes
+    # it.
     return PcapHeader(
         big_endian, 1000 if magic == _MICROSECONDS else 1, snap_length, network & 0xFFFF
     )
 
 
 def not_a_capture(head: bytes, name: str) -> CaptureError:
-    """The error for a file that is neither pcap nor pcapng."""
+    """Return the error for a file that is neither pcap nor pcapng."""
     if not head:
         return capture_error(name, 0, "the file is empty")
     for start, hint in _HINTS:
@@ -109,6 +112,6 @@ def not_a_capture(head: bytes, name: str) -> CaptureError:
     return capture_error(
         name,
         0,
-        f"not a capture: it starts with {shown}, and a pcap or pcapng file was expected "
+        f"not a capture: it starts with {shown}; expected a pcap or pcapng file "
         "(plain, gzip or zstd)",
     )

@@ -15,13 +15,13 @@ SIMPLE_PACKET = 3
 ENHANCED_PACKET = 6
 
 BLOCK_HEAD_BYTES = 12
-"""Type, length and, in a section header, the byte-order magic; also the shortest block."""
+"""Type, length and, in a section header, the byte-order magic; also the minimum block length."""
 
 MOST_BLOCK = 64 * 1024 * 1024
-"""A longer block is refused: it would be a packet of absurd size or a damaged length."""
+"""A longer block is rejected: an absurdly large packet, or a damaged length."""
 
 MOST_INTERFACES = 65536
-"""More interfaces in a section are refused: packets of the oldest kind could not name them."""
+"""More interfaces per section are rejected: obsolete packet blocks could not refer to them."""
 
 _ORDER_MAGIC = 0x1A2B3C4D
 _OPTION_TIME_RESOLUTION = 9
@@ -32,7 +32,7 @@ _SECOND = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """An interface packets were captured on, and how its clock ticks.
+    """A capture interface, with its clock resolution.
 
     A tick is ``10**-exponent`` seconds, or ``2**-exponent`` if ``binary``.
     """
@@ -44,7 +44,7 @@ class Interface:
     offset_s: int = 0
 
     def time_ns(self, ticks: int) -> int:
-        """The time in nanoseconds since 1970, exact; a finer tick is rounded down."""
+        """Return the time in nanoseconds since 1970, exact; finer ticks are rounded down."""
         if self.binary:
             fine = ticks * _SECOND >> self.exponent
         elif self.exponent <= 9:
@@ -56,9 +56,9 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class PacketPlace:
-    """A packet inside a block: its time, where its bytes are and on which interface.
+    """A packet inside a block: its time, the position of its bytes, and its interface.
 
-    The interface is counted over all sections of the file.
+    The interface number counts over all sections of the file.
     """
 
     time_ns: int
@@ -70,10 +70,10 @@ class PacketPlace:
 
 
 class BlockParser:
-    """Reads blocks one after the other, keeping what the section and its interfaces said.
+    """Parses blocks in sequence, with the state of the section and its interfaces.
 
-    ``interfaces`` lists those of the current section; ``interfaces_before`` counts those of the
-    sections before it. Blocks come as bytes that hold them whole.
+    ``interfaces`` lists those of the current section; ``interfaces_before`` counts those of earlier
+    sections. Blocks are passed as bytes that contain them completely.
     """
 
     def __init__(self, name: str) -> None:
@@ -84,7 +84,7 @@ class BlockParser:
         self._order = "<"
 
     def block_length(self, data: bytes | memoryview, at: int, position: int) -> int:
-        """The length of the block that starts at ``at``, from its first twelve bytes."""
+        """Return the length of the block that starts at ``at``, from its first twelve bytes."""
         if data[at : at + 4] == b"\n\r\r\n":
             magic = bytes(data[at + 8 : at + 12])
             if magic == _ORDER_MAGIC.to_bytes(4, "little"):
@@ -110,7 +110,7 @@ class BlockParser:
     def block(
         self, data: bytes | memoryview, at: int, length: int, position: int
     ) -> PacketPlace | None:
-        """Take in a whole block; give the packet in it, if it is a packet block."""
+        """Process a complete block; return its packet, if it is a packet block."""
         section = data[at : at + 4] == b"\n\r\r\n"
         if section:
             big_endian = bytes(data[at + 8 : at + 12]) == _ORDER_MAGIC.to_bytes(4, "big")
@@ -156,7 +156,9 @@ class BlockParser:
         self._room(length, 28, position, "a section header")
         major, minor = struct.unpack_from(f"{order}HH", data, at + 12)
         if major != 1:
-            raise capture_error(self.name, position, f"pcapng version {major}.{minor} is not known")
+            raise capture_error(
+                self.name, position, f"pcapng version {major}.{minor} is not supported; only 1.x is"
+            )
         self._order = order
         self.big_endian = order == ">"
         self.interfaces_before += len(self.interfaces)
@@ -166,27 +168,27 @@ class BlockParser:
         self._room(length, 20, position, "an interface block")
         link_type, _, snap_length = struct.unpack_from(f"{self._order}HHI", data, at + 8)
         exponent, binary, offset_s = 6, False, 0
-        where, end = at + 16, at + length - 4
-        while where + 4 <= end:
-            code, size = struct.unpack_from(f"{self._order}HH", data, where)
-            where += 4
+        offset, end = at + 16, at + length - 4
+        while offset + 4 <= end:
+            code, size = struct.unpack_from(f"{self._order}HH", data, offset)
+            offset += 4
             if code == 0:
                 break
-            if where + size > end:
+            if offset + size > end:
                 raise capture_error(self.name, position, "an option runs past its interface block")
             if code == _OPTION_TIME_RESOLUTION:
                 if size != 1:
                     raise capture_error(
                         self.name, position, f"if_tsresol has {size} bytes instead of 1"
                     )
-                exponent, binary = data[where] & 0x7F, data[where] >= 0x80
+                exponent, binary = data[offset] & 0x7F, data[offset] >= 0x80
             elif code == _OPTION_TIME_OFFSET:
                 if size != 8:
                     raise capture_error(
                         self.name, position, f"if_tsoffset has {size} bytes instead of 8"
                     )
-                (offset_s,) = struct.unpack_from(f"{self._order}q", data, where)
-            where += size + -size % 4
+                (offset_s,) = struct.unpack_from(f"{self._order}q", data, offset)
+            offset += size + -size % 4
         if len(self.interfaces) == MOST_INTERFACES:
             raise capture_error(
                 self.name, position, f"more than {MOST_INTERFACES} interfaces in a section"
@@ -216,14 +218,14 @@ class BlockParser:
             raise capture_error(
                 self.name,
                 position,
-                f"the packet's time, {time_ns} ns, is beyond what 64 bits of nanoseconds hold; "
+                f"the packet's time, {time_ns} ns, does not fit 64 bits; "
                 "the packet or its interface's clock is damaged",
             )
         number = self.interfaces_before + interface
         return PacketPlace(time_ns, at, captured, original, known.link_type, number)
 
     def _simple(self, at: int, original: int, length: int, position: int) -> PacketPlace:
-        """A simple packet block has neither a time (it reads as 0) nor a captured length."""
+        """Return the packet of a simple packet block, which has no time (0) or captured length."""
         known = self._known(0, position)
         captured = min(original, known.snap_length or original)
         if captured > length - 16:
@@ -236,17 +238,19 @@ class BlockParser:
     def _known(self, interface: int, position: int) -> Interface:
         if interface >= len(self.interfaces):
             raise capture_error(
-                self.name, position, f"the packet names interface {interface}, not described so far"
+                self.name,
+                position,
+                f"the packet refers to interface {interface}, which was not described before",
             )
         return self.interfaces[interface]
 
     def _check_captured(self, captured: int, interface: Interface, position: int) -> None:
-        most = longest_record(interface.snap_length)
-        if captured > most:
+        limit = longest_record(interface.snap_length)
+        if captured > limit:
             raise capture_error(
                 self.name,
                 position,
-                f"the packet claims {captured} captured bytes, above the limit of {most}",
+                f"the packet claims {captured} captured bytes, above the limit of {limit}",
             )
 
     def _room(self, length: int, needed: int, position: int, what: str) -> None:

@@ -17,10 +17,10 @@ _CHUNK = 1 << 20
 class Packet:
     """A captured packet.
 
-    ``data`` is what was captured and ``original_length`` what the packet had; ``position`` is the
-    byte position of its record in the (uncompressed) file, ``number`` counts from 1 in the file or
-    range, as Wireshark does, and ``interface`` from 0 in the file. ``time_ns`` is 0 where the
-    file gives no time (simple packet blocks of pcapng).
+    ``data`` is the captured bytes and ``original_length`` the length on the wire; ``position`` is
+    the byte position of its record in the (uncompressed) file, ``number`` counts from 1 in the file
+    or range, as Wireshark does, and ``interface`` from 0 in the file. ``time_ns`` is 0 if the file
+    has no time (simple packet blocks of pcapng).
     """
 
     time_ns: int
@@ -34,10 +34,10 @@ class Packet:
 
 @dataclass(frozen=True, slots=True)
 class TruncatedTail:
-    """The end of a file that was cut, or is still being written, inside a record.
+    """The end of a file that was cut off, or is still being written, inside a record.
 
-    The record starts at ``position`` and ``length`` bytes of it are there; ``compressed`` tells
-    that the compressed data ends early (then the length can be 0).
+    The record starts at ``position`` and has ``length`` bytes so far; ``compressed`` states that
+    the compressed data ends early (the length can then be 0).
     """
 
     position: int
@@ -50,7 +50,7 @@ class TruncatedTail:
 
 
 class Window:
-    """The bytes of a source from some position on, a piece at a time."""
+    """A sliding window over the bytes of a source."""
 
     __slots__ = ("at", "base", "data", "ended", "source")
 
@@ -62,21 +62,21 @@ class Window:
         self.ended = False
 
     def has(self, count: int) -> bool:
-        """Bring this many bytes from ``at`` on into ``data``; False if the file has fewer."""
+        """Read until ``data`` has this many bytes from ``at`` on; False if the file has fewer."""
         left = len(self.data) - self.at
         if left >= count:
             return True
         if not self.ended:
-            wanted = max(_CHUNK, count - left)
-            piece = self.source.read(wanted)
-            self.ended = len(piece) < wanted
+            size = max(_CHUNK, count - left)
+            piece = self.source.read(size)
+            self.ended = len(piece) < size
             self.base += self.at
             self.data = self.data[self.at :] + piece
             self.at = 0
         return len(self.data) - self.at >= count
 
     def tail(self) -> TruncatedTail | None:
-        """What is left where no whole record is; None if the file ends as it should."""
+        """Return the incomplete record at the end; None if the file ends at a record boundary."""
         left = len(self.data) - self.at
         if left or self.source.cut:
             return TruncatedTail(self.base + self.at, left, self.source.cut)
@@ -84,10 +84,10 @@ class Window:
 
 
 class CaptureReader:
-    """The packets of a capture, to be iterated over once.
+    """The packets of a capture; can be iterated over once.
 
-    After the iteration ``truncated_tail`` tells whether the file ended inside a record. A damaged
-    record raises CaptureError when the iteration comes to it.
+    After the iteration, ``truncated_tail`` states whether the file ended inside a record. A damaged
+    record raises CaptureError when the iteration reaches it.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class CaptureReader:
     def _pcap(self, header: pcap.PcapHeader) -> Iterator[Packet]:
         window, end = self._window, self.end
         unpack, unit = header.record.unpack_from, header.time_unit_ns
-        most, link_type, number = header.most_captured, header.link_type, 0
+        max_captured, link_type, number = header.most_captured, header.link_type, 0
         while True:
             position = window.base + window.at
             if end is not None and position >= end:
@@ -135,7 +135,7 @@ class CaptureReader:
                 self.truncated_tail = window.tail()
                 return
             seconds, fraction, captured, original = unpack(window.data, window.at)
-            if captured > most:
+            if captured > max_captured:
                 header.check_captured(captured, self.name, position)
             if not window.has(16 + captured):
                 self.truncated_tail = window.tail()
@@ -157,23 +157,23 @@ class CaptureReader:
             if not window.has(length):
                 self.truncated_tail = window.tail()
                 return
-            place = blocks.block(window.data, window.at, length, position)
-            if place is not None:
+            packet = blocks.block(window.data, window.at, length, position)
+            if packet is not None:
                 number += 1
-                data = window.data[place.at : place.at + place.captured]
+                data = window.data[packet.at : packet.at + packet.captured]
                 yield Packet(
-                    place.time_ns,
+                    packet.time_ns,
                     data,
-                    place.original,
-                    place.link_type,
+                    packet.original,
+                    packet.link_type,
                     position,
                     number,
-                    place.interface,
+                    packet.interface,
                 )
             window.at += length
 
     def close(self) -> None:
-        """Close the file, if it was opened here."""
+        """Close the file, if the reader opened it."""
         self.source.close()
 
     def __enter__(self) -> CaptureReader:
@@ -189,7 +189,7 @@ class CaptureReader:
 
 
 def open_format(source: ByteSource) -> tuple[pcap.PcapHeader | None, pcapng.BlockParser, bytes]:
-    """Tell pcap (its header is given) from pcapng (None); give also the bytes taken for it."""
+    """Detect the format. Returns the pcap header (None for pcapng), the parser, and bytes read."""
     head = source.read(pcap.HEADER_BYTES)
     parser = pcapng.BlockParser(source.name)
     if head[:4] == b"\n\r\r\n":
@@ -207,14 +207,14 @@ def open_format(source: ByteSource) -> tuple[pcap.PcapHeader | None, pcapng.Bloc
 def check_range(
     header: pcap.PcapHeader | None, source: ByteSource, start: int | None, end: int | None
 ) -> tuple[int, int | None]:
-    """Where to begin and where to end; only a plain pcap can be read in ranges."""
+    """Return the start and end of the range; only an uncompressed pcap can be read in ranges."""
     first = pcap.HEADER_BYTES if header else 0
     if (start is None or start <= first) and end is None:
         return first, None
     if header is None or not source.random_access:
         raise UsageError(
-            f"{source.name} cannot be read in ranges: only an uncompressed pcap on storage "
-            "that seeks can. Read it whole."
+            f"{source.name} cannot be read in ranges: that needs an uncompressed pcap on seekable "
+            "storage. Read the complete file instead."
         )
     begin = max(first, start or 0)
     return begin, end
@@ -226,8 +226,8 @@ def read_packets(
     """Open a capture for reading packet by packet.
 
     ``start`` and ``end`` bound a range of an uncompressed pcap: it has the packets whose records
-    begin in it. ``start`` must be a packet boundary, as ``split_points`` and ``first_boundary``
-    give.
+    start in it. ``start`` must be a packet boundary, as returned by ``split_points`` and
+    ``first_boundary``.
     """
     opened = open_source(source)
     try:

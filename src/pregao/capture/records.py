@@ -1,4 +1,4 @@
-"""Pcap records of many UDP datagrams at once, for whoever writes a capture while it is received."""
+"""Pcap records of UDP datagrams in bulk, for writers that record while receiving."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pregao.capture.write import pcap_header
 
 
 class UdpRecords:
-    """Builds the records of datagrams; the IP identification counts up with each."""
+    """Builds the records of datagrams; the IP identification is incremented with each."""
 
     header = pcap_header()
-    """What a file begins with that holds such records."""
+    """File header for such records."""
 
     def __init__(self) -> None:
         self._ident = 0
@@ -28,13 +28,13 @@ class UdpRecords:
         source: NDArray[np.int64],
         destination: NDArray[np.int64],
     ) -> NDArray[np.uint8]:
-        """The records of datagrams, one behind the other; they hold until the next call.
+        """Return the concatenated records of datagrams; the result is valid until the next call.
 
-        Source and destination are numbers: the address shifted by 16 bits, and the port.
+        Source and destination are numbers: the address shifted left by 16 bits, plus the port.
         """
-        room = int(length.sum()) + len(length) * _write_kernels.AROUND
-        if len(self._out) < room:
-            self._out = np.empty(2 * room, np.uint8)
+        capacity = int(length.sum()) + len(length) * _write_kernels.AROUND
+        if len(self._out) < capacity:
+            self._out = np.empty(2 * capacity, np.uint8)
         columns = (buffer, offset, length, time_ns, source, destination)
         size = _write_kernels.udp_records(*columns, self._ident, self._out)
         self._ident = (self._ident + len(length)) & 0xFFFF

@@ -1,4 +1,4 @@
-"""Where captures come from: paths, file objects and pyarrow.fs locations, plain or compressed."""
+"""Sources of captures: paths, file objects and pyarrow.fs locations, plain or compressed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from pregao.extras import imported
 
 
 class BinaryFile(Protocol):
-    """Anything that gives bytes when it is read."""
+    """Any object with a binary ``read``."""
 
     def read(self, count: int, /) -> bytes | None:
-        """Give at most this many bytes; none at the end."""
+        """Return at most this many bytes; none at the end."""
 
 
 Source = str | os.PathLike[str] | BinaryFile | tuple[Any, str]
@@ -35,14 +35,14 @@ _PIECE = 1 << 16
 
 
 def _read_errors() -> tuple[type[Exception], ...]:
-    """What a stream of somebody else's making can raise when it cannot be read."""
+    """Return the exceptions that a third-party stream may raise when it cannot be read."""
     plain = (OSError, EOFError, ValueError, zlib.error)
     arrow = sys.modules.get("pyarrow")
     return plain if arrow is None else (*plain, arrow.ArrowException)
 
 
 def _arrow() -> Any:
-    """Arrow, which reads zstd and places such as S3; loaded when there is one."""
+    """Import Arrow on first use; it reads zstd and locations such as S3."""
     with imported():
         import pyarrow as pa
         import pyarrow.fs
@@ -50,15 +50,15 @@ def _arrow() -> Any:
 
 
 def capture_error(name: str, position: int, reason: str) -> CaptureError:
-    """The error that names the file, the byte position and the reason."""
+    """Return an error with the file, the byte position and the reason."""
     return CaptureError(f"{name}: at byte {position}: {reason}")
 
 
 class _Stored:
-    """The bytes as they are stored: read in order or, where possible, from any position.
+    """The stored bytes, read in order or, if possible, from any position.
 
-    A file whose size is known is read up to the size it had when it was opened, so that one that
-    grows meanwhile is seen as it was at that moment.
+    A file of known size is read up to the size it had when it was opened, so that a growing file
+    appears as of that moment.
     """
 
     def __init__(self, name: str, stream: Any, *, owned: bool, size: int | None) -> None:
@@ -79,7 +79,7 @@ class _Stored:
             self._origin = 0
 
     def peek(self, count: int) -> bytes:
-        """The next bytes, without taking them."""
+        """Return the next bytes without consuming them."""
         while len(self._ahead) < count:
             piece = bytearray(count - len(self._ahead))
             got = self._fill(memoryview(piece), self.at + len(self._ahead))
@@ -89,7 +89,7 @@ class _Stored:
         return self._ahead[:count]
 
     def readinto(self, view: memoryview) -> int:
-        """Take what one read gives, at most the view; 0 is the end."""
+        """Read once into the view, at most its size; 0 is the end."""
         if self._ahead:
             count = min(len(view), len(self._ahead))
             view[:count] = self._ahead[:count]
@@ -114,38 +114,36 @@ class _Stored:
         except _read_errors() as error:
             raise capture_error(self.name, at, f"cannot be read: {_sentence(error)}") from error
         except TypeError as error:
-            reason = "is not a binary file: its read() must give bytes"
+            reason = "is not a binary file: its read() must return bytes"
             raise UsageError(f"{self.name} {reason}") from error
         if got is None:
             raise capture_error(
-                self.name, at, "the stream has nothing to give yet; open it as blocking"
+                self.name, at, "the stream has no data yet; open it in blocking mode"
             )
         return int(got)
 
     def seek(self, position: int) -> None:
-        """Go to a position counted from where the file was when it was handed over."""
+        """Seek to a position relative to where the file was when it was passed in."""
         try:
             self.stream.seek(self._origin + position)
         except _read_errors() as error:
-            raise capture_error(
-                self.name, position, f"cannot be reached: {_sentence(error)}"
-            ) from error
+            raise capture_error(self.name, position, f"cannot seek: {_sentence(error)}") from error
         self._ahead = b""
         self.at = position
 
     def find_size(self) -> int:
-        """The number of bytes, found by going to the end if nothing else tells."""
+        """Return the number of bytes, found by seeking to the end if it is unknown."""
         if self.size is None:
             try:
                 self.size = max(0, int(self.stream.seek(0, io.SEEK_END)) - self._origin)
             except _read_errors() as error:
-                reason = f"its size cannot be found: {_sentence(error)}"
+                reason = f"cannot determine its size: {_sentence(error)}"
                 raise capture_error(self.name, self.at, reason) from error
             self.seek(self.at)
         return self.size
 
     def close(self) -> None:
-        """Close the file, if it was opened here."""
+        """Close the file, if it was opened by this module."""
         if self.owned:
             self.stream.close()
 
@@ -157,7 +155,7 @@ class _Layer(Protocol):
 
 
 class _Plain:
-    """Bytes that are not compressed."""
+    """Uncompressed bytes."""
 
     cut = False
 
@@ -166,7 +164,7 @@ class _Plain:
 
 
 class _Gzip:
-    """One or more gzip members, one after the other."""
+    """One or more concatenated gzip members."""
 
     def __init__(self, stored: _Stored) -> None:
         self._stored = stored
@@ -183,11 +181,11 @@ class _Gzip:
                 if not self._waiting and self._fresh:
                     return 0
             if self._fresh:
-                # Writers pad the last member with zeros to fill a block of their medium.
+                # Some writers pad the last member with zeros to fill a block of their medium.
                 self._waiting = self._waiting.lstrip(b"\0")
                 if not self._waiting:
                     continue
-            # With no input left, the member may still hold output that did not fit before.
+            # With no input left, the decompressor may still have output that did not fit before.
             try:
                 out = self._member.decompress(self._waiting, len(view))
             except zlib.error as error:
@@ -208,7 +206,7 @@ class _Gzip:
 
 
 class _Feed(io.RawIOBase):
-    """The stored bytes in the shape that pyarrow asks for."""
+    """The stored bytes as a file object for pyarrow."""
 
     def __init__(self, stored: _Stored) -> None:
         self._stored = stored
@@ -226,11 +224,11 @@ def _opened_zstd(stored: _Stored) -> Any:
 
 
 class _Zstd:
-    """One or more zstd frames, one after the other.
+    """One or more concatenated zstd frames.
 
-    The decompressor throws away the bytes of the read in which it finds its input cut short. Where
-    the file can be read again from its start, they are fetched in a second pass; from a pipe, at
-    most the last 64 KiB are lost.
+    The decompressor discards the bytes of the read in which it finds its input truncated. If the
+    file can be re-read from its start, a second pass fetches them; from a pipe, at most the last 64
+    KiB are lost.
     """
 
     def __init__(self, stored: _Stored) -> None:
@@ -258,7 +256,7 @@ class _Zstd:
         return len(piece)
 
     def _rescue(self) -> bytes:
-        """What comes after the bytes given so far, one byte at a time so that none is lost."""
+        """Return the bytes after those returned so far, read one at a time so that none is lost."""
         self._stored.seek(0)
         stream = _opened_zstd(self._stored)
         found = bytearray()
@@ -274,10 +272,10 @@ class _Zstd:
 
 
 class ByteSource:
-    """The bytes of a capture: opened, named, and decompressed if they are compressed.
+    """The bytes of a capture: opened, named, and decompressed if necessary.
 
-    ``compression`` is found from the content, never from the name. ``cut`` tells, once the end was
-    reached, that the compressed data stops before its own end.
+    ``compression`` is detected from the content, never from the name. ``cut`` states, once the end
+    was reached, that the compressed data is truncated.
     """
 
     def __init__(self, stored: _Stored) -> None:
@@ -294,24 +292,24 @@ class ByteSource:
 
     @property
     def cut(self) -> bool:
-        """Did the compressed data stop before its own end?"""
+        """Whether the compressed data is truncated."""
         return self._layer.cut
 
     @property
     def random_access(self) -> bool:
-        """Can the bytes be read from any position? Only if plain, on something that seeks."""
+        """Whether bytes can be read from any position: only if uncompressed and seekable."""
         return self.compression is None and self._stored.seekable
 
     def size(self) -> int:
-        """The number of bytes, for a source with random access."""
+        """Return the number of bytes of a source with random access."""
         return self._stored.find_size()
 
     def seek(self, position: int) -> None:
-        """Go to a position, for a source with random access."""
+        """Seek to a position of a source with random access."""
         self._stored.seek(position)
 
     def readinto(self, view: memoryview) -> int:
-        """Fill the view; less than all of it means that the end was reached."""
+        """Fill the view; a smaller result means that the end was reached."""
         filled = 0
         while filled < len(view):
             got = self._layer.readinto(view[filled:])
@@ -321,8 +319,8 @@ class ByteSource:
         return filled
 
     def read(self, count: int) -> bytes:
-        """Give this many bytes, or what is left before the end."""
-        # Grown as bytes arrive, so that a length the file merely claims costs no memory.
+        """Read this many bytes, or up to the end."""
+        # Grown as bytes arrive, so that a length that the file merely claims costs no memory.
         found = bytearray()
         while len(found) < count:
             piece = bytearray(min(count - len(found), 1 << 20))
@@ -333,12 +331,12 @@ class ByteSource:
         return bytes(found)
 
     def read_at(self, position: int, count: int) -> bytes:
-        """Give the bytes at a position, for a source with random access."""
+        """Read bytes at a position of a source with random access."""
         self.seek(position)
         return self.read(count)
 
     def close(self) -> None:
-        """Close what was opened here; a file object that was handed over stays open."""
+        """Close the source, unless it is a file object passed in by the caller."""
         self._stored.close()
 
     def __enter__(self) -> ByteSource:
@@ -354,7 +352,12 @@ class ByteSource:
 
 
 def open_source(source: Source) -> ByteSource:
-    """Open a capture's bytes; what cannot be opened is a CaptureError that says why."""
+    """Open the bytes of a capture.
+
+    Raises:
+        CaptureError: It cannot be opened.
+        UsageError: The argument is not a source.
+    """
     stored = _open_stored(source)
     try:
         return ByteSource(stored)
@@ -375,7 +378,7 @@ def _open_stored(source: Source) -> _Stored:
         return _open_path(Path(source))
     if isinstance(source, tuple):
         if len(source) != 2 or not isinstance(source[0], _arrow().fs.FileSystem):
-            raise UsageError("A capture on a filesystem is named by (pyarrow filesystem, path).")
+            raise UsageError("A tuple as a capture must be (pyarrow filesystem, path).")
         return _open_on(source[0], str(source[1]), str(source[1]))
     if isinstance(source, io.TextIOBase):
         raise UsageError("The capture was opened as text; open it in binary mode ('rb').")
@@ -394,7 +397,7 @@ def _open_path(path: Path) -> _Stored:
     except FileNotFoundError as error:
         raise CaptureError(f"{path}: there is no such file") from error
     except IsADirectoryError as error:
-        raise CaptureError(f"{path}: is a directory; name the capture file in it") from error
+        raise CaptureError(f"{path}: is a directory; specify a capture file in it") from error
     except (OSError, ValueError) as error:
         raise CaptureError(f"{path}: cannot be opened: {_sentence(error)}") from error
     return _Stored(str(path), stream, owned=True, size=_size_of(stream))
@@ -411,7 +414,7 @@ def _open_on(filesystem: Any, path: str, name: str) -> _Stored:
 
 
 def _size_of(stream: Any) -> int | None:
-    """The bytes from here to the end of a regular file; None where only reading can tell."""
+    """Return the bytes from the current position to the end of a regular file; None if unknown."""
     plain = stream.raw if isinstance(stream, io.BufferedReader | io.BufferedRandom) else stream
     if not isinstance(plain, io.FileIO):
         return None
@@ -425,6 +428,6 @@ def _size_of(stream: Any) -> int | None:
 
 
 def _sentence(error: BaseException) -> str:
-    """The words of an error, on one line and not too long."""
+    """Return the text of an error, on one line and shortened."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return " ".join(text.split())[:300] or type(error).__name__

@@ -1,16 +1,16 @@
-"""Cutting a pcap into ranges: packet boundaries found near any byte, without walking the file.
+"""Splitting a pcap into ranges: packet boundaries near any byte, without walking the file.
 
-A pcap has no marks between its records, and a payload may hold bytes that look like records. So
-nothing is guessed here. Every position some way before the wanted one is taken as a possible
-boundary, and the chains of records that start there are followed. The true chain is among them,
-because a record is at most so long; the false ones meet an impossible length or fall in with the
-true one. If all chains that are left pass the wanted position at the same boundary, it is the true
-one. If not, more bytes before it are looked at; and if that does not help (payloads made to look
-like records, or endless zeros), the records are walked from the last boundary that is known.
+A pcap has no markers between its records, and a payload may contain bytes that look like records,
+so nothing is guessed. Every position within some distance before the target is tried as a boundary,
+and the chains of records that start there are followed. The true chain is among them, because the
+length of a record is bounded; the false ones reach an impossible length or merge with the true one.
+If all remaining chains pass the target at the same boundary, it is the true one. If not, more bytes
+before it are read; and if that does not help (payloads crafted to look like records, or endless
+zeros), the records are walked from the last known boundary.
 
-One false chain is always there: four bytes behind the true one, where each packet's original length
-is taken for its captured length, and is the same. These two are told apart by their times, which
-on the true chain are near that of the file's first packet.
+One false chain always exists: four bytes after the true one, where each packet's original length is
+read as its captured length, and is the same. The two are distinguished by their times, which on the
+true chain are near that of the file's first packet.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from pregao.errors import UsageError
 
 _WALK_BYTES = 8 * 1024 * 1024
 _FOLLOWED_BYTES = 512 * 1024
-# Looks come in twos and threes at records that follow each other: on S3 each would be a request.
+# Successive reads are of adjacent records: on S3 each would be a request.
 _AHEAD_BYTES = 16 * 1024
-# How far before the wanted position to begin, in longest records: first try, second try.
+# Distance before the target to start from, in maximum record lengths: first try, second try.
 _REACHES = (4, 24)
 _RECORD = pcap.RECORD_HEADER_BYTES
-# Where a record's original length would be read as the captured length.
+# Offset at which a record's original length is read as the captured length.
 _SHADOW = 4
 _RECORDS_TO_COMPARE = 64
 _NEAR_SECONDS = 366 * 86_400
@@ -43,9 +43,9 @@ _NEAR_SECONDS = 366 * 86_400
 class BoundaryFinder:
     """Finds packet boundaries of one uncompressed pcap that is open for random access.
 
-    ``walked`` counts the times that no certain answer was found nearby; ``bytes_read`` all bytes
-    that were looked at. ``most_captured`` is the longest captured length in the file, if that is
-    known to be below what its header allows: fewer bytes have to be looked at then.
+    ``walked`` counts the searches without a definite answer nearby; ``bytes_read`` all bytes read.
+    ``most_captured`` is the maximum captured length in the file, if it is known to be below the
+    limit of its header: fewer bytes are read then.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class BoundaryFinder:
         self._first_second = (self.time_at(pcap.HEADER_BYTES) or 0) // 1_000_000_000
 
     def first_boundary(self, offset: int, known: int = pcap.HEADER_BYTES) -> int:
-        """The first boundary at or after ``offset``; the size if there is none.
+        """Return the first boundary at or after ``offset``; the size if there is none.
 
-        ``known`` is a boundary that was found before; it helps if it is near.
+        ``known`` is a boundary found before; it helps if it is near.
         """
         if offset <= pcap.HEADER_BYTES:
             return min(pcap.HEADER_BYTES, self.size)
@@ -89,17 +89,17 @@ class BoundaryFinder:
         return self._walk(known, offset)
 
     def boundary_at_time(self, time_ns: int) -> int:
-        """The first boundary whose packet is not before a time; the size if there is none.
+        """Return the first boundary whose packet is not before a time; the size if there is none.
 
-        Found by halving, so the packets must be in the order of their times; where they are not,
-        the result is still a boundary, near that time.
+        It is a binary search, so packets must be in time order; if they are not, the result is
+        still a boundary, near that time.
         """
         low = pcap.HEADER_BYTES  # a boundary; packets before it are earlier
         high = self.size  # packets from here on are not earlier
         while low < high:
             middle = self.first_boundary((low + high) // 2, low)
             if middle >= high:
-                # No boundary in the upper half: what is left is decided packet by packet.
+                # No boundary in the upper half: decide the rest packet by packet.
                 middle = low
             when = self.time_at(middle)
             if when is None or when >= time_ns:
@@ -111,7 +111,7 @@ class BoundaryFinder:
         return low
 
     def following(self, boundary: int) -> int:
-        """The boundary behind the record at one; the size if there is none."""
+        """Return the boundary after the record at a boundary; the size if there is none."""
         head = self._read(boundary, _RECORD)
         if len(head) < _RECORD:
             return self.size
@@ -120,7 +120,7 @@ class BoundaryFinder:
         return min(boundary + _RECORD + captured, self.size)
 
     def time_at(self, boundary: int) -> int | None:
-        """The time of the packet at a boundary; None at the end."""
+        """Return the time of the packet at a boundary; None at the end."""
         head = self._read(boundary, _RECORD)
         if len(head) < _RECORD:
             return None
@@ -128,7 +128,7 @@ class BoundaryFinder:
         return int(seconds) * 1_000_000_000 + int(fraction) * self._header.time_unit_ns
 
     def first_not_before(self, time_ns: int, begin: int, end: int) -> int | None:
-        """The first packet between a boundary and a place that is not before a time, if any is."""
+        """Return the first packet in a range that is not before a time, or None."""
         while begin < end:
             size = min(end - begin, _FOLLOWED_BYTES)
             buffer = self._read(begin, size + _RECORD)
@@ -137,13 +137,13 @@ class BoundaryFinder:
             )
             if found >= 0:
                 return begin + int(found)
-            if found == -1:  # a record that is not whole
+            if found == -1:  # an incomplete record
                 break
             begin += ~int(found)
         return None
 
     def _nearby(self, begin: int, offset: int) -> int | None:
-        """The first boundary at or after ``offset``, if the bytes from ``begin`` on are proof."""
+        """Return the first boundary at or after ``offset`` if the bytes from ``begin`` prove it."""
         finish = min(self.size, offset + 2 * self._longest + _RECORD)
         buffer = self._read(begin, finish - begin)
         end = len(buffer)
@@ -169,13 +169,13 @@ class BoundaryFinder:
         return None
 
     def _shadowed(self, buffer: NDArray[np.uint8], low: int, high: int) -> int | None:
-        """Which of two chains is the true one, if the other is its shadow."""
+        """Return which of two chains is the true one, if the other is its shadow."""
         true, shadow = low, high
         if high + _RECORD > len(buffer):
             return None  # nothing left to compare
         if high != low + _SHADOW:
-            # The wanted position may lie between a boundary and its shadow: then the shadow of
-            # that one is met first, and its next step ends behind the next true boundary.
+            # The target may be between a boundary and its shadow: then the shadow is reached first,
+            # and its next step ends after the next true boundary.
             captured = int(self._header.record.unpack_from(buffer.data, low)[2])
             if low + _RECORD + captured != high + _SHADOW:
                 return None
@@ -185,7 +185,7 @@ class BoundaryFinder:
         return None
 
     def _in_time(self, buffer: NDArray[np.uint8], at: int) -> bool:
-        """Are the next records all from about the time of the file's first packet?"""
+        """Whether the next records are all from about the time of the file's first packet."""
         view, end, unpack = buffer.data, len(buffer), self._header.record.unpack_from
         for _ in range(_RECORDS_TO_COMPARE):
             if at + _RECORD > end:
@@ -201,46 +201,48 @@ class BoundaryFinder:
 
     def _walk(self, known: int, offset: int) -> int:
         """Follow the records from a known boundary."""
-        at = known
-        while at < offset:
-            buffer = self._read(at, min(_WALK_BYTES, offset - at + self._longest + _RECORD))
+        boundary = known
+        while boundary < offset:
+            buffer = self._read(
+                boundary, min(_WALK_BYTES, offset - boundary + self._longest + _RECORD)
+            )
             got = int(
                 _kernels.next_boundary(
                     buffer,
                     0,
                     len(buffer),
-                    offset - at,
+                    offset - boundary,
                     self._header.big_endian,
                     self._header.most_captured,
                 )
             )
             if got < 0:
-                position = at + ~got
+                position = boundary + ~got
                 captured = self._header.record.unpack_from(buffer.data, ~got)[2]
                 self._header.check_captured(captured, self._source.name, position)
             if got == 0:
-                return self.size  # the last record is not whole: nothing starts behind it
-            at += got
-        return at
+                return self.size  # the last record is incomplete: no boundary follows it
+            boundary += got
+        return boundary
 
     def _read(self, position: int, count: int) -> NDArray[np.uint8]:
         left = max(0, self.size - position)
         count = min(count, left)
-        at = position - self._kept_at
-        if not 0 <= at <= len(self._kept) - count:
+        start = position - self._kept_at
+        if not 0 <= start <= len(self._kept) - count:
             data = np.empty(max(count, min(_AHEAD_BYTES, left)), np.uint8)
             self._source.seek(position)
             got = self._source.readinto(data.data)
             self.bytes_read += got
-            self._kept, self._kept_at, at = data[:got], position, 0
-        return self._kept[at : at + count]
+            self._kept, self._kept_at, start = data[:got], position, 0
+        return self._kept[start : start + count]
 
 
 @contextmanager
 def boundary_finder(
     source: Source, most_captured: int | None = None
 ) -> Iterator[BoundaryFinder | None]:
-    """Open a capture for the search; None if it cannot be cut (compressed, pcapng, a pipe)."""
+    """Open a capture for the search; None if it cannot be split (compressed, pcapng, a pipe)."""
     with open_source(source) as opened:
         header, _, _ = open_format(opened)
         if header is None or not opened.random_access:
@@ -250,20 +252,20 @@ def boundary_finder(
 
 
 def first_boundary(source: Source, offset: int) -> int:
-    """The first packet boundary at or after a byte position; the file's size if there is none."""
+    """Return the first packet boundary at or after a byte position; the size if there is none."""
     with boundary_finder(source) as finder:
         return _cuttable(finder).first_boundary(offset)
 
 
 def split_points(source: Source, target_bytes: int) -> list[int]:
-    """Where to cut a capture into ranges of about ``target_bytes``.
+    """Return the points at which to split a capture into ranges of about ``target_bytes``.
 
-    Each point is the start of a range that ends where the next one starts, the last at the end of
-    the file: ``read_packets(source, start=point, end=next_point_or_None)``. A capture that cannot
-    be cut (compressed, pcapng, a pipe) is one range, ``[0]``.
+    Each point is the start of a range that ends at the next one, the last at the end of the file:
+    ``read_packets(source, start=point, end=next_point_or_None)``. A capture that cannot be split
+    (compressed, pcapng, a pipe) is one range, ``[0]``.
     """
     if target_bytes < 1:
-        raise UsageError(f"Ranges must have at least one byte, not {target_bytes}.")
+        raise UsageError(f"target_bytes must be at least 1, was {target_bytes}.")
     with boundary_finder(source) as finder:
         if finder is None:
             return [0]
@@ -279,7 +281,7 @@ def split_points(source: Source, target_bytes: int) -> list[int]:
 
 
 def boundary_at_time(source: Source, time_ns: int) -> int:
-    """The first boundary whose packet is not before a time; see the finder's method."""
+    """Return the first boundary whose packet is not before a time; see the finder's method."""
     with boundary_finder(source) as finder:
         return _cuttable(finder).boundary_at_time(time_ns)
 
@@ -287,7 +289,7 @@ def boundary_at_time(source: Source, time_ns: int) -> int:
 def _cuttable(finder: BoundaryFinder | None) -> BoundaryFinder:
     if finder is None:
         raise UsageError(
-            "Only an uncompressed pcap on storage that seeks has boundaries to find; "
-            "read this capture whole."
+            "Packet boundaries can be found only in an uncompressed pcap on seekable storage; "
+            "read the complete capture instead."
         )
     return finder

@@ -1,4 +1,4 @@
-"""The account of a capture: what became of every packet."""
+"""Statistics of a capture: the outcome of every packet."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, fields
 
 @dataclass(slots=True)
 class CaptureStatistics:
-    """Counts of packets; every packet is in exactly one of them.
+    """Packet counts; every packet is in exactly one of them.
 
     ``packets == udp + tcp + cut + malformed + other + fragments``, where ``udp`` and ``tcp`` were
-    delivered, ``cut`` were shortened by the snap length, ``malformed`` and ``other`` (neither UDP
-    nor TCP) are counted per reason, and ``fragments`` were taken in without completing a datagram
-    (the one that completes it counts as what came out).
+    delivered, ``cut`` were truncated by the snap length, ``malformed`` and ``other`` (neither UDP
+    nor TCP) are counted by reason, and ``fragments`` did not complete a datagram (the completing
+    one counts as the resulting packet).
 
-    Of the fragments, ``fragments_joined`` went into a whole datagram, ``fragments_dropped`` were
-    given up and ``fragments_pending`` are held: these three sum up to ``fragments``.
-    ``reassembled`` counts the datagrams that were joined. ``bytes`` is what was captured,
-    ``udp_bytes`` what the delivered UDP payloads have.
+    Of the fragments, ``fragments_joined`` became part of a datagram, ``fragments_dropped`` were
+    dropped and ``fragments_pending`` are held: these three sum to ``fragments``. ``reassembled``
+    counts the reassembled datagrams. ``bytes`` is the captured bytes, ``udp_bytes`` those of the
+    delivered UDP payloads.
     """
 
     packets: int = 0
@@ -37,7 +37,7 @@ class CaptureStatistics:
 
     @property
     def accounted(self) -> int:
-        """The sum over all outcomes, which must equal ``packets``."""
+        """Sum of all outcomes, which must equal ``packets``."""
         return (
             self.udp
             + self.tcp

@@ -1,8 +1,7 @@
-"""TCP streams in bulk: blocks of segments into the bytes of each stream, in order.
+"""TCP reassembly in bulk: blocks of segments into the bytes of each stream, in order.
 
-Segments that simply come next are taken by a kernel; whatever else happens (a beginning, an end, a
-hole, a repetition) goes to `tcp.TcpReassembler`, which says what it means. Both together give what
-that class alone would.
+A kernel processes segments that are next in their stream; everything else (a start, an end, a gap,
+a repetition) goes to `tcp.TcpReassembler`. Both together produce the result of that class alone.
 """
 
 from __future__ import annotations
@@ -20,26 +19,26 @@ from pregao.capture.layers import Flow, Segment
 from pregao.capture.tcp import Chunk, StreamEnd, StreamEvent, StreamGap, TcpLimits, TcpReassembler
 
 BYTES: Final = 0
-"""A piece is bytes of its stream."""
+"""The piece is bytes of its stream."""
 BEGUN: Final = 1
-"""A stream begins with its SYN."""
+"""The stream starts with its SYN."""
 JOINED: Final = 2
-"""A stream begins somewhere in its middle."""
+"""The stream starts in the middle."""
 GAP: Final = 3
 """Bytes of the stream were never captured."""
 ENDED: Final = 4
-"""A stream is over."""
+"""The stream has ended."""
 
 _LIMITS = TcpLimits(flows=65_536)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamPieces:
-    """What happened to streams, in the order in which it became known, as flat arrays.
+    """Stream events in the order in which they became known, as flat arrays.
 
     A piece of kind ``BYTES`` is ``buffer[offset : offset + length]``, the next bytes of the stream
-    ``flow``; its time, number and position are those of the packet that made them available. Of a
-    gap, the length says how many bytes are missing, -1 if that cannot be known.
+    ``flow``; its time, number and position are those of the packet that made them available. The
+    length of a gap is the number of missing bytes, -1 if unknown.
     """
 
     buffer: NDArray[np.uint8]
@@ -56,10 +55,12 @@ class StreamPieces:
 
 
 class StreamColumns:
-    """Takes blocks of segments in capture order and gives the pieces of all streams."""
+    """Converts blocks of segments in capture order to the pieces of all streams."""
 
     def __init__(self, flows: Sequence[Flow], limits: TcpLimits | None = None) -> None:
-        """``flows`` is the list of the segments' reader, which grows as it is read."""
+        """Create a converter; ``flows`` is the list of the segments' reader, which grows as it
+        reads.
+        """
         self._flows = flows
         self._numbers: dict[Flow, int] = {}
         self._reassembler = TcpReassembler(limits or _LIMITS)
@@ -67,45 +68,45 @@ class StreamColumns:
         self._place = (0, 0)
 
     def take(self, block: SegmentBlock) -> StreamPieces:
-        """Take the segments of a block in; give the pieces that became available."""
+        """Process the segments of a block; return the pieces that became available."""
         self._learn_flows()
         count, flows = len(block), len(self._next)
         taken = np.zeros(count, np.bool_)
         taken_bytes = np.zeros(flows, np.int64)
         last = np.full(flows, -1, np.int64)
-        told = _Told()
-        at = 0
+        events_found = _Told()
+        row = 0
         while True:
-            at = _stream_kernels.take_in_order(
-                block.flow, block.sequence, block.flags, block.length, at, self._next,
+            row = _stream_kernels.take_in_order(
+                block.flow, block.sequence, block.flags, block.length, row, self._next,
                 taken_bytes, last, taken,
             )  # fmt: skip
-            if at == count:
+            if row == count:
                 break
-            number = int(block.flow[at])
+            number = int(block.flow[row])
             self._advance(block, number, taken_bytes, last)
-            self._place = (int(block.number[at]), int(block.position[at]))
-            events = self._reassembler.segment(_segment(block, at, self._flows[number]))
-            self._tell(events, at, told)
+            self._place = (int(block.number[row]), int(block.position[row]))
+            events = self._reassembler.segment(_segment(block, row, self._flows[number]))
+            self._tell(events, row, events_found)
             known = self._reassembler.next_sequence(self._flows[number])
             self._next[number] = -1 if known is None else known
-            at += 1
+            row += 1
         touched = np.flatnonzero(taken_bytes)
         for number in touched[np.argsort(last[touched])].tolist():
             self._advance(block, number, taken_bytes, last)
-        return _together(block, np.flatnonzero(taken), told)
+        return _together(block, np.flatnonzero(taken), events_found)
 
     def finish(self) -> StreamPieces:
-        """The capture is over: give what was still held behind holes, and end every stream."""
-        told = _Told()
-        self._tell(self._reassembler.finish(), 0, told)
+        """End the capture: return the bytes still held after gaps, and end every stream."""
+        events_found = _Told()
+        self._tell(self._reassembler.finish(), 0, events_found)
         self._next[:] = -1
         empty = np.empty(0, np.int64)
         nothing = SegmentBlock(
             np.zeros(PADDING, np.uint8), empty, empty, empty.astype(np.int32), empty, empty,
             empty.astype(np.int32), empty, empty.astype(np.uint8),
         )  # fmt: skip
-        return _together(nothing, empty, told)
+        return _together(nothing, empty, events_found)
 
     def _learn_flows(self) -> None:
         known = len(self._numbers)
@@ -123,7 +124,7 @@ class StreamColumns:
         taken_bytes: NDArray[np.int64],
         last: NDArray[np.int64],
     ) -> None:
-        """Tell the plain code what the kernel took of a flow."""
+        """Inform the reassembler of the bytes of a flow that the kernel processed."""
         count = int(taken_bytes[number])
         if count:
             time_ns = int(block.time_ns[last[number]])
@@ -141,7 +142,7 @@ class StreamColumns:
                     kind, length = GAP, -1 if event.missing is None else event.missing
                 case StreamEnd():
                     kind = ENDED
-                    # What comes next on these ports is another stream.
+                    # The next segment on these ports belongs to another stream.
                     self._next[self._numbers[event.flow]] = -1
                 case _:
                     kind = BEGUN if event.from_syn else JOINED
@@ -152,7 +153,7 @@ class StreamColumns:
 
 
 class _Told:
-    """What the plain code told, as rows: which segment did it, and the other columns."""
+    """Events of the reassembler as rows: the segment that caused each, and the other columns."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[int, ...]] = []
@@ -169,7 +170,7 @@ def _segment(block: SegmentBlock, at: int, flow: Flow) -> Segment:
 
 
 def _together(block: SegmentBlock, simple: NDArray[np.int64], told: _Told) -> StreamPieces:
-    """The pieces that a kernel took and those that the plain code told, in their order."""
+    """Merge the pieces of the kernel and of the reassembler, in order."""
     columns: list[NDArray[Any]] = [
         np.zeros(len(simple), np.int64),
         block.flow[simple].astype(np.int64),

@@ -1,4 +1,4 @@
-"""TCP streams: segments of a capture back into the bytes each side sent, in order."""
+"""TCP reassembly: segments of a capture into the bytes that each side sent, in order."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pregao.capture.layers import Flow, Segment
 
 _FIN, _SYN, _RST = 1, 2, 4
 _WRAP = 1 << 32
-# What holding a segment costs beside its bytes.
+# Overhead of holding a segment.
 _COST_OF_SEGMENT = 100
-# A repeated segment lies within the receiver's window; what is further back is something else.
+# A retransmitted segment is within the receiver's window; one further back is unrelated.
 _FURTHEST_BACK = 1 << 26
 _STRAYS_TO_RESTART = 3
 
 
 @dataclass(frozen=True, slots=True)
 class TcpLimits:
-    """How much may be held while waiting for a missing segment, and for how many flows.
+    """Limits of what is held while a segment is missing, and of the number of flows.
 
-    ``bytes`` and ``segments`` count per direction, ``total_bytes`` over all of them.
+    ``bytes`` and ``segments`` apply per direction, ``total_bytes`` to all of them.
     """
 
     flows: int = 4096
@@ -34,7 +34,7 @@ class TcpLimits:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Bytes of a stream, next in order; the time is of the segment that made them available."""
+    """The next bytes of a stream; the time is that of the segment that made them available."""
 
     kind: ClassVar[str] = "chunk"
 
@@ -45,7 +45,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class StreamGap:
-    """Bytes of a stream that were never captured: how many, if that can be known."""
+    """Bytes of a stream that were never captured, with their number if known."""
 
     kind: ClassVar[str] = "gap"
 
@@ -56,7 +56,7 @@ class StreamGap:
 
 @dataclass(frozen=True, slots=True)
 class StreamStart:
-    """A stream begins: with its SYN, or somewhere in its middle."""
+    """A stream starts: with its SYN, or in the middle."""
 
     kind: ClassVar[str] = "start"
 
@@ -96,10 +96,10 @@ class _Direction:
 
 
 class TcpReassembler:
-    """Takes segments in capture order and gives each direction's bytes in stream order.
+    """Reassembles segments in capture order into the bytes of each direction in stream order.
 
-    Repeated bytes are dropped and the first copy of a byte wins. A hole is waited for until more
-    than the limits is held behind it; then it is reported as a gap and the stream goes on.
+    Repeated bytes are dropped; the first copy of a byte wins. A gap is waited for until the bytes
+    held after it exceed the limits; then it is reported and the stream continues.
     """
 
     def __init__(self, limits: TcpLimits | None = None) -> None:
@@ -108,7 +108,7 @@ class TcpReassembler:
         self._held = 0
 
     def segment(self, segment: Segment) -> list[StreamEvent]:
-        """Take a segment in and tell what it made of the streams."""
+        """Process a segment; return the resulting stream events."""
         events: list[StreamEvent] = []
         flow, time_ns = segment.flow, segment.time_ns
         direction = self._directions.get(flow)
@@ -138,10 +138,10 @@ class TcpReassembler:
         return events
 
     def next_sequence(self, flow: Flow) -> int | None:
-        """The sequence number of the next byte, where bytes with it would simply be the next.
+        """Return the sequence number of the next byte, if a segment with it is simply the next one.
 
-        None if they would not: the stream is not known, is over, or something is held behind a
-        hole or its end is known.
+        None otherwise: the stream is unknown or has ended, bytes are held after a gap, or its end
+        is known.
         """
         direction = self._directions.get(flow)
         if direction is None or direction.over or direction.starts or direction.end is not None:
@@ -149,17 +149,17 @@ class TcpReassembler:
         return direction.next % _WRAP
 
     def advance(self, flow: Flow, count: int, time_ns: int) -> None:
-        """Know that so many next bytes came in order, and went elsewhere."""
+        """Record that ``count`` bytes arrived in order and were delivered by another component."""
         direction = self._directions.get(flow)
         if direction is None:
-            return  # it was given up meanwhile for others
+            return  # evicted in the meantime
         direction.next += count
         direction.time_ns = time_ns
         direction.strays = 0
         self._directions.move_to_end(flow)
 
     def finish(self) -> list[StreamEvent]:
-        """The capture is over: give what was still held behind holes, and end every stream."""
+        """End the capture: return the bytes still held after gaps, and end every stream."""
         events: list[StreamEvent] = []
         for direction in self._directions.values():
             self._close(direction, direction.time_ns, "capture end", events)
@@ -173,7 +173,7 @@ class TcpReassembler:
         segment: Segment,
         events: list[StreamEvent],
     ) -> _Direction:
-        """A SYN: of a new connection, or the repetition of the one that is known."""
+        """Handle a SYN: of a new connection, or repeated on the current one."""
         first = (segment.sequence + 1) % _WRAP
         if direction is not None:
             if not direction.over and direction.first % _WRAP == first:
@@ -188,7 +188,7 @@ class TcpReassembler:
         while len(self._directions) >= self._limits.flows:
             _, oldest = self._directions.popitem(last=False)
             self._close(oldest, oldest.time_ns, "evicted", events)
-        # Starting one turn up keeps positions positive for bytes that come before the first.
+        # Starting at one wrap keeps positions positive for bytes before the first.
         direction = _Direction(flow, first + _WRAP, first + _WRAP, time_ns)
         self._directions[flow] = direction
         events.append(StreamStart(flow, time_ns, from_syn))
@@ -196,9 +196,9 @@ class TcpReassembler:
 
     @staticmethod
     def _is_reused(direction: _Direction, at: int, segment: Segment) -> bool:
-        """Are new bytes coming on a stream that is over? Then its ports serve a new connection."""
-        behind = at + len(segment.payload) <= direction.next
-        if not segment.payload or (behind and at >= direction.next - _FURTHEST_BACK):
+        """Whether new bytes arrive on an ended stream: its ports then serve a new connection."""
+        repeated = at + len(segment.payload) <= direction.next
+        if not segment.payload or (repeated and at >= direction.next - _FURTHEST_BACK):
             return False
         direction.strays += 1
         return direction.strays >= _STRAYS_TO_RESTART
@@ -206,10 +206,10 @@ class TcpReassembler:
     def _take(
         self, direction: _Direction, at: int, segment: Segment, events: list[StreamEvent]
     ) -> int:
-        """Deliver, hold or drop a segment's bytes; give where they are in the stream."""
+        """Deliver, hold or drop a segment's bytes; return their position in the stream."""
         data = segment.payload
         if at < direction.next - _FURTHEST_BACK:
-            # One such segment is noise; several in a row are a new connection whose SYN is lost.
+            # One such segment is noise; several in a row are a new connection whose SYN was lost.
             direction.strays += 1
             if direction.strays < _STRAYS_TO_RESTART:
                 return at
@@ -242,29 +242,29 @@ class TcpReassembler:
         return at
 
     def _hold(self, direction: _Direction, start: int, data: bytes) -> None:
-        """Keep what of these bytes is not held already."""
+        """Hold those of the bytes that are not held already."""
         end = start + len(data)
-        place = bisect_right(direction.starts, start)
+        index = bisect_right(direction.starts, start)
         at = start
-        if place:
-            at = max(at, direction.starts[place - 1] + len(direction.parts[place - 1]))
+        if index:
+            at = max(at, direction.starts[index - 1] + len(direction.parts[index - 1]))
         while at < end:
             free_to = end
-            if place < len(direction.starts):
-                free_to = min(end, direction.starts[place])
+            if index < len(direction.starts):
+                free_to = min(end, direction.starts[index])
             if at < free_to:
                 part = data[at - start : free_to - start]
-                direction.starts.insert(place, at)
-                direction.parts.insert(place, part)
+                direction.starts.insert(index, at)
+                direction.parts.insert(index, part)
                 self._account(direction, len(part) + _COST_OF_SEGMENT)
-                place += 1
-            if place >= len(direction.starts):
+                index += 1
+            if index >= len(direction.starts):
                 break
-            at = max(free_to, direction.starts[place] + len(direction.parts[place]))
-            place += 1
+            at = max(free_to, direction.starts[index] + len(direction.parts[index]))
+            index += 1
 
     def _deliver(self, direction: _Direction, time_ns: int, events: list[StreamEvent]) -> None:
-        """Give what is held directly behind the delivered bytes, in one chunk."""
+        """Deliver the bytes held directly after the delivered ones, in one chunk."""
         count, at = 0, direction.next
         while count < len(direction.starts) and direction.starts[count] == at:
             at += len(direction.parts[count])
@@ -277,7 +277,7 @@ class TcpReassembler:
             events.append(Chunk(direction.flow, time_ns, data))
 
     def _skip(self, direction: _Direction, time_ns: int, events: list[StreamEvent]) -> None:
-        """Give the first hole up."""
+        """Report the first gap and continue after it."""
         missing = direction.starts[0] - direction.next
         events.append(StreamGap(direction.flow, time_ns, missing))
         direction.next = direction.starts[0]
@@ -290,7 +290,7 @@ class TcpReassembler:
     def _close(
         self, direction: _Direction, time_ns: int, reason: str, events: list[StreamEvent]
     ) -> None:
-        """End a stream once; it stays known so that late repetitions do not open it again."""
+        """End a stream once; it is remembered so that late retransmissions do not reopen it."""
         if direction.over:
             return
         self._flush(direction, time_ns, events)
@@ -304,13 +304,13 @@ class TcpReassembler:
 
 
 def _unwrapped(sequence: int, near: int) -> int:
-    """The position that a 32-bit sequence number means, the one closest to ``near``."""
+    """Return the position of a 32-bit sequence number, the one closest to ``near``."""
     ahead = (sequence - near) % _WRAP
     return near + (ahead if ahead < _WRAP // 2 else ahead - _WRAP)
 
 
 def streams(segments: Iterable[Segment], limits: TcpLimits | None = None) -> Iterator[StreamEvent]:
-    """The events of all streams in a capture, through to its end."""
+    """Yield the events of all streams in a capture, through to its end."""
     reassembler = TcpReassembler(limits)
     for segment in segments:
         yield from reassembler.segment(segment)

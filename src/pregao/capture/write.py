@@ -1,4 +1,4 @@
-"""Writing captures: nanosecond pcap files, and the UDP and TCP frames to put into them."""
+"""Writing captures: nanosecond pcap files, and UDP and TCP frames for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TCP = 6
 
 
 def pcap_header(link_type: int = 1, snaplen: int = 65535) -> bytes:
-    """What a pcap file with nanosecond times begins with; link type 1 is Ethernet."""
+    """Return the file header of a pcap with nanosecond times; link type 1 is Ethernet."""
     fields = (2, 4, 0, 0, _fits("snaplen", snaplen, 32), _fits("link_type", link_type, 16))
     return struct.pack("<IHHiIII", _MAGIC_NANOSECONDS, *fields)
 
@@ -32,8 +32,8 @@ def pcap_header(link_type: int = 1, snaplen: int = 65535) -> bytes:
 class PcapWriter:
     """Writes a pcap file with nanosecond times.
 
-    A path that ends in ``.gz`` or ``.zst`` is compressed so; the same packets always give the same
-    bytes. A file object that is handed over stays open after ``close``.
+    A path that ends in ``.gz`` or ``.zst`` is compressed accordingly; the same packets always
+    produce the same bytes. A file object passed in stays open after ``close``.
     """
 
     def __init__(
@@ -73,10 +73,12 @@ class PcapWriter:
         return self._opened[-1]
 
     def write(self, time_ns: int, frame: bytes, original_length: int | None = None) -> None:
-        """Write a frame; what is beyond the snap length is left out, as a capture would."""
+        """Write a frame; bytes beyond the snap length are omitted, as in a capture."""
         seconds, nanos = divmod(time_ns, 1_000_000_000)
         if not 0 <= seconds <= 0xFFFFFFFF:
-            raise EncodeError(f"A pcap file holds times from 1970 to 2106; {time_ns} ns is not.")
+            raise EncodeError(
+                f"The time of a pcap record must be from 1970 to 2106, was {time_ns} ns."
+            )
         captured = frame if len(frame) <= self.snaplen else frame[: self.snaplen]
         length = len(frame) if original_length is None else original_length
         self._waiting.append(_RECORD.pack(seconds, nanos, len(captured), length))
@@ -86,14 +88,14 @@ class PcapWriter:
             self._hand_over()
 
     def write_records(self, records: bytes) -> None:
-        """Write whole records, as `UdpRecords` builds them."""
+        """Write complete records, as built by `UdpRecords`."""
         self._waiting.append(records)
         self._waiting_bytes += len(records)
         if self._waiting_bytes >= _FLUSH_BYTES:
             self._hand_over()
 
     def flush(self) -> None:
-        """Make everything written so far visible to whoever reads the file."""
+        """Make everything written so far visible to readers of the file."""
         self._hand_over()
         try:
             for opened in reversed(self._opened or [self._file]):
@@ -110,7 +112,7 @@ class PcapWriter:
         self._waiting_bytes = 0
 
     def close(self) -> None:
-        """Write what is waiting and close what was opened here."""
+        """Write pending records, and close the files that the writer opened."""
         if self._closed:
             return
         self._closed = True
@@ -133,10 +135,10 @@ class PcapWriter:
 
 
 class UdpFramer:
-    """Builds the Ethernet frames of one UDP flow over IPv4, everything fixed worked out once.
+    """Builds the Ethernet frames of one UDP flow over IPv4; all constant parts are precomputed.
 
-    The destination address of the link is derived from a multicast group; otherwise both link
-    addresses are derived from the IP addresses. The IP identification counts up with each frame.
+    The destination link address is derived from a multicast group; otherwise both link addresses
+    are derived from the IP addresses. The IP identification is incremented with each frame.
     """
 
     def __init__(
@@ -159,20 +161,22 @@ class UdpFramer:
         self._ttl = _fits("ttl", ttl, 8)
         self._ident = _fits("ident", ident, 16)
         pair = _sum(self._addresses)
-        # The words of each header that do not change from frame to frame, already added up.
+        # Sums of the header words that are the same for every frame.
         self._ip_sum = 0x4500 + (ttl << 8 | _UDP) + pair
         self._udp_sum = pair + _UDP + src_port + dst_port
         self._pack = struct.Struct(f">{len(self._link)}sBBHHHBBH8sIHH").pack
 
     def frame(self, payload: bytes) -> bytes:
-        """The frame that carries this payload."""
+        """Return the frame of a payload."""
         size = len(payload)
         if size > _MOST_UDP_PAYLOAD:
-            raise EncodeError(f"A UDP payload has at most {_MOST_UDP_PAYLOAD} bytes, not {size}.")
+            raise EncodeError(
+                f"A UDP payload may have at most {_MOST_UDP_PAYLOAD} bytes, has {size}."
+            )
         ident = self._ident
         self._ident = (ident + 1) & 0xFFFF
         ip_checksum = 0xFFFF - (self._ip_sum + size + 28 + ident) % 0xFFFF
-        # 65535 means both zeros of the ones' complement, and UDP sends 0 as 65535.
+        # 65535 represents both zeros of the ones' complement, and UDP sends 0 as 65535.
         udp_checksum = 0xFFFF - (self._udp_sum + 2 * (size + 8) + _sum(payload)) % 0xFFFF
         return (
             self._pack(
@@ -207,7 +211,7 @@ def udp_frame(
     ident: int = 0,
     vlan: int | None = None,
 ) -> bytes:
-    """One Ethernet frame with a UDP datagram; for many of a flow, keep a ``UdpFramer``."""
+    """Return one Ethernet frame with a UDP datagram; for many of a flow, use a ``UdpFramer``."""
     framer = UdpFramer(
         src_ip,
         src_port,
@@ -239,10 +243,10 @@ def tcp_frame(
     ident: int = 0,
     vlan: int | None = None,
 ) -> bytes:
-    """One Ethernet frame with a TCP segment (by default PSH and ACK) without options."""
+    """Return one Ethernet frame with a TCP segment (by default PSH and ACK) without options."""
     if len(payload) > _MOST_TCP_PAYLOAD:
         raise EncodeError(
-            f"A TCP payload has at most {_MOST_TCP_PAYLOAD} bytes, not {len(payload)}."
+            f"A TCP payload may have at most {_MOST_TCP_PAYLOAD} bytes, has {len(payload)}."
         )
     source, destination = _ipv4(src_ip), _ipv4(dst_ip)
     header = struct.pack(
@@ -268,14 +272,14 @@ def tcp_frame(
 
 
 def _sum(data: bytes) -> int:
-    """The 16-bit big-endian words of some bytes, added up modulo 65535."""
-    # 65536 is 1 modulo 65535: one division of the whole number adds all its words.
+    """Return the sum of the 16-bit big-endian words of some bytes, modulo 65535."""
+    # 65536 is 1 modulo 65535: one division of the complete number adds all its words.
     number = int.from_bytes(data, "big")
     return (number << 8 if len(data) & 1 else number) % 0xFFFF
 
 
 def _closing(total: int) -> int:
-    """The ones' complement checksum of a sum of words."""
+    """Return the ones' complement checksum of a sum of words."""
     return (0xFFFF - total % 0xFFFF) % 0xFFFF
 
 
@@ -297,7 +301,7 @@ def _fits(name: str, value: int, bits: int) -> int:
 
 
 def _mac(address: str | bytes | None, ip: bytes) -> bytes:
-    """A link address as given, or derived: the group's for multicast, else a local one."""
+    """Return a link address as given, or derived: the group's for multicast, else a local one."""
     if address is None:
         if ip[0] >> 4 == 0xE:
             return b"\x01\x00\x5e" + bytes([ip[1] & 0x7F]) + ip[2:]
