@@ -102,21 +102,21 @@ def test_snapshots_alone_make_a_book(day, truth):
 
 def test_a_book_is_of_one_instrument(tmp_path):
     path = small_market().write(tmp_path / "two.pcap")
-    with pytest.raises(UsageError, match=r"of instrument 1001, and a message is of 1002"):
+    with pytest.raises(UsageError, match=r"of instrument 1001 got a message of 1002"):
         fed(pregao.Book(), pregao.read(path))
     assert fed(pregao.Book(1001), pregao.read(path)).security_id == 1001
 
 
 def test_a_book_takes_market_data_only(tmp_path):
     path = write_capture(tmp_path / "orders.pcap", segments_of(conversation(1)))
-    with pytest.raises(UsageError, match="not of entrypoint"):
+    with pytest.raises(UsageError, match="this one is of entrypoint"):
         fed(pregao.Book(), pregao.read(path))
 
 
 def test_nothing_has_come():
     book = pregao.Book()
     assert (book.state, book.bids, book.asks, book.orders) == (State.EMPTY, (), (), ())
-    assert book.reason == "no message has come"
+    assert book.reason == "no message was applied"
 
 
 # Channels
@@ -206,5 +206,5 @@ def test_nothing_to_follow_is_said(tmp_path):
     path = Market().send(order()).raw(b"noise").write(tmp_path / "short.pcap")
     assert followed(path, from_the_start=True, kinds=(BookChanged,))
     empty = Market().raw(b"noise").write(tmp_path / "noise.pcap")
-    with pytest.raises(UsageError, match="no incremental stream"):
+    with pytest.raises(UsageError, match="No incremental stream"):
         followed(empty)

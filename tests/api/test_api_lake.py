@@ -140,14 +140,14 @@ def test_the_audit_tells_how_many_snapshots_were_equal(lake, symbol):
     ("ask", "words"),
     [
         (lambda lake: lake.table("trade"), "has no table trade; it has"),
-        (lambda lake: lake.table("trades", engine="excel"), "no engine 'excel'"),
+        (lambda lake: lake.table("trades", engine="excel"), "engine must be one of .* was 'excel'"),
         (lambda lake: lake.table("trades", where="nothing = 1"), '"nothing" not found'),
         (lambda lake: lake.sql("DROP TABLE trades"), "takes one query"),
-        (lambda lake: lake.sql("SELECT 1", engine="excel"), "'duckdb', 'spark', not 'excel'"),
+        (lambda lake: lake.sql("SELECT 1", engine="excel"), "'duckdb', 'spark', was 'excel'"),
         (lambda lake: lake.book("NOBODY9"), "has no instrument NOBODY9"),
-        (lambda lake: lake.book("PETR4", "noon"), "'noon' is no time"),
-        (lambda lake: lake.book("PETR4", "2026-05-21", tz="Mars"), "no time zone 'Mars'"),
-        (lambda lake: lake.book("PETR4", day="today"), "'today' is no day"),
+        (lambda lake: lake.book("PETR4", "noon"), "'noon' is not a valid time"),
+        (lambda lake: lake.book("PETR4", "2026-05-21", tz="Mars"), "Unknown time zone 'Mars'"),
+        (lambda lake: lake.book("PETR4", day="today"), "'today' is not a valid day"),
         (lambda lake: pregao.Lake("nowhere").tables, "nowhere is not a lake"),
     ],
 )
@@ -166,5 +166,5 @@ def test_a_scan_gives_a_table_in_batches(lake):
     rows = [row for batch in batches for row in batch.to_pylist()]
     key = lambda row: (row["event"] or 0, row["bid_price_1"] or 0)  # noqa: E731
     assert sorted(rows, key=key) == sorted(whole.to_pylist(), key=key)
-    with pytest.raises(UsageError, match="at least one row"):
+    with pytest.raises(UsageError, match="rows must be at least 1"):
         next(lake.scan("ticks", rows=0))

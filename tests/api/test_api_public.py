@@ -64,11 +64,11 @@ def test_a_simulated_day_is_the_commands(tmp_path):
 @pytest.mark.parametrize(
     ("wish", "words"),
     [
-        ({"compress": "rar"}, "compress is one of .* not 'rar'"),
-        ({"legacy": "all"}, "legacy is one of .* not 'all'"),
+        ({"compress": "rar"}, "compress must be one of .* was 'rar'"),
+        ({"legacy": "all"}, "legacy must be one of .* was 'all'"),
         ({"duration": "long"}, "must be a time such as .* was 'long'"),
         ({"loss": 2}, "loss: rate must be from 0 to 1, .* was '2'"),
-        ({"day": "today"}, "'today' is no day"),
+        ({"day": "today"}, "'today' is not a valid day"),
     ],
 )
 def test_a_day_that_cannot_be_is_refused(tmp_path, wish, words):

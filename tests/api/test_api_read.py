@@ -216,7 +216,7 @@ def test_what_is_sound_before_damage_is_read(capture, market):
 @pytest.mark.parametrize(
     ("ask", "error", "words"),
     [
-        (lambda _: pregao.read(), UsageError, "Name a capture"),
+        (lambda _: pregao.read(), UsageError, "No capture is named"),
         (lambda _: pregao.read("no.pcap").info(), CaptureError, "no such file"),
         (lambda path: pregao.read(path.parent / "*.x"), NothingFoundError, "no capture there"),
         (lambda path: pregao.read(path, template="Trad"), UsageError, "Did you mean Trade_53"),
@@ -225,9 +225,9 @@ def test_what_is_sound_before_damage_is_read(capture, market):
             UsageError,
             "No definition of DEMO9",
         ),
-        (lambda path: pregao.read(path, since="noon"), UsageError, "'noon' is no time"),
-        (lambda path: pregao.read([]), UsageError, "Name a capture"),
-        (lambda path: pregao.read(path, security_id="PETR4"), UsageError, "a whole number"),
+        (lambda path: pregao.read(path, since="noon"), UsageError, "'noon' is not a valid time"),
+        (lambda path: pregao.read([]), UsageError, "No capture is named"),
+        (lambda path: pregao.read(path, security_id="PETR4"), UsageError, "an integer"),
         (lambda path: pregao.read(path).table("Nothing_1"), UsageError, "no template 'Nothing_1'"),
     ],
 )

@@ -225,7 +225,7 @@ def test_captures_of_both_feeds_are_decoded_apart(pregao, day, tmp_path):
         result = pregao(command, day, other)
         assert result.code == 2
         assert "archive.pcap" in result.err
-        assert "beside captures that are not" in result.err
+        assert "cannot be mixed with others" in result.err
     assert pregao("info", other, "--json").code == 0
 
 

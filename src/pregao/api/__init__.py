@@ -1,7 +1,7 @@
-"""Pregão for programs: captures, books, channels, lakes and markets in a few lines of Python.
+"""The public Python API: captures, books, channels, lakes and simulated markets.
 
-`pregao` offers these names to users; it is documented in docs/api.md. What is here only joins the
-packages below it. Names are loaded when they are first asked for.
+`pregao` exports these names to users; docs/api.md documents them. This package only combines the
+packages below it. Names are loaded on first use.
 """
 
 from __future__ import annotations

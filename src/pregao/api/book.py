@@ -1,4 +1,4 @@
-"""The book of one instrument, kept by a program from messages as they come."""
+"""The book of one instrument, built from messages."""
 
 from __future__ import annotations
 
@@ -16,22 +16,32 @@ from pregao.umdf.streams import Stream
 
 
 class _Selected(Follower):
-    """Follows messages that were selected from a channel: what is between them is not missing.
+    """Follows messages that were selected from a channel: sequence gaps between them are no loss.
 
-    The counter of the instrument (``rptSeq``) alone tells what is.
+    Only the counter of the instrument (``rptSeq``) shows missing messages.
     """
 
     def lose(self, last: Place) -> None:
-        """Go on at a packet; those before it may well have been about others."""
+        """Continue at a packet; those before it may have been about other instruments."""
         self.position = last
 
 
 class Book:
-    """The book of one instrument of Binary UMDF, from messages as `Capture.messages` gives them.
+    """The book of one Binary UMDF instrument, built from the messages of `Capture.messages`.
 
-    Messages of the incremental and of the snapshot stream may come. A repeat is passed over, a
-    missing message makes the book stale, a snapshot heals it. Without a number the instrument is
-    that of the first message that is about one. Feeds A and B are made one by `follow`.
+    It accepts messages of the incremental and of the snapshot stream. Duplicates are skipped, a
+    missing message makes the book stale, and a snapshot heals it. To merge feeds A and B, use
+    `follow`.
+
+    ```python
+    book = pregao.Book()
+    for message in pregao.read("day/051_Incremental_A.pcap", symbol="PETR4").messages():
+        book.apply(message)
+    print(book.state, book.bids[0], book.asks[0])
+    ```
+
+    Args:
+        security_id: The instrument; by default that of the first message about one.
     """
 
     def __init__(self, security_id: int | None = None) -> None:
@@ -39,22 +49,33 @@ class Book:
         self._chosen = security_id is not None
         self._follower = _Selected(from_the_start=True)
         self._done: dict[str | None, tuple[int, int, int]] = {}
-        """The last message of each stream."""
+        """Key of the last message of each stream."""
         self._snapshot_packets = (0, 0)
-        """The running loop of snapshots, and how many of its messages have come."""
+        """The version of the current snapshot loop, and the number of its messages so far."""
         if security_id is not None:
             self._follower.know(security_id)
 
     @property
     def security_id(self) -> int | None:
-        """The number of the instrument; None before the first message."""
+        """The instrument's security id; None before the first message."""
         return self._security_id
 
     def apply(self, message: Message) -> bool:
-        """Take a message in; False if it is of no concern: of another instrument, or a repeat."""
+        """Apply a message to the book.
+
+        Args:
+            message: A message of Binary UMDF.
+
+        Returns:
+            Whether the message was used; False for other instruments and for duplicates.
+
+        Raises:
+            UsageError: The message is of another protocol, or of another instrument although no
+                ``security_id`` was given.
+        """
         if message.protocol is not Protocol.UMDF or message.layout is None:
             raise UsageError(
-                f"A book is kept from messages of Binary UMDF, not of {message.protocol}."
+                f"A book needs messages of Binary UMDF; this one is of {message.protocol}."
             )
         if message.sequence_number is None or not self._concerns(message):
             return False
@@ -82,29 +103,29 @@ class Book:
             self._follower.know(number)
         if number != self._security_id and not self._chosen:
             raise UsageError(
-                f"This book is of instrument {self._security_id}, and a message is of {number}: "
-                "read messages of one instrument, or name it with Book(security_id=…)."
+                f"The book of instrument {self._security_id} got a message of {number}: read "
+                "messages of one instrument, or select it with Book(security_id=…)."
             )
         return bool(number == self._security_id)
 
     def _snapshot(self, message: Message, version: int) -> None:
-        """Take a part of a snapshot in; parts are counted as if each were a packet."""
+        """Apply a part of a snapshot; each part counts as one packet."""
         loop, count = self._snapshot_packets
         count = count + 1 if loop == version else 1
         self._snapshot_packets = version, count
         if message.template_id == templates.SNAPSHOT_HEADER:
             values = message.values
-            at = Place(
+            as_of = Place(
                 values.get("lastSequenceVersion") or 1, values["lastMsgSeqNumProcessed"] or 0
             )
             if Stream.INCREMENTAL.value not in self._done:
-                # Nothing but snapshots has come: each is the newest that is known.
-                self._follower.begin(Place(at.sequence_version, at.sequence_number + 1))
-                self._follower.lose(at)
+                # Only snapshots so far: each is the newest known state.
+                self._follower.begin(Place(as_of.sequence_version, as_of.sequence_number + 1))
+                self._follower.lose(as_of)
         self._follower.snapshot(self._packet(message, version, count))
 
     def _packet(self, message: Message, version: int, number: int) -> DecodedPacket:
-        """A packet with nothing but the message."""
+        """Return a packet that contains only the message."""
         assert message.layout is not None
         header = PacketHeader(message.channel or 0, version, number, message.sending_time_ns or 0)
         index, sent_in = message.index_in_packet or 0, message.schema_version or 0
@@ -119,23 +140,23 @@ class Book:
 
     @property
     def reason(self) -> str:
-        """A sentence about the state."""
+        """Explanation of the state."""
         book = self._follower.books.get(self._security_id or 0)
-        return "no message has come" if book is None else book.reason
+        return "no message was applied" if book is None else book.reason
 
     @property
     def bids(self) -> tuple[Level, ...]:
-        """The levels to sell to, best first."""
+        """Bid levels, best first."""
         return self._levels(Side.BID)
 
     @property
     def asks(self) -> tuple[Level, ...]:
-        """The levels to buy from, best first."""
+        """Ask levels, best first."""
         return self._levels(Side.ASK)
 
     @property
     def orders(self) -> tuple[Order, ...]:
-        """Every order in the order in which they would trade: bids, then asks."""
+        """All orders in priority order: bids, then asks."""
         book = self._follower.books.get(self._security_id or 0)
         if book is None:
             return ()

@@ -1,4 +1,4 @@
-"""Captures for programs: what is in them, their messages one by one, their tables."""
+"""Captures: their content, their messages one by one, and their tables."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ from pregao.umdf.packets import Frame, PacketDecoder
 from pregao.umdf.survey import STREAMS, Destination, streams_of
 
 _BLOCK_BYTES = 1 << 20
-"""Messages should appear soon, and few of them be in memory."""
+"""Small, so that messages appear soon and few of them are in memory."""
 _MAGIC = re.compile(r"[*?\[]")
 
 
 @dataclass(slots=True)
 class _Part:
-    """Messages of one protocol in a block of a capture: those that are wanted, by kind."""
+    """Selected messages of one protocol in a block of a capture, by kind."""
 
     protocol: Protocol
     schema_id: int
     walked: Walked
     kinds: list[MessageKind]
     keys: Callable[[Numbers], list[Any]]
-    """The key columns of some of them."""
+    """Returns the key columns of some of them."""
     key_values: Callable[[Numbers], list[list[Any]]]
-    """The same as plain values."""
+    """Returns the key columns as plain values."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Filter:
-    """What is wanted, as it was asked for; nothing given means everything."""
+    """Filters as given by the caller; an empty one selects everything."""
 
     templates: tuple[str, ...] = ()
     symbols: tuple[str, ...] = ()
@@ -74,13 +74,38 @@ def read(
     tz: str = UTC,
     schema: str | os.PathLike[str] | None = None,
 ) -> Capture:
-    """Captures to be read: files (pcap or pcapng, plain, gzip or zstd), folders, patterns, s3://….
+    """Open captures: files (pcap or pcapng, plain, gzip or zstd), folders, patterns or URIs.
 
-    Binary UMDF, EntryPoint and the legacy feed are told by their content. The filters are those of
-    `Capture.only`. ``schema`` names an SBE schema file to read all messages with.
+    Binary UMDF, EntryPoint and the legacy feed are detected by content. Files are read only when
+    the result is used.
+
+    Args:
+        captures: Paths, folders, glob patterns, or URIs such as ``s3://bucket/day.pcap``.
+        template: Select templates by name or number, as in `Capture.only`.
+        symbol: Select instruments by symbol, from the definitions in the captures.
+        security_id: Select instruments by security id.
+        channel: Select channels.
+        since: Select messages captured at or after this time.
+        until: Select messages captured before this time.
+        tz: Time zone of times without an offset.
+        schema: An SBE schema file to decode all messages with, instead of the bundled ones.
+
+    Returns:
+        The captures, with the filters applied.
+
+    Raises:
+        UsageError: No capture is named, or a filter is invalid.
+
+    Example:
+        ```python
+        capture = pregao.read("day/051_*.pcap", symbol="PETR4")
+        trades = capture.table("Trade_53")
+        ```
     """
     if not any(captures):
-        raise UsageError("Name a capture to read, such as pregao.read('day.pcap').")
+        raise UsageError(
+            "No capture is named; pass at least one path, such as pregao.read('day.pcap')."
+        )
     named = [name for each in captures for name in paths(each)]
     names = [found for name in named for found in _expanded(name)]
     registry = Registry.from_environment([] if schema is None else [os.fspath(schema)])
@@ -96,11 +121,11 @@ def read(
 
 
 def _expanded(name: str) -> list[str]:
-    """The captures that a pattern means; any other name is left as it is."""
+    """Return the captures that match a pattern; any other name is returned unchanged."""
     if not _MAGIC.search(name) or os.path.exists(name):  # noqa: PTH110 - it may be no path
         return [name]
     if "://" not in name and not (installed("pyarrow") and installed("deltalake")):
-        # A pattern may begin anywhere, so that no Path can look for it.
+        # A pattern may start anywhere, so that Path.glob cannot be used.
         return sorted(glob(name, recursive=True)) or [name]  # noqa: PTH207
     with imported():
         from pregao.lake.ingest import find_captures
@@ -110,14 +135,14 @@ def _expanded(name: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Capture:
-    """Captures that are read when they are asked for something, as often as that is."""
+    """Captures that are read on demand, as often as needed. Created by `pregao.read`."""
 
     names: Sequence[str]
     """The files."""
     registry: Registry
     _wanted: _Filter
     rejects: Counter[str] = field(default_factory=Counter, compare=False)
-    """Messages and packets that the last reading could not decode, by the reason."""
+    """Messages and packets that the last read could not decode, by reason."""
 
     def __repr__(self) -> str:
         more = f", and {len(self.names) - 1} more" if len(self.names) > 1 else ""
@@ -134,10 +159,30 @@ class Capture:
         until: Time | None = None,
         tz: str = UTC,
     ) -> Capture:
-        """The same captures, of which only some messages are wanted.
+        """Return the same captures with additional filters.
 
-        By template (name or number), symbol (as definitions in the captures tell), number of the
-        instrument, channel, and time of capture: from ``since`` on and before ``until``.
+        A filter that is given replaces the earlier one of its kind; others are kept.
+
+        Args:
+            template: Templates by name (with or without the number) or number.
+            symbol: Symbols, resolved with the definitions in the captures.
+            security_id: Security ids.
+            channel: Channel numbers.
+            since: Earliest capture time, inclusive.
+            until: Latest capture time, exclusive.
+            tz: Time zone of times without an offset.
+
+        Returns:
+            The filtered captures.
+
+        Raises:
+            UsageError: A template is unknown, or a time or number is invalid.
+
+        Example:
+            ```python
+            trades = capture.only(template="Trade_53", since="2026-05-21 10:00",
+            tz="America/Sao_Paulo")
+            ```
         """
         before = self._wanted
         wanted = _Filter(
@@ -149,11 +194,11 @@ class Capture:
             before.until_ns if until is None else moment_ns(until, tz),
         )
         if wanted.templates and not self._legacy:
-            named_templates(wanted.templates, self.registry)  # a mistake shows at once
+            named_templates(wanted.templates, self.registry)  # raise for unknown names now
         return replace(self, _wanted=wanted, rejects=Counter())
 
     def info(self) -> dict[str, Any]:
-        """What the captures hold, filters aside: what ``pregao info --json`` writes."""
+        """Return a summary of the captures, ignoring filters, as ``pregao info --json`` does."""
         if self._legacy:
             from pregao.api.legacy_report import legacy_report
 
@@ -163,10 +208,23 @@ class Capture:
         return surveyed(self.names, self.registry, {}, Silent())
 
     def messages(self) -> Iterator[Message]:
-        """The messages, decoded one by one, in the order of the captures.
+        """Iterate over the decoded messages, in the order of the captures.
 
         Messages that cannot be decoded are counted in ``rejects``. A damaged capture is read up to
-        the damage, and the error comes behind what is sound.
+        the damage; the error is raised after the intact part.
+
+        Returns:
+            An iterator over the messages.
+
+        Raises:
+            UsageError: The captures are of the legacy feed and filtered by instrument or channel.
+            CaptureError: A capture is damaged; raised after the messages before the damage.
+
+        Example:
+            ```python
+            for message in capture.messages():
+                print(message.template, message.values)
+            ```
         """
         if self._legacy:
             from pregao.api.legacy_messages import legacy_messages
@@ -174,26 +232,39 @@ class Capture:
             wanted = self._wanted
             if wanted.symbols or wanted.security_ids or wanted.channels:
                 raise UsageError(
-                    "Messages of the legacy feed hold entries of many instruments: filter them by "
-                    "template and time, and the entries yourself."
+                    "Messages of the legacy feed have entries of many instruments: filter by "
+                    "template and time, and then filter the entries in your code."
                 )
             since, until = wanted.since_ns, wanted.until_ns
             return legacy_messages(self.names, wanted.templates, since, until, self.rejects)
         return self._messages()
 
     def batches(self, template: str) -> Iterator[Any]:
-        """The messages of a template as Arrow record batches, in bounded memory."""
+        """Iterate over the messages of a template as Arrow record batches, in bounded memory.
+
+        Args:
+            template: Name or number of the template, such as ``Trade_53``.
+
+        Returns:
+            An iterator over ``pyarrow.RecordBatch``.
+
+        Raises:
+            UsageError: The template is unknown or ambiguous, or the captures are of the legacy
+                feed.
+            CaptureError: A capture is damaged; raised after the batches before the damage.
+        """
         if self._legacy:
             raise UsageError(
-                "Tables are made of Binary UMDF and EntryPoint; for the legacy feed use "
+                "Tables are available for Binary UMDF and EntryPoint; for the legacy feed use "
                 "`pregao decode FILE -o FOLDER`, or pregao.Lake(…).ingest(…)."
             )
         return self._batches(_Rows(template, self.registry))
 
     def table(self, template: str) -> Any:
-        """The messages of a template, such as ``Trade_53``, as an Arrow table.
+        """Return the messages of a template, such as ``Trade_53``, as an Arrow table.
 
-        Its columns are those of the lake's tables: the key, the times, the fields.
+        Its columns are those of the lake's tables: key, times, fields. Arguments and errors are
+        those of `batches`.
         """
         batches = list(self.batches(template))
         import pyarrow as pa
@@ -201,13 +272,13 @@ class Capture:
         return pa.Table.from_batches(batches, _Rows(template, self.registry).schema)
 
     def to_polars(self, template: str) -> Any:
-        """The messages of a template as a DataFrame of Polars."""
+        """Return the messages of a template as a Polars DataFrame. Arguments as of `batches`."""
         with imported():
             import polars
         return polars.from_arrow(self.table(template))
 
     def to_pandas(self, template: str) -> Any:
-        """The messages of a template as a DataFrame of pandas."""
+        """Return the messages of a template as a pandas DataFrame. Arguments as of `batches`."""
         require("pandas")  # Arrow imports it
         return self.table(template).to_pandas()
 
@@ -273,7 +344,7 @@ class Capture:
                         self.rejects[found.reason] += 1
 
     def _parts(self, templates: Iterable[str]) -> Iterator[_Part]:
-        """The captures, block by block."""
+        """Yield the selected messages of the captures, block by block."""
         decoder, sessions = BulkDecoder(self.registry), Sessions(self.registry)
         selection, streams = self._selection(templates), self._streams
         account = ReadAccount()
@@ -327,7 +398,7 @@ class Capture:
 
     @cached_property
     def _security_ids(self) -> frozenset[int] | None:
-        """The instruments that are wanted; their symbols are looked up in all definitions."""
+        """The selected instruments; symbols are resolved with all definitions in the captures."""
         numbers = frozenset(self._wanted.security_ids) or None
         if not self._wanted.symbols:
             return numbers
@@ -342,7 +413,7 @@ class Capture:
 
     @cached_property
     def _streams(self) -> dict[str, str]:
-        """What each destination carries, from looks into the captures."""
+        """The stream of each destination, from samples of the captures."""
         return streams_of(self.names, self.registry)
 
 
@@ -358,7 +429,9 @@ class _Rows:
 
         found = named_templates([template], registry)
         if len(found) > 1:
-            raise UsageError(f"{template!r} names several templates: use the whole name.")
+            raise UsageError(
+                f"{template!r} matches several templates; use the full name, such as Trade_53."
+            )
         ((schema_id, template_id),) = found
         schemas = [each for each in known_schemas(registry) if each.id == schema_id]
         table = TemplateTable(
@@ -374,7 +447,7 @@ class _Rows:
         self._table = table
 
     def batch(self, found: Batch, keys: list[Any]) -> Any:
-        """The rows of some messages."""
+        """Return the rows of some messages."""
         import pyarrow as pa
 
         from pregao.lake.source.rows import as_declared
@@ -389,7 +462,7 @@ class _Rows:
 
 
 def _stream_numbers(flows: Sequence[Flow], streams: dict[str, str]) -> Any:
-    """The number of each flow's stream."""
+    """Return the stream number of each flow."""
     values = [stream.value for stream in STREAMS]
     unknown = values.index("unknown")
     found = [streams.get(str(Destination(flow.dst, flow.dst_port))) for flow in flows]

@@ -1,4 +1,4 @@
-"""What captures hold: they are surveyed, and the account is given as plain values."""
+"""Survey report of captures, as plain values."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def surveyed(
     streams: Mapping[Destination, Stream],
     progress: Progress,
 ) -> dict[str, Any]:
-    """Read captures once, and give the account of all of their packets as JSON holds it."""
+    """Read captures once, and return the statistics of all their packets as JSON values."""
     captures = Captures(names)
     captures.check()
     survey, account = Survey(registry, streams), ReadAccount()
@@ -53,7 +53,7 @@ def surveyed(
 
 
 def report(survey: Survey, account: ReadAccount) -> dict[str, Any]:
-    """The account of market data."""
+    """Return the statistics of market data."""
     statistics = account.statistics
     return {
         "files": [
@@ -134,13 +134,13 @@ def report(survey: Survey, account: ReadAccount) -> dict[str, Any]:
             "reasons": dict(survey.rejects.reasons.most_common()),
             "first": [
                 {
-                    "file": place.name,
-                    "packet": place.number,
-                    "position": place.position,
-                    "byte": place.byte,
-                    "reason": place.reason,
+                    "file": reject.name,
+                    "packet": reject.number,
+                    "position": reject.position,
+                    "byte": reject.byte,
+                    "reason": reject.reason,
                 }
-                for place in survey.rejects.first
+                for reject in survey.rejects.first
             ],
         },
     }
@@ -152,7 +152,7 @@ def _read_with(registry: Registry, schema_id: int, version: int) -> int | None:
 
 
 def _span(first_ns: int | None, last_ns: int | None) -> dict[str, Any]:
-    # A capture without times has zeros for them.
+    # A capture without times has zeros instead.
     timed = first_ns is not None and last_ns is not None and last_ns > 0
     return {
         "first": format_ns(first_ns) if timed and first_ns is not None else None,

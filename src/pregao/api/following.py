@@ -1,4 +1,4 @@
-"""Channels followed through captures as they are live: the same machine tells the same events."""
+"""Following channels through captures: the same code as for the live feed, and the same events."""
 
 from __future__ import annotations
 
@@ -39,20 +39,37 @@ def follow(
     depth: int = DEPTH,
     from_the_start: bool = False,
 ) -> Iterator[LiveEvent]:
-    """What happens on the channels in captures, in the order of time: the events of `Live`.
+    """Follow the channels in captures, in time order, and yield the events of `Live`.
 
-    Captures are files, folders or patterns, of feed A, feed B, or all lines together; what each
-    destination carries is found out, and incremental lines of one channel are its feeds. Snapshots
-    and definitions may be among them or named on their own. Gaps heal from snapshots as they do
-    live. ``symbol`` and ``kinds`` choose events, ``depth`` the levels of the books that come along.
-    ``from_the_start`` says that the first packets are the first of the day, so that books need no
-    snapshot. Memory is bounded, whatever the size of the captures. Captures of the legacy feed are
-    followed likewise, message by message.
+    The stream of each destination is detected, and the incremental lines of one channel are merged
+    as its feeds. Gaps heal from snapshots as they do live. Memory is bounded, whatever the size of
+    the captures. Captures of the legacy feed are followed likewise, message by message.
+
+    Args:
+        captures: Files, folders or patterns, of feed A, feed B, or all lines together.
+        snapshot: Captures of the snapshot stream, unless they are among ``captures``.
+        definition: Captures of the definition stream, unless they are among ``captures``.
+        symbol: Yield only events of these symbols.
+        kinds: Yield only events of these types.
+        depth: Levels in the books that accompany the events.
+        from_the_start: The first packets are the first of the day, so that books need no snapshot.
+
+    Returns:
+        An iterator over events, each with its channel, symbol and a copy of its book.
+
+    Raises:
+        UsageError: The captures contain no incremental stream.
+
+    Example:
+        ```python
+        for item in pregao.follow("day", symbol="PETR4"):
+            print(item.channel, item.symbol, item.event)
+        ```
     """
     names: Sequence[str] = read(*captures, *paths(snapshot), *paths(definition)).names
     wanted = listed(symbol)
     if are_legacy(names):
-        # Which stream is which is told by the ingest, which needs the extra of lakes.
+        # The ingest code detects the legacy streams, which needs the lake extra.
         with imported():
             from pregao.api.legacy_following import followed_legacy
 
@@ -70,7 +87,7 @@ def _followed(
     lines = Lines()
     routes = _routes(names, lines, from_the_start)
     channels = list({id(channel): channel for channel in routes.values()}.values())
-    told = Subscription(symbols or None, kinds=kinds, depth=depth, most_waiting=_ALL)
+    subscription = Subscription(symbols or None, kinds=kinds, depth=depth, most_waiting=_ALL)
     last = 0
     for stretch in merged(names, lines):
         if not last:
@@ -84,21 +101,21 @@ def _followed(
             due = [channel for channel in channels if _is_due(channel, when)]
             for channel in due:
                 channel.tick(when)
-            yield from _events(due, told)
+            yield from _events(due, subscription)
             at = begin
             while owner is not None and at < end:
-                # One packet that tells something at a time: its books come along as they are then.
+                # Stop after each packet with events, so that books are copied as of that packet.
                 at = owner.receive_many(datagrams, at, end, singly=True)
-                yield from _events([owner], told)
-    for channel in channels:  # what is still missing then does not come any more
+                yield from _events([owner], subscription)
+    for channel in channels:  # what is still missing is lost
         channel.tick(last + channel.settings.reorder_ns)
-    yield from _events(channels, told)
+    yield from _events(channels, subscription)
 
 
 def _runs(
     datagrams: Datagrams, routes: Mapping[tuple[int, int], PumpedChannel]
 ) -> Iterator[tuple[PumpedChannel | None, int, int]]:
-    """Datagrams that follow each other on one channel, and shortly; None is of no channel."""
+    """Yield runs of consecutive datagrams of one channel, bounded in time; None is no channel."""
     number = datagrams.buffer[datagrams.offset].astype(np.int64)
     number[datagrams.length == 0] = -1
     source = (datagrams.line.astype(np.int64) << 9) + number
@@ -107,15 +124,15 @@ def _runs(
     own = np.array([-1 if each is None else each.settings.number for each in channels])[kind]
     changes = np.flatnonzero(np.diff(own)) + 1
     for begin, end in pairwise([0, *changes.tolist(), len(own)]):
-        at = begin
-        while at < end:
-            owner = channels[kind[at]]
-            # Time passes between runs: no longer one than a missing packet is waited for.
+        start = begin
+        while start < end:
+            owner = channels[kind[start]]
+            # Time advances between runs: none may be longer than the wait for a missing packet.
             wait = 0 if owner is None else owner.settings.reorder_ns
-            until = int(datagrams.time_ns[at]) + wait
-            behind = int(np.searchsorted(datagrams.time_ns[at:end], until, "right"))
-            yield owner, at, at + behind
-            at += behind
+            until = int(datagrams.time_ns[start]) + wait
+            count = int(np.searchsorted(datagrams.time_ns[start:end], until, "right"))
+            yield owner, start, start + count
+            start += count
 
 
 def _is_due(channel: Channel, when_ns: int) -> bool:
@@ -124,20 +141,20 @@ def _is_due(channel: Channel, when_ns: int) -> bool:
 
 
 def _events(channels: Iterable[Channel], told: Subscription) -> Iterator[LiveEvent]:
-    """What the channels tell now, with the books as they are now."""
+    """Yield the new events of the channels, with the current books."""
     for channel in channels:
-        channel.take_actions()  # every stream comes anyway
+        channel.take_actions()  # all streams are read anyway
         if events := channel.take_events():
             told.told(channel, events)
     for item in told.take():
-        assert isinstance(item, LiveEvent)  # it misses nothing, so that no book is told anew
+        assert isinstance(item, LiveEvent)  # nothing is missed, so that no book is sent again
         yield item
 
 
 def _routes(
     names: Sequence[str], lines: Lines, from_the_start: bool
 ) -> dict[tuple[int, int], PumpedChannel]:
-    """The channels, by line and number on it: captures are read once before they are followed."""
+    """Return the channels by line and channel number; the captures are read once before."""
     seen: dict[tuple[int, int], None] = {}
     for name in names:
         with read_blocks(name) as reader:
@@ -146,8 +163,8 @@ def _routes(
                 walked = walk(block.buffer, block.offset, block.length)
                 own = numbers.of(block.flow)
                 lines.add(own, walked)
-                sound = walked.message_count > 0
-                pairs = np.unique((own[sound].astype(np.int64) << 8) | walked.channel[sound])
+                valid = walked.message_count > 0
+                pairs = np.unique((own[valid].astype(np.int64) << 8) | walked.channel[valid])
                 seen.update(dict.fromkeys((pair >> 8, pair & 0xFF) for pair in pairs.tolist()))
     streams = lines.streams(Registry.bundled())
     feeds: dict[tuple[int, int], tuple[Stream, str]] = {}
@@ -166,8 +183,8 @@ def _routes(
     }
     if not channels:
         raise UsageError(
-            f"There is no incremental stream of Binary UMDF in {', '.join(names)}: "
-            "`pregao info` tells what there is."
+            f"No incremental stream of Binary UMDF in {', '.join(names)}; `pregao info` lists the "
+            "streams that a capture contains."
         )
     for number, channel in channels.items():
         channel.set_lines({line: what for (line, own), what in feeds.items() if own == number})

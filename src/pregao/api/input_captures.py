@@ -1,4 +1,4 @@
-"""The captures that a user names, read in blocks as often as needed."""
+"""Captures named by a user, read in blocks as often as needed."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ _PIECE = 1 << 20
 
 
 class Progress(Protocol):
-    """Is told how far the reading of captures is."""
+    """Receiver of the progress of reading captures."""
 
     def begin(self, name: str, size: int | None) -> None:
-        """A capture of so many bytes, if that is known, is begun."""
+        """Start a capture; ``size`` is its number of bytes, if known."""
 
     def reached(self, position: int) -> None:
-        """The reading is so far into the capture."""
+        """Report the position in the current capture."""
 
 
 class Silent:
-    """Progress that nobody looks at."""
+    """Progress without output."""
 
     def begin(self, name: str, size: int | None) -> None:
         """Do nothing."""
@@ -60,7 +60,7 @@ class Silent:
 
 @dataclass(slots=True)
 class ReadAccount:
-    """What became of the bytes of the captures that were read."""
+    """Accounting of the captures that were read."""
 
     statistics: CaptureStatistics = field(default_factory=CaptureStatistics)
     names: list[str] = field(default_factory=list)
@@ -69,23 +69,23 @@ class ReadAccount:
     compressions: list[str | None] = field(default_factory=list)
     tails: list[tuple[str, TruncatedTail]] = field(default_factory=list)
     streams: list[tuple[Sequence[Flow], dict[int, StreamAccount]]] = field(default_factory=list)
-    """Of each capture: its TCP flows, and what became of those of EntryPoint, by their place."""
+    """For each capture: its TCP flows, and the accounts of EntryPoint streams by flow index."""
     damaged: list[CaptureError] = field(default_factory=list)
-    """Records that cannot be: what follows them in their file was not read."""
+    """Errors of damaged records: the rest of their file was not read."""
 
     @property
     def lost(self) -> int:
-        """Packets that were captured, but not so that they could be read."""
+        """Captured packets that could not be read."""
         counts = self.statistics
         return counts.cut + counts.malformed.total() + self.fragments
 
     @property
     def fragments(self) -> int:
-        """IP fragments that never became whole datagrams."""
+        """IP fragments that never became complete datagrams."""
         return self.statistics.fragments_dropped + self.statistics.fragments_pending
 
     def close(self, reader: BlockReader, frames: FrameColumns) -> None:
-        """Take in a reader that was read to its end, and its streams of messages."""
+        """Add a reader that has ended, and its EntryPoint streams."""
         self.statistics.add(reader.statistics)
         self.streams.append((reader.tcp_flows, frames.accounts))
         self.names.append(reader.name)
@@ -97,7 +97,7 @@ class ReadAccount:
 
 
 class ReadBlock(NamedTuple):
-    """A block of a capture: its datagrams, and the messages of TCP streams that became whole."""
+    """A block of a capture: its datagrams, and the EntryPoint messages completed in it."""
 
     reader: BlockReader
     block: PacketBlock
@@ -105,7 +105,7 @@ class ReadBlock(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The capture's name."""
+        """Name of the capture."""
         return self.reader.name
 
 
@@ -119,23 +119,25 @@ NO_DATAGRAMS = _no_datagrams()
 
 
 class Captures:
-    """Captures by name: files, folders of them, addresses such as ``s3://…``, standard input."""
+    """Captures by name: files, folders, URIs such as ``s3://…``, standard input."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = [found for name in names for found in _named(name)]
         if self.names.count(STANDARD_INPUT) > 1:
-            raise UsageError("Standard input (-) can be read only once; name it once.")
+            raise UsageError(
+                "Standard input (-) can be read only once; it was given several times."
+            )
         self._spools: dict[str, IO[bytes]] = {}
 
     def check(self) -> None:
-        """Open each capture once, so that a mistake shows before anything is written."""
+        """Open each capture once, so that errors appear before anything is written."""
         for name in self.names:
             if not _flows_by(name):
                 read_blocks(name, block_bytes=64).close()
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Make standard input, and pipes by name, readable more than once."""
+        """Make standard input and named pipes readable more than once."""
         with ExitStack() as stack:
             try:
                 for name in filter(_flows_by, self.names):
@@ -150,9 +152,9 @@ class Captures:
     def read(
         self, account: ReadAccount, progress: Progress, block_bytes: int = BLOCK_BYTES
     ) -> Generator[ReadBlock, None, None]:
-        """The blocks of all captures, one capture after the other.
+        """Yield the blocks of all captures, one capture after the other.
 
-        Where a capture is damaged, its rest is given up: the account tells.
+        The rest of a damaged capture is skipped; ``account.damaged`` has the error.
         """
         for name in self.names:
             with self._open(name, block_bytes) as reader:
@@ -188,7 +190,7 @@ class Captures:
 
 
 def _flows_by(name: str) -> bool:
-    """Can it be read only once: standard input, or a pipe by name?"""
+    """Whether it can be read only once: standard input, or a named pipe."""
     if name == STANDARD_INPUT:
         return True
     path = Path(name)
@@ -205,7 +207,7 @@ def _raw(name: str) -> AbstractContextManager[BinaryIO]:
 
 
 def numbered(blocks: Iterator[ReadBlock], lines: Lines) -> Iterator[tuple[ReadBlock, LineNumbers]]:
-    """The blocks with the lines of their capture."""
+    """Yield the blocks with the line numbers of their capture."""
     last: BlockReader | None = None
     numbers: LineNumbers | None = None
     for read in blocks:
@@ -215,7 +217,7 @@ def numbered(blocks: Iterator[ReadBlock], lines: Lines) -> Iterator[tuple[ReadBl
 
 
 def _named(name: str) -> list[str]:
-    """The captures that a name means: itself, or those in the folder of that name."""
+    """Return the captures of a name: itself, or those in the folder with that name."""
     if name == STANDARD_INPUT or _URI.match(name):
         return [name]
     folder = Path(name)
@@ -224,14 +226,14 @@ def _named(name: str) -> list[str]:
     found = [str(path) for path in sorted(folder.iterdir()) if path.is_file() and _fits(path)]
     if not found:
         raise UsageError(
-            f"{name}: there is no capture in this folder. Name a pcap or pcapng file, or a folder "
-            "that holds some (plain, gzip or zstd)."
+            f"{name}: no capture in this folder. Specify a pcap or pcapng file, or a folder that "
+            "contains some (plain, gzip or zstd)."
         )
     return found
 
 
 def _fits(path: Path) -> bool:
-    """Is it a capture, or called like one so that its fault should be told?"""
+    """Whether a file is a capture, or named like one so that its error should be reported."""
     try:
         if path.stat().st_size == 0:
             return False

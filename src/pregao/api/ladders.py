@@ -1,4 +1,4 @@
-"""Levels and orders of a book as people read them: prices are exact decimals."""
+"""Levels and orders of a book for users: prices are exact decimals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Level(NamedTuple):
-    """All orders of one price, added up; orders without a price (None) go before all others."""
+    """All orders of one price, summed; orders without a price (None) come before all others."""
 
     price: Decimal | None
     size: int
@@ -35,25 +35,25 @@ class Order(NamedTuple):
 
 
 def price(mantissa: int | None) -> Decimal | None:
-    """A price as a decimal; books keep it as a whole number of ten-thousandths."""
+    """Return a price as a decimal; books keep it as an integer of ten-thousandths."""
     return None if mantissa is None else Decimal(mantissa).scaleb(-_digits())
 
 
 @cache
 def _digits() -> int:
-    # Imported with the first price: a lake is opened in a third of the time without it.
+    # Imported with the first price: opening a lake takes a third of the time without it.
     from pregao.feed.meaning import PRICE_SCALE
 
     return PRICE_SCALE
 
 
 def levels(found: Iterable[BookLevel]) -> tuple[Level, ...]:
-    """Levels with their prices as decimals."""
+    """Return levels with decimal prices."""
     return tuple(Level(price(each.price), each.size, each.orders) for each in found)
 
 
 def orders(found: Iterable[BookOrder]) -> tuple[Order, ...]:
-    """Orders with their prices as decimals."""
+    """Return orders with decimal prices."""
     return tuple(
         Order(
             each.order_id,
@@ -69,15 +69,15 @@ def orders(found: Iterable[BookOrder]) -> tuple[Order, ...]:
 
 
 def ladder_text(bids: Sequence[Level], asks: Sequence[Level], depth: int = 10) -> str:
-    """The best levels of both sides, side by side."""
+    """Format the best levels of both sides, side by side."""
     lines = [f"{'orders':>6} {'size':>10} {'bid':>12}   {'ask':<12} {'size':<10} {'orders':<6}"]
-    for at in range(min(depth, max(len(bids), len(asks)))):
-        bid = asked = ""
-        if at < len(bids):
-            bid = f"{bids[at].orders:>6} {bids[at].size:>10} {_text(bids[at].price):>12}"
-        if at < len(asks):
-            asked = f"{_text(asks[at].price):<12} {asks[at].size:<10} {asks[at].orders:<6}"
-        lines.append(f"{bid:>30}   {asked}".rstrip())
+    for row in range(min(depth, max(len(bids), len(asks)))):
+        bid = ask = ""
+        if row < len(bids):
+            bid = f"{bids[row].orders:>6} {bids[row].size:>10} {_text(bids[row].price):>12}"
+        if row < len(asks):
+            ask = f"{_text(asks[row].price):<12} {asks[row].size:<10} {asks[row].orders:<6}"
+        lines.append(f"{bid:>30}   {ask}".rstrip())
     return "\n".join(lines)
 
 

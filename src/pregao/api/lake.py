@@ -1,4 +1,4 @@
-"""A lake for programs: its tables in the engine of choice, books at any moment, SQL, ingest."""
+"""The lake API: tables in the engine of choice, books at any time, SQL, ingest."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ _ENGINES = ("arrow", "polars", "duckdb", "spark", "pandas")
 
 @dataclass(frozen=True, slots=True)
 class LakeBook:
-    """The book of an instrument at a moment, as the lake's tables tell it."""
+    """The book of an instrument at a time, from the lake's tables."""
 
     symbol: str | None
     security_id: int
     channel: int
     date: date
     at_ns: int | None
-    """What was asked for; None for the end of the day's data."""
+    """The requested time; None for the end of the day's data."""
     state: State
     bids: tuple[Level, ...]
-    """Levels, best first."""
+    """Bid levels, best first."""
     asks: tuple[Level, ...]
     orders: tuple[Order, ...]
-    """Every order in the order in which they would trade: bids, then asks."""
+    """All orders in priority order: bids, then asks."""
     last_price: Decimal | None
     trade_volume: int | None
     sequence_version: int | None
-    """Of the last message that is in the book; None if there was none."""
+    """Sequence version of the last message in the book; None if there was none."""
     sequence_number: int | None
     sending_time_ns: int | None
     data_ends_ns: int | None
-    """When the channel's last packet was sent, where that is before what was asked for."""
+    """Sending time of the channel's last packet, if that is before the requested time."""
     current: bool
-    """Were the books built after everything of the day was ingested?"""
+    """Whether the books were built after everything of the day was ingested."""
 
     @property
     def trusted(self) -> bool:
-        """Does it equal the exchange's own?"""
+        """Whether it equals the exchange's own book."""
         return self.state in (State.VALID, State.EMPTY)
 
     def __str__(self) -> str:
@@ -64,7 +64,17 @@ class LakeBook:
 
 
 class Lake:
-    """The Delta tables of a lake: a folder, or a place such as ``s3://bucket/lake``."""
+    """The Delta tables of a lake.
+
+    ```python
+    lake = pregao.Lake("lake")
+    lake.ingest("day")
+    print(lake.book("PETR4", at="2026-05-21 10:05", tz="America/Sao_Paulo"))
+    ```
+
+    Args:
+        location: A folder, or a URI such as ``s3://bucket/lake``.
+    """
 
     def __init__(self, location: str | os.PathLike[str]) -> None:
         self._lake = store.Lake(location)
@@ -74,12 +84,12 @@ class Lake:
 
     @property
     def location(self) -> store.Location:
-        """The place of the lake; its text is a path, or a URI such as ``s3://bucket/lake``."""
+        """Location of the lake; as text a path, or a URI such as ``s3://bucket/lake``."""
         return self._lake.location
 
     @property
     def tables(self) -> list[str]:
-        """The names of the tables that there are."""
+        """Names of the tables."""
         self._lake.require()
         self._lake.roll_forward()
         return self._lake.table_names()
@@ -94,15 +104,29 @@ class Lake:
         raw: bool = False,
         spark: Any = None,
     ) -> Any:
-        """A table with symbols, timestamps and names in place of codes.
+        """Return a table with symbols, timestamps and names instead of codes.
 
-        ``engine`` says what comes: an Arrow table ("arrow"), a lazy frame of Polars ("polars"), a
-        relation of DuckDB ("duckdb"), a DataFrame of Spark ("spark", in the session ``spark`` if
-        one is given) or of pandas ("pandas"). ``columns`` and ``where`` (a condition in SQL) are
-        pushed down to the files. ``raw`` gives the columns as they are stored.
+        Args:
+            name: Name of a table (``trades``) or view (``v_trades``).
+            engine: Type of the result: an Arrow table ("arrow"), a Polars LazyFrame ("polars"), a
+                DuckDB relation ("duckdb"), a Spark DataFrame ("spark") or a pandas DataFrame
+                ("pandas").
+            columns: Columns to read, by default all; pushed down to the files.
+            where: Condition in SQL; pushed down to the files.
+            raw: Return the columns as stored, with codes.
+            spark: Spark session for the engine "spark"; by default a new one.
+
+        Raises:
+            UsageError: There is no such table or engine, or the condition is invalid.
+
+        Example:
+            ```python
+            trades = lake.table("trades", where="symbol = 'PETR4'", columns=["time", "price",
+            "size"])
+            ```
         """
         if engine not in _ENGINES:
-            raise UsageError(f"There is no engine {engine!r}: there are {', '.join(_ENGINES)}.")
+            raise UsageError(f"engine must be one of {', '.join(_ENGINES)}, was {engine!r}.")
         own = self._name(name, raw)
         if engine == "polars":
             return self._polars(own, columns, where)
@@ -114,7 +138,7 @@ class Lake:
             return frame if columns is None else frame.select(*columns)
         names = "*" if columns is None else ", ".join(map(_quoted, columns))
         condition = "" if where is None else f" WHERE {where}"
-        sql = f"SELECT {names} FROM {_quoted(own)}{condition}"  # noqa: S608 - it is a user's own
+        sql = f"SELECT {names} FROM {_quoted(own)}{condition}"  # noqa: S608 - the user's own query
         if engine == "duckdb":
             return self._relation(sql)
         rows = self.sql(sql)
@@ -132,13 +156,26 @@ class Lake:
         raw: bool = False,
         rows: int = BATCH_ROWS,
     ) -> Iterator[Any]:
-        """A table as Arrow record batches of so many rows at most, in bounded memory.
+        """Iterate over a table as Arrow record batches, in bounded memory.
 
-        ``columns`` and ``where`` (a condition in SQL) are pushed down: files, row groups and
-        columns that cannot matter are not read. Rows of a file come in its order, files in any.
+        Files, row groups and columns that cannot match are not read. Rows of a file are in its
+        order, files in any order.
+
+        Args:
+            name: Name of a table or view.
+            columns: Columns to read, by default all.
+            where: Condition in SQL.
+            raw: Return the columns as stored, with codes.
+            rows: Maximum number of rows per batch.
+
+        Yields:
+            ``pyarrow.RecordBatch``.
+
+        Raises:
+            UsageError: ``rows`` is below 1, there is no such table, or the condition is invalid.
         """
         if rows < 1:
-            raise UsageError(f"A batch has at least one row, not {rows}.")
+            raise UsageError(f"rows must be at least 1, was {rows}.")
         relation = self.table(name, engine="duckdb", columns=columns, where=where, raw=raw)
         yield from relation.to_arrow_reader(rows)
 
@@ -149,22 +186,27 @@ class Lake:
         *,
         engine: Literal["duckdb", "spark"] | None = None,
     ) -> Any:
-        """The rows of a query on tables (``trades``) and views (``v_trades``), as an Arrow table.
+        """Run a query on tables (``trades``) and views (``v_trades``).
 
-        DuckDB answers in this process where it can read the lake, else Spark. The query is one
-        SELECT (or WITH, FROM, VALUES, SHOW, DESCRIBE, EXPLAIN); a text that is anything else is
-        refused before it runs, and none reads files but those of the lake's tables.
+        DuckDB runs it in this process if it can read the lake, else Spark does. The query is one
+        SELECT (or WITH, FROM, VALUES, SHOW, DESCRIBE, EXPLAIN); any other text is rejected before
+        it runs, and no query reads files other than those of the lake's tables.
 
         Args:
-            query: The query; a ``?`` stands for a value.
-            parameters: The values, in their order: never write them into the query's text.
+            query: The query; a ``?`` is a placeholder for a value.
+            parameters: The values, in order: never write them into the query's text.
             engine: DuckDB or Spark, whose dialects differ.
 
         Returns:
             The rows as an Arrow table.
 
         Raises:
-            UsageError: It is not one query, reaches beyond the lake, or fails.
+            UsageError: It is not a single query, accesses anything outside the lake, or fails.
+
+        Example:
+            ```python
+            rows = lake.sql("SELECT * FROM v_trades WHERE symbol = ? LIMIT 5", ["PETR4"])
+            ```
         """
         from pregao.lake.sql import EngineName, choose_engine, open_engine
 
@@ -181,10 +223,25 @@ class Lake:
         day: date | str | None = None,
         channel: int | None = None,
     ) -> LakeBook:
-        """The book of an instrument (symbol or number) after all packets sent up to a time.
+        """Return the book of an instrument after all packets sent up to a time.
 
-        A time that names no zone is one of ``tz``. Without a time it is the end of the day, and
-        without a day that of the last one.
+        Args:
+            instrument: Symbol or security id.
+            at: The time; by default the end of the day.
+            tz: Time zone of a time without an offset.
+            day: The day; by default that of ``at``, or the last one.
+            channel: The channel, if the instrument is on several.
+
+        Returns:
+            The book, with its state and the last message that it includes.
+
+        Raises:
+            UsageError: The time or day is invalid, or the lake has no such instrument or books.
+
+        Example:
+            ```python
+            book = lake.book("PETR4", at="2026-05-21 10:05", tz="America/Sao_Paulo")
+            ```
         """
         from pregao.lake.books import book_at
 
@@ -201,10 +258,26 @@ class Lake:
         analytics: bool = True,
         spark: Any = None,
     ) -> dict[str, Any]:
-        """Take captures in (files, folders, patterns), exactly once; then make books and analytics.
+        """Ingest captures, exactly once; then build books and analytics.
 
-        The work is done in this process, or with the session ``spark``. What is given back is what
-        `pregao ingest --report` writes.
+        Args:
+            captures: Files, folders or patterns.
+            options: Options of the ingest.
+            books: Build books afterwards.
+            analytics: Build analytics afterwards.
+            spark: Spark session to run in; by default the work runs in this process.
+
+        Returns:
+            The report, as written by `pregao ingest --report`.
+
+        Raises:
+            CaptureError: A capture cannot be read.
+            UsageError: A capture is missing, or an option is invalid.
+
+        Example:
+            ```python
+            report = lake.ingest("day")
+            ```
         """
         from pregao.lake.ingest import Merger, Runner, ingest, merge_here, run_here
 
@@ -214,37 +287,45 @@ class Lake:
             from pregao.lake.spark import merge_on_spark, on_spark
 
             run, merge = on_spark(spark), merge_on_spark(spark)
-        place = self._lake.location
-        report = ingest(list(paths(captures)), place, options, run=run, merge=merge)
-        told: dict[str, Any] = report.json()
+        location = self._lake.location
+        report = ingest(list(paths(captures)), location, options, run=run, merge=merge)
+        result: dict[str, Any] = report.json()
         if books:
-            told["books"] = self._build(spark)
+            result["books"] = self._build(spark)
         if analytics:
             from pregao.lake.analytics.analyse import analyse
 
-            told["analytics"] = [
-                {"date": one.date.isoformat(), "table": one.table, "rows": one.rows}
-                for one in analyse(spark, self._lake)
+            result["analytics"] = [
+                {"date": built.date.isoformat(), "table": built.table, "rows": built.rows}
+                for built in analyse(spark, self._lake)
             ]
-        return told
+        return result
 
     def audit(
         self, *, symbols: str | Iterable[str] | None = None, days: Iterable[date | str] = ()
     ) -> AuditSummary:
-        """How the rebuilt books compare with every snapshot in the captures."""
+        """Compare the rebuilt books with every snapshot in the captures.
+
+        Args:
+            symbols: Only these symbols; by default all.
+            days: Only these days; by default all.
+
+        Returns:
+            The counts of results, and the differences that no gap explains.
+        """
         from pregao.lake.books import Selection, audit_summary
 
         selection = Selection(tuple(map(day_from, listed_days(days))), (), listed(symbols))
         return audit_summary(self._lake, selection)
 
     def _name(self, name: str, raw: bool) -> str:
-        """The view of a table, unless its columns are wanted as they are stored."""
+        """Return the view of a table, unless its columns are requested as stored."""
         from pregao.lake.views import view_names
 
         views = view_names(self.tables)
         if name in views:
             return views[name] if raw else name
-        self._lake.delta(name)  # whose error names the tables that there are
+        self._lake.delta(name)  # raises an error that lists the tables
         return name if raw else next(view for view, table in views.items() if table == name)
 
     def _polars(self, name: str, columns: Sequence[str] | None, where: str | None) -> Any:
@@ -268,13 +349,13 @@ class Lake:
         from pregao.lake.books import Catalogue, books_on_spark, build_books, run_books_here
 
         if not Catalogue(self._lake).dates():
-            return []  # neither orders nor snapshots are there
+            return []  # neither orders nor snapshots
         run = run_books_here if spark is None else books_on_spark(spark)
-        return [one.json() for one in build_books(self._lake.location, run=run)]
+        return [built.json() for built in build_books(self._lake.location, run=run)]
 
 
 def listed_days(days: date | str | Iterable[date | str]) -> tuple[date | str, ...]:
-    """One day or several, as a tuple."""
+    """Return one day or several as a tuple."""
     return (days,) if isinstance(days, date | str) else tuple(days)
 
 

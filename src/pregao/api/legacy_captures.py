@@ -1,4 +1,4 @@
-"""Captures and raw dumps of the legacy feed: told by their content, read message by message."""
+"""Captures and raw dumps of the legacy feed: detected by content, read message by message."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ _PIECE = 1 << 20
 
 
 def reader_of(schema: Path | None) -> MessageReader:
-    """A reader with our templates, or those of a file."""
+    """Return a reader with the bundled templates, or those of a file."""
     return MessageReader(None if schema is None else load_templates(schema))
 
 
 def are_legacy(names: Sequence[str], schema: Path | None = None) -> bool:
-    """Do the captures hold the legacy feed? Some of them alone are refused, with their names."""
+    """Whether the captures are of the legacy feed; raises UsageError if only some of them are."""
     if STANDARD_INPUT in names:
         return False
     try:
         reader = reader_of(schema)
         captures = Captures(names).names
     except PregaoError:
-        return False  # the caller reads them too, and says what is wrong
+        return False  # the caller reads them too, and reports the error
     found = [name for name in captures if _is_legacy(name, reader)]
     if found and len(found) < len(captures):
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         raise UsageError(
-            f"{found[0]}{more}: the legacy feed (UMDF FIX/FAST), beside captures that are not. "
-            "Name the ones or the others."
+            f"{found[0]}{more}: captures of the legacy feed (UMDF FIX/FAST) cannot be mixed with "
+            "others. Read them separately."
         )
     return bool(found)
 
@@ -73,7 +73,7 @@ def _looks_legacy(name: str, reader: MessageReader) -> bool:
 
 
 def is_dump(name: str) -> bool:
-    """Is it a file that is no capture?"""
+    """Whether it is a file that is not a capture."""
     if not Path(name).is_file():
         return False
     with open_source(name) as source:
@@ -82,12 +82,12 @@ def is_dump(name: str) -> bool:
 
 
 class Read(NamedTuple):
-    """A message of a capture, or why one could not be read."""
+    """A message of a capture, or why it could not be read."""
 
     name: str
-    """Of the capture."""
+    """Name of the capture."""
     time_ns: int
-    """When it was captured; 0 in a raw dump."""
+    """Capture time; 0 in a raw dump."""
     position: int
     flow: str
     number: int
@@ -97,34 +97,34 @@ class Read(NamedTuple):
 
 @dataclass(slots=True)
 class LegacyAccount:
-    """What was read."""
+    """Statistics of what was read."""
 
     datagrams: int = 0
     messages: int = 0
     rejects: Counter[str] = field(default_factory=Counter)
     first_rejects: list[str] = field(default_factory=list)
     abandoned: int = 0
-    """Messages of which chunks were missing."""
+    """Messages with missing chunks."""
     damaged: list[str] = field(default_factory=list)
     types: dict[str, Counter[MsgType]] = field(default_factory=dict)
-    """By flow: the messages that tell which stream it is."""
+    """Message types by flow, from which its stream is detected."""
 
     def stream(self, flow: str) -> Stream | None:
-        """The stream of a flow, as far as is known."""
+        """Return the stream of a flow, if known."""
         return stream_of(self.types.get(flow, Counter()))
 
     def reject(self, read: Read) -> None:
-        """Count what could not be read."""
+        """Count a message that could not be read."""
         self.rejects[read.reason] += 1
         if len(self.first_rejects) < 10:
-            place = f"{read.name}, byte {read.position}, message {read.number}"
-            self.first_rejects.append(f"{place}: {read.reason}")
+            location = f"{read.name}, byte {read.position}, message {read.number}"
+            self.first_rejects.append(f"{location}: {read.reason}")
 
 
 def read_messages(
     names: Sequence[str], reader: MessageReader, account: LegacyAccount
 ) -> Iterator[Read]:
-    """All messages of captures and raw dumps, in the order of the files."""
+    """Yield all messages of captures and raw dumps, in the order of the files."""
     for name in Captures(names).names:
         waiting: dict[str, Assembler] = {}
         try:
@@ -149,13 +149,13 @@ def _messages(
 ) -> Iterator[tuple[int, LegacyMessage | None, str]]:
     try:
         for chunk in read_chunks(datagram):
-            whole = assembler.add(chunk, time_ns)
-            if whole is None:
+            assembled = assembler.add(chunk, time_ns)
+            if assembled is None:
                 continue
             try:
-                yield whole.number, reader.read(whole), ""
+                yield assembled.number, reader.read(assembled), ""
             except DecodeError as error:
-                yield whole.number, None, error.reason
+                yield assembled.number, None, error.reason
     except DecodeError as error:
         yield 0, None, error.reason
 
@@ -178,7 +178,7 @@ def _destination(flow: Flow) -> str:
 
 
 def _dumped(name: str) -> Iterator[tuple[int, int, str, bytes]]:
-    """The chunks of a raw dump, each as if it were a datagram of its own."""
+    """Yield the chunks of a raw dump, each as a separate datagram."""
     position = 0
     held = b""
     with Path(name).open("rb") as file:

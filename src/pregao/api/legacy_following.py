@@ -1,4 +1,4 @@
-"""Channels of the legacy feed followed through captures, as those of the binary feed are."""
+"""Following channels of the legacy feed through captures, like those of the binary feed."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def followed_legacy(
     depth: int,
     from_the_start: bool,
 ) -> Iterator[LiveEvent]:
-    """What happens on the channels in captures of the legacy feed, in the order of time."""
+    """Yield the events of the channels in captures of the legacy feed, in time order."""
     for name in names:
         if is_dump(name):
             raise UsageError(
-                f"{name}: a dump without a capture around it tells no times: it can be read, "
-                "but not followed."
+                f"{name}: a raw dump has no capture times; it can be read with pregao.read, but "
+                "not followed."
             )
     lines = Lines()
     routes = _routes(names, from_the_start)
     channels = list({id(route[0]): route[0] for route in routes.values()}.values())
-    told = Subscription(symbols or None, kinds=kinds, depth=depth, most_waiting=_ALL)
+    subscription = Subscription(symbols or None, kinds=kinds, depth=depth, most_waiting=_ALL)
     last = 0
     for stretch in merged(names, lines):
         if not last:
@@ -61,28 +61,28 @@ def followed_legacy(
                 deadline = channel.deadline()
                 if deadline is not None and deadline <= last:
                     channel.tick(last)
-                    yield from _events(channel, told)
+                    yield from _events(channel, subscription)
             begin = int(stretch.offset[row])
             payload = stretch.buffer[begin : begin + int(stretch.length[row])].tobytes()
             channel, stream, feed = route
             channel.receive(stream, feed, payload, last)
-            yield from _events(channel, told)
-    for channel in channels:  # what is still missing then does not come any more
+            yield from _events(channel, subscription)
+    for channel in channels:  # what is still missing is lost
         channel.tick(last + channel.settings.reorder_ns)
-        yield from _events(channel, told)
+        yield from _events(channel, subscription)
 
 
 def _events(channel: LegacyFeedChannel, told: Subscription) -> Iterator[LiveEvent]:
-    channel.take_actions()  # every stream comes anyway
+    channel.take_actions()  # all streams are read anyway
     if events := channel.take_events():
         told.told(channel, events)
         for item in told.take():
-            assert isinstance(item, LiveEvent)  # it misses nothing, so no book is told anew
+            assert isinstance(item, LiveEvent)  # nothing is missed, so that no book is sent again
             yield item
 
 
 def _routes(names: Sequence[str], from_the_start: bool) -> dict[str, Route]:
-    """The channels by destination: captures are read once before they are followed."""
+    """Return the channels by destination; the captures are read once before."""
     legacy = PROTOCOLS["legacy"]
     seen: dict[str, Sighting] = {}
     for name in names:
@@ -112,8 +112,8 @@ def _routes(names: Sequence[str], from_the_start: bool) -> dict[str, Route]:
     }  # fmt: skip
     if not channels:
         raise UsageError(
-            f"There is no incremental stream of the legacy feed in {', '.join(names)}: "
-            "`pregao info` tells what there is."
+            f"No incremental stream of the legacy feed in {', '.join(names)}; `pregao info` lists "
+            "the streams that a capture contains."
         )
     return {
         flow: (channels[number], stream, feed)

@@ -1,4 +1,4 @@
-"""The messages of the legacy feed in captures, in the form of all other messages."""
+"""Messages of the legacy feed in captures, in the common message form."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def legacy_messages(
     until_ns: int | None,
     rejects: Counter[str],
 ) -> Iterator[Message]:
-    """The messages of some templates (by name or number) that were captured in time."""
+    """Yield the messages of some templates (by name or number) captured within the time range."""
     reader, account = reader_of(None), LegacyAccount()
     known = reader.templates.by_id
     wanted = set(known)
     if templates:
         wanted = {number for number in known if {known[number].name, str(number)} & set(templates)}
         if not wanted:
-            there = ", ".join(sorted(each.name for each in known.values()))
-            raise UsageError(f"There is no template {templates[0]!r}; there are {there}.")
+            names_known = ", ".join(sorted(each.name for each in known.values()))
+            raise UsageError(f"There is no template {templates[0]!r}; available: {names_known}.")
     rejects.clear()
     for read in read_messages(names, reader, account):
         message = read.message

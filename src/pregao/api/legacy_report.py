@@ -1,4 +1,4 @@
-"""What captures of the legacy feed hold: its flows, streams, messages, what is missing."""
+"""Report of captures of the legacy feed: flows, streams, messages, and missing messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pregao.umdf.sequencing import StreamSequence, Verdict
 
 @dataclass(slots=True)
 class _Flow:
-    """What was seen on a flow."""
+    """Statistics of a flow."""
 
     messages: int = 0
     heartbeats: int = 0
@@ -34,7 +34,7 @@ class _Flow:
 
 
 def legacy_report(names: Sequence[str], schema: Path | None) -> dict[str, Any]:
-    """What captures of the legacy feed hold, as JSON holds it."""
+    """Return the report of captures of the legacy feed as JSON values."""
     reader = reader_of(schema)
     account = LegacyAccount()
     flows: dict[str, _Flow] = {}

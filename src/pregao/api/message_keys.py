@@ -1,4 +1,4 @@
-"""What stands before a message's own fields in each protocol: columns, and how they are written."""
+"""Key columns before a message's own fields in each protocol, and their text form."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class KeyForm:
 
     names: tuple[str, ...]
     columns: Callable[[], Any]
-    """The same with their types, for files that hold tables."""
+    """Returns the columns with their types, for table files."""
     csv: tuple[tuple[str, int], ...]
-    """What CSV has of it: the name, and which of the columns."""
+    """Key columns in CSV: the name, and the index of the column."""
     captured: int
-    """Which column is the time of capture."""
+    """Index of the capture time column."""
     text: Callable[[Sequence[Any], Callable[[Any], Any]], list[Any]]
-    """What a line of text has behind the time; numbers are written by a function that is given."""
+    """Returns the text after the time; the given function formats numbers."""
 
     @property
     def schema(self) -> Any:
-        """The columns as Arrow knows them."""
+        """The columns as an Arrow schema."""
         return self.columns()
 
 
@@ -39,10 +39,10 @@ def _packet_text(keys: Sequence[Any], numbers: Callable[[Any], Any]) -> list[Any
     import pyarrow.compute as pc
 
     channel, stream, version, number, index, *_ = keys
-    place = pc.binary_join_element_wise(
+    message_key = pc.binary_join_element_wise(
         numbers(version), ":", pc.coalesce(numbers(number), "-"), ".", numbers(index), ""
     )
-    return [numbers(channel), stream.cast(pa.string()), place]
+    return [numbers(channel), stream.cast(pa.string()), message_key]
 
 
 def _session_text(keys: Sequence[Any], numbers: Callable[[Any], Any]) -> list[Any]:
@@ -91,7 +91,7 @@ ENTRYPOINT_KEYS = KeyForm(
 
 
 def key_form(schema_id: int) -> KeyForm:
-    """The form of the keys of messages with that schema id."""
+    """Return the key form of messages with a schema id."""
     return ENTRYPOINT_KEYS if schema_id == ENTRYPOINT_SCHEMA_ID else UMDF_KEYS
 
 
@@ -102,9 +102,9 @@ def session_keys(
     flows: Sequence[str],
     numbers: Sequence[npt.NDArray[np.int64]],
 ) -> list[Any]:
-    """The key columns of EntryPoint messages; zeros and senders below zero are null.
+    """Return the key columns of EntryPoint messages; zeros and negative senders are null.
 
-    ``numbers`` are the sequence numbers, the times of capture and those of sending.
+    ``numbers`` are the sequence numbers, the capture times and the sending times.
     """
     import pyarrow as pa
 
@@ -124,7 +124,7 @@ def session_key_values(
     flows: Sequence[str],
     numbers: Sequence[npt.NDArray[np.int64]],
 ) -> list[list[Any]]:
-    """The same as plain values."""
+    """Return the columns of `session_keys` as lists of plain values."""
     return [
         [None if each < 0 else senders[each] for each in sender.tolist()],
         [flows[each] for each in flow.tolist()],

@@ -1,4 +1,4 @@
-"""Which packets and messages a user wants: by time, channel, template and instrument."""
+"""Selection of packets and messages by time, channel, template and instrument."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pregao.umdf.survey import words
 
 @dataclass(slots=True)
 class MessageSelection:
-    """What was asked for; None means everything."""
+    """The selection; None selects everything."""
 
     templates: frozenset[tuple[int, int]] | None = None
-    """By schema id and their own."""
+    """By schema id and template id."""
     security_ids: frozenset[int] | None = None
     channels: frozenset[int] | None = None
     since_ns: int | None = None
@@ -28,22 +28,22 @@ class MessageSelection:
 
     @property
     def by_packet(self) -> bool:
-        """Are whole packets left out?"""
+        """Whether complete packets are excluded."""
         return (self.channels, self.since_ns, self.until_ns) != (None, None, None)
 
     def packets(self, block: PacketBlock) -> PacketBlock:
-        """The packets of a block that were captured in time, on the channels asked for."""
+        """Return the packets of a block within the time range and on the selected channels."""
         if not self.by_packet:
             return block
         wanted = self._in_time(block)
         if self.channels is not None:
-            whole = block.length >= PACKET_HEADER_SIZE
-            channels = np.where(whole, block.buffer[block.offset + CHANNEL_AT], 0)
-            wanted &= whole & np.isin(channels, list(self.channels))
+            complete = block.length >= PACKET_HEADER_SIZE
+            channels = np.where(complete, block.buffer[block.offset + CHANNEL_AT], 0)
+            wanted &= complete & np.isin(channels, list(self.channels))
         return _chosen(block, wanted)
 
     def session_messages(self, block: PacketBlock) -> PacketBlock:
-        """The messages of EntryPoint that were captured in time; they have no channel."""
+        """Return the EntryPoint messages within the time range; they have no channel."""
         if not self.by_packet:
             return block
         wanted = np.full(len(block), self.channels is None, np.bool_)
@@ -60,7 +60,7 @@ class MessageSelection:
     def kinds(
         self, walked: Walked, template_of: Callable[[MessageKind], Message | None]
     ) -> list[MessageKind]:
-        """The messages asked for, kind by kind."""
+        """Return the selected messages, by kind."""
         kinds = walked.kinds()
         if self.templates is not None:
             kinds = [each for each in kinds if (each.schema_id, each.template_id) in self.templates]
@@ -72,8 +72,8 @@ class MessageSelection:
             message = template_of(kind)
             reading = None if message is None else security_id(message)
             if reading is not None:
-                there, values = words(walked, kind.rows, reading)
-                rows = kind.rows[there & np.isin(values, wanted)]
+                present, values = words(walked, kind.rows, reading)
+                rows = kind.rows[present & np.isin(values, wanted)]
                 if len(rows):
                     chosen.append(MessageKind(kind.schema_id, kind.template_id, kind.version, rows))
         return chosen
@@ -86,7 +86,7 @@ def _chosen(block: PacketBlock, wanted: npt.NDArray[np.bool_]) -> PacketBlock:
 
 
 def security_id(message: Message) -> Reading | None:
-    """The field of a message that says which instrument it is about, if it has one."""
+    """Return the field of a message with its instrument, or None."""
     for reading in readings(message):
         if reading.name == "securityID" and reading.kind is ValueKind.INTEGER and reading.size == 8:
             return reading
@@ -94,7 +94,7 @@ def security_id(message: Message) -> Reading | None:
 
 
 def limited(kinds: list[MessageKind], after: int, count: int) -> tuple[list[MessageKind], int]:
-    """The first messages behind one, at most so many; and the last of them (-1 if none)."""
+    """Return the first ``count`` messages after one, and the last of them (-1 if none)."""
     rows = (
         np.sort(np.concatenate([kind.rows for kind in kinds])) if kinds else np.empty(0, np.int64)
     )

@@ -1,4 +1,4 @@
-"""A message of a capture: its fields, where it was sent and when, whatever the protocol."""
+"""A message of a capture: its fields, key and times, for all protocols."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pregao.sbe.values import readings
 
 
 class Protocol(StrEnum):
-    """What a message is of."""
+    """Protocol of a message."""
 
     UMDF = "umdf"
     ENTRYPOINT = "entrypoint"
@@ -26,39 +26,39 @@ class Message:
 
     Its fields are in ``values`` by the names of the specification (``message["mDEntryPx"]``), and
     attributes by the names of table columns (``message.md_entry_px``). Prices are exact decimals,
-    enumerations their names, times nanoseconds since 1970, what is absent None.
+    enumerations their names, times nanoseconds since 1970, absent values None.
     """
 
     protocol: Protocol
     template: str
-    """The name of the template, such as ``Trade_53``."""
+    """Name of the template, such as ``Trade_53``."""
     template_id: int
     schema_version: int | None
-    """The version it was sent in; None for the legacy feed."""
+    """Schema version of the message; None for the legacy feed."""
     values: Mapping[str, Any]
     capture_time_ns: int | None
     sending_time_ns: int | None
     sequence_number: int | None
-    """Of its packet (market data) or its own (EntryPoint, legacy); None where it has none."""
+    """Number of its packet (market data) or its own (EntryPoint, legacy); None if it has none."""
     channel: int | None = None
-    """Here and below: of market data."""
+    """This and the next three: market data only."""
     stream: str | None = None
     sequence_version: int | None = None
     index_in_packet: int | None = None
     sender: str | None = None
-    """Of EntryPoint: client, exchange, or None if nothing has told."""
+    """EntryPoint only: client, exchange, or None if unknown."""
     flow: str | None = None
-    """Of EntryPoint and the legacy feed: who sends to whom, or the destination."""
+    """EntryPoint and the legacy feed: source and destination, or the destination."""
     layout: Template | None = field(default=None, repr=False, compare=False)
-    """The template as the schema states it."""
+    """The template in the schema."""
 
     def __getitem__(self, name: str) -> Any:
-        """A field by the name that the specification gives it."""
+        """Return a field by its name in the specification."""
         return self.values[name]
 
     def __getattr__(self, name: str) -> Any:
-        """A field by the name of its column."""
-        # What is not set yet, while a copy is made, is no field.
+        """Return a field by its column name."""
+        # Slots that are not set yet, while a copy is made, are not fields.
         if not name.startswith("_") and name not in Message.__slots__:
             own = self._names().get(name)
             if own is not None:
@@ -69,7 +69,7 @@ class Message:
         return [*object.__dir__(self), *self._names()]
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields by the names of their columns."""
+        """Return the fields by their column names."""
         return {column: self.values.get(name) for column, name in self._names().items()}
 
     def _names(self) -> dict[str, str]:
@@ -82,11 +82,11 @@ class Message:
 
 
 _COLUMNS: dict[int, tuple[Template, dict[str, str]]] = {}
-"""By the template's identity, which it keeps: comparing templates takes long."""
+"""By the identity of the template, which is kept: comparing templates is slow."""
 
 
 def _columns(template: Template) -> dict[str, str]:
-    """The fields of a template by the names of their columns."""
+    """Return the fields of a template by their column names."""
     found = {reading.column: reading.name for reading in readings(template)}
     for group in template.groups:
         found[snake_case(group.name)] = group.name

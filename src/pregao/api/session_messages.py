@@ -1,4 +1,4 @@
-"""The messages of EntryPoint in captures, walked and keyed for ``pregao decode``."""
+"""EntryPoint messages in captures, walked and keyed for ``pregao decode``."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from pregao.umdf.survey import Place, Rejects
 
 
 def looks_like_sessions(data: bytes) -> bool:
-    """Do pasted bytes begin with a message of EntryPoint?"""
+    """Whether pasted bytes start with an EntryPoint message."""
     first = next(iter(FrameReader().receive(data)), None)
     return isinstance(first, Frame) and first.header.schema_id == ENTRYPOINT_SCHEMA_ID
 
 
 def pasted_messages(data: bytes) -> PacketBlock:
-    """Pasted messages as a block; what is behind the last whole one is a stretch of its own."""
+    """Return pasted messages as a block; bytes after the last complete one are a separate row."""
     parts = [blanked(each) for each in FrameReader().receive(data) if isinstance(each, Frame)]
     rest = data[sum(map(len, parts)) :]
     if rest:
         parts.append(rest)
     lengths = np.array([len(part) for part in parts], np.int32)
     count = len(parts)
-    nowhere = np.zeros(count, np.int64)
+    zeros = np.zeros(count, np.int64)
     return PacketBlock(
-        np.frombuffer(b"".join(parts) + bytes(PADDING), np.uint8), nowhere,
-        np.cumsum(lengths, dtype=np.int64) - lengths, lengths, np.ones(count, np.int64), nowhere,
+        np.frombuffer(b"".join(parts) + bytes(PADDING), np.uint8), zeros,
+        np.cumsum(lengths, dtype=np.int64) - lengths, lengths, np.ones(count, np.int64), zeros,
         np.zeros(count, np.int32),
     )  # fmt: skip
 
 
 class SessionBlock:
-    """Messages of one block, walked; who sent each is known as far as the capture has told."""
+    """Messages of one block, walked; senders are known once the capture has identified them."""
 
     def __init__(self, block: PacketBlock, flows: Sequence[Flow], senders: Senders[Flow]) -> None:
         self.block = block
@@ -59,7 +59,7 @@ class SessionBlock:
         )
 
     def count_stretches(self, name: str, rejects: Rejects) -> None:
-        """Count the stretches that are no message."""
+        """Count the ranges of bytes that are not a message."""
         rejects.begin_block()
         broken = np.flatnonzero(self.walked.fault)
         if len(broken):
@@ -71,11 +71,11 @@ class SessionBlock:
                 rejects.keep(Place(name, number, position, 0, NO_MESSAGE))
 
     def keys(self, rows: Numbers) -> list[Any]:
-        """The key columns of some messages."""
+        """Return the key columns of some messages."""
         return session_keys(*self._keys(rows))
 
     def key_values(self, rows: Numbers) -> list[list[Any]]:
-        """The keys of some messages as plain values."""
+        """Return the keys of some messages as plain values."""
         return session_key_values(*self._keys(rows))
 
     def _keys(self, rows: Numbers) -> tuple[Any, Sequence[str], Any, Sequence[str], Sequence[Any]]:
@@ -96,7 +96,7 @@ class Sessions:
         self._senders = Senders(self._flows, other_direction)
 
     def block(self, block: PacketBlock, flows: Sequence[Flow]) -> SessionBlock:
-        """The messages of a block, which is chosen from one of a capture with these flows."""
+        """Return the messages of a block selected from a capture with these flows."""
         if flows is not self._flows:  # the next capture
             self._flows, self._senders = flows, Senders(flows, other_direction)
         return SessionBlock(block, flows, self._senders)

@@ -1,4 +1,4 @@
-"""What captures hold of EntryPoint: connections, sessions, numbers, messages, bytes passed over."""
+"""Report of EntryPoint in captures: connections, sessions, numbers, messages, skipped bytes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Numbers:
     messages: int = 0
 
     def add(self, numbers: Any) -> None:
-        """Take numbers in."""
+        """Add numbers."""
         self.first = min(self.first, int(numbers.min()))
         self.last = max(self.last, int(numbers.max()))
         self.messages += len(numbers)
@@ -35,7 +35,7 @@ class _Numbers:
 
 @dataclass(slots=True)
 class _Line:
-    """What was seen of one direction of a connection."""
+    """Statistics of one direction of a connection."""
 
     first_ns: int
     last_ns: int
@@ -44,7 +44,7 @@ class _Line:
 
 
 class SessionSurvey:
-    """Takes the messages of captures in, block by block."""
+    """Collects statistics of the messages of captures, block by block."""
 
     def __init__(self, registry: Registry) -> None:
         self._decoder = BulkDecoder(registry, ENTRYPOINT_SCHEMA_ID)
@@ -54,7 +54,7 @@ class SessionSurvey:
         self._kinds: Counter[tuple[str, int]] = Counter()
 
     def add(self, read: ReadBlock) -> None:
-        """Take in the messages that became whole with a block."""
+        """Add the messages completed in a block."""
         block, flows = read.messages, read.reader.tcp_flows
         if block is None or not len(block):
             return
@@ -73,20 +73,20 @@ class SessionSurvey:
                 if session:
                     known = line.sessions.setdefault(session, _Numbers(int(numbers.min())))
                     known.add(numbers)
-        told = Headers(
+        known_headers = Headers(
             headers.channels(),
             np.zeros(len(block), np.int32),
             headers.number,
             headers.sending_time_ns,
         )
-        walked = Walker(header_size=0).walk(block.buffer, block.offset, block.length, told)
+        walked = Walker(header_size=0).walk(block.buffer, block.offset, block.length, known_headers)
         for kind in walked.kinds():
             message = self._decoder.template(kind)
             name = f"template {kind.template_id}" if message is None else message.name
             self._kinds[name, kind.version] += len(kind.rows)
 
     def report(self, account: ReadAccount) -> dict[str, Any]:
-        """The account as JSON holds it."""
+        """Return the report as JSON values."""
         streams: dict[Flow, StreamAccount] = {}
         for flows, accounts in account.streams:
             streams |= {flows[number]: own for number, own in accounts.items()}

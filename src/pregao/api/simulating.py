@@ -1,4 +1,4 @@
-"""A simulated trading day, written as captures by one call."""
+"""Simulation of a trading day into captures."""
 
 from __future__ import annotations
 
@@ -43,10 +43,38 @@ def simulate(
     legacy: str | None = None,
     force: bool = False,
 ) -> dict[str, Any]:
-    """Simulate a trading day into a folder: captures of every stream, and ``truth/`` beside them.
+    """Simulate a trading day into a folder: captures of every stream, and the truth.
 
-    The arguments are those of ``pregao simulate``, and the same ones give the same bytes. What is
-    given back is what ``truth/summary.json`` holds.
+    The arguments are those of ``pregao simulate``; the same arguments produce the same bytes.
+
+    Args:
+        out: Folder for the captures and their ``truth/``.
+        profile: equities, derivatives, stress, thin-derivatives, or the path of a profile.
+        seed: Seed of the random numbers.
+        duration: Length of the day, such as ``1h30m`` or ``45s``.
+        instruments: Number of instruments; by default 40.
+        messages: End after this many incremental messages, over all channels.
+        rate: Mean orders per second; by default the profile's, or what ``messages`` needs.
+        loss: Share of packets lost, such as 0.01 or ``A=0.01,B=0.02``.
+        reorder: Share of packets out of order.
+        duplicate: Share of packets delivered twice.
+        late_join: Start of the captures: a share of the run (``0.5``) or a time (``10:05:30``).
+        day: The simulated trading day.
+        schema_version: Schema version of the feed.
+        compress: Compression of the captures: ``none``, ``gzip`` or ``zstd``.
+        legacy: Also publish the legacy feed, with ``orders``, ``prices`` or ``top``.
+        force: Overwrite the output of an earlier run in the folder.
+
+    Returns:
+        The summary, as written to ``truth/summary.json``.
+
+    Raises:
+        UsageError: An argument is invalid, or the folder has the output of an earlier run.
+
+    Example:
+        ```python
+        pregao.simulate("day", duration="5m", messages=2000)
+        ```
     """
     settings = Settings(
         profile=profile,

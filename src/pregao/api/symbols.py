@@ -1,4 +1,4 @@
-"""Which instruments symbols mean, as the definitions in captures tell."""
+"""Resolution of symbols to instruments, from the definitions in captures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def learn_symbols(
     found: dict[str, set[int]],
     known: set[str] | None = None,
 ) -> None:
-    """Take the instruments of wanted symbols, and all names, from definitions among messages."""
+    """Add the instruments of the requested symbols, and all known names, from definitions."""
     for kind in walked.kinds():
         message = message_of(decoder.registry, kind.schema_id, kind.template_id, kind.version)
         if message is None or not _defines(message):
@@ -27,7 +27,7 @@ def learn_symbols(
         for outcome in decoder.decode_kind(walked, kind):
             if not isinstance(outcome, Batch):
                 continue
-            # Definitions come round and round: few of them tell something new.
+            # Definitions repeat in loops: few of them are new.
             for symbol, number in set(_pairs(outcome)):
                 if symbol is None:
                     continue
@@ -39,7 +39,7 @@ def learn_symbols(
 
 
 def _pairs(outcome: Batch) -> Iterator[tuple[str | None, int]]:
-    """The symbols and numbers of defined instruments."""
+    """Return the symbols and numbers of defined instruments."""
     columns = outcome.columns
     if isinstance(columns, list):
         return ((values["symbol"], values["securityID"]) for values in columns)
@@ -59,16 +59,17 @@ def instruments(
     option: str = "--security-id",
     known: Iterable[str] = (),
 ) -> frozenset[int]:
-    """The instruments of symbols, and those named by number; ``option`` is how to name them so.
+    """Return the instruments of symbols, and those given by number.
 
-    Where there is no such symbol, those of the ``known`` ones that are like it are offered.
+    For an unknown symbol, the error suggests similar ``known`` ones, and ``option``, with which an
+    instrument is given by number.
     """
     missing = sorted(wanted - set(found))
     if missing:
         hints = "".join(did_you_mean(name, sorted(known)) for name in missing)
         raise UsageError(
-            f"No definition of {', '.join(missing)} is in the input, so that its messages cannot "
-            f"be told. Add the capture of the definition stream, or use {option}.{hints}"
+            f"No definition of {', '.join(missing)} is in the input, so its messages cannot be "
+            f"identified. Add the capture of the definition stream, or use {option}.{hints}"
         )
     return frozenset(number for each in found.values() for number in each) | (
         numbers or frozenset()

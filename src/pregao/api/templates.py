@@ -1,4 +1,4 @@
-"""Templates by the names and numbers that users give them."""
+"""Lookup of templates by name or number."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pregao.schemas import ENTRYPOINT_SCHEMA_ID, UMDF_SCHEMA_ID, Registry
 
 
 def named_templates(names: Iterable[str], registry: Registry) -> frozenset[tuple[int, int]]:
-    """The templates of some names (with or without the number) or numbers.
+    """Return the templates with these names (with or without the number) or numbers.
 
-    Each is its schema's id and its own.
+    Each is a pair of schema id and template id.
     """
     schemas = known_schemas(registry)
     found: set[tuple[int, int]] = set()
@@ -31,7 +31,7 @@ def named_templates(names: Iterable[str], registry: Registry) -> frozenset[tuple
 
 
 def known_schemas(registry: Registry) -> list[Schema]:
-    """Every schema with which messages may be read: market data first, the newest first."""
+    """Return every schema that may decode messages: market data first, newest first."""
     named = registry.named()
     found = list(named)
     for schema_id in (UMDF_SCHEMA_ID, ENTRYPOINT_SCHEMA_ID):

@@ -1,4 +1,4 @@
-"""What callers may write for a time, a day or a list, read into plain values."""
+"""Conversion of arguments: times, days and lists as callers may write them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ E = TypeVar("E", bound=Enum)
 
 
 def moment_ns(at: Time | Any, tz: str = UTC) -> int:
-    """A time in nanoseconds since 1970; one that names no zone is of the zone ``tz``."""
+    """Return a time in nanoseconds since 1970; one without an offset is in the time zone ``tz``."""
     if isinstance(at, int) and not isinstance(at, bool):
         return at
     text = at.isoformat() if isinstance(at, datetime) else str(at)
@@ -30,8 +30,8 @@ def moment_ns(at: Time | Any, tz: str = UTC) -> int:
         return parse_ns(text, _zone(tz))
     except (ValueError, OverflowError):
         raise UsageError(
-            f"{text!r} is no time: write one such as '2026-05-21 10:00:00.5', nanoseconds since "
-            "1970, or a datetime."
+            f"{text!r} is not a valid time: use ISO 8601 such as '2026-05-21 10:00:00.5', "
+            "nanoseconds since 1970, or a datetime."
         ) from None
 
 
@@ -40,13 +40,13 @@ def _zone(tz: str) -> ZoneInfo:
         return ZoneInfo(tz)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise UsageError(
-            f"There is no time zone {tz!r} here: name one such as 'America/Sao_Paulo' or 'UTC' "
-            "(where the system has none, pip install tzdata)."
+            f"Unknown time zone {tz!r}: use one such as 'America/Sao_Paulo' or 'UTC' (if the "
+            "system has no time zones, pip install tzdata)."
         ) from None
 
 
 def day_from(day: date | str) -> date:
-    """A day from itself or from a text such as ``2026-05-21``."""
+    """Return a day as a date, from itself or from text such as ``2026-05-21``."""
     if isinstance(day, datetime):
         return day.date()
     if isinstance(day, date):
@@ -54,26 +54,26 @@ def day_from(day: date | str) -> date:
     try:
         return date.fromisoformat(day)
     except ValueError:
-        raise UsageError(f"{day!r} is no day: write one such as '2026-05-21'.") from None
+        raise UsageError(f"{day!r} is not a valid day: use a date such as '2026-05-21'.") from None
 
 
 def listed(values: T | Iterable[T] | None) -> tuple[T, ...]:
-    """One value or several, as a tuple; nothing for None."""
+    """Return one value or several as a tuple; empty for None."""
     if values is None:
         return ()
     return (values,) if isinstance(values, int | str) else tuple(values)
 
 
 def numbers(values: int | Iterable[int] | None, what: str) -> tuple[int, ...]:
-    """One number or several, also as texts; ``what`` says of what they are."""
+    """Return one number or several, also from text; ``what`` is the name of the argument."""
     try:
         return tuple(int(value) for value in listed(values))
     except (TypeError, ValueError):
-        raise UsageError(f"{what} takes a whole number or several, not {values!r}.") from None
+        raise UsageError(f"{what} must be an integer or several, was {values!r}.") from None
 
 
 def paths(named: Path | Iterable[Path] | None) -> Iterator[str]:
-    """One path or several, as texts."""
+    """Yield one path or several as text."""
     if isinstance(named, str | os.PathLike):
         yield os.fspath(named)
     elif named is not None:
@@ -81,9 +81,9 @@ def paths(named: Path | Iterable[Path] | None) -> Iterator[str]:
 
 
 def choice(kind: type[E], value: str, what: str) -> E:
-    """A member of an enumeration by its value; ``what`` says of what."""
+    """Return the member of an enumeration by its value; ``what`` is the name of the argument."""
     try:
         return kind(value)
     except ValueError:
         known = ", ".join(repr(each.value) for each in kind)
-        raise UsageError(f"{what} is one of {known}, not {value!r}.") from None
+        raise UsageError(f"{what} must be one of {known}, was {value!r}.") from None
