@@ -1,7 +1,7 @@
 """Pregão: B3's electronic market in Python, from the wire to the lake.
 
-What programs use is here, in `pregao.entrypoint` and in `pregao.plot`; docs/api.md shows it at
-work. Everything else is internal and may change. Names are imported when they are first asked for.
+The public API is here, in `pregao.entrypoint` and in `pregao.plot`; docs/api.md has examples.
+Everything else is internal and may change. Names are imported on first use.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Runs the command line: `python -m pregao`."""
+"""Entry point of the command line: `python -m pregao`."""
 
 from pregao.cli.main import run
 
-if __name__ == "__main__":  # processes that a command starts import this too
+if __name__ == "__main__":  # worker processes of a command import this module too
     run()

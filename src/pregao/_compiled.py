@@ -1,6 +1,6 @@
-"""How numba compiles kernels: with a cache of our own, and unaligned loads.
+"""Compilation of kernels with numba: with a separate cache, and unaligned loads.
 
-Kernels live in the ``_kernels.py`` of their folder. They take flat arrays and give flat arrays.
+Kernels are in the ``_kernels.py`` of their package. Their arguments and results are flat arrays.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pregao._version import __version__
 _SOURCES = kernel_sources()
 _MODULES = module_names(_SOURCES)
 CHECKED = bool(getattr(numba.config, "BOUNDSCHECK", None))
-"""Whether every access to an array is checked (``NUMBA_BOUNDSCHECK=1``), as fuzzers do it."""
+"""Whether every array access is checked (``NUMBA_BOUNDSCHECK=1``), as the fuzzers do."""
 _VERSIONS = (
     __version__, numba.__version__, llvmlite.__version__, np.__version__, sys.version,
     *(["checked"] if CHECKED else []),
@@ -42,9 +42,9 @@ _lock = threading.Lock()
 
 
 def njit(function: Callable[..., Any]) -> Any:
-    """Compile a kernel: cached where a cache can be kept, without the interpreter's lock.
+    """Compile a kernel: cached if a cache folder is available, and without the GIL.
 
-    What is not among the files of the digest (or in no file at all) is never taken from a cache.
+    Functions outside the digested files (or without a file) are never loaded from a cache.
     """
     if _CACHE is None or function.__module__ not in _MODULES:
         return numba.njit(function, nogil=True)
@@ -53,38 +53,39 @@ def njit(function: Callable[..., Any]) -> Any:
 
 
 def njit_or(twins: str) -> Callable[..., Any]:  # noqa: ARG001
-    """Compile a kernel that has a twin over whole arrays, for where numba is not installed."""
+    """Compile a kernel that has a NumPy fallback for installations without numba."""
     return njit
 
 
 _PART: dict[str, Any] = {"nogil": True, "forceinline": True, "_nrt": False}
 part = numba.njit(**_PART)
-"""For what only kernels call. Arrays are dear to pass: nothing stays a call, and nobody counts
-references to them on the way, which alone took more than half of the time."""
+"""Decorator for functions that only kernels call. Passing arrays is expensive: everything is
+inlined, and references to them are not counted, which alone took more than half of the time.
+"""
 
 
 _LOCATORS = "CACHE_LOCATOR_CLASSES"
-"""numba's setting for who says where code is kept; older versions do not have it."""
+"""numba's setting for the classes that locate its cache; older versions do not have it."""
 
 if hasattr(caching, "UserProvidedCacheLocator"):
 
     class KernelLocator(caching.UserProvidedCacheLocator):
-        """Where the code of a kernel is kept: by its place in the package.
+        """Locates the code of a kernel by its path within the package.
 
-        By numba's own rule it would be by the path of the package, so that every job on a cluster
-        that unpacks an archive to a new path would compile everything anew.
+        numba's own locator uses the path of the package, so that every job on a cluster that
+        unpacks an archive to a new path would recompile everything.
         """
 
         @classmethod
         def get_suitable_cache_subpath(cls, py_file: str) -> str:
-            """The folder inside of the cache."""
+            """Return the folder inside the cache."""
             inside = Path(py_file).parent.relative_to(PACKAGE)
             return "_".join(("pregao", *inside.parts))
 
 
 @contextlib.contextmanager
 def _own_cache(folder: str) -> Iterator[None]:
-    """Keep code there; only for our kernels: where others keep theirs is not ours to say."""
+    """Set numba's cache folder while our kernels are compiled; other code keeps its own setting."""
     config = numba.config
     wanted = {"CACHE_DIR": folder}
     if hasattr(config, _LOCATORS) and hasattr(caching, "UserProvidedCacheLocator"):
@@ -100,7 +101,7 @@ def _own_cache(folder: str) -> Iterator[None]:
 
 
 def _check_bounds(context: Any, builder: Any, buffer: Any, position: Any, width: int) -> None:
-    """Raise IndexError for bytes outside of an array, where accesses are checked."""
+    """Raise IndexError for bytes outside an array, if accesses are checked."""
     if CHECKED:
         last = builder.add(position, context.get_constant(types.intp, width - 1))
         for index in (position, last):
@@ -108,7 +109,7 @@ def _check_bounds(context: Any, builder: Any, buffer: Any, position: Any, width:
 
 
 def _loader(width: int, result: Any) -> Any:
-    """An intrinsic that reads ``width`` bytes at any address of a byte array, little-endian."""
+    """Return an intrinsic that loads ``width`` little-endian bytes at any offset of an array."""
 
     @intrinsic
     def load(typingctx: Any, array: Any, position: Any) -> Any:  # noqa: ARG001
@@ -141,7 +142,7 @@ load_i64 = _loader(8, types.int64)
 
 @intrinsic
 def store_u64(typingctx: Any, array: Any, position: Any, word: Any) -> Any:  # noqa: ARG001
-    """Write eight bytes at any address of a byte array, little-endian."""
+    """Store eight bytes at any offset of a byte array, little-endian."""
     if not (isinstance(array, types.Array) and array.dtype == types.uint8):
         return None
     signature = types.void(array, types.intp, types.uint64)
@@ -158,9 +159,9 @@ def store_u64(typingctx: Any, array: Any, position: Any, word: Any) -> Any:  # n
 
 
 def _viewer(item: Any) -> Any:
-    """An intrinsic that sees memory at an address as an array; who owns it keeps it alive.
+    """Return an intrinsic that views memory at an address as an array; the owner keeps it alive.
 
-    So a kernel reaches any number of arrays by one table of addresses: each array that is passed
+    A kernel thereby accesses any number of arrays through one table of addresses: each array passed
     to a compiled function takes as long as the work on a small packet.
     """
 
@@ -172,17 +173,17 @@ def _viewer(item: Any) -> Any:
         signature = result(types.intp, types.intp)
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            made = context.make_array(signature.return_type)(context, builder)
+            array = context.make_array(signature.return_type)(context, builder)
             size = context.get_abi_sizeof(context.get_data_type(item))
             arrayobj.populate_array(
-                made,
-                data=builder.inttoptr(arguments[0], made.data.type),
+                array,
+                data=builder.inttoptr(arguments[0], array.data.type),
                 shape=[arguments[1]],
                 strides=[context.get_constant(types.intp, size)],
                 itemsize=context.get_constant(types.intp, size),
                 meminfo=None,
             )
-            return made._getvalue()
+            return array._getvalue()
 
         return signature, codegen
 
@@ -209,7 +210,7 @@ def _prefetcher(writing: int) -> Any:
             name = "llvm.prefetch.p0" if address.type.is_opaque else "llvm.prefetch.p0i8"
             known = builder.module.globals.get(name)
             function = ir.Function(builder.module, kind, name) if known is None else known
-            # To be used again soon; data, not code.
+            # High temporal locality; data, not code.
             builder.call(function, [address, number(writing), number(3), number(1)])
             return context.get_dummy_value()
 
@@ -218,14 +219,14 @@ def _prefetcher(writing: int) -> Any:
     return fetch
 
 
-# Ask for the cache line at a place of a byte array, to read or to write it soon. Any place will
-# do, also one outside.
+# Prefetch the cache line at an offset of a byte array, for reading or for writing. Any offset is
+# allowed, even outside the array.
 prefetch = _prefetcher(0)
 prefetch_to_write = _prefetcher(1)
 
 
 def _of_word(build: Callable[[Any, Any], Any]) -> Any:
-    """An intrinsic of one 64-bit word."""
+    """Return an intrinsic on one 64-bit word."""
 
     @intrinsic
     def work(typingctx: Any, word: Any) -> Any:  # noqa: ARG001
@@ -240,7 +241,7 @@ def _of_word(build: Callable[[Any, Any], Any]) -> Any:
     return work
 
 
-_DEFINED = ir.IntType(1)(0)  # also of a word without any bit, of which it is 64
+_DEFINED = ir.IntType(1)(0)  # zero is a valid input; its result is 64
 
 swapped = _of_word(lambda builder, word: builder.bswap(word))
 leading_zeros = _of_word(lambda builder, word: builder.ctlz(word, _DEFINED))

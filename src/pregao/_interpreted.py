@@ -1,7 +1,7 @@
-"""Kernels run by the interpreter: what `_compiled` offers, without numba, a hundred times slower.
+"""Kernels run by the interpreter: the interface of `_compiled` without numba, 100 times slower.
 
-Numbers behave as in compiled code. Those of 64 bits are numpy's, which wrap around. Smaller ones
-are Python's: compiled code widens them before it reckons with them, numpy would not.
+Numbers behave as in compiled code. 64-bit numbers are NumPy's, which wrap around. Smaller ones are
+Python's: compiled code widens them before arithmetic, NumPy would not.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 _WIDE = 8
-"""Bytes of a number that is reckoned with as it is."""
+"""Size in bytes of numbers that are used without widening."""
 
 
 class _Inside(threading.local):
-    """Does a kernel run in this thread? What it calls then gets arrays that are ready."""
+    """Whether a kernel is running in this thread; the kernels that it calls get prepared arrays."""
 
     yes = False
 
@@ -30,7 +30,7 @@ _inside = _Inside()
 
 
 class _Narrow(np.ndarray[Any, Any]):
-    """An array of small numbers that gives them as Python's."""
+    """An array of small numbers whose items are Python numbers."""
 
     def __getitem__(self, key: Any) -> Any:
         found = super().__getitem__(key)
@@ -51,7 +51,7 @@ def _given(result: Any) -> Any:
 
 
 def njit(function: Callable[..., Any]) -> Any:
-    """A kernel that anybody may call."""
+    """Wrap a kernel, converting its arguments and results."""
 
     @functools.wraps(function)
     def kernel(*arguments: Any) -> Any:
@@ -68,7 +68,7 @@ def njit(function: Callable[..., Any]) -> Any:
 
 
 def njit_or(twins: str) -> Callable[..., Any]:
-    """A kernel of which there is a lot to do: that of its name in a module that has numpy do it."""
+    """Wrap a kernel for bulk work: calls the function of the same name in a NumPy module."""
 
     def chosen(function: Callable[..., Any]) -> Any:
         @functools.wraps(function)
@@ -82,12 +82,12 @@ def njit_or(twins: str) -> Callable[..., Any]:
 
 
 def part(function: Callable[..., Any]) -> Any:
-    """For what only kernels call."""
+    """Return a function that only kernels call, unchanged."""
     return function
 
 
 def _loader(code: str) -> Any:
-    """Reads a number at any place of a byte array, little-endian."""
+    """Return a function that loads a number at any offset of a byte array, little-endian."""
     unpack = struct.Struct(f"<{code}").unpack_from
 
     def load(array: Any, position: int) -> Any:
@@ -116,7 +116,7 @@ _WORD = struct.Struct("<Q")
 
 
 def _store(array: Any, position: int, word: Any) -> None:
-    """Write eight bytes at any place of a byte array, little-endian."""
+    """Store eight bytes at any offset of a byte array, little-endian."""
     _WORD.pack_into(array, position, int(word))
 
 
@@ -124,7 +124,7 @@ store_u64: Any = _store
 
 
 def _viewer(kind: Any) -> Any:
-    """Sees memory at an address as an array; who owns it keeps it alive."""
+    """Return a function that views memory at an address as an array; the owner keeps it alive."""
     size = np.dtype(kind).itemsize
 
     def view(address: int, length: int) -> Any:
@@ -140,24 +140,24 @@ bytes_at = _viewer(np.uint8)
 
 
 def prefetch(array: Any, position: int) -> None:
-    """Nothing: what the interpreter does takes longer than memory does."""
+    """Do nothing: the interpreter is slower than memory."""
 
 
 prefetch_to_write = prefetch
 
 
 def swapped(word: Any) -> Any:
-    """The bytes of a 64-bit word in the other order."""
+    """Return a 64-bit word with its bytes reversed."""
     return np.uint64(int.from_bytes(int(word).to_bytes(_WIDE, "little"), "big"))
 
 
 def leading_zeros(word: Any) -> Any:
-    """How many of the highest bits of a 64-bit word are not set."""
+    """Return the number of leading zero bits of a 64-bit word."""
     return np.uint64(8 * _WIDE - int(word).bit_length())
 
 
 def trailing_zeros(word: Any) -> Any:
-    """How many of the lowest bits of a 64-bit word are not set."""
+    """Return the number of trailing zero bits of a 64-bit word."""
     number = int(word)
     lowest = number & -number
     return np.uint64(lowest.bit_length() - 1 if number else 8 * _WIDE)

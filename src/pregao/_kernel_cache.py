@@ -1,9 +1,9 @@
-"""Where compiled kernels are kept: a folder for each state of the files that they are made of.
+"""Cache of compiled kernels: one folder for each state of the files that they depend on.
 
-numba compiles a kernel anew when the kernel's own file changes. It does not see what a kernel
-takes from other files: kernels that it calls, constants, offsets that come from a schema file. So
-compiled code is kept in a folder whose name is a digest of all of these. Folders that nobody used
-for a month are removed when a new one is made.
+numba recompiles a kernel when the kernel's own file changes. It does not detect changes of other
+files that a kernel uses: kernels that it calls, constants, offsets from a schema file. Compiled
+code is therefore kept in a folder named by a digest of all of these. Folders that were unused for a
+month are removed when a new one is created.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ _NOT_IMPORTED = re.compile(rb"#.*|\bas[ \t]+\w+")
 
 
 def kernel_sources(package: Path = PACKAGE) -> dict[str, bytes]:
-    """The files that kernels are made of: their own, all that these import of ours, and schemas.
+    """Return the files that kernels depend on: their own, those that these import, and schemas.
 
-    They are named by their place in the package. There are none where the package is not made of
-    files, as in a zip archive.
+    They are named by their path in the package. There are none if the package is not in files, e.g.
+    in a zip archive.
     """
-    here = set(_files(str(package)))
-    waiting = ["_njit.py", *filter(_KERNELS.search, here)]
+    files = set(_files(str(package)))
+    waiting = ["_njit.py", *filter(_KERNELS.search, files)]
     found: dict[str, bytes] = {}
     while waiting:
         name = waiting.pop()
-        if name in here and name not in found:
+        if name in files and name not in found:
             found[name] = (package / name).read_bytes()
-            waiting += _imported(found[name], here)
+            waiting += _imported(found[name], files)
     if found:
-        schemas = (name for name in here if name.endswith(".xml"))
+        schemas = (name for name in files if name.endswith(".xml"))
         found |= {name: (package / name).read_bytes() for name in schemas}
     return dict(sorted(found.items()))
 
@@ -63,28 +63,28 @@ def _files(package: str) -> Iterator[str]:
 
 
 def _imported(source: bytes, here: Container[str]) -> Iterator[str]:
-    """The files of the package that a source takes something from."""
-    for taken, names, plain in _IMPORT.findall(source):
-        module = (taken or plain).decode().strip(".").replace(".", "/")
+    """Yield the files of the package that a source imports."""
+    for imported, names, plain in _IMPORT.findall(source):
+        module = (imported or plain).decode().strip(".").replace(".", "/")
         for name in re.findall(rb"\w+", _NOT_IMPORTED.sub(b"", names)) or [b""]:
             inner = f"{module}/{name.decode()}".strip("/")
-            places = (
+            candidates = (
                 f"{inner}.py",
                 f"{inner}/__init__.py",
                 f"{module}.py",
                 f"{module}/__init__.py",
             )
-            yield next((place for place in places if place in here), "__init__.py")
+            yield next((candidate for candidate in candidates if candidate in here), "__init__.py")
 
 
 def module_names(sources: Iterable[str]) -> frozenset[str]:
-    """What Python calls these files."""
+    """Return the module names of these files."""
     names = (name.removesuffix(".py").removesuffix("/__init__") for name in sources)
     return frozenset(f"pregao.{name.replace('/', '.')}" for name in names)
 
 
 def digest_of(sources: Mapping[str, bytes], versions: Iterable[str]) -> str:
-    """A name for what compiled code depends on: the names and bytes of files, and versions."""
+    """Return a digest of what compiled code depends on: files by name and content, and versions."""
     digest = hashlib.blake2b("\n".join(versions).encode(), digest_size=16)
     for name, content in sources.items():
         digest.update(f"\n{name} {len(content)}\n".encode())
@@ -93,10 +93,10 @@ def digest_of(sources: Mapping[str, bytes], versions: Iterable[str]) -> str:
 
 
 def cache_folder(digest: str, kind: str = "kernels") -> Path | None:
-    """A writable folder of that name that only we can change; None if there is none anywhere.
+    """Return a writable folder with this name that only this user can change, or None.
 
-    ``kind`` is what is kept there: our compiled kernels, or Java's ``classes``. Tried are the place
-    that the user named, the user's cache and the temporary folder.
+    ``kind`` is its content: compiled kernels, or Java's ``classes``. Candidates are the folder set
+    by the user, the user's cache and the temporary folder.
     """
     for base, parts in _places():
         with contextlib.suppress(OSError):
@@ -105,7 +105,7 @@ def cache_folder(digest: str, kind: str = "kernels") -> Path | None:
 
 
 def refused_places() -> list[str]:
-    """Reasons why a place for compiled code is not used, of those that others could write to."""
+    """Return why folders for compiled code are not used because others could write to them."""
     reasons = []
     for base, parts in _places():
         try:
@@ -118,7 +118,7 @@ def refused_places() -> list[str]:
 
 
 def _places() -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """Bases, and the folders below them that are ours alone."""
+    """Yield base folders, and the private folders below them."""
     if named := os.environ.get("PREGAO_CACHE_DIR"):
         yield Path(named), ("numba",)
     if named := os.environ.get("NUMBA_CACHE_DIR"):
@@ -130,26 +130,26 @@ def _places() -> Iterator[tuple[Path, tuple[str, ...]]]:
 
 
 def _usable(base: Path, *parts: str) -> Path:
-    """Return a checked folder in which files can be made; it is created if need be."""
+    """Return a checked folder in which files can be created; creates it if necessary."""
     new = not base.joinpath(*parts).exists()
     folder = private_folder(base, *parts)
     with tempfile.TemporaryFile(dir=folder):
         pass
     with contextlib.suppress(OSError):
-        os.utime(folder)  # says when it was last used
+        os.utime(folder)  # records the last use
     if new:
         _remove_unused(folder)
     return folder
 
 
 def _remove_unused(kept: Path) -> None:
-    """Remove the folders beside one that nobody used for long; whoever is first removes them."""
+    """Remove sibling folders that were unused for long; concurrent processes may do the same."""
     oldest = time.time() - UNUSED_DAYS * 86_400
     with contextlib.suppress(OSError):
         for folder in list(kept.parent.iterdir()):
             with contextlib.suppress(OSError):
                 if _FOLDER.fullmatch(folder.name) and folder.stat().st_mtime < oldest:
-                    # Renamed first: nobody finds a folder of which half is gone.
+                    # Renamed first, so that no process finds a partly removed folder.
                     name = folder.name.lstrip(".")[: len(kept.name)]
-                    going = folder.rename(folder.with_name(f".{name}.{os.getpid()}.unused"))
-                    shutil.rmtree(going, ignore_errors=True)
+                    removed = folder.rename(folder.with_name(f".{name}.{os.getpid()}.unused"))
+                    shutil.rmtree(removed, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""How kernels run: compiled by numba, or by the interpreter where numba is not installed.
+"""Decorators and intrinsics of kernels: compiled by numba, or interpreted if it is not installed.
 
-Kernels live in the ``_kernels.py`` of their folder. They take flat arrays and give flat arrays, and
-give the same ones either way.
+Kernels are in the ``_kernels.py`` of their package. Their arguments and results are flat arrays,
+with the same results either way.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Folders whose content is trusted as code: nobody but us and the administrator can write there.
+"""Folders whose content is trusted as code: only this user and root can write there.
 
 Compiled kernels are pickles, and Java maps its archive into memory as classes: reading a file that
-another user placed is running that user's code. So a folder for them is used only if every part of
-its path belongs to us or to root and can be changed by nobody else. Of a folder in which everybody
-may create files, such as ``/tmp``, only the sticky kind is accepted, and only above our own parts.
+another user placed runs that user's code. A folder for them is therefore used only if every part of
+its path belongs to this user or root and cannot be changed by others. A folder in which all users
+may create files, such as ``/tmp``, is accepted only if it is sticky, and only above the private
+parts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _MAX_LINKS = 40
-"""Symbolic links on the way to a base; Linux follows as many."""
+"""Maximum number of symbolic links on the way to a base; the limit of Linux."""
 
 
 class UnsafeFolderError(OSError):
@@ -50,7 +51,7 @@ def private_folder(base: Path, *parts: str, create: bool = True) -> Path:
 
 
 def _checked_base(base: Path, *, create: bool) -> Path:
-    """Walk down to a base, following links that only we or root can have made."""
+    """Resolve a base, following only links that belong to this user or root."""
     folder, *waiting = Path(base.anchor), *reversed(base.parts[1:])
     links = 0
     _check(folder, folder.lstat(), sticky_accepted=True)
@@ -77,11 +78,11 @@ def _checked_base(base: Path, *, create: bool) -> Path:
 
 
 def _made(folder: Path, *, create: bool) -> os.stat_result:
-    """Look at a folder itself, not at what a link there names; create it where it is missing."""
+    """Return the status of a folder itself, not of a link's target; creates a missing one."""
     with contextlib.suppress(FileNotFoundError):
         return folder.lstat()
     if create:
-        with contextlib.suppress(FileExistsError):  # another process was first
+        with contextlib.suppress(FileExistsError):  # another process created it first
             folder.mkdir(stat.S_IRWXU)
     return folder.lstat()
 

@@ -1,4 +1,4 @@
-"""Time as integer nanoseconds since 1970 UTC, taken from a clock that can be replaced."""
+"""Time as integer nanoseconds since 1970 UTC, from a replaceable clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import UTC, datetime, tzinfo
 from pregao.errors import UsageError
 
 Clock = Callable[[], int]
-"""Anything that gives the time in nanoseconds since 1970-01-01 UTC."""
+"""A callable that returns the time in nanoseconds since 1970-01-01 UTC."""
 
 SECOND = 1_000_000_000
 MILLISECOND = 1_000_000
@@ -19,7 +19,7 @@ MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 LONGEST_SPAN = 36_500 * DAY
-"""Added to any time of a market, it still is a number of 64 bits."""
+"""Maximum span: added to any market time, the sum still fits 64 bits."""
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|m|h|d)")
 _SPANS = {
@@ -36,7 +36,7 @@ system_clock: Clock = time.time_ns
 
 
 class VirtualClock:
-    """A clock that stands still until it is moved: the same run gives the same times."""
+    """A clock that only moves when it is advanced, so that runs are reproducible."""
 
     __slots__ = ("now_ns",)
 
@@ -44,31 +44,31 @@ class VirtualClock:
         self.now_ns = start_ns
 
     def __call__(self) -> int:
-        """Tell the time."""
+        """Return the time."""
         return self.now_ns
 
     def advance(self, by_ns: int) -> int:
-        """Move forward by a span and tell the new time."""
+        """Advance by a span and return the new time."""
         if by_ns < 0:
-            raise ValueError(f"a clock does not go back: {by_ns} ns")
+            raise ValueError(f"a clock cannot be moved back by {-by_ns} ns")
         self.now_ns += by_ns
         return self.now_ns
 
     def advance_to(self, when_ns: int) -> int:
-        """Move forward to a moment and tell it; a moment already past is refused."""
+        """Advance to a time and return it; raises ValueError for a time in the past."""
         return self.advance(when_ns - self.now_ns)
 
 
 def format_ns(when_ns: int) -> str:
-    """Write a time as ``2026-05-21T13:00:00.000000001Z``, with all nine digits."""
+    """Format a time as ``2026-05-21T13:00:00.000000001Z``, with all nine digits."""
     seconds, nanos = divmod(when_ns, SECOND)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanos:09d}Z"
 
 
 def parse_ns(text: str, zone: tzinfo = UTC) -> int:
-    """Read an ISO 8601 time or an integer of nanoseconds since 1970.
+    """Parse an ISO 8601 time or an integer of nanoseconds since 1970.
 
-    A time that names no zone is one of ``zone``.
+    A time without an offset is in ``zone``.
     """
     text = text.strip()
     if text.lstrip("-").isdigit() and len(text.lstrip("-")) > 8:
@@ -81,17 +81,21 @@ def parse_ns(text: str, zone: tzinfo = UTC) -> int:
     moment = datetime.fromisoformat(head + offset)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=zone)
-    # Whole seconds only: datetime's own arithmetic is exact there.
+    # Whole seconds only: datetime arithmetic is exact for them.
     whole = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (whole.days * 86_400 + whole.seconds) * SECOND + int(digits.ljust(9, "0") or "0")
 
 
 def parse_span(text: str, option: str) -> int:
-    """A span of time that a user wrote, such as ``500ms`` or ``24h``, in nanoseconds."""
+    """Parse a duration such as ``500ms`` or ``24h`` into nanoseconds; ``option`` is for errors."""
     matched = _SPAN.fullmatch(text.strip().lower())
     if matched is None:
-        raise UsageError(f"{option} takes a span such as 500ms, 10s, 5m, 24h or 7d, not {text!r}.")
+        raise UsageError(
+            f"{option} must be a duration such as 500ms, 10s, 5m, 24h or 7d, was {text!r}."
+        )
     span = float(matched.group(1)) * _SPANS[matched.group(2)]
     if not span <= LONGEST_SPAN:
-        raise UsageError(f"{option} takes a span of at most {LONGEST_SPAN // DAY}d, not {text!r}.")
+        raise UsageError(
+            f"{option} must be a duration of at most {LONGEST_SPAN // DAY}d, was {text!r}."
+        )
     return round(span)

@@ -1,7 +1,7 @@
-"""Cells of CSV files that a spreadsheet would run as formulas.
+"""Escaping of CSV cells that a spreadsheet would run as formulas.
 
-A spreadsheet takes a cell that begins with one of these characters for a formula, and names and
-texts of captures come from other people. With ``--safe-csv`` an apostrophe is put before them,
+A spreadsheet interprets a cell that starts with one of these characters as a formula, and names and
+texts in captures come from third parties. With ``--safe-csv`` such cells get a leading apostrophe,
 which spreadsheets read as "this is text". It is not the default: other programs would read the
 apostrophe as part of the value.
 """
@@ -18,7 +18,7 @@ _FORMULA = r"^[=+\-@\t\r]"
 
 
 def safe_cells(column: Any) -> Any:
-    """A column with an apostrophe before each text that begins like a formula; numbers stay."""
+    """Return a column with an apostrophe before each text that starts like a formula."""
     kind = column.type
     if pa.types.is_dictionary(kind) and _is_text(kind.value_type):
         column = column.cast(kind.value_type)
@@ -34,7 +34,7 @@ def safe_cells(column: Any) -> Any:
 
 
 def safe_table(rows: Any) -> Any:
-    """A table whose texts, and the names of whose columns, are no formulas to a spreadsheet."""
+    """Return a table whose texts and column names are no formulas to a spreadsheet."""
     names = safe_cells(pa.array(rows.schema.names, pa.string())).to_pylist()
     return pa.table([safe_cells(column) for column in rows.columns], names=names)
 

@@ -1,8 +1,8 @@
 """Bounded reading of JSON and TOML documents that users and peers supply.
 
-The parsers of the standard library end in ``RecursionError`` for deep documents and accept integers
-of thousands of digits. Whatever a document holds, these functions return plain values or raise
-``DocumentError``, a ``ValueError`` with a sentence.
+The parsers of the standard library raise ``RecursionError`` for deep documents and accept integers
+of thousands of digits. Whatever the document, these functions return plain values or raise
+``DocumentError``, a ``ValueError`` with an error message for users.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from pregao.errors import PregaoError
 
 MAX_DEPTH = 64
-"""Nesting of lists and tables that a document may have."""
+"""Maximum nesting of lists and tables in a document."""
 
 MAX_INTEGER_BITS = 128
 MAX_FILE_BYTES = 16 << 20
@@ -41,7 +41,7 @@ def parse_json(text: str | bytes, *, decimals: bool = False) -> Any:
 
 def parse_toml(text: str, *, decimals: bool = False) -> dict[str, Any]:
     """Return the tables of a TOML document; ``decimals`` keeps fractions exact."""
-    # The parser needs memory in the square of a dotted key's parts: 100,000 parts take 24 GB.
+    # The parser's memory grows with the square of a dotted key's parts: 100,000 parts take 24 GB.
     if any(run.count(".") > MAX_DEPTH for run in _DOTTED.findall(_QUOTED.sub("a", text))):
         raise DocumentError(f"a key has more than {MAX_DEPTH} parts")
     parse_float: Callable[[str], Any] = Decimal if decimals else float
@@ -52,12 +52,13 @@ def parse_toml(text: str, *, decimals: bool = False) -> dict[str, Any]:
 def read_file(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     """Return the content of a regular file of at most ``max_bytes``.
 
-    A pipe, device or folder is refused without being read, so that a settings file cannot block
-    the process or feed it without end.
+    A pipe, device or folder is rejected without reading it, so that a settings file cannot block
+    the process or supply endless data.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        # Before a file object is made of it: that of a folder is refused with the descriptor open.
+        # Checked before a file object is created: for a folder that fails, with the descriptor
+        # open.
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise DocumentError("it is not a regular file")
         with os.fdopen(descriptor, "rb", closefd=False) as file:

@@ -1,24 +1,24 @@
-"""The exceptions Pregão raises: each one is a sentence that a user can act on."""
+"""Exceptions of Pregão: each has a message that a user can act on."""
 
 from __future__ import annotations
 
 
 class PregaoError(Exception):
-    """The root of every error that Pregão raises on purpose."""
+    """Base class of every error that Pregão raises deliberately."""
 
 
 class SchemaError(PregaoError):
-    """A schema file is wrong, or a schema that was asked for is not known.
+    """A schema file is invalid, or a requested schema is unknown.
 
-    When the mistake is in a file, the message names the file, the line and the element.
+    For a mistake in a file, the message names the file, the line and the element.
     """
 
 
 class DecodeError(PregaoError):
-    """Bytes that are not what they should be; the only exception that decoders raise.
+    """Malformed bytes; the only exception that decoders raise.
 
-    ``position`` is where in the given buffer the trouble is, when it is known, and
-    ``reason`` a short stable phrase, so that equal faults can be counted together.
+    ``position`` is the offset in the given buffer, if known, and ``reason`` a short stable phrase,
+    so that equal faults can be counted together.
     """
 
     def __init__(self, reason: str, position: int | None = None) -> None:
@@ -28,11 +28,11 @@ class DecodeError(PregaoError):
 
 
 class FieldRangeError(DecodeError):
-    """A message that is whole, with a number that its field's type cannot represent."""
+    """A complete message with a number that its field's type cannot represent."""
 
 
 class EncodeError(PregaoError):
-    """A value that cannot be written; the message names the field."""
+    """A value that cannot be encoded; the message names the field."""
 
 
 class CaptureError(PregaoError):
@@ -40,16 +40,16 @@ class CaptureError(PregaoError):
 
 
 class NetworkError(PregaoError):
-    """The network refuses something; the message names the address or interface and the reason."""
+    """A network operation failed; the message names the address or interface and the reason."""
 
 
 class UsageError(PregaoError):
-    """Something was asked for that makes no sense; the message says what to do instead."""
+    """An invalid argument or request; the message states what to do instead."""
 
 
 class MissingExtraError(UsageError, ImportError):
-    """A package that this needs is not installed; the message says which extra brings it."""
+    """A required package is not installed; the message names the extra that provides it."""
 
 
 class NothingFoundError(UsageError):
-    """What was asked for makes sense, but nothing of it is there; commands end with 1."""
+    """A valid request that matches nothing; commands exit with 1."""

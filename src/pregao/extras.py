@@ -1,4 +1,4 @@
-"""Which package comes with which extra, and the sentence where one is not installed."""
+"""Extras of the package, and the error message for a package that is not installed."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ EXTRAS = {
     "pandas": "frames",
     "polars": "frames",
 }
-"""By the name that is imported; a test compares them with the package's own metadata."""
+"""Extra by import name; a test compares them with the package's metadata."""
 
 
 def installed(package: str) -> bool:
-    """Is a package there? It is not imported."""
+    """Whether a package is installed, without importing it."""
     return find_spec(package) is not None
 
 
 def remedy(package: str, extra: str | None = None) -> str:
-    """How to get a package: by the extra that it is in, or by a larger one."""
+    """Return the command that installs a package: its extra, or a larger one."""
     return f"`pip install 'pregao[{extra or EXTRAS[package]}]'`"
 
 
 def missing(package: str, extra: str | None = None) -> MissingExtraError:
-    """The error that says how to get a package."""
+    """Return the error that states how to install a package."""
     return MissingExtraError(
         f"This needs {package}, which is not installed: run {remedy(package, extra)}."
     )
@@ -47,25 +47,24 @@ def missing(package: str, extra: str | None = None) -> MissingExtraError:
 
 @cache
 def kernels_compiled() -> bool:
-    """Does numba compile the kernels? Where it does not, the interpreter runs them.
+    """Whether numba compiles the kernels; otherwise the interpreter runs them.
 
-    numba's own setting, for who looks for a fault in a kernel, says no as well.
+    numba's own setting for debugging kernels disables compilation as well.
     """
     return installed("numba") and os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 
 
 @cache
 def tell_of_slowness() -> None:
-    """Say, once, that the interpreter does work of which there is much."""
+    """Log once that the interpreter runs bulk work."""
     logging.getLogger(__name__).warning(
-        "kernels are not compiled, so that the interpreter does the work: %s makes it many times "
-        "faster",
+        "kernels are not compiled and run in the interpreter; %s makes this many times faster",
         remedy("numba"),
     )
 
 
 def told(error: ImportError) -> MissingExtraError | None:
-    """The sentence for an import that failed; None if the package is of no extra."""
+    """Return the error for a failed import; None if the package belongs to no extra."""
     package = (error.name or "").partition(".")[0]
     if package not in EXTRAS or installed(package):
         return None
@@ -73,7 +72,7 @@ def told(error: ImportError) -> MissingExtraError | None:
 
 
 _LAKE, _LAKE_EXTRA = "pregao.lake.", "lake"
-"""Who lacks one package of a lake has not asked for lakes: he should get all of them at once."""
+"""Lake code that lacks any of its packages suggests the complete lake extra."""
 
 
 def _is_for_lake(error: ImportError) -> bool:
@@ -87,18 +86,18 @@ def _is_for_lake(error: ImportError) -> bool:
 
 @contextmanager
 def imported() -> Iterator[None]:
-    """What is imported within tells which extra is missing, if that is why it fails."""
+    """Convert a failed import within the context to the error that names the missing extra."""
     try:
         yield
     except ImportError as error:
-        sentence = told(error)
-        if sentence is None:
+        missing_extra = told(error)
+        if missing_extra is None:
             raise
-        raise sentence from error
+        raise missing_extra from error
 
 
 def require(*packages: str) -> None:
-    """Raise the sentence for the first package that is not there."""
+    """Raise the error for the first package that is not installed."""
     for package in packages:
         if not installed(package):
             raise missing(package)

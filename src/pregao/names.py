@@ -1,4 +1,4 @@
-"""Names as users write them: compared in any case, and the nearest of those that there are."""
+"""Case-insensitive comparison of names, and suggestions of similar ones."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ _NEAR = 5
 
 
 def folded(name: str) -> str:
-    """A name such that two ways to write it in other cases are equal."""
+    """Return a name folded for case-insensitive comparison."""
     return name.strip().upper()
 
 
 def nearness(name: str, wanted: str) -> int:
-    """How far a name is from folded words: 0 if it is these, 1 if it begins so, else 2."""
+    """Return the rank of a name for a folded query: 0 if equal, 1 if it starts with it, else 2."""
     own = folded(name)
     return 0 if own == wanted else 1 if own.startswith(wanted) else 2
 
 
 def similar(name: str, known: Iterable[str]) -> list[str]:
-    """The names that are nearest to one that nobody has: those that begin like it come first."""
+    """Return the known names most similar to one; those with it as a prefix come first."""
     wanted = folded(name)
-    by_key = {folded(one): one for one in known}
-    begin = [one for key, one in by_key.items() if key.startswith(wanted)][:_NEAR]
+    by_key = {folded(each): each for each in known}
+    prefixed = [each for key, each in by_key.items() if key.startswith(wanted)][:_NEAR]
     near = [by_key[key] for key in difflib.get_close_matches(wanted, by_key, _NEAR, 0.6)]
-    return list(dict.fromkeys([*begin, *near]))[:_NEAR]
+    return list(dict.fromkeys([*prefixed, *near]))[:_NEAR]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question for the names that are like this one, to follow a sentence; empty if none are."""
+    """Return a suggestion of similar names to append to an error message; empty without any."""
     near = similar(name, known)
     return f" Did you mean {_listed(near)}?" if near else ""
 

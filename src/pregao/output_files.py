@@ -1,7 +1,7 @@
-"""Files that are written for a user: opened without following a symbolic link at their path.
+"""Output files for users: opened without following a symbolic link at their path.
 
-A link that someone planted at the path of an output would let us overwrite the file it names.
-Devices and pipes (``/dev/stdout``) are written to as they are.
+A link planted at the path of an output would let us overwrite its target. Devices and pipes
+(``/dev/stdout``) are written to directly.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _MODE = 0o666
 
 
 def open_new(path: Path) -> BinaryIO:
-    """Create a file that is not there; FileExistsError also for a link that leads nowhere."""
+    """Create a file that does not exist; FileExistsError also for a dangling link."""
     return os.fdopen(os.open(path, _NEW, _MODE), "wb")
 
 
 def open_output(path: Path, *, append: bool = False) -> BinaryIO:
-    """Open a file for writing from its beginning, or for appending; a link there is refused.
+    """Open a file for writing from its beginning, or for appending; a link is rejected.
 
     Raises:
         OSError: The path is a symbolic link (ELOOP), or cannot be written.
@@ -58,12 +58,12 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def temporary_name(path: Path) -> Path:
-    """Return a name beside a path that nobody can foresee."""
+    """Return an unpredictable name in the folder of a path."""
     return path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}.part")
 
 
 def _is_device(path: Path) -> bool:
-    """Whether a path is a device or a pipe; of links only those in ``/dev`` are followed."""
+    """Whether a path is a device or a pipe; only links in ``/dev`` are followed."""
     try:
         found = path.stat() if path.parent == Path("/dev") else path.lstat()
     except OSError:

@@ -1,7 +1,7 @@
-"""Files that only their owner reads: journals, checkpoints, sessions, captures of order entry.
+"""Files readable only by their owner: journals, checkpoints, sessions, order entry captures.
 
-New files have mode 0600 and new folders 0700, whatever the umask is. A file of ours that others
-can read is closed to them when it is opened. Links are not followed.
+New files have mode 0600 and new folders 0700, whatever the umask. Opening a file of ours that
+others can access restricts it to its owner. Links are not followed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 class SecretFileError(PregaoError):
-    """The rule that a file with a secret breaks, as a phrase that follows the file's name.
+    """The rule that a file with a secret violates, as a phrase that follows the file's name.
 
     ``opened`` is whether the file could be opened at all.
     """
@@ -35,9 +35,9 @@ class SecretFileError(PregaoError):
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder for its owner alone; one that is there keeps its mode.
+    """Create a folder accessible only by its owner; an existing one keeps its mode.
 
-    A folder that others can write to is named in the log: they can replace the files in it.
+    Logs a warning for a folder that others can write to: they can replace the files in it.
     """
     try:
         path.mkdir(mode=_FOLDER_MODE, parents=True)
@@ -55,14 +55,14 @@ def make_folder(path: Path) -> None:
 
 
 def create(path: Path, flags: int = os.O_WRONLY) -> int:
-    """Create a file that must not be there and return its descriptor; OSError as `os.open`."""
+    """Create a file that must not exist and return its descriptor; OSError as `os.open`."""
     return os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE_MODE)
 
 
 def open_existing(path: Path, flags: int = os.O_RDONLY) -> int:
     """Open a regular file and return its descriptor; OSError if it is another kind of file.
 
-    If it is ours and other users can read or write it, it is closed to them.
+    If it is ours and other users can access it, its mode is restricted to its owner.
     """
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -70,7 +70,7 @@ def open_existing(path: Path, flags: int = os.O_RDONLY) -> int:
         if not stat.S_ISREG(found.st_mode):
             raise OSError(0, "it is not a regular file")
         if found.st_mode & _OTHERS and found.st_uid == os.geteuid():
-            with suppress(OSError):  # a file system without modes, or one that is read-only
+            with suppress(OSError):  # a file system without modes, or a read-only one
                 os.fchmod(descriptor, _FILE_MODE)
                 _log.warning(
                     "%s: other users could access it (mode %o); now only its owner can",
@@ -94,7 +94,7 @@ def open_or_create(path: Path, flags: int) -> int:
 
 
 def read(path: Path, max_bytes: int) -> bytes:
-    """Return the bytes of a regular file; OSError if it is no such file or too large."""
+    """Return the bytes of a regular file; OSError if it is not one or is too large."""
     descriptor = open_existing(path)
     try:
         size = os.fstat(descriptor).st_size
@@ -109,12 +109,12 @@ def read(path: Path, max_bytes: int) -> bytes:
 def read_secret(path: str | Path, max_bytes: int) -> bytes:
     """Return the bytes of a file with a secret, such as a token or keys.
 
-    Unlike `read`, it refuses a file that others can access: they may have read or changed the
+    Unlike `read`, it rejects a file that others can access: they may have read or changed the
     secret already.
 
     Raises:
-        SecretFileError: The file cannot be opened, is a link or no regular file, belongs to
-            another user than us and root, is open to its group or others, or is too large.
+        SecretFileError: The file cannot be opened, is a link or not a regular file, belongs to
+            another user than us and root, is accessible by its group or others, or is too large.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -145,7 +145,7 @@ def read_secret(path: str | Path, max_bytes: int) -> bytes:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Write a file that must not be there, and bring it to the disk."""
+    """Write a file that must not exist, and sync it to disk."""
     descriptor = create(path)
     try:
         write_all(descriptor, data)
@@ -159,21 +159,21 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Put a file of these bytes in the place of another, if there is one, at once."""
-    begun = path.with_name(path.name + ".begun")
+    """Replace a file atomically, or create it."""
+    temporary = path.with_name(path.name + ".begun")
     with suppress(FileNotFoundError):
-        begun.unlink()
-    write_new(begun, data)
+        temporary.unlink()
+    write_new(temporary, data)
     try:
-        begun.replace(path)
+        temporary.replace(path)
     except OSError:
         with suppress(OSError):
-            begun.unlink()
+            temporary.unlink()
         raise
 
 
 def unused(path: Path) -> Path:
-    """Return a path beside others of the same name that is not there yet."""
+    """Return a path with the same name, plus a number if needed, that does not exist."""
     found, number = path, 1
     while os.path.lexists(found):
         number += 1
@@ -182,7 +182,7 @@ def unused(path: Path) -> Path:
 
 
 def sync_folder(path: Path) -> None:
-    """Bring the names in a folder to the disk, where its file system can."""
+    """Sync a folder's entries to disk, if its file system supports it."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -192,7 +192,7 @@ def sync_folder(path: Path) -> None:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of it: on a disk that is nearly full, a write takes only a part."""
+    """Write all bytes: on a nearly full disk, a single write may be partial."""
     left = memoryview(data)
     while left:
         left = left[os.write(descriptor, left) :]

@@ -1,7 +1,7 @@
-"""URLs without their secrets: user info and query never reach an error, a report or a log.
+"""URLs without secrets: user info and query never reach an error, a report or a log.
 
-`without_secrets` takes them off where a URL enters (an option of a command, an API call) and keeps
-them for the one that opens it; `redacted` is the second line, for texts of libraries.
+`without_secrets` removes them where a URL enters (a command option, an API call) and keeps them for
+the code that opens it; `redacted` is the second line of defense, for texts of libraries.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _URL = re.compile(
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 HIDDEN = "***"
 CONTAINER_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
-"""Of Azure: the name before the ``@`` is the container; only a password after it is secret."""
+"""Azure schemes: the name before the ``@`` is the container; only a password after it is secret."""
 _SHORTEST = 4
-"""Characters of a value that is hidden wherever it stands: shorter ones are parts of words."""
+"""Minimum length of a value that is hidden everywhere: shorter ones are parts of words."""
 _PUBLIC = ("true", "false", "http", "https", "scheme", "default", "anonymous")
 MAX_CREDENTIALS_BYTES = 64 << 10
 
@@ -46,10 +46,10 @@ def _without(found: re.Match[str]) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Return a URL without user info and query; `with_secrets` gives them back in this process.
+    """Return a URL without user info and query; `with_secrets` restores them in this process.
 
-    What is no URL, or one without secrets, stays as it is; so does a malformed one, whose secrets
-    `redacted` hides in the error that follows.
+    Text that is not a URL, or a URL without secrets, is returned unchanged; so is a malformed one,
+    whose secrets `redacted` hides in the error that follows.
     """
     matched = _SCHEME.match(text)
     if matched is None or text[: matched.end()].lower() == "file://":
@@ -68,7 +68,7 @@ def without_secrets(text: str) -> str:
 
 
 def with_secrets(text: str) -> str:
-    """Return the URL as it was before `without_secrets`, or the text itself."""
+    """Return the URL before `without_secrets`, or the text itself."""
     return _kept.get(text, text)
 
 
@@ -83,7 +83,7 @@ def read_credentials(path: str) -> dict[str, str]:
     """Read access keys from a file that only its owner can read.
 
     The file has lines such as ``aws_access_key_id = …``, as in ``~/.aws/credentials``; lines that
-    begin with ``[`` or ``#`` are passed over.
+    start with ``[`` or ``#`` are skipped.
 
     Raises:
         UsageError: The file is missing, not a regular file, or can be read by others.
@@ -105,5 +105,5 @@ def read_credentials(path: str) -> dict[str, str]:
 
 
 def credentials_path(text: str) -> str:
-    """Return the absolute path of a credentials file as a user wrote it."""
+    """Return the absolute path of a credentials file given by a user."""
     return str(Path(text).expanduser().absolute())

@@ -1,4 +1,4 @@
-"""A small XML tree that remembers line numbers and refuses entities and other surprises."""
+"""A small XML tree with line numbers, which rejects entities and excessive input."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 64
 MAX_ELEMENTS = 200_000
 MAX_LEAVES = 20_000
-"""Fields that a schema or template file may have once its references are expanded.
+"""Maximum number of fields of a schema or template file after expanding references.
 
-A reference to a type that has two references, and so on, doubles with each line of a file.
+References to types with two references each double the number with each line of a file.
 """
-_SEPARATOR = "\n"  # cannot be in a namespace or a name
+_SEPARATOR = "\n"  # cannot occur in a namespace or name
 
 
 @dataclass(slots=True)
 class Element:
-    """An XML element: names without their prefix, the file and line it is in, its text."""
+    """An XML element: names without prefix, its file and line, its text."""
 
     tag: str
     namespace: str | None
@@ -33,28 +33,28 @@ class Element:
     text: str = ""
 
     def get(self, name: str) -> str | None:
-        """The value of an attribute, or None."""
+        """Return the value of an attribute, or None."""
         return self.attributes.get(name)
 
     def described(self) -> str:
-        """How error messages call this element: ``<field name="price">``."""
+        """Return the element as error messages show it: ``<field name="price">``."""
         name = self.attributes.get("name")
         return f'<{self.tag} name="{name}">' if name is not None else f"<{self.tag}>"
 
 
 def schema_error(element: Element, reason: str) -> SchemaError:
-    """What is wrong with an element; it names the file, the line and the element."""
+    """Return an error for an element, with its file, line and the element."""
     return SchemaError(f"{element.file}:{element.line}: {element.described()}: {reason}")
 
 
 class Leaves:
-    """Count of the expanded fields of a file; beyond the limit the file is refused."""
+    """Count of the expanded fields of a file; beyond the limit the file is rejected."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def add(self, element: Element, leaves: int = 1) -> None:
-        """Count the fields that an element stands for."""
+        """Count the fields that an element expands to."""
         self.count += leaves
         if self.count > MAX_LEAVES:
             raise schema_error(element, f"more than {MAX_LEAVES:,} fields, references expanded")
@@ -72,9 +72,9 @@ def read_tree(path: Path) -> Element:
 
 
 def parse_tree(source: bytes, file_name: str) -> Element:
-    """Read XML into a tree. A DOCTYPE is let pass; an entity declaration is refused.
+    """Parse XML into a tree. A DOCTYPE is allowed; an entity declaration is rejected.
 
-    Nothing outside ``source`` is ever read, and size, depth and element count are bounded.
+    Nothing outside ``source`` is ever read; size, depth and element count are bounded.
     """
     if len(source) > MAX_BYTES:
         raise SchemaError(f"{file_name}: larger than {MAX_BYTES} bytes: not a schema file")
@@ -82,7 +82,7 @@ def parse_tree(source: bytes, file_name: str) -> Element:
 
 
 class _TreeBuilder:
-    """The state of one run of the XML parser."""
+    """State of one run of the XML parser."""
 
     def __init__(self, file_name: str) -> None:
         self.file_name = file_name
@@ -106,9 +106,9 @@ class _TreeBuilder:
             raise SchemaError(
                 f"{self.file_name}:{error.lineno}: not well-formed XML: {reason}"
             ) from None
-        except (LookupError, ValueError) as error:  # an encoding that Python does not have
+        except (LookupError, ValueError) as error:  # an encoding that Python does not support
             raise SchemaError(f"{self.file_name}: not readable as XML: {error}") from None
-        if self.root is None:  # expat has refused a document without a root already
+        if self.root is None:  # expat already rejects a document without a root
             raise SchemaError(f"{self.file_name}: no root element")
         return self.root
 
@@ -141,5 +141,5 @@ class _TreeBuilder:
     def entity(self, name: str, *_rest: object) -> None:
         raise SchemaError(
             f"{self.file_name}:{self.parser.CurrentLineNumber}: declares the entity {name!r}; "
-            "schema files with entities are not read"
+            "schema files with entities are not supported"
         )

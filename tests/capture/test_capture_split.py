@@ -302,9 +302,9 @@ def test_a_pcapng_is_one_range(content):
 
 
 def test_what_cannot_be_cut_says_so():
-    with pytest.raises(UsageError, match="Only an uncompressed pcap"):
+    with pytest.raises(UsageError, match="only in an uncompressed pcap"):
         first_boundary(io.BytesIO(section() + interface()), 10)
-    with pytest.raises(UsageError, match="at least one byte"):
+    with pytest.raises(UsageError, match="target_bytes must be at least 1"):
         split_points(io.BytesIO(pcap_header()), 0)
     with pytest.raises(UsageError, match="cannot be read in ranges"):
         read_packets(io.BytesIO(section() + interface()), start=28)

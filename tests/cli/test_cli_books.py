@@ -103,7 +103,7 @@ def test_ingest_builds_the_books_if_asked(tmp_path):
     [
         (["--date", "yesterday"], "--date takes a day"),
         (["--channel", "x"], "--channel takes whole numbers"),
-        (["--checkpoint-every", "soon"], "--checkpoint-every takes a span"),
+        (["--checkpoint-every", "soon"], "--checkpoint-every must be a duration"),
         (["--depth", "0"], "levels"),
         (["--symbol", "NOPE"], "NOPE"),
     ],

@@ -127,7 +127,7 @@ def test_a_session_is_kept_in_a_file(tmp_path):
         ("new BUY 5", "It is: new BUY"),
         ("cancel", "It is: cancel ORDER"),
         ("new BUY 5 1 as", "missing behind 'as'"),
-        ("expect new within soon", "within takes a span"),
+        ("expect new within soon", "within must be a duration"),
         ('new "BUY', "cannot be read"),
     ],
 )

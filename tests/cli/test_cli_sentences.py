@@ -55,7 +55,7 @@ def told(result, *, code=2):
 
 ABSURD = [
     ("ingest DAY --lake NEW --master here --skew 99999999h", "36500d"),
-    ("ingest DAY --lake NEW --master here --skew ²s", "takes a span"),
+    ("ingest DAY --lake NEW --master here --skew ²s", "must be a duration"),
     ("ingest DAY --lake NEW --master here --range-size 0", "must be a size"),
     ("ingest DAY --lake NEW --master here --channel ²", "from 0 to 255"),
     ("ingest DAY --lake NEW --master here --stream 1.1.1.1:99999999=incremental", "ADDRESS:PORT"),

@@ -204,7 +204,7 @@ def test_orphans_are_listed_and_removed(small_lake):
 
 def test_an_age_is_a_span(small_lake):
     for wrong in ("", "1", "-1h", "1w"):
-        with pytest.raises(UsageError, match="--older-than takes a span such as"):
+        with pytest.raises(UsageError, match="--older-than must be a duration such as"):
             run("lake", "vacuum", "--lake", small_lake.location, "--older-than", wrong)
 
 

@@ -87,8 +87,8 @@ def test_it_goes_on_until_it_is_told_to_stop(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--interval", "soon"], "--interval takes a span"),
-        (["--skew", "1"], "--skew takes a span"),
+        (["--interval", "soon"], "--interval must be a duration"),
+        (["--skew", "1"], "--skew must be a duration"),
         (["--batch-size", "much"], "--batch-size must be a size"),
         (["--range-size", "0"], "--range-size must be a size"),
         (["--channel", "x"], "--channel takes whole numbers"),

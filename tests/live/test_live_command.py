@@ -103,7 +103,7 @@ def test_mistakes_are_sentences(pregao, tmp_path):
             ["--config", path, "--headless", "--lake", "s3://b/l"],
             "say with --spool where captures go",
         ),
-        (["--config", path, "--for", "soon", "--headless"], "--for takes a span"),
+        (["--config", path, "--for", "soon", "--headless"], "--for must be a duration"),
         (["--config", path], "The view needs a terminal: give --headless"),
         (["--config", path, "--headless", "--roll-size", "x"], "--roll-size"),
     ):

@@ -84,7 +84,7 @@ def test_some_channels_can_be_chosen():
         ("1_000_000", "1", "buffer_bytes must be an integer from 4096"),
         ("channel.51", "channel.300", r"channel\.300 is not a channel: .* 0 to 255"),
         ("channel.51", "channel.x", r"channel\.x is not a channel"),
-        ('"5ms"', '"soon"', r"channel\.51 reorder_time takes a span such as 500ms"),
+        ('"5ms"', '"soon"', r"channel\.51 reorder_time must be a duration such as 500ms"),
         ("= 7", '= "7"', r"channel\.51\.reorder_packets must be an integer"),
         ("= 7", "= 0", r"channel\.51 cannot be followed: .*reorder_packets must be above 0"),
         ("reorder_packets", "reorder", r"channel\.51\.reorder is not a known entry; did"),
