@@ -82,8 +82,8 @@ def parse_ns(text: str, zone: tzinfo = UTC) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=zone)
     # Whole seconds only: datetime arithmetic is exact for them.
-    whole = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return (whole.days * 86_400 + whole.seconds) * SECOND + int(digits.ljust(9, "0") or "0")
+    elapsed = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (elapsed.days * 86_400 + elapsed.seconds) * SECOND + int(digits.ljust(9, "0") or "0")
 
 
 def parse_span(text: str, option: str) -> int:

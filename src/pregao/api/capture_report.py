@@ -100,8 +100,8 @@ def report(survey: Survey, account: ReadAccount) -> dict[str, Any]:
         ],
         "flows": [_flow(line, survey) for line in survey.line_accounts()],
         "foreign": [
-            {"address": where.address, "port": where.port, "packets": packets}
-            for where, packets in survey.foreign().items()
+            {"address": destination.address, "port": destination.port, "packets": packets}
+            for destination, packets in survey.foreign().items()
         ],
         "gaps": [
             {

@@ -102,10 +102,10 @@ def _followed(
             for channel in due:
                 channel.tick(when)
             yield from _events(due, subscription)
-            at = begin
-            while owner is not None and at < end:
+            row = begin
+            while owner is not None and row < end:
                 # Stop after each packet with events, so that books are copied as of that packet.
-                at = owner.receive_many(datagrams, at, end, singly=True)
+                row = owner.receive_many(datagrams, row, end, singly=True)
                 yield from _events([owner], subscription)
     for channel in channels:  # what is still missing is lost
         channel.tick(last + channel.settings.reorder_ns)

@@ -167,8 +167,8 @@ class Layers:
         statistics.packets += 1
         statistics.bytes += len(packet.data)
         try:
-            version, at = _network(packet.data, packet.link_type)
-            return self._ipv4(packet, at) if version == 4 else self._ipv6(packet, at)
+            version, offset = _network(packet.data, packet.link_type)
+            return self._ipv4(packet, offset) if version == 4 else self._ipv6(packet, offset)
         except _UnwantedError as unwanted:
             reason = str(unwanted)
             statistics.other[reason] += 1

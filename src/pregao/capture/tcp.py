@@ -121,14 +121,14 @@ class TcpReassembler:
         self._directions.move_to_end(flow)
         direction.time_ns = time_ns
         data_sequence = segment.sequence + (1 if segment.flags & _SYN else 0)
-        at = _unwrapped(data_sequence, direction.next)
-        if direction.over and self._is_reused(direction, at, segment):
+        position = _unwrapped(data_sequence, direction.next)
+        if direction.over and self._is_reused(direction, position, segment):
             del self._directions[flow]
             direction = self._open(flow, data_sequence % _WRAP, time_ns, False, events)
-            at = direction.next
+            position = direction.next
         if segment.payload and not direction.over:
-            at = self._take(direction, at, segment, events)
-        finish = at + len(segment.payload)
+            position = self._take(direction, position, segment, events)
+        finish = position + len(segment.payload)
         if segment.flags & _FIN and finish >= direction.next:
             direction.end = finish if direction.end is None else min(direction.end, finish)
         if segment.flags & _RST:
@@ -245,35 +245,35 @@ class TcpReassembler:
         """Hold those of the bytes that are not held already."""
         end = start + len(data)
         index = bisect_right(direction.starts, start)
-        at = start
+        position = start
         if index:
-            at = max(at, direction.starts[index - 1] + len(direction.parts[index - 1]))
-        while at < end:
+            position = max(position, direction.starts[index - 1] + len(direction.parts[index - 1]))
+        while position < end:
             free_to = end
             if index < len(direction.starts):
                 free_to = min(end, direction.starts[index])
-            if at < free_to:
-                part = data[at - start : free_to - start]
-                direction.starts.insert(index, at)
+            if position < free_to:
+                part = data[position - start : free_to - start]
+                direction.starts.insert(index, position)
                 direction.parts.insert(index, part)
                 self._account(direction, len(part) + _COST_OF_SEGMENT)
                 index += 1
             if index >= len(direction.starts):
                 break
-            at = max(free_to, direction.starts[index] + len(direction.parts[index]))
+            position = max(free_to, direction.starts[index] + len(direction.parts[index]))
             index += 1
 
     def _deliver(self, direction: _Direction, time_ns: int, events: list[StreamEvent]) -> None:
         """Deliver the bytes held directly after the delivered ones, in one chunk."""
-        count, at = 0, direction.next
-        while count < len(direction.starts) and direction.starts[count] == at:
-            at += len(direction.parts[count])
+        count, position = 0, direction.next
+        while count < len(direction.starts) and direction.starts[count] == position:
+            position += len(direction.parts[count])
             count += 1
         if count:
             data = b"".join(direction.parts[:count])
             del direction.starts[:count], direction.parts[:count]
             self._account(direction, -len(data) - count * _COST_OF_SEGMENT)
-            direction.next = at
+            direction.next = position
             events.append(Chunk(direction.flow, time_ns, data))
 
     def _skip(self, direction: _Direction, time_ns: int, events: list[StreamEvent]) -> None:

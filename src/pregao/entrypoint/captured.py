@@ -195,10 +195,10 @@ def captured_messages(
         senders = Senders(blocks.flows, other_direction)
         for block in blocks:
             who = senders.of(block).tolist()
-            sound = (templates_of(block.buffer, block.offset, block.length) >= 0).tolist()
+            valid = (templates_of(block.buffer, block.offset, block.length) >= 0).tolist()
             for row, sender in enumerate(who):
                 data = block.payload(row)
-                found = _decoded(data, known, codecs) if sound[row] else ("", None, NO_MESSAGE)
+                found = _decoded(data, known, codecs) if valid[row] else ("", None, NO_MESSAGE)
                 name, message, reason = found
                 yield CapturedMessage(
                     int(block.time_ns[row]),

@@ -15,9 +15,9 @@ HOLD_LIMIT = 10_000
 HOLD_BYTES: Final = 16 * 1024 * 1024
 """Maximum total size of the messages held, in bytes."""
 FIRST_WAIT_NS: Final = 100 * MILLISECOND
-"""Delay before retrying a request without effect; it doubles with each retry…"""
+"""Delay before the first retry of a request without effect; it doubles with each retry."""
 MAX_WAIT_NS: Final = 5 * SECOND
-"""…up to this."""
+"""Maximum delay before a retry."""
 PATIENCE_NS: Final = 10 * SECOND
 """Timeout for an answer, or for the next message of a retransmission."""
 ABANDONED_LIMIT: Final = 10_000

@@ -194,8 +194,10 @@ class PacketDecoder:
             try:
                 part = next(walk, None)
             except DecodeError as error:
-                where = position if error.position is None else error.position
-                packet.outcomes.append(DecodedMessage(None, where, end, reason=error.reason))
+                fault_position = position if error.position is None else error.position
+                packet.outcomes.append(
+                    DecodedMessage(None, fault_position, end, reason=error.reason)
+                )
                 return packet
             if part is None:
                 return packet

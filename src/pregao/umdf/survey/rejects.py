@@ -40,8 +40,8 @@ class Place:
     reason: str
 
     def __str__(self) -> str:
-        where = f"packet {self.number} at byte {self.position}"
-        return f"{self.name}: {where}, byte {self.byte} of its payload: {self.reason}"
+        location = f"packet {self.number} at byte {self.position}"
+        return f"{self.name}: {location}, byte {self.byte} of its payload: {self.reason}"
 
 
 @dataclass(slots=True)
