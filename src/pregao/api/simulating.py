@@ -69,7 +69,7 @@ def simulate(
         The summary, as written to ``truth/summary.json``.
 
     Raises:
-        UsageError: An argument is invalid, or the folder has the output of an earlier run.
+        UsageError: An argument is invalid, or the folder is not empty and ``force`` is not set.
 
     Example:
         ```python

@@ -258,6 +258,7 @@ class Client:
 
         Raises:
             SessionRefusedError: The exchange refuses the session permanently.
+            EncodeError: A value cannot be encoded, or the message has no such field.
             UsageError: Clients do not send this message, or the client was closed.
         """
         while True:
@@ -270,8 +271,13 @@ class Client:
     def send_now(self, name: str, values: Mapping[str, Any]) -> int:
         """Send a business message immediately and return its sequence number.
 
+        Args:
+            name: Name of the message.
+            values: Its field values by name.
+
         Raises:
-            UsageError: The session is not established.
+            EncodeError: A value cannot be encoded, or the message has no such field.
+            UsageError: The session is not established, or clients do not send this message.
         """
         number = self._session.send(name, values, self._clock())
         self.orders.sent(number, name, values)
@@ -296,6 +302,7 @@ class Client:
             The answer, as received.
 
         Raises:
+            EncodeError: A value cannot be encoded, or the message has no such field.
             NotAppliedError: The exchange did not receive the request.
             TimeoutError: No answer arrived in time; the exchange may or may not have the request.
             UsageError: The request has no identifying field, or one with the same value is pending.

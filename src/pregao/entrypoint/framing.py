@@ -71,7 +71,14 @@ class BadFrame(NamedTuple):
 
 
 class FrameReader:
-    """Reassembles the messages of one direction of a connection."""
+    """Reassembles the messages of one direction of a connection.
+
+    Args:
+        max_message: Maximum length of a message, up to 16,384 bytes (§4.4).
+
+    Raises:
+        UsageError: ``max_message`` is out of range.
+    """
 
     def __init__(self, max_message: int = MAX_MESSAGE) -> None:
         if not HEADERS_SIZE <= max_message <= LONGEST_MESSAGE:
@@ -115,6 +122,9 @@ def _fault(length: int, encoding: int, longest: int) -> str:
 
 def framed(message: bytes) -> bytes:
     """Return a message (header and body) with its framing header.
+
+    Args:
+        message: The encoded message, without framing.
 
     Raises:
         EncodeError: The framed message is longer than the schema allows.

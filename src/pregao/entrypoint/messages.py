@@ -230,6 +230,9 @@ def session_schema(version: int) -> Schema:
 def messages(version: int) -> Messages:
     """Return the codec of a version.
 
+    Args:
+        version: A schema version, such as those in `VERSIONS`.
+
     Raises:
         SchemaError: The version is neither bundled nor set with `use_schema`.
     """

@@ -25,9 +25,13 @@ class Entering:
     """Values that all requests of a desk have in common: trader, location, account."""
 
     market_segment: int = 80
+    """``marketSegmentID`` of the business header."""
     trader: str = "TRADR"
+    """``enteringTrader``."""
     location: str = "BVMF"
+    """``senderLocation``."""
     account: int | None = None
+    """Trading account of the orders, or None."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Values for every request that has a field of that name."""
 

@@ -115,7 +115,18 @@ class SessionStore:
 
 
 class SessionFile(SessionStore):
-    """Sessions in a file, locked by one process at a time."""
+    """Sessions in a file, locked by one process at a time.
+
+    ```python
+    client = Client(settings, gateways, SessionFile(Path("session.bin")))
+    ```
+
+    Args:
+        path: The file; it is created if it does not exist.
+
+    Raises:
+        UsageError: The file cannot be opened, is in use or damaged, or is not a session file.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__()
