@@ -180,8 +180,7 @@ class Capture:
 
         Example:
             ```python
-            trades = capture.only(template="Trade_53", since="2026-05-21 10:00",
-            tz="America/Sao_Paulo")
+            trades = capture.only(template="Trade_53", since="2026-05-21 13:00")
             ```
         """
         before = self._wanted

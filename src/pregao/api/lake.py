@@ -121,8 +121,7 @@ class Lake:
 
         Example:
             ```python
-            trades = lake.table("trades", where="symbol = 'PETR4'", columns=["time", "price",
-            "size"])
+            trades = lake.table("trades", where="symbol = 'PETR4'", columns=["time", "price"])
             ```
         """
         if engine not in _ENGINES:
