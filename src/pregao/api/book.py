@@ -37,7 +37,7 @@ class Book:
     book = pregao.Book()
     for message in pregao.read("day/051_Incremental_A.pcap", symbol="PETR4").messages():
         book.apply(message)
-    print(book.state, book.bids[0], book.asks[0])
+    print(book.state.name, book.bids[0], book.asks[0])
     ```
 
     Args:
