@@ -138,7 +138,7 @@ class TcpReassembler:
         return events
 
     def next_sequence(self, flow: Flow) -> int | None:
-        """Return the sequence number of the next byte, if a segment with it is simply the next one.
+        """Return the sequence number of the next byte, if a segment with it continues the stream.
 
         None otherwise: the stream is unknown or has ended, bytes are held after a gap, or its end
         is known.

@@ -86,7 +86,7 @@ class _Loop(ABC):
 
     @property
     def sequence_version(self) -> int | None:
-        """Version of the current loop, or of the one that just ended."""
+        """Version of the current loop, or of the last one."""
         return self._sequence.version
 
     def packet(self, version: int, number: int, *, resets: bool = False) -> bool:
