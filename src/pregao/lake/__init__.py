@@ -1,4 +1,4 @@
-"""The lake: captures to Delta tables on Spark, and the tables back to people."""
+"""The lake: ingest captures into Delta tables, derive books and analytics, query and export."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["connect"]
 def connect(
     path: str | os.PathLike[str], spark: Any = None, master: str | None = None, **conf: str
 ) -> LakeSession:
-    """Open a lake in Spark, every table a view; see `pregao.lake.spark.connect`."""
-    # Spark is imported by those who use it: most of the lake works without.
+    """Open a lake in Spark, with a view of every table; see `pregao.lake.spark.connect`."""
+    # Imported lazily: most of the lake works without Spark.
     from pregao.lake.spark import connect as open_in_spark
 
     return open_in_spark(path, spark, master, **conf)

@@ -1,4 +1,4 @@
-"""The data dictionary: every table with its columns and what they mean, as a page of Markdown."""
+"""The data dictionary: every table with its columns and their meaning, as a Markdown page."""
 
 from __future__ import annotations
 
@@ -13,24 +13,28 @@ from pregao.lake.views import view_of
 
 _HEAD = """# Data dictionary
 
-Every table of a lake and every column, made from the comments that the tables carry themselves:
-`pregao lake dictionary -o docs/dictionary.md --force` writes this page, with `--lake` that of a
-lake. What the tables are about, and how they go together, is in [lake.md](lake.md).
+Every table and column of a lake, generated from the comments of the tables:
+`pregao lake dictionary -o docs/dictionary.md --force` writes this page; with `--lake` it describes
+the tables of that lake. [lake.md](lake.md) explains what the tables are for and how they relate.
 
-Each table has a view with `v_` before its name: the columns of the table, and those that are named
+Each table has a view with the prefix `v_`: the columns of the table, and the additional ones listed
 below it.
 """
 
 
 def own_specs() -> list[TableSpec]:
-    """The tables that this version makes."""
-    made = [*table_specs(), *book_specs(DEFAULT_DEPTH), *(each.spec for each in ANALYTICS.values())]
-    # Tables with _ are the lake's own business.
-    return list({spec.name: spec for spec in made if not spec.name.startswith("_")}.values())
+    """Return the specs of the tables that this version writes."""
+    specs = [
+        *table_specs(),
+        *book_specs(DEFAULT_DEPTH),
+        *(each.spec for each in ANALYTICS.values()),
+    ]
+    # Tables whose name starts with _ are internal.
+    return list({spec.name: spec for spec in specs if not spec.name.startswith("_")}.values())
 
 
 def lake_specs(lake: Lake) -> list[TableSpec]:
-    """The tables of a lake."""
+    """Return the specs of the tables of a lake."""
     return [
         TableSpec(
             name, lake.schema(name), description=lake.delta(name).metadata().description or ""
@@ -40,7 +44,7 @@ def lake_specs(lake: Lake) -> list[TableSpec]:
 
 
 def dictionary(specs: Iterable[TableSpec]) -> str:
-    """The page of these tables."""
+    """Return the Markdown page of tables."""
     tables = {spec.name: spec for spec in specs}
     columns = {name: frozenset(spec.schema.names) for name, spec in tables.items()}
     listed = "\n".join(
@@ -64,7 +68,7 @@ def _section(spec: TableSpec, others: Mapping[str, frozenset[str]]) -> Iterator[
     view = view_of(spec.name, spec.schema, others)
     more = [column.name for column in view.columns if column.name not in spec.schema.names]
     if more:
-        yield f"\nOf `{view.name}` alone: {', '.join(f'`{name}`' for name in more)}."
+        yield f"\nOnly in `{view.name}`: {', '.join(f'`{name}`' for name in more)}."
     yield ""
 
 

@@ -1,4 +1,4 @@
-"""Where `spark_session` was in version 0.1; it can be imported from here for one version more."""
+"""Deprecated location of `spark_session` (version 0.1), kept for one more version."""
 
 import warnings
 from typing import Any
@@ -9,6 +9,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"{__name__} has no {name}; see pregao.lake.spark.")
     from pregao.lake.spark import spark_session
 
-    words = "pregao.lake.session is now pregao.lake.spark: import spark_session from there."
-    warnings.warn(words, DeprecationWarning, stacklevel=2)
+    message = "pregao.lake.session is now pregao.lake.spark: import spark_session from there."
+    warnings.warn(message, DeprecationWarning, stacklevel=2)
     return spark_session

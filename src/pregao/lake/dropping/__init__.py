@@ -1,4 +1,4 @@
-"""Days, channels and ingests taken out of a lake, with all that was made of them."""
+"""Removal of days, channels and ingests from a lake, with everything derived from them."""
 
 from pregao.lake.dropping.drop import Dropped, drop
 from pregao.lake.dropping.selection import Selection

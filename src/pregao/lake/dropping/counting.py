@@ -1,4 +1,4 @@
-"""How many packets and messages of each capture are meant, by day and channel."""
+"""Counts of the selected packets and messages per capture, by day and channel."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from pregao.lake.store import DATE, Lake
 
 @dataclass(slots=True)
 class Meant:
-    """What is meant, counted."""
+    """Counts of what a selection covers."""
 
     packets: dict[str, Counter[tuple[str, str]]] = field(default_factory=dict)
-    """By protocol: how many packets there are of a capture and an outcome."""
+    """Packets per capture and outcome, by protocol."""
     pairs: dict[date, set[int]] = field(default_factory=dict)
-    """The channels of each day."""
+    """Channels by day."""
     captures: dict[date, set[str]] = field(default_factory=dict)
-    """The captures with packets of each day."""
+    """Captures with packets of each day."""
 
     @property
     def all_captures(self) -> set[str]:
-        """The captures over all days."""
+        """Captures of all days."""
         return {capture for own in self.captures.values() for capture in own}
 
     def of_capture(self, capture: str) -> int:
-        """How many packets of a capture are meant."""
+        """Return the number of selected packets of a capture."""
         return sum(
             count
             for counts in self.packets.values()
@@ -43,12 +43,12 @@ class Meant:
 
 
 def count_packets(lake: Lake, selection: Selection, captures: Collection[str] | None) -> Meant:
-    """Count the packets of a selection; ``captures`` are those of the ingests it names."""
+    """Count the packets of a selection, limited to ``captures`` unless that is None."""
     meant = Meant()
-    there = set(lake.table_names())
+    existing = set(lake.table_names())
     for protocol in PROTOCOLS.values():
         table = protocol.account_table("packets")
-        if table not in there:  # the lake is older than the protocol
+        if table not in existing:  # the lake is older than the protocol
             continue
         counts: Counter[tuple[str, str]] = Counter()
         columns = ["capture_id", "outcome", "channel", DATE]
@@ -64,15 +64,15 @@ def count_packets(lake: Lake, selection: Selection, captures: Collection[str] | 
 def count_messages(
     lake: Lake, table: str, selection: Selection, captures: Collection[str]
 ) -> Counter[str]:
-    """How many rows of a table of messages are meant, by capture."""
-    found: Counter[str] = Counter()
+    """Return the number of selected rows of a message table by capture."""
+    counts: Counter[str] = Counter()
     for row in _grouped(lake, table, ["capture_id"], chosen(selection, captures)):
-        found[row["capture_id"]] += row["count_all"]
-    return found
+        counts[row["capture_id"]] += row["count_all"]
+    return counts
 
 
 def chosen(selection: Selection, captures: Collection[str] | None) -> Any:
-    """The condition for rows that have a capture, a channel and a date; None for all."""
+    """Return the filter on capture, channel and date; None if it selects every row."""
     conditions = []
     if selection.dates:
         conditions.append(pc.field(DATE).isin(pa.array(selection.dates, pa.date32())))

@@ -1,7 +1,8 @@
-"""Drop: the rows of days, channels or ingests vanish from all tables, in one unit of commit.
+"""Drop: delete the rows of days, channels or ingests from all tables, in one unit of commit.
 
-It is committed as an ingest is: from its intent on it will be done, whoever finishes it. Books and
-analytics of the channels' days that are touched go as a whole, to be built again from what is left.
+A drop commits like an ingest: once its intent is written, this or any later process completes it.
+Books and analytics of the affected channels and days are deleted completely, to be rebuilt from the
+remaining data.
 """
 
 from __future__ import annotations
@@ -62,25 +63,25 @@ Where = tuple[tuple[str, tuple[int | str, ...]], ...]
 
 @dataclass(slots=True)
 class Dropped:
-    """What was dropped, or would be."""
+    """Result of a drop or a dry run."""
 
     unit_id: str
     rows: dict[str, int] = field(default_factory=dict)
     """Rows by table."""
     pairs: dict[date, set[int]] = field(default_factory=dict)
-    """The channels of each day that were touched."""
+    """Affected channels by day."""
     ingests: list[str] = field(default_factory=list)
-    """The ingests of which nothing is left."""
+    """Ingests that were dropped completely."""
     shortened: list[str] = field(default_factory=list)
-    """Those of which something is left."""
+    """Ingests that were dropped in part."""
     partly: list[str] = field(default_factory=list)
-    """The names of captures of which a part is left."""
+    """Names of captures that were dropped in part."""
     left_alone: list[str] = field(default_factory=list)
-    """Tables that are none of ours."""
+    """Tables that Pregão did not write, left unchanged."""
 
 
 def drop(lake: Lake, selection: Selection, *, dry_run: bool = False) -> Dropped:
-    """Drop what is selected; or only tell what that would be."""
+    """Drop a selection; with ``dry_run``, only return what would be dropped."""
     selection.check()
     lake.require()
     lake.roll_forward()
@@ -91,20 +92,20 @@ def drop(lake: Lake, selection: Selection, *, dry_run: bool = False) -> Dropped:
             return planned.result
         if lake.commit(planned.unit()).committed:
             return planned.result
-        # Something was ingested or built meanwhile: look again.
+        # Another process has ingested or built something meanwhile: plan again.
         lake.roll_forward()
         return None
 
-    return until_committed(lake.location, "others keep changing what is to be dropped", attempt)
+    return until_committed(lake.location, "other processes keep changing the data to drop", attempt)
 
 
 class _Plan:
-    """What a drop takes away and what it leaves, as the lake is now."""
+    """The rows that a drop removes and keeps, for the current state of the lake."""
 
     def __init__(self, lake: Lake, selection: Selection) -> None:
         self._lake = lake
         self._selection = selection
-        # Read before the packets: what comes in between is not among the ingests, and is left.
+        # Read before the packets: an ingest committed in between is not listed, so it is kept.
         self._known = read_known(lake)
         self._ingests = read_ingests(lake)
         named = named_ingests(self._ingests, selection.ingests)
@@ -127,7 +128,7 @@ class _Plan:
         self.result = self._told()
 
     def _parts(self, named: list[Ingest]) -> Iterator[Replaced]:
-        """The rows that vanish from each table and day."""
+        """Yield the rows to delete from each table and day."""
         for name in self._names:
             columns = frozenset(self._lake.schema(name).names)
             for day in sorted(self._days[name]):
@@ -157,7 +158,7 @@ class _Plan:
             yield Replaced(name, day.isoformat(), where)
 
     def _settle(self, ingest: Ingest, *, whole: bool) -> None:
-        """Note what becomes of an ingest's captures and of its rows among the ingests."""
+        """Plan the removal of an ingest's captures and its remaining rows in `ingests`."""
         captures = {row["capture_id"]: row for row in ingest.rows}
         lost = {capture: self._meant.of_capture(capture) for capture in captures}
         gone = {c for c, row in captures.items() if whole or lost[c] >= (row["packets"] or 0) > 0}
@@ -172,7 +173,7 @@ class _Plan:
         }
 
     def _counts(self, ingest: Ingest, captures: set[str]) -> dict[str, dict[str, Counter[str]]]:
-        """What goes of an ingest's packets and messages."""
+        """Count the packets and messages that an ingest loses."""
         found: dict[str, dict[str, Counter[str]]] = {}
         for protocol, counts in self._meant.packets.items():
             own: Counter[str] = Counter()
@@ -205,10 +206,13 @@ class _Plan:
         )
 
     def unit(self) -> Unit:
-        """All of it as one unit of commit; what stays of instruments is written."""
+        """Return the unit of commit; writes the remaining rows of `instruments`."""
         unit_id = self.result.unit_id
-        places = self._places()
-        guards = [guard(place, self._known.generations.get(place, 0)) for place in places]
+        channel_days = self._places()
+        guards = [
+            guard(channel_day, self._known.generations.get(channel_day, 0))
+            for channel_day in channel_days
+        ]
         guards += [
             f"dropped {identity} {self._known.dropped.get(identity, 0)}"
             for identity in sorted(self._gone)
@@ -217,7 +221,7 @@ class _Plan:
         for day, channels in sorted(self._meant.pairs.items()):
             for channel in sorted(channels):
                 guards.append(f"{guard_prefix(day, channel)}{builds[day, channel]}")
-        changed = {place: count + 1 for place, count in places.items()}
+        changed = {channel_day: count + 1 for channel_day, count in channel_days.items()}
         row = drop_row(unit_id, self._selection, self._day(), self._gone, changed)
         units = tuple(one.unit_id for one in self._touched)
         ledger_days = {row[DATE] for one in self._touched for row in one.rows}
@@ -233,7 +237,7 @@ class _Plan:
         )
 
     def _places(self) -> dict[str, int]:
-        """The channels' days that change, and of how many ingests."""
+        """Return the channel days that change, with the number of their affected ingests."""
         found: Counter[str] = Counter()
         for ingest in self._touched:
             whole = bool(self._selection.ingests)
@@ -247,7 +251,7 @@ class _Plan:
         return max(days)
 
     def _instruments(self) -> Iterable[NewFile]:
-        """What other ingests tell of the instruments of the days that are touched."""
+        """Rewrite the instruments of the affected days from the definitions of other ingests."""
         if not self._selection.ingests:
             return ()
         captures = self._meant.all_captures
@@ -270,20 +274,20 @@ def _definition_tables() -> list[str]:
 
 
 def _days(lake: Lake, name: str) -> Collection[date]:
-    """The days of which a table has files."""
+    """Return the days for which a table has files."""
     actions = visible_files(lake.delta(name))
     column = f"partition.{DATE}"
     return set(actions[column].to_pylist()) if column in actions.column_names else set()
 
 
 def _nothing(lake: Lake, selection: Selection) -> str:
-    """That there is nothing of what is to be dropped, and what there is."""
-    known = count_packets(lake, Selection(), None)
-    if not known.pairs:
+    """Return the message that nothing matches a selection, with the lake's days and channels."""
+    counts = count_packets(lake, Selection(), None)
+    if not counts.pairs:
         return f"{lake.location} has nothing to drop."
-    days = sorted(known.pairs)
-    channels = sorted({channel for own in known.pairs.values() for channel in own})
+    days = sorted(counts.pairs)
+    channels = sorted({channel for own in counts.pairs.values() for channel in own})
     return (
-        f"{lake.location} has nothing of {selection.words()}: it has the days "
+        f"{lake.location} has no data of {selection.words()}. It has the days "
         f"{', '.join(map(str, days))} and the channels {', '.join(map(str, channels))}."
     )

@@ -1,4 +1,4 @@
-"""What the table of ingests says after a drop: what is left of ingests, and that it was dropped."""
+"""Rows of `ingests` after a drop: the remainder of each ingest, and the record of the drop."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from pregao.lake.ingest import (
 from pregao.lake.store import DATE, iso
 
 Counts = Mapping[str, Mapping[str, Counter[str]]]
-"""By protocol: what goes of an ingest's packets, by outcome, and of its messages, by template."""
+"""Packets by outcome and messages by template that an ingest loses, by protocol."""
 
 
 def places_of(report: Mapping[str, Any]) -> set[str]:
-    """The channels' days to which an ingest brought something, as they are guarded."""
+    """Return the guard keys of the channel days for which an ingest received packets."""
     return {
-        guarded_place(protocol, place)
-        for protocol, told in (coverage_by_protocol(report) if report else {}).items()
-        for place in told["coverage"]
+        guarded_place(protocol, channel_day)
+        for protocol, report_of_protocol in (coverage_by_protocol(report) if report else {}).items()
+        for channel_day in report_of_protocol["coverage"]
     }
 
 
 def meant_places(report: Mapping[str, Any], selection: Selection) -> set[str]:
-    """Those of them that a selection of days and channels means."""
+    """Return the guard keys of an ingest's channel days that a selection covers."""
     return {
-        guarded_place(protocol, place)
-        for protocol, told in (coverage_by_protocol(report) if report else {}).items()
-        for place in told["coverage"]
-        if _is_meant(place, selection)
+        guarded_place(protocol, channel_day)
+        for protocol, report_of_protocol in (coverage_by_protocol(report) if report else {}).items()
+        for channel_day in report_of_protocol["coverage"]
+        if _is_meant(channel_day, selection)
     }
 
 
@@ -57,24 +57,24 @@ def rest_of(
     partly: Mapping[str, int],
     counts: Counts,
 ) -> list[dict[str, Any]]:
-    """The rows of an ingest of which something stays: without the captures that are ``gone``.
+    """Return the remaining rows of an ingest, without the captures that are ``gone``.
 
-    Of ``partly`` dropped captures so many packets go; they are no longer known as those captures,
-    so that they can be taken in again.
+    ``partly`` has the number of dropped packets by capture. A capture dropped in part loses its
+    identity, so that it can be ingested again.
     """
     report = copy.deepcopy(dict(ingest.report))
     report["captures"] = [
-        _rest_of_capture(told, partly)
-        for told in report.get("captures", ())
-        if told.get("capture_id") not in gone
+        _rest_of_capture(part, partly)
+        for part in report.get("captures", ())
+        if part.get("capture_id") not in gone
     ]
     if "capture_count" in report:
         report["capture_count"] -= len(gone)
     _subtract(report, counts)
-    for told in coverage_by_protocol(report).values():
+    for part in coverage_by_protocol(report).values():
         for name in ("coverage", "feeds"):
-            kept = {k: v for k, v in told.get(name, {}).items() if not _is_meant(k, selection)}
-            told[name] = kept  # type: ignore[index]
+            kept = {k: v for k, v in part.get(name, {}).items() if not _is_meant(k, selection)}
+            part[name] = kept  # type: ignore[index]
     rows = [dict(row) for row in ingest.rows if row["capture_id"] not in gone]
     for row in rows:
         row["report"] = row["messages"] = row["rejected"] = None
@@ -90,16 +90,16 @@ def rest_of(
 
 
 def _rest_of_capture(told: Mapping[str, Any], partly: Mapping[str, int]) -> dict[str, Any]:
-    # Younger reports leave the identity to the rows.
+    # Newer reports have the identity only in the rows.
     identity = told.get("content_hash", REST)
     if told.get("capture_id") not in partly or identity.startswith(REST):
         return dict(told)
-    known = {k: v for k, v in told.items() if k not in ("plain_fingerprint", "range_hash")}
-    return known | {"content_hash": REST + identity}
+    remaining = {k: v for k, v in told.items() if k not in ("plain_fingerprint", "range_hash")}
+    return remaining | {"content_hash": REST + identity}
 
 
 def _subtract(report: dict[str, Any], counts: Counts) -> None:
-    """Take what goes off the sums of a report, over all protocols and of each."""
+    """Subtract dropped counts from a report's totals and from those of each protocol."""
     for protocol, parts in counts.items():
         accounts = [report]
         if protocol in report.get("protocols", {}):
@@ -116,7 +116,7 @@ def _subtract(report: dict[str, Any], counts: Counts) -> None:
 
 
 def templates_of(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """The protocols, templates and tables of the messages that an ingest brought."""
+    """Yield the protocol, template and table of each kind of message of an ingest."""
     accounts = report.get("protocols", {first_protocol().name: report})
     for name, account in accounts.items():
         for template in account["messages"]["by_template"]:
@@ -126,9 +126,9 @@ def templates_of(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 def drop_row(
     unit_id: str, selection: Selection, day: date, captures: Collection[str], places: dict[str, int]
 ) -> dict[str, Any]:
-    """The row that tells of a drop, in the form of an ingest that brought nothing.
+    """Return the record of a drop, in the form of an ingest without packets.
 
-    ``captures`` may be taken in again; ``places`` counts how often channels' days have changed.
+    ``captures`` may be ingested again; ``places`` has the number of changes by channel day.
     """
     nothing = {
         "packets": dict.fromkeys(("decoded", "duplicate", "rejected", "filtered"), 0),

@@ -1,4 +1,4 @@
-"""What is to be dropped: whole ingests, or channels and days of all of them."""
+"""Selection of a drop: whole ingests, or channels and days of all ingests."""
 
 from __future__ import annotations
 
@@ -13,26 +13,28 @@ from pregao.lake.ingest import coverage_by_protocol
 from pregao.lake.store import Lake
 
 _SHORTEST = 4
-"""So many characters of an ingest's name are asked for."""
+"""Minimum length of an abbreviated ingest name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is to be dropped: ingests by their names; or days, channels, or both together."""
+    """Data to drop: ingests by name; or days, channels, or the combination of both."""
 
     dates: tuple[date, ...] = ()
     channels: tuple[int, ...] = ()
     ingests: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """Refuse what would be nothing, or everything by mistake."""
+        """Reject a selection that is empty or combines ingests with days or channels."""
         if not (self.dates or self.channels or self.ingests):
-            raise UsageError("Say what is to be dropped: --date, --channel or --ingest.")
+            raise UsageError("Select what to drop with --date, --channel or --ingest.")
         if self.ingests and (self.dates or self.channels):
-            raise UsageError("An ingest is dropped as a whole: leave out --date and --channel.")
+            raise UsageError(
+                "--ingest drops a whole ingest and cannot be combined with --date or --channel."
+            )
 
     def words(self) -> str:
-        """What it is, in words."""
+        """Describe the selection for messages."""
         if self.ingests:
             return f"ingest {', '.join(self.ingests)}"
         parts = [f"{day.isoformat()}" for day in self.dates]
@@ -42,7 +44,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Ingest:
-    """An ingest as the table of ingests tells it."""
+    """An ingest, read from the table `ingests`."""
 
     unit_id: str
     rows: tuple[Mapping[str, Any], ...]
@@ -50,17 +52,17 @@ class Ingest:
 
     @property
     def captures(self) -> set[str]:
-        """The names that its captures have in the tables."""
+        """Capture IDs of the ingest."""
         return {row["capture_id"] for row in self.rows}
 
     @property
     def committed_at_ns(self) -> int:
-        """When it was committed."""
+        """Commit time."""
         return max(row["committed_at_ns"] or 0 for row in self.rows)
 
 
 def read_ingests(lake: Lake) -> dict[str, Ingest]:
-    """The ingests of a lake by their names; what tells of earlier drops is not among them."""
+    """Return the ingests of a lake by unit ID, without the records of earlier drops."""
     by_unit: dict[str, list[Mapping[str, Any]]] = {}
     for row in lake.delta("ingests").to_pyarrow_table().to_pylist():
         by_unit.setdefault(row["unit_id"], []).append(row)
@@ -74,50 +76,50 @@ def read_ingests(lake: Lake) -> dict[str, Ingest]:
 
 
 def named_ingests(known: Mapping[str, Ingest], names: Iterable[str]) -> list[Ingest]:
-    """The ingests of these names, which may be cut short."""
+    """Return the ingests with the given names, which may be abbreviated."""
     found = {}
     for name in names:
         own = [unit for unit in known if unit.startswith(name)]
         if len(name) < _SHORTEST or len(own) != 1:
-            listed = ", ".join(sorted(own or known)) or "none at all"
-            why = "is the beginning of several" if len(own) > 1 else "is none of its ingests"
+            listed = ", ".join(sorted(own or known)) or "no ingests"
+            why = "matches several ingests" if len(own) > 1 else "matches no ingest"
             if len(name) < _SHORTEST:
-                why = f"is too short: give {_SHORTEST} characters or more"
-            raise UsageError(f"{name!r} {why}; they are {listed}.")
+                why = f"is too short: give at least {_SHORTEST} characters"
+            raise UsageError(f"--ingest {name!r} {why}. Available: {listed}.")
         found[own[0]] = known[own[0]]
     return list(found.values())
 
 
 def refuse_needed(known: Mapping[str, Ingest], chosen: Sequence[Ingest]) -> None:
-    """Refuse to drop ingests that others lean on.
+    """Reject a drop of ingests that later ones depend on.
 
-    A packet that is there already is not decoded again: an ingest that brought it too, later, has
-    nothing of it but the packet.
+    A packet that the lake already has is not decoded again: a later ingest that received it too has
+    only its row in the packets table, not its messages.
     """
     gone = {ingest.unit_id for ingest in chosen}
     for ingest in chosen:
         for other in known.values():
             if other.unit_id in gone or other.committed_at_ns < ingest.committed_at_ns:
                 continue
-            if place := _shared(ingest.report, other.report):
+            if shared := _shared(ingest.report, other.report):
                 raise UsageError(
-                    f"The ingest {other.unit_id} came later and brought packets of {place} that "
-                    f"{ingest.unit_id} had brought before, so they are kept once, with the "
-                    f"latter. Drop both (--ingest {ingest.unit_id} --ingest {other.unit_id}), or "
-                    "the day (--date)."
+                    f"Ingest {ingest.unit_id} cannot be dropped alone: the later ingest "
+                    f"{other.unit_id} received the same packets of {shared}, whose messages are "
+                    f"stored once, with {ingest.unit_id}. Drop both "
+                    f"(--ingest {ingest.unit_id} --ingest {other.unit_id}), or the day (--date)."
                 )
 
 
 def _shared(one: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
-    """A place of which both have brought the same numbers; None if there is none."""
+    """Return a channel and day of which both ingests received the same packets, or None."""
     if not one or not other:
         return None
     theirs = coverage_by_protocol(other)
-    for protocol, told in coverage_by_protocol(one).items():
-        for place, runs in told["coverage"].items():
-            for first, last in theirs.get(protocol, {}).get("coverage", {}).get(place, ()):
+    for protocol, report in coverage_by_protocol(one).items():
+        for channel_day, runs in report["coverage"].items():
+            for first, last in theirs.get(protocol, {}).get("coverage", {}).get(channel_day, ()):
                 if any(first <= end and start <= last for start, end in runs):
-                    day, channel, _ = place.split("/")
+                    day, channel, _ = channel_day.split("/")
                     return f"channel {channel} on {date.fromordinal(_EPOCH + int(day))}"
     return None
 
