@@ -100,5 +100,5 @@ def test_the_limits_are_a_year_and_all_channels_of_the_exchange(
     sources = [
         capture(tmp_path / f"{channel}.pcap", [(NOON, NOON)], channel) for channel in (72, 73)
     ]
-    with pytest.raises(UsageError, match=r"more than 1 channels, from 72, 73 to 72, 73; name"):
+    with pytest.raises(UsageError, match=r"more than 1 channels, from 72, 73 to 72, 73; select"):
         ingest(sources, str(tmp_path / "lake"))

@@ -99,7 +99,7 @@ def test_captures_are_found_and_read_there(s3_endpoint, tmp_path):
     sent = pickle.loads(pickle.dumps(found[0].location))
     with read_packets(sent.source) as packets:
         assert [bytes(packet.data) for packet in packets] == [b"frame"]
-    with pytest.raises(UsageError, match="there is no capture there"):
+    with pytest.raises(UsageError, match="no captures found"):
         find_captures(["s3://bucket/none/*.pcap"])
 
 

@@ -218,5 +218,5 @@ def test_a_name_with_brackets_that_is_there_is_no_pattern(tmp_path):
 def test_a_name_that_gives_nothing_is_an_error(tmp_path, name):
     (tmp_path / "empty").mkdir()
     touch(tmp_path / "other.txt")
-    with pytest.raises(UsageError, match="there is no capture there"):
+    with pytest.raises(UsageError, match="no captures found"):
         find_captures([str(tmp_path / name)])

@@ -209,5 +209,5 @@ def test_a_limit_of_a_day_is_the_default():
 
 
 def test_tables_that_are_laid_out_for_lookups_are_not_merged(tmp_path):
-    with pytest.raises(UsageError, match="ticks has a layout of its own"):
+    with pytest.raises(UsageError, match="ticks cannot be compacted"):
         compact(Lake(tmp_path), ["ticks"])

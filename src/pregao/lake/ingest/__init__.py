@@ -1,7 +1,6 @@
-"""The ingest: captures surveyed, cut into tasks, decoded, accounted for and committed as tables.
+"""The ingest: survey captures, split them into tasks, decode, account for and commit the rows.
 
-What others use of it is imported when it is first asked for: a command
-that only lists tables need not load what decodes them.
+Public names are imported on first use: a command that only lists tables does not load the decoders.
 """
 
 from __future__ import annotations

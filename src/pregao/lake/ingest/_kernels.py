@@ -1,4 +1,4 @@
-"""Kernels of the ingest: packing payloads, keys and fields of messages, rows put in order."""
+"""Kernels of the ingest: pack payloads, gather keys and fields of messages, order rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pregao._njit import load_i64, njit
 
 @njit
 def pack_payloads(buffer, offsets, lengths, places, out):
-    """Copy payloads to their places in another buffer."""
+    """Copy payloads to their offsets in another buffer."""
     for p in range(np.uint64(len(offsets))):
         source = offsets[p]
         place = places[p]
@@ -22,7 +22,7 @@ def gather_message_keys(
     rows, packet_of, index_of, events, packets, numbers, sendings, times,
     packet, number, index, event, sending, time,
 ):  # fmt: skip
-    """The key columns of messages; ``packets`` tells which packet each walked one is."""
+    """Gather the key columns of messages; ``packets`` maps walked packets to rows of packets."""
     for r in range(np.uint64(len(rows))):
         m = np.uint64(rows[r])
         p = np.uint64(packets[np.uint64(packet_of[m])])
@@ -36,7 +36,7 @@ def gather_message_keys(
 
 @njit
 def gather_field(buffer, rows, bodies, blocks, at, values):
-    """The 64-bit numbers at an offset of the messages' blocks; False if one does not reach it."""
+    """Gather the int64 at an offset of messages' blocks; return False if a block is too short."""
     for r in range(np.uint64(len(rows))):
         m = np.uint64(rows[r])
         if blocks[m] < at + 8:
@@ -47,7 +47,7 @@ def gather_field(buffer, rows, bodies, blocks, at, values):
 
 @njit
 def label_values(values, slots, known, labels):
-    """Give every value the number of its first appearance; -1 if there are too many of them."""
+    """Label values in order of first appearance; return their number, -1 if ``known`` is full."""
     mask = len(slots) - 1
     found = 0
     last = np.int64(0)
@@ -74,7 +74,7 @@ def label_values(values, slots, known, labels):
 
 @njit
 def sort_by_rank(labels, ranks, starts, order):
-    """The indexes of values by rank, each rank's in the order they came."""
+    """Sort the indexes of values by rank, stably."""
     places = starts.copy()
     for m in range(np.uint64(len(labels))):
         rank = ranks[labels[m]]

@@ -1,4 +1,4 @@
-"""The account of packets and messages, and what a window of packets gives."""
+"""Counts of packets and messages, and the result of decoding a window of packets."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ DECODED, DUPLICATE, REJECTED, FILTERED = range(4)
 
 @dataclass(slots=True)
 class Sums:
-    """The account of some packets and their messages."""
+    """Counts of packets and their messages, to prove that every payload is accounted for."""
 
     read: int = 0
-    """Payloads that were read and owned; each has one outcome."""
+    """Owned payloads read; each has exactly one outcome."""
     packets: Counter[str] = field(default_factory=Counter)
     """Owned packets by outcome."""
     keyed_first: int = 0
-    """Owned packets that were the first of a key."""
+    """Owned packets that were the first with their key."""
     keyed_mine: int = 0
-    """Keys that were decoded here; over all windows it must equal ``keyed_first``."""
+    """Keys decoded by this window; the sum over all windows must equal that of ``keyed_first``."""
     messages: Counter[str] = field(default_factory=Counter)
     """Decoded messages by template."""
     unknown: Counter[str] = field(default_factory=Counter)
-    """Messages of templates that the schema does not have, by template and version."""
+    """Messages of templates that are not in the schema, by template and version."""
     withheld: Counter[str] = field(default_factory=Counter)
-    """Values that columns cannot hold and are null in them, by template and column."""
+    """Values stored as null because they are out of a column's range, by template and column."""
     rejected_messages: int = 0
     walked_messages: int = 0
-    """All messages to be accounted for: decoded, unknown and rejected ones."""
+    """All messages: decoded, unknown and rejected."""
     reasons: Counter[str] = field(default_factory=Counter)
     versions: set[int] = field(default_factory=set)
     conflicts: int = 0
-    """Packets of the same key that differ in size or sending time."""
+    """Duplicate packets that differ from the first of their key in size or sending time."""
 
     def add(self, more: Sums) -> None:
-        """Add another account."""
+        """Add other counts to these."""
         self.packets.update(more.packets)
         self.messages.update(more.messages)
         self.unknown.update(more.unknown)
@@ -54,25 +54,25 @@ class Sums:
 
 
 FeedCoverage = dict[tuple[int, int, int, str], list[tuple[int, int]]]
-"""By day, channel, sequence version and feed: the runs of numbers that were seen."""
+"""Runs of received sequence numbers by day, channel, sequence version and feed."""
 RunStarts = dict[tuple[int, int, int, str], dict[int, int]]
-"""By the same: when the first packets of runs were captured."""
+"""Capture times of the runs' first packets, by the same key and by sequence number."""
 
 
 @dataclass(slots=True)
 class WindowRows:
-    """What a window gave: rows by table and day, the account, the coverage of each feed."""
+    """Result of a window: rows by table and day, counts, and the coverage of each feed."""
 
     tables: dict[tuple[str, int], list[Any]] = field(default_factory=dict)
     rejects: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
-    """By day, what could not be decoded."""
+    """Rows of what could not be decoded, by day."""
     sums: Sums = field(default_factory=Sums)
     coverage: FeedCoverage = field(default_factory=dict)
     around: FeedCoverage = field(default_factory=dict)
-    """What was seen of other units' packets."""
+    """Coverage of packets outside the unit: read, but owned by another unit."""
     starts: RunStarts = field(default_factory=dict)
     evidence: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """Messages by role and kind: what shows which stream a flow carries."""
+    """Messages by role and kind, from which a flow's stream is detected."""
 
     def put(self, table: str, day: int, rows: Any) -> None:
         """Add rows to a table."""
@@ -82,7 +82,7 @@ class WindowRows:
 def first_seen(
     starts: RunStarts, key: tuple[int, int, int, str], times: Iterable[tuple[int, int]]
 ) -> None:
-    """Add when packets came to what is known of a feed's; of copies, the first counts."""
+    """Merge capture times into those of a feed, keeping the earliest of each number."""
     known = starts.setdefault(key, {})
     for number, time in times:
         known[number] = min(time, known.get(number, time))

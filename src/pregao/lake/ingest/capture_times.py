@@ -1,4 +1,4 @@
-"""Capture times that make no sense beside their neighbours': found, so that no cut goes by them."""
+"""Outliers among capture times, detected so that captures are not split by them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from pregao.clock import DAY, SECOND
 Numbers = npt.NDArray[np.int64]
 
 FAR_NS = 3600 * SECOND
-"""So far from its neighbours' times, before and behind it, a packet's makes no sense."""
+"""Maximum distance of a packet's time from the median of its neighbors'."""
 FAR_AT_ENDS_NS = 30 * DAY
-"""The same at the ends of a stretch: a pause may have begun there."""
+"""Maximum distance at the ends of a block, where a pause in the capture may begin or end."""
 _AROUND = 2
 FAR_FROM_CAPTURE_NS = DAY
-"""A packet that says that it was sent so long before or after its capture is rejected: its day
-would be one on which nothing was captured."""
+"""Maximum distance between sending and capture time: a packet beyond it is rejected, because it
+would be filed under a day on which nothing was captured."""
 FAR_REASON = "sending time more than a day from the capture time"
 
 
 def sent_far_from_capture(sending_time_ns: Numbers, times: Numbers) -> npt.NDArray[np.bool_]:
-    """Which packets say that they were sent more than a day before or after their capture.
+    """Return a mask of packets whose sending time is more than a day from their capture time.
 
-    Those without a sending time (0) do not, nor do captures without times, which begin in 1970.
+    Packets without a sending time (0) and captures without times (1970) are not compared.
     """
     compared = (sending_time_ns > 0) & (times >= DAY)
     early = sending_time_ns < times - FAR_FROM_CAPTURE_NS
-    # Not by a difference, which of the largest times is more than a number holds.
+    # No difference is computed: with extreme times it would overflow int64.
     late = sending_time_ns > np.minimum(times, _LATEST) + FAR_FROM_CAPTURE_NS
     far: npt.NDArray[np.bool_] = compared & (early | late)
     return far
@@ -39,27 +39,27 @@ _LATEST = (1 << 63) - 1 - FAR_FROM_CAPTURE_NS
 
 
 def sensible_times(times: Numbers) -> tuple[Numbers, Numbers]:
-    """The times of consecutive packets as they make sense, and which of them did not.
+    """Return the times of consecutive packets without outliers, and the indexes of the outliers.
 
-    A time that makes no sense is replaced by the median of it and its four neighbours.
+    An outlier is replaced by the median of itself and its four neighbors.
     """
     if len(times) <= 2 * _AROUND or np.abs(np.diff(times)).max() <= FAR_NS:
         return times, np.empty(0, np.int64)
     padded = np.pad(times, _AROUND, mode="reflect")
-    near = np.median(np.lib.stride_tricks.sliding_window_view(padded, 2 * _AROUND + 1), axis=1)
+    median = np.median(np.lib.stride_tricks.sliding_window_view(padded, 2 * _AROUND + 1), axis=1)
     limits = np.full(len(times), FAR_NS)
     limits[:_AROUND] = limits[-_AROUND:] = FAR_AT_ENDS_NS
-    strange = np.flatnonzero(np.abs(times - near) > limits)
-    if not len(strange):
-        return times, strange
-    sensible = times.copy()
-    sensible[strange] = near[strange].astype(np.int64)
-    return sensible, strange
+    outliers = np.flatnonzero(np.abs(times - median) > limits)
+    if not len(outliers):
+        return times, outliers
+    corrected = times.copy()
+    corrected[outliers] = median[outliers].astype(np.int64)
+    return corrected, outliers
 
 
 def sensible_time(time: int, others: Sequence[int], limit: int = FAR_NS) -> int:
-    """A packet's time, or that of the packets beside it if it makes no sense among them."""
+    """Return a packet's time, or the median of its neighbors' if it is an outlier among them."""
     if len(others) < _AROUND:
         return time
-    near = sorted(others)[len(others) // 2]
-    return near if abs(time - near) > limit else time
+    median = sorted(others)[len(others) // 2]
+    return median if abs(time - median) > limit else time

@@ -1,4 +1,4 @@
-"""Which captures a user meant: files, folders, and patterns on any filesystem."""
+"""Find captures from files, folders and patterns on any filesystem."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pregao.errors import NothingFoundError, UsageError
 from pregao.lake.store import FileEntry, Location
 
 _MAGIC = re.compile(r"[*?\[]")
-# tcpdump numbers the files of a rolling capture behind the ending: x.pcap, x.pcap1, x.pcap2, …
+# tcpdump numbers the files of a rolling capture after the extension: x.pcap, x.pcap1, x.pcap2, …
 _CAPTURE_NAME = re.compile(r"\.(pcap|pcapng|cap|ntar)\d*(\.(gz|zst|zstd))?$", re.IGNORECASE)
 _NUMBER = re.compile(r"(\d+)")
 
 
 def is_capture_name(name: str) -> bool:
-    """Does a file in a folder look like a capture by its name?"""
+    """Whether a file name is that of a capture."""
     return not name.startswith((".", "_")) and _CAPTURE_NAME.search(name) is not None
 
 
 def find_captures(named: Iterable[str | Location]) -> list[FileEntry]:
-    """The capture files that were named, each once, those of a folder or pattern in order of name.
+    """Return the named capture files without duplicates, those of a folder or pattern by name.
 
-    A file is taken whatever its name. A folder gives the captures in it and below. A pattern
-    (``*``, ``?``, ``[…]``, ``**``) gives the files that match it, and the captures in the folders
-    that do. A name that gives nothing is an error: it is most likely a slip.
+    A file may have any name. A folder stands for the captures in it, recursively. A pattern (``*``,
+    ``?``, ``[…]``, ``**``) stands for the files that match it and the captures in folders that
+    match. A name without captures is an error, since it is probably a typo.
     """
     found: dict[str, FileEntry] = {}
     for name in named:
@@ -34,7 +34,7 @@ def find_captures(named: Iterable[str | Location]) -> list[FileEntry]:
             location = Location.parse(name)
             sought = location.exists() or _MAGIC.search(location.uri)
             raise (NothingFoundError if sought else UsageError)(
-                f"{location}: there is no capture there. Name files, folders that hold "
+                f"{location}: no captures found. Name capture files, folders with "
                 "*.pcap, *.pcapng or *.cap files (also .gz, .zst), or a pattern."
             )
         for entry in entries:
@@ -64,7 +64,7 @@ def _in_folder(folder: Location) -> list[FileEntry]:
 
 
 def _order(entry: FileEntry) -> list[tuple[int, str]]:
-    """Names with numbers in the order of the numbers: x.pcap2 before x.pcap10."""
+    """Sort key that orders numbers in names by value: x.pcap2 before x.pcap10."""
     return [
         (int(part), "") if part.isdigit() else (-1, part)
         for part in _NUMBER.split(entry.location.uri)
@@ -72,7 +72,7 @@ def _order(entry: FileEntry) -> list[tuple[int, str]]:
 
 
 def _matching(pattern: Location) -> list[FileEntry]:
-    """What a pattern matches, found by listing only the folders that can hold a match."""
+    """Return the entries that match a pattern, listing only folders that can contain a match."""
     steps: list[str] = []
     base = pattern
     while _MAGIC.search(base.uri) and base.uri != base.parent.uri:

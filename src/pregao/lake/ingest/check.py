@@ -1,5 +1,4 @@
-"""Is a lake as it should be? Its account, made again from its tables and compared with what the
-ingests reported; and its files, compared with what its tables say of them."""
+"""Check a lake: recount its tables against the ingest reports, and its files against the logs."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ _SECONDS_OF_A_DAY = DAY // SECOND
 
 @dataclass(slots=True)
 class Checked:
-    """What was compared, and what does not match."""
+    """Counts of what was compared, and the mismatches."""
 
     units: int = 0
     packets: int = 0
@@ -37,27 +36,27 @@ class Checked:
 
 
 def check_lake(lake: Lake) -> Checked:
-    """Count the rows of every ingest again; each mismatch is a sentence."""
+    """Recount the rows of every ingest and describe each mismatch."""
     result = Checked()
     ingests = lake.delta("ingests").to_pyarrow_table().to_pylist()
     unit_of = {row["capture_id"]: row["unit_id"] for row in ingests}
     reports = {row["unit_id"]: json.loads(row["report"]) for row in ingests if row["report"]}
     result.units = sum("dropped" not in report for report in reports.values())
-    there = set(lake.table_names())
+    existing = set(lake.table_names())
     for protocol in PROTOCOLS.values():
-        if protocol.account_table("packets") not in there:
-            continue  # nothing of it was ever taken in
-        told = {unit: _told(report, protocol.name) for unit, report in reports.items()}
-        _check_protocol(lake, protocol, told, unit_of, result)
+        if protocol.account_table("packets") not in existing:
+            continue  # nothing of this protocol was ever ingested
+        by_unit = {unit: _told(report, protocol.name) for unit, report in reports.items()}
+        _check_protocol(lake, protocol, by_unit, unit_of, result)
         result.faults += list(_twice(lake, protocol))
     return result
 
 
 def _told(report: Mapping[str, Any], protocol: str) -> Mapping[str, Any] | None:
-    """What an ingest reported of a protocol; reports of before there were several name none."""
+    """Return an ingest's report of a protocol; early reports are of the first protocol alone."""
     accounts = report.get("protocols", {first_protocol().name: report})
-    told: Mapping[str, Any] | None = accounts.get(protocol)
-    return told
+    account: Mapping[str, Any] | None = accounts.get(protocol)
+    return account
 
 
 def _check_protocol(
@@ -70,21 +69,24 @@ def _check_protocol(
     packets = _counts(lake, protocol.account_table("packets"), unit_of, "outcome", result)
     messages: dict[str, Counter[str]] = {}
     templates = {
-        name for told in reports.values() if told for name in told["messages"]["by_template"]
+        name
+        for reported in reports.values()
+        if reported
+        for name in reported["messages"]["by_template"]
     }
     for template in sorted(templates):
         counted = _counts(lake, protocol.table_of(template), unit_of, None, result)
         for unit, tally in counted.items():
             messages.setdefault(unit, Counter())[template] += tally.total()
-    for unit, told in reports.items():
+    for unit, reported in reports.items():
         found = packets.get(unit, Counter())
         result.packets += found.total()
         for outcome in PACKET_OUTCOMES:
-            expected = told["packets"][outcome] if told else 0
+            expected = reported["packets"][outcome] if reported else 0
             _compare(result, unit, f"packets {outcome}", expected, found[outcome])
         own = messages.get(unit, Counter())
         result.messages += own.total()
-        for template, count in told["messages"]["by_template"].items() if told else ():
+        for template, count in reported["messages"]["by_template"].items() if reported else ():
             _compare(result, unit, f"messages {template}", count, own[template])
 
 
@@ -96,48 +98,48 @@ def _compare(result: Checked, unit: str, what: str, told: int, found: int) -> No
 def _counts(
     lake: Lake, table: str, unit_of: dict[str, str], by: str | None, result: Checked
 ) -> dict[str, Counter[str]]:
-    """The rows of a table by ingest and, if asked, by another column."""
+    """Count the rows of a table by ingest and optionally by another column."""
     columns = ["capture_id"] if by is None else ["capture_id", by]
     counted: dict[str, Counter[str]] = {}
-    strange = 0
+    unknown = 0
     for batch in lake.delta(table).to_pyarrow_dataset().to_batches(columns=columns):
         tally = pa.Table.from_batches([batch]).group_by(columns).aggregate([([], "count_all")])
         for row in tally.to_pylist():
             unit = unit_of.get(row["capture_id"])
             if unit is None:
-                strange += row["count_all"]
+                unknown += row["count_all"]
             else:
                 label = "" if by is None else row[by]
                 counted.setdefault(unit, Counter())[label] += row["count_all"]
-    if strange:
-        result.faults.append(f"{table}: {strange:,} rows of captures that no ingest names")
+    if unknown:
+        result.faults.append(f"{table}: {unknown:,} rows of captures that are in no ingest")
     return counted
 
 
 def _twice(lake: Lake, protocol: Protocol) -> Iterator[str]:
-    """Sequence numbers that were decoded more than once, day by day."""
+    """Report sequence numbers that were decoded more than once, by day."""
     if not protocol.arbitrated:
-        return  # every payload counts
+        return  # its payloads are never duplicates
     table = protocol.account_table("packets")
     dataset = lake.delta(table).to_pyarrow_dataset()
     days = sorted({p[DATE] for p in _partitions(lake, table)})
     for day in days:
-        wanted = (
+        condition = (
             (pc.field(DATE) == day)
             & pc.field("stream").isin(sorted(protocol.arbitrated))
             & (pc.field("outcome") == "decoded")
             & pc.field("sequence_number").is_valid()
         )
         columns = ["channel", *PACKET_KEY, "sending_time_ns"]
-        keys = dataset.to_table(columns=columns, filter=wanted)
+        keys = dataset.to_table(columns=columns, filter=condition)
         channel, version, number, sending = (
             keys.column(name).to_numpy().astype(np.int64) for name in columns
         )
-        if protocol.timed_versions:  # numbers may begin anew within one
+        if protocol.timed_versions:  # numbers may restart within a version
             second = sending // SECOND
             version = second - second[:1].sum() + _SECONDS_OF_A_DAY
-        joined = channel << 52 | version << 32 | number
-        extra = len(joined) - len(np.unique(joined))
+        packed_keys = channel << 52 | version << 32 | number
+        extra = len(packed_keys) - len(np.unique(packed_keys))
         if extra:
             yield f"{table}: on {day}, {extra:,} sequence numbers were decoded more than once"
 
@@ -148,10 +150,10 @@ def _partitions(lake: Lake, table: str) -> list[dict[str, Any]]:
 
 
 def unsound(lake: Lake, *, deep: bool = False) -> list[str]:
-    """What does not hold, a sentence each: units left half done, files missing or not as told.
+    """Describe incomplete units, and files that are missing or differ from the table's log.
 
-    The files' footers tell, and no rows are read; unless the look is ``deep``, which reads every
-    page of every column, and compares those with a checksum that have one.
+    Only the files' footers are read; with ``deep``, every page of every column is read, and its
+    checksum verified if it has one.
     """
     faults = [f"the unit {unit} is not complete" for unit in lake.pending()]
     with ThreadPoolExecutor(8) as pool:
@@ -190,7 +192,7 @@ def _file_faults(place: Location, action: dict[str, Any], *, deep: bool) -> Iter
 
 
 def _damaged_columns(file: Location, opened: Any) -> Iterator[str]:
-    """The columns that cannot be read, with what is wrong with them."""
+    """Describe the columns that cannot be read."""
     parquet = pq.ParquetFile(opened, page_checksum_verification=True)
     names = parquet.schema_arrow.names
     for group in range(parquet.num_row_groups):

@@ -1,4 +1,4 @@
-"""Compaction of a lake: which tables are put together, and in which order of rows."""
+"""Compaction of a lake: the tables to compact and the row order of each."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ from pregao.lake.store import (
 
 BY_POSITION = ("capture_id", "position")
 OWN_LAYOUT = ("ticks", "book_checkpoints")
-"""Tables whose files are laid out for looking up a book; they are as large as they should be."""
+"""Tables whose files are laid out for book lookups and already have their intended size."""
 LEAST_BYTES = 1 << 16
 
 
 def compact(
     lake: Lake, tables: Sequence[str] | None = None, target_bytes: int = TARGET_BYTES
 ) -> list[Compacted]:
-    """Put the files of the named tables together, or of all; rows stay what they are.
+    """Merge the small files of the named tables, or of all; no row changes.
 
-    Of tables with instruments, each file of a day has instruments of its own, as far as one fits.
+    In tables with instruments, rows are clustered so that an instrument is in as few files of a day
+    as possible.
     """
     if target_bytes < LEAST_BYTES:
         raise UsageError(
-            f"Files of {target_bytes:,} bytes are too small; "
-            f"make them {LEAST_BYTES // 1024}k or larger."
+            f"A target size of {target_bytes:,} bytes is too small; "
+            f"it must be at least {LEAST_BYTES // 1024}k."
         )
     lake.roll_forward()
     if own := [name for name in tables or () if name in OWN_LAYOUT]:
-        raise UsageError(f"{own[0]} has a layout of its own, which `pregao books` gives it.")
+        raise UsageError(f"{own[0]} cannot be compacted: `pregao books` lays out its files.")
     names = [name for name in lake.table_names() if name not in OWN_LAYOUT]
     done: list[Compacted] = []
     for name in names if tables is None else tables:
@@ -49,7 +50,7 @@ def compact(
 
 
 def layout_of(names: Sequence[str]) -> Layout:
-    """How the rows of a table with these columns are laid out."""
+    """Return the layout of a table with the given columns."""
     if BY_POSITION[1] in names:
         return Layout(BY_POSITION)
     order = tuple(name for name in BY_INSTRUMENT if name in names)

@@ -1,4 +1,4 @@
-"""Runs of sequence numbers that are there, by day, channel and sequence version."""
+"""Runs of received sequence numbers by day, channel and sequence version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Runs = list[tuple[int, int]]
 
 
 def joined_runs(*several: Runs) -> Runs:
-    """The union of runs."""
+    """Return the union of runs."""
     result: Runs = []
     for first, last in sorted(run for runs in several for run in runs):
         if result and first <= result[-1][1] + 1:
@@ -26,7 +26,7 @@ def joined_runs(*several: Runs) -> Runs:
 
 
 class Coverage:
-    """What is there of all days; years of it are one array, which is quick to read and to send."""
+    """Coverage of all days in one array: years of it load and pickle quickly."""
 
     __slots__ = ("_rows",)
 
@@ -42,21 +42,21 @@ class Coverage:
     __hash__ = None  # type: ignore[assignment] # it changes
 
     def numbers(self) -> list[int]:
-        """Day, channel, version, first and last number of every run, one behind the other."""
+        """Return day, channel, version, first and last number of every run, as a flat list."""
         order = np.lexsort(self._rows.T[::-1])
         found: list[int] = self._rows[order].ravel().tolist()
         return found
 
     def of(self, place: Place) -> Runs:
-        """The runs of a day, channel and version."""
+        """Return the runs of a day, channel and version."""
         return [(first, last) for first, last in self._rows[self._own(place), 3:].tolist()]
 
     def places(self) -> set[Place]:
-        """The days, channels and versions of which there is something."""
+        """Return the days, channels and versions with coverage."""
         return {(day, channel, version) for day, channel, version, _, _ in self._rows.tolist()}
 
     def add(self, place: Place, runs: Runs) -> None:
-        """Take note of runs; those that meet others become one."""
+        """Add runs and merge those that are adjacent or overlap."""
         own = self._own(place)
         joined = joined_runs(self.of(place), runs)
         added = np.array([(*place, *run) for run in joined], np.int64).reshape(-1, 5)
@@ -65,7 +65,7 @@ class Coverage:
     def has(
         self, channel: int, days: Numbers, versions: npt.NDArray[Any], numbers: Numbers
     ) -> npt.NDArray[np.bool_]:
-        """Which packets of a channel are there, by their days, versions and numbers."""
+        """Return a mask of the packets of a channel that are covered."""
         result = np.zeros(len(numbers), np.bool_)
         rows = self._rows[self._rows[:, 1] == channel]
         rows = rows[np.isin(rows[:, 0], np.unique(days))] if len(rows) else rows
@@ -73,8 +73,8 @@ class Coverage:
             runs = rows[(rows[:, 0] == day) & (rows[:, 2] == version), 3:]
             ordered = runs[np.argsort(runs[:, 0])]
             same = (versions == version) & (days == day)
-            place = np.searchsorted(ordered[:, 0], numbers, side="right") - 1
-            inside = (place >= 0) & (numbers <= ordered[np.maximum(place, 0), 1])
+            index = np.searchsorted(ordered[:, 0], numbers, side="right") - 1
+            inside = (index >= 0) & (numbers <= ordered[np.maximum(index, 0), 1])
             result |= same & inside
         return result
 

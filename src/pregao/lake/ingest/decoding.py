@@ -1,4 +1,4 @@
-"""A window of packets settled, decoded by its protocol, and accounted for."""
+"""Arbitrate, decode and account for a window of packets of one protocol."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from pregao.lake.ingest.window import (
 
 
 class WindowDecoder:
-    """Decodes windows of one protocol; it keeps decoders and scratch memory between them."""
+    """Decodes windows of one protocol; keeps decoders and scratch memory between windows."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class WindowDecoder:
     def decode(
         self, chunks: list[PacketChunk], bounds: dict[int, Bounds], covered: Coverage
     ) -> WindowRows:
-        """Decode what a window owns.
+        """Decode the packets that a window owns.
 
-        The list of chunks is emptied: when what is wanted of them has been packed, they are freed.
+        Clears ``chunks`` once the needed payloads are packed, to free their memory.
         """
         packets = packets_of(chunks)
         if not len(packets):
@@ -70,21 +70,21 @@ class WindowDecoder:
             packets, self.names.roles, arbitrated, bounds, covered,
             timed_versions=self.protocol.timed_versions,
         )  # fmt: skip
-        chosen = np.concatenate([*accepted, rest]).astype(np.int64)
+        indices = np.concatenate([*accepted, rest]).astype(np.int64)
         filtered = self._filtered(packets)
-        buffer, places = packed(chunks, packets, chosen)
+        buffer, offsets = packed(chunks, packets, indices)
         chunks.clear()
-        emit = (packets.mine & ~packets.covered & ~filtered)[chosen]
+        emit = (packets.mine & ~packets.covered & ~filtered)[indices]
         if packets.far is not None:
-            emit &= ~packets.far[chosen]
+            emit &= ~packets.far[indices]
         channels = [len(rows) for rows in accepted]
         payloads = Payloads(
-            buffer, places, packets.length[chosen], packets, chosen, emit, channels, self.names
+            buffer, offsets, packets.length[indices], packets, indices, emit, channels, self.names
         )
         walk = self._decoder.decode(payloads)
         if packets.far is not None:
-            for payload in np.flatnonzero((packets.far & packets.owned)[chosen]).tolist():
-                start = int(places[payload])
+            for payload in np.flatnonzero((packets.far & packets.owned)[indices]).tolist():
+                start = int(offsets[payload])
                 payloads.reject(payload, None, start, start + int(payloads.length[payload]), FAR)
         self._packets(payloads, walk, filtered)
         self._account(payloads, filtered)
@@ -93,11 +93,11 @@ class WindowDecoder:
     def _filtered(self, packets: Packets) -> Flags:
         if self.channels is None:
             return np.zeros(len(packets), np.bool_)
-        wanted = np.isin(packets.channel, np.array(sorted(self.channels), np.int16))
-        return ~wanted & (packets.channel >= 0)
+        selected = np.isin(packets.channel, np.array(sorted(self.channels), np.int16))
+        return ~selected & (packets.channel >= 0)
 
     def _packets(self, payloads: Payloads, walk: Walk, filtered: Flags) -> None:
-        """A row for every owned packet, and the coverage of the feeds."""
+        """Add a row for every owned packet, and the coverage of the feeds."""
         packets, chosen, result = payloads.packets, payloads.chosen, payloads.result
         names, account = self.names, self.protocol.account_table("packets")
         counts = np.full(len(packets), -1, np.int32)
@@ -147,7 +147,7 @@ class WindowDecoder:
             self._coverage(result.around, result.starts, packets, outside)
 
     def _numbered(self, packets: Packets) -> Flags:
-        """Which packets use up numbers of an arbitrated stream."""
+        """Return a mask of the packets that use sequence numbers of an arbitrated stream."""
         if packets.last is None:
             return packets.keyed
         arbitrated = self.protocol.arbitrated
@@ -180,7 +180,7 @@ class WindowDecoder:
             key = (value >> 40, value >> 16 & 0xFF, value & 0xFFFF, role.feed)
             runs = _runs(packets, same)
             coverage[key] = joined_runs(coverage.get(key, []), [run[:2] for run in runs])
-            # When the first packet of each run came: it is what stands behind a hole.
+            # The time of a run's first packet is the time at which the gap before it was detected.
             times = packets.time_ns[same]
             first_seen(starts, key, ((first, int(times[at])) for first, _, at in runs))
 
@@ -198,7 +198,7 @@ class WindowDecoder:
 
 
 def _runs(packets: Packets, rows: Numbers) -> list[tuple[int, int, int]]:
-    """The runs of numbers of some packets, and which packet begins each."""
+    """Return the runs of numbers of packets, each with the index of its first packet."""
     numbers = packets.number[rows]
     if packets.last is None:
         return runs_and_starts(numbers)
@@ -207,7 +207,7 @@ def _runs(packets: Packets, rows: Numbers) -> list[tuple[int, int, int]]:
 
 
 def _by_number(packets: Packets, rows: Numbers) -> Numbers | slice:
-    """Packets by channel and sequence number; those that are so already, as a slice."""
+    """Sort packets by channel and sequence number; return a slice if they are already sorted."""
     numbers, channels = packets.number[rows], packets.channel[rows]
     if (channels == channels[0]).all() and (np.diff(numbers) >= 0).all():
         if int(rows[-1]) - int(rows[0]) + 1 == len(rows):

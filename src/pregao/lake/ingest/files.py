@@ -1,4 +1,4 @@
-"""Files of the ingest's tables: how their columns are coded, and rows put in order."""
+"""Files of the ingest's tables: column encodings and row order."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ DELTA_CODED = frozenset(
         "md_insert_time",
     }
 )
-"""Columns that rise, or nearly so, from row to row: they are stored as differences."""
+"""Columns that are sorted or nearly so, stored with delta encoding."""
 
 PLAIN = frozenset({"order_id"})
-"""Columns whose values hardly repeat: a dictionary of them would take longer, and more room."""
+"""Columns whose values rarely repeat: a dictionary would be slower and larger."""
 
 BY_INSTRUMENT = (
     "security_id",
@@ -47,30 +47,32 @@ BY_INSTRUMENT = (
     "sequence_number",
     "index_in_packet",
 )
-"""The columns by which rows of messages are sorted, as far as a table has them."""
+"""Sort columns of message rows, those that a table has."""
 
 
 def write_rows(lake: Location, table: str, rows: Any, day: int) -> Written:
-    """Write rows of one day, counted from 1970, as a file of a table; nobody sees it yet."""
+    """Write rows of one day (days since 1970) as a file of a table, invisible until committed."""
     texts = {field.name for field in rows.schema if pa.types.is_string(field.type)}
-    apart = BY_INSTRUMENT[0] if BY_INSTRUMENT[0] in rows.column_names else None
+    separate_by = BY_INSTRUMENT[0] if BY_INSTRUMENT[0] in rows.column_names else None
     delta_coded = DELTA_CODED - texts
-    return write_table(lake.filesystem, lake.path, table, rows, day, delta_coded, PLAIN, apart)
+    return write_table(
+        lake.filesystem, lake.path, table, rows, day, delta_coded, PLAIN, separate_by
+    )
 
 
 def order_by_value(values: Numbers) -> Numbers:
-    """The indexes that sort values, equal ones kept in order; made for few distinct values."""
+    """Return the indexes that sort values stably; fast for few distinct values."""
     capacity = 1 << 16
     slots = np.full(4 * capacity, -1, np.int32)
-    known = np.empty(capacity, np.int64)
+    distinct = np.empty(capacity, np.int64)
     labels = np.empty(len(values), np.int32)
-    found = _kernels.label_values(values, slots, known, labels)
-    if found < 0:
+    count = _kernels.label_values(values, slots, distinct, labels)
+    if count < 0:
         return np.argsort(values, kind="stable")
-    by_value = np.argsort(known[:found])
-    ranks = np.empty(found, np.int64)
-    ranks[by_value] = np.arange(found)
-    counts = np.bincount(ranks[labels], minlength=found)
+    by_value = np.argsort(distinct[:count])
+    ranks = np.empty(count, np.int64)
+    ranks[by_value] = np.arange(count)
+    counts = np.bincount(ranks[labels], minlength=count)
     starts = np.cumsum(counts) - counts
     order = np.empty(len(values), np.int64)
     _kernels.sort_by_rank(labels, ranks, starts, order)

@@ -1,4 +1,4 @@
-"""Captures without anything to take in: said so, before a lake is made of empty tables."""
+"""Reject captures without supported content before a lake of empty tables is created."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pregao.lake.ingest.surveys import CaptureSurvey
 
 
 def worth_it(surveys: Sequence[CaptureSurvey], options: Options) -> bool:
-    """Will there be something to take in, as far as a look tells?"""
-    wanted = options.channels
+    """Whether the surveys found messages of the selected channels."""
+    selected = options.channels
     return any(
-        each.sound and (wanted is None or not set(each.channels).isdisjoint(wanted))
+        each.sound and (selected is None or not set(each.channels).isdisjoint(selected))
         for found in surveys
         for by_flow in found.seen.values()
         for each in by_flow.values()
@@ -22,22 +22,22 @@ def worth_it(surveys: Sequence[CaptureSurvey], options: Options) -> bool:
 
 
 def refuse_foreign(surveys: Sequence[CaptureSurvey]) -> None:
-    """Refuse captures of which all are FIX/FAST of unknown templates: nothing but rejects."""
+    """Reject captures that all have only FIX/FAST of unknown templates, which would be rejects."""
     names = [found.location.name for found in surveys]
     if all(found.like_fast and not found.sound for found in surveys):
         raise NothingFoundError(
-            f"{_listed(names)}: looks like UMDF FIX/FAST, but of no template that is known."
+            f"{_listed(names)}: looks like UMDF FIX/FAST, but its templates are unknown."
         )
 
 
 def refuse_nothing(report: Report, surveys: Sequence[CaptureSurvey], options: Options) -> None:
-    """Refuse to commit an ingest in which there is no packet, or none that was wanted."""
+    """Reject an ingest without packets, or without packets of the selected channels."""
     sums = report.sums
     if not sums.read:
-        told = " ".join(_of_other_kinds(found, report) for found in surveys)
-        raise NothingFoundError(f"There is nothing to take in. {told}".rstrip())
+        contents = " ".join(_of_other_kinds(found, report) for found in surveys)
+        raise NothingFoundError(f"There is nothing to ingest. {contents}".rstrip())
     if sums.packets.get("filtered", 0) == sums.read and options.channels is not None:
-        there = sorted(
+        available = sorted(
             {
                 channel
                 for found in surveys
@@ -47,7 +47,8 @@ def refuse_nothing(report: Report, surveys: Sequence[CaptureSurvey], options: Op
             }
         )
         raise NothingFoundError(
-            f"No packet is of {_channels(options.channels)}; the captures have {_channels(there)}."
+            f"No packet is of {_channels(options.channels)}; "
+            f"the captures have {_channels(available)}."
         )
 
 

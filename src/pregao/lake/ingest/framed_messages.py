@@ -1,4 +1,4 @@
-"""Framed SBE messages of settled payloads to rows of their tables, for any protocol of such."""
+"""Decode framed SBE messages of arbitrated payloads into table rows, for protocols that use SBE."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pregao.umdf.tables import TemplateTable
 
 
 class FramedMessages(ABC):
-    """Decodes walked messages kind by kind, and counts what became of each."""
+    """Decodes walked messages kind by kind, and counts their outcomes."""
 
     def __init__(self, decoder: BulkDecoder) -> None:
         self._decoder = decoder
@@ -35,13 +35,13 @@ class FramedMessages(ABC):
     ) -> None:
         """Add the rows of decoded messages to their table.
 
-        Their key columns are given, and the payloads of all walked messages.
+        ``keys`` are their key columns; ``payload_of`` has the payload of every walked message.
         """
 
     def put_messages(
         self, payloads: Payloads, walked: Walked, kinds: list[MessageKind], events: Numbers | None
     ) -> None:
-        """Decode the messages of the payloads that are decoded here."""
+        """Decode the messages of the payloads to emit."""
         emit, result, days = payloads.emit, payloads.result, payloads.days
         all_emitted, one_day = emit.all(), all_same(days)
         for kind in kinds:
@@ -55,8 +55,8 @@ class FramedMessages(ABC):
             if not one_day:
                 parts = by_day(days[walked.packet[rows]], rows)
             for day, part in parts:
-                chosen = MessageKind(kind.schema_id, kind.template_id, kind.version, part)
-                self._put_kind(payloads, walked, chosen, events, day)
+                of_day = MessageKind(kind.schema_id, kind.template_id, kind.version, part)
+                self._put_kind(payloads, walked, of_day, events, day)
 
     def _put_kind(
         self,
@@ -90,21 +90,21 @@ class FramedMessages(ABC):
                     )
 
     def _by_instrument(self, walked: Walked, kind: MessageKind) -> Numbers:
-        """The rows by security id, each instrument's in the order of the stream."""
+        """Return the rows sorted by security ID, then in stream order."""
         message = self._decoder.template(kind)
         fields = () if message is None else readings(message)
-        at = next((reading.offset for reading in fields if reading.name == "securityID"), None)
-        if at is None or len(kind.rows) < 2:
+        offset = next((reading.offset for reading in fields if reading.name == "securityID"), None)
+        if offset is None or len(kind.rows) < 2:
             return kind.rows
         values = np.empty(len(kind.rows), np.int64)
-        whole = _kernels.gather_field(
-            walked.buffer, kind.rows, walked.body, walked.block_length, at, values
+        complete = _kernels.gather_field(
+            walked.buffer, kind.rows, walked.body, walked.block_length, offset, values
         )
-        return kind.rows[order_by_value(values)] if whole else kind.rows
+        return kind.rows[order_by_value(values)] if complete else kind.rows
 
 
 def message_rows(table: TemplateTable, batch: Batch, keys: list[Any], key_names: list[str]) -> Any:
-    """Decoded messages as rows of a table: their key, and the table's own columns."""
+    """Return decoded messages as rows of a table: key columns, then the table's own."""
     own = table.fit(batch.message, batch.columns, len(batch.rows))
     names = key_names + [column.column for column in table.columns]
     return pa.Table.from_arrays(keys + own, names=names)

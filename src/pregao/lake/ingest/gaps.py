@@ -1,4 +1,4 @@
-"""Holes in the sequences of feeds, and what closed them."""
+"""Gaps in the sequences of feeds, and what closed them."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from pregao.lake.store import DATE, Location, Written
 
 ByFeed = dict[str, Runs]
 OWN, SEEN, EARLIER, BEFORE = range(4)
-"""Runs by what they are: of this unit; of all that was seen with it; of earlier units of a stream;
-of earlier ingests, from whichever feed."""
+"""Origins of runs: this unit; everything read with it; earlier units of a stream; earlier ingests,
+of any feed."""
 
 
 def write_gaps(
     lake: Location, report: Report, manifests: list[Manifest], known: Known, *, continued: bool
 ) -> list[Written]:
-    """The holes of the feeds' sequences as rows; the coverage of the feeds goes to the report.
+    """Write the gaps of the feeds' sequences, and add the feeds' coverage to the report.
 
-    What is continued is a stream, where a hole may have begun before: it is told when the packet
-    behind it has come.
+    ``continued`` means a stream, in which a gap may have begun in an earlier unit: it is written
+    when the packet after it arrives.
     """
     files = []
     for name, protocol in PROTOCOLS.items():
@@ -60,26 +60,30 @@ def _write_gaps(
     for manifest in manifests:
         for key, times in manifest.starts.items():
             first_seen(starts, key, times.items())
-    seen: dict[Place, Told] = {}
-    for place, by_feed in sorted(own.items()):
-        name = "/".join(map(str, place))
-        account.coverage[name] = joined_runs(*by_feed.values())
-        account.feeds |= {f"{name}/{feed}": runs for feed, runs in by_feed.items()}
-    for place in _told_of(own, around, known_feeds if continued else {}, protocol.timed_versions):
+    runs_by_key: dict[Place, Told] = {}
+    for version_key, by_feed in sorted(own.items()):
+        key_text = "/".join(map(str, version_key))
+        account.coverage[key_text] = joined_runs(*by_feed.values())
+        account.feeds |= {f"{key_text}/{feed}": runs for feed, runs in by_feed.items()}
+    for version_key in _told_of(
+        own, around, known_feeds if continued else {}, protocol.timed_versions
+    ):
         earlier = {}
         if continued:
-            earlier = {feed: runs for feed, its in known_feeds.items() if (runs := its.of(place))}
-        by_feed = own.get(place, {})
-        whole = _joined(by_feed, around.get(place, {}), earlier)
-        seen[place] = {
-            (BEFORE, ""): known_coverage.of(place),
+            earlier = {
+                feed: runs for feed, its in known_feeds.items() if (runs := its.of(version_key))
+            }
+        by_feed = own.get(version_key, {})
+        all_runs = _joined(by_feed, around.get(version_key, {}), earlier)
+        runs_by_key[version_key] = {
+            (BEFORE, ""): known_coverage.of(version_key),
             **{(OWN, feed): runs for feed, runs in by_feed.items()},
-            **{(SEEN, feed): runs for feed, runs in whole.items()},
+            **{(SEEN, feed): runs for feed, runs in all_runs.items()},
             **{(EARLIER, feed): runs for feed, runs in earlier.items()},
         }
     rows = [
         {**row, "unit_id": report.unit_id}
-        for numbering in numberings_of(seen, timed_versions=protocol.timed_versions)
+        for numbering in numberings_of(runs_by_key, timed_versions=protocol.timed_versions)
         for row in _gap_rows(numbering, starts)
     ]
     report.gaps += rows
@@ -99,31 +103,31 @@ def _told_of(
     known_feeds: Mapping[str, Coverage],
     timed_versions: bool,
 ) -> list[Place]:
-    """The places that tell of holes: those that numbers were brought of and, where numbers go on
-    from version to version, the others of the same channel and day."""
+    """Return the days, channels and versions to search for gaps: those with new numbers and, where
+    numbers continue from version to version, all versions of the same channel and day."""
     if not timed_versions:
         return sorted(own)
-    channels = {place[:2] for place in own}
-    there = {*own, *around}
+    channels = {version_key[:2] for version_key in own}
+    candidates = {*own, *around}
     for coverage in known_feeds.values():
-        there.update(coverage.places())
-    return sorted(place for place in there if place[:2] in channels)
+        candidates.update(coverage.places())
+    return sorted(version_key for version_key in candidates if version_key[:2] in channels)
 
 
 def _gap_rows(numbering: Numbering, starts: RunStarts) -> Iterator[dict[str, Any]]:
-    """The holes of the feeds that a unit brought numbers of."""
-    told = numbering.told
-    seen = {feed: runs for (kind, feed), runs in told.items() if kind == SEEN}
-    before = told.get((BEFORE, ""), [])
-    for feed in sorted(feed for kind, feed in told if kind == OWN):
-        runs = told[OWN, feed]
-        newest = max((last for _, last in told.get((EARLIER, feed), [])), default=-1)
+    """Yield the gaps of the feeds from which a unit has numbers."""
+    runs_of = numbering.told
+    seen = {feed: runs for (kind, feed), runs in runs_of.items() if kind == SEEN}
+    before = runs_of.get((BEFORE, ""), [])
+    for feed in sorted(feed for kind, feed in runs_of if kind == OWN):
+        runs = runs_of[OWN, feed]
+        newest = max((last for _, last in runs_of.get((EARLIER, feed), [])), default=-1)
         for first, last in _holes(seen[feed]):
-            # A hole behind what is taken now, or before what was taken, is another unit's.
+            # A gap after this unit's last number, or one that earlier units have passed, is theirs.
             if last > runs[-1][1] or first <= newest:
                 continue
             version = numbering.version_of(last + 1)
-            place = (numbering.day, numbering.channel, version)
+            version_key = (numbering.day, numbering.channel, version)
             for low, high, closed in _closings(first, last, seen, feed, before):
                 yield {
                     "channel": numbering.channel,
@@ -133,13 +137,13 @@ def _gap_rows(numbering: Numbering, starts: RunStarts) -> Iterator[dict[str, Any
                     "first_missing": low,
                     "last_missing": high,
                     "closed_by": closed,
-                    "capture_time_ns": starts.get((*place, feed), {}).get(last + 1),
+                    "capture_time_ns": starts.get((*version_key, feed), {}).get(last + 1),
                     "date": numbering.day,
                 }
 
 
 def _by_place(coverages: Iterable[FeedCoverage]) -> dict[tuple[int, int, int], ByFeed]:
-    """By day, channel and version: what each feed brought."""
+    """Merge coverages by day, channel and version, then by feed."""
     found: dict[tuple[int, int, int], ByFeed] = {}
     for coverage in coverages:
         for (day, channel, version, feed), runs in coverage.items():
@@ -160,7 +164,7 @@ def _holes(runs: Runs) -> Runs:
 def _closings(
     first: int, last: int, by_feed: ByFeed, feed: str, before: Runs
 ) -> list[tuple[int, int, str | None]]:
-    """The parts of a hole, by what closed them."""
+    """Split a gap into parts by what closed them."""
     result: list[tuple[int, int, str | None]] = []
     for name, runs in [*sorted(by_feed.items()), ("earlier ingest", before)]:
         if name == feed:

@@ -1,7 +1,8 @@
-"""A capture file that may still grow: what identifies it, and how far it can be read.
+"""A capture file that may still grow: its identity, and how far it can be read.
 
-A file is its name and its head (the first packet), and only ever grows. A plain pcap is read up to
-its last whole packet and continued later; a compressed file or a pcapng is taken once, as a whole.
+A file is identified by its name and its head (the first packet), and only ever grows. A plain pcap
+is read up to its last complete packet and continued later; a compressed file or a pcapng is read
+once, as a whole.
 """
 
 from __future__ import annotations
@@ -23,48 +24,48 @@ from pregao.clock import SECOND
 from pregao.lake.store import FileEntry, Location
 
 HEAD_BYTES = 256
-"""Of a file that is read as a whole, these bytes tell it from another of the same name."""
+"""Bytes that distinguish a file that is read as a whole from another of the same name."""
 _PIECE_BYTES = MOST_CAPTURED + 64 * 1024
-"""More than the longest record, so that every piece but the last has a whole one."""
+"""More than the longest record, so that every piece except the last has a complete record."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrowingFile:
-    """A file as it is at a look."""
+    """State of a growing file when it was inspected."""
 
     name: str
     location: Location
     head: str
     end: int
-    """Behind its last whole packet."""
+    """Byte position after its last complete packet."""
     whole: bool = False
-    """It can only be read as a whole."""
+    """Whether it can only be read as a whole."""
     last_time_ns: int = 0
     modified_ns: int = 0
 
     @property
     def begin(self) -> int:
-        """Where its packets begin."""
+        """Byte position of its first packet."""
         return 0 if self.whole else HEADER_BYTES
 
     @property
     def file(self) -> str:
-        """What identifies the file."""
+        """Identity of the file."""
         return file_identity(self.name, self.head)
 
 
 def file_identity(name: str, head: str) -> str:
-    """What identifies a file: its name below the folder that is followed, and its head."""
+    """Return the identity of a file: its name below the followed folder, and its head."""
     return f"{name}#{head}"
 
 
 def look_into(
     name: str, entry: FileEntry, *, quiet: bool = True, before: GrowingFile | None = None
 ) -> GrowingFile | None:
-    """Look into a file; None if it has nothing to read yet.
+    """Inspect a file; return None if it has nothing to read yet.
 
-    ``quiet`` tells that it did not change for a while: only then is a file that is read as a whole
-    taken to be complete. ``before`` is what the last look found.
+    ``quiet`` means that the file has not changed for a while: only then is a file that is read as a
+    whole considered complete. ``before`` is the result of the previous inspection.
     """
     if entry.size < HEADER_BYTES:
         return None
@@ -91,7 +92,7 @@ def _whole(name: str, entry: FileEntry) -> GrowingFile:
 
 
 def _head(source: ByteSource, header: PcapHeader) -> str | None:
-    """The hash of a pcap's header and first packet; None if that is not whole yet."""
+    """Return the hash of a pcap's header and first packet; None if that packet is incomplete."""
     record = source.read_at(HEADER_BYTES, RECORD_HEADER_BYTES)
     if len(record) < RECORD_HEADER_BYTES:
         return None
@@ -103,24 +104,24 @@ def _head(source: ByteSource, header: PcapHeader) -> str | None:
 
 
 def last_whole(source: ByteSource, header: PcapHeader, known: int) -> tuple[int, int]:
-    """Where the last whole packet ends, and its time; ``known`` is a boundary before it."""
-    at, time = known, 0
-    # Nearer to the end, a record that is not whole leaves it open where the true ones begin.
+    """Return end and time of the last complete packet; ``known`` is a boundary before it."""
+    position, time = known, 0
+    # Closer to the end, an incomplete record makes the record boundaries ambiguous.
     tail = 3 * (RECORD_HEADER_BYTES + header.most_captured)
     if source.size() - known > tail:
-        near = BoundaryFinder(source, header).first_boundary(source.size() - tail, known)
-        if near < source.size():
-            at = near
+        boundary = BoundaryFinder(source, header).first_boundary(source.size() - tail, known)
+        if boundary < source.size():
+            position = boundary
     while True:
-        data = source.read_at(at, _PIECE_BYTES)
-        place = 0
-        while place + RECORD_HEADER_BYTES <= len(data):
-            seconds, fraction, captured, _ = header.record.unpack_from(data, place)
-            header.check_captured(captured, source.name, at + place)
-            if place + RECORD_HEADER_BYTES + captured > len(data):
+        data = source.read_at(position, _PIECE_BYTES)
+        offset = 0
+        while offset + RECORD_HEADER_BYTES <= len(data):
+            seconds, fraction, captured, _ = header.record.unpack_from(data, offset)
+            header.check_captured(captured, source.name, position + offset)
+            if offset + RECORD_HEADER_BYTES + captured > len(data):
                 break
-            place += RECORD_HEADER_BYTES + captured
+            offset += RECORD_HEADER_BYTES + captured
             time = seconds * SECOND + fraction * header.time_unit_ns
-        if not place:
-            return at, time
-        at += place
+        if not offset:
+            return position, time
+        position += offset

@@ -1,4 +1,4 @@
-"""The identity of a capture: a hash over the hashes of its blocks, which tasks share out."""
+"""The identity of a capture: a hash over block hashes, which tasks compute in parallel."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pregao.lake.store import Location
 
 FINGERPRINT_BYTES = 1024 * 1024
 HASH_BLOCK = 16 * 1024 * 1024
-"""Captures are hashed in blocks of this size, by whichever task has a block's first byte."""
+"""Captures are hashed in blocks of this size, each by the task that has its first byte."""
 _HASH_PIECE = 512 * 1024
 
 
 def content_hash(location: Location, size: int) -> str:
-    """The hash of a file's bytes as they are stored."""
+    """Return the hash of a file's stored bytes."""
     return hash_of_blocks(dict(block_hashes(location, size, 0, size)), size)
 
 
 def identities(location: Location, size: int) -> Iterator[str]:
-    """What a capture may be known by, what is cheaper to find first.
+    """Yield the identities under which a capture may be stored, the cheapest to compute first.
 
-    A capture is its content, compressed or not. Lakes of 0.1 know compressed ones by their bytes
-    as they are stored.
+    A capture is identified by its decompressed content; lakes of 0.1 identify compressed captures
+    by their stored bytes.
     """
     yield content_hash(location, size)
     with open_source(location.source) as source:
@@ -37,7 +37,7 @@ def identities(location: Location, size: int) -> Iterator[str]:
 
 
 def range_hash(location: Location, begin: int, end: int) -> str:
-    """The hash of a range of a file."""
+    """Return the hash of a range of a file; an empty string if the file is shorter."""
     digest = xxhash.xxh3_128()
     with location.filesystem.open_input_file(location.path) as file:
         file.seek(begin)
@@ -49,9 +49,9 @@ def range_hash(location: Location, begin: int, end: int) -> str:
 
 
 class PlainContent:
-    """A source that is hashed while it is read: its bytes after they were decompressed.
+    """A source that hashes its decompressed bytes while they are read.
 
-    To readers of captures it is a binary file.
+    It has the interface of a binary file that readers of captures need.
     """
 
     def __init__(self, source: ByteSource) -> None:
@@ -64,23 +64,23 @@ class PlainContent:
         self._tail = bytearray()
 
     def readinto(self, view: memoryview) -> int:
-        """Fill the view; less than all of it means that the end was reached."""
+        """Fill the view; returns fewer bytes only at the end."""
         got = self._source.readinto(view)
         self._take(view[:got])
         return got
 
     def read(self, count: int) -> bytes:
-        """Give so many bytes, or what is left."""
+        """Return ``count`` bytes, fewer at the end."""
         piece = self._source.read(count)
         self._take(memoryview(piece))
         return piece
 
     def seekable(self) -> bool:
-        """It is read in order."""
+        """Return False: the source is read sequentially."""
         return False
 
     def finish(self) -> None:
-        """Read what is left."""
+        """Read and hash the remaining bytes."""
         while self.read(_HASH_PIECE):
             pass
 
@@ -91,17 +91,17 @@ class PlainContent:
         if len(self._tail) > 4 * FINGERPRINT_BYTES:
             del self._tail[:-FINGERPRINT_BYTES]
         while len(view):
-            room = HASH_BLOCK - self._size % HASH_BLOCK
-            self._block.update(view[:room])
-            self._size += len(view[:room])
+            remaining = HASH_BLOCK - self._size % HASH_BLOCK
+            self._block.update(view[:remaining])
+            self._size += len(view[:remaining])
             if self._size % HASH_BLOCK == 0:
                 self._digests[self._size // HASH_BLOCK - 1] = self._block.digest()
                 self._block = xxhash.xxh3_128()
-            view = view[room:]
+            view = view[remaining:]
 
     @property
     def content_hash(self) -> str:
-        """The identity of what was read; that of a plain file with the same bytes."""
+        """Identity of the bytes read, equal to that of an uncompressed file with these bytes."""
         digests = dict(self._digests)
         if self._size % HASH_BLOCK:
             digests[self._size // HASH_BLOCK] = self._block.digest()
@@ -109,23 +109,23 @@ class PlainContent:
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of a plain file with the same bytes."""
+        """Fingerprint of an uncompressed file with the same bytes."""
         tail = self._tail[-FINGERPRINT_BYTES:]
         return fingerprint_of(self._size, bytes(self._head), bytes(tail))
 
 
 def hash_of_blocks(digests: dict[int, bytes], size: int) -> str:
-    """The hash of a file of that size, from the hashes of its blocks."""
-    whole = hashlib.sha256(str(size).encode())
+    """Return the hash of a file from its size and the hashes of its blocks."""
+    digest = hashlib.sha256(str(size).encode())
     for number in range(-(-size // HASH_BLOCK)):
-        whole.update(digests[number])
-    return whole.hexdigest()
+        digest.update(digests[number])
+    return digest.hexdigest()
 
 
 def block_hashes(
     location: Location, size: int, start: int, end: int
 ) -> Iterator[tuple[int, bytes]]:
-    """The hashes of a file's blocks that begin in a range, by their numbers."""
+    """Yield number and hash of a file's blocks that begin in a range."""
     buffer = memoryview(bytearray(min(_HASH_PIECE, size)))
     with location.filesystem.open_input_file(location.path) as file:
         for number in range(-(-start // HASH_BLOCK), -(-end // HASH_BLOCK)):
@@ -139,7 +139,7 @@ def block_hashes(
 
 
 def fingerprint(location: Location, size: int) -> str:
-    """A hash of the size, head and tail: different for most different captures."""
+    """Return a hash of size, head and tail, which differs for most different captures."""
     with location.filesystem.open_input_file(location.path) as file:
         head = file.read(min(size, FINGERPRINT_BYTES))
         file.seek(max(0, size - FINGERPRINT_BYTES))
@@ -147,7 +147,7 @@ def fingerprint(location: Location, size: int) -> str:
 
 
 def fingerprint_of(size: int, head: bytes, tail: bytes) -> str:
-    """The fingerprint of a file of that size, from its first and last bytes."""
+    """Return the fingerprint of a file from its size and its first and last bytes."""
     digest = hashlib.sha256(str(size).encode())
     digest.update(head)
     digest.update(tail)

@@ -1,4 +1,4 @@
-"""The ingest: captures to committed tables, exactly once, with every byte accounted for."""
+"""Ingest captures into committed tables, exactly once, with every byte accounted for."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def ingest(
     progress: TaskProgress | None = None,
     may_be_nothing: bool = False,
 ) -> Report:
-    """Take captures into a lake; those that are there already are left alone.
+    """Ingest captures into a lake, skipping those that it already has.
 
-    Captures without a packet to take in raise NothingFoundError, unless that ``may_be``.
+    Captures without packets to ingest raise NothingFoundError unless ``may_be_nothing``.
     """
     require("numba")
     options = options or Options()
@@ -67,7 +67,7 @@ def ingest(
     with ThreadPoolExecutor(1) as pool, nothing_left_behind(lake):
         making: Making | None = None
         if lake.exists():
-            progress.step("finishing what an earlier run left")
+            progress.step("completing units of earlier runs")
             lake.ensure_tables(first_specs())
             lake.prepare()
             settle_latest(lake)
@@ -84,10 +84,10 @@ def ingest(
             report.seconds = time.perf_counter() - began
             if report.committed or not report.captures:
                 return report
-            progress.step("another ingest was faster; planning anew")
+            progress.step("another ingest committed first; planning again")
             return None
 
-        rivals = "other ingests kept taking the same captures"
+        rivals = "other ingests keep committing the same captures"
         return until_committed(lake.location, rivals, attempt)
 
 
@@ -103,9 +103,9 @@ def _attempt(
 ) -> Report:
     report = Report(unit_id=uuid.uuid4().hex)
     known = read_known(lake) if making is None else Known()
-    progress.step("looking into the captures")
+    progress.step("surveying captures")
     surveys = []
-    there: dict[str, str] = {}
+    present: dict[str, str] = {}
     for location in locations:
         try:
             found = survey(location)
@@ -116,14 +116,14 @@ def _attempt(
             continue
         identity = known.identity_of(found.fingerprint, location, found.size)
         if identity is not None:
-            there[location.name] = known.taking(identity)
+            present[location.name] = known.taking(identity)
         elif known.taken and was_streamed(location, known):
             report.skipped[location.name] = "by a stream"
         else:
             surveys.append(found)
-    if there:
-        owners = lake.taken(set(there.values()))
-        report.skipped |= {name: owners.get(taking, "") for name, taking in there.items()}
+    if present:
+        owners = lake.taken(set(present.values()))
+        report.skipped |= {name: owners.get(taking, "") for name, taking in present.items()}
     if surveys and not may_be_nothing:
         refuse_foreign(surveys)
     if making is not None and worth_it(surveys, options):
@@ -144,13 +144,11 @@ def _attempt(
         )
         if not left_out:
             break
-        progress.step("decoding without captures that are there already or damaged")
+        progress.step("decoding again without captures that are damaged or already ingested")
         surveys = [found for index, found in enumerate(surveys) if index not in left_out]
         report.captures, report.accounts = [], {}
     if report.damaged and not report.captures and not report.skipped:
-        raise NothingFoundError(
-            "None of the captures can be read: " + " ".join(report.damaged.values())
-        )
+        raise NothingFoundError("No capture can be read: " + " ".join(report.damaged.values()))
     return report
 
 
@@ -168,13 +166,12 @@ def take_in(
     making: Making | None = None,
     may_be_nothing: bool = True,
 ) -> set[int]:
-    """Decode what was surveyed and commit it as one unit; the report tells whether it was.
+    """Decode surveyed captures and commit them as one unit; `Report.committed` has the outcome.
 
-    Surveys that own nothing, which are there as context, stand behind the others. ``continued``
-    tells that the sequences go on from what was taken in before, and ``making`` that the tables
-    are still being made. Reading may show that a compressed capture is there already, or twice in
-    here, or damaged. Then nothing is committed, and which of the surveys are to be left out is
-    given back.
+    Surveys that own no packets and only give context come last. ``continued`` means that sequences
+    continue from earlier units; ``making`` that the tables are still being created. Reading may
+    show that a compressed capture is already in the lake, a duplicate of another, or damaged: then
+    nothing is committed, and the indexes of the surveys to leave out are returned.
     """
     plan, manifests = _run(lake, surveys, known, options, report, run, progress)
     damaged = {index: why for each in manifests for index, why in each.damaged.items()}
@@ -194,17 +191,19 @@ def take_in(
             capture.range_hash = range_hash(found.location, found.start, found.size)
         else:
             identify(capture, manifests, index)
-    # Whether others are there was seen before they were read.
-    packed = {
+    # Uncompressed captures were looked up before they were read.
+    identities = {
         known.taking(each.content_hash): each.content_hash
         for each in report.captures
         if each.plain_fingerprint
     }
-    owners = lake.taken(packed) if packed and lake.exists() else {}
-    twins = find_twins(report, {packed[taking]: unit for taking, unit in owners.items()})
-    if twins:
+    owners = lake.taken(identities) if identities and lake.exists() else {}
+    duplicates = find_twins(
+        report, {identities[claim_key]: unit for claim_key, unit in owners.items()}
+    )
+    if duplicates:
         _remove_staging(lake, report.unit_id)
-        return twins
+        return duplicates
     _check_budgets(manifests)
     check(report)
     if not may_be_nothing:
@@ -219,7 +218,7 @@ def take_in(
         rows += staged.rows
     if groups:
         progress.step("merging small tables")
-        # A few rows are merged here before tasks could be sent out.
+        # Merging a few rows locally is faster than dispatching tasks.
         merging = merge_here if rows < _FEW_ROWS else merge
         files += merging(lake.location, dict(sorted(groups.items())))
     files += write_gaps(lake.location, report, manifests, known, continued=continued)
@@ -235,7 +234,7 @@ def take_in(
 def _check_budgets(manifests: list[Manifest]) -> None:
     days = {file.day for manifest in manifests for file in manifest.files}
     check_days(days | {file.day for manifest in manifests for file in manifest.staged})
-    # Of the keys of coverage: the day, the channel, its version, the feed.
+    # Keys of coverage are day, channel, version, feed.
     check_channels({key[1] for manifest in manifests for key in manifest.coverage})
 
 
@@ -248,7 +247,7 @@ def _run(
     run: Runner,
     progress: TaskProgress,
 ) -> tuple[Plan, list[Manifest]]:
-    """Do the tasks; again, if a flow turned out to carry something else than it seemed."""
+    """Run the tasks; plan and run them again if a flow turns out to carry another stream."""
     ids = [uuid.uuid4().hex[:16] for _ in surveys]
     for attempt in range(3):
         roles = decide_roles(surveys, known.roles.values(), options)
@@ -263,16 +262,17 @@ def _run(
             return plan, manifests
         if not _learnt(surveys, roles, manifests, options):
             return plan, manifests
-        progress.step("a flow carries another stream than it seemed; decoding again")
+        progress.step("a flow carries another stream than its sample showed; decoding again")
     raise PregaoError(
-        "What some flows carry could not be settled; name it with --stream ADDRESS:PORT=STREAM."
+        "The streams of some flows could not be determined; set them with "
+        "--stream ADDRESS:PORT=STREAM."
     )
 
 
 def _learnt(
     surveys: list[CaptureSurvey], roles: list[Role], manifests: list[Manifest], options: Options
 ) -> bool:
-    """Did the tasks see something that changes a role? Then the surveys know it now."""
+    """Add evidence from the tasks to the surveys; return whether it changes a role."""
     fixed = {flow for flow, _ in options.streams}
     seen: dict[tuple[str, str], Counter[int]] = {}
     owners = {role.destination: role.protocol for role in roles}
@@ -289,8 +289,8 @@ def _learnt(
     planned = {role.destination: role.stream for role in roles}
     for (protocol, flow), kinds in seen.items():
         stream = PROTOCOLS[protocol].stream_of(kinds)
-        # What shows nothing changes nothing: of a feed that is always second, only what has no
-        # number is decoded.
+        # Inconclusive evidence is ignored: of a feed whose packets always arrive second, only
+        # messages without a sequence number are decoded.
         if flow in fixed or stream in (UNKNOWN_STREAM, planned.get(flow)):
             continue
         surveys[0].sighting(protocol, flow).kinds = kinds
@@ -299,7 +299,7 @@ def _learnt(
 
 
 def _may_hold_more(found: CaptureSurvey) -> bool:
-    """May TCP segments of a capture be of a protocol that a look in some places did not show?"""
+    """Whether TCP segments of a capture may be of a protocol that sampling missed."""
     if found.context is not None or found.looked_through:
         return False
     found.looked_through = True
@@ -307,7 +307,7 @@ def _may_hold_more(found: CaptureSurvey) -> bool:
 
 
 def _channels(surveys: list[CaptureSurvey], role: Role) -> set[int]:
-    """The channels that a flow was seen to carry."""
+    """Return the channels that surveys found on a flow."""
     seen = (found.seen.get(role.protocol, {}).get(role.destination) for found in surveys)
     return {channel for sighting in seen if sighting for channel in sighting.channels}
 
@@ -320,9 +320,9 @@ def _finish(
     files: list[Written],
     progress: TaskProgress,
 ) -> list[dict[str, Any]]:
-    """Commit what was written, unless somebody else took a capture or channel meanwhile.
+    """Commit the written files, unless another unit has claimed a capture or channel meanwhile.
 
-    Gives the rows of ``ingests`` that are there now.
+    Returns the new rows of ``ingests``; none if another unit was first.
     """
     report.files = len(files)
     report.bytes_written = sum(file.size for file in files)
@@ -336,16 +336,18 @@ def _finish(
         }
         for role in plan.roles
     ]
-    # Taken like captures: of two ingests that complete the same channel's day at the same time
-    # the later one must plan anew, with what the other brought.
-    places = sorted(
+    # Claimed like captures: if two ingests complete the same channel day at the same time, the
+    # later one must plan again with the packets of the other.
+    channel_days = sorted(
         {
             guarded_place(protocol, name)
             for protocol, account in report.accounts.items()
             for name in account.coverage
         }
     )
-    guards = [guard(place, known.generations.get(place, 0)) for place in places]
+    guards = [
+        guard(channel_day, known.generations.get(channel_day, 0)) for channel_day in channel_days
+    ]
     report.committed = True
     now = system_clock()
     text = json.dumps(report.kept(), separators=(",", ":"))

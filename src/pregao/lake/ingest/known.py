@@ -1,4 +1,4 @@
-"""What earlier ingests left in a lake: roles of flows, sequences that are there, bytes of files."""
+"""History of a lake's ingests: roles of flows, coverage of sequences, ranges of growing files."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pregao.lake.ingest.roles import KnownRole
 from pregao.lake.store import Location
 
 RANGE = "range:"
-"""What the identity of a range of a growing file begins with."""
+"""Prefix of the identity of a range of a growing file."""
 
 REST = "rest:"
-"""What the identity of a capture begins with of which a part was dropped: it is no capture's."""
+"""Prefix of the identity of a capture that was dropped in part, so that no capture matches it."""
 _AGAIN = " again "
 
 
 def range_identity(file: str, begin: int) -> str:
-    """The identity of a range: its file, and where it begins; no two units can take the same."""
+    """Return the identity of a range, its file and start; no two units can claim the same."""
     return f"{RANGE}{file}@{begin}"
 
 
@@ -33,7 +33,7 @@ def _range_of(identity: str) -> tuple[str, int]:
 
 @dataclass(slots=True)
 class Known:
-    """What the table of ingests tells to those that come later."""
+    """History of a lake's ingests, read from the table `ingests`."""
 
     roles: dict[str, KnownRole] = field(default_factory=dict)
     """By flow."""
@@ -42,20 +42,20 @@ class Known:
     feeds: dict[str, dict[str, Coverage]] = field(default_factory=dict)
     """By protocol and feed."""
     generations: dict[str, int] = field(default_factory=dict)
-    """By `guarded_place`, how often something was taken in."""
+    """Number of changes by `guarded_place`."""
     fingerprints: dict[str, str] = field(default_factory=dict)
     """Content hashes by fingerprint: captures of equal size, head and tail may differ.
 
-    Several are one text, with spaces between: sets by the thousand would slow everything down.
+    Several hashes are one string, separated by spaces: thousands of sets would be slow.
     """
     taken: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """Of growing files: the ranges that were taken in, each from its first to its last byte."""
+    """Ingested ranges of growing files, as first and last byte."""
     dropped: dict[str, int] = field(default_factory=dict)
-    """By content hash or range: how often a capture was dropped."""
+    """Number of drops by content hash or range identity."""
     _hashed: dict[str, list[tuple[int, int, str]]] = field(default_factory=dict)
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Take note of rows of ``ingests``."""
+        """Add rows of ``ingests``."""
         for row in rows:
             if row["content_hash"].startswith(RANGE):
                 file, begin = _range_of(row["content_hash"])
@@ -68,26 +68,26 @@ class Known:
                 self._add_report(json.loads(row["report"]))
 
     def identity_of(self, fingerprint: str, location: Location, size: int) -> str | None:
-        """What a capture that looks like one of these was taken in as; None if it was not."""
+        """Return the identity under which a capture was ingested; None if it was not."""
         for identity in identities(location, size) if fingerprint in self.fingerprints else ():
             if identity in self.fingerprints[fingerprint].split():
                 return identity
         return None
 
     def taking(self, identity: str) -> str:
-        """The name under which a capture is taken in: no two units can take the same.
+        """Return the key under which a capture is claimed; no two units can claim the same.
 
-        One that was dropped may be taken in once more, under another name.
+        Each drop changes the key, so that a dropped capture can be ingested again.
         """
         times = self.dropped.get(identity, 0)
         return f"{identity}{_AGAIN}{times}" if times else identity
 
     def hashed_ranges(self, file: str) -> list[tuple[int, int, str]]:
-        """Of a growing file: where ranges begin and end whose bytes were hashed, and the hash."""
+        """Return begin, end and hash of the hashed ranges of a growing file."""
         return self._hashed.get(file, [])
 
     def facts(self) -> dict[str, Any]:
-        """All that is known, in types that JSON has; see `recall`."""
+        """Return the history as JSON types, for `recall`."""
         return {
             "roles": [
                 (role.destination, role.stream, role.feed, role.channels, role.protocol)
@@ -106,7 +106,7 @@ class Known:
         }
 
     def recall(self, facts: Mapping[str, Any]) -> None:
-        """Take up what was known, before anything else is added."""
+        """Restore the history from `facts`; must precede any `add`."""
         for destination, stream, feed, channels, protocol in facts["roles"]:
             role = KnownRole(destination, stream, feed, tuple(channels), protocol)
             self.roles[destination] = role
@@ -125,11 +125,11 @@ class Known:
         }
 
     def _note(self, fingerprint: str, content_hash: str) -> None:
-        known = self.fingerprints.get(fingerprint, "").split()
-        self.fingerprints[fingerprint] = " ".join(sorted({*known, content_hash}))
+        hashes = self.fingerprints.get(fingerprint, "").split()
+        self.fingerprints[fingerprint] = " ".join(sorted({*hashes, content_hash}))
 
     def _add_capture(self, told: Mapping[str, Any]) -> None:
-        """Take note of what a row tells of a capture, or a report of lakes that are older."""
+        """Add a capture from a row of ``ingests`` or, in older lakes, from a report."""
         if plain := told.get("plain_fingerprint"):
             self._note(plain, told["content_hash"])
         if found := told.get("range_hash"):
@@ -149,44 +149,44 @@ class Known:
             protocol = role.get("protocol", first_protocol().name)
             own = PROTOCOLS.get(protocol)
             if own is not None and own.transport == "tcp":
-                continue  # the ports of clients are others with each connection
+                continue  # clients use a different port for each connection
             self.roles[name] = KnownRole(
                 name, role["stream"], role["feed"], tuple(sorted(channels)), protocol
             )
         drops = told.get("dropped", {})
         for identity in drops.get("captures", ()):
             self.dropped[identity] = self.dropped.get(identity, 0) + 1
-        for place, times in drops.get("places", {}).items():
-            self.generations[place] = self.generations.get(place, 0) + times
+        for channel_day, times in drops.get("places", {}).items():
+            self.generations[channel_day] = self.generations.get(channel_day, 0) + times
         touched = set()
-        for protocol, places in coverage_by_protocol(told).items():
-            for place, runs in places["coverage"].items():
-                day, channel, version = (int(part) for part in place.split("/"))
+        for protocol, account in coverage_by_protocol(told).items():
+            for channel_day, runs in account["coverage"].items():
+                day, channel, version = (int(part) for part in channel_day.split("/"))
                 coverage = self.coverage.setdefault(protocol, Coverage())
                 coverage.add((day, channel, version), _pairs(runs))
-                touched.add(guarded_place(protocol, place))
-            for place, runs in places.get("feeds", {}).items():
-                name, _, feed = place.rpartition("/")
+                touched.add(guarded_place(protocol, channel_day))
+            for channel_day, runs in account.get("feeds", {}).items():
+                name, _, feed = channel_day.rpartition("/")
                 day, channel, version = (int(part) for part in name.split("/"))
                 by_feed = self.feeds.setdefault(protocol, {}).setdefault(feed, Coverage())
                 by_feed.add((day, channel, version), _pairs(runs))
-        for place in touched:
-            self.generations[place] = self.generations.get(place, 0) + 1
+        for channel_day in touched:
+            self.generations[channel_day] = self.generations.get(channel_day, 0) + 1
 
 
 def guard(place: str, generation: int) -> str:
-    """What a unit takes, like a capture, to be the only one that changes a channel's day then."""
+    """Return the key that a unit claims, like a capture, to change a channel day exclusively."""
     return f"incremental {place} {generation}"
 
 
 def guarded_place(protocol: str, place: str) -> str:
-    """The name of a channel's day, of which no two units may complete the numbers at once."""
+    """Return the name of a channel day, to guard it against concurrent changes by two units."""
     own = place.rpartition("/")[0]
     return own if protocol == first_protocol().name else f"{protocol}/{own}"
 
 
 def coverage_by_protocol(told: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """What a report tells of sequences: the first protocol's, and that of others by their name."""
+    """Return the parts of a report that have coverage; the first protocol's is the report."""
     others = {
         name: account
         for name, account in told.get("protocols", {}).items()

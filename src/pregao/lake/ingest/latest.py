@@ -1,4 +1,4 @@
-"""Tables that keep the latest of their rows: one file a day, made again where ingests add some."""
+"""Tables that keep only their latest rows: one file per day, rewritten when ingests add rows."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ Latest = Callable[[Any], Any]
 
 
 def latest_rules() -> dict[str, Latest]:
-    """By table, what picks the rows that stay; a table without a rule keeps all."""
+    """Return the function that selects the rows to keep, by table; other tables keep all rows."""
     return {table: rule for each in PROTOCOLS.values() for table, rule in each.latest.items()}
 
 
 def settle_latest(lake: Lake) -> None:
-    """Where several ingests brought rows of a day to such a table, keep the latest of them."""
+    """Keep only the latest rows of each day to which several ingests have added rows."""
     for table, rule in latest_rules().items():
         _settle(lake, table, rule)
 
 
 def _settle(lake: Lake, name: str, rule: Latest) -> None:
     def settle_a_day(table: LakeTable) -> bool:
-        """Give the first day with several files one; False if there is none."""
+        """Merge the files of the first day that has several; return False if none has."""
         actions = visible_files(table)
         if not actions.num_rows:
             return False
@@ -49,8 +49,8 @@ def _settle(lake: Lake, name: str, rule: Latest) -> None:
         files = actions.filter([own == day for own in days]).to_pylist()
         rows = table.to_pyarrow_table(filters=[(DATE, "=", day)]).drop_columns([DATE])
         written = write_rows(lake.location, name, rule(rows), number_of(day))
-        gone = [remove_action(old["path"], old["size_bytes"], day) for old in files]
-        commit_changes(table, [*gone, add_action(new_file(written, arrow_schema(table)))])
+        removed = [remove_action(old["path"], old["size_bytes"], day) for old in files]
+        commit_changes(table, [*removed, add_action(new_file(written, arrow_schema(table)))])
         return True
 
     while change_table(lake.table_location(name), settle_a_day):

@@ -1,4 +1,4 @@
-"""Protocols of B3 that captures may hold and the ingest does not decode, told by their form."""
+"""Detect B3 protocols by their form that captures may contain but the ingest cannot decode."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import struct
 from pregao.capture import PacketBlock
 
 _TECHNICAL_HEADER = struct.Struct(">IHHH")
-"""Of UMDF FIX/FAST: sequence number, number of chunks, which chunk, length of what follows."""
+"""UMDF FIX/FAST: sequence number, number of chunks, current chunk, length of the payload."""
 _MOST = 1000
 
 
 def count_like_fast(block: PacketBlock) -> int:
-    """How many datagrams of a block, of its first ones, look like UMDF FIX/FAST."""
+    """Count the datagrams that look like UMDF FIX/FAST among the first `_MOST` of a block."""
     return sum(_like_fast(block.payload(row)) for row in range(min(len(block), _MOST)))
 
 
@@ -20,5 +20,5 @@ def _like_fast(payload: bytes) -> bool:
     if len(payload) <= _TECHNICAL_HEADER.size:
         return False
     number, chunks, chunk, length = _TECHNICAL_HEADER.unpack_from(payload)
-    whole = length == len(payload) - _TECHNICAL_HEADER.size
-    return bool(number and 1 <= chunk <= chunks and whole)
+    fits = length == len(payload) - _TECHNICAL_HEADER.size
+    return bool(number and 1 <= chunk <= chunks and fits)

@@ -1,4 +1,4 @@
-"""What a task wrote, counted and found, as it is sent back to who planned it."""
+"""Result of a task, returned to the process that planned it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pregao.lake.store import Written
 
 @dataclass(slots=True)
 class Manifest:
-    """What a task wrote, counted and found."""
+    """Files, counts and findings of a task."""
 
     task: int
     protocol: str
@@ -22,24 +22,24 @@ class Manifest:
     sums: Sums = field(default_factory=Sums)
     coverage: FeedCoverage = field(default_factory=dict)
     around: FeedCoverage = field(default_factory=dict)
-    """What was seen of other units' packets, before and after."""
+    """Coverage of packets of other units, before and after the task's own."""
     starts: RunStarts = field(default_factory=dict)
     statistics: dict[int, CaptureStatistics] = field(default_factory=dict)
     spans: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By capture: the first and last capture time."""
+    """First and last capture time, by capture."""
     hashes: dict[int, dict[int, bytes]] = field(default_factory=dict)
-    """By capture, by number of block."""
+    """Block hashes by capture and block number."""
     plain: dict[int, tuple[str, str]] = field(default_factory=dict)
-    """By capture that is compressed: the hash and the fingerprint of its decompressed bytes."""
+    """Hash and fingerprint of the decompressed bytes, by compressed capture."""
     tails: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By capture: position and length of a record that is not whole."""
+    """Position and length of an incomplete last record, by capture."""
     evidence: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Messages by flow and kind."""
     damaged: dict[int, str] = field(default_factory=dict)
-    """By capture that cannot be read: why. Nothing else of the manifest counts then."""
+    """Errors by unreadable capture; if there are any, the rest of the manifest is invalid."""
     strange: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    """By capture: how many packets' times make no sense, and position and time of the first."""
+    """Number of packets with outlier times, position and time of the first, by capture."""
     missed: set[tuple[int, str]] = field(default_factory=set)
     """Captures and flows of protocols whose tasks do not read the capture."""
     memory: int = 0
-    """The most bytes that the process of the task ever had in memory."""
+    """Peak memory of the task's process, in bytes."""

@@ -1,8 +1,8 @@
-"""What earlier ingests tell, remembered in one file, so that an ingest need not read all reports.
+"""Cache of the ingest history, so that an ingest need not read the reports of all earlier ones.
 
-The table ``_known`` holds the facts of `Known` as of some files of ``ingests``, and names these
-files. It says nothing that ``ingests`` does not say: where one of the files is gone (merged, or its
-rows taken out), or the table is not there, everything is read anew.
+The table ``_known`` has the contents of `Known` for a set of files of ``ingests``, and the names of
+these files. It only repeats ``ingests``: if one of the files no longer exists (merged, or its rows
+dropped) or the table is missing, everything is read again.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ MEMORY = TableSpec(
     "_known",
     pa.schema(
         [
-            pa.field("files", pa.string(), metadata={"comment": "Of which files, as JSON."}),
-            pa.field("facts", pa.string(), metadata={"comment": "What they tell, as JSON."}),
+            pa.field("files", pa.string(), metadata={"comment": "Files of ingests, as JSON."}),
+            pa.field("facts", pa.string(), metadata={"comment": "Their history, as JSON."}),
         ]
     ),
     partition_by=(),
-    description="What earlier ingests tell to later ones, as of some files of ingests.",
+    description="Cache of the history of earlier ingests, for a set of files of ingests.",
     passing=True,
 )
 REMEMBER_FROM = 32
-"""How many files of ``ingests`` are read each time before they are remembered."""
+"""Number of files of ``ingests`` that are not in the cache at which it is rewritten."""
 _COLUMNS = (
     "content_hash",
     "fingerprint",
@@ -55,14 +55,14 @@ _COLUMNS = (
 
 
 def read_known(lake: Lake) -> Known:
-    """What the lake's ingests tell; much of it that is new is remembered for the next time."""
-    # First what is remembered: a file that comes in between is one that was not.
+    """Read the history of the lake's ingests; update the cache if many files are not in it."""
+    # The cache first: a file that is added in between then counts as not cached.
     known, remembered = _recall(lake)
     files = lake.paths("ingests")
     if not remembered <= files:
         known, remembered = Known(), set()
-    place = lake.table_location("ingests")
-    rows = [row for path in files - remembered for row in _rows(place.join(path))]
+    table = lake.table_location("ingests")
+    rows = [row for path in files - remembered for row in _rows(table.join(path))]
     rows.sort(key=lambda row: row["committed_at_ns"] or 0)
     known.add(rows)
     if len(files) - len(remembered) >= REMEMBER_FROM and _place(lake).exists():
@@ -71,7 +71,7 @@ def read_known(lake: Lake) -> Known:
 
 
 def refresh_memory(lake: Lake) -> None:
-    """Remember what is known, if files that were remembered are gone."""
+    """Rebuild the cache if files that it covers no longer exist."""
     if _place(lake).exists():
         read_known(lake)
 
@@ -81,42 +81,42 @@ def _place(lake: Lake) -> Location:
 
 
 def _recall(lake: Lake) -> tuple[Known, set[str]]:
-    """What is remembered, and of which files."""
+    """Return the cached history and the files that it covers."""
     known = Known()
-    place = _place(lake)
-    if not place.exists():
+    table = _place(lake)
+    if not table.exists():
         return known, set()
     remembered: set[str] = set()
     for path in lake.paths(MEMORY.name):
-        (row,) = _table(place.join(path), MEMORY.schema.names).to_pylist()
+        (row,) = _table(table.join(path), MEMORY.schema.names).to_pylist()
         known.recall(json.loads(row["facts"]))
         remembered = set(json.loads(row["files"]))
     return known, remembered
 
 
 def _remember(lake: Lake, known: Known, files: set[str]) -> None:
-    """Put what is known in the place of what was remembered."""
-    told = {"files": sorted(files), "facts": known.facts()}
-    row = {name: json.dumps(value, separators=(",", ":")) for name, value in told.items()}
+    """Replace the cached history."""
+    contents = {"files": sorted(files), "facts": known.facts()}
+    row = {name: json.dumps(value, separators=(",", ":")) for name, value in contents.items()}
     content = io.BytesIO()
     rows = pa.Table.from_pylist([row], MEMORY.schema.remove_metadata())
     pq.write_table(rows, content, compression="zstd")
-    place = _place(lake)
+    folder = _place(lake)
     path = unique_name("known", ".parquet")
-    place.join(path).write_bytes(content.getvalue())
+    folder.join(path).write_bytes(content.getvalue())
     file = NewFile(MEMORY.name, path, content.tell(), 1, (), '{"numRecords":1}')
 
     def replace(table: LakeTable) -> None:
-        # Of two that do this at once either may be the last: both are right.
+        # If two processes do this concurrently, either may win: both are correct.
         shown = visible_files(table).select(["path", "size_bytes"]).to_pylist()
-        gone = [remove_action(old["path"], old["size_bytes"]) for old in shown]
-        commit_changes(table, [*gone, add_action(file)])
+        removed = [remove_action(old["path"], old["size_bytes"]) for old in shown]
+        commit_changes(table, [*removed, add_action(file)])
 
-    change_table(place, replace)
+    change_table(folder, replace)
 
 
 def _rows(file: Location) -> list[dict[str, Any]]:
-    """The rows of a file of ``ingests``; columns that are younger than it are null."""
+    """Read a file of ``ingests``; columns added after it was written are null."""
     rows: list[dict[str, Any]] = _table(file, _COLUMNS).to_pylist()
     return [{**dict.fromkeys(_COLUMNS), **row} for row in rows]
 
@@ -124,5 +124,5 @@ def _rows(file: Location) -> list[dict[str, Any]]:
 def _table(file: Location, columns: Any) -> Any:
     with file.open_input() as opened:
         parquet = pq.ParquetFile(opened)
-        there = [name for name in columns if name in parquet.schema_arrow.names]
-        return parquet.read(columns=there, use_threads=False)
+        existing = [name for name in columns if name in parquet.schema_arrow.names]
+        return parquet.read(columns=existing, use_threads=False)

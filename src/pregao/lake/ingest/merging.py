@@ -1,4 +1,4 @@
-"""Small tables of several tasks, kept aside and merged into one file per table and day."""
+"""Small tables of several tasks, staged and merged into one file per table and day."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pregao.lake.store import Location, Written
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A small table, kept aside until it is merged with those of other tasks."""
+    """A small table, staged until it is merged with those of other tasks."""
 
     table: str
     day: int
@@ -23,14 +23,14 @@ class Staged:
 
 
 def joined_rows(parts: list[Any]) -> Any:
-    """Rows of a table one behind the other; a column that some parts leave out is null there."""
+    """Concatenate rows of a table; columns missing in a part are null."""
     if len(parts) == 1:
         return parts[0]
     return pa.concat_tables(parts, promote_options="default").unify_dictionaries()
 
 
 def stage(lake: Location, folder: str, name: str, table: str, day: int, data: Any) -> Staged:
-    """Keep a small table aside, in a folder of the lake."""
+    """Write a small table to a staging folder of the lake."""
     filesystem = lake.filesystem
     own = f"{lake.path}/{folder}/{table}"
     path = f"{own}/{day}-{name}.arrow"
@@ -44,7 +44,7 @@ def stage(lake: Location, folder: str, name: str, table: str, day: int, data: An
 
 
 def merge_staged(lake: Location, table: str, day: int, paths: list[str]) -> Written:
-    """One file of the small tables that several tasks kept aside."""
+    """Merge the staged tables of several tasks into one file."""
     filesystem = lake.filesystem
     parts = []
     for path in paths:

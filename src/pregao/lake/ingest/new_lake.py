@@ -1,4 +1,4 @@
-"""A lake that is not there yet: made while its first captures are read, or not at all."""
+"""Creation of a lake while its first captures are read, and cleanup if they have no content."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pregao.lake.store import Lake
 
 
 class Making:
-    """The tables of a new lake, made while its first captures are read."""
+    """Creates the tables of a new lake while its first captures are read."""
 
     def __init__(self, lake: Lake, pool: ThreadPoolExecutor) -> None:
         self._lake = lake
@@ -20,13 +20,13 @@ class Making:
         self._work: Future[None] | None = None
 
     def start(self) -> None:
-        """Begin, if that was not done."""
+        """Start creating the tables, once."""
         if self._work is None:
             self._lake.begin()
             self._work = self._pool.submit(self._lake.ensure_tables, first_specs())
 
     def finish(self) -> None:
-        """Wait for it."""
+        """Wait until the tables exist."""
         self.start()
         if self._work is not None:
             self._work.result()
@@ -34,14 +34,14 @@ class Making:
 
 @contextmanager
 def nothing_left_behind(lake: Lake) -> Iterator[None]:
-    """Where nothing was found to take in, leave no part of a lake that was not there before."""
-    there = lake.location.exists()
-    empty = not there or not lake.location.entries()
+    """Remove what was created of a new lake if NothingFoundError is raised."""
+    existed = lake.location.exists()
+    empty = not existed or not lake.location.entries()
     try:
         yield
     except NothingFoundError:
         if empty and lake.location.exists() and not lake.exists():
-            if not there:
+            if not existed:
                 lake.location.delete_folder()
             else:
                 for entry in lake.location.entries():

@@ -1,4 +1,4 @@
-"""How an ingest is to be done."""
+"""Options of an ingest."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ SKEW_NS = SECOND
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How an ingest is to be done."""
+    """Options of an ingest."""
 
     target_bytes: int = TARGET_BYTES
     skew_ns: int = SKEW_NS
     channels: tuple[int, ...] | None = None
     schema_files: tuple[str, ...] = ()
     streams: tuple[tuple[str, str], ...] = ()
-    """What the user says that destinations carry."""
+    """Streams of destinations set by the user, instead of detecting them."""
     feeds: tuple[tuple[str, str], ...] = ()
     skip_damaged: bool = False
-    """Leave captures out that cannot be read to their end, instead of failing."""
+    """Skip captures that cannot be read to their end, instead of failing."""
 
 
 def check_options(options: Options) -> None:
-    """Refuse what makes no sense."""
+    """Raise UsageError if an option is invalid."""
     if options.target_bytes < 1:
-        raise UsageError("The size of a range must be at least one byte.")
+        raise UsageError(f"The range size must be at least 1 byte, was {options.target_bytes}.")
     if options.skew_ns < 0:
-        raise UsageError("The skew of the feeds cannot be negative.")
+        raise UsageError(f"The feed skew must be at least 0 ns, was {options.skew_ns}.")
     if options.channels is not None and not options.channels:
-        raise UsageError("Name at least one channel, or leave the filter out.")
+        raise UsageError("The channel filter is empty: name at least one channel or omit it.")

@@ -1,5 +1,5 @@
-"""The payloads of a window that are to be walked, and what every protocol makes of them alike: the
-key columns of messages, and the rows of rejects."""
+"""The payloads of a window to decode, with the key columns of their messages and their rejects,
+which are the same for every protocol."""
 
 from __future__ import annotations
 
@@ -21,49 +21,49 @@ NO_EVENT = -1
 
 @dataclass(slots=True)
 class Names:
-    """What packets are named by in tables: roles and captures, by their numbers."""
+    """Names of roles and captures in tables, by index."""
 
     roles: list[Role]
     captures: Any
-    """The ids of captures, as an Arrow array."""
+    """Capture IDs, as an Arrow array."""
 
     # Roles may be added between windows.
 
     def streams(self, numbers: npt.NDArray[np.int32]) -> Any:
-        """The streams of the roles with these numbers, as a column."""
+        """Return the streams of roles as a column."""
         return _named_once([role.stream for role in self.roles], numbers)
 
     def feeds(self, numbers: npt.NDArray[np.int32]) -> Any:
-        """The feeds of the roles with these numbers, as a column."""
+        """Return the feeds of roles as a column."""
         return _named_once([role.feed for role in self.roles], numbers)
 
     def flows(self, numbers: npt.NDArray[np.int32]) -> Any:
-        """The flows of the roles with these numbers, as a column."""
+        """Return the flows of roles as a column."""
         return _named_once([role.destination for role in self.roles], numbers)
 
     def capture_ids(self, numbers: npt.NDArray[np.int32]) -> Any:
-        """The ids of the captures with these numbers, as a column."""
+        """Return the IDs of captures as a column."""
         return pa.DictionaryArray.from_arrays(pa.array(numbers), self.captures)
 
 
 def _named_once(names: Sequence[str], numbers: npt.NDArray[np.int32]) -> Any:
-    """A column of names by their numbers, in which each name is kept once.
+    """Return a dictionary column of names without duplicates in the dictionary.
 
-    Parquet files would hold every row's name in full if the dictionary had one twice.
+    With a duplicate, Parquet files would store the name of every row in full.
     """
-    known = {name: code for code, name in enumerate(dict.fromkeys(names))}
-    codes = np.array([known[name] for name in names], np.int32)
+    code_of = {name: code for code, name in enumerate(dict.fromkeys(names))}
+    codes = np.array([code_of[name] for name in names], np.int32)
     return pa.DictionaryArray.from_arrays(
-        pa.array(codes[numbers]), pa.array(list(known), pa.string())
+        pa.array(codes[numbers]), pa.array(list(code_of), pa.string())
     )
 
 
 @dataclass(slots=True)
 class Payloads:
-    """The payloads of a window that are to be walked, one behind the other in a buffer.
+    """The payloads of a window to decode, concatenated in a buffer.
 
-    First come those of the arbitrated streams, channel by channel in the order of their sequence,
-    each once; then all others as they were captured.
+    Those of arbitrated streams come first, by channel and sequence number, without duplicates; then
+    all others in capture order.
     """
 
     buffer: npt.NDArray[np.uint8]
@@ -72,21 +72,21 @@ class Payloads:
     packets: Packets
     """All packets of the window."""
     chosen: Numbers
-    """Of each payload: which of the packets it is."""
+    """Index of each payload in ``packets``."""
     emit: Flags
-    """Is it decoded here? The others are there because they tell where an event began."""
+    """Whether the window decodes it; other payloads only show where an event begins."""
     channels: Sequence[int]
-    """How many payloads the arbitrated channels have, one after the other."""
+    """Number of payloads of each arbitrated channel, in order."""
     names: Names
     result: WindowRows = field(default_factory=WindowRows)
-    """Where rows and counts go."""
+    """Rows and counts."""
 
     def __len__(self) -> int:
         return len(self.offset)
 
     @property
     def days(self) -> Numbers:
-        """The day of each payload."""
+        """Day of each payload."""
         return days_of(self.packets)[self.chosen]
 
     def key_columns(
@@ -97,9 +97,9 @@ class Payloads:
         events: Numbers | None,
         schema_version: int,
     ) -> list[Any]:
-        """The columns of `schemas.KEY` of some messages, of which there is at least one.
+        """Return the columns of `schemas.KEY` of one or more messages.
 
-        ``rows`` says which they are of those that the other columns tell about.
+        ``rows`` are the indexes of the messages in ``payload_of``, ``index_of`` and ``events``.
         """
         packets = self.packets
         count = len(rows)
@@ -140,7 +140,7 @@ class Payloads:
     def reject(
         self, payload: int, index_in_packet: int | None, start: int, end: int, reason: str
     ) -> None:
-        """Keep bytes of a payload, named by where they are in the buffer, that make no sense."""
+        """Add a reject row with the bytes from ``start`` to ``end`` of the buffer."""
         packets = self.packets
         packet = int(self.chosen[payload])
         role = self.names.roles[int(packets.role[packet])]
@@ -165,5 +165,5 @@ class Payloads:
 
 
 def null_where(values: npt.NDArray[Any], null: Flags) -> Any:
-    """Values as an Arrow array, null where it is said."""
+    """Return values as an Arrow array, null where the mask is set."""
     return pa.array(values, mask=null if null.any() else None)

@@ -1,4 +1,4 @@
-"""Places in an uncompressed pcap: where the packets of a time begin, found in a few looks."""
+"""Find byte positions of times in an uncompressed pcap with few reads."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from pregao.lake.ingest.capture_times import sensible_time
 from pregao.lake.store import Location
 
 CONTEXT_BYTES = 64 * 1024 * 1024
-"""Around a range no more than this is read, however far apart the feeds' copies are."""
+"""Maximum bytes read on each side of a range, however late the other feed's duplicates are."""
 _CONTEXT_STEP = 256 * 1024
 _WALK_BYTES = 4 * 1024 * 1024
+"""Maximum size of a range that is walked packet by packet."""
 _BACK_BYTES = 512 * 1024
-"""A stretch so short is walked packet by packet."""
+"""First step of a backward search."""
 
 
 _BEHIND = 4
-"""So many packets tell whether the time of the one before them makes sense."""
+"""Number of following packets with which a packet's time is compared to detect an outlier."""
 
 
 class OpenPcap:
-    """A plain pcap, open for looking at places in it."""
+    """An open uncompressed pcap, searchable by time."""
 
     def __init__(self, location: Location) -> None:
         self._source = open_source(location.source)
@@ -48,15 +49,14 @@ class OpenPcap:
         self._source.close()
 
     def know(self, *knots: tuple[int, int]) -> None:
-        """Take note of times, each with the place of the first packet that is not before it."""
+        """Add times, each with the position of the first packet that is not before it."""
         self._knots = sorted({*self._knots, *knots})
 
     def at_time(self, time_ns: int) -> int:
-        """The first packet that is not before a time, between the places that are known.
+        """Return the position of the first packet not before a time, between known positions.
 
-        It is looked for where it would stand if packets came evenly, so that a few looks do.
-        Packets must be in the order of their times; where they are not, the result is still a
-        packet's place, near that time.
+        Uses interpolation search, so that a few reads suffice. Packets should be ordered by time;
+        where they are not, the result is still the position of a packet near that time.
         """
         after = bisect.bisect_left(self._knots, (time_ns, 0))
         if after == 0:
@@ -65,25 +65,25 @@ class OpenPcap:
             return self._knots[-1][1]
         if self._knots[after][0] == time_ns:
             return self._knots[after][1]
-        place = self._search(time_ns, self._knots[after - 1], self._knots[after])
-        self.know((time_ns, place))
-        return place
+        position = self._search(time_ns, self._knots[after - 1], self._knots[after])
+        self.know((time_ns, position))
+        return position
 
     def time_at(self, place: int) -> int | None:
-        """The time of the packet at a place; that of those behind it, if it makes no sense."""
+        """Return the time of the packet at a position, corrected if it is an outlier."""
         time = self.finder.time_at(place)
         if time is None:
             return None
-        behind: list[int] = []
-        while len(behind) < _BEHIND:
+        following: list[int] = []
+        while len(following) < _BEHIND:
             place = self.finder.following(place)
             if (next_time := self.finder.time_at(place)) is None:
                 break
-            behind.append(next_time)
-        return sensible_time(time, behind)
+            following.append(next_time)
+        return sensible_time(time, following)
 
     def _first_not_before(self, time_ns: int, begin: int, end: int) -> int | None:
-        """The first packet between two places that is not before a time, and makes sense there."""
+        """Return the first packet in a range that is not before a time, ignoring outliers."""
         while (found := self.finder.first_not_before(time_ns, begin, end)) is not None:
             time = self.time_at(found)
             if time is None or time >= time_ns:
@@ -92,12 +92,12 @@ class OpenPcap:
         return None
 
     def forward(self, time_ns: int, place: int) -> int:
-        """The same for a time soon after that of a packet whose place is known."""
+        """Return the first packet not before a time, searching forward from a position near it."""
         found = self._first_not_before(time_ns, place, self.finder.size)
         return self.finder.size if found is None else found
 
     def back(self, time_ns: int, place: int) -> int:
-        """The same for a time soon before that of a packet whose place is known."""
+        """Return the first packet not before a time, searching back from a position near it."""
         reach = _BACK_BYTES
         while True:
             begin = self.finder.first_boundary(max(HEADER_BYTES, place - reach))
@@ -108,35 +108,35 @@ class OpenPcap:
             reach *= 4
 
     def _search(self, time_ns: int, low: tuple[int, int], high: tuple[int, int]) -> int:
-        low_time, place = low
+        low_time, position = low
         high_time, result = high
         stop = result
         for step in itertools.count():
-            if stop - place <= _WALK_BYTES:
+            if stop - position <= _WALK_BYTES:
                 break
             share = (time_ns - low_time) / max(1, high_time - low_time)
-            # Where packets come in bursts this leads astray, and halving now and then helps.
+            # Bursts mislead the interpolation, so every third step bisects.
             margin = 1 / 2 if step % 3 == 2 else 1 / 32
-            ahead = int((stop - place) * min(max(share, margin), 1 - margin))
-            guess = place + max(1, ahead)  # or it would stay where it is
-            found = self.finder.first_boundary(guess, place)
+            ahead = int((stop - position) * min(max(share, margin), 1 - margin))
+            guess = position + max(1, ahead)  # always make progress
+            found = self.finder.first_boundary(guess, position)
             time = self.time_at(found) if found < stop else None
             if time is None:
-                stop = guess  # no packet begins between here and there
+                stop = guess  # no packet begins between the guess and the stop
             elif time >= time_ns:
                 stop = result = found
                 high_time = time
             else:
-                place, low_time = found, time
-        there = self._first_not_before(time_ns, place, stop)
-        return result if there is None else there
+                position, low_time = found, time
+        exact = self._first_not_before(time_ns, position, stop)
+        return result if exact is None else exact
 
     def around(
         self, begin: int, end: int, first_ns: int, last_ns: int, stop: int
     ) -> tuple[int, int]:
-        """From where to where to read around a range, to have all packets between two times.
+        """Return the range to read around another one to have all packets between two times.
 
-        It may be more, but never more than a limit on each side, nor behind ``stop``.
+        It may be larger, but by at most `CONTEXT_BYTES` on each side, and not beyond ``stop``.
         """
         low, reach = begin, _CONTEXT_STEP
         while low > HEADER_BYTES and reach <= CONTEXT_BYTES:

@@ -1,7 +1,7 @@
-"""The plan of an ingest: which task reads which bytes, for which protocol.
+"""The plan of an ingest: the byte ranges and protocol of each task.
 
-Captures that carry the same channels of an arbitrated stream are cut at the same moments,
-so that one task has both feeds' copies of the keys it owns.
+Captures with the same channels of an arbitrated stream are split at the same times, so that one
+task reads both feeds' copies of the packet keys that it owns.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from pregao.lake.store import Location
 from pregao.umdf.sequencing import Place
 
 SEARCH_BYTES = 64 * 1024 * 1024
-"""How far behind a cut the next packet of every channel is looked for."""
+"""Maximum bytes after a cut in which the next packet of every channel is searched."""
 
 
 @dataclass(slots=True)
 class Plan:
-    """What is to be done."""
+    """The tasks of an ingest."""
 
     surveys: list[CaptureSurvey]
     roles: list[Role]
@@ -49,7 +49,7 @@ def make_plan(
     covered: dict[str, Coverage],
     options: Options,
 ) -> Plan:
-    """Cut the captures into tasks, for each protocol that they hold."""
+    """Split the captures into tasks, for each protocol that they contain."""
     plan = Plan(surveys, roles, capture_ids, [])
     readers = tuple(readers_of(found, roles) for found in surveys)
     counting = [counting_protocol(found, roles) for found in surveys]
@@ -91,17 +91,17 @@ def make_plan(
 
 
 def _parts(plan: Plan, protocol: Protocol, members: list[int], options: Options) -> list[_Part]:
-    """What the tasks of a protocol do with the captures that it reads."""
+    """Return the task ranges of a protocol over the captures that it reads."""
     surveys = plan.surveys
     parts: list[_Part] = []
     for group in _groups(surveys, members, plan.roles, protocol, options.skew_ns):
-        in_pieces = protocol.transport == "udp"
-        if in_pieces and all(surveys[index].cuttable for index in group.members):
+        splittable = protocol.transport == "udp"
+        if splittable and all(surveys[index].cuttable for index in group.members):
             parts += _cut(surveys, group, plan.roles, protocol, options)
         else:
             names = ", ".join(surveys[index].location.name for index in group.members)
             large = any(surveys[i].size > options.target_bytes // 4 for i in group.members)
-            if large and in_pieces:
+            if large and splittable:
                 plan.notes.append(f"{names}: compressed or pcapng, read by one task.")
             pieces = tuple(Piece(index) for index in group.members)
             parts.append(_Part(pieces, {}, group.channels, cut=False))
@@ -110,7 +110,7 @@ def _parts(plan: Plan, protocol: Protocol, members: list[int], options: Options)
 
 @dataclass(slots=True)
 class _Group:
-    """Captures whose packets must be looked at together, for they may be copies."""
+    """Captures to arbitrate together, because they may have duplicate packets."""
 
     members: list[int]
     channels: frozenset[int]
@@ -120,13 +120,13 @@ class _Group:
 
 @dataclass(slots=True)
 class _Part:
-    """What one task is to do."""
+    """The ranges and packet keys of one task."""
 
     pieces: tuple[Piece, ...]
     bounds: dict[int, Bounds]
     channels: frozenset[int]
     cut: bool
-    """Are other parts of its captures done by other tasks?"""
+    """Whether other tasks read other parts of its captures."""
 
 
 _EVER = 1 << 62
@@ -139,7 +139,7 @@ def _groups(
     protocol: Protocol,
     skew_ns: int,
 ) -> list[_Group]:
-    """Captures of the same arbitrated channels and the same time, together."""
+    """Group captures with common arbitrated channels and overlapping times."""
     groups: list[_Group] = []
     for index in members:
         found = surveys[index]
@@ -151,10 +151,10 @@ def _groups(
         )
         rest = []
         for group in groups:
-            meets = (
+            overlaps = (
                 group.first_time_ns <= new.last_time_ns and new.first_time_ns <= group.last_time_ns
             )
-            if meets and group.channels & new.channels:
+            if overlaps and group.channels & new.channels:
                 new = _Group(
                     group.members + new.members,
                     group.channels | new.channels,
@@ -168,29 +168,29 @@ def _groups(
 
 
 def _joined(parts: list[_Part], surveys: list[CaptureSurvey], target: int) -> list[_Part]:
-    """Small whole captures that have no channel in common share a task."""
+    """Merge small uncut captures without common channels into shared tasks."""
     result: list[_Part] = []
     basket: _Part | None = None
-    held = 0
+    basket_bytes = 0
     for part in parts:
         cuttable = all(piece.start is not None for piece in part.pieces)
         size = sum(surveys[p.capture].size - surveys[p.capture].start for p in part.pieces)
         if not cuttable or part.cut or size > target // 4:
             result.append(part)
-        elif basket is None or held + size > target or basket.channels & part.channels:
+        elif basket is None or basket_bytes + size > target or basket.channels & part.channels:
             if basket is not None:
                 result.append(basket)
-            basket, held = part, size
+            basket, basket_bytes = part, size
         else:
             channels = basket.channels | part.channels
             basket = _Part(basket.pieces + part.pieces, {}, channels, cut=False)
-            held += size
+            basket_bytes += size
     return result if basket is None else [*result, basket]
 
 
 @dataclass(slots=True)
 class _Cut:
-    """Where captures are cut at one moment, and the keys that begin there."""
+    """Positions of captures at one time, and the packet keys that begin there."""
 
     time_ns: int
     places: dict[int, int] = field(default_factory=dict)
@@ -206,14 +206,14 @@ def _cut(
     protocol: Protocol,
     options: Options,
 ) -> list[_Part]:
-    """Cut a group of captures at the same moments."""
+    """Split a group of captures at the same times."""
     cuts: list[_Cut] = []
     with _opened(surveys, group.members) as opened:
         last = {index: surveys[index].start for index in group.members}
         for time in _moments(surveys, group, opened, options.target_bytes):
             found = _cut_at(surveys, roles, protocol, opened, time, options)
             if found is None:
-                continue  # a silent channel: nothing tells where its sequence is here
+                continue  # a silent channel: its current packet key is unknown
             sizes = [found.places[index] - last[index] for index in group.members]
             if max(sizes) >= options.target_bytes * 3 // 4:
                 if cuts:
@@ -235,20 +235,20 @@ def _cut(
 
 
 def _piece(found: CaptureSurvey, index: int, low: _Cut | None, high: _Cut | None) -> Piece:
-    """What stands between two cuts; without a cut, to the end of the capture or range."""
-    before, behind = found.context or (None, None)
+    """Return the range between two cuts; without a cut, up to the end of the capture or range."""
+    before, after = found.context or (None, None)
     end = None if found.context is None else found.size
     return Piece(
         index,
         low.places[index] if low else found.start,
         high.places[index] if high else end,
         low.before[index] if low else before,
-        high.behind[index] if high else behind,
+        high.behind[index] if high else after,
     )
 
 
 def _not_before(keys: dict[int, Place], earlier: dict[int, Place], *, timed_versions: bool) -> None:
-    """Let no channel go back: where one feed has ended, the other tells keys of the past."""
+    """Raise keys to at least the earlier ones: after one feed has ended, the other may lag."""
     for channel, key in earlier.items():
         if channel in keys and comes_before(keys[channel], key, timed_versions=timed_versions):
             keys[channel] = key
@@ -257,24 +257,24 @@ def _not_before(keys: dict[int, Place], earlier: dict[int, Place], *, timed_vers
 def _moments(
     surveys: list[CaptureSurvey], group: _Group, opened: dict[int, OpenPcap], target: int
 ) -> list[int]:
-    """The times at which a group might be cut: in large captures, and where others begin."""
+    """Return candidate times to split a group: within large captures and at starts of others."""
     times = set()
     for index in group.members:
         start, size = surveys[index].start, surveys[index].size - surveys[index].start
         count = -(-size // target)
         for number in range(count):
             pcap = opened[index]
-            place = pcap.finder.first_boundary(start + size * number // count)
-            time = pcap.time_at(place)
+            position = pcap.finder.first_boundary(start + size * number // count)
+            time = pcap.time_at(position)
             if time is not None:
                 times.add(time)
-                pcap.know((time, pcap.back(time, place)))
+                pcap.know((time, pcap.back(time, position)))
     return sorted(times)[1:]
 
 
 @contextmanager
 def _opened(surveys: list[CaptureSurvey], members: list[int]) -> Iterator[dict[int, OpenPcap]]:
-    """Some captures, open together, with the times at their ends."""
+    """Open captures and add the times of their ends."""
     with ExitStack() as stack:
         opened = {}
         for index in members:
@@ -294,7 +294,7 @@ def _cut_at(
     time: int,
     options: Options,
 ) -> _Cut | None:
-    """The cut at a moment; None where the keys that begin there cannot be told."""
+    """Return the cut at a time; None if the keys that begin there cannot be determined."""
     cut = _Cut(time)
     for index, pcap in opened.items():
         found = surveys[index]
@@ -317,9 +317,9 @@ def _cut_at(
     for index in nearest:
         missing = wanted - set(cut.keys)
         if missing and cut.places[index] < surveys[index].size:
-            place = cut.places[index]
+            position = cut.places[index]
             cut.keys.update(
-                _keys_behind(surveys[index].location, place, missing, protocol, of_feeds)
+                _keys_behind(surveys[index].location, position, missing, protocol, of_feeds)
             )
     return cut if wanted <= set(cut.keys) else None
 
@@ -327,7 +327,7 @@ def _cut_at(
 def _keys_behind(
     location: Location, place: int, wanted: set[int], protocol: Protocol, of_feeds: set[str]
 ) -> dict[int, Place]:
-    """The first key of each wanted channel behind a place; a heartbeat tells it too."""
+    """Return the first key of each channel after a position; a heartbeat announces one too."""
     found: dict[int, Place] = {}
     read = 0
     with protocol.read(location.source, place, None, 256 * 1024) as reader:

@@ -1,9 +1,9 @@
-"""What the ingest has to know of a protocol, as a value: how its payloads are read from a capture,
-recognised, keyed and decoded, and into which tables.
+"""Description of a protocol for the ingest: how its payloads are read from a capture, detected,
+keyed and decoded, and the tables of its messages.
 
-A *payload* is what a protocol numbers: a UDP datagram, or a message that a reader of the protocol
-put together from several datagrams or from a TCP stream. Whatever it is, it comes in blocks of flat
-arrays (`PacketBlock`), so that one pipeline serves all: survey, plan, tasks, accounts, commit.
+A *payload* is the unit that a protocol numbers: a UDP datagram, or a message that the protocol's
+reader assembled from several datagrams or a TCP stream. Payloads come in blocks of flat arrays
+(`PacketBlock`), so that one pipeline serves all: survey, plan, tasks, accounts, commit.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from pregao.umdf.sequencing import Place
 
     class PayloadReader(Interface):
-        """The payloads of a range of a capture, in blocks; `capture.BlockReader` is one.
+        """Reads the payloads of a range of a capture in blocks, like `capture.BlockReader`.
 
-        Every packet of the capture is in one counter of its statistics, and ``udp`` counts the
-        payloads: one that is joined from several packets counts once, the others are fragments.
+        Every packet of the capture is in one counter of its statistics. ``udp`` counts payloads:
+        one that is assembled from several packets counts once, the others are fragments.
         """
 
         truncated_tail: TruncatedTail | None
 
         @property
         def statistics(self) -> CaptureStatistics:
-            """What was counted; complete when all blocks are read."""
+            """Counters; complete after all blocks are read."""
 
         @property
         def flows(self) -> Sequence[Flow]:
-            """The flows met so far; blocks name them by their place in here."""
+            """Flows found so far; blocks refer to them by index."""
 
         def __enter__(self) -> Self: ...
 
@@ -50,61 +50,61 @@ if TYPE_CHECKING:
         def __iter__(self) -> Iterator[PacketBlock]: ...
 
     class PayloadDecoder(Interface):
-        """Decodes windows of payloads; it may keep decoders and memory between them."""
+        """Decodes windows of payloads; may keep decoders and memory between windows."""
 
         def decode(self, payloads: Payloads) -> Walk:
-            """Put the rows of the payloads' messages into their tables, and count them."""
+            """Add the payloads' messages to their tables and count them."""
 
 
 UNKNOWN_STREAM = "unknown"
-"""The stream of a flow that showed nothing by which to tell it."""
+"""Stream of a flow without evidence of its stream."""
 
 Numbers = npt.NDArray[np.int64]
 
 
 class Keys(NamedTuple):
-    """What the headers of a block's payloads say, a column each."""
+    """Columns from the headers of a block's payloads."""
 
     channel: npt.NDArray[np.int16]
-    """What counts its own numbers; -1 where there is no sound header."""
+    """Channel, with its own sequence; -1 if the header is invalid."""
     version: npt.NDArray[np.int32]
-    """Numbers begin anew with each; a protocol without versions has 0 all over."""
+    """Sequence version, with which numbers restart; always 0 in protocols without versions."""
     number: Numbers
-    """0 where it has none, as heartbeats do."""
+    """Sequence number; 0 if the payload has none, like heartbeats."""
     sending_time_ns: Numbers
-    """0 where it has none: then the day is that of the capture time."""
+    """Sending time; 0 if the payload has none: then its day is that of the capture time."""
     last: Numbers | None = None
-    """The last number of payloads that may have several, or that use one up without having it as
-    their key; 0 where there is none. None if a payload has the one number that is its key."""
+    """Last sequence number of payloads that have several, or that use one which is not their key;
+    0 if there is none. None if every payload has exactly one number, its key."""
 
 
 class Walk(NamedTuple):
-    """What became of the payloads of a window."""
+    """Result of walking the payloads of a window."""
 
     message_count: npt.NDArray[np.int32]
     faulty: npt.NDArray[np.bool_]
-    """Was something of it rejected because its walk broke?"""
+    """Whether a framing error ended the walk, so that part of the payload was rejected."""
 
 
 @dataclass(slots=True)
 class Sighting:
-    """What a protocol recognised in some payloads of a flow."""
+    """Evidence of a protocol in sampled payloads of a flow."""
 
     sound: int = 0
-    """Payloads that are in the protocol's form."""
+    """Payloads that are well-formed in the protocol."""
     kinds: Counter[int] = field(default_factory=Counter)
-    """Messages by kind: what tells which stream the flow carries."""
+    """Messages by kind, from which the flow's stream is detected."""
     channels: Counter[int] = field(default_factory=Counter)
 
     def add(self, more: Sighting) -> None:
-        """Add what was seen elsewhere."""
+        """Add evidence from other payloads."""
         self.sound += more.sound
         self.kinds.update(more.kinds)
         self.channels.update(more.channels)
 
 
 def destination_of(flow: Flow) -> str:
-    """The address and port that a flow is sent to."""
+    """Return the destination address and port of a flow."""
     return str(Destination(flow.dst, flow.dst_port))
 
 
@@ -114,39 +114,39 @@ class Protocol:
 
     name: str
     account_prefix: str
-    """What the names of its tables ``packets``, ``rejects`` and ``gaps`` begin with."""
+    """Prefix of its tables ``packets``, ``rejects`` and ``gaps``."""
     look: Callable[[PacketBlock, Sequence[str]], dict[str, Sighting]]
-    """What is recognised in a block, by the name of the flow; each flow's name is given."""
+    """Returns the evidence of the protocol in a block by flow, given the names of flows."""
     stream_of: Callable[[Mapping[int, int]], str]
-    """The stream that explains the kinds of messages seen on a flow."""
+    """Returns the stream to which the kinds of messages on a flow belong."""
     arbitrated: frozenset[str]
-    """The streams that several feeds bring, of which the first copy of a key counts."""
+    """Streams sent on several feeds, of which the first packet with a key is decoded."""
     keys: Callable[[PacketBlock, Sequence[str]], Keys]
-    """The keys of a block's payloads; each flow's name is given, for it may tell the channel."""
+    """Returns the keys of a block's payloads, given flow names, which may imply channels."""
     place_of: Callable[[bytes, str], tuple[int, Place] | None]
-    """The channel of a payload of a named flow, and the place that it has or announces; where
-    versions are timed, with the second of sending in place of the version."""
+    """Returns the channel of a payload of a named flow, and the packet key that it has or
+    announces; with timed versions, the second of sending replaces the version."""
     decoder: Callable[[Sequence[str]], PayloadDecoder]
-    """Makes what decodes its payloads; the schema files that a user named are given."""
+    """Returns a decoder of its payloads, given the user's schema files."""
     tables: Callable[[], list[TableSpec]]
-    """The tables of its messages, and others that its decoder fills."""
+    """Returns the specs of all tables that its decoder fills."""
     table_of: Callable[[str], str]
-    """The table of a kind of message, by the name that it is counted under."""
+    """Returns the table of a kind of message, given the name under which it is counted."""
     latest: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
-    """By table: what picks the rows that stay, of those that keep only the latest."""
+    """Functions that select the rows to keep, by table, for tables that keep only the latest."""
     read: Callable[..., PayloadReader] = read_blocks
-    """Opens a source, from a byte to a byte, in blocks of so many bytes."""
+    """Opens a range of a source, given begin, end and block size in bytes."""
     prepare: Callable[[Sequence[str]], None] = lambda _schema_files: None
-    """Told the schema files that a user named, in each process, before anything is read."""
+    """Called in each process with the user's schema files, before anything is read."""
     timed_versions: bool = False
-    """Versions are spans of time. Numbers go on from one to the next; where they begin anew, also
-    within one, it is the sending time that tells a payload from an earlier one of its number."""
+    """Whether versions are periods of time. Numbers then continue from one version to the next;
+    after a restart, even within a version, the sending time distinguishes equal numbers."""
     transport: Literal["udp", "tcp"] = "udp"
-    """UDP captures can be cut. TCP streams are read by one task, from the capture's beginning; to
-    recognise one, its reader must be able to begin anywhere."""
+    """UDP captures can be split. TCP streams are read by one task from the start of the capture; to
+    sample one, its reader must be able to start at any position."""
     flow_name: Callable[[Flow], str] = destination_of
-    """What a flow is known by in roles and tables."""
+    """Returns the name of a flow in roles and tables."""
 
     def account_table(self, name: str) -> str:
-        """The protocol's own table of packets, rejects or gaps."""
+        """Return the protocol's table ``packets``, ``rejects`` or ``gaps``."""
         return f"{self.account_prefix}{name}"

@@ -1,4 +1,4 @@
-"""The protocols that the ingest knows, by name. The first takes what no other recognises."""
+"""The protocols of the ingest by name; the first gets the packets that no other detects."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ PROTOCOLS: dict[str, Protocol] = {each.name: each for each in (UMDF, ENTRYPOINT,
 
 
 def first_protocol() -> Protocol:
-    """The protocol of what no other recognises; that of lakes in which none is named."""
+    """Return the protocol of undetected packets, and of lakes that do not name protocols."""
     return next(iter(PROTOCOLS.values()))
 
 
 def prepare(schema_files: Sequence[str]) -> None:
-    """Let all protocols know the schema files that a user named."""
+    """Pass the user's schema files to all protocols."""
     for protocol in PROTOCOLS.values():
         protocol.prepare(schema_files)

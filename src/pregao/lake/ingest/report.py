@@ -1,4 +1,4 @@
-"""The report of an ingest: every packet and message accounted for, or the ingest fails."""
+"""The report of an ingest; if a packet or message is not accounted for, the ingest fails."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol
 
 
 class AccountingError(PregaoError):
-    """The sums of an ingest do not match; nothing was committed."""
+    """The counts of an ingest do not match; nothing was committed."""
 
 
 @dataclass(slots=True)
 class CaptureReport:
-    """What became of one capture."""
+    """Result of one capture."""
 
     name: str
     size: int
@@ -29,37 +29,37 @@ class CaptureReport:
     content_hash: str = ""
     fingerprint: str = ""
     plain_fingerprint: str = ""
-    """Of a compressed one: the fingerprint of its decompressed bytes."""
+    """Fingerprint of the decompressed bytes of a compressed capture."""
     range_hash: str = ""
-    """Of a range of a growing file: the hash of its bytes."""
+    """Hash of the bytes of a range of a growing file."""
     first_time_ns: int | None = None
     last_time_ns: int | None = None
     statistics: CaptureStatistics = field(default_factory=CaptureStatistics)
     truncated_tail: tuple[int, int] | None = None
-    """Position and length of a last record that is not whole."""
+    """Position and length of an incomplete last record."""
 
 
 @dataclass(slots=True)
 class ProtocolAccount:
-    """What an ingest took in of one protocol."""
+    """Counts and coverage of one protocol in an ingest."""
 
     sums: Sums = field(default_factory=Sums)
     coverage: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """Numbers by ``day/channel/version``, from whichever feed."""
+    """Runs of sequence numbers of all feeds, by ``day/channel/version``."""
     feeds: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """Numbers by ``day/channel/version/feed``."""
+    """Runs of sequence numbers by ``day/channel/version/feed``."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What an ingest did."""
+    """Result of an ingest."""
 
     unit_id: str = ""
     captures: list[CaptureReport] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
-    """Captures that were there already, by name, with the unit that brought them."""
+    """Captures that the lake already has, by name, with the unit that ingested them."""
     damaged: dict[str, str] = field(default_factory=dict)
-    """Captures that were left out because they cannot be read, by name, with the reason."""
+    """Captures skipped because they cannot be read, by name, with the reason."""
     accounts: dict[str, ProtocolAccount] = field(default_factory=dict)
     """By protocol."""
     gaps: list[dict[str, Any]] = field(default_factory=list)
@@ -69,22 +69,22 @@ class Report:
     files: int = 0
     bytes_written: int = 0
     worker_memory: int = 0
-    """The most bytes that a process that did tasks ever had in memory."""
+    """Peak memory of any process that ran tasks, in bytes."""
     seconds: float = 0.0
     committed: bool = False
 
     @property
     def bytes_read(self) -> int:
-        """The size of the captures."""
+        """Total size of the captures."""
         return sum(capture.size for capture in self.captures)
 
     def account(self, protocol: str) -> ProtocolAccount:
-        """What was taken in of a protocol."""
+        """Return the account of a protocol; creates it if missing."""
         return self.accounts.setdefault(protocol, ProtocolAccount())
 
     @property
     def sums(self) -> Sums:
-        """The account over all protocols."""
+        """Counts over all protocols."""
         total = Sums()
         for account in self.accounts.values():
             total.add(account.sums)
@@ -92,11 +92,11 @@ class Report:
 
     @property
     def messages(self) -> int:
-        """The messages decoded."""
+        """Number of decoded messages."""
         return self.sums.messages.total()
 
     def json(self) -> dict[str, Any]:
-        """Everything in plain types."""
+        """Return the report as JSON types."""
         sums = self.sums
         return {
             "unit_id": self.unit_id,
@@ -133,22 +133,22 @@ class Report:
         }
 
     def kept(self) -> dict[str, Any]:
-        """The report as the lake keeps it, in plain types: however many captures there were, small.
+        """Return the report to store in the lake as JSON types, small for any number of captures.
 
-        What is left out is in the tables: the captures in ``ingests``, the holes in ``gaps``. Of
-        captures in which something was odd, the first few are told.
+        The omitted parts are in tables: captures in ``ingests``, gaps in ``gaps``. Only the first
+        few captures with issues are included.
         """
-        told = self.json()
-        odd = [one for one in map(_odd, told["captures"]) if one]
-        told["captures"] = odd[:_FEW]
-        told["capture_count"] = len(self.captures)
-        told["odd_captures"] = len(odd)
-        told["skipped"] = len(self.skipped)
-        told["damaged"] = dict(list(self.damaged.items())[:_FEW])
-        told["damaged_captures"] = len(self.damaged)
-        told["gaps"] = len(self.gaps)
-        told["notes"] = self.notes[:_FEW]
-        return told
+        report = self.json()
+        with_issues = [one for one in map(_odd, report["captures"]) if one]
+        report["captures"] = with_issues[:_FEW]
+        report["capture_count"] = len(self.captures)
+        report["odd_captures"] = len(with_issues)
+        report["skipped"] = len(self.skipped)
+        report["damaged"] = dict(list(self.damaged.items())[:_FEW])
+        report["damaged_captures"] = len(self.damaged)
+        report["gaps"] = len(self.gaps)
+        report["notes"] = self.notes[:_FEW]
+        return report
 
 
 _FEW = 20
@@ -161,11 +161,11 @@ _IN_ROWS = (
     "last_time_ns",
     "udp",
 )
-"""What the rows of ``ingests`` tell of a capture."""
+"""Keys of a capture that the rows of ``ingests`` have."""
 
 
 def _odd(capture: Mapping[str, Any]) -> dict[str, Any]:
-    """What a capture held besides whole UDP packets; nothing if there was nothing else."""
+    """Return what a capture has other than complete UDP packets; an empty dict if nothing."""
     own = {name: value for name, value in capture.items() if name not in _IN_ROWS and value}
     if own.get("packets") == capture["udp"]:
         own.pop("packets", None)
@@ -188,13 +188,13 @@ def _messages_json(sums: Sums) -> dict[str, Any]:
 
 
 def _account_json(name: str, account: ProtocolAccount) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "packets": _packets_json(account.sums),
         "messages": _messages_json(account.sums),
     }
-    if name != first_protocol().name:  # whose sequences are where lakes have always had them
-        told |= {"coverage": account.coverage, "feeds": account.feeds}
-    return told
+    if name != first_protocol().name:  # the first protocol's are at the top level, for old lakes
+        result |= {"coverage": account.coverage, "feeds": account.feeds}
+    return result
 
 
 def _capture_json(capture: CaptureReport) -> dict[str, Any]:
@@ -226,7 +226,7 @@ def _capture_json(capture: CaptureReport) -> dict[str, Any]:
 
 
 def gather(report: Report, manifests: list[Manifest]) -> None:
-    """Add up what the tasks counted."""
+    """Add the counts of the tasks to the report."""
     for manifest in manifests:
         report.account(manifest.protocol).sums.add(manifest.sums)
         report.worker_memory = max(report.worker_memory, manifest.memory)
@@ -238,20 +238,20 @@ def gather(report: Report, manifests: list[Manifest]) -> None:
             own.last_time_ns = max(last, own.last_time_ns or last)
         for capture, (count, position, time) in manifest.strange.items():
             packets = (
-                "1 packet has a time that makes"
+                "1 packet has a capture time"
                 if count == 1
-                else (f"{count:,} packets have times that make")
+                else (f"{count:,} packets have capture times")
             )
             report.notes.append(
-                f"{report.captures[capture].name}: {packets} no sense beside the packets around "
-                f"it: {format_ns(time)}, at byte {position}. Nothing was left out for that."
+                f"{report.captures[capture].name}: {packets} far from those of the neighboring "
+                f"packets, first {format_ns(time)} at byte {position}. All packets were ingested."
             )
         for capture, tail in manifest.tails.items():
             report.captures[capture].truncated_tail = tail
 
 
 def check(report: Report) -> None:
-    """Raise AccountingError unless every packet and message stands exactly once."""
+    """Raise AccountingError unless every packet and message is counted exactly once."""
     udp = 0
     for capture in report.captures:
         statistics = capture.statistics
@@ -265,10 +265,11 @@ def check(report: Report) -> None:
         _check_sums(name, account.sums)
     datagrams = [PROTOCOLS[name].transport == "udp" for name in report.accounts]
     read = [account.sums.read for account in report.accounts.values()]
-    taken = sum(count for count, counts in zip(read, datagrams, strict=True) if counts)
-    if taken != udp:
+    claimed = sum(count for count, counts in zip(read, datagrams, strict=True) if counts)
+    if claimed != udp:
         raise AccountingError(
-            f"{udp} UDP packets were read but {taken} taken by a protocol; nothing was committed."
+            f"{udp} UDP packets were read but {claimed} assigned to a protocol; "
+            "nothing was committed."
         )
 
 
@@ -280,14 +281,14 @@ def _check_sums(name: str, sums: Sums) -> None:
         )
     if sums.keyed_first != sums.keyed_mine:
         raise AccountingError(
-            f"{sums.keyed_first} sequence numbers were seen but {sums.keyed_mine} decoded: the "
-            "feeds arrive further apart than the skew that was allowed for. Nothing was "
-            "committed; raise it with --skew."
+            f"{sums.keyed_first} sequence numbers were received but {sums.keyed_mine} decoded: the "
+            "delay between the feeds exceeds the allowed skew. Nothing was committed; "
+            "raise the limit with --skew."
         )
-    told = sums.messages.total() + sums.unknown.total() + sums.rejected_messages
-    if told != sums.walked_messages:
+    accounted = sums.messages.total() + sums.unknown.total() + sums.rejected_messages
+    if accounted != sums.walked_messages:
         raise AccountingError(
-            f"{sums.walked_messages} messages of {name} were found but {told} accounted for; "
+            f"{sums.walked_messages} messages of {name} were found but {accounted} accounted for; "
             "nothing was committed."
         )
 

@@ -1,4 +1,4 @@
-"""What each flow of the captures carries: of which protocol, which stream, which feed."""
+"""Roles of the captures' flows: protocol, stream and feed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pregao.lake.ingest.window import FIRST_FEED, Role
 
 @dataclass(frozen=True, slots=True)
 class KnownRole:
-    """What an earlier ingest found a flow to carry."""
+    """Role of a flow in an earlier ingest."""
 
     destination: str
     stream: str
@@ -30,7 +30,7 @@ def decide_roles(
     known: Iterable[KnownRole] = (),
     options: Options | None = None,
 ) -> list[Role]:
-    """The role of every flow; those of earlier ingests keep theirs."""
+    """Return the role of every flow; flows of earlier ingests keep their feed."""
     options = options or Options()
     seen: dict[str, dict[str, Sighting]] = {}
     for found in surveys:
@@ -55,20 +55,20 @@ def decide_roles(
         stream = streams.get(flow) or protocol.stream_of(sighting.kinds)
         feed = FIRST_FEED
         if stream in protocol.arbitrated:
-            places = [(protocol.name, channel) for channel in sighting.channels]
-            taken = {letter for place in places for letter in letters.get(place, ())}
-            feed = next((letter for letter in ascii_uppercase if letter not in taken), "Z")
+            pairs = [(protocol.name, channel) for channel in sighting.channels]
+            used = {letter for pair in pairs for letter in letters.get(pair, ())}
+            feed = next((letter for letter in ascii_uppercase if letter not in used), "Z")
             if earlier is not None and earlier.stream == stream:
                 feed = earlier.feed
             feed = feeds.get(flow, feed)
-            for place in places:
-                letters.setdefault(place, set()).add(feed)
+            for pair in pairs:
+                letters.setdefault(pair, set()).add(feed)
         roles.append(Role(flow, stream, feed, protocol.name))
     return roles
 
 
 def _protocol_of(seen: Mapping[str, Sighting], earlier: KnownRole | None) -> Protocol:
-    """The protocol that recognised most of a flow; an earlier ingest's, if none did."""
+    """Return the protocol with the most evidence on a flow; without any, the earlier ingest's."""
     best = max(PROTOCOLS, key=lambda name: seen[name].sound if name in seen else 0)
     if best in seen and seen[best].sound:
         return PROTOCOLS[best]
@@ -76,7 +76,7 @@ def _protocol_of(seen: Mapping[str, Sighting], earlier: KnownRole | None) -> Pro
 
 
 def _by_address(flow: str) -> tuple[Any, ...]:
-    """Addresses in the order of their numbers."""
+    """Sort key that orders addresses numerically."""
     host, _, port = flow.rpartition(":")
     parts = tuple(int(part) if part.isdigit() else 0 for part in host.split("."))
     return (parts, host, int(port))
@@ -85,7 +85,7 @@ def _by_address(flow: str) -> tuple[Any, ...]:
 def arbitrated_channels(
     found: CaptureSurvey, roles: Iterable[Role], protocol: Protocol
 ) -> frozenset[int]:
-    """The channels of which a capture has a stream that several feeds may bring."""
+    """Return the channels of which a capture has an arbitrated stream."""
     stream = {role.destination: role.stream for role in roles if role.protocol == protocol.name}
     return frozenset(
         channel
@@ -96,16 +96,18 @@ def arbitrated_channels(
 
 
 def counting_protocol(found: CaptureSurvey, roles: Iterable[Role]) -> str:
-    """The protocol whose tasks count and hash a capture: the first of its UDP flows'."""
+    """Return the protocol whose tasks count and hash a capture: the first of its UDP flows."""
     flows = found.flows()
-    there = {role.protocol for role in roles if role.destination in flows}
-    known = (name for name, each in PROTOCOLS.items() if each.transport == "udp" and name in there)
-    return next(known, first_protocol().name)
+    present = {role.protocol for role in roles if role.destination in flows}
+    candidates = (
+        name for name, each in PROTOCOLS.items() if each.transport == "udp" and name in present
+    )
+    return next(candidates, first_protocol().name)
 
 
 def readers_of(found: CaptureSurvey, roles: Iterable[Role]) -> frozenset[str]:
-    """The protocols whose tasks read a capture."""
+    """Return the protocols whose tasks read a capture."""
     roles = list(roles)
     flows = found.flows()
-    there = {role.protocol for role in roles if role.destination in flows}
-    return frozenset({*there, counting_protocol(found, roles)})
+    present = {role.protocol for role in roles if role.destination in flows}
+    return frozenset({*present, counting_protocol(found, roles)})

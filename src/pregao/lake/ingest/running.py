@@ -1,4 +1,4 @@
-"""Who does the tasks of an ingest, and who is told how they go on; here: in this process."""
+"""Execution and progress of an ingest's tasks; local execution in this process."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from pregao.lake.ingest.tasks import Task, run_task
 from pregao.lake.store import Location, Written
 
 Runner = Callable[[list[Task], "TaskProgress"], list[Manifest]]
-"""What does the tasks: in this process, or on Spark."""
+"""Runs tasks, locally or on Spark."""
 Merger = Callable[[Location, dict[tuple[str, int], list[str]]], list[Written]]
-"""What merges small tables: by table and day, the places where tasks have left their parts."""
+"""Merges small tables, given the paths of the tasks' parts by table and day."""
 
 
 class TaskProgress:
-    """Is told how work in tasks goes on; the command line shows it."""
+    """Listener for the progress of tasks, shown by the command line."""
 
     def started(self, total_bytes: int, tasks: int) -> None:
-        """The tasks are about to run."""
+        """Called before tasks run, with their totals."""
 
     def advanced(self, done_bytes: int, messages: int) -> None:
-        """So much was done so far."""
+        """Called with the bytes and messages processed so far."""
 
     def step(self, words: str) -> None:
-        """Something else is being done."""
+        """Called when another step begins, with its description."""
 
 
 def run_here(tasks: list[Task], progress: TaskProgress) -> list[Manifest]:
-    """Do the tasks in this process, one after another."""
+    """Run the tasks in this process, one after another."""
     manifests = []
     done = messages = 0
     for task in tasks:
@@ -44,7 +44,7 @@ def run_here(tasks: list[Task], progress: TaskProgress) -> list[Manifest]:
 
 def merge_here(lake: Location, groups: dict[tuple[str, int], list[str]]) -> list[Written]:
     """Merge small tables in this process."""
-    with ThreadPoolExecutor(8) as pool:  # where the lake is far away, the time goes into waiting
+    with ThreadPoolExecutor(8) as pool:  # with remote storage, latency dominates
         merging = [
             pool.submit(merge_staged, lake, table, day, paths)
             for (table, day), paths in groups.items()
@@ -53,7 +53,7 @@ def merge_here(lake: Location, groups: dict[tuple[str, int], list[str]]) -> list
 
 
 def bytes_of(task: Task, number: int) -> int:
-    """How many bytes of its capture a piece owns."""
+    """Return the number of bytes of its capture that a piece owns."""
     piece = task.pieces[number]
     end = task.sizes[piece.capture] if piece.end is None else piece.end
     return end - (piece.start or 0)

@@ -1,4 +1,4 @@
-"""Schema files that a user named, by what they are: SBE schemas, or templates of FAST."""
+"""Sort a user's schema files into SBE schemas and FAST templates."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _ROOT = re.compile(rb"<(?:[\w.-]+:)?([A-Za-z][\w.-]*)[\s/>]")
 
 
 def fast_files(named: Sequence[str]) -> list[str]:
-    """Those that hold templates of FAST."""
+    """Return the files with FAST templates."""
     return [name for name in named if _is_fast(name)]
 
 
 def sbe_files(named: Sequence[str]) -> list[str]:
-    """All others; what is wrong with one is told by who reads it."""
+    """Return the other files; invalid ones are reported when they are loaded."""
     return [name for name in named if not _is_fast(name)]
 
 

@@ -1,6 +1,6 @@
-"""A look into a capture: its size, its identity at a glance, what its destinations carry.
+"""Sampled survey of a capture: size, fingerprint, and the protocols and streams of its flows.
 
-Captures are looked at in a few places only, never walked.
+Only a few samples of a capture are read, never all of it.
 """
 
 from __future__ import annotations
@@ -28,50 +28,50 @@ SAMPLES = 5
 
 @dataclass(slots=True)
 class CaptureSurvey:
-    """What a look into a capture showed."""
+    """Result of surveying a capture."""
 
     location: Location
     size: int
     cuttable: bool
     fingerprint: str
     seen: dict[str, dict[str, Sighting]] = field(default_factory=dict)
-    """By protocol, by flow: what was recognised."""
+    """Evidence by protocol and flow."""
     statistics: CaptureStatistics = field(default_factory=CaptureStatistics)
-    """Of the packets that were looked at."""
+    """Counters of the sampled packets."""
     looked_through: bool = False
-    """Was all of it looked at for protocols over TCP?"""
+    """Whether the complete capture was scanned for protocols over TCP."""
     like_fast: int = 0
-    """Datagrams that look like UMDF FIX/FAST, but that no protocol recognised."""
+    """Datagrams that look like UMDF FIX/FAST but that no protocol detected."""
 
     @property
     def sound(self) -> int:
-        """Payloads that a protocol recognised."""
+        """Number of payloads that a protocol detected."""
         return sum(each.sound for by_flow in self.seen.values() for each in by_flow.values())
 
     first_time_ns: int | None = None
     last_time_ns: int | None = None
-    """The time of its last packet; None where only reading it all would tell."""
+    """Time of its last packet; None if that requires reading the complete capture."""
     start: int = 0
-    """Of a range of a file that goes on behind it: its first byte; ``size`` is where it ends."""
+    """First byte of a range of a growing file; the range ends at ``size``."""
     context: tuple[int, int] | None = None
-    """Of such a range: from where to where the file is read around it."""
+    """Bytes to read around such a range, as begin and end."""
     identity: str = ""
-    """What a range is known by; a whole capture is known by its content."""
+    """Identity of a range; a complete capture is identified by its content."""
 
     def sighting(self, protocol: str, flow: str) -> Sighting:
-        """What a protocol recognised on a flow; from now on the flow counts as met."""
+        """Return the evidence of a protocol on a flow; adds the flow if missing."""
         return self.seen.setdefault(protocol, {}).setdefault(flow, Sighting())
 
     def flows(self) -> set[str]:
-        """The flows that were met."""
+        """Return all flows found."""
         return {flow for by_flow in self.seen.values() for flow in by_flow}
 
 
 def survey(location: Location) -> CaptureSurvey:
-    """Look into a capture: its size, its identity at a glance, what its destinations carry."""
+    """Survey a capture from a few samples."""
     entry = location.info()
     if entry is None:
-        raise CaptureError(f"{location}: there is no such file.")
+        raise CaptureError(f"{location}: no such file.")
     with boundary_finder(location.source) as finder:
         found = CaptureSurvey(
             location, entry.size, finder is not None, fingerprint(location, entry.size)
@@ -91,46 +91,46 @@ def survey(location: Location) -> CaptureSurvey:
 def survey_range(
     location: Location, start: int, end: int, context: tuple[int, int]
 ) -> CaptureSurvey:
-    """Look into a range of a file that may go on behind it, or into what is around no range."""
+    """Survey a range of a file that may continue after it; if it is empty, survey its context."""
     low, high = (start, end) if start < end else context
     with boundary_finder(location.source) as finder:
         if finder is None or finder.size < high:
-            raise CaptureError(f"{location}: it is not the file any more that was seen to grow.")
+            raise CaptureError(f"{location}: the growing file was replaced or truncated.")
         found = CaptureSurvey(location, end, True, "", start=start, context=context)
         step = max(1, (high - low) // SAMPLES)
-        places = {finder.first_boundary(low + step * k, low) for k in range(SAMPLES)}
+        positions = {finder.first_boundary(low + step * k, low) for k in range(SAMPLES)}
         length = min(SAMPLE_BYTES, max(SAMPLE_BYTES // 16, step // 8))
-        for place in sorted(places):
-            if place < high:
-                _read(found, place, min(high, place + length))
+        for position in sorted(positions):
+            if position < high:
+                _read(found, position, min(high, position + length))
         found.first_time_ns = finder.time_at(low)
         found.last_time_ns = finder.time_at(high) or _last_time(finder)
     return found
 
 
 def _last_time(finder: BoundaryFinder) -> int | None:
-    """The time of the last packet, looked for from the end."""
+    """Return the time of the last packet, searching from the end."""
     reach = 4096
     while True:
-        place = finder.first_boundary(max(0, finder.size - reach))
-        time = finder.time_at(place)
+        position = finder.first_boundary(max(0, finder.size - reach))
+        time = finder.time_at(position)
         times: list[int] = []
         while time is not None:
             times = [*times[-4:], time]
-            place = finder.following(place)
-            time = finder.time_at(place)
+            position = finder.following(position)
+            time = finder.time_at(position)
         if len(times) > 2 or reach >= finder.size:
             return sensible_time(times[-1], times[:-1], FAR_AT_ENDS_NS) if times else None
         reach *= 16
 
 
 def _first_time(finder: BoundaryFinder) -> int | None:
-    """The time of the first packet, if it makes sense beside the next ones'."""
-    place = finder.first_boundary(0)
+    """Return the time of the first packet, corrected if it is an outlier among the next ones."""
+    position = finder.first_boundary(0)
     times: list[int] = []
-    while len(times) < 5 and (time := finder.time_at(place)) is not None:
+    while len(times) < 5 and (time := finder.time_at(position)) is not None:
         times.append(time)
-        place = finder.following(place)
+        position = finder.following(position)
     return sensible_time(times[0], times[1:], FAR_AT_ENDS_NS) if times else None
 
 
@@ -144,7 +144,7 @@ def _sample(found: CaptureSurvey, start: int | None, finder: BoundaryFinder | No
 
 
 def look_through(found: CaptureSurvey) -> bool:
-    """Look for protocols over TCP in a whole capture, where a look in some places showed none."""
+    """Scan a complete capture for protocols over TCP, after its samples showed none."""
     before = found.sound
     for protocol in PROTOCOLS.values():
         if protocol.transport == "tcp":
@@ -157,7 +157,7 @@ def look_through(found: CaptureSurvey) -> bool:
 
 
 def _read(found: CaptureSurvey, start: int | None, end: int | None) -> None:
-    """Take note of the payloads of a stretch, as every protocol sees them."""
+    """Add the evidence of every protocol in a range."""
     readers: dict[Callable[..., PayloadReader], list[Protocol]] = {}
     tcp = 0
     for protocol in PROTOCOLS.values():
@@ -166,14 +166,14 @@ def _read(found: CaptureSurvey, start: int | None, end: int | None) -> None:
     for read, protocols in readers.items():
         seen = _look(found, protocols, read(found.location.source, start, end, SAMPLE_BYTES))
         tcp = max(tcp, seen)
-    # What grows is taken in range by range: only datagrams can be.
+    # A growing file is ingested range by range, which only datagrams allow.
     for protocol in PROTOCOLS.values() if tcp and found.context is None else ():
         if protocol.transport == "tcp":
             _look(found, [protocol], protocol.read(found.location.source, start, end, SAMPLE_BYTES))
 
 
 def _look(found: CaptureSurvey, protocols: list[Protocol], opened: PayloadReader) -> int:
-    """Take note of what protocols see; give how many TCP segments there were."""
+    """Add the evidence of protocols; return the number of TCP segments."""
     with opened as reader:
         for block in reader:
             if found.first_time_ns is None and len(block):

@@ -1,4 +1,4 @@
-"""What the tables of a lake hold, told by their logs alone."""
+"""Summaries of a lake's tables, from their logs alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from pregao.lake.store import Lake, arrow_schema, comment_of
 
-# The first of these pairs that a table has is its span of time.
+# A table's time range is that of the first pair that it has.
 _SPANS = (
     ("sending_time_ns", "sending_time_ns"),
     ("capture_time_ns", "capture_time_ns"),
@@ -23,7 +23,7 @@ _SPANS = (
 
 @dataclass(frozen=True, slots=True)
 class TableSummary:
-    """A table in numbers; times are null where its files do not tell them."""
+    """Summary of a table; times are None if its files have no statistics of them."""
 
     name: str
     description: str
@@ -37,28 +37,30 @@ class TableSummary:
 
 
 def summarize(lake: Lake, names: Iterable[str] | None = None) -> list[TableSummary]:
-    """The tables of a lake in numbers; no file of rows is opened."""
-    wanted = list(names) if names is not None else lake.table_names()
+    """Summarize the tables of a lake without opening data files."""
+    selected = list(names) if names is not None else lake.table_names()
     with ThreadPoolExecutor(8) as pool:
-        return list(pool.map(lambda name: _summary(lake, name), wanted))
+        return list(pool.map(lambda name: _summary(lake, name), selected))
 
 
 def table_columns(lake: Lake, name: str) -> list[tuple[str, str, str]]:
-    """A table's columns: name, type, meaning."""
+    """Return name, type and comment of a table's columns."""
     return [(field.name, type_name(field.type), comment_of(field)) for field in lake.schema(name)]
 
 
 def _summary(lake: Lake, name: str) -> TableSummary:
     table = lake.delta(name)
     actions = pa.table(table.get_add_actions(flatten=True))
-    known = actions.column_names
+    available = actions.column_names
     first = last = None
     for low, high in _SPANS:
-        if f"min.{low}" in known and f"max.{high}" in known:
+        if f"min.{low}" in available and f"max.{high}" in available:
             first = pc.min(actions[f"min.{low}"]).as_py()
             last = pc.max(actions[f"max.{high}"]).as_py()
             break
-    dates = pc.count_distinct(actions["partition.date"]).as_py() if "partition.date" in known else 0
+    dates = (
+        pc.count_distinct(actions["partition.date"]).as_py() if "partition.date" in available else 0
+    )
     return TableSummary(
         name,
         table.metadata().description or "",
@@ -73,7 +75,7 @@ def _summary(lake: Lake, name: str) -> TableSummary:
 
 
 def type_name(kind: Any) -> str:
-    """A type as SQL names it."""
+    """Return the SQL name of an Arrow type."""
     if pa.types.is_list(kind):
         return f"array<{type_name(kind.value_type)}>"
     if pa.types.is_struct(kind):

@@ -1,4 +1,4 @@
-"""All tables of a lake: those of the ingest itself, and those of each protocol."""
+"""All tables of the ingest: its own, and those of each protocol."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from pregao.lake.ingest.schemas import GAPS, INGESTS, PACKETS, REJECTS, bounded_
 from pregao.lake.store import TableSpec
 
 _ACCOUNTS = (
-    ("packets", PACKETS, "A payload seen: a UDP datagram, or a message of a TCP stream."),
+    ("packets", PACKETS, "A captured payload: a UDP datagram, or a message of a TCP stream."),
     ("rejects", REJECTS, "Bytes that could not be decoded."),
-    ("gaps", GAPS, "A hole in a sequence."),
+    ("gaps", GAPS, "A gap in a sequence."),
 )
 
 
 def first_specs() -> list[TableSpec]:
-    """The tables of every lake, with the columns of every bundled version."""
-    own = [bounded_spec("ingests", INGESTS, "A capture taken in."), MEMORY]
+    """Return the tables of every lake, with the columns of every bundled version."""
+    own = [bounded_spec("ingests", INGESTS, "An ingested capture."), MEMORY]
     return own + protocol_specs([first_protocol().name])
 
 
 def table_specs() -> list[TableSpec]:
-    """All tables that an ingest can make: those of other protocols come with their captures."""
+    """Return all tables that an ingest can create; most protocols' come with their captures."""
     others = [name for name in PROTOCOLS if name != first_protocol().name]
     return first_specs() + protocol_specs(others)
 
 
 def protocol_specs(protocols: Iterable[str]) -> list[TableSpec]:
-    """The tables of some protocols."""
+    """Return the tables of protocols."""
     specs = []
     for protocol in (PROTOCOLS[name] for name in protocols):
         specs += [

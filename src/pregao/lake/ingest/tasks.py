@@ -1,7 +1,7 @@
-"""A task of the ingest: ranges of captures in, files of tables and a manifest out.
+"""A task of the ingest: reads ranges of captures, writes table files and returns a manifest.
 
-It is one pure function that tests call without Spark. What it reads beyond its own bytes is
-context: the other feed's copies of its packets, and where an event began.
+It is one function that tests call without Spark. The bytes that it reads around its own ranges are
+context: the other feed's copies of its packets, and the beginnings of events.
 """
 
 from __future__ import annotations
@@ -46,14 +46,15 @@ from pregao.umdf.sequencing import Place, precedes, serial_of
 
 BLOCK_BYTES = 8 * 1024 * 1024
 SMALL = 16_384
-"""Tables with fewer rows than this are merged with those of other tasks before they are kept."""
+"""Tables with fewer rows than this are staged and merged with those of other tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A range of a capture: the task's own bytes, and what it reads around them.
+    """A range of a capture: the bytes that a task owns, and those that it reads around them.
 
-    Without a start it is a capture that cannot be cut; without an end it goes to the file's end.
+    Without a start it is a capture that cannot be split; without an end, the range ends with the
+    file.
     """
 
     capture: int
@@ -64,13 +65,13 @@ class Piece:
 
     @property
     def first(self) -> bool:
-        """Does nothing of the capture come before it?"""
+        """Whether it is the first range of the capture."""
         return self.start is None or self.read_from is None
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one task does."""
+    """Input of one task."""
 
     number: int
     captures: tuple[Location, ...]
@@ -82,30 +83,30 @@ class Task:
     covered: Coverage
     lake: Location
     staging: str | None
-    """The folder for small tables, relative to the lake; None to write every table directly."""
+    """Folder for small tables, relative to the lake; None to write every table directly."""
     skew_ns: int
     protocol: str
-    """The name of the protocol whose packets it takes."""
+    """Name of the protocol whose packets it decodes."""
     counted: frozenset[int]
-    """The captures that are counted and hashed by the tasks of this protocol."""
+    """Captures that tasks of this protocol count and hash."""
     readers: tuple[frozenset[str], ...]
-    """Of each capture: the protocols whose tasks read it."""
+    """Protocols whose tasks read each capture."""
     channels: tuple[int, ...] | None = None
     schema_files: tuple[str, ...] = ()
     window_bytes: int = 96 * 1024 * 1024
     skip_damaged: bool = False
-    """Tell of captures that cannot be read, instead of failing."""
+    """Whether to report captures that cannot be read instead of failing."""
     starts: tuple[int, ...] | None = None
-    """Of ranges of files: where each begins; it ends at its size. None of whole captures."""
+    """Starts of ranges of growing files, which end at ``sizes``. None for complete captures."""
 
 
 def run_task(task: Task) -> Manifest:
-    """Do a task. Bad input gives CaptureError with file and position, or rows in rejects."""
+    """Run a task. Bad input raises CaptureError with file and position, or becomes rejects."""
     return _Run(task).run()
 
 
 class _Run:
-    """The state of one task at work."""
+    """State of a running task."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -133,7 +134,7 @@ class _Run:
                 self.flush()
         self.flush()
         for piece in pieces:
-            # A range of a file that grows is known by its file and place.
+            # A range of a growing file is identified by its file and start instead.
             if self.task.starts is None and piece.capture in self.task.counted:
                 self.hash(piece)
         self.manifest.memory = peak_memory()
@@ -142,7 +143,7 @@ class _Run:
     # Reading
 
     def chunks(self, piece: Piece) -> Iterator[PacketChunk]:
-        """The packets of a piece, with those around it as context."""
+        """Yield the packets of a piece, with those around it as context."""
         try:
             yield from self.stretches(piece)
         except CaptureError as error:
@@ -154,7 +155,7 @@ class _Run:
         if piece.start is None:
             yield from self.blocks(piece.capture, None, None, owned=True)
             return
-        # A file that grows is read as far as it went when the ingest was planned.
+        # A growing file is read up to its size at the time of planning.
         stop = self.task.sizes[piece.capture] if piece.end is None else piece.end
         for start, end, owned in (
             (piece.read_from, piece.start, False),
@@ -178,12 +179,12 @@ class _Run:
             reader = opened.enter_context(self.protocol.read(source, start, end, BLOCK_BYTES))
             numbers = np.empty(0, np.int32)
             names: list[str] = []
-            for whole in reader:
+            for unfiltered in reader:
                 if len(numbers) < len(reader.flows):
                     names = [self.protocol.flow_name(flow) for flow in reader.flows]
                     numbers = np.array([self.role(name, capture) for name in names], np.int32)
-                times = self.note(capture, whole, owned=owned, counted=counted)
-                block, times = _without(whole, times, numbers[whole.flow] < 0)
+                times = self.note(capture, unfiltered, owned=owned, counted=counted)
+                block, times = _without(unfiltered, times, numbers[unfiltered.flow] < 0)
                 if owned:
                     self.manifest.sums.read += len(block)
                 mask = np.full(len(block), owned, np.bool_)
@@ -211,10 +212,10 @@ class _Run:
                 self.manifest.plain[capture] = (plain.content_hash, plain.fingerprint)
 
     def role(self, flow: str, capture: int) -> int:
-        """The number of a flow's role; -1 if it is another protocol's.
+        """Return the index of a flow's role; -1 if it is another protocol's.
 
-        A flow that the plan did not see is unknown, and is taken by who counts the capture. The
-        reader of a protocol over TCP gives only what it has recognised.
+        A flow that is not in the plan is unknown and belongs to the protocol that counts the
+        capture. The reader of a protocol over TCP yields only flows that it detected.
         """
         own, counted = self.protocol.name, capture in self.task.counted
         number = self.lines.get(flow)
@@ -233,20 +234,20 @@ class _Run:
         return -1
 
     def note(self, capture: int, block: PacketBlock, *, owned: bool, counted: bool) -> Numbers:
-        """The times of a block that make sense; those that do not are told by who counts."""
-        times, strange = sensible_times(block.time_ns)
+        """Return the times of a block without outliers; report these if the capture is counted."""
+        times, outliers = sensible_times(block.time_ns)
         if owned and len(block):
             first, last = int(times.min()), int(times.max())
             known = self.manifest.spans.get(capture, (first, last))
             self.manifest.spans[capture] = (min(first, known[0]), max(last, known[1]))
-        if counted and len(strange):
-            place, time = int(block.position[strange[0]]), int(block.time_ns[strange[0]])
-            before = self.manifest.strange.get(capture, (0, place, time))
-            self.manifest.strange[capture] = (before[0] + len(strange), *before[1:])
+        if counted and len(outliers):
+            position, time = int(block.position[outliers[0]]), int(block.time_ns[outliers[0]])
+            before = self.manifest.strange.get(capture, (0, position, time))
+            self.manifest.strange[capture] = (before[0] + len(outliers), *before[1:])
         return times
 
     def hash(self, piece: Piece) -> None:
-        """Hash the blocks of the file that begin in the piece, unless that was done in reading."""
+        """Hash the blocks of the file that begin in the piece, unless reading has hashed them."""
         if piece.capture in self.manifest.plain or piece.capture in self.manifest.damaged:
             return
         location = self.task.captures[piece.capture]
@@ -258,7 +259,7 @@ class _Run:
     # Windows
 
     def window(self, chunks: list[PacketChunk], bounds: dict[int, Bounds]) -> None:
-        """Decode a window and keep what it gives."""
+        """Decode a window and add its result."""
         decoded = self.decoder.decode(chunks, bounds, self.task.covered)
         self.manifest.sums.add(decoded.sums)
         for total, more in (
@@ -271,8 +272,8 @@ class _Run:
             first_seen(self.manifest.starts, key, times.items())
         for (role, kind), count in decoded.evidence.items():
             self.manifest.evidence[self.roles[role].destination, kind] += count
-        for place, rows in decoded.tables.items():
-            self.rows.setdefault(place, []).extend(rows)
+        for table_day, rows in decoded.tables.items():
+            self.rows.setdefault(table_day, []).extend(rows)
         for day, rejects in decoded.rejects.items():
             self.rejects.setdefault(day, []).extend(rejects)
         days = self.days | {day for _, day in self.rows} | self.rejects.keys()
@@ -281,22 +282,22 @@ class _Run:
             check_days(days)
 
     def windows(self) -> Iterator[tuple[list[PacketChunk], dict[int, Bounds]]]:
-        """Windows over captures that cannot be cut, read side by side in the order of time.
+        """Yield windows over captures that cannot be split, read in parallel in order of time.
 
         A window ends at a time that every capture has passed by more than the skew. It owns the
-        packets up to then, and the keys below the first that came after.
+        packets up to that time, and the keys below the first key after it.
         """
         readers = [_Reader(self.chunks(piece)) for piece in self.task.pieces]
         pending: list[PacketChunk] = []
         low: dict[int, Place] = {}
         ended = -1
         while True:
-            more = [reader for reader in readers if reader.open]
-            cut = min((reader.last_time for reader in more), default=_FOREVER)
+            open_readers = [reader for reader in readers if reader.open]
+            cut = min((reader.last_time for reader in open_readers), default=_FOREVER)
             cut = cut if cut == _FOREVER else cut - self.task.skew_ns
-            held = sum(len(chunk.block.buffer) for chunk in pending)
-            if more and (held < self.task.window_bytes or cut <= ended):
-                chunk = min(more, key=lambda reader: reader.last_time).next()
+            pending_bytes = sum(len(chunk.block.buffer) for chunk in pending)
+            if open_readers and (pending_bytes < self.task.window_bytes or cut <= ended):
+                chunk = min(open_readers, key=lambda reader: reader.last_time).next()
                 if chunk is not None:
                     pending.append(chunk)
                 continue
@@ -308,7 +309,7 @@ class _Run:
                 pending.copy(),
                 {c: Bounds(low.get(c), high.get(c)) for c in low.keys() | high.keys()},
             )
-            if not more:
+            if not open_readers:
                 return
             low |= high
             ended = cut
@@ -318,7 +319,7 @@ class _Run:
     def first_keys(
         self, chunks: list[PacketChunk], cut: int, low: dict[int, Place]
     ) -> dict[int, Place]:
-        """The first key of each arbitrated channel that came after a time."""
+        """Return the first key of each arbitrated channel after a time."""
         found: dict[int, Place] = {}
         timed = self.protocol.timed_versions
         of_feeds = np.array([role.stream in self.protocol.arbitrated for role in self.roles])
@@ -329,8 +330,8 @@ class _Run:
             for channel in distinct(channels[late]):
                 rows = np.flatnonzero(late & (channels == channel))
                 if timed:
-                    sent, came = chunk.keys.sending_time_ns[rows], chunk.time_ns[rows]
-                    key = timed_place(int(timed_places(numbers[rows], sent, came).min()))
+                    sent, captured = chunk.keys.sending_time_ns[rows], chunk.time_ns[rows]
+                    key = timed_place(int(timed_places(numbers[rows], sent, captured).min()))
                     if channel not in found or key < found[channel]:
                         found[channel] = key
                     continue
@@ -346,7 +347,7 @@ class _Run:
     # Writing
 
     def flush(self) -> None:
-        """Write the rows: large tables as files, small ones to be merged with others'."""
+        """Write large tables as files, and stage small ones for merging with other tasks'."""
         for (table, day), parts in sorted(self.rows.items()):
             self.keep(table, day, joined_rows(parts))
         schema = pa.schema([entry for entry in REJECTS if entry.name != DATE])
@@ -372,7 +373,7 @@ class _Run:
 def _without(
     block: PacketBlock, times: Numbers, foreign: npt.NDArray[np.bool_]
 ) -> tuple[PacketBlock, Numbers]:
-    """A block and its times without the packets of other protocols."""
+    """Return a block and its times without the packets of other protocols."""
     if not foreign.any():
         return block, times
     own = ~foreign
@@ -384,7 +385,7 @@ def _without(
 
 
 def peak_memory() -> int:
-    """The most bytes that this process ever had in memory."""
+    """Return the peak memory of this process in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
 
@@ -393,7 +394,7 @@ _FOREVER = 1 << 62
 
 
 class _Reader:
-    """The chunks of a capture, and up to which time they were read."""
+    """Iterates over the chunks of a capture and tracks the time read so far."""
 
     def __init__(self, chunks: Iterator[PacketChunk]) -> None:
         self._chunks = chunks
@@ -401,7 +402,7 @@ class _Reader:
         self.last_time = -1
 
     def next(self) -> PacketChunk | None:
-        """The next chunk; None when there is no more."""
+        """Return the next chunk; None at the end."""
         chunk = next(self._chunks, None)
         if chunk is None:
             self.open = False

@@ -1,6 +1,6 @@
-"""Tables of SBE messages: their columns, derived from the schemas of a protocol.
+"""Tables of SBE messages, with columns derived from the schemas of a protocol.
 
-A table is created with the columns of every bundled schema version. Files hold decimals as
+A table is created with the columns of every bundled schema version. Files store decimals as
 64-bit integers; tables declare them as decimals of 18 digits, enumerations as strings.
 """
 
@@ -19,19 +19,19 @@ from pregao.schemas import PROTOCOLS, Registry
 from pregao.umdf.tables import Column, TemplateTable
 
 Versions = dict[int, list[tuple[Schema, Message]]]
-"""By template id: its form in every version."""
+"""Definitions of a template in every version, by template ID."""
 
 
 def template_versions(registry: Registry, schema_id: int) -> Versions:
-    """The templates of a protocol in every version that a registry knows.
+    """Return the templates of a protocol in every version of a registry.
 
-    A schema of an id that is no protocol's may have been named for this one.
+    User schemas whose ID is not that of another protocol are included.
     """
     versions: Versions = {}
-    known = [registry.get(schema_id, number) for number in registry.versions(schema_id)]
+    schemas = [registry.get(schema_id, number) for number in registry.versions(schema_id)]
     others = set(PROTOCOLS.values()) - {schema_id}
-    known += [each for each in registry.named() if each not in known and each.id not in others]
-    for schema in known:
+    schemas += [each for each in registry.named() if each not in schemas and each.id not in others]
+    for schema in schemas:
         for message in schema.messages:
             if message.id:
                 versions.setdefault(message.id, []).append((schema, message))
@@ -39,7 +39,7 @@ def template_versions(registry: Registry, schema_id: int) -> Versions:
 
 
 def declared(kind: Any) -> Any:
-    """What a table declares for a column that files hold in that type."""
+    """Return the declared type of a column that files store in the given type."""
     if pa.types.is_dictionary(kind):
         return pa.string()
     if pa.types.is_struct(kind):
@@ -52,7 +52,7 @@ def declared(kind: Any) -> Any:
 
 
 def message_fields(columns: Iterable[Column]) -> list[Any]:
-    """The declared fields of a template's own columns, with what they mean."""
+    """Return the declared fields of a template's own columns, with comments."""
     fields = []
     for column in columns:
         meaning = column.reading.description if column.reading is not None else ""
@@ -61,9 +61,9 @@ def message_fields(columns: Iterable[Column]) -> list[Any]:
 
 
 def message_schema(table: TemplateTable, added: Sequence[Any] = ()) -> Any:
-    """The declared schema of a message table; ``added`` comes behind the columns of the key."""
+    """Return the declared schema of a message table; ``added`` follows the key columns."""
     own = message_fields(table.columns)
     names = {field.name for field in (*KEY, *added)} | {DATE}
     clash = next((field.name for field in own if field.name in names), None)
-    assert clash is None, f"the column {clash} of {table.name} is taken by the key"
+    assert clash is None, f"the column {clash} of {table.name} is a key column"
     return pa.schema([*KEY, *added, *own, DATE_FIELD])

@@ -1,4 +1,4 @@
-"""Captures that are there already, or twice in one ingest: they are told by their content."""
+"""Detect duplicate captures by content, in the lake and within one ingest."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from pregao.lake.store import Location
 
 
 def was_streamed(location: Location, known: Known) -> bool:
-    """Did streams take in all packets of a capture?"""
+    """Whether streams have ingested all packets of a capture."""
     entry = location.info()
     found = None if entry is None else look_into(location.name, entry)
     if found is None:
         return False
-    # A stream knows a file by its name below the folder that it followed.
+    # A stream identifies a file by its name below the followed folder.
     names = [name for name in known.taken if name == found.file or name.endswith(f"/{found.file}")]
     runs = joined_runs(*(known.taken[name] for name in names))
     if not any(first <= found.begin and last >= found.end - 1 for first, last in runs):
         return False
-    # Another file may have the same name and the same first packet; lakes of 0.1 do not tell.
+    # Another file may have the same name and first packet. Lakes of 0.1 have no range hashes.
     return all(
         range_hash(location, begin, end) == digest
         for name in names
@@ -34,11 +34,11 @@ def was_streamed(location: Location, known: Known) -> bool:
 
 
 def keep_first_of_each(surveys: list[CaptureSurvey], report: Report) -> None:
-    """Of captures that look the same, take one: a capture is its content, not its name."""
+    """Remove surveys of captures with the same content as an earlier one, whatever their names."""
     seen: dict[tuple[str, str], str] = {}
     for found in list(surveys):
-        twins = [s for s in surveys if s.fingerprint == found.fingerprint]
-        if len(twins) < 2:
+        alike = [s for s in surveys if s.fingerprint == found.fingerprint]
+        if len(alike) < 2:
             continue
         identity = (found.fingerprint, content_hash(found.location, found.size))
         if identity in seen:
@@ -49,7 +49,7 @@ def keep_first_of_each(surveys: list[CaptureSurvey], report: Report) -> None:
 
 
 def identify(capture: CaptureReport, manifests: list[Manifest], index: int) -> None:
-    """The identity of a capture, from what the tasks hashed of it."""
+    """Set the identity of a capture from the hashes that tasks computed."""
     digests: dict[int, bytes] = {}
     for manifest in manifests:
         if index in manifest.plain:
@@ -60,15 +60,15 @@ def identify(capture: CaptureReport, manifests: list[Manifest], index: int) -> N
 
 
 def find_twins(report: Report, taken: Mapping[str, str]) -> set[int]:
-    """The captures whose content is there already, or is that of another one."""
+    """Return the indexes of captures whose content is in the lake or equals that of another."""
     seen: dict[str, str] = {}
-    twins = set()
+    duplicates = set()
     for index, capture in enumerate(report.captures):
         if capture.content_hash in taken:
             report.skipped[capture.name] = taken[capture.content_hash]
-            twins.add(index)
+            duplicates.add(index)
         elif capture.content_hash in seen:
             report.skipped[capture.name] = f"the same as {seen[capture.content_hash]}"
-            twins.add(index)
+            duplicates.add(index)
         seen.setdefault(capture.content_hash, capture.name)
-    return twins
+    return duplicates

@@ -1,9 +1,9 @@
-"""A window of packets: which came first, in which order, and what their messages are.
+"""A window of packets: arbitration of the feeds, order of packets, and ownership.
 
-A window holds packets of one or more captures. For each channel of an arbitrated stream it owns
-the keys (sequence version and number) from ``low`` up to, not including, ``high``; packets outside
-those bounds are there as context: another window owns them. Packets of the other streams,
-heartbeats and noise have no key that could stand in two feeds: they belong to whoever read them.
+A window has packets of one or more captures. For each channel of an arbitrated stream it owns the
+packet keys (sequence version and number) from ``low`` up to, not including, ``high``; packets
+outside these bounds are context and are owned by another window. Packets of other streams,
+heartbeats and noise have no key that could be on two feeds: the window that reads them owns them.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _FEW = 16
 _NUMBER_BITS = 32
 
 FIRST_FEED = "A"
-"""The feed of what has only one."""
+"""Feed of streams that have only one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The keys of a channel that a window owns; None is unbounded.
+    """The packet keys of a channel that a window owns; None is unbounded.
 
-    Where versions are timed, a bound has the second of sending in their place.
+    With timed versions, a bound has the second of sending instead of the version.
     """
 
     low: Place | None = None
@@ -47,7 +47,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What a flow carries: the stream, which feed of it, and of which protocol."""
+    """Stream, feed and protocol of a flow."""
 
     destination: str
     stream: str
@@ -57,25 +57,25 @@ class Role:
 
 @dataclass(slots=True)
 class PacketChunk:
-    """Packets of one block of a capture, with what their headers say."""
+    """Packets of one block of a capture, with the keys from their headers."""
 
     block: PacketBlock
     capture: int
     owned: Flags
-    """Which of them are the window's own, not context."""
+    """Mask of packets that the window owns; the others are context."""
     role: npt.NDArray[np.int32]
     keys: Keys
     time_ns: Numbers
-    """When they were captured, as far as that makes sense: what windows are cut by."""
+    """Capture times without outliers, by which windows are split."""
     outside: Flags | None = None
-    """Which of them are not the whole unit's either, but those of one before or after it."""
+    """Mask of packets that belong to a unit before or after this one."""
     far: Flags | None = None
-    """Which were sent too far from their capture to be believed; None if none were."""
+    """Mask of packets whose sending time is too far from the capture time; None if none is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Same:
-    """What is the same of all packets of a window; only that it is, not that it is not."""
+    """Whether columns are constant over the packets of a window; false means unknown."""
 
     role: bool
     capture: bool
@@ -86,7 +86,7 @@ class Same:
 
 @dataclass(slots=True)
 class Packets:
-    """The packets of a window as flat arrays, in the order of their capture times."""
+    """The packets of a window as flat arrays, in order of capture time."""
 
     chunk: npt.NDArray[np.int32]
     row: Numbers
@@ -101,24 +101,24 @@ class Packets:
     number: Numbers
     sending_time_ns: Numbers
     last: Numbers | None = None
-    """The last number of each, where a packet may have several; see `protocol.Keys`."""
+    """Last sequence numbers of packets that may have several; see `protocol.Keys`."""
     first: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
-    """Of a packet with a key: it was the first of its key. Else: always."""
+    """Whether the packet is the first with its key; always true without a key."""
     mine: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
-    """The window owns its key (or the packet itself, where it has no key)."""
+    """Whether the window owns its key, or the packet itself if it has no key."""
     covered: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
-    """An earlier ingest has brought its key already."""
+    """Whether an earlier ingest has received its key."""
     difference_ns: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
     leader: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
-    """The packet that was the first of its key."""
+    """Index of the first packet with its key."""
     keyed: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
-    """It is a packet of an arbitrated stream, with a key."""
+    """Whether it is a packet of an arbitrated stream with a key."""
     outside: Flags | None = None
-    """It belongs to another unit, before or after this one; None if none does."""
+    """Whether it belongs to a unit before or after this one; None if no packet does."""
     far: Flags | None = None
-    """It was sent too far from its capture to be believed; None if none was."""
+    """Whether its sending time is too far from its capture time; None if no packet's is."""
     days: Numbers | None = None
-    """What `days_of` gives, once it was asked."""
+    """Cached result of `days_of`."""
 
     known_same: Same | None = None
 
@@ -127,7 +127,7 @@ class Packets:
 
     @property
     def same(self) -> Same:
-        """What is the same of all packets; to be asked when they are settled."""
+        """Constant columns; valid after `settle`."""
         if self.known_same is None:
             columns = (self.role, self.capture, self.channel, self.version, self.difference_ns)
             self.known_same = Same(*(bool((column == column[:1]).all()) for column in columns))
@@ -135,7 +135,7 @@ class Packets:
 
 
 def packets_of(chunks: list[PacketChunk]) -> Packets:
-    """The packets of all chunks, by capture time; equal times keep their order."""
+    """Concatenate the packets of chunks and sort them stably by capture time."""
 
     def joined(parts: list[Any], kind: Any) -> Any:
         return np.concatenate(parts) if parts else np.empty(0, kind)
@@ -185,7 +185,7 @@ def packets_of(chunks: list[PacketChunk]) -> Packets:
 
 
 def days_of(packets: Packets) -> Numbers:
-    """The day in São Paulo of each packet, by its sending time if it has one."""
+    """Return the day in São Paulo of each packet, by its sending time if it has one."""
     if packets.days is None:
         packets.days = day_of_packets(packets.sending_time_ns, packets.time_ns)
     return packets.days
@@ -200,12 +200,12 @@ def settle(
     *,
     timed_versions: bool = False,
 ) -> tuple[list[Numbers], Numbers]:
-    """Decide about every packet; return those to be walked, in the order of their messages.
+    """Arbitrate the packets; return those to walk, in the order of their messages.
 
     These are, for each arbitrated channel in sequence order, the first packets of its keys
-    (those the window does not own too: they tell where an event began); and the owned packets
-    of everything else as they came. With ``timed_versions`` copies of a packet were sent in the
-    same second, and one of another second is another packet.
+    (including keys that the window does not own, which show where an event begins); and all other
+    owned packets in capture order. With ``timed_versions``, duplicates have the same second of
+    sending; a packet of another second is a different packet.
     """
     count = len(packets)
     packets.first = np.ones(count, np.bool_)
@@ -227,11 +227,13 @@ def settle(
         limits = bounds.get(channel, Bounds())
         base = limits.low.sequence_version if limits.low else int(packets.version[rows[0]])
         keys = serial_of(packets.version[rows], packets.number[rows], base)
-        # What belongs to another unit never leads: a key with a packet in here is decoded here,
-        # unless it was before.
+        # A packet of another unit never leads: this unit decodes every key of which it has a
+        # packet, unless an earlier ingest has.
         outside = None if packets.outside is None else packets.outside[rows]
-        places = _sent_places(packets, rows) if timed_versions else keys
-        found = arbitrate(places, packets.time_ns[rows], feeds[packets.role[rows]], outside)
+        arbitration_keys = _sent_places(packets, rows) if timed_versions else keys
+        found = arbitrate(
+            arbitration_keys, packets.time_ns[rows], feeds[packets.role[rows]], outside
+        )
         accepted.append(rows[found.order])
         if not found.nothing_twice:
             packets.first[rows] = found.first
@@ -254,42 +256,42 @@ def settle(
 
 
 TIMED = -1
-"""In place of a version from which bounds count: they are timed."""
+"""Base of timed bounds, instead of a version."""
 
 
 def timed_places(numbers: Numbers, sending_time_ns: Numbers, time_ns: Numbers) -> Numbers:
-    """Where packets of a protocol with timed versions are: by the second of sending, and number.
+    """Return the keys of packets with timed versions: the second of sending and the number.
 
-    Numbers begin anew also within a version there, but not within a second. Without a sending time
-    it is the capture's.
+    Numbers may restart within a version, but not within a second. Packets without a sending time
+    use the capture time.
     """
     sent = np.where(sending_time_ns > 0, sending_time_ns, time_ns)
-    places: Numbers = (sent // SECOND) << _NUMBER_BITS | numbers
-    return places
+    timed_keys: Numbers = (sent // SECOND) << _NUMBER_BITS | numbers
+    return timed_keys
 
 
 def timed_place(place: int) -> Place:
-    """One of `timed_places`: the second in place of the version."""
+    """Convert one of `timed_places` to a packet key with the second instead of the version."""
     return Place(place >> _NUMBER_BITS, place & ((1 << _NUMBER_BITS) - 1))
 
 
 def bound_of(place: Place, base: int) -> int:
-    """A bound as one number, counted from a version, or `TIMED`."""
+    """Return a bound as one number, relative to a version or `TIMED`."""
     if base == TIMED:
         return place.sequence_version << _NUMBER_BITS | place.sequence_number
     return place.serial(base)
 
 
 def comes_before(one: Place, other: Place, *, timed_versions: bool) -> bool:
-    """Is a bound before another?"""
+    """Whether a bound is before another."""
     return one < other if timed_versions else precedes(one, other)
 
 
 def _sent_places(packets: Packets, rows: Numbers) -> Numbers:
-    """The second of sending and the number of packets as one number, in order of the time."""
+    """Return second of sending and sequence number as one number, ordered by time."""
     seconds = packets.sending_time_ns[rows] // SECOND
-    places: Numbers = (seconds - seconds.min()) << _NUMBER_BITS | packets.number[rows]
-    return places
+    sent_keys: Numbers = (seconds - seconds.min()) << _NUMBER_BITS | packets.number[rows]
+    return sent_keys
 
 
 def _feed_numbers(roles: list[Role]) -> npt.NDArray[np.int32]:
@@ -298,7 +300,7 @@ def _feed_numbers(roles: list[Role]) -> npt.NDArray[np.int32]:
 
 
 def _covered(packets: Packets, rows: Numbers, channel: int, covered: Coverage) -> Flags:
-    """Which packets an earlier ingest has brought."""
+    """Return a mask of the packets that an earlier ingest has received."""
     if not len(covered):
         return np.zeros(len(rows), np.bool_)
     days = days_of(packets)[rows]
@@ -306,7 +308,7 @@ def _covered(packets: Packets, rows: Numbers, channel: int, covered: Coverage) -
 
 
 def by_day(days: Numbers, rows: Numbers) -> list[tuple[int, Numbers]]:
-    """Rows by their days."""
+    """Group rows by day."""
     if not len(days):
         return []
     if days[0] == days[-1] and all_same(days):
@@ -315,24 +317,24 @@ def by_day(days: Numbers, rows: Numbers) -> list[tuple[int, Numbers]]:
 
 
 def all_same(values: npt.NDArray[Any]) -> bool:
-    """Are there values, all of them equal?"""
+    """Whether there are values and all are equal."""
     return len(values) > 0 and bool((values == values[0]).all())
 
 
 def spans_and_starts(first: Numbers, last: Numbers) -> list[tuple[int, int, int]]:
-    """`runs_and_starts` of payloads that have several numbers each."""
+    """Return `runs_and_starts` for payloads that have several numbers each."""
     order = np.lexsort((last, first))
     reached = np.maximum.accumulate(last[order])
     breaks = np.flatnonzero(first[order][1:] > reached[:-1] + 1)
     starts = np.concatenate(([0], breaks + 1))
     stops = np.concatenate((breaks, [len(order) - 1]))
-    places = order[starts]
-    found = zip(first[places].tolist(), reached[stops].tolist(), places.tolist(), strict=True)
+    indexes = order[starts]
+    found = zip(first[indexes].tolist(), reached[stops].tolist(), indexes.tolist(), strict=True)
     return list(found)
 
 
 def runs_and_starts(numbers: Numbers) -> list[tuple[int, int, int]]:
-    """The runs of consecutive numbers: first, last, and where the first of them stands first."""
+    """Return runs of consecutive numbers: first, last, and the index of the first one."""
     if not len(numbers):
         return []
     order = None
@@ -344,13 +346,13 @@ def runs_and_starts(numbers: Numbers) -> list[tuple[int, int, int]]:
     breaks = np.flatnonzero(steps > 1)
     starts = np.concatenate(([0], breaks + 1))
     stops = np.concatenate((breaks, [len(numbers) - 1]))
-    places = starts if order is None else order[starts]
-    found = zip(numbers[starts].tolist(), numbers[stops].tolist(), places.tolist(), strict=True)
+    indexes = starts if order is None else order[starts]
+    found = zip(numbers[starts].tolist(), numbers[stops].tolist(), indexes.tolist(), strict=True)
     return list(found)
 
 
 def distinct(values: npt.NDArray[Any]) -> list[int]:
-    """The values there are, sorted; made for few of them among many."""
+    """Return the distinct values, sorted; fast if there are few."""
     found: list[int] = []
     while len(values) and len(found) < _FEW:
         found.append(int(values[0]))
@@ -359,28 +361,28 @@ def distinct(values: npt.NDArray[Any]) -> list[int]:
 
 
 def _scratch(size: int) -> npt.NDArray[np.uint8]:
-    """So many bytes; to take them from the system anew each time costs more than to fill them."""
-    known: npt.NDArray[np.uint8] | None = getattr(_SCRATCH, "buffer", None)
-    if known is None or len(known) < size:
-        known = _SCRATCH.buffer = np.empty(size + size // 8, np.uint8)
-    return known[:size]
+    """Return a reused buffer of ``size`` bytes: allocating one costs more than filling it."""
+    buffer: npt.NDArray[np.uint8] | None = getattr(_SCRATCH, "buffer", None)
+    if buffer is None or len(buffer) < size:
+        buffer = _SCRATCH.buffer = np.empty(size + size // 8, np.uint8)
+    return buffer[:size]
 
 
 _SCRATCH = threading.local()
 
 
 def forget_scratch() -> None:
-    """Give back the memory that this thread keeps for the next window."""
+    """Release the buffer that this thread keeps for the next window."""
     _SCRATCH.buffer = None
 
 
 def packed(chunks: list[PacketChunk], packets: Packets, chosen: Numbers) -> tuple[Any, Numbers]:
-    """The payloads of the chosen packets, one behind the other, and where each begins.
+    """Concatenate the payloads of packets; return the buffer and the offset of each payload.
 
-    The memory they stand in is used again by the next window of the same thread.
+    The next window of the same thread reuses the buffer.
     """
     lengths = packets.length[chosen].astype(np.int64)
-    places = np.cumsum(lengths) - lengths
+    offsets = np.cumsum(lengths) - lengths
     out = _scratch(int(lengths.sum()) + 64)
     out[-64:] = 0
     chunk_of_packet = packets.chunk[chosen]
@@ -396,6 +398,6 @@ def packed(chunks: list[PacketChunk], packets: Packets, chosen: Numbers) -> tupl
         inner = packets.row[chosen[rows]]
         _kernels.pack_payloads(
             chunk.block.buffer, chunk.block.offset[inner], chunk.block.length[inner],
-            places[rows], out,
+            offsets[rows], out,
         )  # fmt: skip
-    return out, places
+    return out, offsets

@@ -1,4 +1,4 @@
-"""EntryPoint as a protocol of the ingest: the value `ENTRYPOINT`, and its tables."""
+"""EntryPoint as a protocol of the ingest: `ENTRYPOINT` and its tables."""
 
 from pregao.lake.ingest.entrypoint.value import ENTRYPOINT
 

@@ -1,4 +1,4 @@
-"""The messages of EntryPoint's streams to rows of their tables."""
+"""Decode the messages of EntryPoint streams into rows of their tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KEY_NAMES = [entry.name for entry in (*KEY, *ADDED)]
 
 
 class MessageDecoder(FramedMessages):
-    """Decodes windows of messages; it keeps decoders, and who sends on which flow, between them."""
+    """Decodes windows of messages; keeps decoders and the sender of each flow between windows."""
 
     def __init__(self, schema_files: Sequence[str] = ()) -> None:
         registry = Registry.bundled()
@@ -44,7 +44,7 @@ class MessageDecoder(FramedMessages):
         self._sender = np.empty(0, np.int8)
 
     def decode(self, payloads: Payloads) -> Walk:
-        """Put the rows of the messages into their tables; what is no message is rejected."""
+        """Add the messages to their tables; payloads that are not messages become rejects."""
         packets, chosen = payloads.packets, payloads.chosen
         headers = Headers(
             packets.channel[chosen],
@@ -70,7 +70,7 @@ class MessageDecoder(FramedMessages):
         keys: list[Any],
         day: int,
     ) -> None:
-        """Add messages to their table, with who sent them."""
+        """Add messages to their table, with their sender."""
         payload = payload_of[batch.rows]
         role = payloads.packets.role[payloads.chosen[payload]]
         sender = self._sender[payload]

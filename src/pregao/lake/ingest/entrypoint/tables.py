@@ -1,4 +1,4 @@
-"""The tables of EntryPoint's messages, one for each template."""
+"""Tables of EntryPoint messages, one per template."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from pregao.umdf.tables import TemplateTable
 PREFIX: Final = "ep_"
 
 ADDED: Final = [
-    column_of("flow", pa.string(), "Who sent to whom: address and port of both, with > between."),
+    column_of("flow", pa.string(), "Source and destination as ADDRESS:PORT>ADDRESS:PORT."),
     column_of(
         "sender",
         pa.string(),
-        "client or exchange; null if nothing on the connection has told until then.",
+        "client or exchange; null if no message of the connection has shown it so far.",
     ),
 ]
-"""The columns that come behind the key."""
+"""Columns after the key."""
 
 
 def message_table_name(message_name: str) -> str:
-    """The table of a template: ``ExecutionReport_New`` → ``ep_execution_report_new``."""
+    """Return the table of a template: ``ExecutionReport_New`` → ``ep_execution_report_new``."""
     return f"{PREFIX}{snake_case(message_name)}"
 
 
 def message_tables(registry: Registry) -> Mapping[int, TemplateTable]:
-    """The tables of all templates, over every version that the registry knows."""
+    """Return the tables of all templates, over every version in the registry."""
     versions = template_versions(registry, ENTRYPOINT_SCHEMA_ID)
     return {template: TemplateTable(pairs) for template, pairs in versions.items()}
 
 
 @cache
 def bundled_message_tables() -> Mapping[int, TemplateTable]:
-    """The tables of the bundled schemas."""
+    """Return the tables of the bundled schemas."""
     return message_tables(Registry.bundled())
 
 
 def message_table_specs() -> list[TableSpec]:
-    """The tables of all templates, for every bundled version."""
+    """Return the specs of the tables of all templates, over every bundled version."""
     return [
         bounded_spec(
             message_table_name(table.name),

@@ -1,4 +1,4 @@
-"""EntryPoint as the ingest takes it: its messages found in TCP streams, keyed and decoded."""
+"""EntryPoint for the ingest: messages in TCP streams, their keys and their decoder."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pregao.lake.ingest.protocol import Keys, Protocol, Sighting
 from pregao.umdf.sequencing import Place
 
 STREAM: Final = "session"
-"""The stream of every flow: both directions of sessions."""
+"""Stream of every flow: both directions of sessions."""
 
 
 def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, Sighting]:
-    """What a block has of EntryPoint, by flow."""
+    """Return the evidence of EntryPoint messages in a block, by flow."""
     headers = business_headers(block)
     found: dict[str, Sighting] = {}
     for flow in np.unique(block.flow).tolist():
@@ -30,12 +30,12 @@ def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, Sighting]:
 
 
 def stream_of(_kinds: Mapping[int, int]) -> str:
-    """The one stream there is."""
+    """Return the only stream."""
     return STREAM
 
 
 def keys(block: PacketBlock, _flows: Sequence[str]) -> Keys:
-    """The keys of a block's messages; session messages have no number and no sending time."""
+    """Return the keys of a block's messages; session messages have no number or sending time."""
     headers = business_headers(block)
     return Keys(
         headers.channels(),
@@ -46,7 +46,7 @@ def keys(block: PacketBlock, _flows: Sequence[str]) -> Keys:
 
 
 def place_of(_payload: bytes, _flow: str) -> tuple[int, Place] | None:
-    """No place: streams of TCP are not cut."""
+    """Return None: TCP streams are not split."""
     return None
 
 

@@ -1,9 +1,9 @@
-"""Which channel a flow of the legacy feed belongs to: its messages do not say.
+"""The channel of a flow of the legacy feed, whose messages do not name it.
 
-Whoever has captures knows it from the exchange's list of channels, and names their flows in the
-environment: ``PREGAO_LEGACY_CHANNELS="233.1.1.1:5001=51,233.1.1.2:6001=51"``. A guess would be
-worse than a question: flows that are taken for one channel lose what has the same number. Only the
-addresses that `pregao simulate` sends to are known. A raw dump is named by its file.
+Users take it from the exchange's list of channels and set it in the environment:
+``PREGAO_LEGACY_CHANNELS="233.1.1.1:5001=51,233.1.1.2:6001=51"``. It is not guessed: if flows of two
+channels were merged into one, packets with equal numbers would be lost as duplicates. Only the
+addresses that `pregao simulate` sends to are built in. A raw dump has its channel in the file name.
 """
 
 from __future__ import annotations
@@ -16,43 +16,43 @@ from pregao.errors import UsageError
 VARIABLE = "PREGAO_LEGACY_CHANNELS"
 UNKNOWN = -1
 _DUMPED = "0.0.0."
-"""No datagram is sent there."""
+"""Prefix of addresses that stand for raw dumps: no datagram is sent to them."""
 _MOST = 255
 
 
 def known_channel(flow: str) -> int:
-    """The channel of a flow, given as address and port; UNKNOWN if nobody said it."""
-    named = _named(os.environ.get(VARIABLE, ""))
-    if flow in named:
-        return named[flow]
+    """Return the channel of a flow, given as ADDRESS:PORT; UNKNOWN if it is not configured."""
+    configured = _named(os.environ.get(VARIABLE, ""))
+    if flow in configured:
+        return configured[flow]
     if flow.startswith(_DUMPED):
         return int(flow.rpartition(":")[2])
     return _simulated().get(flow, UNKNOWN)
 
 
 def dump_flow(channel: int, stream: int) -> tuple[str, int]:
-    """The address and port that stand for a raw dump of a channel, which has none.
+    """Return the placeholder address and port of a raw dump of a channel.
 
-    ``stream`` tells the dumps of a channel apart: 0 to 3.
+    ``stream`` distinguishes the dumps of a channel: 0 to 3.
     """
     return f"{_DUMPED}{stream}", channel
 
 
 def channel_of(flow: str) -> int:
-    """The channel of a flow that carries the legacy feed; one that nobody named is an error."""
+    """Return the channel of a legacy flow; raise UsageError if it is not configured."""
     channel = known_channel(flow)
     if channel == UNKNOWN:
         raise UsageError(
             f"{flow} carries the legacy feed (UMDF FIX/FAST), whose messages do not name their "
-            f"channel. Name the channel of each of its flows: {VARIABLE}='{flow}=51', more of "
-            "them with commas; the flows of feeds A and B get the same number."
+            f"channel. Set the channel of each flow: {VARIABLE}='{flow}=51', separated by commas; "
+            "the flows of feeds A and B have the same channel."
         )
     return channel
 
 
 @cache
 def _simulated() -> dict[str, int]:
-    """The flows of the legacy feed that the simulated exchange sends."""
+    """Return the channels of the simulated exchange's legacy flows."""
     from pregao.exchange.publisher import Channel
 
     channels = (Channel.numbered(number, legacy=True) for number in range(_MOST + 1))
@@ -72,8 +72,8 @@ def _named(text: str) -> dict[str, int]:
         flow, _, number = part.rpartition("=")
         if not flow or not number.isdigit() or int(number) > _MOST:
             raise UsageError(
-                f"{VARIABLE} takes ADDRESS:PORT=CHANNEL, such as 233.1.1.1:5001=51, and channels "
-                f"from 0 to {_MOST}; not {part!r}."
+                f"{VARIABLE} must be ADDRESS:PORT=CHANNEL, such as 233.1.1.1:5001=51, with a "
+                f"channel from 0 to {_MOST}; was {part!r}."
             )
         found[flow] = int(number)
     return found

@@ -1,4 +1,4 @@
-"""The messages of settled datagrams of the legacy feed to rows of their tables."""
+"""Decode messages of arbitrated datagrams of the legacy feed into rows of their tables."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from pregao.legacy.bulk import (
 from pregao.legacy.tables import Rows, bundled_tables, rows_of
 
 _ORDINALS = 16
-"""The index of a row in its datagram: which message, and in these bits which entry of it."""
+"""Low bits of a row's index in its datagram, which number the entry; the rest is the message."""
 
 
 class LegacyDecoder:
-    """Decodes windows of datagrams."""
+    """Decodes windows of datagrams of the legacy feed."""
 
     def __init__(self, _schema_files: Sequence[str] = ()) -> None:
         templates = known_templates().templates
@@ -39,28 +39,30 @@ class LegacyDecoder:
         self._tables = bundled_tables()
 
     def decode(self, payloads: Payloads) -> Walk:
-        """Put the rows of the datagrams' messages into their tables, and count them."""
+        """Add the datagrams' messages to their tables and count them."""
         chunks = chunk_columns(payloads.buffer, payloads.offset, payloads.length)
         for row in np.flatnonzero((chunks.fault != 0) & payloads.emit).tolist():
             start = int(payloads.offset[row])
             end = start + int(payloads.length[row])
             payloads.reject(row, None, start, end, FAULTS[int(chunks.fault[row])])
-        joined = list(self._joined(payloads, chunks))
-        messages = whole_messages(payloads.buffer, chunks, joined)
+        reassembled = list(self._joined(payloads, chunks))
+        messages = whole_messages(payloads.buffer, chunks, reassembled)
         owners = chunks.datagram[messages.chunk]
         count = np.bincount(owners, minlength=len(payloads)).astype(np.int32)
-        found = self._columns.decode(messages.buffer, messages.start, messages.end)
-        wrong = found.end != messages.end
-        self._refuse(payloads, chunks, messages, np.flatnonzero((found.status != 0) | wrong), found)
-        for template in found.templates:
-            if found.count(template):
-                self._template(payloads, chunks, messages, found, template, wrong)
+        columns = self._columns.decode(messages.buffer, messages.start, messages.end)
+        misaligned = columns.end != messages.end
+        self._refuse(
+            payloads, chunks, messages, np.flatnonzero((columns.status != 0) | misaligned), columns
+        )
+        for template in columns.templates:
+            if columns.count(template):
+                self._template(payloads, chunks, messages, columns, template, misaligned)
         return Walk(count, chunks.fault != 0)
 
     def _joined(self, payloads: Payloads, chunks: ChunkColumns) -> Iterator[tuple[int, bytes]]:
-        """Messages of several chunks; of feeds A and B, whichever brought a chunk."""
+        """Yield reassembled messages of several chunks, each chunk from either feed."""
         packets = payloads.packets
-        waiting: dict[tuple[int, str, int, int], dict[int, int]] = {}
+        pending: dict[tuple[int, str, int, int], dict[int, int]] = {}
         for row in np.flatnonzero(chunks.count > 1).tolist():
             packet = int(payloads.chosen[chunks.datagram[row]])
             stream = payloads.names.roles[int(packets.role[packet])].stream
@@ -68,21 +70,21 @@ class LegacyDecoder:
                 int(packets.channel[packet]), stream, int(chunks.number[row]),
                 int(chunks.count[row]),
             )  # fmt: skip
-            pieces = waiting.setdefault(key, {})
+            pieces = pending.setdefault(key, {})
             pieces.setdefault(int(chunks.index[row]), row)
             if len(pieces) == key[-1]:
                 rows = [pieces[index] for index in range(1, key[-1] + 1)]
-                del waiting[key]
+                del pending[key]
                 yield (
                     rows[0],
                     b"".join(
                         payloads.buffer[
-                            chunks.start[at] : chunks.start[at] + chunks.size[at]
+                            chunks.start[each] : chunks.start[each] + chunks.size[each]
                         ].tobytes()
-                        for at in rows
+                        for each in rows
                     ),
                 )
-        for key, pieces in waiting.items():
+        for key, pieces in pending.items():
             first = pieces.get(1)
             if first is not None and payloads.emit[chunks.datagram[first]]:
                 self._reject(payloads, chunks, first, f"only {len(pieces)} of {key[-1]} chunks")
@@ -108,7 +110,7 @@ class LegacyDecoder:
             chunk = int(messages.chunk[row])
             if payloads.emit[chunks.datagram[chunk]]:
                 code = int(found.status[row])
-                reason = REASONS.get(code, "bytes behind the end of the message")
+                reason = REASONS.get(code, "bytes after the end of the message")
                 self._reject(payloads, chunks, chunk, reason)
                 sums.walked_messages += 1
                 sums.rejected_messages += 1
@@ -122,12 +124,12 @@ class LegacyDecoder:
         template: Template,
         wrong: npt.NDArray[np.bool_],
     ) -> None:
-        """The rows of a template's messages, by day."""
+        """Add the rows of a template's messages, by day."""
         own = found.messages(template)
         chunk = messages.chunk[own]
         datagram = chunks.datagram[chunk]
         table = self._tables.get(message_type(template))
-        if table is None:  # a kind of message that only a newer file has
+        if table is None:  # a message type that is not in the bundled templates
             count = int(payloads.emit[datagram].sum())
             payloads.result.sums.unknown[template.name] += count
             payloads.result.sums.walked_messages += count
@@ -139,7 +141,7 @@ class LegacyDecoder:
         sums = payloads.result.sums
         for reason, bad in (
             ("tag 34 is not the number in the header", good & (numbers != chunks.number[chunk])),
-            ("a number that no column holds", _marked(len(own), rows.unfit) & good),
+            ("a number is out of its column's range", _marked(len(own), rows.unfit) & good),
         ):
             for at in np.flatnonzero(bad & good & emitted).tolist():
                 self._reject(payloads, chunks, int(chunk[at]), reason)
@@ -158,7 +160,7 @@ class LegacyDecoder:
         if not len(kept):
             return
         owner = datagram[rows.message]
-        filled = rows.filled()  # most columns have no values: they are left out of the files
+        filled = rows.filled()  # most columns have no values and are omitted from the files
         index = chunks.ordinal[chunk][rows.message] << _ORDINALS | rows.entry
         for day, part in by_day(payloads.days[owner[kept]], kept):
             own_rows = self._by_instrument(rows, table.names, part)
@@ -170,7 +172,7 @@ class LegacyDecoder:
             payloads.result.put(name, day, pa.Table.from_arrays(columns, names=names))
 
     def _by_instrument(self, rows: Rows, names: list[str], part: Numbers) -> Numbers:
-        """The rows by security id, each instrument's in the order of the stream."""
+        """Return the rows sorted by security ID, then in stream order."""
         if "security_id" not in names or len(part) < 2:
             return part
         column = rows.column(names.index("security_id"), part)

@@ -1,6 +1,6 @@
-"""Spans of time in place of the sequence versions that the legacy feed does not have.
+"""Time slots as a stand-in for sequence versions, which the legacy feed does not have.
 
-Numbers go on from slot to slot, until the exchange begins anew with 1: each week (PUMA), each day
+Numbers continue from slot to slot until the exchange restarts at 1: each week (PUMA), each day
 (MEGABOLSA), or by a SequenceReset at any time (002 §5.3.7, §15.7).
 """
 
@@ -18,6 +18,6 @@ Numbers = npt.NDArray[np.int64]
 
 
 def slot_of(time_ns: Numbers) -> Numbers:
-    """The slots of sending times; they come round as sequence versions do."""
+    """Return the slots of sending times; they wrap like sequence versions."""
     slots: Numbers = time_ns // SLOT_NS % LAST_SEQUENCE_VERSION + 1
     return slots

@@ -1,4 +1,4 @@
-"""The tables of the legacy feed's messages, derived from its templates."""
+"""Tables of the legacy feed's messages, derived from its templates."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ PREFIX = "legacy_"
 
 
 def message_table_name(message: str) -> str:
-    """The table of a message."""
+    """Return the table of a message."""
     return f"{PREFIX}{message}"
 
 
 def message_table_specs() -> list[TableSpec]:
-    """The tables of all messages."""
+    """Return the specs of the tables of all messages."""
     return [_spec(table) for table in bundled_tables().values()]
 
 
 def _spec(table: LegacyTable) -> TableSpec:
     tags = {name: tag for tag, names in bundled_tags().items() for name in names}
     tags |= {name: tag for tag, name in bundled_entries().items()}
-    taken = {field.name for field in KEY} | {DATE}
+    reserved = {field.name for field in KEY} | {DATE}
     fields = []
     for name, field, kind in table.columns:
-        assert name not in taken, f"the column {name} of {table.name} is taken by the key"
+        assert name not in reserved, f"the column {name} of {table.name} is a key column"
         meaning = f"{field} (tag {tags[field]})."
         fields.append(column_of(name, widened(kind), meaning))
     schema = pa.schema([*KEY, *fields, DATE_FIELD])

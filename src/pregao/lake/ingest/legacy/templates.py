@@ -1,4 +1,4 @@
-"""The FAST templates that captures of the legacy feed are read with: ours, or those of a file."""
+"""FAST templates for reading captures of the legacy feed: bundled, or from a user's file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pregao.schemas import bundled_templates, renamed
 
 @dataclass(frozen=True)
 class KnownTemplates:
-    """Templates, and what is asked of them for every datagram."""
+    """Templates, with what is needed of them for every datagram."""
 
     templates: Templates
     types: dict[int, MsgType]
@@ -24,17 +24,17 @@ class KnownTemplates:
     reader: MessageReader
 
     def of(self, *kinds: MsgType) -> list[int]:
-        """The numbers of the templates of some messages."""
+        """Return the IDs of the templates of message types."""
         return [number for number, kind in self.types.items() if kind in kinds]
 
     @property
     def without_number(self) -> list[int]:
-        """Those whose messages have no number that would make one a copy of another."""
+        """IDs of templates whose messages have no number that identifies duplicates."""
         return self.of(*UNNUMBERED)
 
     @staticmethod
     def made_of(templates: Templates) -> KnownTemplates:
-        """What is known of templates."""
+        """Build from templates."""
         types = {number: message_type(each) for number, each in templates.by_id.items()}
         return KnownTemplates(templates, types, HeadReader(templates), MessageReader(templates))
 
@@ -45,14 +45,14 @@ def _bundled() -> KnownTemplates:
 
 
 _chosen: dict[str, KnownTemplates] = {}
-"""The templates of the file that was named for this process; empty if none was."""
+"""Templates of the user's file in this process; empty without one."""
 
 
 def choose_templates(schema_files: Sequence[str]) -> None:
-    """Read captures with the templates of a file that the user named, if one is of FAST."""
+    """Use the FAST templates among a user's schema files, or the bundled ones if there are none."""
     named = fast_files(schema_files)
     if len(named) > 1:
-        raise UsageError(f"Name one file of FAST templates, not {', '.join(named)}.")
+        raise UsageError(f"Only one file of FAST templates is supported, got {', '.join(named)}.")
     for name in named:
         if name not in _chosen:
             found = KnownTemplates.made_of(renamed(load_templates(name)))
@@ -63,5 +63,5 @@ def choose_templates(schema_files: Sequence[str]) -> None:
 
 
 def known_templates() -> KnownTemplates:
-    """The templates that captures are read with now."""
+    """Return the templates in use."""
     return next(iter(_chosen.values()), None) or _bundled()

@@ -1,9 +1,9 @@
-"""The legacy feed as the ingest takes it: its datagrams recognised, keyed and decoded.
+"""The legacy feed for the ingest: detection, keys and decoder of its datagrams.
 
-A datagram's number is that of its first message. Heartbeats and resets have none: where numbers
-begin anew, or a heartbeat has the number of the next message, nothing may be taken for a copy. The
-feed has no sequence versions; the ten minutes of sending take their place (`slots`), which feeds A
-and B share. Numbers go on over them, by the week or by the day (002 §15.7).
+A datagram's number is that of its first message. Heartbeats and resets get none, so that they are
+never duplicates: a heartbeat has the number of the next message, and after a reset numbers repeat.
+The feed has no sequence versions; ten-minute slots of the sending time, equal on feeds A and B,
+stand in for them (`slots`). Numbers continue over slots, for a week or a day (002 §15.7).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pregao.umdf.sequencing import Place
 
 
 def _heads(block: PacketBlock) -> tuple[ChunkColumns, Numbers, Heads]:
-    """The chunks of a block, the first one of each datagram, and what its message begins with."""
+    """Return the chunks of a block, the first chunk of each datagram, and its message's head."""
     chunks = chunk_columns(block.buffer, block.offset, block.length)
     first = chunks.firsts
     return (
@@ -39,7 +39,7 @@ def _heads(block: PacketBlock) -> tuple[ChunkColumns, Numbers, Heads]:
 
 
 def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, Sighting]:
-    """What a block has of the legacy feed, by flow."""
+    """Return the evidence of the legacy feed in a block, by flow."""
     found = {flows[flow]: Sighting() for flow in np.unique(block.flow).tolist()}
     chunks, first, heads = _heads(block)
     begins = (heads.template >= 0) & (heads.number == chunks.number[first])
@@ -48,7 +48,7 @@ def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, Sighting]:
     for flow in np.unique(flow_of).tolist():
         own = sound & (flow_of == flow)
         if not (own & begins).any():
-            continue  # chunks that go on a message tell too little
+            continue  # continuation chunks alone are too weak as evidence
         seen = found[flows[flow]]
         seen.sound += int(own.sum())
         seen.channels[channel_of(flows[flow])] += int(own.sum())
@@ -58,7 +58,7 @@ def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, Sighting]:
 
 
 def stream_name(kinds: Mapping[int, int]) -> str:
-    """The stream that explains the templates seen."""
+    """Return the stream to which the templates belong."""
     types = known_templates().types
     known = Counter(types.get(number, MsgType.OTHER) for number in kinds)
     stream = stream_of(known)
@@ -66,7 +66,7 @@ def stream_name(kinds: Mapping[int, int]) -> str:
 
 
 def keys(block: PacketBlock, flows: Sequence[str]) -> Keys:
-    """The keys of a block's datagrams."""
+    """Return the keys of a block's datagrams."""
     found = known_templates().heads.keys(block.buffer, block.offset, block.length)
     channels = np.array([known_channel(flow) for flow in flows], np.int16)
     channel = np.where(found.sound, channels[block.flow], np.int16(UNKNOWN))
@@ -76,9 +76,10 @@ def keys(block: PacketBlock, flows: Sequence[str]) -> Keys:
 
 
 def place_of(payload: bytes, flow: str) -> tuple[int, Place] | None:
-    """The channel of a datagram, and the second and number by which tasks are cut apart.
+    """Return the channel of a datagram, and the second and number that delimit tasks.
 
-    Numbers may begin anew within a slot: a task that ends there would own what it never sees.
+    The second is used instead of the slot: numbers may restart within a slot, and a task that ends
+    there would own packets that it never reads.
     """
     data = np.frombuffer(payload + bytes(8), np.uint8)
     chunks = chunk_columns(data, np.zeros(1, np.int64), np.array([len(payload)], np.int32))

@@ -1,4 +1,4 @@
-"""Binary UMDF as a protocol of the ingest: the value `UMDF`, and the tables of its messages."""
+"""Binary UMDF as a protocol of the ingest: `UMDF` and the tables of its messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["UMDF"]
 
 
 def __getattr__(name: str) -> Any:
-    # Who asks for the tables only need not wait for the kernels.
+    # Imported lazily: callers that only need the tables do not wait for the kernels.
     if name != "UMDF":
         raise AttributeError(f"{__name__} has no {name}")
     from pregao.lake.ingest.umdf.value import UMDF

@@ -1,4 +1,4 @@
-"""The instruments of a day: one row each, the latest definition that was seen."""
+"""The instruments of a day: one row each, with the latest definition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ORDER = ("index_in_packet", "sequence_number", "capture_time_ns", "security_id"
 
 
 def latest(rows: Any) -> Any:
-    """Of each channel's instruments the row that was captured last, by instrument."""
+    """Return the row captured last of each channel and instrument, sorted by these."""
     if not rows.num_rows:
         return rows
     columns = [rows.column(name).fill_null(0).to_numpy() for name in _ORDER]
@@ -35,19 +35,19 @@ def instruments_without(
     channels: Collection[int],
     captures: Collection[str],
 ) -> Any:
-    """The instruments of some channels of a day as all captures but some tell them.
+    """Return the instruments of channels of a day, from all captures except the given ones.
 
     ``definitions`` are the tables of the messages that define instruments.
     """
     declared = lake.schema(INSTRUMENTS).remove_metadata()
     schema = pa.schema([field for field in declared if field.name != DATE])
     found = schema.empty_table()
-    wanted = (pc.field(DATE) == day) & pc.field("channel").isin(sorted(channels))
-    wanted &= ~pc.field("capture_id").isin(sorted(captures))
-    there = set(lake.table_names())
-    for table in (name for name in definitions if name in there):
+    condition = (pc.field(DATE) == day) & pc.field("channel").isin(sorted(channels))
+    condition &= ~pc.field("capture_id").isin(sorted(captures))
+    existing = set(lake.table_names())
+    for table in (name for name in definitions if name in existing):
         rows = lake.delta(table).to_pyarrow_dataset()
-        for batch in rows.to_batches(filter=wanted):
+        for batch in rows.to_batches(filter=condition):
             if batch.num_rows:
                 own = _as_instruments(pa.Table.from_batches([batch]), schema)
                 found = latest(
@@ -60,7 +60,7 @@ _OLD = re.compile(r"(.+)_v(\d+)")
 
 
 def _as_instruments(rows: Any, schema: Any) -> Any:
-    """Rows of a table of definitions in the columns of the instruments."""
+    """Convert rows of a definition table to the columns of ``instruments``."""
     columns = []
     for field in schema:
         old = _OLD.fullmatch(field.name)
@@ -68,7 +68,7 @@ def _as_instruments(rows: Any, schema: Any) -> Any:
         if field.name in rows.column_names:
             values = _fitted(rows[field.name].combine_chunks(), field.type)
         elif old and old.group(1) in rows.column_names:
-            # A field that this version had with another type has a column of its own.
+            # A field that had another type in this version has a separate column.
             values = _fitted(rows[old.group(1)].combine_chunks(), field.type)
             if values is not None:
                 own = pc.equal(rows["schema_version"].combine_chunks(), int(old.group(2)))
@@ -78,7 +78,7 @@ def _as_instruments(rows: Any, schema: Any) -> Any:
 
 
 def _fitted(values: Any, kind: Any) -> Any:
-    """The same values in another type, if that only has more members; None if they do not fit."""
+    """Convert values to a type that only adds struct members; return None if it does not fit."""
     if values.type == kind:
         return values
     if pa.types.is_list(kind) and pa.types.is_list(values.type):
@@ -88,10 +88,12 @@ def _fitted(values: Any, kind: Any) -> Any:
             return None
         return pa.ListArray.from_arrays(values.offsets, inner, type=kind, mask=mask)
     if pa.types.is_struct(kind) and pa.types.is_struct(values.type):
-        there = [values.type.get_field_index(member.name) for member in kind]
+        indexes = [values.type.get_field_index(member.name) for member in kind]
         members = [
-            pa.nulls(len(values), member.type) if at < 0 else _fitted(values.field(at), member.type)
-            for at, member in zip(there, kind, strict=True)
+            pa.nulls(len(values), member.type)
+            if index < 0
+            else _fitted(values.field(index), member.type)
+            for index, member in zip(indexes, kind, strict=True)
         ]
         if any(member is None for member in members):
             return None

@@ -1,4 +1,4 @@
-"""The messages of settled packets to rows of their tables."""
+"""Decode messages of arbitrated packets into rows of their tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KEY_NAMES = [entry.name for entry in KEY]
 
 
 class MessageDecoder(FramedMessages):
-    """Decodes windows of packets; it keeps decoders and scratch memory between them."""
+    """Decodes windows of packets; keeps decoders and scratch memory between windows."""
 
     def __init__(self, schema_files: Sequence[str] = ()) -> None:
         registry = Registry.bundled()
@@ -42,7 +42,7 @@ class MessageDecoder(FramedMessages):
         self._events = EventColumns(self._decoder)
 
     def decode(self, payloads: Payloads) -> Walk:
-        """Walk the packets and put the rows of their messages into their tables."""
+        """Walk the packets and add their messages to their tables."""
         packets, chosen = payloads.packets, payloads.chosen
         headers = Headers(
             packets.channel[chosen],
@@ -68,7 +68,7 @@ class MessageDecoder(FramedMessages):
         keys: list[Any],
         day: int,
     ) -> None:
-        """Add messages to their table; definitions also to the instruments."""
+        """Add messages to their table, and definitions to ``instruments`` too."""
         table = self._tables.templates[batch.message.id]
         rows = message_rows(table, batch, keys, _KEY_NAMES)
         payloads.result.put(message_table_name(batch.message.name), day, rows)
@@ -78,7 +78,7 @@ class MessageDecoder(FramedMessages):
 
 
 def _count_evidence(payloads: Payloads, walked: Walked, kinds: list[MessageKind]) -> None:
-    """Count the messages of each kind by role: they show which stream a flow carries."""
+    """Count the messages of each kind by role, from which a flow's stream is detected."""
     evidence = payloads.result.evidence
     roles = payloads.packets.role[payloads.chosen]
     one_role = all_same(roles)

@@ -1,4 +1,4 @@
-"""The tables of Binary UMDF's messages, and that of the instruments."""
+"""Tables of Binary UMDF messages, and the table of instruments."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ PREFIX = "umdf_"
 
 
 def message_table_name(message_name: str) -> str:
-    """The table of a template: ``Order_MBO_50`` → ``umdf_order_mbo_50``."""
+    """Return the table of a template: ``Order_MBO_50`` → ``umdf_order_mbo_50``."""
     return f"{PREFIX}{snake_case(message_name)}"
 
 
 @dataclass(frozen=True, slots=True)
 class MessageTables:
-    """The tables of a registry's UMDF templates, and that of the instruments."""
+    """Tables of a registry's UMDF templates, and the table of instruments."""
 
     templates: Mapping[int, TemplateTable]
     instruments: TemplateTable
-    """The definitions of both templates that they came in."""
+    """Definitions of all templates that define instruments."""
 
 
 def message_tables(registry: Registry) -> MessageTables:
-    """The tables of all UMDF templates, over every version that the registry knows."""
+    """Return the tables of all UMDF templates, over every version in the registry."""
     versions = template_versions(registry, UMDF_SCHEMA_ID)
     definitions = [
         pair for template in sorted(SECURITY_DEFINITIONS) for pair in versions.get(template, ())
@@ -46,12 +46,12 @@ def message_tables(registry: Registry) -> MessageTables:
 
 @cache
 def bundled_message_tables() -> MessageTables:
-    """The tables of the bundled schemas."""
+    """Return the tables of the bundled schemas."""
     return message_tables(Registry.bundled())
 
 
 def message_table_specs() -> list[TableSpec]:
-    """The tables of all templates and that of the instruments, for every bundled version."""
+    """Return the specs of `instruments` and all template tables, over every bundled version."""
     tables = bundled_message_tables()
     schema = message_schema(tables.instruments)
     meaning = "An instrument of a day: its latest definition."

@@ -1,4 +1,4 @@
-"""Binary UMDF as the ingest takes it: its packets recognised, keyed and decoded."""
+"""Binary UMDF for the ingest: detection, keys and decoder of its packets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pregao.umdf.templates import SEQUENCE
 
 
 def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, Sighting]:
-    """What a block has of Binary UMDF, by flow."""
+    """Return the evidence of Binary UMDF in a block, by flow."""
     found: dict[str, Sighting] = {}
     walked = walk(block.buffer, block.offset, block.length)
     sound = walked.fault == 0
@@ -39,19 +39,19 @@ def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, Sighting]:
 
 
 def stream_of(kinds: Mapping[int, int]) -> str:
-    """The stream that explains the templates seen."""
+    """Return the stream to which the templates belong."""
     evidence = StreamEvidence()
     evidence.templates = Counter(kinds)
     return evidence.decide().value
 
 
 def keys(block: PacketBlock, _flows: Sequence[str]) -> Keys:
-    """The keys of a block's packets: their headers."""
+    """Return the keys of a block's packets, from their headers."""
     return Keys(*read_headers(block.buffer, block.offset, block.length))
 
 
 def place_of(payload: bytes, _flow: str) -> tuple[int, Place] | None:
-    """The channel and place of a packet; of a heartbeat, the place it announces."""
+    """Return the channel and packet key of a packet; of a heartbeat, the key it announces."""
     try:
         packet = _DECODER.decode(payload)
     except DecodeError:
