@@ -124,7 +124,7 @@ def test_the_command_says_what_it_made(spark):
         (["--date", "yesterday"], "--date takes a day such as 2026-05-21"),
         (["--interval", "25h"], "at most one day, was '25h'"),
         (["--conf", "memory=1g"], "--conf must be spark.NAME=VALUE"),
-        ([], "is not a lake: make one with `pregao ingest"),
+        ([], "is not a lake: create one with `pregao ingest"),
     ],
 )
 def test_mistakes_show_before_spark_starts(tmp_path, monkeypatch, arguments, complaint):

@@ -102,9 +102,9 @@ def test_a_unit_id_cannot_be_used_for_other_captures(lake):
 
 
 def test_a_unit_that_cannot_be_right_is_refused_before_anything_is_intended(lake):
-    with pytest.raises(UsageError, match="names a capture twice"):
+    with pytest.raises(UsageError, match="has a duplicate capture"):
         commit(lake, "u", ["c", "c"])
-    with pytest.raises(UsageError, match="needs its date"):
+    with pytest.raises(UsageError, match="needs a date"):
         lake.commit(Unit("u", ("c",), (), ({"capture_id": "c"},)))
     file = write_file(lake.location, TRADES, [{"security_id": 1}])
     elsewhere = Lake(lake.location.join("nested"))

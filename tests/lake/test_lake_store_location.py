@@ -110,9 +110,9 @@ def test_s3_takes_its_settings_from_the_uri_too():
     ("text", "said"),
     [
         ("", "A location is empty"),
-        ("s3:///lake", "names no bucket"),
-        ("gs://", "names no bucket or host"),
-        ("s3://bucket/lake?regoin=x", "'regoin' is not known in an s3 URI; known are region"),
+        ("s3:///lake", "has no bucket"),
+        ("gs://", "has no bucket or host"),
+        ("s3://bucket/lake?regoin=x", "unknown option 'regoin' of an s3 URI; options are region"),
     ],
 )
 def test_a_slip_is_said(text, said):

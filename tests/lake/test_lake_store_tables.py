@@ -57,9 +57,9 @@ def test_a_folder_without_a_lake_is_said_to_be_none(tmp_path):
     assert lake.table_names() == []
     assert lake.known_captures() == {}
     assert lake.roll_forward() == []
-    with pytest.raises(UsageError, match="is not a lake: make one with `pregao ingest"):
+    with pytest.raises(UsageError, match="is not a lake: create one with `pregao ingest"):
         lake.require()
-    with pytest.raises(UsageError, match="has no table orders; it has none at all"):
+    with pytest.raises(UsageError, match="has no table orders; it has no tables"):
         lake.delta("orders")
 
 
@@ -178,7 +178,7 @@ def test_a_creator_of_which_nothing_is_known_is_waited_for_and_that_is_told(
     assert python(DIE_BEFORE_CREATING, tmp_path) == 3
     Lake(tmp_path).ensure_tables([ORDERS, TRADES])
     (told,) = caplog.messages
-    assert re.match(r"waiting for process \d+ on .+, which is making the tables", told)
+    assert re.match(r"waiting for process \d+ on .+, which is creating the tables", told)
 
 
 def test_a_process_is_known_by_more_than_its_number():

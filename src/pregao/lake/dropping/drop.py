@@ -161,14 +161,16 @@ class _Plan:
         """Plan the removal of an ingest's captures and its remaining rows in `ingests`."""
         captures = {row["capture_id"]: row for row in ingest.rows}
         lost = {capture: self._meant.of_capture(capture) for capture in captures}
-        gone = {c for c, row in captures.items() if whole or lost[c] >= (row["packets"] or 0) > 0}
-        partly = {c: count for c, count in lost.items() if count and c not in gone}
-        if len(gone) < len(captures):
+        dropped = {
+            c for c, row in captures.items() if whole or lost[c] >= (row["packets"] or 0) > 0
+        }
+        partly = {c: count for c, count in lost.items() if count and c not in dropped}
+        if len(dropped) < len(captures):
             counts = self._counts(ingest, set(captures))
-            self._rest += rest_of(ingest, self._selection, gone, partly, counts)
+            self._rest += rest_of(ingest, self._selection, dropped, partly, counts)
         self._gone |= {
             captures[capture]["content_hash"]
-            for capture in (*gone, *partly)
+            for capture in (*dropped, *partly)
             if not captures[capture]["content_hash"].startswith(REST)
         }
 

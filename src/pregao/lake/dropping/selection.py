@@ -96,10 +96,10 @@ def refuse_needed(known: Mapping[str, Ingest], chosen: Sequence[Ingest]) -> None
     A packet that the lake already has is not decoded again: a later ingest that received it too has
     only its row in the packets table, not its messages.
     """
-    gone = {ingest.unit_id for ingest in chosen}
+    dropped = {ingest.unit_id for ingest in chosen}
     for ingest in chosen:
         for other in known.values():
-            if other.unit_id in gone or other.committed_at_ns < ingest.committed_at_ns:
+            if other.unit_id in dropped or other.committed_at_ns < ingest.committed_at_ns:
                 continue
             if shared := _shared(ingest.report, other.report):
                 raise UsageError(

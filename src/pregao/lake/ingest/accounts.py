@@ -83,6 +83,6 @@ def first_seen(
     starts: RunStarts, key: tuple[int, int, int, str], times: Iterable[tuple[int, int]]
 ) -> None:
     """Merge capture times into those of a feed, keeping the earliest of each number."""
-    known = starts.setdefault(key, {})
+    earliest = starts.setdefault(key, {})
     for number, time in times:
-        known[number] = min(time, known.get(number, time))
+        earliest[number] = min(time, earliest.get(number, time))

@@ -77,10 +77,10 @@ def look_into(
         head = _head(source, header)
         if head is None:
             return None
-        known, last = HEADER_BYTES, 0
+        boundary, last = HEADER_BYTES, 0
         if before is not None and before.head == head and before.end <= source.size():
-            known, last = before.end, before.last_time_ns
-        end, time = last_whole(source, header, known)
+            boundary, last = before.end, before.last_time_ns
+        end, time = last_whole(source, header, boundary)
         last = time or last
     return GrowingFile(name, entry.location, head, end, False, last, entry.modified_ns)
 

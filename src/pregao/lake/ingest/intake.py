@@ -102,7 +102,7 @@ def _attempt(
     may_be_nothing: bool,
 ) -> Report:
     report = Report(unit_id=uuid.uuid4().hex)
-    known = read_known(lake) if making is None else Known()
+    state = read_known(lake) if making is None else Known()
     progress.step("surveying captures")
     surveys = []
     present: dict[str, str] = {}
@@ -114,10 +114,10 @@ def _attempt(
                 raise
             report.damaged[location.name] = str(error)
             continue
-        identity = known.identity_of(found.fingerprint, location, found.size)
+        identity = state.identity_of(found.fingerprint, location, found.size)
         if identity is not None:
-            present[location.name] = known.taking(identity)
-        elif known.taken and was_streamed(location, known):
+            present[location.name] = state.taking(identity)
+        elif state.taken and was_streamed(location, state):
             report.skipped[location.name] = "by a stream"
         else:
             surveys.append(found)
@@ -133,7 +133,7 @@ def _attempt(
         left_out = take_in(
             lake,
             surveys,
-            known,
+            state,
             options,
             report,
             run=run,

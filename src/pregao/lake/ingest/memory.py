@@ -57,17 +57,17 @@ _COLUMNS = (
 def read_known(lake: Lake) -> Known:
     """Read the history of the lake's ingests; update the cache if many files are not in it."""
     # The cache first: a file that is added in between then counts as not cached.
-    known, remembered = _recall(lake)
+    state, remembered = _recall(lake)
     files = lake.paths("ingests")
     if not remembered <= files:
-        known, remembered = Known(), set()
+        state, remembered = Known(), set()
     table = lake.table_location("ingests")
     rows = [row for path in files - remembered for row in _rows(table.join(path))]
     rows.sort(key=lambda row: row["committed_at_ns"] or 0)
-    known.add(rows)
+    state.add(rows)
     if len(files) - len(remembered) >= REMEMBER_FROM and _place(lake).exists():
-        _remember(lake, known, files)
-    return known
+        _remember(lake, state, files)
+    return state
 
 
 def refresh_memory(lake: Lake) -> None:
@@ -82,16 +82,16 @@ def _place(lake: Lake) -> Location:
 
 def _recall(lake: Lake) -> tuple[Known, set[str]]:
     """Return the cached history and the files that it covers."""
-    known = Known()
+    state = Known()
     table = _place(lake)
     if not table.exists():
-        return known, set()
+        return state, set()
     remembered: set[str] = set()
     for path in lake.paths(MEMORY.name):
         (row,) = _table(table.join(path), MEMORY.schema.names).to_pylist()
-        known.recall(json.loads(row["facts"]))
+        state.recall(json.loads(row["facts"]))
         remembered = set(json.loads(row["files"]))
-    return known, remembered
+    return state, remembered
 
 
 def _remember(lake: Lake, known: Known, files: set[str]) -> None:

@@ -79,9 +79,9 @@ def numberings_of(places: Mapping[Place, Told], *, timed_versions: bool) -> Iter
 
 def in_order(versions: Iterable[int]) -> list[int]:
     """Sort versions chronologically; they wrap from 65534 to 1."""
-    known = sorted(versions)
-    base = first_version(known)
-    return sorted(known, key=lambda version: version_distance(base, version))
+    ordered = sorted(versions)
+    base = first_version(ordered)
+    return sorted(ordered, key=lambda version: version_distance(base, version))
 
 
 def first_version(versions: list[int]) -> int:

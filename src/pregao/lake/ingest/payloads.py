@@ -144,16 +144,16 @@ class Payloads:
         packets = self.packets
         packet = int(self.chosen[payload])
         role = self.names.roles[int(packets.role[packet])]
-        known = int(packets.channel[packet]) >= 0
+        has_header = int(packets.channel[packet]) >= 0
         self.result.sums.reasons[reason] += 1
         row = {
             "capture_id": self.names.captures[int(packets.capture[packet])].as_py(),
             "position": int(packets.position[packet]),
             "capture_time_ns": int(packets.time_ns[packet]),
             "destination": role.destination,
-            "channel": int(packets.channel[packet]) if known else None,
+            "channel": int(packets.channel[packet]) if has_header else None,
             "stream": role.stream,
-            "sequence_version": int(packets.version[packet]) if known else None,
+            "sequence_version": int(packets.version[packet]) if has_header else None,
             "sequence_number": int(packets.number[packet]) or None,
             "index_in_packet": index_in_packet,
             "offset": start - int(self.offset[payload]),

@@ -312,16 +312,16 @@ def _cut_at(
         for role in roles
         if role.protocol == protocol.name and role.stream in protocol.arbitrated
     }
-    wanted = {c for index in opened for c in arbitrated_channels(surveys[index], roles, protocol)}
+    channels = {c for index in opened for c in arbitrated_channels(surveys[index], roles, protocol)}
     nearest = sorted(opened, key=lambda index: surveys[index].first_time_ns or 0)
     for index in nearest:
-        missing = wanted - set(cut.keys)
+        missing = channels - set(cut.keys)
         if missing and cut.places[index] < surveys[index].size:
             position = cut.places[index]
             cut.keys.update(
                 _keys_behind(surveys[index].location, position, missing, protocol, of_feeds)
             )
-    return cut if wanted <= set(cut.keys) else None
+    return cut if channels <= set(cut.keys) else None
 
 
 def _keys_behind(

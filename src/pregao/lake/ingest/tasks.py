@@ -238,8 +238,8 @@ class _Run:
         times, outliers = sensible_times(block.time_ns)
         if owned and len(block):
             first, last = int(times.min()), int(times.max())
-            known = self.manifest.spans.get(capture, (first, last))
-            self.manifest.spans[capture] = (min(first, known[0]), max(last, known[1]))
+            span = self.manifest.spans.get(capture, (first, last))
+            self.manifest.spans[capture] = (min(first, span[0]), max(last, span[1]))
         if counted and len(outliers):
             position, time = int(block.position[outliers[0]]), int(block.time_ns[outliers[0]])
             before = self.manifest.strange.get(capture, (0, position, time))
@@ -335,8 +335,8 @@ class _Run:
                     if channel not in found or key < found[channel]:
                         found[channel] = key
                     continue
-                known = found.get(channel) or low.get(channel)
-                base = known.sequence_version if known else int(versions[rows[0]])
+                reference = found.get(channel) or low.get(channel)
+                base = reference.sequence_version if reference else int(versions[rows[0]])
                 serials = serial_of(versions[rows], numbers[rows], base)
                 best = rows[int(serials.argmin())]
                 key = Place(int(versions[best]), int(numbers[best]))

@@ -1,6 +1,6 @@
-"""The store of a lake: Delta tables at a location, and units of files that become visible once.
+"""The store of a lake: Delta tables at a location, and units of files committed exactly once.
 
-It knows nothing of what the tables are about.
+It is independent of the contents of the tables.
 """
 
 from pregao.lake.store.commits import until_committed

@@ -1,4 +1,4 @@
-"""Files appended to a table exactly once, with as little of the table loaded as will do."""
+"""Append files to a table exactly once, loading as little of the table as possible."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ATTEMPTS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A table that files are to be appended to, as it was a moment ago."""
+    """A recently loaded table to which files will be appended."""
 
     location: Location
     log: LocalLog | None
@@ -36,20 +36,20 @@ class Target:
 
     @property
     def schema(self) -> Any:
-        """Its declared Arrow schema, with comments in the fields' metadata."""
+        """Declared Arrow schema, with comments in the fields' metadata."""
         if self.log is not None:
             return pa.schema(Schema.from_json(self.log.schema_json).to_arrow())
         return arrow_schema(self._loaded)
 
     @property
     def settings(self) -> dict[str, str]:
-        """Its settings, under Delta's names."""
+        """Table properties, under Delta's names."""
         if self.log is not None:
             return self.log.settings
         return self._loaded.metadata().configuration
 
     def lacking(self, ids: Iterable[str]) -> list[str]:
-        """Which of these ids it does not remember."""
+        """Return the transaction IDs that the table's log does not have."""
         if self.log is not None:
             return [name for name in ids if name not in self.log.marks]
         table = self._loaded
@@ -62,11 +62,11 @@ class Target:
     def append_once(
         self, ids: Sequence[str], files: Sequence[NewFile], is_open: Callable[[], bool]
     ) -> None:
-        """Append in one transaction that carries these ids, unless one of them is there already.
+        """Append in one transaction with these IDs, unless the table already has one of them.
 
-        Ids are retired some time after they were committed: ``is_open`` tells whether these are
-        not. Whoever calls this has asked since the table was looked at; it is asked again when
-        another commit came in between.
+        IDs are retired some time after their commit; ``is_open`` returns whether these are not
+        retired. The caller must have called it since the table was loaded; it is called again
+        after a conflicting commit.
         """
         if self.log is None:
             adds = [add_action(file) for file in files]
@@ -78,26 +78,26 @@ class Target:
             if self.log.commit(files, ids):
                 _make_checkpoint(self.log)
                 return
-            # A mark that is not there now was never, or was and is retired.
+            # An ID that is missing now was never committed, or was retired since.
             self.log.catch_up()
             if not is_open():
                 return
         raise UsageError(
-            f"{self.location}: other processes keep changing this table; try again when they are "
-            "done."
+            f"{self.location}: other processes keep changing this table; try again when they have "
+            "finished."
         )
 
 
 def open_target(location: Location) -> Target:
-    """Look at a table that files are to be appended to; that there is none is an error."""
+    """Open a table for appending; raise UsageError if it does not exist."""
     log = read_log(location)
     return Target(location, log, load_existing(location) if log is None else None)
 
 
 def _make_checkpoint(log: LocalLog) -> None:
-    """Sum the log up, now and then, as the library does after its own commits."""
+    """Write a checkpoint if one is due, as the library does after its own commits."""
     if not log.is_due():
         return
-    # The commit is done; without the checkpoint, the next one has more to read.
+    # The commit has succeeded; without the checkpoint, the next one only reads more.
     with contextlib.suppress(DeltaError, OSError, UsageError):
         load_existing(log.location).create_checkpoint()

@@ -1,7 +1,7 @@
-"""Which files of a day are put together so that rows alike are in few files, and where they part.
+"""Choice of the files of a day to rewrite so that each value is in few files, and of the splits.
 
-Files that overlap in a column are cut anew, so that each holds values of its own. Those that follow
-each other are merged while they are small.
+Files that overlap in a column are split again, so that no two share values. Adjacent files are
+merged while they are small.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How large files become."""
+    """Maximum size and rows of files."""
 
     size: int
     rows: int
@@ -28,7 +28,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class SmallFile:
-    """A file of a table as its log tells it; ``low`` and ``high`` bound the column it goes by."""
+    """A file from a table's log; ``low`` and ``high`` bound the clustering column."""
 
     path: str
     size: int
@@ -40,9 +40,9 @@ class SmallFile:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows that become a file: values from ``low`` to ``high``; null is among them if so told.
+    """Rows of a new file: values from ``low`` to ``high``, with the nulls if ``nulls``.
 
-    ``part`` bounds a second column, where one value alone has more rows than fit.
+    ``part`` bounds a second column, if a single value has more rows than a file may have.
     """
 
     low: int
@@ -53,7 +53,7 @@ class Piece:
 
 
 def groups_by_size(files: Iterable[SmallFile], limits: Limits) -> Iterator[list[SmallFile]]:
-    """The small files of each day, two or more at a time, as many as make a large one."""
+    """Yield groups of two or more small files of a day that together fill a large one."""
     group: list[SmallFile] = []
     small = [file for file in files if file.size < limits.size // 2]
     for file in sorted(small, key=lambda file: (file.day, file.path)):
@@ -67,8 +67,8 @@ def groups_by_size(files: Iterable[SmallFile], limits: Limits) -> Iterator[list[
 
 
 def groups_by_value(files: Iterable[SmallFile], limits: Limits) -> Iterator[list[SmallFile]]:
-    """The files of each day that are to be cut anew: those that overlap, small neighbours, and
-    one that is more than twice as large as it should be."""
+    """Yield groups of files of a day to rewrite: overlapping files, small neighbors, and single
+    files of more than twice the target size."""
     by_day: dict[date, list[SmallFile]] = {}
     unknown = []
     for file in files:
@@ -90,15 +90,15 @@ def groups_by_value(files: Iterable[SmallFile], limits: Limits) -> Iterator[list
                 group = [*group, *part]
         if len(group) > 1:
             yield group
-    # Files that hold nothing but nulls, or tell nothing, are merged by size.
+    # Files with only nulls, or without statistics, are merged by size.
     yield from groups_by_size(unknown, limits)
 
 
 def _overlapping(files: Iterable[SmallFile]) -> Iterator[list[SmallFile]]:
-    """Files of a day in the order of their values, those together that overlap.
+    """Sort the files of a day by value and yield groups of overlapping ones.
 
-    That two files share the value at which they meet is no overlap: a value that alone fills
-    several files must not have them cut for ever.
+    Files that share only a boundary value do not overlap: otherwise a value that fills several
+    files would have them rewritten forever.
     """
     part: list[SmallFile] = []
     reach = 0
@@ -122,38 +122,38 @@ def _fit(files: Sequence[SmallFile], limits: Limits) -> bool:
 def cut(
     counts: Counts, size: int, limits: Limits, inside: Callable[[int], Numbers] | None = None
 ) -> list[Piece]:
-    """The pieces that rows are cut into, alike in size; no value is in two of them that fits one.
+    """Split rows into pieces of similar size; a value that fits into one piece is in one only.
 
-    ``size`` is what they take in all. ``inside`` gives the second column of the rows of a value,
-    for one that does not fit; without it, its piece is larger.
+    ``size`` is the total in bytes. ``inside`` returns the second column of the rows of a value that
+    does not fit into one piece; without it, that piece is larger.
     """
     total = counts.rows + counts.nulls
     pieces = max(math.ceil(size / limits.size), math.ceil(total / limits.rows), 1)
-    most = math.ceil(total / pieces)
-    found: list[Piece] = []
+    max_rows = math.ceil(total / pieces)
+    result: list[Piece] = []
     first: int | None = None
-    held = 0
+    piece_rows = 0
     before = 0
     for value, rows in zip(counts.values.tolist(), counts.counts.tolist(), strict=True):
-        if first is not None and held + rows > most:
-            found.append(Piece(first, before, held))
-            first, held = None, 0
+        if first is not None and piece_rows + rows > max_rows:
+            result.append(Piece(first, before, piece_rows))
+            first, piece_rows = None, 0
         if rows > limits.rows and inside is not None:
-            found += _parts(value, inside(value), math.ceil(rows / limits.rows))
+            result += _parts(value, inside(value), math.ceil(rows / limits.rows))
         else:
             first = value if first is None else first
-            held += rows
+            piece_rows += rows
         before = value
     if first is not None:
-        found.append(Piece(first, before, held))
-    if counts.nulls and found:
+        result.append(Piece(first, before, piece_rows))
+    if counts.nulls and result:
         # Sorted, nulls are last.
-        found[-1] = replace(found[-1], nulls=True, rows=found[-1].rows + counts.nulls)
-    return found
+        result[-1] = replace(result[-1], nulls=True, rows=result[-1].rows + counts.nulls)
+    return result
 
 
 def spans(pieces: Sequence[Piece], most: int) -> Iterator[list[Piece]]:
-    """Pieces one behind the other that can be read at once, for they have so many rows at most."""
+    """Yield groups of consecutive pieces with at most ``most`` rows, to be read in one pass."""
     span: list[Piece] = []
     for piece in pieces:
         alone = piece.part is not None or (span and span[-1].part is not None)
@@ -166,7 +166,7 @@ def spans(pieces: Sequence[Piece], most: int) -> Iterator[list[Piece]]:
 
 
 def _parts(value: int, numbers: Numbers, parts: int) -> Iterator[Piece]:
-    """A value in several pieces, by a second column."""
+    """Split the rows of a value into pieces by a second column."""
     ordered = np.sort(numbers)
     each = math.ceil(len(ordered) / parts)
     bounds = [int(ordered[len(ordered) * part // parts]) for part in range(parts)]
@@ -177,7 +177,7 @@ def _parts(value: int, numbers: Numbers, parts: int) -> Iterator[Piece]:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many rows each value has, in the order of the values, and how many have none."""
+    """Number of rows per value, sorted by value, and number of nulls."""
 
     values: Numbers
     counts: Numbers
@@ -185,12 +185,12 @@ class Counts:
 
     @property
     def rows(self) -> int:
-        """The rows with a value."""
+        """Number of rows with a value."""
         return int(self.counts.sum())
 
     @classmethod
     def of(cls, columns: Iterable[Any]) -> Counts:
-        """Count over columns, read one after the other."""
+        """Count the values of columns, one column at a time."""
         found: dict[int, int] = {}
         nulls = 0
         for column in columns:

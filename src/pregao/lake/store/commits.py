@@ -1,14 +1,14 @@
-"""Exactly once: a unit's files become visible in all their tables, or nothing of it ever does.
+"""Exactly-once commits: a unit's files become visible in all their tables, or in none.
 
-A unit is first intended (see `intents`): from that moment its captures are taken and its files will
-be visible, whoever finishes the work. Then every table gets one transaction with the unit's id, and
-``ingests`` the last one. A process that dies in between leaves an intent which the next command
-rolls forward; files of units that were never intended stay invisible.
+First the unit's intent is committed (see `intents`): from then on its captures are claimed, and its
+files will become visible, if necessary by another process. Then every table gets one transaction
+with the unit's ID, ``ingests`` last. A process that dies in between leaves an intent that the next
+command rolls forward; files of units without an intent stay invisible.
 
 Some time after it is complete a unit is retired, so that logs do not grow with every unit: first
-its intent, then its ids in the tables. Whoever finishes a unit, however slowly, loads a table, then
-asks whether the unit is retired, then commits to the table as it was loaded. So it finds the id, or
-that the unit is retired; and if both come after that, the library refuses the commit.
+its intent, then its IDs in the tables. A process that finishes a unit, however slowly, loads a
+table, then checks whether the unit is retired, then commits on the loaded version. So it finds the
+ID, or that the unit is retired; if both happen after that, the library rejects the commit.
 """
 
 from __future__ import annotations
@@ -40,33 +40,33 @@ from pregao.lake.store.replacing import replace_once
 from pregao.lake.store.unit import DATE, CommitResult, NewFile, TableSpec, Unit
 
 LEDGER = "ingests"
-"""The table that tells what is complete: the last in which a unit becomes visible."""
+"""The table that records complete units: the last one in which a unit becomes visible."""
 LEDGER_SPEC = TableSpec(
     LEDGER,
     pa.schema(
         [
-            pa.field("capture_id", pa.string(), metadata={"comment": "What was taken in."}),
-            pa.field("unit_id", pa.string(), metadata={"comment": "Unit that took it in."}),
-            pa.field("committed_at_ns", pa.int64(), metadata={"comment": "When it was committed."}),
+            pa.field("capture_id", pa.string(), metadata={"comment": "Capture ID."}),
+            pa.field("unit_id", pa.string(), metadata={"comment": "Ingest that committed it."}),
+            pa.field("committed_at_ns", pa.int64(), metadata={"comment": "Commit time."}),
             pa.field(DATE, pa.date32(), metadata={"comment": "Day of the partition."}),
         ]
     ),
-    description="A capture taken in.",
+    description="An ingested capture.",
 )
-"""The columns that the store itself needs; who takes captures in has more to tell."""
+"""The columns that the store needs; the ingest adds more."""
 
 _AT_ONCE = 4
 _AT_ONCE_ELSEWHERE = 8
-"""Tables changed at once; away from a local disk the time goes into waiting."""
+"""Tables changed concurrently; with remote storage, latency dominates."""
 RETIRE_FROM = 32
-"""Complete units are retired so many at a time."""
+"""Minimum number of complete units to retire them."""
 
 Watch = Callable[[str], None]
-"""Is told each step once it is done: ``written``, ``intended``, then every table's name."""
+"""Called after each step: with ``written``, ``intended``, then the name of every table."""
 
 
 def unwatched(step: str, /) -> None:
-    """Nobody is told of the steps."""
+    """Ignore the steps of a commit."""
 
 
 def commit(
@@ -77,10 +77,10 @@ def commit(
     watch: Watch = unwatched,
     opened: Mapping[str, Target] | None = None,
 ) -> CommitResult:
-    """Make a unit visible, unless one of its captures was taken by another unit before.
+    """Make a unit visible, unless another unit has claimed one of its captures.
 
-    The tables must be there (`Lake.ensure_tables`). Committing a unit again adds nothing. Tables
-    that were loaded just now may be handed over.
+    The tables must exist (`Lake.ensure_tables`). Committing a unit again adds nothing. ``opened``
+    may have recently loaded tables.
     """
     _check(lake, unit)
     register = intents.Register(lake, load_existing(lake.join(intents.NAME)))
@@ -89,18 +89,18 @@ def commit(
             return CommitResult(unit.unit_id, False, others)
         ledger = open_target(lake.join(LEDGER))
         rows = _write_ledger(lake, unit, ledger, clock())
-        whole = replace(unit, files=(*unit.files, *rows))
+        complete = replace(unit, files=(*unit.files, *rows))
         watch("written")
-        declared = intents.declare(lake, whole, clock, register)
+        declared = intents.declare(lake, complete, clock, register)
         if declared.taken:
             for file in rows:
                 lake.join(file.table, file.path).delete()
             return CommitResult(unit.unit_id, False, declared.taken)
         watch("intended")
         if declared.fresh:
-            finish(lake, whole, watch, {**(opened or {}), LEDGER: ledger})
+            finish(lake, complete, watch, {**(opened or {}), LEDGER: ledger})
             return CommitResult(unit.unit_id, True)
-    # What counts is what was intended first, which may have been another attempt's files.
+    # The first intent is decisive; its files may be those of another attempt.
     for intended in intents.read(lake, [unit.unit_id]):
         finish(lake, intended, watch)
     return CommitResult(unit.unit_id, True)
@@ -112,25 +112,25 @@ def finish(
     watch: Watch = unwatched,
     opened: Mapping[str, Target] | None = None,
 ) -> None:
-    """Bring every table up to a valid intent; what is there already is left alone."""
-    parts: dict[str, list[NewFile]] = {gone.table: [] for gone in unit.replaces}
+    """Apply a valid intent to every table that does not have it yet."""
+    parts: dict[str, list[NewFile]] = {replaced.table: [] for replaced in unit.replaces}
     for file in unit.files:
         parts.setdefault(file.table, []).append(file)
     last = parts.pop(LEDGER, [])
     keys = [intents.unit_key(unit.unit_id)]
-    known = opened or {}
+    targets = opened or {}
 
     def is_open() -> bool:
         return not intents.is_retired(lake, unit.unit_id)
 
     def look_at(name: str) -> Target:
-        return known.get(name) or open_target(lake.join(name))
+        return targets.get(name) or open_target(lake.join(name))
 
     def append(name: str, files: list[NewFile]) -> str:
-        gone = [part for part in unit.replaces if part.table == name]
-        if gone:
+        replaced = [part for part in unit.replaces if part.table == name]
+        if replaced:
             adds = [add_action(file) for file in files]
-            replace_once(lake.join(name), keys, gone, adds, is_open)
+            replace_once(lake.join(name), keys, replaced, adds, is_open)
         else:
             tables[name].append_once(keys, files, is_open)
         return name
@@ -146,15 +146,17 @@ def finish(
 
 
 def retire(lake: Location, least: int = RETIRE_FROM) -> None:
-    """Let logs forget the ids of complete units, if there are so many that are not retired yet.
+    """Retire complete units: remove their IDs from logs, if at least ``least`` are not retired yet.
 
-    The intents go first: whoever still works on such a unit must find there that it is retired. A
-    process that dies in between leaves ids in the tables' logs, where they do no harm.
+    Intents are retired first: a process that still works on such a unit must find there that it is
+    retired. A process that dies in between leaves IDs in the tables' logs, which is harmless.
     """
     units = intents.retire(lake, partial(unfinished, lake), least)
     keys: dict[str, list[str]] = {}
     for unit in units or ():
-        tables = {file.table for file in unit.files} | {gone.table for gone in unit.replaces}
+        tables = {file.table for file in unit.files} | {
+            replaced.table for replaced in unit.replaces
+        }
         for name in tables | {LEDGER}:
             keys.setdefault(name, []).append(intents.unit_key(unit.unit_id))
 
@@ -167,12 +169,12 @@ def retire(lake: Location, least: int = RETIRE_FROM) -> None:
 
 
 def roll_forward(lake: Location) -> list[str]:
-    """Finish all units that are intended and not complete; gives their ids."""
+    """Finish all incomplete units and return their IDs."""
     return _finish_all(lake, pending_units(lake))
 
 
 def prepare(lake: Location) -> None:
-    """The same, and retire complete units when there are many of them."""
+    """Finish all incomplete units, and retire complete ones if there are many."""
     register = intents.open_register(lake)
     if register is not None:
         _finish_all(lake, unfinished(lake, register.units))
@@ -188,13 +190,13 @@ def _finish_all(lake: Location, pending: list[str]) -> list[str]:
 
 
 def pending_units(lake: Location) -> list[str]:
-    """The units that are intended but not complete."""
+    """Return the incomplete units: those with an intent that is not fully applied."""
     register = intents.open_register(lake)
     return [] if register is None else unfinished(lake, register.units)
 
 
 def unfinished(lake: Location, units: set[str]) -> list[str]:
-    """Which of these units are not complete."""
+    """Return those of the given units that are not complete."""
     if not units:
         return []
     if not lake.join(LEDGER, "_delta_log").exists():
@@ -205,7 +207,7 @@ def unfinished(lake: Location, units: set[str]) -> list[str]:
 
 def _check(lake: Location, unit: Unit) -> None:
     if len(set(unit.captures)) != len(unit.captures):
-        raise UsageError(f"The unit {unit.unit_id} names a capture twice.")
+        raise UsageError(f"The unit {unit.unit_id} has a duplicate capture.")
     tables = {file.table for file in unit.files} | {LEDGER, intents.NAME}
     missing = sorted(name for name in tables if not lake.join(name, "_delta_log").exists())
     if missing:
@@ -213,7 +215,7 @@ def _check(lake: Location, unit: Unit) -> None:
 
 
 def _write_ledger(lake: Location, unit: Unit, ledger: Target, now_ns: int) -> list[NewFile]:
-    """Write the unit's rows of ``ingests``, one file for each date."""
+    """Write the unit's rows of ``ingests``, one file per date."""
     if not unit.ingests:
         return []
     declared = ledger.schema
@@ -249,7 +251,7 @@ def _day(row: Mapping[str, Any]) -> date:
         return day
     if isinstance(day, str):
         return date.fromisoformat(day)
-    raise UsageError("A row of `ingests` needs its date.")
+    raise UsageError(f"A row of `ingests` needs a date, was {day!r}.")
 
 
 _ATTEMPTS = 8
@@ -257,9 +259,10 @@ Done = TypeVar("Done")
 
 
 def until_committed(lake: Location, rivals: str, attempt: Callable[[], Done | None]) -> Done:
-    """Plan and commit, anew as long as it comes to nothing since another unit was faster.
+    """Plan and commit; retry while other units commit first.
 
-    ``attempt`` gives None if it was; in the end, an error says what the ``rivals`` do.
+    ``attempt`` returns None if another unit was first. After the last attempt, PregaoError is
+    raised with ``rivals``, which describes what the other processes do.
     """
     for _ in range(_ATTEMPTS):
         done = attempt()

@@ -1,4 +1,4 @@
-"""Compaction: the files of a table and date put together, in the order that makes reading cheap."""
+"""Compaction: merge the files of a table and date, with rows sorted for cheap reads."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from pregao.lake.store.parquet import rewrite
 from pregao.lake.store.unit import DATE, NewFile
 
 TARGET_BYTES = 64 << 20
-"""Files above half of this are left alone, if they need not be cut; new ones come near to it."""
+"""Target size of new files; files above half of it stay unchanged unless they must be split."""
 TARGET_ROWS = 4_000_000
-"""So many rows of any table can be sorted in the memory of a small machine."""
+"""Maximum rows per file: as many of any table can be sorted in the memory of a small machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """Files of a table and date that became others."""
+    """Result of compacting files of a table and date."""
 
     table: str
     date: str
@@ -57,10 +57,10 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the rows of a table are laid out: sorted by some columns, and parted by one of them.
+    """Layout of a table's rows: sort columns, and the column by which files are split.
 
-    ``part_by`` is the column whose values share as few files as can be, and ``then_by`` the one by
-    which the rows of a value are parted that do not fit a file.
+    ``part_by`` is the column whose values are in as few files as possible; ``then_by`` splits the
+    rows of a value that do not fit into one file.
     """
 
     order: tuple[str, ...] = ()
@@ -71,10 +71,9 @@ class Layout:
 def compact_table(
     lake: Lake, name: str, layout: Layout, target_bytes: int = TARGET_BYTES
 ) -> list[Compacted]:
-    """Put the files of a table together; rows stay what they are, and are sorted.
+    """Merge and sort the files of a table; no row changes.
 
-    The files that were replaced stay on the disk until `vacuum` takes them away, so that queries
-    which read them come to their end.
+    Replaced files stay on disk until `vacuum` removes them, so that running queries can finish.
     """
     table = lake.delta(name)
     if table.metadata().partition_columns != [DATE]:
@@ -95,7 +94,7 @@ def compact_intents(lake: Lake) -> None:
 
 
 def _files(table: DeltaTable, part_by: str | None) -> Iterator[SmallFile]:
-    """The files of a table, with the bounds of a column."""
+    """Yield the files of a table, with the bounds of a column."""
     actions = visible_files(table)
     for row in actions.to_pylist() if actions.num_rows else ():
         if row["num_records"] is not None:
@@ -110,7 +109,7 @@ def _files(table: DeltaTable, part_by: str | None) -> Iterator[SmallFile]:
 
 
 class _Group:
-    """Files of a day that become others."""
+    """Files of a day to compact together."""
 
     def __init__(
         self, lake: Lake, table: LakeTable, name: str, files: list[SmallFile], layout: Layout
@@ -122,16 +121,18 @@ class _Group:
         self._layout = layout
 
     def compact(self, limits: Limits) -> Compacted | None:
-        """Write the new files and show them in the place of the old ones."""
+        """Write the new files and replace the old ones; return None if another process did."""
         day, size = self._files[0].day, sum(file.size for file in self._files)
         written: list[NewFile] = []
         old = [file.path for file in self._files]
         for rows in self._parted(size, limits):
             written.append(rewrite(self._place, old, rows, day, self._declared))
-        gone = [remove_action(old.path, old.size, day, data_change=False) for old in self._files]
+        removals = [
+            remove_action(old.path, old.size, day, data_change=False) for old in self._files
+        ]
         adds = [add_action(file, data_change=False) for file in written]
-        if not replace_files(self._place, gone, adds):
-            # Another process was faster: it has put these files together.
+        if not replace_files(self._place, removals, adds):
+            # Another process has compacted these files first.
             for file in written:
                 self._place.join(file.path).delete()
             return None
@@ -146,7 +147,7 @@ class _Group:
         )
 
     def _parted(self, size: int, limits: Limits) -> Iterator[Any]:
-        """The rows of each new file, sorted."""
+        """Yield the sorted rows of each new file."""
         by = self._layout.part_by
         if by is None or any(file.low is None for file in self._files):
             yield self._sorted(self._read(None))
@@ -155,8 +156,8 @@ class _Group:
         inside = None if self._layout.then_by is None else self._inside
         for span in spans(cut(counts, size, limits, inside), limits.rows):
             first, last = span[0], span[-1]
-            whole = replace(first, high=last.high, nulls=last.nulls)
-            rows = self._sorted(self._read(whole))
+            range_of_span = replace(first, high=last.high, nulls=last.nulls)
+            rows = self._sorted(self._read(range_of_span))
             values = rows[by].drop_null().to_numpy()
             begin = 0
             for piece in span:
@@ -171,44 +172,44 @@ class _Group:
         return rows.sort_by([(name, "ascending") for name in self._layout.order])
 
     def _column(self, file: SmallFile, name: str) -> Any:
-        place = self._place.join(file.path)
-        with pq.ParquetFile(place.path, filesystem=place.filesystem) as opened:
+        location = self._place.join(file.path)
+        with pq.ParquetFile(location.path, filesystem=location.filesystem) as opened:
             return opened.read(columns=[name], use_threads=False)[name]
 
     def _inside(self, value: int) -> Numbers:
-        """The second column of the rows of one value; where it is null, 0."""
+        """Return the second column of the rows of one value, with 0 for null."""
         rows = self._read(Piece(value, value), [str(self._layout.then_by)])
         return np.asarray(rows.column(0).fill_null(0).to_numpy().astype(np.int64))
 
     def _read(self, piece: Piece | None, columns: Sequence[str] | None = None) -> Any:
-        """The rows of a piece, from the row groups that may hold some."""
-        # Imported here: it brings pandas along, which commands that only read need not pay for.
+        """Read the rows of a piece from the row groups that may have some."""
+        # Imported lazily: it imports pandas, which commands that only read do not need.
         import pyarrow.dataset as ds
 
-        place: Location = self._place
+        location: Location = self._place
         fields = [field for field in self._declared if field.name != DATE]
         dataset = ds.dataset(
-            [place.join(file.path).path for file in self._files if _touches(file, piece)],
+            [location.join(file.path).path for file in self._files if _touches(file, piece)],
             schema=pa.schema(fields).remove_metadata(),
-            filesystem=place.filesystem,
+            filesystem=location.filesystem,
             format="parquet",
         )
         if piece is None:
             return dataset.to_table(columns=columns)
         by = ds.field(self._layout.part_by)
-        wanted = (by >= piece.low) & (by <= piece.high)
+        condition = (by >= piece.low) & (by <= piece.high)
         if piece.part is not None:
             then = ds.field(self._layout.then_by)
             low, high = piece.part
             inside = (then >= low) & (then <= high)
-            wanted &= inside | then.is_null() if low <= 0 <= high else inside
+            condition &= inside | then.is_null() if low <= 0 <= high else inside
         if piece.nulls:
-            wanted |= by.is_null()
-        return dataset.to_table(columns=columns, filter=wanted)
+            condition |= by.is_null()
+        return dataset.to_table(columns=columns, filter=condition)
 
 
 def _touches(file: SmallFile, piece: Piece | None) -> bool:
-    """May a file have rows of a piece?"""
+    """Whether a file may have rows of a piece."""
     if piece is None or piece.nulls or file.low is None or file.high is None:
         return True
     return file.low <= piece.high and file.high >= piece.low

@@ -1,7 +1,7 @@
-"""The files of a table for pyarrow to read, each with what the table's log says of its rows.
+"""Pyarrow datasets of a table's files, each with the column bounds from the table's log.
 
-The table library could do that too, but it takes a column without bounds in the log for one without
-values: a filter on such a column finds nothing.
+The table library has such datasets too, but treats a column without bounds in the log as one
+without values: a filter on such a column finds nothing.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _BOUNDED = (
 
 
 def dataset(place: Location, declared: Any, actions: Any) -> Any:
-    """The files of a table, as its log tells them (``actions``), in the declared columns.
+    """Return a dataset of a table's files (``actions`` of its log) with the declared columns.
 
-    Files of other days, or without a value that a filter asks for, are not opened.
+    Files of other days, or without values that match a filter, are not opened.
     """
-    # Imported here: it brings pandas along, which commands that only read need not pay for.
+    # Imported lazily: it imports pandas, which commands that only read do not need.
     import pyarrow.dataset as ds
     import pyarrow.fs
 
@@ -44,14 +44,14 @@ def dataset(place: Location, declared: Any, actions: Any) -> Any:
     dated = f"partition.{DATE}" in actions.column_names
     fragments = []
     for action in actions.to_pylist():
-        known = ds.field(DATE) == action[f"partition.{DATE}"] if dated else ds.scalar(True)
+        guarantee = ds.field(DATE) == action[f"partition.{DATE}"] if dated else ds.scalar(True)
         for field in bounded:
             low, high = action[f"min.{field.name}"], action[f"max.{field.name}"]
             if low is not None and high is not None:
                 column = ds.field(field.name)
                 within = column >= pa.scalar(low, field.type)
                 within &= column <= pa.scalar(high, field.type)
-                sure = action.get(f"null_count.{field.name}") == 0
-                known &= within if sure else within | column.is_null()
-        fragments.append(format_.make_fragment(action["path"], files, known))
+                no_nulls = action.get(f"null_count.{field.name}") == 0
+                guarantee &= within if no_nulls else within | column.is_null()
+        fragments.append(format_.make_fragment(action["path"], files, guarantee))
     return ds.FileSystemDataset(fragments, schema, format_, files)

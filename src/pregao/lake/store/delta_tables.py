@@ -1,4 +1,4 @@
-"""Delta tables through deltalake: loaded, created once, widened, appended to exactly once."""
+"""Delta tables with deltalake: load, create once, add columns, commit exactly once."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _ATTEMPTS = 60
 _LONGEST_WAIT_S = 0.5
 _AT_ONCE = 4
 LEASE_MS = 30_000
-"""For how long one who announced a table's creation is waited for, if it may have ended."""
+"""Maximum wait for a process that announced a table's creation and may have exited."""
 _ANNOUNCEMENTS = 200
-"""How far back in the register's history announcements are looked for."""
+"""Number of entries of the register's history that are searched for announcements."""
 _SILENT_WAITS = 20
-"""How often one looks again, 50 ms apart, before saying that one waits."""
+"""Number of checks, 50 ms apart, before a warning is logged."""
 _CREATOR, _CREATES = "pregao.creator", "pregao.creates"
 _log = logging.getLogger("pregao.lake")
 
 
 class LakeTable(DeltaTable):
-    """A Delta table whose files pyarrow reads by itself.
+    """A Delta table whose files pyarrow reads directly.
 
-    The library's own way leads through Python code in threads of pyarrow; one that is still at
-    work when the interpreter ends brings the whole process down. And it gives wrong answers where
-    the log has no bounds of a column; see `datasets`.
+    The library's datasets call Python code from pyarrow threads: a thread that is still running at
+    interpreter exit crashes the process. They also return wrong results if the log has no bounds of
+    a column; see `datasets`.
     """
 
     def __init__(self, location: Location) -> None:
@@ -52,16 +52,16 @@ class LakeTable(DeltaTable):
         self._location = location
 
     def get_add_actions(self, flatten: bool = False) -> Any:
-        """What the log says of the table's files; see `DeltaTable.get_add_actions`.
+        """Return the log's entries of the table's files; see `DeltaTable.get_add_actions`.
 
-        All lists of files come from here. Paths that lead out of the table are an error.
+        All lists of files come from here. Paths that lead out of the table's folder are rejected.
         """
         found = super().get_add_actions(flatten)
         check_paths(self._location, pa.RecordBatchReader.from_stream(found).read_all()["path"])
         return found
 
     def to_pyarrow_dataset(self, *args: Any, **options: Any) -> Any:
-        """The table as a dataset; see `DeltaTable.to_pyarrow_dataset`."""
+        """Return the table as a dataset; see `DeltaTable.to_pyarrow_dataset`."""
         files = visible_files(self)
         if not any(value is not None for value in (*args, *options.values())):
             return dataset(self._location, arrow_schema(self), files)
@@ -70,18 +70,20 @@ class LakeTable(DeltaTable):
 
 
 def load(location: Location) -> LakeTable | None:
-    """The table as it is now; None if there is none."""
+    """Load the current version of a table; return None if it does not exist."""
     try:
         return LakeTable(location)
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
-        told = location.redacted(_words(error))
-        raise UsageError(f"{location} cannot be read as a table: {told}") from location.cause(error)
+        reason = location.redacted(_words(error))
+        raise UsageError(f"{location} cannot be read as a table: {reason}") from location.cause(
+            error
+        )
 
 
 def load_existing(location: Location) -> LakeTable:
-    """The table as it is now; that there is none is an error."""
+    """Load the current version of a table; raise UsageError if it does not exist."""
     table = load(location)
     if table is None:
         raise UsageError(f"{location} is not a table of a lake.")
@@ -95,27 +97,27 @@ Change = AddAction | RemoveAction
 def change_table(
     location: Location, work: Callable[[LakeTable], Result], table: LakeTable | None = None
 ) -> Result:
-    """Let work look at a table and commit to it; again, as the table is then, if it lost a race.
+    """Run ``work``, which commits to a table; reload and retry if another process commits first.
 
-    Only a race that was lost against another process is run again, which is what the library means
-    by a failed commit. All else that goes wrong (a full disk, a missing permission) is told at
-    once. A ``table`` that is loaded already serves the first attempt.
+    Only such conflicts are retried, which the library reports as CommitFailedError. Other errors (a
+    full disk, a missing permission) raise UsageError immediately. A loaded ``table`` is used for
+    the first attempt.
     """
-    lost: CommitFailedError | None = None
+    conflict: CommitFailedError | None = None
     for attempt in range(_ATTEMPTS):
         current = load_existing(location) if table is None or attempt else table
         try:
             return work(current)
         except CommitFailedError as error:
-            lost = error
+            conflict = error
         except (DeltaError, OSError) as error:
-            told = location.redacted(_words(error))
-            raise UsageError(f"{location} cannot be written: {told}") from location.cause(error)
+            reason = location.redacted(_words(error))
+            raise UsageError(f"{location} cannot be written: {reason}") from location.cause(error)
         pause = min(_LONGEST_WAIT_S, 0.005 * 2**attempt)
         time.sleep(pause * random.random())  # noqa: S311 - only spreads the pauses
     raise UsageError(
-        f"{location}: other processes keep changing this table; try again when they are done."
-    ) from lost
+        f"{location}: other processes keep changing this table; try again when they have finished."
+    ) from conflict
 
 
 def commit_changes(
@@ -125,12 +127,12 @@ def commit_changes(
     remarks: Mapping[str, str] | None = None,
     retired: Iterable[str] = (),
 ) -> None:
-    """Commit changes of files as one transaction that carries marks: names with a version each.
+    """Commit file changes in one transaction with marks: application IDs with a version each.
 
-    The library refuses a mark that another process commits in between, if the table was loaded
-    before; it does not always refuse to remove a file that another removes in the same moment. So
-    all transactions with removals carry one and the same mark besides. Remarks are kept in the
-    table's history and mean nothing to the library. Marks that are ``retired`` are forgotten.
+    The library rejects a mark that another process has committed since the table was loaded; it
+    does not always reject the removal of a file that another process removes concurrently. So all
+    transactions with removals also share one mark. Remarks are stored in the table's history and
+    ignored by the library. ``retired`` marks are removed.
     """
     names = [mark(name, version) for name, version in (marks or {}).items()]
     names += [retired_mark(name) for name in retired]
@@ -144,7 +146,7 @@ def commit_changes(
         commit_properties=CommitProperties(
             app_transactions=names, custom_metadata=dict(remarks or {}) or None
         ),
-        # To look for old commits after each new one takes longer than the commit: `vacuum` does it.
+        # Searching for old commits after each new one takes longer than the commit: `vacuum` does.
         post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
     )
 
@@ -156,11 +158,11 @@ def append_once(
     table: LakeTable | None = None,
     is_open: Callable[[], bool] | None = None,
 ) -> list[str]:
-    """Append in one transaction that carries these ids, unless one of them is there already.
+    """Append in one transaction with these IDs, unless the table already has one of them.
 
-    Gives the ids that were there; none means that the append was done now. The ids are looked up
-    and committed on one and the same handle: only then does the library refuse an id that another
-    process commits in between. For the rest see `change_once`.
+    Returns the IDs that it had; none means that the files were appended. IDs are looked up and
+    committed on the same handle: only then does the library reject an ID that another process
+    commits in between. See also `change_once`.
     """
     return change_once(location, ids, lambda _table: adds, table, is_open)
 
@@ -172,20 +174,20 @@ def change_once(
     table: LakeTable | None = None,
     is_open: Callable[[], bool] | None = None,
 ) -> list[str]:
-    """The same for changes that depend on the table as it is in that moment.
+    """Commit changes computed from the current table with these IDs, unless it has one of them.
 
-    Ids are retired some time after they were committed, so that one which is not there may have
-    been: ``is_open`` tells whether these are not retired. It is asked after the table was loaded.
-    Whoever hands over a ``table`` has asked since it was loaded.
+    Returns the IDs that it had. IDs are retired some time after their commit, so that a missing one
+    may have been committed: ``is_open`` returns whether these are not retired, and is called after
+    the table is loaded. A caller that passes a ``table`` must have called it since loading.
     """
 
     def change(current: LakeTable) -> list[str]:
-        there = [name for name in ids if current.transaction_version(name) is not None]
-        if not there and current is not table and is_open is not None and not is_open():
+        present = [name for name in ids if current.transaction_version(name) is not None]
+        if not present and current is not table and is_open is not None and not is_open():
             return list(ids)
-        if not there:
+        if not present:
             commit_changes(current, changes(current), dict.fromkeys(ids, 1))
-        return there
+        return present
 
     return change_table(location, change, table)
 
@@ -196,17 +198,17 @@ def replace_files(
     adds: Sequence[AddAction],
     retired: Sequence[str] = (),
 ) -> bool:
-    """Put files in the place of others that hold the same rows; False if those are gone.
+    """Replace files by others with the same rows; return False if they no longer exist.
 
-    Marks that are ``retired`` are forgotten in the same transaction.
+    ``retired`` marks are removed in the same transaction.
     """
-    wanted = {removal.path for removal in removals}
+    replaced = {removal.path for removal in removals}
 
     def replace(table: LakeTable) -> bool:
-        there = wanted <= set(visible_files(table)["path"].to_pylist())
-        if there:
+        present = replaced <= set(visible_files(table)["path"].to_pylist())
+        if present:
             commit_changes(table, [*removals, *adds], retired=retired)
-        return there
+        return present
 
     return change_table(location, replace)
 
@@ -214,7 +216,7 @@ def replace_files(
 def replace_partition(
     location: Location, day: date, files: Sequence[NewFile], marks: Mapping[str, int]
 ) -> None:
-    """Put files in the place of all that a table shows of a day, as one transaction with marks."""
+    """Replace all files of a day in one transaction with marks."""
     adds = [add_action(file) for file in files]
 
     def replace(table: LakeTable) -> None:
@@ -223,20 +225,20 @@ def replace_partition(
             for action in visible_files(table).to_pylist()
             if action[f"partition.{DATE}"] == day
         ]
-        gone = [remove_action(action["path"], action["size_bytes"], day) for action in shown]
-        commit_changes(table, [*gone, *adds], marks)
+        removals = [remove_action(action["path"], action["size_bytes"], day) for action in shown]
+        commit_changes(table, [*removals, *adds], marks)
 
     change_table(location, replace)
 
 
 def visible_files(table: DeltaTable) -> Any:
-    """The files that a table shows, with what its log says of them, as an Arrow table."""
-    # Not pa.table(…): that brings pandas along, a quarter of a second.
+    """Return the log's entries of a table's visible files, as an Arrow table."""
+    # Not pa.table(…), which imports pandas: a quarter of a second.
     return pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
 
 
 def add_action(file: NewFile, *, data_change: bool = True) -> AddAction:
-    """What a table's log says of a file."""
+    """Return the log entry that adds a file."""
     return AddAction(
         path=file.path,
         size=file.size,
@@ -250,16 +252,16 @@ def add_action(file: NewFile, *, data_change: bool = True) -> AddAction:
 def remove_action(
     path: str, size: int, day: date | None = None, *, data_change: bool = True
 ) -> RemoveAction:
-    """What a table's log says of a file that it no longer shows; ``day`` is its partition."""
+    """Return the log entry that removes a file; ``day`` is its partition."""
     partition: dict[str, str | None] | None = None if day is None else {DATE: day.isoformat()}
     return RemoveAction(path, data_change, _now_ms(), size, partition)
 
 
 def create(location: Location, spec: TableSpec) -> None:
-    """Create a table, if it is not there.
+    """Create a table if it does not exist.
 
-    Called by two processes in the same moment, the library may write the description of the table
-    twice, which would undo a change of columns made in between: see `create_once`.
+    If two processes call this concurrently, the library may write the table's metadata twice, which
+    would undo a schema change made in between: see `create_once`.
     """
     try:
         DeltaTable.create(
@@ -275,29 +277,29 @@ def create(location: Location, spec: TableSpec) -> None:
     except CommitFailedError:
         load_existing(location)
     except (DeltaError, OSError) as error:
-        told = location.redacted(_words(error))
-        raise UsageError(f"{location} cannot be made: {told}") from location.cause(error)
+        reason = location.redacted(_words(error))
+        raise UsageError(f"{location} cannot be created: {reason}") from location.cause(error)
 
 
 def create_once(register: Location, specs: Iterable[tuple[Location, TableSpec]]) -> None:
-    """Create the tables that are not there, each by one process alone.
+    """Create missing tables, each by a single process.
 
-    Whoever is first to announce a table in the register (a table that exists) creates it; others
-    wait until it is there, until the process that announced it has ended, or, where that cannot be
-    known, until the announcement is too old to be of a living process.
+    The first process to announce a table in the register (an existing table) creates it. Others
+    wait until it exists, until the announcing process has exited or, if that cannot be determined,
+    until the announcement is older than `LEASE_MS`.
     """
     waits = 0
-    missing = [(place, spec) for place, spec in specs if load(place) is None]
+    missing = [(location, spec) for location, spec in specs if load(location) is None]
     while missing:
         mine = _announce(register, [spec.name for _, spec in missing])
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            made = [pool.submit(create, *item) for item in missing if item[1].name in mine]
-            for each in made:
+            creations = [pool.submit(create, *item) for item in missing if item[1].name in mine]
+            for each in creations:
                 each.result()
         missing = [
-            (place, spec)
-            for place, spec in missing
-            if spec.name not in mine and load(place) is None
+            (location, spec)
+            for location, spec in missing
+            if spec.name not in mine and load(location) is None
         ]
         if missing:
             waits += 1
@@ -307,58 +309,63 @@ def create_once(register: Location, specs: Iterable[tuple[Location, TableSpec]])
 
 
 def bring_up_to_date(location: Location, spec: TableSpec) -> None:
-    """Add the columns (and members of nested columns) and the settings that a table lacks.
+    """Add missing columns, members of nested columns, and properties to a table.
 
-    A column that is there with another type is an error.
+    Raises UsageError if a column exists with another type.
     """
-    wanted = Schema.from_arrow(spec.schema)
+    declared = Schema.from_arrow(spec.schema)
     settings = settings_of(spec)
-    types = {field.name: field.type for field in pa.schema(wanted.to_arrow())}
+    types = {field.name: field.type for field in pa.schema(declared.to_arrow())}
 
     def widen(table: LakeTable) -> None:
-        known = {field.name: field.type for field in arrow_schema(table)}
-        lacking = {name for name, kind in types.items() if name not in known}
-        for name in types.keys() & known.keys():
-            if not _compatible(known[name], types[name]):
+        existing = {field.name: field.type for field in arrow_schema(table)}
+        lacking = {name for name, kind in types.items() if name not in existing}
+        for name in types.keys() & existing.keys():
+            if not _compatible(existing[name], types[name]):
                 raise UsageError(
-                    f"{location}: the column {name} is {known[name]} and cannot become "
+                    f"{location}: the column {name} is {existing[name]} and cannot become "
                     f"{types[name]}; ingest into a new lake."
                 )
-            if _lacks(known[name], types[name]):
+            if _lacks(existing[name], types[name]):
                 lacking.add(name)
         if lacking:
-            table.alter.add_columns([field for field in wanted.fields if field.name in lacking])
-        there = table.metadata().configuration
-        if other := {name: value for name, value in settings.items() if there.get(name) != value}:
-            table.alter.set_table_properties(other)
+            table.alter.add_columns([field for field in declared.fields if field.name in lacking])
+        properties = table.metadata().configuration
+        if changed := {
+            name: value for name, value in settings.items() if properties.get(name) != value
+        }:
+            table.alter.set_table_properties(changed)
 
     change_table(location, widen)
 
 
 def arrow_schema(table: DeltaTable) -> Any:
-    """The declared schema, with comments in the fields' metadata."""
+    """Return the declared schema, with comments in the fields' metadata."""
     return pa.schema(table.schema().to_arrow())
 
 
 def comment_of(field: Any) -> str:
-    """What a column means, as its table declares it."""
+    """Return the comment of a column."""
     found: bytes = (field.metadata or {}).get(b"comment", b"")
     return found.decode()
 
 
 def _announce(register: Location, names: Sequence[str]) -> set[str]:
-    """The tables that this process is to create.
+    """Announce and return the tables that this process must create.
 
-    They were announced by nobody, too long ago, or by a process that has ended since.
+    These are tables without an announcement, with an expired one, or with one of a process that has
+    exited.
     """
 
     def announce(table: LakeTable) -> set[str]:
         now = _now_ms()
-        said = {name: table.transaction_version(f"create:{name}") for name in names}
-        fresh = {name for name, when in said.items() if when is not None and now - when <= LEASE_MS}
+        times = {name: table.transaction_version(f"create:{name}") for name in names}
+        fresh = {
+            name for name, when in times.items() if when is not None and now - when <= LEASE_MS
+        }
         owners = _announcers(table, fresh) if fresh else {}
-        held = {name for name in fresh if name not in owners or not is_gone(owners[name])}
-        mine = set(names) - held
+        claimed = {name for name in fresh if name not in owners or not is_gone(owners[name])}
+        mine = set(names) - claimed
         if mine:
             marks = {f"create:{name}": now for name in sorted(mine)}
             remarks = {_CREATOR: own_name(), _CREATES: " ".join(sorted(mine))}
@@ -369,7 +376,7 @@ def _announce(register: Location, names: Sequence[str]) -> set[str]:
 
 
 def _announcers(table: LakeTable, names: set[str]) -> dict[str, str]:
-    """Which process announced each of these tables last, as far as the history tells."""
+    """Return the last process that announced each table, if the history has it."""
     found: dict[str, str] = {}
     for entry in table.history(_ANNOUNCEMENTS):
         for name in names.intersection(str(entry.get(_CREATES, "")).split()):
@@ -378,13 +385,13 @@ def _announcers(table: LakeTable, names: set[str]) -> dict[str, str]:
 
 
 def _waiting(register: Location, names: Sequence[str]) -> str:
-    """What is waited for, and for how long at most."""
+    """Return the warning that names the awaited process and the maximum wait."""
     owners = _announcers(load_existing(register), set(names))
     who = ", ".join(sorted({shown_name(owner) for owner in owners.values()})) or "another process"
     which = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
     return (
-        f"waiting for {who}, which is making the tables {which} of {register.parent}; "
-        f"at most {LEASE_MS // 1000} s if it has ended"
+        f"waiting for {who}, which is creating the tables {which} of {register.parent}; "
+        f"at most {LEASE_MS // 1000} s if it has exited"
     )
 
 
@@ -393,7 +400,7 @@ def _now_ms() -> int:
 
 
 def _compatible(there: Any, wanted: Any) -> bool:
-    """Can a column of one type take values of the other, if members are added to it?"""
+    """Whether a column of one type can have values of the other after adding members."""
     if pa.types.is_struct(there) and pa.types.is_struct(wanted):
         members = {member.name: member.type for member in there}
         return all(
@@ -406,7 +413,7 @@ def _compatible(there: Any, wanted: Any) -> bool:
 
 
 def _lacks(there: Any, wanted: Any) -> bool:
-    """Does a nested column lack members?"""
+    """Whether a nested column lacks members."""
     if pa.types.is_list(wanted):
         return _lacks(there.value_type, wanted.value_type)
     if not pa.types.is_struct(wanted):

@@ -1,4 +1,4 @@
-"""A Parquet file's statistics in the form in which a Delta table keeps them."""
+"""Statistics of Parquet files in the format of Delta logs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 INDEXED_COLUMNS = 32
-"""Delta keeps statistics of this many leading columns; readers look at no more."""
+"""Number of leading columns with statistics in Delta; readers use no more."""
 
 _LONGEST = 32
 _LAST_CHARACTER = "\U0010ffff"
@@ -23,21 +23,21 @@ _EPOCH = date(1970, 1, 1).toordinal()
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of a column: how many values are null, and between what the others are."""
+    """Null count, minimum and maximum of a column."""
 
     nulls: int
     low: Any = None
     high: Any = None
 
     def with_more(self, more: Bounds) -> Bounds:
-        """The same of this and more rows."""
+        """Merge with the bounds of more rows."""
         ends = [end for end in (self.low, self.high, more.low, more.high) if end is not None]
         nulls = self.nulls + more.nulls
         return Bounds(nulls, min(ends), max(ends)) if ends else Bounds(nulls)
 
 
 def bounds_of(column: Any) -> Bounds:
-    """Bounds of a column of whole numbers or of decimals that files hold as such."""
+    """Return the bounds of a column of integers, or of decimals stored as integers."""
     scale = column.type.scale if pa.types.is_decimal(column.type) else None
     found = Bounds(0)
     for chunk in column.chunks:
@@ -50,9 +50,9 @@ def bounds_of(column: Any) -> Bounds:
 
 
 def name_bounds(rows: Any) -> dict[str, Bounds]:
-    """Bounds of the columns that are dictionaries of texts, from the dictionaries alone.
+    """Return the bounds of dictionary-encoded string columns, from the dictionaries alone.
 
-    Some readers of Delta tables take a column without bounds for one without values.
+    Some readers of Delta tables treat a column without bounds as one without values.
     """
     found = {}
     for name, column in zip(rows.column_names, rows.columns, strict=True):
@@ -67,51 +67,51 @@ def name_bounds(rows: Any) -> dict[str, Bounds]:
 
 
 def stats_json(metadata: Any, schema: Any, known: Mapping[str, Bounds] | None = None) -> str:
-    """Delta's statistics of a file: rows, and smallest, largest and nulls of the leading columns.
+    """Return Delta's statistics of a file: rows; minima, maxima and null counts of leading columns.
 
     ``metadata`` is the file's pyarrow ``FileMetaData``, ``schema`` the table's declared schema,
-    ``known`` what is known of columns of which the file keeps no statistics. Decimals are written
-    as exact numbers. What cannot be bounded for certain is left out.
+    ``known`` has bounds of columns without statistics in the file. Decimals are written as exact
+    numbers. Columns without exact bounds are omitted.
     """
-    places = {metadata.schema.column(place).path: place for place in range(metadata.num_columns)}
-    smallest: list[str] = []
-    largest: list[str] = []
+    index_of = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
+    minima: list[str] = []
+    maxima: list[str] = []
     nulls: list[str] = []
     for field in list(schema)[:INDEXED_COLUMNS]:
-        place = places.get(field.name)
-        if place is None or pa.types.is_nested(field.type):
+        index = index_of.get(field.name)
+        if index is None or pa.types.is_nested(field.type):
             continue
         chunks = [
-            metadata.row_group(group).column(place) for group in range(metadata.num_row_groups)
+            metadata.row_group(group).column(index) for group in range(metadata.num_row_groups)
         ]
         statistics = [chunk.statistics for chunk in chunks]
         name = json.dumps(field.name)
         if any(found is None or not found.has_null_count for found in statistics):
-            told = (known or {}).get(field.name)
-            if told is not None:
-                nulls.append(f"{name}:{told.nulls}")
-                bounds = None if told.low is None else _as_json(told.low, told.high, field.type)
+            given = (known or {}).get(field.name)
+            if given is not None:
+                nulls.append(f"{name}:{given.nulls}")
+                bounds = None if given.low is None else _as_json(given.low, given.high, field.type)
                 if bounds is not None:
-                    smallest.append(f"{name}:{bounds[0]}")
-                    largest.append(f"{name}:{bounds[1]}")
+                    minima.append(f"{name}:{bounds[0]}")
+                    maxima.append(f"{name}:{bounds[1]}")
             continue
         nulls.append(f"{name}:{sum(found.null_count for found in statistics)}")
-        # A row group of nulls alone has no bounds and needs none.
+        # A row group of only nulls has no bounds and needs none.
         valued = [found for found in statistics if found.num_values]
         if not valued or not all(found.has_min_max for found in valued):
             continue
         bounds = _bounds(valued, field.type)
         if bounds is not None:
-            smallest.append(f"{name}:{bounds[0]}")
-            largest.append(f"{name}:{bounds[1]}")
+            minima.append(f"{name}:{bounds[0]}")
+            maxima.append(f"{name}:{bounds[1]}")
     return (
-        f'{{"numRecords":{metadata.num_rows},"minValues":{{{",".join(smallest)}}},'
-        f'"maxValues":{{{",".join(largest)}}},"nullCount":{{{",".join(nulls)}}}}}'
+        f'{{"numRecords":{metadata.num_rows},"minValues":{{{",".join(minima)}}},'
+        f'"maxValues":{{{",".join(maxima)}}},"nullCount":{{{",".join(nulls)}}}}}'
     )
 
 
 def _bounds(statistics: list[Any], kind: Any) -> tuple[str, str] | None:
-    """The bounds over all row groups, as JSON; None where none can be given."""
+    """Return the bounds over all row groups as JSON; None if there are none."""
     if pa.types.is_date32(kind):
         low = min(found.min_raw for found in statistics)
         high = max(found.max_raw for found in statistics)
@@ -138,7 +138,7 @@ _ORDERED = (
 
 
 def _as_json(low: Any, high: Any, kind: Any) -> tuple[str, str] | None:
-    """Bounds of texts, decimals and whole numbers as JSON."""
+    """Return bounds of strings, decimals and integers as JSON."""
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _text_bounds(low, high)
     if pa.types.is_decimal(kind):
@@ -149,7 +149,7 @@ def _as_json(low: Any, high: Any, kind: Any) -> tuple[str, str] | None:
 
 
 def _day(days: int) -> str | None:
-    """A day in ISO form; None beyond the years that have one."""
+    """Return a day in ISO format; None outside the years that ISO format supports."""
     ordinal = days + _EPOCH
     if not date.min.toordinal() <= ordinal <= date.max.toordinal():
         return None
@@ -157,7 +157,7 @@ def _day(days: int) -> str | None:
 
 
 def _text_bounds(low: str, high: str) -> tuple[str, str] | None:
-    """Bounds of texts, cut short; a cut upper bound is raised above all that begins like it."""
+    """Return truncated bounds of strings; a truncated maximum is raised above its prefix."""
     if len(high) > _LONGEST:
         if high[_LONGEST] == _LAST_CHARACTER:
             return None

@@ -1,12 +1,12 @@
-"""Intents: what a unit is about to make visible, valid from one atomic commit on.
+"""Intents: the files that a unit will make visible, valid from one atomic commit on.
 
 The table ``_intents`` has one small file per unit: a row for each capture, and the list of all the
-unit's files in the first row. The commit that adds the file carries one application transaction per
-capture and one for the unit, so that a capture belongs to one unit for ever, on every filesystem.
+unit's files in the first row. The commit that adds the file has one application transaction per
+capture and one for the unit, so that a capture belongs to one unit forever, on every filesystem.
 
 The table's log would grow with every unit. So the intents of complete units are retired: their rows
-are merged into one file without the lists, and the log forgets their ids in the same commit. An id
-is taken if the log remembers it or a row of a merged file has it, both looked up on one handle.
+are merged into one file without the lists, and the log drops their IDs in the same commit. An ID is
+claimed if the log or a row of a merged file has it, both looked up on one handle.
 """
 
 from __future__ import annotations
@@ -46,44 +46,44 @@ SPEC = TableSpec(
     NAME,
     pa.schema(
         [
-            pa.field("unit_id", pa.string(), metadata={"comment": "The unit of commit."}),
-            pa.field("capture_id", pa.string(), metadata={"comment": "A capture it takes."}),
-            pa.field("intended_at_ns", pa.int64(), metadata={"comment": "When it was intended."}),
-            pa.field("payload", pa.string(), metadata={"comment": "Its files, as JSON."}),
+            pa.field("unit_id", pa.string(), metadata={"comment": "Unit of commit."}),
+            pa.field("capture_id", pa.string(), metadata={"comment": "Capture that it claims."}),
+            pa.field("intended_at_ns", pa.int64(), metadata={"comment": "Time of the intent."}),
+            pa.field("payload", pa.string(), metadata={"comment": "Files of the unit, as JSON."}),
         ]
     ),
     partition_by=(),
-    description="What units of ingest are about to make visible or have made visible.",
+    description="Units of commit, with the captures they claim and the files they make visible.",
     statistics=("unit_id",),
     passing=True,
 )
 _OWNERS = ("capture_id", "unit_id")
 _RETIRED = "retired"
-"""What the names of merged files begin with whose ids the log no longer has."""
+"""Prefix of merged files, whose IDs the log no longer has."""
 _LARGE = 65_536
-"""Merged files with so many rows are not merged again."""
+"""Merged files with at least this many rows are not merged again."""
 _GROUP = 4_096
 
 
 def unit_key(unit_id: str) -> str:
-    """The application id of a unit in the tables' transactions."""
+    """Return the application ID of a unit in the tables' transactions."""
     return f"unit:{unit_id}"
 
 
 def capture_key(capture_id: str) -> str:
-    """The application id of a capture in the transactions of the intents."""
+    """Return the application ID of a capture in the transactions of ``_intents``."""
     return f"capture:{capture_id}"
 
 
 def ensure(lake: Location) -> None:
-    """Create the table of intents; harmless if several do it at once, since it never changes."""
-    place = lake.join(NAME)
-    if load(place) is None:
-        create(place, SPEC)
+    """Create the table ``_intents``; safe concurrently, since its schema never changes."""
+    location = lake.join(NAME)
+    if load(location) is None:
+        create(location, SPEC)
 
 
 def single_units(actions: Any) -> set[str]:
-    """The units whose rows are alone in a file: there, smallest and largest id are the same."""
+    """Return the units that have a file of their own, where minimum and maximum ID are equal."""
     if not actions.num_rows:
         return set()
     single = actions.filter(pc.equal(actions["min.unit_id"], actions["max.unit_id"]))
@@ -91,7 +91,7 @@ def single_units(actions: Any) -> set[str]:
 
 
 class Register:
-    """The table of intents as it is at one moment: who has taken what, and what is on its way."""
+    """A version of the table ``_intents``: captures with the units that claim them, and intents."""
 
     def __init__(self, lake: Location, table: LakeTable) -> None:
         self.table = table
@@ -107,34 +107,34 @@ class Register:
 
     @property
     def units(self) -> set[str]:
-        """The units with an intent that still tells its files: not retired ones."""
+        """Units that are not retired: those whose intent still lists its files."""
         return set(self._single)
 
     def taken(self, captures: Collection[str]) -> dict[str, str]:
-        """Which of these captures are taken, and by which unit."""
-        wanted = sorted(set(captures))
-        if len(wanted) <= len(self._single):
+        """Return those of the given captures that are claimed, with their units."""
+        requested = sorted(set(captures))
+        if len(requested) <= len(self._single):
             marked = [
                 name
-                for name in wanted
+                for name in requested
                 if self.table.transaction_version(capture_key(name)) is not None
             ]
             files = self.files if marked else self._merged
-        else:  # it takes less to read all of them
+        else:  # reading all files is cheaper
             files = self.files
         found: dict[str, str] = {}
 
         def may_hold(first: str, last: str) -> bool:
-            at = bisect_left(wanted, first)
-            return at < len(wanted) and wanted[at] <= last
+            index = bisect_left(requested, first)
+            return index < len(requested) and requested[index] <= last
 
         for part in self._read(files, may_hold):
-            own = part.filter(pc.is_in(part["capture_id"], pa.array(wanted, pa.string())))
+            own = part.filter(pc.is_in(part["capture_id"], pa.array(requested, pa.string())))
             found |= _pairs(own)
         return found
 
     def beginning_with(self, prefix: str) -> dict[str, str]:
-        """The captures whose names begin so, and their units."""
+        """Return the captures whose names start with a prefix, with their units."""
         found: dict[str, str] = {}
 
         def may_hold(first: str, last: str) -> bool:
@@ -145,14 +145,14 @@ class Register:
         return found
 
     def all(self) -> dict[str, str]:
-        """Every capture that was taken, and by which unit."""
+        """Return all claimed captures, with their units."""
         found: dict[str, str] = {}
         for part in self._read(self.files):
             found |= _pairs(part)
         return found
 
     def declares(self, unit: Unit) -> bool:
-        """Is this unit's intent valid already? With other captures it is an error."""
+        """Whether the unit's intent is already valid; raise UsageError if its captures differ."""
         own = self._single.get(unit.unit_id)
         files = [own] if own is not None else [one for one in self._merged if self._has(one, unit)]
         if not files:
@@ -165,12 +165,12 @@ class Register:
         if owned != set(unit.captures):
             raise UsageError(
                 f"The unit {unit.unit_id} was committed before with other captures; "
-                "give every unit an id of its own."
+                "use a unique ID for every unit."
             )
         return True
 
     def _has(self, one: dict[str, Any], unit: Unit) -> bool:
-        """Are there rows of a unit in a merged file?"""
+        """Whether a merged file has rows of a unit."""
         if not one["min.unit_id"] <= unit.unit_id <= one["max.unit_id"]:
             return False
         with self._place.join(one["path"]).open_input() as opened:
@@ -183,16 +183,16 @@ class Register:
         files: Iterable[dict[str, Any]],
         may_hold: Callable[[str, str], bool] = lambda _first, _last: True,
     ) -> Iterator[Any]:
-        """Captures and units of some files; of the row groups that may hold what is wanted."""
+        """Read captures and units of files, from row groups that may have matching captures."""
         for one in files:
             with self._place.join(one["path"]).open_input() as opened:
                 file = pq.ParquetFile(opened)
-                at = file.metadata.schema.names.index("capture_id")
+                column = file.metadata.schema.names.index("capture_id")
                 groups = []
                 for number in range(file.num_row_groups):
-                    bounds = file.metadata.row_group(number).column(at).statistics
-                    known = bounds is not None and bounds.has_min_max
-                    if not known or may_hold(bounds.min, bounds.max):
+                    bounds = file.metadata.row_group(number).column(column).statistics
+                    has_bounds = bounds is not None and bounds.has_min_max
+                    if not has_bounds or may_hold(bounds.min, bounds.max):
                         groups.append(number)
                 if groups:
                     yield file.read_row_groups(groups, columns=list(_OWNERS), use_threads=False)
@@ -204,23 +204,23 @@ def _pairs(rows: Any) -> dict[str, str]:
 
 
 def open_register(lake: Location) -> Register | None:
-    """The intents as they are now; None if there is no lake."""
+    """Load the current intents; return None if there is no lake."""
     table = load(lake.join(NAME))
     return None if table is None else Register(lake, table)
 
 
 def is_retired(lake: Location, unit_id: str) -> bool:
-    """Is a unit that was declared retired by now? Then it was complete before that."""
+    """Whether a declared unit is retired, and therefore complete."""
     target = open_target(lake.join(NAME))
     if target.table is not None:
         return unit_id not in Register(lake, target.table).units
-    # The log forgets the unit in the commit that retires it.
+    # The commit that retires a unit removes its ID from the log.
     return bool(target.lacking([unit_key(unit_id)]))
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What came of declaring an intent: valid by this very call, or before it, or not at all."""
+    """Result of declaring an intent: ``fresh`` if by this call; ``taken`` if it was rejected."""
 
     fresh: bool
     taken: dict[str, str] = field(default_factory=dict)
@@ -229,9 +229,10 @@ class Declared:
 def declare(
     lake: Location, unit: Unit, clock: Clock = system_clock, register: Register | None = None
 ) -> Declared:
-    """Write a unit's intent and make it valid; or tell which captures are taken, and by whom.
+    """Write and commit a unit's intent; or return the captures that other units have claimed.
 
-    Whoever hands over a ``register`` has found in it that neither the unit nor a capture is there.
+    A caller that passes a ``register`` must have checked that neither the unit nor any of its
+    captures is in it.
     """
     file = _write(lake, unit, clock())
     keys = [unit_key(unit.unit_id), *map(capture_key, unit.captures)]
@@ -241,11 +242,11 @@ def declare(
         if table is not handle:
             now = Register(lake, table)
             if now.declares(unit):
-                # By another attempt, or by this one if the store's answer was lost on the way;
-                # then the file is in use.
+                # By another attempt, or by this one if the store's response was lost; then the
+                # file is in use.
                 return Declared(False)
-            if taken := now.taken(unit.captures):
-                return Declared(False, taken)
+            if claimed := now.taken(unit.captures):
+                return Declared(False, claimed)
         commit_changes(table, [add_action(file)], dict.fromkeys(keys, 1))
         return Declared(True)
 
@@ -256,7 +257,7 @@ def declare(
 
 
 def read(lake: Location, units: Sequence[str]) -> list[Unit]:
-    """The units with these ids, without the rows for ``ingests``, which are in a file by now."""
+    """Read units by ID, without their rows of ``ingests``, which are already written to a file."""
     register = Register(lake, load_existing(lake.join(NAME)))
     return [
         unit
@@ -268,7 +269,7 @@ def read(lake: Location, units: Sequence[str]) -> list[Unit]:
 
 
 def _told(lake: Location, action: dict[str, Any]) -> Unit | None:
-    """The unit that a file of its own tells."""
+    """Read a unit from its file."""
     rows = _rows_of(lake, action).to_pylist()
     payload = next((row["payload"] for row in rows if row["payload"] is not None), None)
     if payload is None:
@@ -286,12 +287,12 @@ def _rows_of(lake: Location, action: dict[str, Any]) -> Any:
 def retire(
     lake: Location, unfinished: Callable[[set[str]], list[str]], least: int
 ) -> list[Unit] | None:
-    """Merge the intents of complete units, if there are so many; gives these units.
+    """Merge the intents of complete units if there are at least ``least``; return these units.
 
-    ``unfinished`` tells which of some units are not complete. It is asked about what the table
-    holds now: a unit that is intended while this runs must keep its list.
+    ``unfinished`` returns those of the given units that are not complete. It is called with the
+    units of the current table: a unit whose intent is committed meanwhile must keep its list.
     """
-    place = lake.join(NAME)
+    location = lake.join(NAME)
     register = open_register(lake)
     if register is None or len(register.units) < least:
         return None
@@ -309,14 +310,14 @@ def retire(
     rows = rows.sort_by([("capture_id", "ascending"), ("unit_id", "ascending")])
     names = rows["unit_id"].to_pylist()
     file = _stored(lake, rows, _RETIRED, min(names), max(names))
-    # Of files that this has merged before, the ids are forgotten already.
+    # The IDs of files merged earlier are no longer in the log.
     fresh = [part for part, one in zip(parts, old, strict=True) if not _is_retired(one)]
     keys = {unit_key(name) for part in fresh for name in part["unit_id"].to_pylist()}
     keys |= {capture_key(name) for part in fresh for name in _pairs(part)}
     removals = [remove_action(one["path"], one["size_bytes"], data_change=False) for one in old]
-    if replace_files(place, removals, [add_action(file, data_change=False)], sorted(keys)):
+    if replace_files(location, removals, [add_action(file, data_change=False)], sorted(keys)):
         return units
-    place.join(file.path).delete()
+    location.join(file.path).delete()
     return None
 
 
@@ -333,8 +334,12 @@ def _write(lake: Location, unit: Unit, now_ns: int) -> NewFile:
                 for file in unit.files
             ],
             "replaces": [
-                [gone.table, gone.date, [[name, list(values)] for name, values in gone.where]]
-                for gone in unit.replaces
+                [
+                    replaced.table,
+                    replaced.date,
+                    [[name, list(values)] for name, values in replaced.where],
+                ]
+                for replaced in unit.replaces
             ],
         }
     )
@@ -353,7 +358,7 @@ def _stored(lake: Location, rows: Any, stem: str, first: str, last: str) -> NewF
     pq.write_table(rows, content, compression="zstd", store_schema=False, row_group_size=_GROUP)
     name = unique_name(stem, ".parquet")
     lake.join(NAME, name).write_bytes(content.getvalue())
-    # Ids of units are not cut short here: they are how pending units are found.
+    # Unit IDs are not truncated here: pending units are found by them.
     stats = (
         f'{{"numRecords":{rows.num_rows},"minValues":{{"unit_id":{json.dumps(first)}}},'
         f'"maxValues":{{"unit_id":{json.dumps(last)}}},"nullCount":{{"unit_id":0}}}}'
@@ -362,12 +367,12 @@ def _stored(lake: Location, rows: Any, stem: str, first: str, last: str) -> NewF
 
 
 def _content(payload: str) -> tuple[tuple[NewFile, ...], tuple[Replaced, ...]]:
-    told = json.loads(payload)
+    data = json.loads(payload)
     files = tuple(
         NewFile(table, path, size, rows, tuple((key, value) for key, value in partition), stats)
-        for table, path, size, rows, partition, stats in told["files"]
+        for table, path, size, rows, partition, stats in data["files"]
     )
-    return files, tuple(_replaced(*part) for part in told["replaces"])
+    return files, tuple(_replaced(*part) for part in data["replaces"])
 
 
 def _replaced(table: str, date: str, *where: Any) -> Replaced:
@@ -377,4 +382,4 @@ def _replaced(table: str, date: str, *where: Any) -> Replaced:
 
 
 _UNNAMED = ("channel", "security_id")
-"""The columns that an intent of version 0.1 means without naming them."""
+"""Implied columns of intents of version 0.1, which do not name them."""

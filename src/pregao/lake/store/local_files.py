@@ -1,7 +1,7 @@
-"""Files below a local folder, listed and removed without following a symbolic link.
+"""List and remove files below a local folder without following symbolic links.
 
-Paths are opened part by part, each from the folder above it: what is a link, or becomes one between
-listing and removing, leads to no other folder.
+Paths are opened component by component, each relative to its parent: a link, even one created
+between listing and removing, cannot lead to another folder.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MAX_DEPTH = 16
-"""Folders in one another; a lake has three."""
+"""Maximum nesting of folders; a lake has three levels."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
-    """A file, or what is no file and no folder, by its path from where the listing began."""
+    """A file, or an entry that is neither file nor folder; the path is relative to the root."""
 
     path: str
     size: int
@@ -28,16 +28,16 @@ class LocalFile:
 
 
 def list_files(root: str, folder: str) -> Iterator[LocalFile]:
-    """List all that is below a folder of a root; a link there is listed, not followed.
+    """List everything below a folder of a root; links are listed, not followed.
 
-    The root itself is where a user said, also by a link. A folder that is missing has no files.
+    The root itself may be a link. A missing folder has no files.
     """
     with contextlib.ExitStack() as opened:
         try:
             descriptor = _open(opened, root, folder.split("/"))
         except FileNotFoundError:
             return
-        except NotADirectoryError:  # also what O_NOFOLLOW says of a link
+        except NotADirectoryError:  # also raised for a link, because of O_NOFOLLOW
             yield LocalFile(folder, 0, 0, False)
             return
         yield from _listed(descriptor, folder, MAX_DEPTH)
@@ -65,7 +65,7 @@ def _listed(descriptor: int, prefix: str, depth: int) -> Iterator[LocalFile]:
 
 
 def remove_file(root: str, path: str) -> bool:
-    """Remove a regular file below a root; False if no such file is reached without links."""
+    """Remove a regular file below a root; return False if none is reachable without links."""
     *folders, name = path.split("/")
     with contextlib.ExitStack() as opened:
         try:

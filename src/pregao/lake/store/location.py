@@ -1,4 +1,4 @@
-"""Where a lake or a capture is: a local path, ``s3://…``, ``hdfs://…`` or any pyarrow.fs URI."""
+"""Location of a lake or capture: a local path, ``s3://…``, ``hdfs://…`` or any pyarrow.fs URI."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _S3_SCHEMES = ("s3", "s3a", "s3n")
 _TRUE = ("1", "true", "yes", "on")
 _MISTYPED = re.compile(r"(s3|s3a|s3n|gs|gcs|hdfs|viewfs|abfss?|wasbs?|https?):", re.IGNORECASE)
 CREDENTIALS_VARIABLE = "PREGAO_S3_CREDENTIALS"
-"""Names a file with access keys; they are in no command line and no environment then."""
+"""Variable that names a file with access keys, to keep them out of command line and environment."""
 
-# What the environment says about S3, under the names that deltalake takes. The first name found
-# wins. They travel with the location, as Spark itself does it, so that tasks on other machines
-# open the same store in the same way.
+# S3 settings from the environment, by deltalake's option names. The first variable found wins. They
+# are part of the location, as in Spark itself, so that tasks on other machines open the same store
+# in the same way.
 _S3_ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": ("AWS_ACCESS_KEY_ID",),
     "AWS_SECRET_ACCESS_KEY": ("AWS_SECRET_ACCESS_KEY",),
@@ -46,7 +46,7 @@ _S3_ENVIRONMENT = {
     "AWS_SKIP_SIGNATURE": ("AWS_SKIP_SIGNATURE", "AWS_ANONYMOUS"),
     "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": ("AWS_VIRTUAL_HOSTED_STYLE_REQUEST",),
 }
-# The same, as pyarrow writes it in the query of an S3 URI.
+# S3 settings in the query of a URI, by pyarrow's names.
 _S3_QUERY = {
     "region": "AWS_REGION",
     "endpoint_override": "AWS_ENDPOINT_URL",
@@ -57,7 +57,7 @@ _S3_QUERY = {
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file or folder found at a location."""
+    """A file or folder at a location."""
 
     location: Location
     is_folder: bool
@@ -66,17 +66,17 @@ class FileEntry:
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
+        """Last component of the path."""
         return self.location.name
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place on a filesystem, with what is needed to open it; it can be sent to other processes.
+    """A path on a filesystem, with the options to open it; it can be sent to other processes.
 
-    ``uri`` is an absolute local path, or a URI without query and without a slash at the end.
-    ``settings`` are deltalake's storage options, or the ``query`` of a URI that pyarrow reads; they
-    may hold secrets, so they are never shown.
+    ``uri`` is an absolute local path, or a URI without query and trailing slash. ``settings`` are
+    deltalake's storage options, or the ``query`` of a URI for pyarrow; they may have secrets, so
+    they are never shown.
     """
 
     uri: str
@@ -88,17 +88,17 @@ class Location:
         where: str | os.PathLike[str] | Location,
         environment: Mapping[str, str] | None = None,
     ) -> Location:
-        """Read what a user wrote; the environment adds how to reach S3."""
+        """Parse a path or URI; S3 settings come from the environment too."""
         if isinstance(where, Location):
             return where
         text = with_secrets(os.fspath(where))
         if not text:
-            raise UsageError("A location is empty; name a folder, a file or a URI.")
+            raise UsageError("A location is empty; give a folder, a file or a URI.")
         matched = _SCHEME.match(text)
         if matched is None:
             if mistyped := _MISTYPED.match(text):
                 scheme = mistyped.group(1)
-                # Not even redacted: where its secrets begin is not known.
+                # Not even redacted: the position of its secrets is unknown.
                 raise UsageError(f"{scheme}:… is not a URI; write {scheme}://NAME/PATH.")
             return cls(_absolute(text))
         scheme = matched.group(1).lower()
@@ -114,9 +114,7 @@ class Location:
             name = f"{container}@{name}"
         rest = f"{name}{slash}{path}".rstrip("/")
         if not rest and scheme != "hdfs":
-            raise UsageError(
-                f"{redacted(text)} names no bucket or host; write {scheme}://NAME/PATH."
-            )
+            raise UsageError(f"{redacted(text)} has no bucket or host; write {scheme}://NAME/PATH.")
         settings = {"query": query} if query else {}
         return cls(
             f"{scheme}://{rest}", tuple({**settings, **({"user": user} if at else {})}.items())
@@ -124,33 +122,33 @@ class Location:
 
     @property
     def scheme(self) -> str:
-        """The scheme of the URI; ``file`` for a local path."""
+        """Scheme of the URI; ``file`` for a local path."""
         matched = _SCHEME.match(self.uri)
         return "file" if matched is None else matched.group(1)
 
     @property
     def is_local(self) -> bool:
-        """Is this a path of this machine?"""
+        """Whether this is a local path."""
         return self.scheme == "file"
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
+        """Last component of the path."""
         return self.uri.rstrip("/").rpartition("/")[2]
 
     @property
     def parent(self) -> Location:
-        """The folder that holds this."""
+        """Parent folder."""
         root, rest = self._root_and_rest()
         above = rest.rpartition("/")[0]
         return replace(self, uri=f"{root}/{above}".rstrip("/") or "/")
 
     def join(self, *parts: str) -> Location:
-        """A place below this one."""
+        """Return a location below this one."""
         return replace(self, uri="/".join([self.uri.rstrip("/"), *parts]))
 
     def relative_to(self, folder: Location) -> str:
-        """The path from a folder above to this."""
+        """Return the path relative to a folder above."""
         prefix = folder.uri.rstrip("/") + "/"
         if not self.uri.startswith(prefix):
             raise UsageError(f"{self.uri} is not below {folder.uri}.")
@@ -160,23 +158,23 @@ class Location:
         return self.uri
 
     def redacted(self, text: str) -> str:
-        """Return a text of a library without the secrets of this location."""
+        """Return a library's text without the secrets of this location."""
         return _redacted(text, self.settings)
 
     def cause(self, error: BaseException) -> BaseException | None:
-        """Return an error as the cause of one of ours; None if its own text has a secret."""
+        """Return an error as the cause of another one; None if its text has a secret."""
         return error if self.redacted(str(error)) == str(error) else None
 
-    # How others open it.
+    # Forms for other libraries.
 
     @property
     def filesystem(self) -> Any:
-        """The pyarrow filesystem, made once per process."""
+        """Pyarrow filesystem, created once per process."""
         return _filesystem(self._root_and_rest()[0], self.settings)[0]
 
     @property
     def path(self) -> str:
-        """The path on that filesystem."""
+        """Path on that filesystem."""
         if self.is_local:
             return self.uri
         root, rest = self._root_and_rest()
@@ -185,7 +183,7 @@ class Location:
 
     @property
     def delta_uri(self) -> str:
-        """The name by which deltalake, Polars and others know it."""
+        """URI for deltalake, Polars and others."""
         if self.is_local:
             return self.uri
         root, rest = self._root_and_rest()
@@ -193,28 +191,28 @@ class Location:
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """What deltalake, Polars and others need besides the name."""
+        """Storage options for deltalake, Polars and others, next to the URI."""
         return {key: value for key, value in self.settings if key not in ("query", "user")}
 
     @property
     def source(self) -> str | tuple[Any, str]:
-        """The place in the shape that `pregao.capture` opens."""
+        """Source for `pregao.capture`."""
         return self.uri if self.is_local else (self.filesystem, self.path)
 
-    # What can be done there.
+    # Operations.
 
     def info(self) -> FileEntry | None:
-        """What is at this place; None if nothing is."""
-        with _spoken(self, "cannot be looked at"):
+        """Return the file or folder at this location; None if there is none."""
+        with _spoken(self, "cannot be accessed"):
             found = self.filesystem.get_file_info(self.path)
         return None if found.type == pa.fs.FileType.NotFound else _entry(self, found)
 
     def exists(self) -> bool:
-        """Is a file or folder there?"""
+        """Whether a file or folder exists at this location."""
         return self.info() is not None
 
     def entries(self, *, recursive: bool = False) -> list[FileEntry]:
-        """The files and folders in this folder, by name; none if the folder is not there."""
+        """Return the files and folders in this folder, by name; none if it does not exist."""
         selector = pa.fs.FileSelector(self.path, allow_not_found=True, recursive=recursive)
         with _spoken(self, "cannot be listed"):
             found = self.filesystem.get_file_info(selector)
@@ -223,22 +221,22 @@ class Location:
         return sorted(entries, key=lambda entry: entry.location.uri)
 
     def read_bytes(self) -> bytes:
-        """The whole content of a (small) file."""
+        """Read a (small) file."""
         with _spoken(self, "cannot be read"), self.filesystem.open_input_file(self.path) as file:
             return bytes(file.read())
 
     def write_bytes(self, content: bytes) -> None:
-        """Write a (small) file; folders above are made."""
+        """Write a (small) file; creates parent folders."""
         with _spoken(self, "cannot be written"), self.open_output() as file:
             file.write(content)
 
     def open_input(self) -> Any:
-        """Open a file for reading at any position, as a pyarrow file."""
+        """Open a file for random access, as a pyarrow file."""
         with _spoken(self, "cannot be opened"):
             return self.filesystem.open_input_file(self.path)
 
     def open_output(self) -> Any:
-        """Open a file for writing, as a pyarrow stream; folders above are made."""
+        """Open a file for writing, as a pyarrow stream; creates parent folders."""
         with _spoken(self, "cannot be written"):
             if self.is_local:
                 Path(self.uri).parent.mkdir(parents=True, exist_ok=True)
@@ -247,7 +245,7 @@ class Location:
             return self.filesystem.open_output_stream(self.path)
 
     def delete(self) -> None:
-        """Remove a file; one that is not there is no mistake."""
+        """Remove a file, if it exists."""
         with _spoken(self, "cannot be removed"):
             try:
                 self.filesystem.delete_file(self.path)
@@ -255,9 +253,10 @@ class Location:
                 return
 
     def delete_folder(self) -> None:
-        """Remove a folder and all in it; one that is not there is no mistake.
+        """Remove a folder with its contents, if it exists.
 
-        Links inside are removed, not followed; a link instead of the folder is an error.
+        Links inside are removed, not followed; if the folder itself is a link, UsageError is
+        raised.
         """
         with _spoken(self, "cannot be removed"):
             try:
@@ -269,7 +268,7 @@ class Location:
                 return
 
     def _root_and_rest(self) -> tuple[str, str]:
-        """The filesystem's own root (scheme and host or bucket) and the path below it."""
+        """Return the filesystem's root (scheme and host or bucket) and the path below it."""
         matched = _SCHEME.match(self.uri)
         if matched is None:
             return "", self.uri.lstrip("/")
@@ -281,7 +280,7 @@ _OBJECT_STORES = ("s3", "gs", "gcs")
 
 
 def _absolute(text: str) -> str:
-    """The full path, with links above the last part followed, so that one place has one name."""
+    """Return the absolute path with links in its parents resolved, so that a file has one path."""
     path = Path(text).expanduser()
     if path.name in ("", ".."):
         return str(path.resolve())
@@ -289,7 +288,7 @@ def _absolute(text: str) -> str:
 
 
 def unique_name(stem: str, ending: str) -> str:
-    """A file name that no other process will ever make."""
+    """Return a globally unique file name."""
     return f"{stem}-{uuid.uuid4()}{ending}"
 
 
@@ -300,13 +299,13 @@ def _entry(location: Location, info: Any) -> FileEntry:
 
 @contextmanager
 def _spoken(location: Location, trouble: str) -> Iterator[None]:
-    """Turn what a filesystem raises into a sentence that names the place."""
+    """Convert errors of a filesystem to UsageError with the location."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
         text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        told = location.redacted(" ".join(text.split()))[:300]
-        raise UsageError(f"{location.uri} {trouble}: {told}") from location.cause(error)
+        reason = location.redacted(" ".join(text.split()))[:300]
+        raise UsageError(f"{location.uri} {trouble}: {reason}") from location.cause(error)
 
 
 def _redacted(text: str, settings: tuple[tuple[str, str], ...]) -> str:
@@ -329,12 +328,12 @@ def _parse_s3(text: str, environment: Mapping[str, str]) -> Location:
     host, slash, path = rest.partition("/")
     keys, at, bucket = host.rpartition("@")
     if not bucket:
-        raise UsageError(f"{redacted(text)} names no bucket; write s3://BUCKET/PATH.")
+        raise UsageError(f"{redacted(text)} has no bucket; write s3://BUCKET/PATH.")
     if ":" in bucket or (not at and "@" in path.partition("/")[0] and ":" in path):
-        # Most likely a secret key with a slash in it, of which the host is only a part.
+        # Probably a secret key with a slash, so that the host is only a part of it.
         raise UsageError(
             "An s3 URI has a colon in its bucket; write s3://BUCKET/PATH, and in keys %2F for / "
-            f"and %40 for @; or keep the keys in a file that {CREDENTIALS_VARIABLE} names."
+            f"and %40 for @; or put the keys into a file and name it in {CREDENTIALS_VARIABLE}."
         )
     settings = {}
     for key, names in _S3_ENVIRONMENT.items():
@@ -353,19 +352,19 @@ def _parse_s3(text: str, environment: Mapping[str, str]) -> Location:
         settings |= read_credentials(credentials_path(file))
     for key, value in options.items():
         if key not in _S3_QUERY:
-            known = ", ".join([*_S3_QUERY, "scheme", "credentials_file"])
+            supported = ", ".join([*_S3_QUERY, "scheme", "credentials_file"])
             raise UsageError(
-                f"{redacted(text)}: {key!r} is not known in an s3 URI; known are {known}."
+                f"{redacted(text)}: unknown option {key!r} of an s3 URI; options are {supported}."
             )
         settings[_S3_QUERY[key]] = value
     if (endpoint := settings.get("AWS_ENDPOINT_URL")) is not None:
         if "://" not in endpoint:
             endpoint = f"{scheme or 'https'}://{endpoint}"
         settings["AWS_ENDPOINT_URL"] = endpoint.rstrip("/")
-        # Whoever names an endpoint as http:// has said that it is not encrypted.
+        # An endpoint with http:// explicitly allows unencrypted requests.
         if endpoint.startswith("http://"):
             settings["AWS_ALLOW_HTTP"] = "true"
-        # Stores other than Amazon's have no regions, but a request cannot be signed without one.
+        # Other stores than Amazon's have no regions, but requests cannot be signed without one.
         settings.setdefault("AWS_REGION", "us-east-1")
     for key in ("AWS_ALLOW_HTTP", "AWS_SKIP_SIGNATURE", "AWS_VIRTUAL_HOSTED_STYLE_REQUEST"):
         if key in settings:
@@ -375,16 +374,16 @@ def _parse_s3(text: str, environment: Mapping[str, str]) -> Location:
 
 @functools.lru_cache(maxsize=64)
 def _filesystem(root: str, settings: tuple[tuple[str, str], ...]) -> tuple[Any, str]:
-    """The filesystem of a root and the path at which that root stands on it."""
+    """Return the filesystem of a root, and the path of the root on it."""
     if not root:
         return pa.fs.LocalFileSystem(), ""
     scheme, _, host = root.partition("://")
-    known = dict(settings)
+    values = dict(settings)
     try:
         if scheme in _S3_SCHEMES:
-            return _s3_filesystem(host, known), host
-        query = f"?{known['query']}" if "query" in known else ""
-        user = f"{known['user']}@" if "user" in known else ""
+            return _s3_filesystem(host, values), host
+        query = f"?{values['query']}" if "query" in values else ""
+        user = f"{values['user']}@" if "user" in values else ""
         if scheme in CONTAINER_SCHEMES and user:
             host = host.partition("@")[2]
         filesystem, path = pa.fs.FileSystem.from_uri(f"{scheme}://{user}{host}/{query}")

@@ -1,9 +1,9 @@
-"""The nesting of a Delta log's commits, checked before the table library reads them.
+"""Check the nesting depth of a Delta log's commits before the table library reads them.
 
 The library's JSON reader is recursive: a commit of 100,000 brackets overflows its stack and ends
-the process. On a local disk the commits that it would read are looked through first; a line with
-few brackets, as all but those of wide tables are, costs a count. Logs in object stores are left to
-the library: reading each commit twice would double the requests of every command.
+the process. On a local disk, the commits that it would read are scanned first; a line with few
+brackets, as all except those of wide tables are, costs only a count. Logs in object stores are not
+checked: reading each commit twice would double the requests of every command.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pregao.documents import MAX_DEPTH
 from pregao.errors import UsageError
 
 _FEW = 2_000
-"""Brackets with which no line is deep enough to harm."""
+"""Number of brackets up to which no line can be nested too deep for the library."""
 
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
 _BRACKETS = re.compile(rb"[\[{]+|[\]}]+")
 
 
 def check_log(table: str) -> None:
-    """Raise UsageError if a commit of a local table is nested too deep to be read."""
+    """Raise UsageError if a commit of a local table is nested too deep to read."""
     log = Path(table) / "_delta_log"
     names = [path.name for path in log.glob("[0-9]*")]
     # The library reads the newest checkpoint and the commits after it.
@@ -42,14 +42,14 @@ def check_log(table: str) -> None:
 
 def _too_deep(file: Path) -> UsageError:
     return UsageError(
-        f"{file} is nested more than {MAX_DEPTH} levels deep, as no log of a table is. "
-        "Restore it from a copy."
+        f"{file} is nested more than {MAX_DEPTH} levels deep, which no valid table log is. "
+        "Restore it from a backup."
     )
 
 
 @functools.lru_cache(maxsize=10_000)
 def _is_deep(commit: str, _size: int, _modified_ns: int) -> bool:
-    """Whether a commit is nested too deep; size and time stand for its content."""
+    """Whether a commit is nested too deep; cached by its size and modification time."""
     with Path(commit).open("rb") as lines:
         return any(_line_is_deep(line) for line in lines)
 

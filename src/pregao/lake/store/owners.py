@@ -1,4 +1,4 @@
-"""Processes by a name that others can check: is the one that announced something still there?"""
+"""Process names that other processes can check, to detect whether an announcer has exited."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 
 def own_name() -> str:
-    """The name of this process: its table of processes, its number, and when it began."""
+    """Return the name of this process: PID namespace, PID and start time."""
     return f"{_table_of_processes()} {os.getpid()} {_began(os.getpid())}"
 
 
 def is_gone(name: str) -> bool:
-    """Did the process of this name end? False where that cannot be known from here."""
+    """Whether a process has exited; False if that cannot be determined from this host."""
     table, number, began = _parts(name)
     if table != _table_of_processes() or not number.isdigit():
         return False
@@ -24,12 +24,12 @@ def is_gone(name: str) -> bool:
         return True
     except (OSError, OverflowError):
         return False
-    # The number may have been given to another process since.
+    # The PID may have been reused.
     return _began(int(number)) != began
 
 
 def shown_name(name: str) -> str:
-    """The name for people."""
+    """Return the name for messages."""
     table, number, _ = _parts(name)
     return f"process {number} on {table.rpartition('/')[2]}"
 
@@ -41,7 +41,7 @@ def _parts(name: str) -> tuple[str, str, str]:
 
 @functools.cache
 def _table_of_processes() -> str:
-    """What tells tables of processes apart: containers of one host may have several."""
+    """Return an ID of the PID namespace: containers of one host may have several."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         space = str(Path("/proc/self/ns/pid").readlink())
@@ -51,7 +51,7 @@ def _table_of_processes() -> str:
 
 
 def _began(process: int) -> str:
-    """When a process began, in the system's own count; nothing where that is not told."""
+    """Return the start time of a process in clock ticks since boot; ``-`` if unavailable."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):

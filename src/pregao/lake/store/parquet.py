@@ -1,4 +1,4 @@
-"""Parquet files as the lake wants them: small row groups, page indexes, fitting encodings."""
+"""Parquet files of the lake: small row groups, page indexes, suitable encodings."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from pregao.lake.store.unit import DATE, NewFile
 
 ROW_GROUP = 65_536
 LIST_ROW_GROUP = 2_048
-"""The same for tables with lists in their rows, such as the orders of snapshots."""
+"""Rows per row group of tables with lists, such as the orders of snapshots."""
 
 _EPOCH = date(1970, 1, 1)
 _DELTA = "DELTA_BINARY_PACKED"
 _BATCH = 8_192
-"""Rows that are coded at a time: by default few, which takes a tenth longer."""
+"""Rows per write batch; with the smaller default, writing takes a tenth longer."""
 
 
 def iso(day: int) -> str:
-    """The day, counted from 1970, as ``2026-05-21``."""
+    """Format days since 1970 as ``2026-05-21``."""
     return (_EPOCH + timedelta(days=day)).isoformat()
 
 
 def number_of(day: date) -> int:
-    """The day, counted from 1970."""
+    """Return the days since 1970."""
     return (day - _EPOCH).days
 
 
 def stored_type(kind: Any) -> Any:
-    """What files hold for a declared type: decimals of up to 18 digits as 64-bit integers."""
+    """Return the type in files of a declared type: decimals up to 18 digits as 64-bit integers."""
     if pa.types.is_decimal(kind) and kind.precision <= 18:
         return pa.decimal64(kind.precision, kind.scale)
     if pa.types.is_struct(kind):
@@ -49,13 +49,13 @@ def stored_type(kind: Any) -> Any:
 
 
 def stored_schema(declared: Any) -> Any:
-    """The schema of the files of a table: without the partition's column."""
+    """Return the schema of a table's files, without the partition column."""
     fields = [field for field in declared if field.name != DATE]
     return pa.schema([pa.field(field.name, stored_type(field.type)) for field in fields])
 
 
 def _leaves(schema: Any) -> list[str]:
-    """The columns that Parquet has for those of a table."""
+    """Return the paths of a table's leaf columns in Parquet."""
     names: list[str] = []
 
     def visit(path: str, kind: Any) -> None:
@@ -73,13 +73,13 @@ def _leaves(schema: Any) -> list[str]:
 
 
 def _bounded_columns(schema: Any) -> list[str]:
-    """The columns whose smallest and largest values are kept: not names that repeat all over."""
+    """Return the columns with minima and maxima: all except dictionary-encoded names."""
     return [entry.name for entry in schema if not pa.types.is_dictionary(entry.type)]
 
 
 @dataclass(slots=True)
 class Written:
-    """A Parquet file that was written: where, how large, what it holds."""
+    """A written Parquet file: path, size and contents."""
 
     table: str
     path: str
@@ -88,11 +88,11 @@ class Written:
     day: int
     metadata: Any = field(repr=False)
     bounds: dict[str, Bounds] = field(default_factory=dict, repr=False)
-    """Bounds of the columns of which the file itself keeps none."""
+    """Bounds of columns that have none in the file."""
 
 
 def new_file(written: Written, declared: Any) -> NewFile:
-    """A file that was written, as it is handed over; ``declared`` is its table's schema."""
+    """Convert a written file to a `NewFile`; ``declared`` is its table's schema."""
     return NewFile(
         written.table,
         written.path,
@@ -113,12 +113,11 @@ def write_table(
     plain: Collection[str] = (),
     apart: str | None = None,
 ) -> Written:
-    """Write rows of one day as a file of a table, under a name that nobody else has.
+    """Write rows of one day as a file of a table, under a unique name.
 
-    ``delta_coded`` are the columns, or members of a column's lists, that are stored as differences
-    from one to the next, ``plain`` those whose values hardly repeat; all others repeat few values.
-    Rows that are sorted by the column ``apart`` are in row groups by its values, if the table has
-    no lists.
+    ``delta_coded`` are columns, or members of a column's lists, stored with delta encoding;
+    ``plain`` are columns whose values rarely repeat; all others are dictionary-encoded. Rows sorted
+    by the column ``apart`` get row groups by its values, if the table has no lists.
     """
     folder = f"{DATE}={iso(day)}"
     path = f"{folder}/part-{uuid.uuid4().hex}.parquet"
@@ -152,10 +151,10 @@ def table_writer(
     bounded: Collection[str],
     apart: str | None = None,
 ) -> Any:
-    """What writes tables of a schema as row groups of a file: ``write_table`` and ``close``.
+    """Return a writer of row groups to a file, with ``write_table`` and ``close``.
 
-    Columns are named as Parquet does, members of lists by their paths; ``bounded`` are those whose
-    smallest and largest values are kept. Tables with lists do not mind ``apart``.
+    Columns are Parquet paths; ``bounded`` are those with minima and maxima. ``apart`` is ignored
+    for tables with lists.
     """
     if flat_parquet.is_flat(schema) and kernels_compiled():
         return flat_parquet.FlatWriter(sink, schema, delta_coded, plain, bounded, apart)
@@ -164,7 +163,7 @@ def table_writer(
     return pq.ParquetWriter(
         sink,
         schema,
-        # What is coded as differences hardly shrinks any more.
+        # Compressing delta-encoded columns gains almost nothing.
         compression={leaf: "NONE" if leaf in delta else "SNAPPY" for leaf in leaves},
         use_dictionary=[leaf for leaf in leaves if leaf not in delta and leaf not in plain],
         column_encoding=dict.fromkeys(delta_coded, _DELTA) or None,
@@ -178,10 +177,10 @@ def table_writer(
 
 
 def without_nulls(rows: Any) -> Any:
-    """The same rows, with columns in which nothing is null declared so.
+    """Return the rows with columns without nulls declared as not nullable.
 
-    Then nothing says of each value that it is there, which is quicker to write and to read. Tables
-    declare all columns nullable, and their readers take such files.
+    Such columns have no definition levels, which makes them faster to write and to read. Tables
+    declare all columns nullable; their readers accept such files.
     """
     columns = [_declared(column) for column in rows.columns]
     entries = [
@@ -192,7 +191,7 @@ def without_nulls(rows: Any) -> Any:
 
 
 def _declared(column: Any) -> Any:
-    """A column of lists of records, with members in which nothing is null declared so."""
+    """Return a column of lists of structs with members without nulls declared as not nullable."""
     kind = column.type
     if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type) or column.null_count:
         return column
@@ -211,7 +210,7 @@ def _declared(column: Any) -> Any:
 
 
 def rewrite(folder: Location, paths: Sequence[str], rows: Any, day: date, declared: Any) -> NewFile:
-    """Write rows of some files of a table as one file, with columns coded as they were."""
+    """Write rows of a table's files as one file, with the encodings of the first."""
     first = pq.read_metadata(folder.join(paths[0]).path, filesystem=folder.filesystem)
     written = write_table(
         folder.filesystem,
@@ -225,7 +224,7 @@ def rewrite(folder: Location, paths: Sequence[str], rows: Any, day: date, declar
 
 
 def _delta_coded(metadata: Any) -> set[str]:
-    """The columns and members of lists that a file stores as differences."""
+    """Return the columns and members of lists that a file stores with delta encoding."""
     if not metadata.num_row_groups:
         return set()
     group = metadata.row_group(0)

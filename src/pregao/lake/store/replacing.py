@@ -1,4 +1,4 @@
-"""Some rows of a day taken out of a table and others put in, in one transaction."""
+"""Replace rows of a table in one transaction."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def replace_once(
     adds: Sequence[AddAction],
     is_open: Callable[[], bool] | None = None,
 ) -> list[str]:
-    """Put files in and take the rows out that they replace, unless one of the ids is there.
+    """Add files and remove the rows that they replace, unless the table has one of the IDs.
 
-    Files that hold other rows too, as compaction makes them, are written again without. For
+    Files that also have other rows, as after compaction, are rewritten with only these. For
     ``is_open`` see `change_once`.
     """
 
     def changes(table: LakeTable) -> list[Change]:
-        made: list[Change] = list(adds)
+        result: list[Change] = list(adds)
         for action in visible_files(table).to_pylist():
             day = action[f"partition.{DATE}"]
             parts = [part for part in gone if part.date == day.isoformat()]
@@ -53,10 +53,10 @@ def replace_once(
                     continue
                 if kept.num_rows:
                     rest = rewrite(location, [action["path"]], kept, day, arrow_schema(table))
-            made.append(remove_action(action["path"], action["size_bytes"], day))
+            result.append(remove_action(action["path"], action["size_bytes"], day))
             if rest is not None:
-                made.append(add_action(rest))
-        return made
+                result.append(add_action(rest))
+        return result
 
     return change_once(location, ids, changes, None, is_open)
 
@@ -65,13 +65,13 @@ _NOTHING, _SOME, _ALL = 0, 1, 2
 
 
 def _verdict(action: dict[str, Any], part: Replaced) -> int:
-    """How much of a file is replaced, as far as its statistics tell."""
+    """Return how much of a file is replaced, according to its statistics."""
     verdicts = [_told(action, name, values) for name, values in part.where]
     return min(verdicts, default=_ALL)
 
 
 def _told(action: dict[str, Any], name: str, values: Sequence[Any]) -> int:
-    """How many of a file's rows have one of the values in a column, or any value at all."""
+    """Return how much of a file has one of the values in a column; no values: any non-null."""
     nulls = action.get(f"null_count.{name}")
     if nulls == action["num_records"]:
         return _NOTHING
@@ -88,8 +88,8 @@ def _told(action: dict[str, Any], name: str, values: Sequence[Any]) -> int:
 def _without(
     location: Location, table: LakeTable, path: str, parts: Sequence[Replaced]
 ) -> tuple[Any, int]:
-    """The rows of a file that stay, and how many there were."""
-    # Imported here: it brings pandas along, which commands that only read need not pay for.
+    """Return the rows of a file that remain, and the total number of rows."""
+    # Imported lazily: it imports pandas, which commands that only read do not need.
     import pyarrow.dataset as ds
 
     declared = arrow_schema(table)
@@ -97,30 +97,30 @@ def _without(
     file = ds.dataset(
         [location.join(path).path], schema=schema, filesystem=location.filesystem, format="parquet"
     )
-    # Few columns tell whether any row is meant; most files have none.
-    asked = sorted({name for part in parts for name, _ in part.where})
-    told = file.to_table(columns=asked)
-    stays = pa.array(np.ones(told.num_rows, np.bool_))
+    # The condition needs few columns; most files have no matching row and are not read further.
+    columns = sorted({name for part in parts for name, _ in part.where})
+    rows = file.to_table(columns=columns)
+    remaining = pa.array(np.ones(rows.num_rows, np.bool_))
     for part in parts:
-        stays = pc.and_(stays, pc.invert(_meant(told, part)))
-    count = pc.sum(stays).as_py() or 0
-    if count == told.num_rows or not count:
-        return told.slice(0, count), told.num_rows
-    return file.to_table().filter(stays), told.num_rows
+        remaining = pc.and_(remaining, pc.invert(_meant(rows, part)))
+    count = pc.sum(remaining).as_py() or 0
+    if count == rows.num_rows or not count:
+        return rows.slice(0, count), rows.num_rows
+    return file.to_table().filter(remaining), rows.num_rows
 
 
 def _meant(rows: Any, part: Replaced) -> Any:
-    """Which rows a part names."""
+    """Return a mask of the rows that a part selects."""
     found = pa.scalar(True)
     for name, values in part.where:
         column = rows[name]
-        wanted = pa.array(values, column.type)
-        found = pc.and_(found, pc.is_in(column, wanted) if values else pc.is_valid(column))
+        selected = pa.array(values, column.type)
+        found = pc.and_(found, pc.is_in(column, selected) if values else pc.is_valid(column))
     return found if part.where else pa.array(np.ones(rows.num_rows, np.bool_))
 
 
 def count_replaced(location: Location, part: Replaced) -> int:
-    """How many rows of a table vanish with a part."""
+    """Return the number of rows of a table that a part removes."""
     table = load_existing(location)
     total = 0
     for action in visible_files(table).to_pylist():

@@ -1,7 +1,7 @@
-"""The paths of files in a table's log: names below the table's folder and nothing else.
+"""Check the paths in a table's log: only names below the table's folder are allowed.
 
-A log is a file like any other, and may come from somebody else. A path that leads out of the
-table's folder would let a query, or a page, read other files through it.
+A log is untrusted input: it may come from a third party. A path that leads out of the table's
+folder would let a query, or a page, read other files through it.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ import pyarrow.compute as pc
 from pregao.errors import UsageError
 from pregao.lake.store.location import Location
 
-# Empty names, folders that begin at the root, schemes (and drives), . and .. as parts, wildcards,
-# backslashes and control characters.
+# Empty names, absolute paths, schemes (and drives), . and .. as components, wildcards, backslashes
+# and control characters.
 _REFUSED = r"^$|^/|^[A-Za-z][A-Za-z0-9+.\-]*:|(^|/)\.{0,2}(/|$)|[*?\[\]{}\\]|[\x00-\x1f\x7f]"
 _DECODINGS = 3
-"""How often a path is decoded: readers differ in whether they do it, and encoders repeat it."""
+"""Maximum URL decodings of a path: some readers decode, others do not, and encoders repeat it."""
 
 
 def check_paths(location: Location, paths: Any) -> None:
-    """Refuse the paths of a table (an Arrow column) if one of them is no plain name below it.
+    """Reject the paths of a table (an Arrow column) if one is not a plain name below its folder.
 
-    A table whose folder is a link is refused as well: its files are anywhere else.
+    A table whose folder is a link is rejected as well: its files are elsewhere.
     """
     if location.is_local and Path(location.uri).is_symlink():
         raise UsageError(
-            f"{location}: this folder is a link; a table must be in its lake's own folder: put it "
+            f"{location}: this folder is a link; a table must be in its lake's own folder: move it "
             "there (the lake itself may be a link)."
         )
     column = paths if isinstance(paths, pa.ChunkedArray) else pa.chunked_array([paths])
     for _ in range(_DECODINGS):
-        odd = pc.match_substring_regex(column, _REFUSED)
-        if pc.any(odd).as_py():
-            raise refused_path(location, column.filter(odd)[0].as_py())
+        refused = pc.match_substring_regex(column, _REFUSED)
+        if pc.any(refused).as_py():
+            raise refused_path(location, column.filter(refused)[0].as_py())
         encoded = column.filter(pc.match_substring(column, "%"))
         if not len(encoded):
             return
@@ -49,31 +49,31 @@ def check_paths(location: Location, paths: Any) -> None:
 
 
 def check_links(location: Location, paths: Iterable[str]) -> None:
-    """Refuse files of a table on this machine that are links, or are in a folder that is one."""
+    """Reject files of a local table that are links, or are in a folder that is a link."""
     if not location.is_local:
         return
     root = Path(location.uri)
-    known: set[Path] = set()
+    checked: set[Path] = set()
     for path in paths:
         file = root / path
         for each in (file, *file.parents):
-            if each == root or each in known:
+            if each == root or each in checked:
                 break
-            known.add(each)
+            checked.add(each)
             try:
                 mode = each.lstat().st_mode
             except OSError:
-                continue  # a reader says what is missing
+                continue  # readers report missing files
             if stat.S_ISLNK(mode):
                 raise UsageError(
                     f"{location}: {each.relative_to(root)!s} is a link; a table's files must be "
-                    "in its own folder: put the file there."
+                    "in its own folder: move the file there."
                 )
 
 
 def refused_path(location: Location, path: str) -> UsageError:
-    """The error for a path that is no plain name below its table."""
+    """Return the error for a path that is not a plain name below its table."""
     return UsageError(
-        f"{location}: the table's log names the file {path!r}; only names below the table's "
-        "folder are read, without .., a leading /, a scheme or wildcards."
+        f"{location}: the table's log names the file {path!r}; only paths below the table's "
+        "folder are allowed, without .., a leading /, a scheme or wildcards."
     )

@@ -1,4 +1,4 @@
-"""What is handed over to a lake: tables, files not yet visible, units of commit."""
+"""Input of the store: table specs, files that are not yet visible, and units of commit."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 DATE = "date"
-"""The column by which tables are partitioned: a day."""
+"""Partition column of tables: a day."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """A table as it is to be: its columns, with what they mean in the metadata ``comment``."""
+    """Specification of a table: its columns, with their meaning in the metadata ``comment``."""
 
     name: str
     schema: Any
     partition_by: tuple[str, ...] = (DATE,)
     description: str = ""
     statistics: tuple[str, ...] = ()
-    """The columns by whose bounds files are chosen; if none is named, the 32 leading ones."""
+    """Columns with bounds in the log, for data skipping; the 32 leading ones if empty."""
     passing: bool = False
-    """Are its files replaced all the time, and those before of no use to anybody?"""
+    """Whether its files are replaced frequently and old versions are not needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A Parquet file that was written and is not yet visible.
+    """A written Parquet file that is not yet visible.
 
     ``path`` is relative to the table's root: ``date=2026-05-21/part-<uuid>.parquet``. The file does
-    not hold the partition columns. ``stats`` is Delta's statistics, see `stats_json`.
+    not have the partition columns. ``stats`` has Delta's statistics, see `stats_json`.
     """
 
     table: str
@@ -42,10 +42,10 @@ class NewFile:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Rows that vanish when a unit becomes visible: those of a table and date with some values.
+    """Rows that a unit removes: those of a table and date that match a condition.
 
-    ``where`` names columns and the values that each may have; a column without values may have any,
-    only not null.
+    ``where`` has the allowed values of columns; a column without values matches any value except
+    null.
     """
 
     table: str
@@ -55,19 +55,19 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What becomes visible as one: captures, the files made of them, their rows in ``ingests``."""
+    """A unit of commit: captures, the files made from them, and their rows in ``ingests``."""
 
     unit_id: str
     captures: tuple[str, ...]
     files: tuple[NewFile, ...]
     ingests: tuple[Mapping[str, Any], ...] = ()
     replaces: tuple[Replaced, ...] = ()
-    """What is derived from other tables is made anew when these change."""
+    """Rows to remove, such as those of derived tables that are rebuilt."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """What came of a commit: done, or which captures which other unit had taken before."""
+    """Result of a commit: committed, or the captures that other units have claimed."""
 
     unit_id: str
     committed: bool

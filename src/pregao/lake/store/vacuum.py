@@ -1,6 +1,7 @@
-"""Takes away what no table shows and no intent names: files of failed or outdated attempts.
+"""Vacuum: remove files that no table and no intent references, of failed or outdated attempts.
 
-Only files with names that writers of ours, or of Delta, make; symbolic links are not followed.
+Only files with names that Pregão or Delta writers create are removed; symbolic links are not
+followed.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ LOG = "_delta_log"
 _HEX = r"[0-9a-f]"
 _UNIQUE = rf"({_HEX}{{32}}|{_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}})"
 _OURS = re.compile(rf"[a-z]+-(\d+-)?{_UNIQUE}(-c\d+)?(\.[a-z0-9]+)?\.parquet")
-"""``part-UUID.parquet`` and the like; Spark's ``part-00000-UUID-c000.snappy.parquet``."""
+"""Names such as ``part-UUID.parquet`` and Spark's ``part-00000-UUID-c000.snappy.parquet``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vacuumed:
-    """The files that were removed, and what was left since it is not ours to remove."""
+    """Removed files, and those kept because Pregão did not write them."""
 
     files: tuple[FileEntry, ...]
     links: tuple[str, ...]
-    """Symbolic links and other things that are no files, by their paths in the lake."""
+    """Symbolic links and other entries that are not files, by path in the lake."""
     unknown: tuple[str, ...]
-    """Parquet files that no table shows, with names that no writer of ours makes."""
+    """Unreferenced Parquet files with names that no known writer creates."""
 
 
 def vacuum(
@@ -42,16 +43,17 @@ def vacuum(
     dry_run: bool = False,
     clock: Clock = system_clock,
 ) -> Vacuumed:
-    """Remove orphans older than a limit, and return which they were.
+    """Remove orphaned files older than a limit and return them.
 
-    Kept are: what a table shows now or has shown within the limit, what a pending intent names,
-    and all that is younger than the limit, since an ingest that runs may be about to name it. The
-    limit must therefore be longer than any ingest takes. Links are neither followed nor removed.
+    Files are kept if a table references them or has done so within the limit, if a pending intent
+    references them, or if they are newer than the limit, since a running ingest may be about to
+    commit them. The limit must therefore be longer than any ingest. Links are neither followed nor
+    removed.
     """
     lake.roll_forward()
     cutoff = clock() - older_than_ns
     tables = [*lake.table_names(), *lake.own_tables()]
-    # Files first, then what is in use: what is committed in between is found in use.
+    # List files before references: files committed in between are then found as referenced.
     links: list[str] = []
     found = {name: _old_files(lake, name, cutoff, links) for name in tables}
     orphans = list(_old_entries(lake, STAGING, cutoff, links))
@@ -60,8 +62,8 @@ def vacuum(
     linked = {link.split("/")[0] for link in links if link.count("/") == 0 or link.endswith(LOG)}
     for name in tables:
         if found[name]:
-            place = lake.table_location(name)
-            used |= _shown(place) | _shown_since(place, cutoff)
+            location = lake.table_location(name)
+            used |= _shown(location) | _shown_since(location, cutoff)
             for entry in found[name]:
                 if entry.location.uri not in used:
                     if _OURS.fullmatch(entry.name):
@@ -71,14 +73,14 @@ def vacuum(
     if not dry_run:
         orphans = [entry for entry in orphans if _removed(lake, entry)]
         for name in tables:
-            # Commits that a checkpoint sums up are kept for 30 days.
+            # Commits before a checkpoint are kept for 30 days.
             if name not in linked:
                 load_existing(lake.table_location(name)).cleanup_metadata()
     return Vacuumed(tuple(orphans), tuple(links), tuple(unknown))
 
 
 def _removed(lake: Lake, entry: FileEntry) -> bool:
-    """Remove a file; a local one without following a link on the way to it."""
+    """Remove a file; on a local disk without following links in its path."""
     if not lake.location.is_local:
         entry.location.delete()
         return True
@@ -86,7 +88,7 @@ def _removed(lake: Lake, entry: FileEntry) -> bool:
 
 
 def _old_entries(lake: Lake, folder: str, cutoff: int, links: list[str]) -> Iterator[FileEntry]:
-    """The files below a folder of the lake that are older than the cutoff; links are noted."""
+    """Yield the files below a folder of the lake that are older than the cutoff; collect links."""
     if not lake.location.is_local:
         for entry in lake.location.join(folder).entries(recursive=True):
             if not entry.is_folder and entry.modified_ns < cutoff:
@@ -100,12 +102,13 @@ def _old_entries(lake: Lake, folder: str, cutoff: int, links: list[str]) -> Iter
 
 
 def _old_files(lake: Lake, name: str, cutoff: int, links: list[str]) -> list[FileEntry]:
-    """The Parquet files below a table's folder that are older than the cutoff."""
-    place = lake.table_location(name)
+    """Return the Parquet files below a table's folder that are older than the cutoff."""
+    location = lake.table_location(name)
     return [
         entry
         for entry in _old_entries(lake, name, cutoff, links)
-        if entry.name.endswith(".parquet") and not entry.location.relative_to(place).startswith(LOG)
+        if entry.name.endswith(".parquet")
+        and not entry.location.relative_to(location).startswith(LOG)
     ]
 
 
@@ -122,7 +125,7 @@ def _shown(place: Location) -> set[str]:
 
 
 def _shown_since(place: Location, cutoff: int) -> set[str]:
-    """The files that were taken out of a table after the cutoff: earlier versions show them."""
+    """Return the files removed from a table after the cutoff, which earlier versions reference."""
     removed: set[str] = set()
     for entry in place.join(LOG).entries():
         if entry.modified_ns >= cutoff and entry.name.endswith(".json"):

@@ -60,8 +60,8 @@ def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, Sighting]:
 def stream_name(kinds: Mapping[int, int]) -> str:
     """Return the stream to which the templates belong."""
     types = known_templates().types
-    known = Counter(types.get(number, MsgType.OTHER) for number in kinds)
-    stream = stream_of(known)
+    counts = Counter(types.get(number, MsgType.OTHER) for number in kinds)
+    stream = stream_of(counts)
     return UNKNOWN_STREAM if stream is None else stream.value
 
 

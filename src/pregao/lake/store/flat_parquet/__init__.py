@@ -1,4 +1,4 @@
-"""Parquet files of tables of numbers and repeated texts, written and read by kernels."""
+"""Parquet files of tables of numbers and repeated strings, written and read by kernels."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["FlatColumn", "FlatRows", "FlatWriter", "is_flat", "open_flat"]
 
 
 def open_flat(path: str) -> FlatFile | None:
-    """A file of this machine as our own writer left it; None if somebody else wrote it."""
+    """Open a local file that `FlatWriter` wrote; return None if another writer did."""
     from pregao.lake.store.flat_parquet import reader
 
     return reader.open_flat(path)
 
 
 def __getattr__(name: str) -> Any:
-    # Who writes no such table need not wait for the kernels.
+    # Imported lazily: callers that write no such table do not wait for the kernels.
     if name != "FlatWriter":
         raise AttributeError(f"{__name__} has no {name}")
     from pregao.lake.store.flat_parquet.writer import FlatWriter

@@ -1,4 +1,4 @@
-"""The kernel that writes a column of a row group as pages."""
+"""Kernel that encodes a column of a row group as pages."""
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 # mypy: disallow-untyped-decorators=False
@@ -49,10 +49,10 @@ from pregao.lake.store.flat_parquet.numbers import (
 
 @part
 def label(values, low, high, most, slots, known, labels):
-    """Number the distinct values as they come; -1 if there are more than so many.
+    """Label values in order of first appearance; return their number, -1 if more than ``most``.
 
-    Where these begin is told by ``slots``: what was put there for other columns is below a stamp
-    that rises, so that nobody needs to clear them.
+    Entries of ``slots`` from earlier columns are below a stamp that increases with each call (the
+    last element), so that the table need not be cleared.
     """
     room = len(slots) - 1
     slots[room] += 1
@@ -93,9 +93,9 @@ def label(values, low, high, most, slots, known, labels):
 
 @part
 def take_there(values, validity, offset, first, rows, dense, pages):
-    """Put the values that are there one behind the other; tell how many there are.
+    """Compact the non-null values to ``dense``; return their number.
 
-    The pages are told where theirs begin.
+    Also sets the index of the first value of each page.
     """
     there = 0
     for page in range(len(pages)):
@@ -110,7 +110,7 @@ def take_there(values, validity, offset, first, rows, dense, pages):
 
 @part
 def put_dictionary(known, found, kind, texts, starts, out, at):
-    """The page with the distinct values of a column."""
+    """Write the dictionary page of a column."""
     body = at + HEADER_ROOM
     end = body
     for number in range(found):
@@ -128,11 +128,11 @@ def encode_chunk(
     values, validity, offset, first, rows, coding, kind, nullable, texts, starts,
     slots, known, labels, dense, work, out, at, base, chunk, pages,
 ):  # fmt: skip
-    """Write a column of a row group as pages, from a place on; tell what there is, and the end.
+    """Write a column of a row group as pages from ``at`` on; fill ``chunk``, return the end.
 
-    What is written at the beginning of ``out`` will be at ``base`` in the file. Missing values are
-    told by ``validity``, whose bits begin at ``offset``; it is empty where none is missing. Texts
-    are numbers, whose bytes in ``texts`` begin at ``starts``.
+    The start of ``out`` is at offset ``base`` of the file. ``validity`` has a bit per value,
+    starting at bit ``offset``; it is empty if there are no nulls. Strings are indexes of entries
+    whose bytes in ``texts`` begin at ``starts``.
     """
     own = values[first : first + rows]
     there = rows
@@ -164,10 +164,10 @@ def encode_chunk(
             found = 1
             known[0] = lowest
         else:
-            # Values that hardly repeat are better off as differences.
+            # Values that rarely repeat are smaller with delta encoding.
             most = there if kind == TEXT else there // 2 + 8
             found = label(own, lowest, highest, most, slots, known, labels)
-            # The last eight are packed whole, and readers look at all of them.
+            # The last group of eight is packed in full, and readers read all of it.
             labels[there : there + 8] = 0
         if found < 0:
             coding = DELTA
@@ -203,7 +203,7 @@ def encode_chunk(
         pages[page, PAGE_AT], pages[page, PAGE_BYTES] = base + at, stop - at
         pages[page, PAGE_ROW], pages[page, PAGE_NULLS] = row, nulls
         at = stop
-    # From here on it is how many there are.
+    # From here on, PAGE_VALUES is the number of non-null values instead of the first index.
     for page in range(len(pages)):
         page_rows = min(rows - page * PAGE_ROWS, PAGE_ROWS)
         pages[page, PAGE_VALUES] = page_rows - pages[page, PAGE_NULLS]

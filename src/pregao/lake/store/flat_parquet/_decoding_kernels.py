@@ -1,4 +1,4 @@
-"""The kernel that reads a column of a row group from its pages."""
+"""Kernel that decodes a column of a row group from its pages."""
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 # mypy: disallow-untyped-decorators=False
@@ -33,12 +33,12 @@ from pregao.lake.store.flat_parquet.numbers import (
 
 WIDEST_LABEL = 32
 ONE_LOAD = 57
-"""Bits of a value that are always in one load of eight bytes, wherever it begins."""
+"""Maximum width of a value that is always in one load of eight bytes, whatever its bit offset."""
 
 
 @part
 def read_labels(data, at, end, width, count, out, first):
-    """Small numbers, in runs of the same or packed; tell whether all are there."""
+    """Decode RLE or bit-packed labels; return whether all were read."""
     mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
     size = (width + 7) >> 3
     own_bytes = (np.uint64(1) << np.uint64(8 * size)) - np.uint64(1)
@@ -76,7 +76,7 @@ def read_labels(data, at, end, width, count, out, first):
 
 @part
 def read_known(data, at, end, width, count, known, labels, out, first):
-    """Values of a dictionary that has so many; tell whether all are there, and known."""
+    """Decode values of the dictionary ``known`` of ``labels`` entries; return if all are valid."""
     mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
     size = (width + 7) >> 3
     own_bytes = (np.uint64(1) << np.uint64(8 * size)) - np.uint64(1)
@@ -118,7 +118,7 @@ def read_known(data, at, end, width, count, known, labels, out, first):
 
 @part
 def read_differences(data, at, end, count, narrow, out, first):
-    """Values that are stored as differences from one to the next; tell whether all are there."""
+    """Decode delta-encoded values; return whether all were read."""
     block, at = read_varint(data, at, end)
     quarters, at = read_varint(data, at, end)
     told, at = read_varint(data, at, end)
@@ -169,30 +169,30 @@ def read_differences(data, at, end, count, narrow, out, first):
 
 @part
 def spread(out, there, first, count, values, null):
-    """Values that lie one behind the other to their places, and what is for nulls to the others."""
+    """Move compacted values to their rows, and set the other rows to ``null``."""
     source = np.int64(first + values)
     for k in range(first + count - 1, first - 1, -1):
         own = np.int64(there[k])
         source -= own
-        # Both are looked at: which it is cannot be foreseen, and to guess is dear.
+        # Loads both, because a branch would be unpredictable and mispredictions are costly.
         value = out[max(source, first)]
         out[k] = value if own else null
 
 
 @part
 def page_facts(inner):
-    """Whether a page says how many values it has, and how they are coded."""
+    """Whether a page header has the number of values and their encoding."""
     return has(inner, 1, SMALL_NUMBER) and has(inner, 2, SMALL_NUMBER)
 
 
 @njit
 def decode_chunk(data, at, end, rows, kind, nullable, null, known, out, there, first, texts):
-    """Read a column of a row group; tell whether its pages are as we write them.
+    """Decode a column of a row group; return whether its pages are in the form we write.
 
-    Values are put to ``out`` from ``first`` on, ``null`` for those that are missing, and to
-    ``there`` whether each is there, if some may be missing. Texts are told as numbers; how many
-    there are, and where they begin and end in ``data``, is told by ``texts``. ``data`` goes on for
-    sixteen bytes behind the column.
+    Values go to ``out`` from ``first`` on, with ``null`` for nulls; if the column is nullable,
+    ``there`` gets 1 for values and 0 for nulls. Strings are decoded as labels; ``texts`` gets the
+    number of dictionary entries, and their begin and end in ``data``. ``data`` must have sixteen
+    readable bytes after the column.
     """
     page = np.empty(RECORD_FACTS, np.int64)
     inner = np.empty(RECORD_FACTS, np.int64)
@@ -231,7 +231,7 @@ def decode_chunk(data, at, end, rows, kind, nullable, null, known, out, there, f
             return False
         if read_record(data, page[5], body, inner) < 0 or not page_facts(inner):
             return False
-        # Also how it is told which values are there, which pyarrow looks at in any case.
+        # Also the encoding of the levels, which pyarrow checks in any case.
         if not (has(inner, 3, SMALL_NUMBER) and has(inner, 4, SMALL_NUMBER)) or inner[3] != RLE:
             return False
         count, coding = inner[1], inner[2]

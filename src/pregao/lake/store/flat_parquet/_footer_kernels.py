@@ -1,4 +1,4 @@
-"""Kernels that read what Parquet files tell of themselves: records in Thrift's compact form."""
+"""Kernels that parse Parquet footers: structs in Thrift's compact protocol."""
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 # mypy: disallow-untyped-decorators=False
@@ -36,14 +36,14 @@ from pregao.lake.store.flat_parquet.numbers import (
 BROKEN = -1
 LARGEST_MEMBER = (1 << 15) - 1
 LARGEST_SMALL = (1 << 32) - 1
-"""Of 32 bits, before its sign is read."""
+"""Maximum of a 32-bit number before zigzag decoding."""
 
 
 @part
 def read_varint(data, at, end):
-    """Read a number of seven bits a byte; return it and where it ends, after ``end`` if broken.
+    """Read a varint; return it and its end, which is after ``end`` if the varint is invalid.
 
-    Broken is one that does not end before ``end``, and one of more than 64 bits.
+    A varint is invalid if it does not end before ``end`` or has more than 64 bits.
     """
     value = np.uint64(0)
     shift = np.uint64(0)
@@ -61,25 +61,25 @@ def read_varint(data, at, end):
 
 @part
 def signed(value):
-    """A number that may be negative, of one that was read."""
+    """Decode a zigzag-encoded number."""
     return np.int64(np.uint64(value) >> np.uint64(1)) ^ -(value & np.int64(1))
 
 
 @part
 def has(found, member, kind):
-    """Whether a record has a member of that kind."""
+    """Whether a parsed struct has a field of a type."""
     return found[MOST_MEMBERS + member] == kind
 
 
 @njit
 def read_record(data, at, end, found):
-    """Read a record, and tell where it ends; -1 if it is broken.
+    """Parse a struct and return its end; -1 if it is invalid.
 
-    Its numbers are put where their members' numbers say; of its texts, lists and records it is
-    told where they begin. What is not there is -1. The kinds follow, 0 for what is not there:
-    a position must not be taken from a member that is a number.
+    ``found`` gets, by field ID, the values of numbers and the positions of strings, lists and
+    structs; -1 for missing fields. Their types follow, 0 for missing fields, so that a number is
+    not mistaken for a position.
 
-    ``data`` goes on for at least a byte after ``end``.
+    ``data`` must have at least one readable byte after ``end``.
     """
     found[:MOST_MEMBERS] = -1
     found[MOST_MEMBERS:] = 0
@@ -121,7 +121,7 @@ def read_record(data, at, end, found):
                     found[member] = FALSE - kind
                 continue
         else:
-            # Of a list there are as many more as it was said to have, and one.
+            # ``left`` of a list counts its remaining elements plus one.
             left[depth] -= 1
             if left[depth] == 0:
                 depth -= 1
@@ -164,7 +164,7 @@ def read_record(data, at, end, found):
 
 @part
 def read_list(data, at, end):
-    """How many are in a list, and where the first begins; -1 if that is broken."""
+    """Return the length of a list and the position of its first element; -1 if it is invalid."""
     if at >= end:
         return np.int64(-1), at
     number = np.int64(data[at]) >> 4
@@ -178,7 +178,7 @@ def read_list(data, at, end):
 
 @part
 def read_records(data, at, end):
-    """How many records are in a list of them, and where the first begins; -1 if it is broken."""
+    """Return the length of a list of structs and the position of the first; -1 if it is invalid."""
     if at >= end or np.int64(data[at]) & 15 != STRUCT:
         return np.int64(-1), at
     return read_list(data, at, end)
@@ -186,14 +186,14 @@ def read_records(data, at, end):
 
 @njit
 def count_of(data, at, end):
-    """How many records are in a list, of which each takes a byte at least."""
+    """Return the length of a list of structs, limited by its bytes, at least one per struct."""
     number, at = read_records(data, at, end)
     return max(0, min(number, end - at))
 
 
 @njit
 def end_of_records(data, at, end):
-    """Where a list of records ends; -1 if it is broken."""
+    """Return the end of a list of structs; -1 if it is invalid."""
     found = np.empty(RECORD_FACTS, np.int64)
     count, at = read_records(data, at, end)
     for _ in range(count):
@@ -205,7 +205,7 @@ def end_of_records(data, at, end):
 
 @part
 def read_bound(data, at, end, narrow):
-    """The bytes of a number, and whether they are as many as they should be."""
+    """Return a number stored as bytes, and whether it has the right size."""
     size, at = read_varint(data, at, end)
     if size != (4 if narrow else 8) or size > end - at:
         return np.int64(0), False
@@ -216,7 +216,7 @@ def read_bound(data, at, end, narrow):
 
 @njit
 def read_row_groups(data, at, end, groups, chunks):
-    """What the end of a file tells of its row groups; is it as it should be?"""
+    """Parse the row groups of a footer; return whether they are valid."""
     group = np.empty(RECORD_FACTS, np.int64)
     column = np.empty(RECORD_FACTS, np.int64)
     inner = np.empty(RECORD_FACTS, np.int64)
@@ -237,7 +237,7 @@ def read_row_groups(data, at, end, groups, chunks):
             place = read_record(data, place, at, column)
             if place < 0 or not has(column, 3, STRUCT):
                 return False
-            # In another file, or encrypted.
+            # Column chunks in another file, or encrypted.
             if column[1] >= 0 or column[8] >= 0 or column[9] >= 0:
                 return False
             if read_record(data, column[3], place, inner) < 0 or not whole_column(inner):
@@ -269,7 +269,7 @@ def read_row_groups(data, at, end, groups, chunks):
 
 @part
 def whole_column(inner):
-    """Whether a column's record has what every column must have, of the right kinds."""
+    """Whether a column's metadata has all required fields, of the right types."""
     small = has(inner, 1, SMALL_NUMBER) and has(inner, 4, SMALL_NUMBER)
     lists = has(inner, 2, LIST) and has(inner, 3, LIST)
     sizes = has(inner, 5, NUMBER) and has(inner, 6, NUMBER) and has(inner, 7, NUMBER)

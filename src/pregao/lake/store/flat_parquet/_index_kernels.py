@@ -1,4 +1,4 @@
-"""Kernels of the end of the lake's Parquet files: indexes of pages, and what is in row groups."""
+"""Kernels that write the end of Parquet files: page indexes and row group metadata."""
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 # mypy: disallow-untyped-decorators=False
@@ -56,7 +56,7 @@ from pregao.lake.store.flat_parquet.numbers import (
 
 @part
 def put_list(out, at, step, kind, count):
-    """The head of a list that is a member of a record."""
+    """Write the header of a list field of a struct."""
     out[at] = np.uint8(step << 4 | LIST)
     if count < 15:
         out[at + 1] = np.uint8(count << 4 | kind)
@@ -67,14 +67,14 @@ def put_list(out, at, step, kind, count):
 
 @part
 def put_value(out, at, value, narrow):
-    """A value as bytes, preceded by how many they are."""
+    """Write a value as bytes with their length."""
     out[at] = 4 if narrow else 8
     return put_plain(out, at + 1, value, narrow)
 
 
 @njit
 def put_indexes(chunks, pages, kinds, bounded, out, base):
-    """The indexes of all pages: what is in them, then where they are; tell the end."""
+    """Write the column indexes, then the offset indexes of all pages; return the end."""
     at = 0
     for c in range(len(chunks)):
         chunk = chunks[c]
@@ -131,7 +131,7 @@ def put_indexes(chunks, pages, kinds, bounded, out, base):
 
 @part
 def put_chunk(chunk, kind, bounded, names, begin, stop, out, at):
-    """What the end of a file tells of a column of a row group."""
+    """Write the metadata of a column chunk."""
     narrow = kind == INT32
     at = put_field(out, at, 2, NUMBER, 0)
     out[at] = np.uint8(1 << 4 | STRUCT)
@@ -162,7 +162,7 @@ def put_chunk(chunk, kind, bounded, names, begin, stop, out, at):
             for step, end in ((2, HIGH), (1, LOW)):
                 out[at] = np.uint8(step << 4 | BINARY)
                 at = put_value(out, at + 1, chunk[end], narrow)
-            # Both are exact.
+            # Both bounds are exact.
             out[at] = np.uint8(1 << 4 | TRUE)
             out[at + 1] = np.uint8(1 << 4 | TRUE)
             at += 2
@@ -191,7 +191,7 @@ def put_chunk(chunk, kind, bounded, names, begin, stop, out, at):
 
 @njit
 def put_row_groups(chunks, kinds, bounded, names, starts, out):
-    """What the end of a file tells of its row groups, one after the other; tell the end."""
+    """Write the metadata of all row groups; return the end."""
     at = 0
     columns = len(kinds)
     for group in range(len(chunks) // columns):

@@ -1,7 +1,7 @@
-"""Kernels of the lake's Parquet files: columns of whole numbers to pages.
+"""Kernels of the lake's Parquet files: encode columns of integers as pages.
 
-Numbers of the format are in `numbers`. Columns come as 64-bit numbers; texts as numbers of
-theirs, with the texts themselves aside. Nothing is compressed: so coded it hardly shrinks.
+Constants of the format are in `numbers`. Columns are 64-bit integers; strings are labels, with the
+strings themselves passed separately. Nothing is compressed: encoded data hardly shrinks further.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pregao.lake.store.flat_parquet.numbers import (
 
 QUARTER = 32
 HEADER_ROOM = 64
-"""Bytes that the header of a page takes at most."""
+"""Maximum bytes of a page header."""
 MOST_GROUPS = 63
-"""Eights in a run that is packed, so that one byte tells how many."""
+"""Maximum groups of eight in a bit-packed run, so that its header fits into one byte."""
 
 
 @part
 def put_varint(out, at, value):
-    """A number in as many bytes as it needs, seven bits each."""
+    """Write a varint: seven bits per byte."""
     rest = np.uint64(value)
     while rest > np.uint64(127):
         out[at] = np.uint8(rest & np.uint64(127)) | np.uint8(128)
@@ -38,21 +38,21 @@ def put_varint(out, at, value):
 
 @part
 def put_signed(out, at, value):
-    """A number that may be negative, likewise."""
+    """Write a signed number as a zigzag varint."""
     number = np.int64(value)
     return put_varint(out, at, np.uint64((number << np.int64(1)) ^ (number >> np.int64(63))))
 
 
 @part
 def put_field(out, at, step, kind, value):
-    """A member of a record that is a number; ``step`` is how far its number is from the last."""
+    """Write a number field of a struct; ``step`` is the difference of its ID from the last."""
     out[at] = np.uint8(step << 4 | kind)
     return put_signed(out, at + 1, value)
 
 
 @part
 def put_bytes(out, at, source, first, last):
-    """Bytes as they are."""
+    """Copy bytes."""
     for place in range(first, last):
         out[at] = source[place]
         at += 1
@@ -61,14 +61,14 @@ def put_bytes(out, at, source, first, last):
 
 @part
 def put_plain(out, at, value, narrow):
-    """A value in its four or eight bytes."""
+    """Write a value in four or eight bytes."""
     store_u64(out, at, np.uint64(value))
     return at + (4 if narrow else 8)
 
 
 @part
 def bits_of(value):
-    """How many bits a number needs."""
+    """Return the bit width of a number."""
     rest = np.uint64(value)
     bits = 0
     for step in (32, 16, 8, 4, 2, 1):
@@ -80,7 +80,7 @@ def bits_of(value):
 
 @part
 def pack(values, first, count, width, out, at):
-    """So many bits of each value, one behind the other; ``count`` is a multiple of eight."""
+    """Bit-pack values of ``width`` bits each; ``count`` is a multiple of eight."""
     held = np.uint64(0)
     used = 0
     for place in range(np.uint64(first), np.uint64(first + count)):
@@ -98,7 +98,7 @@ def pack(values, first, count, width, out, at):
 
 @part
 def put_differences(values, first, count, narrow, work, out, at):
-    """Values as differences from one to the next."""
+    """Write values with delta encoding."""
     at = put_varint(out, at, BLOCK)
     at = put_varint(out, at, BLOCK // QUARTER)
     at = put_varint(out, at, count)
@@ -141,7 +141,7 @@ def put_differences(values, first, count, narrow, work, out, at):
 
 @part
 def eight_alike(labels, first):
-    """Are eight labels the same?"""
+    """Whether eight labels are equal."""
     unlike = np.int64(0)
     for place in range(np.uint64(first), np.uint64(first + 8)):
         unlike |= labels[place] ^ labels[np.uint64(first)]
@@ -150,7 +150,7 @@ def eight_alike(labels, first):
 
 @part
 def run_at(labels, first, last):
-    """How many labels from one on are the same as it."""
+    """Return the length of the run of equal labels that starts at ``first``."""
     place = first + 1
     while place < last and labels[place] == labels[first]:
         place += 1
@@ -159,7 +159,7 @@ def run_at(labels, first, last):
 
 @part
 def put_labels(labels, first, count, width, out, at):
-    """Small numbers: long runs of the same as such, all others packed in eights."""
+    """Write labels: long runs of equal ones as RLE, others bit-packed in groups of eight."""
     least = max(8, 64 // width)
     last = first + count
     begin = first
@@ -173,7 +173,7 @@ def put_labels(labels, first, count, width, out, at):
             continue
         end = begin + 8
         while end < last and end - begin < 8 * MOST_GROUPS:
-            # Nearly always not, so that this is soon known.
+            # The cheap test first: it nearly always fails.
             if eight_alike(labels, end) and run_at(labels, end, last) >= least:
                 break
             end += 8
@@ -185,7 +185,7 @@ def put_labels(labels, first, count, width, out, at):
 
 @part
 def put_presence(validity, offset, count, nulls, out, at):
-    """Which of the values are there, a bit each."""
+    """Write the definition levels: a bit per value, 1 if it is not null."""
     start = at
     at += 4
     if nulls == 0 or nulls == count:
@@ -212,7 +212,7 @@ def put_presence(validity, offset, count, nulls, out, at):
 
 @part
 def put_page_header(out, at, kind, length, count, coding):
-    """What stands before a page of so many bytes, which are not compressed."""
+    """Write the header of an uncompressed page of ``length`` bytes."""
     at = put_field(out, at, 1, SMALL_NUMBER, kind)
     at = put_field(out, at, 1, SMALL_NUMBER, length)
     at = put_field(out, at, 1, SMALL_NUMBER, length)
@@ -229,7 +229,7 @@ def put_page_header(out, at, kind, length, count, coding):
 
 @part
 def finish_page(out, at, body, end, kind, count, coding):
-    """Put a page's header before its body, which was written with room before it; tell the end."""
+    """Write a page's header and move the body next to it; return the end."""
     length = end - body
     start = put_page_header(out, at, kind, length, count, coding)
     for k in range(0, length, 8):

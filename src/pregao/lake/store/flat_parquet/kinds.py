@@ -1,4 +1,4 @@
-"""Which tables are flat: those of numbers and names, without lists."""
+"""Detection of flat tables: those of numbers and strings, without lists."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pregao.lake.store.flat_parquet.numbers import INT32, INT64, TEXT
 
 
 def is_flat(schema: Any) -> bool:
-    """Can tables of a schema be written here?"""
+    """Whether tables of a schema can be written by `FlatWriter`."""
     return len(schema) > 0 and all(kind_of(entry.type) is not None for entry in schema)
 
 
 def kind_of(kind: Any) -> int | None:
-    """How Parquet holds an Arrow type; None if that is not for us."""
+    """Return the physical Parquet type of an Arrow type; None if it is not supported."""
     if pa.types.is_dictionary(kind):
         return TEXT if pa.types.is_string(kind.value_type) else None
     if pa.types.is_int64(kind) or (pa.types.is_decimal64(kind) and kind.precision > 9):

@@ -1,8 +1,8 @@
-"""A reader of the files that our own writer wrote, which knows how they are coded.
+"""Reader of local files written by `FlatWriter`, whose encodings it knows.
 
-Columns become flat numbers at once, as books are made of, where pyarrow's reader makes Arrow's
-arrays first. Who writes otherwise, or to another place than this machine's disks, is read by
-pyarrow: then there is no `FlatFile`.
+It decodes columns directly to flat integer arrays, which books are built from, while pyarrow's
+reader creates Arrow arrays first. Files of other writers or on remote storage are read with
+pyarrow: there is no `FlatFile` of them.
 """
 
 from __future__ import annotations
@@ -51,54 +51,54 @@ Bytes = npt.NDArray[np.uint8]
 
 _WRITER = b"pregao version "
 _TAIL = 64 << 10
-"""Bytes at the end of a file that are read at first: mostly all that it tells is in them."""
+"""Bytes at the end of a file that are read first; they usually contain the complete footer."""
 _BEHIND = 16
-"""Bytes that kernels may look at behind what is theirs."""
+"""Readable bytes that kernels need after their data."""
 _MOST_FILES = 1_000
 _MOST_ROWS = 1 << 24
-"""No row group of our own has as many: who tells of more is damaged, and no memory is asked for."""
+"""Maximum rows of a row group: a footer with more is damaged, and no memory is allocated for it."""
 _GAP = 64 << 10
-"""Bytes between two columns that are read along with them, rather than reading twice."""
+"""Maximum bytes between two columns that are read together instead of with two calls."""
 
 
 class FlatFile:
-    """What the end of such a file tells, by which its rows are read."""
+    """Parsed footer of a file, with which its rows are read."""
 
     def __init__(self, path: str, schema: Any, groups: Numbers, chunks: Numbers) -> None:
         self._path = path
         self._schema = schema
         self._chunks = chunks
         self.group_rows: Numbers = groups[:, GROUP_ROWS]
-        """How many rows each row group has."""
+        """Number of rows of each row group."""
         self.names: list[str] = schema.names
-        """The columns."""
-        self._places = {name: place for place, name in enumerate(self.names)}
+        """Names of the columns."""
+        self._places = {name: index for index, name in enumerate(self.names)}
 
     def bounds(self, name: str, least: int, most: int) -> tuple[Numbers, Numbers]:
-        """The smallest and largest value of a column in each row group, or what may be."""
-        place = self._places.get(name)
-        if place is None:
+        """Return minima and maxima of a column by row group; ``least`` and ``most`` if unknown."""
+        index = self._places.get(name)
+        if index is None:
             count = len(self.group_rows)
             return np.full(count, least, np.int64), np.full(count, most, np.int64)
-        own = self._chunks[:, place]
-        told = own[:, KNOWN_BOUNDED] != 0
+        own = self._chunks[:, index]
+        bounded = own[:, KNOWN_BOUNDED] != 0
         low, high = own[:, KNOWN_LOW], own[:, KNOWN_HIGH]
-        return np.where(told, low, least), np.where(told, high, most)
+        return np.where(bounded, low, least), np.where(bounded, high, most)
 
     def read(self, groups: Sequence[int], names: Sequence[str], null: int) -> FlatRows | None:
-        """Columns of some row groups, ``null`` where there is no value; None if they are not as
-        our own writer writes them."""
-        places = [self._places[name] for name in names]
+        """Read columns of row groups, with ``null`` for nulls; return None if they are not in the
+        form that `FlatWriter` writes."""
+        indexes = [self._places[name] for name in names]
         rows = self.group_rows[list(groups)].tolist()
         count = sum(rows)
         try:
-            made = [_Made(self._schema.field(place), count) for place in places]
+            builders = [_Made(self._schema.field(index), count) for index in indexes]
         except MemoryError:
-            return None  # more than there can be
-        facts = self._chunks[np.ix_(list(groups), places)]
+            return None  # the footer is damaged: no file has that many rows
+        facts = self._chunks[np.ix_(list(groups), indexes)]
         if (facts[..., KNOWN_CODEC] != UNCOMPRESSED).any():
             return None
-        known = _scratch(_KNOWN, max(rows, default=0) + 64)
+        dictionary = _scratch(_KNOWN, max(rows, default=0) + 64)
         starts = [0, *accumulate(rows)]
         descriptor = os.open(self._path, os.O_RDONLY)
         try:
@@ -110,35 +110,35 @@ class FlatFile:
                     data = _bytes(descriptor, base, end - base)
                     if data is None:
                         return None
-                    for at in run:
-                        begin = int(begins[at]) - base
-                        if not made[at].add(
-                            data, begin, begin + int(sizes[at]), own_rows, first,
-                            int(own[at, KNOWN_KIND]), null, known,
+                    for number in run:
+                        begin = int(begins[number]) - base
+                        if not builders[number].add(
+                            data, begin, begin + int(sizes[number]), own_rows, first,
+                            int(own[number, KNOWN_KIND]), null, dictionary,
                         ):  # fmt: skip
                             return None
         finally:
             os.close(descriptor)
-        columns = {name: column.done() for name, column in zip(names, made, strict=True)}
+        columns = {name: column.done() for name, column in zip(names, builders, strict=True)}
         return FlatRows(count, columns)
 
 
 def _runs(begins: Numbers, sizes: Numbers) -> list[list[int]]:
-    """Columns by their places in the file, those together that are near one another."""
+    """Group columns that are near each other in the file, in file order."""
     runs: list[list[int]] = []
     end = 0
-    for at in np.argsort(begins).tolist():
-        begin = int(begins[at])
+    for column in np.argsort(begins).tolist():
+        begin = int(begins[column])
         if runs and begin - end <= _GAP:
-            runs[-1].append(at)
+            runs[-1].append(column)
         else:
-            runs.append([at])
-        end = max(end, begin + int(sizes[at]))
+            runs.append([column])
+        end = max(end, begin + int(sizes[column]))
     return runs
 
 
 class _Made:
-    """A column that is being read."""
+    """Builds a column while it is read."""
 
     def __init__(self, entry: Any, count: int) -> None:
         self._entry = entry
@@ -171,14 +171,14 @@ class _Made:
         return True
 
     def done(self) -> FlatColumn:
-        there = self._there.view(np.bool_) if self._entry.nullable else None
+        valid = self._there.view(np.bool_) if self._entry.nullable else None
         texts = list(self._texts) if self._of_text else None
-        return FlatColumn(self._entry.type, self._values, there, texts)
+        return FlatColumn(self._entry.type, self._values, valid, texts)
 
 
 @lru_cache(1_000)
 def _texts(count: int, page: bytes) -> tuple[str, ...] | None:
-    """The texts of a dictionary's page; None if they are not that many, or no texts."""
+    """Decode the strings of a dictionary page; return None if it is invalid."""
     found = []
     at = 0
     for _ in range(count):
@@ -198,7 +198,7 @@ _KNOWN, _DATA = ("known", np.int64), ("data", np.uint8)
 
 
 def _scratch(what: tuple[str, Any], count: int) -> Any:
-    """Memory for so many values at least, which a thread keeps for the next time."""
+    """Return a buffer of at least ``count`` values, which the thread keeps for reuse."""
     name, kind = what
     kept = getattr(_KEPT, name, None)
     if kept is None or len(kept) < count:
@@ -208,7 +208,7 @@ def _scratch(what: tuple[str, Any], count: int) -> Any:
 
 
 def _bytes(descriptor: int, at: int, count: int) -> Bytes | None:
-    """Bytes of a file, with some behind them; None if it ends before."""
+    """Read bytes of a file into a buffer with extra bytes; return None at the end of the file."""
     data: Bytes = _scratch(_DATA, count + _BEHIND)
     read = os.preadv(descriptor, [data[:count].data], at)
     return data if read == count else None
@@ -219,9 +219,9 @@ _LOCK = threading.Lock()
 
 
 def open_flat(path: str) -> FlatFile | None:
-    """A file of this machine as our own writer left it; None if somebody else wrote it.
+    """Open a local file that `FlatWriter` wrote; return None if another writer did.
 
-    What the end of a file tells is kept for the next task.
+    Footers are cached for the next task.
     """
     found = Path(path).stat()
     key = (path, found.st_size, found.st_mtime_ns)
@@ -254,17 +254,17 @@ def _opened(path: str, size: int) -> FlatFile | None:
         return None
     if tuple(found[MOST_MEMBERS + 1 : MOST_MEMBERS + 10].tolist()) != _FOOTER_KINDS:
         return None
-    # Its version, its schema, how many rows there are, its row groups, and who wrote it.
+    # Fields 1 to 6: version, schema, number of rows, row groups, (metadata), writer.
     _, schema_at, rows, groups_at, _, writer_at = found[1:7].tolist()
     if tail[writer_at + 1 : writer_at + 1 + len(_WRITER)] != _WRITER:
         return None
     schema_end = _footer_kernels.end_of_records(data, schema_at, end)
     if schema_end < 0:
         return None
-    known = _schema(tail[schema_at:schema_end], path)
-    if known is None:
+    parsed = _schema(tail[schema_at:schema_end], path)
+    if parsed is None:
         return None
-    schema, kinds = known
+    schema, kinds = parsed
     count = _footer_kernels.count_of(data, groups_at, end)
     if count * len(schema) > end - groups_at:
         return None
@@ -277,14 +277,14 @@ def _opened(path: str, size: int) -> FlatFile | None:
         return None
     if (chunks[..., KNOWN_KIND] != kinds).any():
         return None
-    places, sizes = chunks[..., KNOWN_AT], chunks[..., KNOWN_BYTES]
-    if ((places < 0) | (sizes > size) | (places > size - sizes)).any():
+    starts, sizes = chunks[..., KNOWN_AT], chunks[..., KNOWN_BYTES]
+    if ((starts < 0) | (sizes > size) | (starts > size - sizes)).any():
         return None
     return FlatFile(path, schema, groups, chunks)
 
 
 _FOOTER_KINDS = (SMALL_NUMBER, LIST, NUMBER, LIST, 0, BINARY, LIST, 0, 0)
-"""Kinds of a footer's members from the first on; no metadata, and nothing encrypted."""
+"""Types of a footer's fields from the first on: no metadata, no encryption."""
 _KINDS = {"INT32": INT32, "INT64": INT64, "BYTE_ARRAY": TEXT}
 
 
@@ -292,30 +292,33 @@ _SCHEMAS: dict[bytes, tuple[Any, Numbers]] = {}
 
 
 def _schema(coded: bytes, path: str) -> tuple[Any, Numbers] | None:
-    """The schema of a file as pyarrow reads it, and how its columns are held.
+    """Return the Arrow schema of a file, and the physical types of its columns.
 
-    Most files have one that was seen before. None if it is damaged, or has what our own writer
-    does not write.
+    Cached by its bytes, since most files share a schema. None if it is damaged, or has types that
+    `FlatWriter` does not write.
     """
-    known = _SCHEMAS.get(coded)
-    if known is None:
+    cached = _SCHEMAS.get(coded)
+    if cached is None:
         try:
-            held = pq.read_metadata(path).schema
-            schema = held.to_arrow_schema()
-            kinds = [_KINDS.get(held.column(at).physical_type, -1) for at in range(len(schema))]
+            parquet_schema = pq.read_metadata(path).schema
+            schema = parquet_schema.to_arrow_schema()
+            kinds = [
+                _KINDS.get(parquet_schema.column(index).physical_type, -1)
+                for index in range(len(schema))
+            ]
         except (pa.ArrowException, OSError, ValueError):
             return None
         if not all(pa.types.is_string(entry.type) or _is_number(entry.type) for entry in schema):
             return None
         if len(schema.names) != len(set(schema.names)):
             return None
-        known = schema, np.array(kinds, np.int64)
+        cached = schema, np.array(kinds, np.int64)
         if len(_SCHEMAS) < _MOST_FILES:
-            _SCHEMAS[coded] = known
-    return known
+            _SCHEMAS[coded] = cached
+    return cached
 
 
 def _is_number(kind: Any) -> bool:
-    """Is it what our own numbers are read as?"""
+    """Whether pyarrow reads numbers of `FlatWriter` as this type."""
     decimal = pa.types.is_decimal128(kind)
     return bool(pa.types.is_signed_integer(kind) or decimal or pa.types.is_date32(kind))

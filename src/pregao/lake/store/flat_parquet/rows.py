@@ -1,4 +1,4 @@
-"""Rows of a file as flat numbers, and as the Arrow tables that they stand for."""
+"""Rows of a file as flat integer arrays, convertible to Arrow tables."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class FlatColumn:
-    """A column as flat numbers; texts as places in a list of theirs."""
+    """A column as integers; strings as indexes into ``texts``."""
 
     kind: Any
-    """Its Arrow type, as pyarrow reads it."""
+    """Arrow type with which pyarrow reads the column."""
     values: Numbers
     there: Flags | None
-    """Which values are there; None if all are."""
+    """Mask of non-null values; None if the column has no nulls."""
     texts: list[str] | None = None
 
     def taken(self, chosen: slice | Numbers) -> FlatColumn:
-        """Some of the values."""
-        there = None if self.there is None else self.there[chosen]
-        return FlatColumn(self.kind, self.values[chosen], there, self.texts)
+        """Return selected values."""
+        valid = None if self.there is None else self.there[chosen]
+        return FlatColumn(self.kind, self.values[chosen], valid, self.texts)
 
     def arrow(self, *, as_dictionary: bool) -> Any:
-        """The column as pyarrow reads it."""
-        count, there = len(self.values), self.there
-        if there is not None and there.all():
-            there = None
+        """Return the column as pyarrow would read it."""
+        count, valid = len(self.values), self.there
+        if valid is not None and valid.all():
+            valid = None
         if self.texts is not None:
-            mask = None if there is None else ~there
+            mask = None if valid is None else ~valid
             labels = pa.array(self.values.astype(np.int32), mask=mask)
             named = pa.DictionaryArray.from_arrays(labels, pa.array(self.texts, pa.string()))
             return named if as_dictionary else named.cast(pa.string())
-        bits = None if there is None else pa.py_buffer(np.packbits(there, bitorder="little"))
+        bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
         if pa.types.is_decimal128(self.kind):
             wide = np.empty((count, 2), np.int64)
             wide[:, 0] = self.values
@@ -53,17 +53,17 @@ class FlatColumn:
 
 @dataclass(frozen=True, slots=True)
 class FlatRows:
-    """Rows of a file by their columns."""
+    """Rows of a file, by column."""
 
     count: int
     columns: dict[str, FlatColumn]
 
     def numbers(self, name: str) -> Numbers:
-        """A column as numbers."""
+        """Return a column as integers."""
         return self.columns[name].values
 
     def taken(self, chosen: slice | Numbers) -> FlatRows:
-        """Some of the rows."""
+        """Return selected rows."""
         columns = {name: column.taken(chosen) for name, column in self.columns.items()}
         count = (
             len(range(*chosen.indices(self.count))) if isinstance(chosen, slice) else len(chosen)
@@ -71,7 +71,7 @@ class FlatRows:
         return FlatRows(count, columns)
 
     def table(self, names: Sequence[str], dictionaries: Collection[str]) -> Any:
-        """The columns as an Arrow table; some of its texts stay dictionaries."""
+        """Return columns as an Arrow table; those in ``dictionaries`` stay dictionary-encoded."""
         arrays = [self.columns[name].arrow(as_dictionary=name in dictionaries) for name in names]
         fields = [
             pa.field(name, array.type, self.columns[name].there is not None)

@@ -1,4 +1,4 @@
-"""Records in Thrift's compact form, as the end of a Parquet file has them."""
+"""Encoder of structs in Thrift's compact protocol, for the footer of Parquet files."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _BYTE = 3
 
 
 def varint(value: int) -> bytes:
-    """A number in as many bytes as it needs, seven bits each."""
-    made = bytearray()
+    """Encode a varint: seven bits per byte."""
+    encoded = bytearray()
     while value > 127:
-        made.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    made.append(value)
-    return bytes(made)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 class Record:
-    """A record that is made member by member, by rising numbers."""
+    """Builds a struct field by field, in order of field ID."""
 
     def __init__(self) -> None:
         self._made = bytearray()
@@ -31,37 +31,37 @@ class Record:
         self._last = number
 
     def number(self, number: int, value: int, *, wide: bool = False) -> Record:
-        """A whole number from 0 on, of 32 bits or, if it is wide, of 64."""
+        """Add a non-negative integer of 32 bits, or of 64 if ``wide``."""
         self._member(number, NUMBER if wide else SMALL_NUMBER)
         self._made += varint(value << 1)
         return self
 
     def byte(self, number: int, value: int) -> Record:
-        """A number in one byte."""
+        """Add a number of one byte."""
         self._member(number, _BYTE)
         self._made.append(value)
         return self
 
     def true(self, number: int) -> Record:
-        """A flag that is set."""
+        """Add a flag that is set."""
         self._member(number, TRUE)
         return self
 
     def text(self, number: int, value: str) -> Record:
-        """A text."""
+        """Add a string."""
         self._member(number, BINARY)
         encoded = value.encode()
         self._made += varint(len(encoded)) + encoded
         return self
 
     def inner(self, number: int, value: bytes) -> Record:
-        """A record that is a member."""
+        """Add a nested struct."""
         self._member(number, STRUCT)
         self._made += value
         return self
 
     def records(self, number: int, values: Sequence[bytes], count: int | None = None) -> Record:
-        """A list of records; the count, if one value is all of them."""
+        """Add a list of structs; ``count`` is its length if ``values`` has them concatenated."""
         self._member(number, LIST)
         many = len(values) if count is None else count
         self._made += bytes([many << 4 | STRUCT]) if many < 15 else bytes([0xF0 | STRUCT])
@@ -70,10 +70,10 @@ class Record:
         return self
 
     def end(self) -> bytes:
-        """The record's bytes."""
+        """Return the encoded struct."""
         return bytes(self._made) + b"\0"
 
 
 def record(choice: int) -> bytes:
-    """A choice among records, all of them empty."""
+    """Encode a union whose chosen member is an empty struct."""
     return Record().inner(choice, b"\0").end()

@@ -1,8 +1,8 @@
-"""A writer of Parquet files for tables of numbers and repeated texts, several times as fast.
+"""Writer of Parquet files for tables of numbers and repeated strings, several times faster.
 
-Such tables are most of a lake: messages, packets, ticks. pyarrow's writer takes more of an ingest
-than all the decoding; here a column goes through one kernel, and texts that come as a dictionary
-are never looked at. The files are plain Parquet, with an index of their pages.
+Such tables are most of a lake: messages, packets, ticks. pyarrow's writer takes more time of an
+ingest than all decoding; here one kernel encodes a column, and dictionary-encoded strings are
+written by their indexes. The files are plain Parquet, with page indexes.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ Bytes = npt.NDArray[np.uint8]
 
 _MAGIC = b"PAR1"
 _WIDEST = 20
-"""Bytes that a value takes at most, with its place in a dictionary and what is between pages."""
+"""Maximum bytes of a value, with its dictionary entry and its share of page headers."""
 SMALLEST_GROUP = 8_192
-"""Rows with one value that are worth a row group of their own."""
+"""Minimum number of rows with one value that get a separate row group."""
 _HELD = 4 << 20
-"""So many bytes are held before they are written."""
+"""Bytes buffered before a write."""
 _NONE = np.empty(0, np.uint8)
 _NOTHING = np.zeros(1, np.int64)
 
 
 def group_starts(rows: int, most: int, sorted_by: Numbers | None = None) -> list[int]:
-    """Where row groups of at most so many rows begin.
+    """Return the starts of row groups of at most ``most`` rows.
 
-    If rows are sorted by a column, those with a value of which there are many are apart from those
-    with others, so that who looks for one value reads few rows of others.
+    If rows are sorted by a column, frequent values get separate row groups, so that a lookup of one
+    value reads few rows of others.
     """
     cuts = [0]
     if sorted_by is not None:
@@ -68,10 +68,9 @@ def group_starts(rows: int, most: int, sorted_by: Numbers | None = None) -> list
 class FlatWriter:
     """Writes a Parquet file row group by row group.
 
-    ``delta_coded`` are the columns that are stored as differences from row to row, ``plain`` those
-    that are stored as they are; all others repeat few values, and have a dictionary. ``bounded``
-    are those whose smallest and largest values are kept. Rows that are sorted by the column
-    ``apart`` are in row groups as `group_starts` says.
+    ``delta_coded`` are the columns stored with delta encoding, ``plain`` those stored with plain
+    encoding; all others are dictionary-encoded. ``bounded`` are those with minima and maxima. Rows
+    sorted by the column ``apart`` are split into row groups by `group_starts`.
     """
 
     def __init__(
@@ -102,18 +101,18 @@ class FlatWriter:
         self._base = sink.write(_MAGIC)
 
     def write_table(self, rows: Any, row_group_size: int) -> None:
-        """Write rows as row groups of at most so many."""
+        """Write rows as row groups of at most ``row_group_size`` rows."""
         for entry, column in zip(self._schema, rows.columns, strict=True):
             if column.null_count and not entry.nullable:
-                raise ValueError(f"{entry.name} has nulls, but is declared without.")
+                raise ValueError(f"{entry.name} has nulls, but is declared not nullable.")
         columns = [_Column.of(column) for column in rows.columns]
         scratch = _scratch(min(row_group_size, rows.num_rows), max(len(c.texts) for c in columns))
         sorted_by = None if self._apart is None else columns[self._apart].values
         starts = group_starts(rows.num_rows, row_group_size, sorted_by)
-        at = 0
+        end_of_buffer = 0
         for first, end in pairwise([*starts, rows.num_rows]):
-            at = self._write_group(columns, first, end - first, scratch, at)
-        self._flush(scratch.out, at)
+            end_of_buffer = self._write_group(columns, first, end - first, scratch, end_of_buffer)
+        self._flush(scratch.out, end_of_buffer)
         self._rows += rows.num_rows
 
     def _write_group(
@@ -142,13 +141,13 @@ class FlatWriter:
         return 0
 
     def close(self) -> None:
-        """Write the indexes and the end of the file."""
+        """Write the indexes and the footer."""
         chunks = np.concatenate(self._chunks) if self._chunks else np.zeros((0, 1), np.int64)
         pages = np.concatenate(self._pages) if self._pages else np.zeros((0, 1), np.int64)
         names = [entry.name.encode() for entry in self._schema]
         blob, starts = _joined(names)
-        room = 256 * (len(chunks) + len(pages)) + len(self._chunks) * (64 + len(blob)) + 64
-        out = np.empty(room, np.uint8)
+        capacity = 256 * (len(chunks) + len(pages)) + len(self._chunks) * (64 + len(blob)) + 64
+        out = np.empty(capacity, np.uint8)
         self._flush(
             out,
             _index_kernels.put_indexes(chunks, pages, self._kinds, self._bounded, out, self._base),
@@ -158,83 +157,85 @@ class FlatWriter:
         self._sink.write(footer + len(footer).to_bytes(4, "little") + _MAGIC)
 
     def _footer(self, groups: memoryview) -> bytes:
-        made = Record()
-        made.number(1, 2)
+        footer = Record()
+        footer.number(1, 2)
         elements = [_element(entry) for entry in self._schema]
         root = Record().number(3, 0).text(4, "schema").number(5, len(elements)).end()
-        made.records(2, [root, *elements])
-        made.number(3, self._rows, wide=True)
-        made.records(4, [bytes(groups)], len(self._chunks))
-        made.text(6, f"pregao version {__version__}")
-        # The bounds of each column are in the order of its type.
-        made.records(7, [record(1)] * len(elements))
-        return made.end()
+        footer.records(2, [root, *elements])
+        footer.number(3, self._rows, wide=True)
+        footer.records(4, [bytes(groups)], len(self._chunks))
+        footer.text(6, f"pregao version {__version__}")
+        # Column orders: bounds are in the natural order of each column's type.
+        footer.records(7, [record(1)] * len(elements))
+        return footer.end()
 
 
 def _element(entry: Any) -> bytes:
-    """A column as the file's schema has it."""
-    kind, made = entry.type, Record()
-    made.number(1, kind_of(kind) or 0)
-    made.number(3, int(entry.nullable))
-    made.text(4, entry.name)
+    """Encode a column for the file's schema."""
+    kind, element = entry.type, Record()
+    element.number(1, kind_of(kind) or 0)
+    element.number(3, int(entry.nullable))
+    element.text(4, entry.name)
     if pa.types.is_dictionary(kind):
-        made.number(6, 0).inner(10, record(1))
+        element.number(6, 0).inner(10, record(1))
     elif pa.types.is_decimal(kind):
-        made.number(6, 5).number(7, kind.scale).number(8, kind.precision)
+        element.number(6, 5).number(7, kind.scale).number(8, kind.precision)
         decimal = Record().number(1, kind.scale).number(2, kind.precision).end()
-        made.inner(10, Record().inner(5, decimal).end())
+        element.inner(10, Record().inner(5, decimal).end())
     elif pa.types.is_date32(kind):
-        made.number(6, 6).inner(10, record(6))
+        element.number(6, 6).inner(10, record(6))
     elif pa.types.is_int16(kind):
-        made.number(6, 16).inner(10, Record().inner(10, Record().byte(1, 16).true(2).end()).end())
-    return made.end()
+        element.number(6, 16).inner(
+            10, Record().inner(10, Record().byte(1, 16).true(2).end()).end()
+        )
+    return element.end()
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column as kernels take it."""
+    """A column in the form that kernels need."""
 
     values: Numbers
     validity: Bytes
-    """A bit for each value that is there; none if all are."""
+    """Bit mask of non-null values; empty without nulls."""
     offset: int
-    """Where the bits begin."""
+    """Offset of the first bit."""
     texts: Bytes
     starts: Numbers
 
     @staticmethod
     def of(column: Any) -> _Column:
-        """An Arrow column."""
+        """Convert an Arrow column."""
         chunks = column.chunks
         if len(chunks) == 1:
-            (whole,) = chunks
+            (array,) = chunks
         elif pa.types.is_dictionary(column.type):
-            whole = column.unify_dictionaries().combine_chunks()
+            array = column.unify_dictionaries().combine_chunks()
         else:
-            whole = column.combine_chunks()
+            array = column.combine_chunks()
         texts, starts = _NONE, _NOTHING
-        if pa.types.is_dictionary(whole.type):
-            texts, starts = _joined([text.encode() for text in whole.dictionary.to_pylist()])
-            whole = whole.indices
-        kind, count = whole.type, len(whole)
+        if pa.types.is_dictionary(array.type):
+            texts, starts = _joined([text.encode() for text in array.dictionary.to_pylist()])
+            array = array.indices
+        kind, count = array.type, len(array)
         width = kind.bit_width // 8
-        bits, data = whole.buffers()
-        raw = np.frombuffer(data, np.dtype(f"<i{width}"))[whole.offset : whole.offset + count]
+        bits, data = array.buffers()
+        raw = np.frombuffer(data, np.dtype(f"<i{width}"))[array.offset : array.offset + count]
         validity, offset = _NONE, 0
-        if whole.null_count:
-            validity, offset = np.frombuffer(bits, np.uint8), whole.offset
+        if array.null_count:
+            validity, offset = np.frombuffer(bits, np.uint8), array.offset
         return _Column(raw.astype(np.int64, copy=False), validity, offset, texts, starts)
 
 
 def _joined(texts: list[bytes]) -> tuple[Bytes, Numbers]:
-    """Texts one behind the other, and where each begins."""
+    """Concatenate strings; return the bytes and the start of each string."""
     starts = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(text) for text in texts], out=starts[1:])
     return np.frombuffer(b"".join(texts), np.uint8), starts
 
 
 class _Scratch:
-    """Memory that kernels work in, for row groups of so many rows."""
+    """Working memory of kernels for row groups of at most ``rows`` rows."""
 
     def __init__(self, rows: int, text_bytes: int) -> None:
         self.rows, self.text_bytes = rows, text_bytes
@@ -248,7 +249,7 @@ _KEPT = threading.local()
 
 
 def _scratch(rows: int, text_bytes: int) -> _Scratch:
-    """Such memory; a thread keeps it for its next file."""
+    """Return working memory, which the thread keeps for its next file."""
     kept: _Scratch | None = getattr(_KEPT, "scratch", None)
     if kept is None or kept.rows < rows or kept.text_bytes < text_bytes:
         kept = _KEPT.scratch = _Scratch(rows, text_bytes)
