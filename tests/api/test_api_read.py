@@ -218,7 +218,7 @@ def test_what_is_sound_before_damage_is_read(capture, market):
     [
         (lambda _: pregao.read(), UsageError, "No capture is named"),
         (lambda _: pregao.read("no.pcap").info(), CaptureError, "no such file"),
-        (lambda path: pregao.read(path.parent / "*.x"), NothingFoundError, "no capture there"),
+        (lambda path: pregao.read(path.parent / "*.x"), NothingFoundError, "no captures found"),
         (lambda path: pregao.read(path, template="Trad"), UsageError, "Did you mean Trade_53"),
         (
             lambda path: list(pregao.read(path, symbol="DEMO9").messages()),

@@ -130,7 +130,7 @@ def test_a_path_with_odd_characters_is_taken_as_it_is(spark, tmp_path):
 
 
 def test_a_path_that_reads_differently_when_decoded_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="a path without %"):
+    with pytest.raises(UsageError, match="must not have %"):
         Lake(tmp_path / "a%20b")
 
 

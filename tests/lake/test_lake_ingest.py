@@ -364,5 +364,5 @@ def test_a_file_of_something_else_is_a_sentence(tmp_path, content, reason):
 
 
 def test_nothing_to_take_in(tmp_path):
-    with pytest.raises(UsageError, match="there is no capture"):
+    with pytest.raises(UsageError, match="no captures found"):
         ingest([str(tmp_path / "nothing")], str(tmp_path / "lake"))

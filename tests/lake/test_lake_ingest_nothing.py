@@ -49,7 +49,7 @@ def test_a_filter_that_matches_nothing(tmp_path):
 
 def test_a_folder_without_captures(tmp_path, capsys, monkeypatch):
     (tmp_path / "empty").mkdir()
-    refused(tmp_path, [str(tmp_path / "empty")], "no capture there")
+    refused(tmp_path, [str(tmp_path / "empty")], "no captures found")
     refused_pattern = [str(tmp_path / "*.pcap")]
     with pytest.raises(NothingFoundError):
         ingest(refused_pattern, str(tmp_path / "lake"))
@@ -61,7 +61,7 @@ def test_a_folder_without_captures(tmp_path, capsys, monkeypatch):
     with pytest.raises(SystemExit) as ended:
         run()
     assert ended.value.code == 1
-    assert "no capture there" in capsys.readouterr().err
+    assert "no captures found" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_damaged_captures_can_be_left_out(with_damage, tmp_path, size):
 
 def test_nothing_but_damaged_captures(tmp_path):
     (tmp_path / "other.pcap").write_bytes(b"hello world" * 99)
-    refused(tmp_path, [str(tmp_path / "other.pcap")], "None of the captures", skip_damaged=True)
+    refused(tmp_path, [str(tmp_path / "other.pcap")], "No capture can be read", skip_damaged=True)
 
 
 def test_the_command_lists_what_was_left_out(with_damage, tmp_path, capsys, monkeypatch):
