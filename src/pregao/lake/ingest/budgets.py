@@ -13,7 +13,7 @@ _NAMED = 3
 
 
 def check_days(days: Collection[int]) -> None:
-    """Reject an ingest of more than `MAX_DAYS` days, a year's archive with some margin."""
+    """Reject an ingest of more than `MAX_DAYS` days, more than a year's archive has."""
     if len(days) > MAX_DAYS:
         named = [iso(day) for day in sorted(days)]
         raise UsageError(

@@ -14,7 +14,7 @@ Numbers = npt.NDArray[np.int64]
 FAR_NS = 3600 * SECOND
 """Maximum distance of a packet's time from the median of its neighbors'."""
 FAR_AT_ENDS_NS = 30 * DAY
-"""Maximum distance at the ends of a block, where a pause in the capture may begin or end."""
+"""Maximum distance at the ends of a block, next to which the capture may have paused."""
 _AROUND = 2
 FAR_FROM_CAPTURE_NS = DAY
 """Maximum distance between sending and capture time: a packet beyond it is rejected, because it

@@ -180,7 +180,7 @@ class WindowDecoder:
             key = (value >> 40, value >> 16 & 0xFF, value & 0xFFFF, role.feed)
             runs = _runs(packets, same)
             coverage[key] = joined_runs(coverage.get(key, []), [run[:2] for run in runs])
-            # The time of a run's first packet is the time at which the gap before it was detected.
+            # Capture time of each run's first packet, which is the packet after a gap.
             times = packets.time_ns[same]
             first_seen(starts, key, ((first, int(times[at])) for first, _, at in runs))
 

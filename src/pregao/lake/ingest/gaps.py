@@ -123,7 +123,7 @@ def _gap_rows(numbering: Numbering, starts: RunStarts) -> Iterator[dict[str, Any
         runs = runs_of[OWN, feed]
         newest = max((last for _, last in runs_of.get((EARLIER, feed), [])), default=-1)
         for first, last in _holes(seen[feed]):
-            # A gap after this unit's last number, or one that earlier units have passed, is theirs.
+            # Other units report gaps after this one's last number, and those already passed.
             if last > runs[-1][1] or first <= newest:
                 continue
             version = numbering.version_of(last + 1)

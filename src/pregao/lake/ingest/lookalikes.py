@@ -1,4 +1,4 @@
-"""Detect B3 protocols by their form that captures may contain but the ingest cannot decode."""
+"""Detect B3 protocols that the ingest does not decode, by the form of their datagrams."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ MEMORY = TableSpec(
     passing=True,
 )
 REMEMBER_FROM = 32
-"""Number of files of ``ingests`` that are not in the cache at which it is rewritten."""
+"""Minimum number of uncached files of ``ingests`` at which the cache is rewritten."""
 _COLUMNS = (
     "content_hash",
     "fingerprint",

@@ -34,7 +34,7 @@ class Making:
 
 @contextmanager
 def nothing_left_behind(lake: Lake) -> Iterator[None]:
-    """Remove what was created of a new lake if NothingFoundError is raised."""
+    """On NothingFoundError, clear a location that was empty before and still has no lake."""
     existed = lake.location.exists()
     empty = not existed or not lake.location.entries()
     try:

@@ -23,7 +23,7 @@ def first_specs() -> list[TableSpec]:
 
 
 def table_specs() -> list[TableSpec]:
-    """Return all tables that an ingest can create; most protocols' come with their captures."""
+    """Return all tables that an ingest can create; other protocols' come with their captures."""
     others = [name for name in PROTOCOLS if name != first_protocol().name]
     return first_specs() + protocol_specs(others)
 

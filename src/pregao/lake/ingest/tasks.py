@@ -282,7 +282,7 @@ class _Run:
             check_days(days)
 
     def windows(self) -> Iterator[tuple[list[PacketChunk], dict[int, Bounds]]]:
-        """Yield windows over captures that cannot be split, read in parallel in order of time.
+        """Yield windows over captures that cannot be split, read interleaved in order of time.
 
         A window ends at a time that every capture has passed by more than the skew. It owns the
         packets up to that time, and the keys below the first key after it.
