@@ -1,4 +1,4 @@
-"""Choice of the files of a day to rewrite so that each value is in few files, and of the splits.
+"""Select the files of a day to rewrite so that each value is in few files, and split their rows.
 
 Files that overlap in a column are split again, so that no two share values. Adjacent files are
 merged while they are small.

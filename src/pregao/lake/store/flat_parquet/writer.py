@@ -1,4 +1,4 @@
-"""Writer of Parquet files for tables of numbers and repeated strings, several times faster.
+"""Parquet writer for tables of numbers and repeated strings, several times faster than pyarrow's.
 
 Such tables are most of a lake: messages, packets, ticks. pyarrow's writer takes more time of an
 ingest than all decoding; here one kernel encodes a column, and dictionary-encoded strings are
@@ -39,7 +39,7 @@ Bytes = npt.NDArray[np.uint8]
 
 _MAGIC = b"PAR1"
 _WIDEST = 20
-"""Maximum bytes of a value, with its dictionary entry and its share of page headers."""
+"""Maximum bytes of a value, with its dictionary index and its share of the page overhead."""
 SMALLEST_GROUP = 8_192
 """Minimum number of rows with one value that get a separate row group."""
 _HELD = 4 << 20
