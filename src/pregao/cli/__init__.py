@@ -1,6 +1,6 @@
-"""The command line: a module for each command, named as the command (`main` lists them).
+"""The command line: one module per command, named after the command (`main` lists them).
 
-What only one command needs is beside it under its name (`decode_output`, `schema_tables`). Shared
-are `options` (declared once) and `option_values` (their text, read), `input_captures` (captures
-by name), `new_files` (files that appear whole or not at all), `progress` and `terminal`.
+Modules that serve a single command carry its name as a prefix (`decode_output`, `schema_tables`).
+Shared modules: `options` (option declarations), `option_values` (parsers of option values),
+`new_files` (output files that appear complete or not at all), `progress` and `terminal`.
 """

@@ -15,7 +15,7 @@ _TEN = np.uint64(10)
 
 @njit_or(_TWINS)
 def number_sizes(values, scale, sizes):
-    """How many characters each number has, written with so many digits behind the point."""
+    """Compute the characters of each number, written with `scale` digits after the point."""
     for n in range(np.uint64(len(values))):
         value = values[n]
         left = np.uint64(value)
@@ -34,7 +34,7 @@ def number_sizes(values, scale, sizes):
 
 @njit_or(_TWINS)
 def write_numbers(values, scale, offsets, out):
-    """Write each number in front of the next one's offset."""
+    """Write each number so that it ends at the next number's offset."""
     for n in range(np.uint64(len(values))):
         value = values[n]
         left = np.uint64(value)

@@ -1,4 +1,4 @@
-"""Numbers as text without numba: a digit of all numbers at a time."""
+"""Format numbers as text without numba: one digit of all numbers per step."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _POWERS = _TEN ** np.arange(1, 20, dtype=np.uint64)
 
 
 def _unsigned(values: Any) -> Any:
-    """How far numbers are from zero."""
+    """Return absolute values as unsigned 64-bit integers."""
     wide = values.astype(np.int64)
     return np.where(wide < 0, -wide, wide).view(np.uint64)
 
 
 def number_sizes(values: Any, scale: int, sizes: Any) -> None:
-    """What the kernel of this name does."""
+    """Do the same as the kernel `_kernels.number_sizes`."""
     digits = 1 + np.searchsorted(_POWERS, _unsigned(values), side="right")
     if scale > 0:
         digits = np.maximum(digits, scale + 1) + 1
@@ -26,18 +26,18 @@ def number_sizes(values: Any, scale: int, sizes: Any) -> None:
 
 
 def write_numbers(values: Any, scale: int, offsets: Any, out: Any) -> None:
-    """What the kernel of this name does."""
+    """Do the same as the kernel `_kernels.write_numbers`."""
     left, negative = _unsigned(values), values < 0
     out[offsets[:-1][negative]] = _MINUS
-    starts, place = offsets[:-1] + negative, offsets[1:] - 1
-    behind = scale
-    while len(place):
-        if scale > 0 and behind == 0:
-            out[place] = _DOT
+    starts, position = offsets[:-1] + negative, offsets[1:] - 1
+    decimals = scale
+    while len(position):
+        if scale > 0 and decimals == 0:
+            out[position] = _DOT
         else:
             rest = left // _TEN
-            out[place] = (left - rest * _TEN).astype(np.uint8) + _ZERO
+            out[position] = (left - rest * _TEN).astype(np.uint8) + _ZERO
             left = rest
-        behind -= 1
-        more = place > starts
-        starts, place, left = starts[more], place[more] - 1, left[more]
+        decimals -= 1
+        more = position > starts
+        starts, position, left = starts[more], position[more] - 1, left[more]

@@ -1,4 +1,4 @@
-"""`pregao analytics`: tables of trades, bars, statistics, states, auctions, latencies, orders."""
+"""`pregao analytics`: build tables of trades, bars, statistics, auctions, latencies, orders."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ EPILOG = "\n\n".join(
         "pregao analytics --lake lake --master local[*]",
         "pregao analytics --lake lake --date 2026-05-21 --table bars --interval 15m",
         "pregao query \"SELECT * FROM bars WHERE symbol = 'PETR4'\" --lake lake",
-        "If nothing is said about Spark, a lake on this machine or S3 is read by this process, as "
-        "--master here does: the rows are the same, in a third of the time.",
+        "Without --master, --conf or a configured Spark master, a lake on a local disk or S3 is "
+        "processed without Spark, as with --master here: the same rows, in a third of the time.",
     )
 )
 
@@ -32,7 +32,7 @@ def analytics(
     lake: options.Lake,
     date: Annotated[
         list[str] | None,
-        typer.Option(metavar="DAY", help="Only this day, such as 2026-05-21; may be repeated."),
+        typer.Option(metavar="DAY", help="Only this date, e.g. 2026-05-21. Repeatable."),
     ] = None,
     table: Annotated[
         list[str] | None,
@@ -46,21 +46,20 @@ def analytics(
         list[str] | None,
         typer.Option(
             metavar="SPANS",
-            help="How long bars are, such as 500ms, 15m or 1d; 1s, 1m, 5m, 1h and 1d by default. "
-            "Bars of other lengths that are there are kept up to date.",
+            help="Bar lengths, e.g. 500ms, 15m, 1d (default 1s, 1m, 5m, 1h, 1d). Existing lengths "
+            "are updated too.",
         ),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Make days anew whose data has not changed.")
+        bool, typer.Option("--again", help="Rebuild days whose inputs have not changed.")
     ] = False,
     master: options.Master = None,
     conf: options.Conf = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Make tables of trades, bars, statistics, states, auctions, latencies and orders.
+    """Build tables of trades, bars, statistics, statuses, auctions, latencies and orders.
 
-    Each day is made of what was ingested of it. A day that was made already is made again only if
-    more was ingested since, and then replaces the one before as a whole.
+    A day is rebuilt, and its rows replaced, only if more data was ingested since the last build.
     """
     from pregao.cli import option_values
     from pregao.cli.ingest import analytics_session
@@ -70,7 +69,7 @@ def analytics(
     from pregao.lake.spark import parse_conf
     from pregao.lake.store import Lake
 
-    # Mistakes show before Spark is started.
+    # Validate options before starting Spark.
     names = list(ANALYTICS) if table is None else option_values.parts(table)
     in_order(names)
     wanted = (
@@ -78,12 +77,12 @@ def analytics(
     )
     dates = None if date is None else option_values.days(date)
     parse_conf(conf)
-    place = Lake(lake)
-    place.require()
-    session = analytics_session(master, conf, place, quiet=quiet)
-    made = analyse(
+    store = Lake(lake)
+    store.require()
+    session = analytics_session(master, conf, store, quiet=quiet)
+    built = analyse(
         session.spark,
-        place,
+        store,
         dates=dates,
         tables=names,
         wanted=wanted,
@@ -91,24 +90,24 @@ def analytics(
         progress=progress(quiet),
     )
     if not quiet:
-        show(made)
-        tell_clocks(place, made)
-        tell_levels(place, made)
+        show(built)
+        tell_clocks(store, built)
+        tell_levels(store, built)
 
 
 def progress(quiet: bool) -> Callable[[str, Date], None]:
-    """What tells which table is being made, where somebody looks."""
+    """Return a callback that prints the table being built, if standard error is a terminal."""
     shown = not quiet and sys.stderr.isatty()
 
     def tell(name: str, day: Date) -> None:
         if shown:
-            typer.echo(f"{day}: making {name}", err=True)
+            typer.echo(f"{day}: building {name}", err=True)
 
     return tell
 
 
 def show(made: Iterable[Made]) -> None:
-    """Print what was made."""
+    """Print the tables built, with their rows."""
     from pregao.cli.terminal import console, print_table
 
     rows = [
@@ -123,25 +122,25 @@ _MOST_CLOCKS = 10
 
 
 def tell_clocks(lake: Lake, made: Iterable[Made]) -> None:
-    """Print how far the clocks of the captures are from the exchange's."""
+    """Print the offsets between the clocks of the captures and the exchange's clock."""
     for line in _clocks(lake, {one.date for one in made if one.table == "clock_offsets"}):
         typer.echo(line)
 
 
 def tell_levels(lake: Lake, made: Iterable[Made]) -> None:
-    """Print which channels have no orders, because their feed tells price levels."""
+    """Print the channels without orders, because their feed publishes price levels."""
     from pregao.lake.analytics.legacy_left_out import channels_of_levels
 
     for day in sorted({one.date for one in made if one.table == "orders"}):
         for channel in channels_of_levels(lake, day):
             typer.echo(
-                f"{day} channel {channel}: the feed tells price levels and no orders, so there "
-                "are none of it in orders."
+                f"{day} channel {channel}: the feed publishes price levels, not orders, so the "
+                "table orders has no rows of it."
             )
 
 
 def _clocks(lake: Lake, dates: Collection[Date]) -> Iterator[str]:
-    """Sentences about the clocks of the captures, those furthest from the exchange's first."""
+    """Yield a line per capture clock, largest offset from the exchange's clock first."""
     if not dates:
         return
     found = lake.delta("clock_offsets").to_pyarrow_table(
@@ -153,14 +152,14 @@ def _clocks(lake: Lake, dates: Collection[Date]) -> Iterator[str]:
     if len(rows) > _MOST_CLOCKS:
         yield f"{len(rows) - _MOST_CLOCKS} more captures and feeds are in the table clock_offsets."
     if rows:
-        yield "Network times in latency and latency_minutes are less these offsets (network_ns)."
+        yield "These offsets are subtracted from network_ns in latency and latency_minutes."
 
 
 def _clock(row: dict[str, Any]) -> str:
     offset = row["offset_ns"]
     name = row["name"] or row["capture_id"]
-    what = "ahead of" if offset >= 0 else "behind"
+    relation = "ahead of" if offset >= 0 else "behind"
     return (
         f"{row['date']} {name}, channel {row['channel']}, feed {row['feed']}: the capture's clock "
-        f"is {abs(offset):,} ns {what} the exchange's, the shortest network time included."
+        f"is {abs(offset):,} ns {relation} the exchange's, including the minimum network latency."
     )

@@ -1,4 +1,4 @@
-"""``pregao audit``: how the rebuilt books compare with the snapshots in the captures."""
+"""``pregao audit``: comparison of the rebuilt books with the snapshots in the captures."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ EPILOG = "\n\n".join(
         "Examples:",
         "pregao audit --lake lake",
         "pregao audit --lake lake --symbol PETR4 --json",
-        "Every snapshot in the captures is compared with the book that was rebuilt up to it: "
-        "orders, their order, counts, and published statistics. The exit code is 1 if one differs "
-        "and no gap explains it.",
+        "`pregao books` compares every snapshot in the captures with the book rebuilt up to it: "
+        "orders, their priority, counts, and published statistics. The exit code is 1 if one "
+        "differs and no gap explains it.",
     )
 )
 
@@ -35,12 +35,12 @@ def audit(
             metavar="NUMBER",
             min=0,
             max=1_000_000_000,
-            help="How many differences are shown.",
+            help="Maximum number of differences to print.",
         ),
     ] = 20,
     as_json: options.Json = False,
 ) -> None:
-    """Summarise the audit of a lake's books."""
+    """Summarize the audit of a lake's books."""
     from pregao.cli import option_values
     from pregao.lake.books import Selection, audit_summary
     from pregao.lake.store import Lake
@@ -51,27 +51,27 @@ def audit(
         tuple(sorted(channels or ())),
         tuple(option_values.parts(symbol)),
     )
-    found = audit_summary(Lake(lake), selection, limit)
+    summary = audit_summary(Lake(lake), selection, limit)
     if as_json:
         data = {
-            "snapshots": found.snapshots,
-            "instruments": found.instruments,
-            "results": dict(sorted(found.results.items())),
-            "differences": found.differences,
+            "snapshots": summary.snapshots,
+            "instruments": summary.instruments,
+            "results": dict(sorted(summary.results.items())),
+            "differences": summary.differences,
         }
         typer.echo(json.dumps(data, indent=1))
     else:
-        _show(found.results, found.instruments, found.differences)
-    raise typer.Exit(0 if found.passed else 1)
+        _show(summary.results, summary.instruments, summary.differences)
+    raise typer.Exit(0 if summary.passed else 1)
 
 
 _MEANINGS = {
     "equal": "the rebuilt book is equal",
-    "different": "it differs, and no gap explains it",
-    "gap": "messages before it were missing: it healed the book",
-    "start": "the book begins with it",
+    "different": "the rebuilt book differs, and no gap explains it",
+    "gap": "messages before the snapshot were missing: it healed the book",
+    "start": "the book starts with the snapshot",
     "incomplete": "parts of the snapshot were not captured",
-    "void": "it says that there is nothing",
+    "void": "the snapshot states that the book is empty",
 }
 
 
@@ -80,7 +80,7 @@ def _show(results: Counter[str], instruments: int, different: list[dict[str, Any
 
     out = console()
     title = f"{results.total():,} snapshots of {instruments:,} instruments"
-    rows = [(name, results[name], words) for name, words in _MEANINGS.items() if results[name]]
+    rows = [(name, results[name], meaning) for name, meaning in _MEANINGS.items() if results[name]]
     columns = ("result", "snapshots", "meaning")
     print_table(out, title, columns, rows, numbers="snapshots", framed=True)
     for row in different:

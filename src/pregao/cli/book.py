@@ -1,4 +1,4 @@
-"""``pregao book``: the order book of an instrument at any moment."""
+"""``pregao book``: the order book of an instrument at any time."""
 
 from __future__ import annotations
 
@@ -21,40 +21,42 @@ EPILOG = "\n\n".join(
         "pregao book PETR4 --lake lake",
         "pregao book PETR4 --lake lake --at 2026-05-21T13:00:00.123456789 --depth 5",
         "pregao book PETR4 --lake lake --at 2026-05-21T10:00:00-03:00 --orders --json",
-        "The book is that after all packets which were sent up to the time. Times are ISO 8601 "
-        "(UTC unless they or --tz name a zone) or nanoseconds since 1970. The exit code is 1 if "
-        "the book is stale: messages were missing, and no snapshot had made up for them yet.",
+        "The book includes all packets sent up to the time. Times are ISO 8601 (UTC unless they or "
+        "--tz name a zone) or nanoseconds since 1970. The exit code is 1 if the book is stale "
+        "(messages were missing, and no snapshot had replaced them yet) or unconfirmed (packets "
+        "are missing that may concern it).",
     )
 )
 
 
 def book(
-    instrument: Annotated[
-        str, typer.Argument(metavar="SYMBOL", help="Symbol or number of the instrument.")
-    ],
+    instrument: Annotated[str, typer.Argument(metavar="SYMBOL", help="Symbol or security ID.")],
     lake: options.Lake,
     at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When; the end of the day by default.")
+        str | None, typer.Option(metavar="TIME", help="Time (default: end of the day).")
     ] = None,
-    depth: Annotated[int, typer.Option(min=1, help="Levels, or orders, of each side.")] = 10,
+    depth: Annotated[int, typer.Option(min=1, help="Levels per side; with --orders, orders.")] = 10,
     orders: Annotated[
-        bool, typer.Option("--orders", help="Show every order, in the order they would trade.")
+        bool, typer.Option("--orders", help="Show single orders, in order of priority.")
     ] = False,
     as_json: options.Json = False,
     day: Annotated[
         str | None,
-        typer.Option("--date", metavar="DAY", help="The day, if no time is given: the last one."),
+        typer.Option(
+            "--date", metavar="DAY", help="Date, if no time is given (default: the last)."
+        ),
     ] = None,
     channel: Annotated[
         int | None,
-        typer.Option(metavar="NUMBER", min=0, max=255, help="The channel, if it is on several."),
+        typer.Option(
+            metavar="NUMBER", min=0, max=255, help="Channel, if the instrument is on several."
+        ),
     ] = None,
     tz: options.Zone = None,
 ) -> None:
     """Show the book of an instrument at any nanosecond.
 
-    It is made of the last checkpoint before that moment and a short replay; `pregao books` makes
-    the checkpoints.
+    The book is rebuilt from the last checkpoint of `pregao books` before that time.
     """
     from pregao.book.faults import State
     from pregao.cli import option_values
@@ -63,12 +65,12 @@ def book(
     from pregao.lake.store import Lake
 
     when = option_values.moment(at, "--at", tz)
-    wanted: date | None = option_values.days([day])[0] if day else None
-    moment = book_at(Lake(lake), instrument, when, wanted, channel)
+    date_: date | None = option_values.days([day])[0] if day else None
+    moment = book_at(Lake(lake), instrument, when, date_, channel)
     if orders and moment.market_depth is not None:
         raise UsageError(
-            f"{instrument} has no orders to show: the feed of {moment.instrument.date}, channel "
-            f"{moment.instrument.channel}, tells price levels. Leave --orders out."
+            f"{instrument} has no orders: the feed of {moment.instrument.date}, channel "
+            f"{moment.instrument.channel}, publishes price levels. Omit --orders."
         )
     if as_json:
         typer.echo(json.dumps(as_data(moment, depth, orders), indent=1))
@@ -77,12 +79,12 @@ def book(
     if moment.data_ends_ns is not None:
         typer.echo(
             f"pregao: the channel's data ends at {format_ns(moment.data_ends_ns)}: "
-            "what is shown is the book then.",
+            "the book shown is of that time.",
             err=True,
         )
     if not moment.current:
         typer.echo(
-            "pregao: more was ingested of that day since its books were built: "
+            "pregao: more data of that day was ingested after its books were built: "
             f"run `pregao books --lake {lake}` again.",
             err=True,
         )
@@ -90,7 +92,7 @@ def book(
 
 
 def levels_of(moment: Moment) -> tuple[list[Level], list[Level]]:
-    """The levels of both sides, best first."""
+    """Return the levels of both sides, best first."""
     from pregao.book.updates import Side
 
     bids, asks = (moment.book.levels(side) for side in Side)
@@ -98,7 +100,7 @@ def levels_of(moment: Moment) -> tuple[list[Level], list[Level]]:
 
 
 def price_text(mantissa: int | None) -> str | None:
-    """A price with its four decimals."""
+    """Return a price with four decimals."""
     if mantissa is None:
         return None
     whole, part = divmod(abs(mantissa), 10_000)
@@ -106,7 +108,7 @@ def price_text(mantissa: int | None) -> str | None:
 
 
 def as_data(moment: Moment, depth: int, with_orders: bool) -> dict[str, Any]:
-    """A moment in a form that JSON can hold; prices are texts, exact to the last digit."""
+    """Return a book at a time as JSON-compatible data; prices are exact strings."""
     from pregao.book.updates import Side
 
     data: dict[str, Any] = {
@@ -156,13 +158,13 @@ def show(moment: Moment, depth: int, with_orders: bool) -> None:
     from pregao.cli.terminal import console, print_table, say
 
     out = console()
-    of = moment.instrument
-    name = of.symbol or str(of.security_id)
+    instrument = moment.instrument
+    name = instrument.symbol or str(instrument.security_id)
     when = "at the end" if moment.at_ns is None else f"at {format_ns(moment.at_ns)}"
     say(
         out,
-        f"{name} ({of.security_id}), channel {of.channel}, {of.date}, {when}: "
-        f"{moment.book.state.name.lower()}",
+        f"{name} ({instrument.security_id}), channel {instrument.channel}, {instrument.date}, "
+        f"{when}: {moment.book.state.name.lower()}",
     )
     if moment.sending_time_ns is not None:
         say(
@@ -176,7 +178,7 @@ def show(moment: Moment, depth: int, with_orders: bool) -> None:
         shown = "the best price" if moment.market_depth == 1 else (
             f"the best {moment.market_depth} prices"
         )  # fmt: skip
-        say(out, f"the feed tells {shown} of each side, and no orders")
+        say(out, f"the feed publishes {shown} of each side, and no orders")
     columns, rows = _orders_table(moment, depth) if with_orders else _levels_table(moment, depth)
     right = " ".join(name for name in columns if name not in ("side", "in the queue since"))
     print_table(out, "", columns, rows, numbers=right, framed=True)
@@ -189,14 +191,14 @@ def _levels_table(moment: Moment, depth: int) -> _Shown:
     columns = ["bid orders", "bid size", "bid", "ask", "ask size", "ask orders"]
     table = []
     bids, asks = levels_of(moment)
-    for at in range(min(depth, max(len(bids), len(asks)))):
+    for index in range(min(depth, max(len(bids), len(asks)))):
         row: list[str] = ["", "", "", "", "", ""]
-        if at < len(bids):
-            price = price_text(bids[at].price) or "none"
-            row[:3] = [f"{bids[at].orders:,}", f"{bids[at].size:,}", price]
-        if at < len(asks):
-            price = price_text(asks[at].price) or "none"
-            row[3:] = [price, f"{asks[at].size:,}", f"{asks[at].orders:,}"]
+        if index < len(bids):
+            price = price_text(bids[index].price) or "none"
+            row[:3] = [f"{bids[index].orders:,}", f"{bids[index].size:,}", price]
+        if index < len(asks):
+            price = price_text(asks[index].price) or "none"
+            row[3:] = [price, f"{asks[index].size:,}", f"{asks[index].orders:,}"]
         table.append(row)
     return columns, table
 
@@ -207,12 +209,12 @@ def _orders_table(moment: Moment, depth: int) -> _Shown:
     columns = ["side", "place", "price", "size", "order", "firm", "in the queue since"]
     table = []
     for side in Side:
-        for place, order in enumerate(moment.book.orders(side)[:depth], 1):
+        for position, order in enumerate(moment.book.orders(side)[:depth], 1):
             since = "" if order.insert_time_ns is None else format_ns(order.insert_time_ns)
             table.append(
                 [
                     side.name.lower(),
-                    str(place),
+                    str(position),
                     price_text(order.price) or "none",
                     f"{order.size:,}",
                     "" if order.order_id is None else str(order.order_id),

@@ -21,10 +21,10 @@ EPILOG = "\n\n".join(
         "pregao books --lake lake",
         "pregao books --lake lake --date 2026-05-21 --channel 51 --depth 5",
         "pregao book PETR4 --lake lake --at 2026-05-21T13:00:00",
-        "Each channel's day becomes rows of ticks (the best levels after every event that changed "
-        "them), book_checkpoints (full books), book_audit (every snapshot in the captures against "
-        "the rebuilt book), gaps (instruments that were stale, and what healed them) and books "
-        "(what each book began with, and how it ended).",
+        "Tables written per channel and day: ticks (the best levels after every event that changed "
+        "them), book_checkpoints (full books), book_audit (every snapshot in the captures compared "
+        "with the rebuilt book), gaps (stale instruments, and what healed them) and books (first "
+        "source and final state of each book).",
     )
 )
 
@@ -37,26 +37,28 @@ def books(
         list[str] | None,
         typer.Option(
             metavar="SYMBOL",
-            help="Only these instruments, by symbol or number; the others' rows stay as they are.",
+            help="Only these instruments, by symbol or security ID; other instruments keep their "
+            "rows.",
         ),
     ] = None,
-    depth: Annotated[int, typer.Option(help="Levels of a tick on each side, 1 to 100.")] = 10,
+    depth: Annotated[int, typer.Option(help="Levels per side of a tick, 1 to 100.")] = 10,
     checkpoint_every: Annotated[
         str,
-        typer.Option(metavar="SPAN", help="How often full books are kept, such as 30s or 10m."),
+        typer.Option(metavar="SPAN", help="Interval between full-book checkpoints, e.g. 10m."),
     ] = "10m",
     master: options.Master = None,
     conf: options.Conf = None,
     report: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE", help="Write the report as JSON.")
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="Write a JSON report to this file."),
     ] = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Rebuild the order books of a lake from its messages, and audit them.
 
-    Books begin with the snapshots in the captures, with an EmptyBook or ChannelReset, or empty at
-    the start of the sequence. A day that was built already is built again only if more was
-    ingested since, or other settings are given, and then replaces what was there as a whole.
+    A book starts from a snapshot in the captures, an EmptyBook or ChannelReset, or empty at the
+    start of the sequence. A day is rebuilt, and its rows replaced, only if more data was ingested
+    since the last build or the settings differ.
     """
     from pregao.cli import option_values
     from pregao.cli.reports import check_report, write_report
@@ -72,10 +74,10 @@ def books(
     )
     options.check()
     check_report(report)
-    done = build(lake, options, master, conf, quiet=quiet)
-    write_report(report, [one.json() for one in done])
+    reports = build(lake, options, master, conf, quiet=quiet)
+    write_report(report, [one.json() for one in reports])
     if not quiet:
-        show(done)
+        show(reports)
 
 
 def build(
@@ -87,7 +89,7 @@ def build(
     spark: Any = None,
     quiet: bool = False,
 ) -> list[DayReport]:
-    """Build books on Spark, or here; an ingest that has a session gives it."""
+    """Build books on Spark or in local processes; `spark` is the session of an ingest, if any."""
     from pregao.lake.books.build import BookRunner, build_books, run_books_here
     from pregao.lake.store import Lake
 
@@ -106,11 +108,11 @@ def build(
 
 
 def _progress(shown: bool) -> Any:
-    """What tells how a build goes on, a line for each step."""
+    """Return the progress of a build, which prints a line per step if `shown`."""
     from pregao.lake.ingest import TaskProgress
 
     class Told(TaskProgress):
-        def started(self, total_bytes: int, tasks: int) -> None:  # noqa: ARG002 - not told
+        def started(self, total_bytes: int, tasks: int) -> None:  # noqa: ARG002 - not shown
             typer.echo(f"replaying in {tasks} tasks", err=True)
 
         def step(self, words: str) -> None:
@@ -120,7 +122,7 @@ def _progress(shown: bool) -> Any:
 
 
 def show(reports: Iterable[DayReport]) -> None:
-    """Print what a build did."""
+    """Print the reports of a build."""
     for report in reports:
         name = f"{report.date.isoformat()}, channel {report.channel}"
         if not report.built:
@@ -133,8 +135,10 @@ def show(reports: Iterable[DayReport]) -> None:
             f"{counts['ticks']:,} ticks, {counts['checkpoints']:,} checkpoints in "
             f"{report.seconds:.1f} s ({rate:,.0f} messages/s)"
         )
-        begun = ", ".join(f"{count:,} with {what}" for what, count in report.origins.most_common())
-        typer.echo(f"  began: {begun}")
+        origins = ", ".join(
+            f"{count:,} with {what}" for what, count in report.origins.most_common()
+        )
+        typer.echo(f"  started: {origins}")
         typer.echo(f"  gaps: {counts['gaps']:,}; stale at the end: {counts['stale']:,}")
         audit = ", ".join(f"{count:,} {result}" for result, count in report.audit.most_common())
         typer.echo(f"  snapshots: {audit or 'none in the captures'}")

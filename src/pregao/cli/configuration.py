@@ -1,13 +1,13 @@
-"""What a user set once for all commands: the lake and the time zone, in ``pregao.toml``.
+"""User configuration in ``pregao.toml``: the default lake and time zone of all commands.
 
 ::
 
     lake = "lakes/b3"
     tz = "America/Sao_Paulo"
 
-The file is looked for in the working folder, then in the folders above it, then in the user's
-folder for configurations; the first one counts. An option wins over the environment, and that over
-the file. A mistake is told with the file and the line.
+The file is searched in the working folder, its parents and the user's configuration folder; the
+first one found is used. Options override environment variables, which override the file. Errors
+name the file and the line.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _AT_END = " (at end of document)"
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What a file says; nothing where there is none."""
+    """Settings of a configuration file; all None if there is no file."""
 
     path: Path | None = None
     lake: str | None = None
-    """A folder is told by its whole path, another place as it was written."""
+    """Absolute path of a folder; other URIs unchanged."""
     tz: str | None = None
 
 
 def places(folder: Path, environment: Mapping[str, str]) -> Iterator[Path]:
-    """Where the file may be, in the order in which it is looked for."""
+    """Yield the candidate paths of the file, in search order."""
     for each in (folder, *folder.parents):
         yield each / FILE
     home = environment.get("HOME")
@@ -53,7 +53,7 @@ def places(folder: Path, environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def configuration() -> Configuration:
-    """What is set for commands that are run here."""
+    """Return the configuration that applies in the working folder."""
     for path in places(Path.cwd(), os.environ):
         if path.is_file():
             return read_configuration(path)
@@ -61,7 +61,7 @@ def configuration() -> Configuration:
 
 
 def read_configuration(path: Path) -> Configuration:
-    """Read a file."""
+    """Read and validate a configuration file."""
     try:
         data = read_file(path)
     except OSError as error:
@@ -75,18 +75,18 @@ def read_configuration(path: Path) -> Configuration:
     try:
         entries = parse_toml(text)
     except DocumentError as error:
-        told = str(error)
-        at = _AT_LINE.search(told)
-        line = int(at[1]) if at else max(1, len(text.splitlines()))
-        _fail(path, line, f"is not TOML: {_AT_LINE.sub('', told).removesuffix(_AT_END)}")
+        message = str(error)
+        found = _AT_LINE.search(message)
+        line = int(found[1]) if found else max(1, len(text.splitlines()))
+        _fail(path, line, f"is not TOML: {_AT_LINE.sub('', message).removesuffix(_AT_END)}")
     for name, value in entries.items():
         line = _line_of(name, text)
         if name not in _ENTRIES:
             near = difflib.get_close_matches(name.lower(), _ENTRIES, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {' and '.join(_ENTRIES)}"
-            _fail(path, line, f"{name} means nothing here; {hint}")
+            hint = f"did you mean {near[0]}?" if near else f"allowed are {' and '.join(_ENTRIES)}"
+            _fail(path, line, f"unknown setting {name}; {hint}")
         if not isinstance(value, str) or not value.strip():
-            _fail(path, line, f"{name} takes a text, not {value!r}")
+            _fail(path, line, f"{name} must be a non-empty string, was {value!r}")
     lake, tz = entries.get("lake"), entries.get("tz")
     if tz is not None:
         try:
@@ -97,14 +97,14 @@ def read_configuration(path: Path) -> Configuration:
 
 
 def _from(folder: Path, lake: str) -> str:
-    """A place as it is meant from the folder of the file; URIs are whole as they are."""
+    """Resolve a lake path relative to the folder of the file; URIs are unchanged."""
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", lake):
         return lake
     return os.path.normpath(folder / Path(lake).expanduser())
 
 
 def _line_of(name: str, text: str) -> int:
-    """The line that sets an entry, or begins a table of that name."""
+    """Return the number of the line that sets an entry, or starts a table of that name."""
     begins = re.compile(rf"""\s*\[*\s*["']?{re.escape(name)}["']?\s*[]=.]""")
     lines = enumerate(text.splitlines(), 1)
     return next((number for number, line in lines if begins.match(line)), 1)
@@ -116,18 +116,17 @@ def _fail(path: Path, line: int, why: str) -> NoReturn:
 
 
 def default_lake() -> str:
-    """The lake that is meant where none is named."""
+    """Return the lake to use if `--lake` is not given."""
     lake = os.environ.get(LAKE_VARIABLE) or configuration().lake
     if lake is None:
         raise UsageError(
-            f'Name the lake with --lake DIR; or once for all with {LAKE_VARIABLE}, or lake = "DIR" '
-            f"in {FILE}."
+            f'No lake given: use --lake DIR, set {LAKE_VARIABLE}, or put lake = "DIR" into {FILE}.'
         )
     return lake
 
 
 def zone(name: str, option: str) -> tzinfo:
-    """A time zone by its name."""
+    """Return a time zone by name."""
     import zoneinfo
 
     try:
@@ -136,11 +135,11 @@ def zone(name: str, option: str) -> tzinfo:
         known = sorted(zoneinfo.available_timezones())
     if not known:
         raise UsageError(
-            f"{option}: this machine knows no time zones; `pip install tzdata` brings them."
+            f"{option}: this machine has no time zone database; run `pip install tzdata`."
         )
     short = {each.rpartition("/")[2].lower(): each for each in known}
-    whole = {each.lower(): each for each in known}
+    full = {each.lower(): each for each in known}
     wanted = name.strip().lower().replace(" ", "_")
-    near = difflib.get_close_matches(wanted, [*whole, *short], 1, 0.6)
-    hint = f" Did you mean {whole.get(near[0]) or short[near[0]]}?" if near else ""
-    raise UsageError(f"{option} takes a zone such as America/Sao_Paulo, not {name!r}.{hint}")
+    near = difflib.get_close_matches(wanted, [*full, *short], 1, 0.6)
+    hint = f" Did you mean {full.get(near[0]) or short[near[0]]}?" if near else ""
+    raise UsageError(f"{option} must be a time zone such as America/Sao_Paulo, was {name!r}.{hint}")

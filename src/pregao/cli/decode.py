@@ -1,4 +1,4 @@
-"""``pregao decode``: every message of a capture as text, or in files for further work."""
+"""``pregao decode``: decode captures to text or files."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ EPILOG = "\n\n".join(
         "pregao decode folder-with-captures/ -o tables/ --format parquet",
         "pregao decode archive.pcap -t IncrementalRefresh -o messages.jsonl",
         'pregao decode --hex "37 00 01 00 b1 68 de 3a …"',
-        "Lists may be given with commas or by repeating the option. Times are ISO 8601 (UTC unless "
-        "they name a zone) or nanoseconds since 1970.",
-        "The exit code is 0 if everything could be decoded, 1 if something was rejected, 2 if the "
-        "command could not do its work. A capture that ends early (one that is still being "
-        "written) is decoded up to its last whole packet, and that is told; it is no failure.",
+        "Lists are comma-separated or given by repeating the option. Times are ISO 8601 (UTC "
+        "unless they or --tz name a zone) or nanoseconds since 1970.",
+        "The exit code is 0 if everything was decoded, 1 if something was rejected, 2 if the "
+        "command failed. A truncated capture (one still being written) is decoded up to its last "
+        "complete packet, with a warning; the exit code stays 0.",
     )
 )
 
@@ -36,9 +36,8 @@ def decode(
         list[str] | None,
         typer.Argument(
             metavar="FILE…",
-            help="Captures (pcap or pcapng, plain, gzip or zstd), folders of them, or - for "
-            "standard input. Those of the older feed (UMDF FIX/FAST), and raw dumps of it, are "
-            "told by their content.",
+            help="Captures (pcap or pcapng, plain, gzip or zstd), folders of captures, or - for "
+            "standard input. FIX/FAST captures and raw dumps are detected.",
             show_default=False,
         ),
     ] = None,
@@ -48,8 +47,8 @@ def decode(
             "--output",
             "-o",
             metavar="PATH",
-            help="A .jsonl, .csv, .parquet or .arrow file, or a folder (one file per template). "
-            "Without it, text goes to standard output.",
+            help="Output: a .jsonl, .csv, .parquet or .arrow file, or a folder (one file per "
+            "template) (default: text on standard output).",
         ),
     ] = None,
     format_: Annotated[
@@ -57,23 +56,23 @@ def decode(
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="parquet (default of a folder), csv, arrow, jsonl or text.",
+            help="Format: parquet (default for a folder), csv, arrow, jsonl or text.",
         ),
     ] = None,
     template: Annotated[
         list[str] | None,
         typer.Option(
-            "--template", "-t", metavar="TEMPLATE", help="Only these templates, by name or number."
+            "--template", "-t", metavar="TEMPLATE", help="Only these templates, by name or ID."
         ),
     ] = None,
     security_id: Annotated[
         list[str] | None,
-        typer.Option(metavar="NUMBER", help="Only messages about these instruments."),
+        typer.Option(metavar="NUMBER", help="Only messages of these instruments."),
     ] = None,
     symbol: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="SYMBOL", help="Only these symbols, as definitions in the input tell them."
+            metavar="SYMBOL", help="Only these symbols, resolved by definitions in the input."
         ),
     ] = None,
     channel: options.Channels = None,
@@ -87,13 +86,13 @@ def decode(
     tz: options.Zone = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", "-n", min=1, metavar="NUMBER", help="Stop after so many messages."),
+        typer.Option("--limit", "-n", min=1, metavar="NUMBER", help="Maximum number of messages."),
     ] = None,
     schema: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Read all messages with this SBE schema file, or FAST template file.",
+            help="Decode all messages with this SBE schema or FAST template file.",
         ),
     ] = None,
     hex_: Annotated[
@@ -101,14 +100,14 @@ def decode(
         typer.Option(
             "--hex",
             metavar="DIGITS",
-            help="A packet in hexadecimal, or - to paste it on standard input.",
+            help="Decode one packet in hexadecimal; - reads it from standard input.",
         ),
     ] = None,
     stream: Annotated[
         list[str] | None,
         typer.Option(
             metavar="ADDRESS:PORT=STREAM",
-            help="What a destination carries, such as 233.252.14.1:30001=incremental.",
+            help="Stream of a destination, e.g. 233.252.14.1:30001=incremental.",
         ),
     ] = None,
     safe_csv: options.SafeCsv = False,
@@ -169,12 +168,12 @@ def decode(
     try:
         if hex_ is not None:
             if files:
-                raise UsageError("--hex decodes one packet: name either it or captures.")
+                raise UsageError("--hex decodes one packet: give either --hex or captures.")
             account = decode_packet(request, sys.stdin.read() if hex_ == "-" else hex_)
         elif files:
             account = decode_captures(request, files)
         else:
-            raise UsageError("Name a capture to decode (or - for standard input, or --hex).")
+            raise UsageError("No capture given: pass files, - for standard input, or --hex.")
     except ReaderGoneError:
         raise typer.Exit(0) from None
     tell(account, time.perf_counter() - started)
@@ -182,26 +181,26 @@ def decode(
 
 
 def tell(account: DecodeAccount, seconds: float) -> None:
-    """Say on standard error what was done, skipped and rejected."""
+    """Print counts of decoded, skipped and rejected messages to standard error."""
     for name, tail in account.reading.tails:
-        say(f"{name}: {tail}; what is whole before it was decoded")
+        say(f"{name}: {tail}; all complete packets before it were decoded")
     for (template_id, version), count in sorted(account.unknown.items()):
         say(
             f"{count:,} messages of unknown template {template_id} (version {version}) were skipped"
         )
     for name, count in sorted(account.withheld.items()):
-        say(f"{count:,} values of {name} are too large for a column and null there")
+        say(f"{count:,} values of {name} exceed the column type and were replaced by null")
     statistics = account.reading.statistics
     if statistics.cut:
-        say(f"{statistics.cut:,} packets were cut by the snap length and could not be decoded")
+        say(f"{statistics.cut:,} packets were truncated by the snap length and not decoded")
     if account.reading.fragments:
-        say(f"{account.reading.fragments:,} IP fragments never became whole datagrams")
+        say(f"{account.reading.fragments:,} IP fragments could not be reassembled")
     for reason, count in statistics.malformed.most_common():
         say(f"{count:,} malformed packets: {reason}")
     for error in account.reading.damaged:
         say(f"{error}; the rest of that file was not read")
-    for place in account.rejects.first:
-        say(f"rejected: {place}")
+    for reject in account.rejects.first:
+        say(f"rejected: {reject}")
     more = account.rejects.total - len(account.rejects.first)
     if more > 0:
         say(f"… and {more:,} more, by reason:")
@@ -216,5 +215,5 @@ def tell(account: DecodeAccount, seconds: float) -> None:
 
 
 def say(sentence: str) -> None:
-    """Write a line on standard error."""
+    """Write a line to standard error."""
     sys.stderr.write(f"pregao: {sentence}\n")

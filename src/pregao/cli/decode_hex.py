@@ -1,4 +1,4 @@
-"""A packet pasted as hexadecimal digits: plain, or a dump with offsets and a column of text."""
+"""Parse a packet pasted in hexadecimal: plain digits, or a dump with offsets and a text column."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BETWEEN = re.compile(r"0x|\\x|[\s,;:.\-|\"'\[\](){}]", re.IGNORECASE)
 
 
 def packet_bytes(text: str) -> bytes:
-    """The bytes of a packet that text shows: as xxd, hexdump, tcpdump or Wireshark print it."""
+    """Return the bytes of a packet as printed by xxd, hexdump, tcpdump or Wireshark."""
     lines = [line for line in text.splitlines() if line.strip()]
     found = bytearray()
     dump = len(lines) > 0 and all(_offset(line) is not None for line in lines)
@@ -26,34 +26,34 @@ def packet_bytes(text: str) -> bytes:
             found += _dump_line(offset[0])
         elif dump:
             raise UsageError(
-                f"The offset {offset[1] if offset else 0:#x} of the dump does not follow on: "
-                f"{len(found)} bytes come before it. Paste all lines."
+                f"Offset {offset[1] if offset else 0:#x} of the hex dump does not match the "
+                f"{len(found)} bytes before it. Paste all lines."
             )
         else:
             found += _plain(line)
     if not found:
-        raise UsageError("There are no hexadecimal digits to decode.")
+        raise UsageError("--hex: no hexadecimal digits to decode.")
     if len(found) > _MOST_BYTES:
-        raise UsageError(f"A packet has at most {_MOST_BYTES} bytes, not {len(found)}.")
+        raise UsageError(f"--hex: a packet has at most {_MOST_BYTES} bytes, was {len(found)}.")
     return market_data(bytes(found))
 
 
 def _offset(line: str) -> tuple[str, int] | None:
-    """What follows the offset of a line, and the offset; None if the line has none."""
+    """Split a line into the text after its offset and the offset; None if it has no offset."""
     match = _OFFSET.match(line)
     if match is None:
         return None
     digits, colon = match.groups()
     rest = line[match.end() :]
     first = rest.split(maxsplit=1)[0]
-    # Without a colon, the offset shows by being longer than the bytes behind it.
+    # Without a colon, an offset is recognized by being longer than the byte after it.
     if colon or (len(digits) >= 4 and len(first) == 2):
         return rest, int(digits, 16)
     return None
 
 
 def _dump_line(rest: str) -> bytes:
-    """The bytes of one line of a dump, without the column of text."""
+    """Return the bytes of one line of a dump, without its text column."""
     rest = rest.partition("|")[0]
     found = bytearray()
     for segment in re.split(r"\s{2,}|\t", rest.strip()):
@@ -71,7 +71,7 @@ def _is_bytes(token: str) -> bool:
 
 
 def _as_text(data: bytes) -> str:
-    """Bytes as the right-hand column of a dump shows them."""
+    """Return bytes as the text column of a dump shows them."""
     return "".join(chr(byte) if 32 <= byte < 127 else "." for byte in data)
 
 
@@ -80,12 +80,12 @@ def _plain(line: str) -> bytes:
     if len(digits) % 2 or not _DIGITS.fullmatch(digits or "0"):
         wrong = next((c for c in digits if c not in "0123456789abcdefABCDEF"), None)
         reason = f"{wrong!r} is not a hexadecimal digit" if wrong else "a digit is missing"
-        raise UsageError(f"This is not a packet in hexadecimal: {reason} in {line.strip()[:60]!r}.")
+        raise UsageError(f"--hex must be hexadecimal: {reason} in {line.strip()[:60]!r}.")
     return bytes.fromhex(digits)
 
 
 def market_data(data: bytes) -> bytes:
-    """The payload, if what was pasted is a whole Ethernet frame; otherwise what was pasted."""
+    """Return the payload if the bytes are a complete Ethernet frame, else the bytes."""
     try:
         decode_header(data)
         next(frames(data))

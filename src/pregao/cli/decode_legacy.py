@@ -26,7 +26,7 @@ _LINES_AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegacyRequest:
-    """What the user asked for."""
+    """Settings of a decode run of the legacy feed."""
 
     output: str | None
     format: str | None
@@ -42,26 +42,26 @@ class LegacyRequest:
 
 
 def decode_legacy(request: LegacyRequest, names: Sequence[str]) -> int:
-    """Decode captures of the legacy feed; how many messages were rejected."""
+    """Decode captures of the legacy feed; return the number of rejects and damaged files."""
     target, folder, kind = output_kind(request.output, request.format)
     if folder and target is not None:
         return _to_folder(request, names, target, kind)
     if kind not in ("text", "jsonl"):
         raise UsageError(
-            "These are captures of the legacy feed (UMDF FIX/FAST): a file holds its messages as "
-            "JSON lines (-o messages.jsonl), a folder (-o folder/) tables of them."
+            f"Captures of the legacy feed (UMDF FIX/FAST) cannot be written to one {kind} file: "
+            "use JSON lines (-o messages.jsonl), or a folder of tables (-o folder/)."
         )
     reader = reader_of(request.schema)
     wanted = _templates(request.templates, reader.templates)
     account = LegacyAccount()
-    began = time.perf_counter()
+    started = time.perf_counter()
     line = _json_line if kind == "jsonl" else _text_line
     with NewFiles(force=request.force) as files:
         stream: BinaryIO | StandardOutput = (
             StandardOutput() if target is None else files.create(target)
         )
         _write(request, names, wanted, reader, account, stream, line)
-    _tell(account, time.perf_counter() - began)
+    _tell(account, time.perf_counter() - started)
     return account.rejects.total() + len(account.damaged)
 
 
@@ -70,17 +70,20 @@ def _to_folder(request: LegacyRequest, names: Sequence[str], folder: Path, kind:
     from pregao.cli.decode_legacy_tables import TableWriter, prepare
 
     if request.symbols or request.limit is not None:
-        raise UsageError("--symbol and --limit are for text and JSON lines of the legacy feed.")
+        raise UsageError(
+            "--symbol and --limit of the legacy feed require text or JSON lines: omit them, or "
+            "write to standard output or a .jsonl file."
+        )
     prepare(folder, kind)
     templates = reader_of(request.schema).templates
-    account, began = LegacyAccount(), time.perf_counter()
+    account, started = LegacyAccount(), time.perf_counter()
     with NewFiles(force=request.force) as files:
         writer = TableWriter(
             folder, kind, files, templates, _templates(request.templates, templates),
             request.security_ids, request.since_ns, request.until_ns, request.safe_csv,
         )  # fmt: skip
         writer.write(names, account)
-    _tell(account, time.perf_counter() - began)
+    _tell(account, time.perf_counter() - started)
     return account.rejects.total() + len(account.damaged)
 
 
@@ -95,7 +98,7 @@ def _write(
 ) -> None:
     symbols: dict[int, str] = {}
     named = {folded(symbol) for symbol in request.symbols}
-    left = request.limit
+    remaining = request.limit
     lines: list[str] = []
     for read in read_messages(names, reader, account):
         message = read.message
@@ -116,9 +119,9 @@ def _write(
         if len(lines) >= _LINES_AT_ONCE:
             stream.write("".join(lines).encode())
             lines.clear()
-        if left is not None:
-            left -= 1
-            if left == 0:
+        if remaining is not None:
+            remaining -= 1
+            if remaining == 0:
                 break
     stream.write("".join(lines).encode())
 
@@ -135,7 +138,7 @@ def _instruments(message: LegacyMessage) -> set[int]:
 
 
 def _templates(names: Sequence[str], templates: Templates) -> frozenset[int] | None:
-    """The ids of templates by number, by name, or by the name of their message."""
+    """Return the IDs of templates given by ID, by name, or by the name of their message."""
     if not names:
         return None
     found: set[int] = set()
@@ -148,7 +151,7 @@ def _templates(names: Sequence[str], templates: Templates) -> frozenset[int] | N
         if not own:
             known = ", ".join(sorted({each.name for each in templates.templates}))
             raise UsageError(
-                f"--template {name}: no such template of the legacy feed; {known} are."
+                f"--template: the legacy feed has no template {name}; known templates: {known}."
             )
         found |= own
     return frozenset(found)
@@ -187,25 +190,25 @@ def _text(values: Mapping[str, Any]) -> str:
             rows = " ".join(f"{{{_text(row)}}}" for row in value)
             parts.append(f"{name}=[{rows}]")
         elif isinstance(value, str):
-            odd = not value or " " in value or not value.isprintable()
-            parts.append(f"{name}={value!r}" if odd else f"{name}={value}")
+            quoted = not value or " " in value or not value.isprintable()
+            parts.append(f"{name}={value!r}" if quoted else f"{name}={value}")
         else:
             parts.append(f"{name}={value if isinstance(value, int | Decimal) else _plain(value)}")
     return " ".join(parts)
 
 
 def _tell(account: LegacyAccount, seconds: float) -> None:
-    for sentence in account.damaged:
-        _say(f"{sentence}; the rest of that file was not read")
-    for place in account.first_rejects:
-        _say(f"rejected: {place}")
+    for message in account.damaged:
+        _say(f"{message}; the rest of that file was not read")
+    for reject in account.first_rejects:
+        _say(f"rejected: {reject}")
     more = account.rejects.total() - len(account.first_rejects)
     if more > 0:
         _say(f"… and {more:,} more, by reason:")
         for reason, count in account.rejects.most_common(10):
             _say(f"  {count:,} × {reason}")
     if account.abandoned:
-        _say(f"{account.abandoned:,} messages lack chunks and were left out")
+        _say(f"{account.abandoned:,} messages with missing chunks were skipped")
     rate = account.messages / seconds if seconds > 0 else 0.0
     _say(
         f"legacy feed (UMDF FIX/FAST): {account.datagrams:,} datagrams, "

@@ -1,4 +1,4 @@
-"""``pregao decode`` of the legacy feed into a folder: a file of rows for each message, in bulk."""
+"""``pregao decode`` of the legacy feed into a folder: one table per message type, in bulk."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ KEY = pa.schema(
         ("template_id", pa.int64()),
     ]
 )
-"""The columns before a message's own."""
+"""Key columns, which precede the columns of the message."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class _Block:
 
 @dataclass(slots=True)
 class TableWriter:
-    """Writes rows of messages into files of a folder."""
+    """Writer of message rows to the files of a folder."""
 
     folder: Path
     kind: str
@@ -78,7 +78,7 @@ class TableWriter:
     _waiting: dict[str, Assembler] = field(default_factory=dict)
 
     def write(self, names: Sequence[str], account: LegacyAccount) -> None:
-        """Read captures and raw dumps, and write what they hold."""
+        """Read captures and raw dumps, and write their messages."""
         decoder = ColumnDecoder(self.templates, reset_each_message=True)
         tables = tables_of(self.templates)
         try:
@@ -115,7 +115,7 @@ class TableWriter:
         found = decoder.decode(messages.buffer, messages.start, messages.end)
         bad = (found.status != 0) | (found.end != messages.end)
         for row in np.flatnonzero(bad).tolist():
-            reason = REASONS.get(int(found.status[row]), "bytes behind the end of the message")
+            reason = REASONS.get(int(found.status[row]), "bytes after the end of the message")
             chunk = owner[row]
             number = int(chunks.number[chunk])
             account.reject(_reject(block, int(chunks.datagram[chunk]), number, reason))
@@ -129,17 +129,17 @@ class TableWriter:
             good = ~bad[own]
             wrong = good & (numbers != chunks.number[chunk])
             wrong[rows.unfit] |= good[rows.unfit]
-            for at in np.flatnonzero(wrong).tolist():
-                reason = "tag 34 is not the number in the header, or a number fits no column"
-                place = int(chunks.datagram[chunk[at]])
-                account.reject(_reject(block, place, int(numbers[at]), reason))
+            for row_ in np.flatnonzero(wrong).tolist():
+                reason = "tag 34 differs from the chunk header, or a number exceeds its column"
+                datagram_row = int(chunks.datagram[chunk[row_]])
+                account.reject(_reject(block, datagram_row, int(numbers[row_]), reason))
             good &= ~wrong
             account.messages += int(good.sum())
             datagram = chunks.datagram[chunk]
             good &= self._in_time(block.time_ns[datagram])
             if self.wanted is not None and template.id not in self.wanted:
                 continue
-            kept = np.flatnonzero(good[rows.message])
+            selected = np.flatnonzero(good[rows.message])
             keys = [
                 pa.array(block.time_ns[datagram][rows.message]),
                 pa.array(block.flows).take(pa.array(block.flow[datagram][rows.message])),
@@ -148,7 +148,7 @@ class TableWriter:
                 pa.array(np.full(len(rows.message), template.id, np.int64)),
             ]
             every = np.arange(len(rows.message))
-            self._put(template, tables, [*keys, *rows.columns(every)], kept)
+            self._put(template, tables, [*keys, *rows.columns(every)], selected)
 
     def _in_time(self, times: Numbers) -> npt.NDArray[np.bool_]:
         since = times >= (0 if self.since_ns is None else self.since_ns)
@@ -158,20 +158,20 @@ class TableWriter:
         return both
 
     def _whole(self, block: _Block, chunks: ChunkColumns) -> WholeMessages:
-        """The whole messages of a block, with those of several chunks put together."""
+        """Return the complete messages of a block, reassembled from chunks where needed."""
         joined: list[tuple[int, bytes]] = []
         for row in np.flatnonzero(chunks.count > 1).tolist():
             datagram = int(chunks.datagram[row])
             flow = block.flows[int(block.flow[datagram])]
-            at = int(chunks.start[row])
-            piece = block.buffer[at : at + int(chunks.size[row])].tobytes()
+            start = int(chunks.start[row])
+            piece = block.buffer[start : start + int(chunks.size[row])].tobytes()
             chunk = Chunk(
                 int(chunks.number[row]), int(chunks.count[row]), int(chunks.index[row]), piece
             )
             assembler = self._waiting.setdefault(flow, Assembler())
-            whole = assembler.add(chunk, int(block.time_ns[datagram]))
-            if whole is not None:
-                joined.append((row, whole.payload))
+            message = assembler.add(chunk, int(block.time_ns[datagram]))
+            if message is not None:
+                joined.append((row, message.payload))
         return whole_messages(block.buffer, chunks, joined)
 
     def _put(
@@ -183,7 +183,7 @@ class TableWriter:
     ) -> None:
         kind = message_type(template)
         table = tables[kind]
-        fields = [pa.field(name, held) for name, _, held in table.columns]
+        fields = [pa.field(name, kind_) for name, _, kind_ in table.columns]
         schema = pa.schema([*KEY, *fields])
         rows = pa.Table.from_arrays(columns, schema=schema).take(pa.array(kept))
         if self.security_ids is not None:
@@ -222,13 +222,15 @@ _WRITERS: dict[str, Callable[[BinaryIO, Any], Any]] = {
 
 
 def prepare(folder: Path, kind: str) -> None:
-    """Make the folder; only rows in tables go to one."""
+    """Create the folder; raise `UsageError` if the format is not one of tables."""
     if kind not in _WRITERS:
-        raise UsageError("A folder holds parquet, csv or arrow files of the legacy feed.")
+        raise UsageError(
+            f"--format for a folder of the legacy feed must be {', '.join(_WRITERS)}, was {kind}."
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{folder} cannot be made: {error.strerror}.") from None
+        raise UsageError(f"Cannot create folder {folder}: {error.strerror}.") from None
 
 
 def _reject(block: _Block, datagram: int, number: int, reason: str) -> Read:

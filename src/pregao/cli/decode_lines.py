@@ -1,4 +1,4 @@
-"""Decoded messages as lines one by one: those of `decode_text`, where Arrow is not installed."""
+"""Write decoded messages as lines one by one, as `decode_text` does, if Arrow is not installed."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ Keys = Sequence[Sequence[Any]]
 
 
 def text_rows(batch: Batch, keys: Keys) -> list[str]:
-    """A line for each message: time, what its key tells, name, and the fields that are there."""
+    """Return a line for each message: time, key, name, and the fields that are not null."""
     form = key_form(batch.schema.id)
-    place = _session if batch.schema.id == ENTRYPOINT_SCHEMA_ID else _packet
+    location = _session if batch.schema.id == ENTRYPOINT_SCHEMA_ID else _packet
     lines = []
     for key, values in zip(zip(*keys, strict=True), batch.columns, strict=True):
         time = key[form.captured]
-        head = [_time(time, "ns") if time is not None else "-", *place(key), batch.message.name]
+        head = [_time(time, "ns") if time is not None else "-", *location(key), batch.message.name]
         lines.append(" ".join([*head, *_named(batch.message, values)]) + "\n")
     return lines
 
 
 def json_rows(batch: Batch, keys: Keys) -> list[str]:
-    """A JSON object for each message: template, key, and the fields by their own names."""
+    """Return a JSON object for each message: template, key, and the fields by schema name."""
     message = batch.message
     head = {"message": message.name, "template": message.id, "version": batch.version}
     names = key_form(batch.schema.id).names
     lines = []
     for key, values in zip(zip(*keys, strict=True), batch.columns, strict=True):
-        whole = head | dict(zip(names, key, strict=True)) | {"fields": _object(message, values)}
-        lines.append(plain(json.dumps(whole, ensure_ascii=False, separators=(",", ":"))) + "\n")
+        line = head | dict(zip(names, key, strict=True)) | {"fields": _object(message, values)}
+        lines.append(plain(json.dumps(line, ensure_ascii=False, separators=(",", ":"))) + "\n")
     return lines
 
 
@@ -79,7 +79,7 @@ def _json_value(reading: Reading, value: Any) -> Any:
 
 
 def _named(block: Block, values: Mapping[str, Any]) -> list[str]:
-    """``name=value`` of what is not null; an empty group says nothing."""
+    """Return ``name=value`` of each field that is not null; empty groups are omitted."""
     parts = []
     for reading in readings(block):
         value = values[reading.name]
@@ -128,7 +128,7 @@ def _text_value(reading: Reading, value: Any) -> str:
 
 
 def _time(value: int, unit: str) -> str:
-    """A time with the digits of its unit; beyond year 9999 as a number."""
+    """Return a time with the digits of its unit; outside years 1 to 9999, the number."""
     factor = PER_SECOND[unit]
     seconds, rest = divmod(value, factor)
     if not FIRST_SECOND <= seconds <= LAST_SECOND:
@@ -138,7 +138,7 @@ def _time(value: int, unit: str) -> str:
 
 
 def _words(value: str | bytes) -> str:
-    """Text, quoted where something in it could be misread; bytes as their hexadecimal digits."""
+    """Return text, quoted if it contains ambiguous characters; bytes as hexadecimal digits."""
     if isinstance(value, bytes):
         value = value.hex()
     plain = value and all(category(c)[0] in "LNPS" and c not in '"{}[]=\\' for c in value)

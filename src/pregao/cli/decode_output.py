@@ -1,4 +1,4 @@
-"""Where decoded messages go: standard output, one file, or a folder with a file per template."""
+"""Outputs of decoded messages: standard output, one file, or a folder with a file per template."""
 
 from __future__ import annotations
 
@@ -20,45 +20,45 @@ if TYPE_CHECKING:
     from pregao.umdf.tables import TemplateTable
 
 MOST_WAITING = 1 << 20
-"""Rows of all templates that may wait in memory until a row group is full."""
+"""Maximum number of rows, of all templates together, buffered until a row group is full."""
 
 
 class Output(Protocol):
-    """Takes batches of messages, block by block."""
+    """Destination of message batches, which arrive block by block."""
 
     def write(self, batch: Batch, keys: Sequence[Any]) -> None:
-        """Take the messages of one template and version, with their key columns."""
+        """Write the messages of one template and version, with their key columns."""
 
     def end_block(self) -> None:
-        """Know that the next messages come later in the captures than all before."""
+        """End a block: all further messages are later in the captures."""
 
     def close(self) -> None:
-        """Write what is waiting, and the end."""
+        """Write the buffered messages and the end of the file."""
 
     def abandon(self) -> None:
-        """Give up: what was written so far is thrown away."""
+        """Discard the output after an error."""
 
 
 class StandardOutput:
-    """Standard output as bytes; a reader that went away (``| head``) ends the command."""
+    """Standard output as bytes; a closed pipe (``| head``) ends the command."""
 
     def write(self, data: Any) -> None:
-        """Write and show at once, so that a reader sees every line."""
+        """Write and flush, so that a reader sees every line immediately."""
         try:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
         except BrokenPipeError:
-            # What Python itself flushes at its end must not fail again.
+            # Python's final flush must not fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise ReaderGoneError from None
 
 
 class ReaderGoneError(Exception):
-    """Nobody reads the output any more."""
+    """The reader of standard output closed the pipe."""
 
 
 class PlainLines:
-    """Lines that were written one by one, in the order of the messages in the captures."""
+    """Output of lines formatted one by one, in the order of the messages in the captures."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class PlainLines:
         self._waiting: list[tuple[int, str]] = []
 
     def write(self, batch: Batch, keys: Sequence[Any]) -> None:
-        """Keep the lines until the block is complete."""
+        """Buffer the lines until the block is complete."""
         self._waiting += zip(batch.rows.tolist(), self._lines(batch, keys), strict=True)
 
     def end_block(self) -> None:
@@ -81,21 +81,21 @@ class PlainLines:
             self._waiting = []
 
     def close(self) -> None:
-        """Write what is waiting."""
+        """Write the buffered lines."""
         self.end_block()
 
     def abandon(self) -> None:
-        """Forget what is waiting."""
+        """Discard the buffered lines."""
         self._waiting = []
 
 
 Versions = dict[tuple[int, int], list[tuple[Schema, Message]]]
-"""By schema id and template id: the schema versions in which its messages come."""
+"""Schema versions of the messages of a template, by schema ID and template ID."""
 Opening = Callable[["TemplateTable", KeyForm], Output]
 
 
 class SingleFile:
-    """One file for the messages of one template, or a stream of them."""
+    """Output to one file, or standard output, of messages of one template."""
 
     def __init__(self, open_output: Opening, versions: Versions) -> None:
         self._open = open_output
@@ -104,7 +104,7 @@ class SingleFile:
         self._template: tuple[int, int] | None = None
 
     def write(self, batch: Batch, keys: Sequence[Any]) -> None:
-        """Take messages, all of one template."""
+        """Write messages; raise `UsageError` at a second template."""
         template = (batch.schema.id, batch.message.id)
         if self._output is None or self._template is None:
             self.begin(template)
@@ -115,7 +115,7 @@ class SingleFile:
         self._output.write(batch, keys)
 
     def begin(self, template: tuple[int, int]) -> None:
-        """Open the file for a template, by its schema id and its own."""
+        """Open the file for a template, given as schema ID and template ID."""
         from pregao.umdf.tables import TemplateTable
 
         self._template = template
@@ -123,33 +123,33 @@ class SingleFile:
         self._output = self._open(table, key_form(template[0]))
 
     def end_block(self) -> None:
-        """Know that the block is complete."""
+        """End a block."""
         if self._output is not None:
             self._output.end_block()
 
     def close(self) -> None:
-        """Write what is waiting."""
+        """Write the buffered messages and close the output."""
         if self._output is not None:
             self._output.close()
 
     def abandon(self) -> None:
-        """Give up."""
+        """Discard the output."""
         if self._output is not None:
             self._output.abandon()
 
 
 def several_templates(names: Iterable[str]) -> UsageError:
-    """The error of several templates for one file."""
+    """Return the error for messages of several templates in one file."""
     shown = sorted(names)
     listed = ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")
     return UsageError(
-        f"A file of this kind holds the messages of one template, and there are several: {listed}. "
-        "Name one with --template, or give a folder (-o folder/) for one file per template."
+        f"An output file has messages of one template, but several were found: {listed}. "
+        "Select one with --template, or write to a folder (-o folder/) with a file per template."
     )
 
 
 class Folder:
-    """A folder with one file per template."""
+    """Output to a folder with one file per template."""
 
     def __init__(self, open_output: Opening, versions: Versions) -> None:
         self._open = open_output
@@ -157,7 +157,7 @@ class Folder:
         self._outputs: dict[tuple[int, int], Output] = {}
 
     def write(self, batch: Batch, keys: Sequence[Any]) -> None:
-        """Take messages of any template."""
+        """Write messages of any template."""
         template = (batch.schema.id, batch.message.id)
         output = self._outputs.get(template)
         if output is None:
@@ -168,7 +168,7 @@ class Folder:
         output.write(batch, keys)
 
     def end_block(self) -> None:
-        """Write the fullest templates if too much is waiting."""
+        """Flush the largest buffers if too many rows are buffered."""
         from pregao.cli.decode_tables import TableOutput
 
         for output in self._outputs.values():
@@ -178,12 +178,12 @@ class Folder:
             max(tables, key=lambda table: table.waiting).flush()
 
     def close(self) -> None:
-        """Write what is waiting."""
+        """Write the buffered messages and close all files."""
         for output in self._outputs.values():
             output.close()
 
     def abandon(self) -> None:
-        """Give up."""
+        """Discard all files."""
         for output in self._outputs.values():
             output.abandon()
 
@@ -201,7 +201,7 @@ def open_output(
     *,
     safe_csv: bool = False,
 ) -> Output | SingleFile | Folder:
-    """The output of that kind: on standard output, in a file, or in a folder."""
+    """Open an output of a format: standard output, a file, or a folder."""
     if folder or kind not in ("text", "jsonl"):
         require("pyarrow")
     if folder:
@@ -225,7 +225,7 @@ def open_output(
 
 
 def _lines(kind: str, stream: BinaryIO | StandardOutput) -> Output:
-    """Text or JSON: whole columns at a time, or message by message without Arrow."""
+    """Return an output of text or JSON lines: columnar, or message by message without Arrow."""
     if not installed("pyarrow"):
         from pregao.cli.decode_lines import json_rows, text_rows
 
@@ -253,13 +253,13 @@ def _open(
 
 
 def output_kind(output: str | None, wanted: str | None) -> tuple[Path | None, bool, str]:
-    """Where to write (nowhere is standard output), whether that is a folder, and what kind."""
+    """Return the path (None: standard output), whether it is a folder, and the format."""
     if wanted is not None and wanted not in FORMATS:
-        raise UsageError(f"--format is one of {', '.join(FORMATS)}; not {wanted!r}.")
+        raise UsageError(f"--format must be one of {', '.join(FORMATS)}; was {wanted!r}.")
     if output is None or output == "-":
         kind = wanted or "text"
         if kind in ("parquet", "arrow"):
-            raise UsageError(f"{kind} goes to a file or a folder: name it with -o.")
+            raise UsageError(f"--format {kind} requires a file or folder: add -o PATH.")
         return None, False, kind
     path = Path(output)
     kind = _SUFFIXES.get(path.suffix.lower(), "")
@@ -267,14 +267,16 @@ def output_kind(output: str | None, wanted: str | None) -> tuple[Path | None, bo
         kind = wanted or "parquet"
         if kind == "text":
             raise UsageError(
-                "A folder holds parquet, csv, arrow or jsonl files: name one of these."
+                "--format for a folder must be parquet, csv, arrow or jsonl, was text."
             )
         return path, True, kind
     if not kind:
         raise UsageError(
-            f"{output}: the name tells what to write, and must end in .jsonl, .csv, .parquet or "
-            ".arrow; a folder (-o folder/) gets one file per template."
+            f"{output}: the file name must end in .jsonl, .csv, .parquet or .arrow. "
+            "Use a folder (-o folder/) for one file per template."
         )
     if wanted not in (None, kind):
-        raise UsageError(f"{output} is named as {kind}, but --format says {wanted}; leave one out.")
+        raise UsageError(
+            f"{output} has the extension of {kind}, but --format is {wanted}: omit --format."
+        )
     return path, False, kind

@@ -1,4 +1,4 @@
-"""From captures to outputs: learn what is in them, then decode what was asked for."""
+"""Decode captures to outputs, after an optional first pass that learns their contents."""
 
 from __future__ import annotations
 
@@ -33,41 +33,41 @@ from pregao.umdf.survey import (
 )
 
 _FILE_BLOCK = 1 << 24
-"""Block size where everything is read before anything is seen: rare templates cost less so."""
+"""Block size of runs that write files: large blocks make rare templates cheaper."""
 _LIVE_BLOCK = 1 << 16
 _SHOWN_BLOCK = 1 << 20
-"""Block sizes where messages should appear soon: from a pipe, and from a file."""
+"""Block sizes of runs that print messages while reading, from a pipe and from a file."""
 
 
 @dataclass(slots=True)
 class Learned:
-    """What the captures hold, found by reading them once."""
+    """Contents of the captures, found in the first pass."""
 
     lines: Lines
     versions: Versions
-    """The templates of the messages asked for, with the schemas that read them."""
+    """Templates of the selected messages, with the schemas that decode them."""
 
 
 @dataclass(slots=True)
 class DecodeAccount:
-    """The account of a run."""
+    """Counts of a decode run."""
 
     reading: ReadAccount = field(default_factory=ReadAccount)
     rejects: Rejects = field(default_factory=Rejects)
     unknown: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """Messages of unknown templates, by template id and version."""
+    """Messages of unknown templates, by template ID and version."""
     withheld: Counter[str] = field(default_factory=Counter)
-    """Values that columns cannot hold and are null in them, by template and column."""
+    """Values that exceed their column type and were replaced by null, by template and column."""
     packets: int = 0
-    """Of UDP."""
+    """UDP packets."""
     sessions: bool = False
-    """Were there messages of EntryPoint?"""
+    """Whether EntryPoint messages were found."""
     messages: int = 0
     templates: Counter[str] = field(default_factory=Counter)
 
     @property
     def rejected(self) -> int:
-        """Everything that could not be read, in packets, messages and damaged files."""
+        """Number of packets, messages and files that could not be decoded."""
         return self.rejects.total + self.reading.lost + len(self.reading.damaged)
 
 
@@ -79,21 +79,21 @@ def learn(
     registry: Registry,
     progress: ReadingProgress,
 ) -> Learned:
-    """Read the captures once: the streams of all lines, the templates, the symbols' instruments.
+    """Read the captures once, to find the streams of lines, the templates and the symbols.
 
-    The instruments of the symbols are added to the selection.
+    Adds the instruments of the symbols to the selection.
     """
     decoder, sessions = BulkDecoder(registry), Sessions(registry)
     wanted = {folded(symbol) for symbol in symbols}
     found: dict[str, set[int]] = {}
     known: set[str] = set()
     kinds: set[tuple[int, int, int]] = set()
-    of_sessions: set[tuple[int, int, int]] = set()
+    session_kinds: set[tuple[int, int, int]] = set()
     for read, numbers in numbered(captures.read(ReadAccount(), progress), lines):
         if read.messages is not None and len(read.messages):
             chosen = selection.session_messages(read.messages)
-            found_there = sessions.block(chosen, read.reader.tcp_flows).walked
-            of_sessions.update(map(_kind_key, found_there.kinds()))
+            session_block = sessions.block(chosen, read.reader.tcp_flows).walked
+            session_kinds.update(map(_kind_key, session_block.kinds()))
         block = read.block
         walked = walk(block.buffer, block.offset, block.length)
         lines.add(numbers.of(block.flow), walked)
@@ -108,7 +108,7 @@ def learn(
     if wanted:
         selection.security_ids = instruments(wanted, found, selection.security_ids, known=known)
     versions = _versions(kinds, selection, decoder)
-    return Learned(lines, versions | _versions(of_sessions, selection, sessions.decoder))
+    return Learned(lines, versions | _versions(session_kinds, selection, sessions.decoder))
 
 
 def _kind_key(kind: MessageKind) -> tuple[int, int, int]:
@@ -139,7 +139,7 @@ _NO_ROWS: npt.NDArray[np.int64] = np.empty(0, np.int64)
 
 
 class Pipeline:
-    """Decodes captures into an output."""
+    """Decoder of captures into an output."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class Pipeline:
         learned: bool,
         limit: int | None,
     ) -> None:
-        """``learned`` tells that the lines have been seen in full, and are not to be counted."""
+        """``learned`` states that a first pass has seen all lines, which are not counted again."""
         self._decoder = BulkDecoder(registry)
         self._sessions = Sessions(registry)
         self._selection = selection
@@ -163,7 +163,7 @@ class Pipeline:
         self.account = DecodeAccount()
 
     def run(self, captures: Captures, output: Output, progress: ReadingProgress) -> DecodeAccount:
-        """Read the captures once, to their end or to the limit."""
+        """Decode the captures, to their end or to the limit."""
         account = self.account
         size = _FILE_BLOCK
         if not self._learned:
@@ -179,16 +179,16 @@ class Pipeline:
         return account
 
     def block(self, name: str, block: PacketBlock, numbers: LineNumbers, output: Output) -> None:
-        """Decode one block."""
+        """Decode one block of packets."""
         chosen = self._selection.packets(block)
         walked = walk(chosen.buffer, chosen.offset, chosen.length)
         lines = numbers.of(chosen.flow)
         if not self._learned:
-            # Also what is not shown tells which stream a line is.
-            everything = walked
+            # Packets that are not selected also help to detect the stream of a line.
+            all_packets = walked
             if chosen is not block:
-                everything = walk(block.buffer, block.offset, block.length)
-            self._lines.add(numbers.of(block.flow), everything)
+                all_packets = walk(block.buffer, block.offset, block.length)
+            self._lines.add(numbers.of(block.flow), all_packets)
             self._streams = None
         self.account.packets += len(chosen)
         streams = self._stream_numbers()[lines]
@@ -200,7 +200,7 @@ class Pipeline:
     def messages(
         self, name: str, block: PacketBlock, flows: Sequence[Flow], output: Output
     ) -> None:
-        """Decode a block of messages of EntryPoint."""
+        """Decode a block of EntryPoint messages."""
         chosen = self._selection.session_messages(block)
         found = self._sessions.block(chosen, flows)
         found.count_stretches(name, self.account.rejects)
@@ -213,7 +213,7 @@ class Pipeline:
     def _batches(
         self, decoder: BulkDecoder, walked: Walked, name: str, block: PacketBlock
     ) -> Iterator[Batch]:
-        """The messages asked for, as far as the limit lets them."""
+        """Yield the selected messages, up to the limit."""
         kinds = self._selection.kinds(walked, decoder.template)
         after = -1
         while kinds and self._left != 0:
@@ -249,7 +249,7 @@ class Pipeline:
             yield outcome
 
     def _stream_numbers(self) -> npt.NDArray[np.int8]:
-        """The number of each line's stream."""
+        """Return the stream number of each line."""
         if self._streams is None or len(self._streams) < len(self._lines.destinations):
             streams = self._lines.streams(self._decoder.registry)
             self._streams = np.array([STREAMS.index(stream) for stream in streams], np.int8)
@@ -259,7 +259,7 @@ class Pipeline:
 def expected_versions(
     selection: MessageSelection, learned: Learned, registry: Registry
 ) -> Versions:
-    """The templates to write: those seen, or the one that was named although none was seen."""
+    """Return the templates to write: those found, or the selected one if none was found."""
     if learned.versions or selection.templates is None or len(selection.templates) != 1:
         return learned.versions
     (wanted,) = selection.templates

@@ -1,4 +1,4 @@
-"""The work of ``pregao decode``: what was asked for, carried out."""
+"""Run ``pregao decode`` requests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PASTED = Flow("0.0.0.0", 0, "0.0.0.0", 0)  # noqa: S104 - no socket: a packet w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeRequest:
-    """What the user asked for."""
+    """Settings of a decode run."""
 
     registry: Registry
     output: str | None = None
@@ -52,26 +52,26 @@ class DecodeRequest:
     safe_csv: bool = False
 
     def selection(self) -> MessageSelection:
-        """The packets and messages to decode, as far as known before anything is read."""
+        """Return the selection of packets and messages, before symbols are resolved."""
         return MessageSelection(
             self.templates, self.security_ids, self.channels, self.since_ns, self.until_ns
         )
 
 
 def decode_captures(request: DecodeRequest, names: Sequence[str]) -> DecodeAccount:
-    """Decode captures into the output that was asked for."""
+    """Decode captures into the requested output."""
     target, folder, kind = output_kind(request.output, request.format)
     captures = Captures(names)
     _refuse_inputs(target, captures)
     captures.check()
     selection, lines = request.selection(), Lines(request.streams)
-    # Lines appear as they are read; files are written with the streams of all that was read.
-    twice = target is not None or kind == "csv" or bool(request.symbols)
-    with captures.kept() if twice else nullcontext(), NewFiles(force=request.force) as files:
+    # Lines are printed while reading; files need a first pass that detects streams and symbols.
+    two_passes = target is not None or kind == "csv" or bool(request.symbols)
+    with captures.kept() if two_passes else nullcontext(), NewFiles(force=request.force) as files:
         versions: Versions = {}
         if target is not None and not folder:
             files.check(target)
-        if twice:
+        if two_passes:
             with ReadingProgress("learning") as progress:
                 learned = learn(
                     captures, selection, request.symbols, lines, request.registry, progress
@@ -79,7 +79,9 @@ def decode_captures(request: DecodeRequest, names: Sequence[str]) -> DecodeAccou
             versions = _planned(request, selection, learned, kind, folder=folder)
             if folder and target is not None:
                 _prepare(target, kind, versions, files)
-        pipeline = Pipeline(request.registry, selection, lines, learned=twice, limit=request.limit)
+        pipeline = Pipeline(
+            request.registry, selection, lines, learned=two_passes, limit=request.limit
+        )
         output = open_output(files, target, folder, kind, versions, safe_csv=request.safe_csv)
         if isinstance(output, SingleFile) and len(versions) == 1:
             output.begin(next(iter(versions)))
@@ -96,8 +98,8 @@ def _written(
     except BaseException as error:
         output.abandon()
         if isinstance(error, OSError):
-            words = error.strerror or str(error)
-            raise UsageError(f"The output cannot be written: {words}.") from error
+            reason = error.strerror or str(error)
+            raise UsageError(f"Cannot write the output: {reason}.") from error
         raise
     return account
 
@@ -110,14 +112,14 @@ def _planned(
     *,
     folder: bool,
 ) -> Versions:
-    """The templates that will be written, if these can be known before decoding."""
+    """Return the templates to write, if they are known before decoding."""
     if folder or kind in ("jsonl", "text"):
         return learned.versions
     versions = expected_versions(selection, learned, request.registry)
     if not versions:
         raise UsageError(
-            "No message in the input matches, so there is nothing to write. "
-            "`pregao info` shows what is there."
+            "No message in the input matches the selection; nothing to write. "
+            "`pregao info` shows the contents of captures."
         )
     if len(versions) > 1 and request.limit is None:
         raise several_templates(pairs[0][1].name for pairs in versions.values())
@@ -125,41 +127,41 @@ def _planned(
 
 
 def _prepare(folder: Path, kind: str, versions: Versions, files: NewFiles) -> None:
-    """Make the folder and see that nothing in it would be lost or mixed up."""
+    """Create the folder and check that no file in it would be replaced or mixed in."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{folder} cannot be made: {error.strerror}.") from None
+        raise UsageError(f"Cannot create folder {folder}: {error.strerror}.") from None
     names = {f"{pairs[0][1].name}.{kind}" for pairs in versions.values()}
     others = sorted(
         path.name for path in folder.glob(f"*.{kind}") if path.is_file() and path.name not in names
     )
     if others and not files.force:
         raise UsageError(
-            f"{folder} holds {kind} files already, such as {others[0]}; name another folder, or "
-            "use --force to write into this one."
+            f"{folder} already contains {kind} files, such as {others[0]}; choose another folder, "
+            "or use --force to write into this one."
         )
     for name in names:
         files.check(folder / name)
 
 
 def _refuse_inputs(target: Path | None, captures: Captures) -> None:
-    """Refuse to write over what is read."""
+    """Raise `UsageError` if the output is one of the captures."""
     for name in captures.names:
         if target is None or name == STANDARD_INPUT or not target.exists():
             continue
         with suppress(OSError):
             if target.samefile(name):
-                raise UsageError(f"{target} is the capture itself; name another file to write.")
+                raise UsageError(f"{target} is an input capture; choose another output file.")
 
 
 def decode_packet(request: DecodeRequest, text: str) -> DecodeAccount:
-    """Decode one packet that was pasted as hexadecimal digits, as text or JSON."""
+    """Decode one packet given in hexadecimal, and print it as text or JSON."""
     target, folder, kind = output_kind(request.output, request.format)
     if target is not None or kind not in ("text", "jsonl"):
-        raise UsageError("A pasted packet is shown on standard output as text or jsonl.")
+        raise UsageError("--hex prints to standard output: omit -o and use --format text or jsonl.")
     if request.symbols:
-        raise UsageError("A pasted packet has no definitions to find symbols: use --security-id.")
+        raise UsageError("--hex cannot resolve --symbol (no definitions): use --security-id.")
     data = packet_bytes(text)
     block = PacketBlock(
         np.frombuffer(data + bytes(PADDING), np.uint8),

@@ -1,4 +1,4 @@
-"""Decoded columns written: as lines of text, as CSV, and as Parquet and Arrow files."""
+"""Write decoded columns as lines of text, CSV, Parquet and Arrow files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pregao.umdf.bulk import Batch
 from pregao.umdf.tables import TemplateTable
 
 ROW_GROUP = 1 << 17
-"""Rows that a Parquet row group and an Arrow batch have, but for the last."""
+"""Rows of a Parquet row group or Arrow batch, except the last."""
 
 Lines = Callable[[Batch, Sequence[Any]], Any]
 
@@ -32,7 +32,7 @@ class LineOutput:
         self._waiting: list[tuple[Any, Any]] = []
 
     def write(self, batch: Batch, keys: Sequence[Any]) -> None:
-        """Keep the lines until the block is complete."""
+        """Buffer the lines until the block is complete."""
         self._waiting.append((batch.rows, self._lines(batch, keys)))
 
     def end_block(self) -> None:
@@ -46,19 +46,19 @@ class LineOutput:
             self._waiting = []
 
     def close(self) -> None:
-        """Write what is waiting."""
+        """Write the buffered lines."""
         self.end_block()
 
     def abandon(self) -> None:
-        """Forget what is waiting."""
+        """Discard the buffered lines."""
         self._waiting = []
 
 
 def text_bytes(lines: Any) -> memoryview:
-    """All the bytes of a column of text."""
+    """Return the bytes of all strings of a column, concatenated."""
     _, offsets, data = lines.buffers()
-    places = np.frombuffer(offsets, np.int32, len(lines) + 1, 4 * lines.offset)
-    return memoryview(data)[places[0] : places[-1]] if data is not None else memoryview(b"")
+    bounds = np.frombuffer(offsets, np.int32, len(lines) + 1, 4 * lines.offset)
+    return memoryview(data)[bounds[0] : bounds[-1]] if data is not None else memoryview(b"")
 
 
 class CsvOutput:
@@ -85,7 +85,7 @@ class CsvOutput:
         self._stream.write(text_bytes(lines))
 
     def end_block(self) -> None:
-        """Do nothing: lines are written as they come."""
+        """Do nothing: `write` writes lines immediately."""
 
     def close(self) -> None:
         """Do nothing: the file is closed by its owner."""
@@ -117,7 +117,7 @@ class TableOutput:
             self._writer = pa.ipc.new_file(stream, self._stored, options=options)
 
     def write(self, batch: Batch, keys: Sequence[Any]) -> None:
-        """Keep the messages until a row group is full."""
+        """Buffer the messages until a row group is full."""
         fitted = self._table.fit(batch.message, batch.columns, len(batch.rows))
         arrays = [*keys, *fitted]
         self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
@@ -126,7 +126,7 @@ class TableOutput:
             self.flush()
 
     def flush(self) -> None:
-        """Write a row group of what is waiting."""
+        """Write the buffered messages as a row group."""
         if self._batches:
             table = pa.Table.from_batches(self._batches)
             if self._stored is not self._schema:
@@ -141,12 +141,12 @@ class TableOutput:
         """Do nothing: row groups are larger than blocks."""
 
     def close(self) -> None:
-        """Write what is waiting, and the file's end."""
+        """Write the buffered messages and the footer of the file."""
         self.flush()
         self._writer.close()
 
     def abandon(self) -> None:
-        """Close the writer, which would otherwise write into a file that is gone."""
+        """Close the writer, which would otherwise write to a closed file later."""
         with suppress(Exception):
             self._writer.close()
         if isinstance(self._writer, pq.ParquetWriter):
@@ -154,7 +154,7 @@ class TableOutput:
 
 
 def _apart(field: Any, taken: Sequence[str]) -> Any:
-    """A field of a message, called otherwise than the columns of its key."""
+    """Rename a message field whose name is also that of a key column."""
     return field.with_name(f"{field.name}_field") if field.name in taken else field
 
 
@@ -168,7 +168,7 @@ def _parquet_writer(stream: Any, schema: Any) -> Any:
                 deltas[path] = "DELTA_BINARY_PACKED"
             else:
                 dictionaries.append(path)
-    # Without the Arrow schema, whose 64-bit decimals older readers do not know.
+    # Without the Arrow schema, whose 64-bit decimals older readers do not support.
     return pq.ParquetWriter(
         stream,
         schema,
@@ -183,7 +183,7 @@ def _parquet_writer(stream: Any, schema: Any) -> Any:
 
 
 def _leaves(path: str, kind: Any) -> list[tuple[str, Any]]:
-    """The columns that Parquet has for an Arrow column."""
+    """Return the Parquet columns of an Arrow column, with their types."""
     if pa.types.is_struct(kind):
         return [leaf for field in kind for leaf in _leaves(f"{path}.{field.name}", field.type)]
     if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):

@@ -1,6 +1,6 @@
-"""Decoded messages as text, whole columns at a time: a line for each message, in three dialects.
+"""Format decoded messages as lines of text, JSON or CSV, one column at a time.
 
-Text is for people, JSON and CSV for programs. A null value has no text. Decimals have all the
+Text is for people, JSON and CSV for programs. Null values have no text. Decimals have all the
 digits of their scale in every dialect, and never an exponent.
 """
 
@@ -31,7 +31,7 @@ _ODD_IN_TEXT = r'[^\pL\pN\pP\pS]|["{}\[\]=\\]|^$'
 
 
 class Dialect(Enum):
-    """Whom the text is for."""
+    """Text format."""
 
     TEXT = "text"
     JSON = "json"
@@ -44,7 +44,7 @@ def _columns(message: Message) -> tuple[Column, ...]:
 
 
 def text_lines(batch: Batch, keys: Sequence[Any]) -> Any:
-    """A line for each message: time, what its key tells, name, and the fields that are there."""
+    """Return a line for each message: time, key, name, and the fields that are not null."""
     form = key_form(batch.schema.id)
     line = pc.binary_join_element_wise(
         pc.coalesce(time_text(keys[form.captured]), "-"),
@@ -58,7 +58,7 @@ def text_lines(batch: Batch, keys: Sequence[Any]) -> Any:
 
 
 def json_lines(batch: Batch, keys: Sequence[Any]) -> Any:
-    """A JSON object for each message: template, key, and the fields by their own names."""
+    """Return a JSON object for each message: template, key, and the fields by schema name."""
     head = json.dumps(
         {"message": batch.message.name, "template": batch.message.id, "version": batch.version},
         separators=(",", ":"),
@@ -77,7 +77,7 @@ def json_lines(batch: Batch, keys: Sequence[Any]) -> Any:
 
 
 def csv_header(table: TemplateTable, form: KeyForm = UMDF_KEYS) -> bytes:
-    """The first line of a template's CSV file."""
+    """Return the header line of a template's CSV file."""
     names = (*(name for name, _ in form.csv), *(column.name for column in table.columns))
     return (",".join(names) + "\n").encode()
 
@@ -90,8 +90,11 @@ def csv_lines(
     *,
     safe: bool = False,
 ) -> Any:
-    """A line for each message, from arrays that fit the table; ``safe`` for spreadsheets."""
-    texts = [_key_text(keys[place]) for _, place in form.csv]
+    """Return a CSV line for each message of arrays in the table's schema.
+
+    ``safe`` escapes formulas of spreadsheets.
+    """
+    texts = [_key_text(keys[index]) for _, index in form.csv]
     for array, column in zip(fitted, table.columns, strict=True):
         plain = safe_cells(array) if safe else array
         texts.append(column_text(plain, column, Dialect.CSV))
@@ -104,18 +107,18 @@ def _key_text(key: Any) -> Any:
 
 
 def column_text(array: Any, column: Column, dialect: Dialect) -> Any:
-    """The values of a column as text."""
+    """Return the values of a column as text."""
     if dialect is not Dialect.CSV:
         return _value(array, column, dialect)
     text = _csv_value(array, column)
-    odd = pc.match_substring_regex(text, _ODD_IN_CSV)
-    if not pc.any(odd).as_py():
+    special = pc.match_substring_regex(text, _ODD_IN_CSV)
+    if not pc.any(special).as_py():
         return text
-    return pc.if_else(odd, _quoted(pc.replace_substring(text, '"', '""')), text)
+    return pc.if_else(special, _quoted(pc.replace_substring(text, '"', '""')), text)
 
 
 def _csv_value(array: Any, column: Column) -> Any:
-    """Groups and records are JSON, but a month and year is as FIX writes it."""
+    """Format a CSV value: groups and records as JSON, but MaturityMonthYear as in FIX."""
     if is_month_year(column):
         return _month_year(array)
     if column.repeats or column.children:
@@ -166,7 +169,7 @@ def _value(array: Any, column: Column, dialect: Dialect) -> Any:
 
 
 def numbers_text(array: Any, scale: int = 0) -> Any:
-    """Whole numbers or 64-bit decimals with so many digits behind the point."""
+    """Format integers or 64-bit decimals with `scale` digits after the point."""
     if pa.types.is_decimal(array.type):
         array = pa.Array.from_buffers(
             pa.int64(), len(array), array.buffers(), array.null_count, array.offset
@@ -189,7 +192,7 @@ def numbers_text(array: Any, scale: int = 0) -> Any:
 
 
 def time_text(array: Any, unit: str = "ns") -> Any:
-    """Times as ``2026-05-21T13:00:00.000000001Z``; those beyond year 9999 as numbers."""
+    """Format times as ``2026-05-21T13:00:00.000000001Z``; outside years 1 to 9999, as numbers."""
     factor = PER_SECOND[unit]
     low, high = FIRST_SECOND * factor, (LAST_SECOND + 1) * factor - 1
     if unit != "ns":
@@ -202,12 +205,12 @@ def time_text(array: Any, unit: str = "ns") -> Any:
 
 
 def is_month_year(column: Column) -> bool:
-    """Is it a record of year, month, day and week?"""
+    """Whether a column is a record of year, month, day and week."""
     return tuple(child.column for child in column.children) == MONTH_YEAR
 
 
 def _month_year(array: Any) -> Any:
-    """Records of year, month, day and week as FIX writes them: 202605, 20260521, 202605w2."""
+    """Format records of year, month, day and week as FIX does: 202605, 20260521, 202605w2."""
     parts = [
         pc.utf8_lpad(numbers_text(part), width, "0")
         for part, width in zip(array.flatten(), (4, 2, 2, 1), strict=True)
@@ -229,17 +232,17 @@ def _record(array: Any, column: Column, dialect: Dialect) -> Any:
 
 def _group(array: Any, column: Column, dialect: Dialect) -> Any:
     entries = array.values
-    parts = [entries.field(place) for place in range(len(column.children))]
+    parts = [entries.field(index) for index in range(len(column.children))]
     text = objects_text(parts, column.children, dialect, len(entries))
     joined = _joined(array.offsets, text, dialect)
-    if dialect is Dialect.TEXT:  # an empty group says nothing
+    if dialect is Dialect.TEXT:  # omit empty groups
         empty = pc.equal(pc.list_value_length(array), 0)
         return pc.if_else(empty, pa.scalar(None, pa.string()), joined)
     return joined
 
 
 def _joined(offsets: Any, text: Any, dialect: Dialect) -> Any:
-    """Lists of texts in brackets."""
+    """Join lists of strings, in brackets."""
     lists = pa.ListArray.from_arrays(offsets, text)
     joined = pc.binary_join(lists, " " if dialect is Dialect.TEXT else ",")
     return pc.binary_join_element_wise("[", joined, "]", "")
@@ -248,11 +251,11 @@ def _joined(offsets: Any, text: Any, dialect: Dialect) -> Any:
 def objects_text(
     arrays: list[Any], columns: tuple[Column, ...], dialect: Dialect, count: int
 ) -> Any:
-    """Named values in braces; in text the nulls are left out."""
+    """Format named values in braces; nulls are omitted in the text dialect."""
     if not columns:
         return pa.array(["{}"] * count, pa.string())
     if dialect is Dialect.TEXT:
-        # Joining drops rows in which everything is null: the empty text at the front prevents it.
+        # The join drops rows in which everything is null: the leading empty string prevents it.
         inner = pc.binary_join_element_wise(
             "", *named_texts(arrays, columns), " ", null_handling="skip"
         )
@@ -268,7 +271,7 @@ def objects_text(
 
 
 def named_texts(arrays: list[Any], columns: tuple[Column, ...]) -> list[Any]:
-    """Columns of ``name=value``; null where the value is."""
+    """Return columns of ``name=value``, null where the value is null."""
     return [
         pc.binary_join_element_wise(f"{column.name}=", column_text(array, column, Dialect.TEXT), "")
         for array, column in zip(arrays, columns, strict=True)
@@ -278,7 +281,7 @@ def named_texts(arrays: list[Any], columns: tuple[Column, ...]) -> list[Any]:
 def _enumeration(array: Any, column: Column, dialect: Dialect) -> Any:
     if dialect is Dialect.TEXT:
         return array.cast(pa.string())
-    # What has no name is a number, and stays one.
+    # Values without a name are numbers, which are not quoted.
     known = set(column.names)
     names = [n if n not in known else json.dumps(n) for n in array.dictionary.to_pylist()]
     quoted = pa.DictionaryArray.from_arrays(array.indices, pa.array(names, pa.string()))
@@ -286,12 +289,14 @@ def _enumeration(array: Any, column: Column, dialect: Dialect) -> Any:
 
 
 def _set_names(array: Any, reading: Reading) -> Any:
-    """The names of the bits; the same for equal numbers, of which there are few."""
+    """Return the names of set bits; formatted once per distinct value, as there are few."""
     assert reading.set is not None
-    coded = array.dictionary_encode()
-    names = ["|".join(reading.set.names(number)) or "0" for number in coded.dictionary.to_pylist()]
+    encoded = array.dictionary_encode()
+    names = [
+        "|".join(reading.set.names(number)) or "0" for number in encoded.dictionary.to_pylist()
+    ]
     texts = pa.array(names, pa.string())
-    return pa.DictionaryArray.from_arrays(coded.indices, texts).cast(pa.string())
+    return pa.DictionaryArray.from_arrays(encoded.indices, texts).cast(pa.string())
 
 
 def _numbers(array: Any, dialect: Dialect) -> Any:
@@ -308,7 +313,7 @@ def _hexadecimal(array: Any) -> Any:
 
 
 def _words(array: Any, dialect: Dialect) -> Any:
-    """Text, and bytes as their hexadecimal digits."""
+    """Format text, and bytes as hexadecimal digits."""
     if pa.types.is_binary(array.type):
         array = _hexadecimal(array)
     if dialect is Dialect.TEXT:
@@ -325,12 +330,12 @@ def _quoted(array: Any) -> Any:
 
 
 def changed(array: Any, pattern: str, change: Callable[[str], str]) -> Any:
-    """The same texts, with those that match changed."""
-    odd = pc.match_substring_regex(array, pattern)
-    if not pc.any(odd).as_py():
+    """Apply `change` to the strings that match `pattern`."""
+    matching = pc.match_substring_regex(array, pattern)
+    if not pc.any(matching).as_py():
         return array
     values = [
-        change(value) if is_odd else value
-        for value, is_odd in zip(array.to_pylist(), odd.to_pylist(), strict=True)
+        change(value) if matches else value
+        for value, matches in zip(array.to_pylist(), matching.to_pylist(), strict=True)
     ]
     return pa.array(values, pa.string())

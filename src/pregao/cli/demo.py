@@ -1,4 +1,4 @@
-"""``pregao demo``: a session simulated, taken into a lake, asked, proved and drawn."""
+"""``pregao demo``: simulate a session, ingest it, query it, audit its books and plot one."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ EPILOG = "\n\n".join(
     (
         "Example:",
         "pregao demo",
-        "The same captures are written each time; a lake that holds them already is left alone. "
-        "Without Java all of it is done in this process.",
+        "Every run writes the same captures; a lake that already contains them is not changed. "
+        "Without Java, everything runs in this process.",
     )
 )
 INSTRUMENTS = 12
 LADDER = 6
-"""Levels that are shown of a book."""
+"""Levels of a book to print."""
 
 
 class Question(NamedTuple):
-    """Something to ask of the lake."""
+    """A query with its heading."""
 
     words: str
     sql: str
@@ -37,7 +37,7 @@ class Question(NamedTuple):
 
 QUESTIONS = [
     Question(
-        "What was traded? (Busted trades are left out.)",
+        "Most traded instruments (busted trades excluded)",
         """
         SELECT symbol, count(*) AS trades, sum(size) AS volume, min(price) AS low,
                max(price) AS high,
@@ -58,7 +58,7 @@ QUESTIONS = [
         """,
     ),
     Question(
-        "What became of every packet?",
+        "Packets by outcome",
         """
         SELECT stream, feed, outcome, count(*) AS packets, sum(message_count) AS messages,
                sum(size) AS bytes
@@ -70,22 +70,22 @@ QUESTIONS = [
 
 def demo(
     folder: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Where to write.")
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Output folder.")
     ] = Path("demo-output"),
 ) -> None:
-    """Simulate a session, take it into a lake, ask it, prove its books, draw one."""
+    """Simulate a session, ingest it into a lake, query it, audit its books and plot one."""
     from pregao.extras import require
 
     require("deltalake", "duckdb")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{folder} cannot be made: {error.strerror}.") from None
+        raise UsageError(f"Cannot create folder {folder}: {error.strerror}.") from None
     run(folder)
 
 
 def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
-    """Do it all; what is there from an earlier run is used again."""
+    """Run all steps of the demo; the lake of an earlier run is reused."""
     from pregao.cli.book import show as show_book
     from pregao.cli.ingest import show as show_ingest
     from pregao.cli.query_output import show as show_rows
@@ -103,26 +103,26 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
     summary = Simulation(Settings("equities", captures, force=True, **settings)).run()
     say(out, f"{summary.data['messages']:,} messages written to {captures}")
     show_ingest(_take_in(out, captures, lake), str(lake))
-    place = Lake(str(lake))
-    say(out, "Rebuilding every book, and comparing it with every snapshot of the exchange …")
-    build_books(place.location, run=run_books_here)
-    say(out, "Making tables of trades and bars, with busts and corrections applied …")
-    analyse(None, place, tables=["trades", "bars"])
-    engine = open_engine(place, EngineName.DUCKDB)
+    store = Lake(str(lake))
+    say(out, "Rebuilding every book and comparing it with every snapshot of the exchange …")
+    build_books(store.location, run=run_books_here)
+    say(out, "Building tables of trades and bars, with busts and corrections applied …")
+    analyse(None, store, tables=["trades", "bars"])
+    engine = open_engine(store, EngineName.DUCKDB)
     for question in QUESTIONS:
         say(out, f"\n{question.words}", "bold")
         show_rows(engine.ask(question.sql), 20)
     symbol = str(engine.ask(QUESTIONS[0].sql).rows()["symbol"][0].as_py())
-    say(out, f"\nThe book of {symbol} at the end:", "bold")
-    book = book_at(place, symbol)
+    say(out, f"\nFinal book of {symbol}:", "bold")
+    book = book_at(store, symbol)
     show_book(book, LADDER, with_orders=False)
-    audit = audit_summary(place)
-    say(out, "\nWere the books right?", "bold")
+    audit = audit_summary(store)
+    say(out, "\nBook audit", "bold")
     compared = audit.snapshots - audit.results["void"]
     say(
         out,
-        f"{audit.results['equal']:,} of {compared:,} snapshots equal, order by order and in "
-        f"sequence, of {audit.instruments:,} instruments.",
+        f"{audit.results['equal']:,} of {compared:,} snapshots of {audit.instruments:,} "
+        "instruments equal the rebuilt books, order by order.",
         "green" if audit.passed else "red",
     )
     _draw(out, folder, lake, symbol)
@@ -130,7 +130,7 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
 
 
 def _take_in(out: Console, captures: Path, lake: Path) -> Report:
-    """Take the captures in: on Spark, or in this process where Spark or Java is missing."""
+    """Ingest the captures on Spark, or in this process if Spark or Java is missing."""
     from pregao.cli.terminal import say
     from pregao.extras import require
     from pregao.lake.ingest import ingest, merge_here, run_here
@@ -141,27 +141,27 @@ def _take_in(out: Console, captures: Path, lake: Path) -> Report:
 
         find_java()
     except UsageError as error:
-        say(out, f"Taking the captures into a lake, in this process ({error}) …")
+        say(out, f"Ingesting the captures into a lake, without Spark ({error}) …")
         return ingest([str(captures)], str(lake), run=run_here, merge=merge_here)
     from pregao.lake.spark import merge_on_spark, on_spark, spark_session
 
-    say(out, "Taking the captures into a lake, on Spark …")
+    say(out, "Ingesting the captures into a lake, on Spark …")
     spark = spark_session()
     return ingest([str(captures)], str(lake), run=on_spark(spark), merge=merge_on_spark(spark))
 
 
 def _draw(out: Console, folder: Path, lake: Path, symbol: str) -> None:
-    """A picture of the book over time; without matplotlib a drawing of it as it is now."""
+    """Plot a heatmap of the book; without matplotlib, draw the final book as text."""
     from pregao.cli.terminal import say
     from pregao.extras import installed
 
-    say(out, f"\nA picture of {symbol}", "bold")
+    say(out, f"\nChart of {symbol}", "bold")
     if installed("matplotlib"):
         from pregao import plot
 
-        picture = folder / f"{symbol}.png"
-        plot.heatmap(lake, symbol).savefig(picture, dpi=150)
-        say(out, f"{picture}: the book over time, and the trades on it.")
+        path = folder / f"{symbol}.png"
+        plot.heatmap(lake, symbol).savefig(path, dpi=150)
+        say(out, f"{path}: heatmap of the book, with trades.")
         return
     from pregao.api import Lake
     from pregao.cli.demo_drawing import drawing
@@ -169,7 +169,7 @@ def _draw(out: Console, folder: Path, lake: Path, symbol: str) -> None:
     book = Lake(lake).book(symbol)
     for line, style in drawing(book.bids, book.asks):
         say(out, line, style)
-    say(out, "(With matplotlib, `pip install 'pregao[plot]'`, it is one of the book over time.)")
+    say(out, "(Install matplotlib, `pip install 'pregao[plot]'`, for a heatmap of the book.)")
 
 
 def _go_on(out: Console, folder: Path, symbol: str) -> None:
@@ -177,7 +177,7 @@ def _go_on(out: Console, folder: Path, symbol: str) -> None:
 
     captures, lake = folder / "captures", folder / "lake"
     first = captures / "051_Incremental_A.pcap"
-    say(out, f"\nThe lake is in {lake}. What to try next:", "bold")
+    say(out, f"\nThe lake is in {lake}. Next steps:", "bold")
     for command in (
         f"pregao decode {first} --limit 5",
         f'pregao query "SELECT time, price, size FROM v_trades LIMIT 5" --lake {lake}',  # noqa: S608

@@ -1,4 +1,4 @@
-"""A book drawn with characters, for terminals."""
+"""Draw an order book with block characters, for terminals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DEPTH = 8
 def drawing(
     bids: Sequence[Level], asks: Sequence[Level], depth: int = _DEPTH
 ) -> Iterator[tuple[str, str]]:
-    """Lines and their colours: asks above, bids below, a bar for the quantity of each level."""
+    """Yield (line, color): asks above, bids below, with a bar for the quantity of each level."""
     above, below = list(asks[:depth]), list(bids[:depth])
     largest = max((level.size for level in (*above, *below)), default=1)
     for level in reversed(above):

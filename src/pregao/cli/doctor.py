@@ -1,4 +1,4 @@
-"""`pregao doctor`: is this machine fit for Pregão, and what to do where it is not."""
+"""`pregao doctor`: check whether this machine can run Pregão, with remedies."""
 
 from __future__ import annotations
 
@@ -19,21 +19,19 @@ EPILOG = "\n\n".join(
         "Examples:",
         "pregao doctor",
         "pregao doctor --json",
-        "The exit code is 1 if there is a problem: a part of Pregão cannot work here. A warning "
-        "(slower, or not all of it) leaves it at 0, unless --strict is given.",
+        "The exit code is 1 if there is a problem: a part of Pregão cannot run on this machine. "
+        "With warnings only (slower, or not everything works) it is 0, or 1 with --strict.",
     )
 )
 
 
 def doctor(
     as_json: options.Json = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="End with 1 where there is a warning, too.")
-    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings too.")] = False,
 ) -> None:
-    """Look whether all that Pregão needs is here, and say what to do where it is not.
+    """Check whether this machine has what Pregão needs, and print remedies.
 
-    Nothing is changed: files that are made to see whether they can be are removed at once.
+    Nothing is changed: test files are removed immediately.
     """
     from pregao.cli.doctor_findings import Health, findings_of
 
@@ -79,11 +77,11 @@ def _show(found: list[Finding]) -> None:
             say(out, f"{each.subject}: {each.remedy}")
     counts = Counter(each.health for each in found)
     if counts[Health.OK] == len(found):
-        say(out, "All is well.")
+        say(out, "All checks passed.")
         return
     parts = [
         f"{counts[health]} {health.value}{'s' if counts[health] != 1 else ''}"
         for health in (Health.PROBLEM, Health.WARNING)
         if counts[health]
     ]
-    say(out, f"{' and '.join(parts)}; the rest is well.")
+    say(out, f"{' and '.join(parts)}; all other checks passed.")

@@ -1,4 +1,4 @@
-"""What a check of `pregao doctor` found, and how checks are run: each in bounded time."""
+"""Findings of `pregao doctor`, and running its checks with a timeout."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 PATIENCE_S = 40.0
-"""Longer than any check takes that is answered at all; a dead network disk never answers."""
+"""Timeout of a check: longer than any check that can finish; a dead network disk never answers."""
 
 
 class Health(StrEnum):
-    """How well something is."""
+    """Result of a check."""
 
     OK = "ok"
     WARNING = "warning"
-    """It works, but slower or not all of it."""
+    """Works, but slower or only in part."""
     PROBLEM = "problem"
-    """A part of Pregão cannot work here."""
+    """A part of Pregão cannot run on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found, and what to do about it in one sentence."""
+    """Finding of a check, with a one-sentence remedy."""
 
     subject: str
     health: Health
@@ -35,24 +35,24 @@ Check = Callable[[], Iterable[Finding]]
 
 
 def well(subject: str, found: str) -> Finding:
-    """All is well."""
+    """Return a finding without a warning or problem."""
     return Finding(subject, Health.OK, found)
 
 
 def warning(subject: str, found: str, remedy: str) -> Finding:
-    """It works, but slower or not all of it."""
+    """Return a finding of something that works, but slower or only in part."""
     return Finding(subject, Health.WARNING, found, remedy)
 
 
 def problem(subject: str, found: str, remedy: str) -> Finding:
-    """A part of Pregão cannot work here."""
+    """Return a finding of a part of Pregão that cannot run on this machine."""
     return Finding(subject, Health.PROBLEM, found, remedy)
 
 
 def findings_of(
     checks: Iterable[tuple[str, Check]], patience_s: float = PATIENCE_S
 ) -> Iterator[Finding]:
-    """Run checks one after the other; one that fails or never ends is a finding too."""
+    """Run checks in sequence; a check that fails or times out yields a problem."""
     for subject, check in checks:
         yield from _bounded(subject, check, patience_s)
 
@@ -60,12 +60,12 @@ def findings_of(
 def _bounded(subject: str, check: Check, patience_s: float) -> list[Finding]:
     from pregao.cli.ending import sentence
 
-    made: list[Finding] = []
+    findings: list[Finding] = []
     errors: list[Exception] = []
 
     def run() -> None:
         try:
-            made.extend(check())
+            findings.extend(check())
         except Exception as error:
             errors.append(error)
 
@@ -73,9 +73,9 @@ def _bounded(subject: str, check: Check, patience_s: float) -> list[Finding]:
     running.start()
     running.join(patience_s)
     if running.is_alive():
-        remedy = "Look whether a disk or network that it needs answers at all, then try again."
-        return [problem(subject, f"The check did not end within {patience_s:g} s.", remedy)]
+        remedy = "Check that the disks and networks it uses respond, then run it again."
+        return [problem(subject, f"The check did not finish within {patience_s:g} s.", remedy)]
     if errors:
-        remedy = "Mend what the sentence names, then try again."
-        return [*made, problem(subject, sentence(errors[0]), remedy)]
-    return made
+        remedy = "Fix the error shown, then run `pregao doctor` again."
+        return [*findings, problem(subject, sentence(errors[0]), remedy)]
+    return findings

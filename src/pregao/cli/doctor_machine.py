@@ -1,4 +1,4 @@
-"""The machine as `pregao doctor` looks at it: Java, memory, disk, kernels, network, ports."""
+"""Machine checks of `pregao doctor`: Java, memory, disks, kernels, network, ports."""
 
 from __future__ import annotations
 
@@ -16,68 +16,68 @@ from pregao.urls import redacted
 
 _GIGABYTE = 1 << 30
 _GROUP = "233.252.14.250"
-"""Of the groups that are reserved for documentation: nobody sends there."""
+"""A group of the range reserved for documentation, to which no feed sends."""
 _DATAGRAM_S = 2.0
 
 
 def check_configuration() -> Iterator[Finding]:
-    """What is set for all commands, and by what?"""
+    """Report the configuration of all commands and its source."""
     from pregao.cli.configuration import FILE, LAKE_VARIABLE, ZONE_VARIABLE, configuration, zone
 
     try:
         found = configuration()
-        if named := os.environ.get(ZONE_VARIABLE):
-            zone(named, ZONE_VARIABLE)
+        if value := os.environ.get(ZONE_VARIABLE):
+            zone(value, ZONE_VARIABLE)
     except UsageError as error:
-        remedy = "Correct what the sentence names; docs/cli.md tells what may be set."
+        remedy = "Fix the setting named in the error; docs/cli.md lists the settings."
         yield problem("configuration", str(error), remedy)
         return
     parts = [f"no {FILE}" if found.path is None else str(found.path)]
-    for variable, set_there, word in (
+    for variable, configured, name in (
         (LAKE_VARIABLE, found.lake, "lake"),
         (ZONE_VARIABLE, found.tz, "tz"),
     ):
-        named = os.environ.get(variable)
-        if named or set_there:
-            parts.append(f"{word} {named} ({variable})" if named else f"{word} {set_there}")
+        value = os.environ.get(variable)
+        if value or configured:
+            parts.append(f"{name} {value} ({variable})" if value else f"{name} {configured}")
     yield well("configuration", redacted("; ".join(parts)))
 
 
 def check_java() -> Iterator[Finding]:
-    """Is there a Java that Spark runs on?"""
+    """Check for a Java version that Spark supports."""
     from pregao.lake.spark import find_java
 
     try:
         java = find_java()
     except UsageError as error:
         found, _, remedy = str(error).partition(". ")
-        more = "Without Java, `--master here` works in this process."
+        more = "Without Java, use `--master here`."
         yield warning("java", f"{found}.", f"{remedy} {more}")
         return
     yield well("java", f"Java {java.version} in {java.home}")
 
 
 def check_memory() -> Iterator[Finding]:
-    """Is there memory for a day?"""
+    """Check the free memory."""
     from pregao.lake.spark import machine_memory
 
     yield judged_memory(machine_memory(), _available())
 
 
 def judged_memory(total: int, available: int | None) -> Finding:
-    """What an amount of memory is good for."""
+    """Return the finding for an amount of memory."""
     free = total if available is None else min(total, available)
     found = f"{free / _GIGABYTE:.1f} of {total / _GIGABYTE:.1f} GB free"
     if free < _GIGABYTE // 2:
-        return problem("memory", found, "End other programs, or use a machine with more memory.")
+        return problem("memory", found, "Close other programs, or use a machine with more memory.")
     if free < 2 * _GIGABYTE:
-        remedy = "Take in a day in smaller ranges (`pregao ingest --range-size 16M --master here`)."
+        remedy = "Ingest in smaller tasks: `pregao ingest --range-size 16M --master here`."
         return warning("memory", found, remedy)
     return well("memory", found)
 
 
 def _available() -> int | None:
-    """The bytes that programs may take before the system swaps, where it tells them."""
+    """Return the memory available without swapping, in bytes; None if unknown."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
@@ -87,37 +87,37 @@ def _available() -> int | None:
 
 
 def check_disks() -> Iterator[Finding]:
-    """Can files be made in the working and the temporary folder, and is there room for them?"""
+    """Check that the working and temporary folders are writable and have free space."""
     yield check_folder("working folder", Path.cwd())
     yield check_folder("temporary folder", Path(tempfile.gettempdir()))
 
 
 def check_folder(subject: str, folder: Path) -> Finding:
-    """Make a file in a folder, and look how much room there is."""
+    """Check that a folder is writable and how much space is free."""
     try:
-        with tempfile.TemporaryFile(dir=folder) as made:
-            made.write(bytes(4096))
-            made.flush()
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(4096))
+            file.flush()
     except OSError as error:
-        why = error.strerror or str(error)
+        reason = error.strerror or str(error)
         remedy = (
-            "Set TMPDIR to a folder in which you may write."
+            "Set TMPDIR to a writable folder."
             if subject.startswith("temporary")
-            else "Work in another folder, or name others with --lake and -o."
+            else "Change to a writable folder, or write elsewhere with --lake and -o."
         )
-        return warning(subject, f"{folder}: no file can be made there ({why})", remedy)
+        return warning(subject, f"{folder}: not writable ({reason})", remedy)
     free = shutil.disk_usage(folder).free
     found = f"{folder}: {free / _GIGABYTE:.1f} GB free"
     if free < _GIGABYTE:
-        return problem(subject, found, "Remove files there, or work on another disk.")
+        return problem(subject, found, "Free space there, or use another disk.")
     if free < 10 * _GIGABYTE:
-        remedy = "Mind that a day of all channels takes tens of gigabytes; keep it on another disk."
+        remedy = "A day of all channels takes tens of gigabytes; store it on another disk."
         return warning(subject, found, remedy)
     return well(subject, found)
 
 
 def check_kernels() -> Iterator[Finding]:
-    """Is compiled code kept? A kernel is compiled or loaded, and a file made beside its code."""
+    """Check that kernels compile, compute correctly and can be cached."""
     import numpy as np
 
     from pregao.cli import _kernels
@@ -130,8 +130,8 @@ def check_kernels() -> Iterator[Finding]:
             found, cure = "numba is not installed", f"Run {remedy('numba')}"
         yield warning(
             "kernels",
-            f"Not compiled ({found}): captures are read and decoded by the interpreter.",
-            f"{cure} if you have captures of more than some megabytes.",
+            f"Not compiled ({found}): the Python interpreter reads and decodes captures.",
+            f"{cure} to process captures of more than a few megabytes.",
         )
         return
 
@@ -140,8 +140,8 @@ def check_kernels() -> Iterator[Finding]:
     if sizes[0] != len("-12.34"):
         yield problem(
             "kernels",
-            "Compiled code gives wrong answers on this machine.",
-            "Install numba and llvmlite again (`pip install --force-reinstall numba llvmlite`).",
+            "Compiled code returns wrong results on this machine.",
+            "Reinstall numba and llvmlite: `pip install --force-reinstall numba llvmlite`.",
         )
         return
     from pregao._kernel_cache import refused_places
@@ -150,83 +150,83 @@ def check_kernels() -> Iterator[Finding]:
 
 
 def judged_cache(folder: str | None, refused: Sequence[str] = ()) -> Finding:
-    """Is this a folder in which compiled code is kept? Others may be refused as unsafe."""
-    remedy = "Set PREGAO_CACHE_DIR to a folder in which you may write."
+    """Return the finding for the folder of compiled code, and for folders refused as unsafe."""
+    remedy = "Set PREGAO_CACHE_DIR to a writable folder."
     if refused:
         remedy = (
-            "Make these folders, and those above them, yours or root's and writable by nobody "
-            "else (`chmod go-w`), or remove them, or set PREGAO_CACHE_DIR to another folder."
+            "Make these folders and their parents owned by you or root and writable only by the "
+            "owner (`chmod go-w`), remove them, or set PREGAO_CACHE_DIR to another folder."
         )
     reasons = f" Not used: {'; '.join(refused)}." if refused else ""
     if folder is None:
-        found = "No folder can be used for compiled code: every command compiles it again."
+        found = "No folder can cache compiled code: every command compiles it again."
         return warning("kernels", f"{found}{reasons}", remedy)
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        why = error.strerror or str(error)
-        return warning("kernels", f"{folder}: no file can be made there ({why})", remedy)
-    # Without the folder of this version and that of the package: too long to read.
-    kept = f"kept in {Path(folder).parent.parent}"
-    return warning("kernels", f"{kept}.{reasons}", remedy) if refused else well("kernels", kept)
+        reason = error.strerror or str(error)
+        return warning("kernels", f"{folder}: not writable ({reason})", remedy)
+    # Without the subfolders of this version and of the package, for a shorter line.
+    cached = f"cached in {Path(folder).parent.parent}"
+    return warning("kernels", f"{cached}.{reasons}", remedy) if refused else well("kernels", cached)
 
 
 def check_multicast() -> Iterator[Finding]:
-    """Send a datagram to a group on loopback, and hear it."""
+    """Send a datagram to a multicast group on loopback and receive it."""
     from pregao.net import Address, Sender, find_interface, receive_socket
 
     remedy = (
-        "Run `ip link set lo up multicast on` and `ip route add 224.0.0.0/4 dev lo`; or do "
-        "without: `pregao exchange --feed unicast`."
+        "Run `ip link set lo up multicast on` and `ip route add 224.0.0.0/4 dev lo`, or use "
+        "`pregao exchange --feed unicast`."
     )
     payload = os.urandom(16)
     try:
         interface = find_interface("lo" if os.uname().sysname == "Linux" else "127.0.0.1")
         address = Address(_GROUP, _free_port())
-        # A small buffer: how large they may be is another check.
-        listening = receive_socket(address, interface=interface, buffer_bytes=4096)
-        with listening, Sender([address], interface=interface, compiled=False) as sender:
+        # A small buffer: `check_buffers` checks the size.
+        receiver = receive_socket(address, interface=interface, buffer_bytes=4096)
+        with receiver, Sender([address], interface=interface, compiled=False) as sender:
             sender.send(0, payload)
-            heard, _, _ = select.select([listening], [], [], _DATAGRAM_S)
-            got = listening.recv(64) if heard else None
+            ready, _, _ = select.select([receiver], [], [], _DATAGRAM_S)
+            received = receiver.recv(64) if ready else None
     except (OSError, PregaoError) as error:
-        yield problem("multicast", f"Not on loopback: {error}", remedy)
+        yield problem("multicast", f"Multicast on loopback failed: {error}", remedy)
         return
-    if got == payload:
-        yield well("multicast", f"a datagram to {address} was heard on {interface.name}")
+    if received == payload:
+        yield well("multicast", f"a datagram to {address} was received on {interface.name}")
     else:
-        found = f"A datagram to {address} on {interface.name} was not heard."
+        found = f"A datagram to {address} on {interface.name} was not received."
         yield problem("multicast", found, remedy)
 
 
 def _free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        asking.bind(("127.0.0.1", 0))
-        return int(asking.getsockname()[1])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def check_buffers() -> Iterator[Finding]:
-    """How large a receive buffer does the kernel grant?"""
+    """Check the size of the receive buffer that the kernel grants."""
     from pregao.net import BUFFER_BYTES, granted_buffer
 
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        yield judged_buffer(BUFFER_BYTES, granted_buffer(asking, BUFFER_BYTES))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        yield judged_buffer(BUFFER_BYTES, granted_buffer(probe, BUFFER_BYTES))
 
 
 def judged_buffer(wanted: int, granted: int) -> Finding:
-    """Is a buffer large enough for bursts?"""
+    """Return the finding for a granted buffer size."""
     if granted >= wanted:
         return well("receive buffers", f"{granted:,} bytes")
     return warning(
         "receive buffers",
         f"{granted:,} of {wanted:,} bytes: bursts of a live feed may be lost",
-        f"Run `sysctl -w net.core.rmem_max={wanted}` as root, and put it into /etc/sysctl.d.",
+        f"Run `sysctl -w net.core.rmem_max={wanted}` as root, and add it to /etc/sysctl.d.",
     )
 
 
 def check_ports() -> Iterator[Finding]:
-    """Are the ports free on which `pregao exchange` listens by itself?"""
+    """Check that the default ports of `pregao exchange` are free."""
     from pregao.exchange.host import ExchangeSettings
     from pregao.net import Address
 
@@ -236,21 +236,21 @@ def check_ports() -> Iterator[Finding]:
 
 
 def judged_ports(wanted: list[tuple[str, int]]) -> Finding:
-    """Can these addresses be listened to?"""
-    taken = []
+    """Return the finding for addresses to listen on."""
+    unavailable = []
     for host, port in wanted:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trying:
-            # As servers do it: a connection that just ended does not count.
-            trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            # As servers do, so that connections in TIME_WAIT do not count.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                trying.bind((host, port))
-                trying.listen(1)
+                probe.bind((host, port))
+                probe.listen(1)
             except OSError as error:
-                taken.append(f"{host}:{port} ({error.strerror or error})")
-    if not taken:
+                unavailable.append(f"{host}:{port} ({error.strerror or error})")
+    if not unavailable:
         return well("ports", f"{', '.join(str(port) for _, port in wanted)} are free")
     remedy = (
-        "Stop what listens there (perhaps a `pregao exchange` that runs), or name others in the "
-        "configuration of the exchange."
+        "Stop the process that listens there (perhaps a `pregao exchange`), or set other ports in "
+        "the configuration of the exchange."
     )
-    return warning("ports", f"taken: {', '.join(taken)}", remedy)
+    return warning("ports", f"not available: {', '.join(unavailable)}", remedy)

@@ -1,4 +1,4 @@
-"""Versions of packages: what Pregão asks for, what is installed, and which extras are missing."""
+"""Package checks of `pregao doctor`: required and installed versions, missing extras."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BOUND = re.compile(r"(>=|<=|==|!=|~=|<|>)\s*([0-9][^\s,]*)")
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A package that is asked for: its versions, and the extra that needs it, if only that does."""
+    """A required package, its version bounds, and the extra that requires it, if any."""
 
     name: str
     bounds: tuple[tuple[str, tuple[int, ...]], ...]
@@ -28,12 +28,12 @@ class Requirement:
 
     @property
     def text(self) -> str:
-        """As a user would write it."""
+        """Requirement as written for pip."""
         bounds = (f"{sign}{'.'.join(map(str, version))}" for sign, version in self.bounds)
         return f"{self.name}{','.join(bounds)}"
 
     def allows(self, version: str) -> bool:
-        """Is a version one of those asked for? Bounds that only name a lower or upper end count."""
+        """Whether a version satisfies the ``>=`` and ``<`` bounds; other bounds are ignored."""
         have = _numbers(version)
         for sign, bound in self.bounds:
             if (sign == ">=" and have < bound) or (sign == "<" and have >= bound):
@@ -42,7 +42,7 @@ class Requirement:
 
 
 def parse_requirement(text: str) -> Requirement | None:
-    """Read a line of a package's metadata; None if it is only for some machines or Pythons."""
+    """Parse a requirement of a package's metadata; None if it is for some platforms only."""
     matched = _REQUIREMENT.fullmatch(text.strip())
     if matched is None:
         return None
@@ -59,39 +59,43 @@ def parse_requirement(text: str) -> Requirement | None:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The release of a version: ``2.3.0rc1`` → 2, 3, 0."""
+    """Return the release numbers of a version: ``2.3.0rc1`` → 2, 3, 0."""
     matched = re.match(r"\d+(?:\.\d+)*", version)
     return tuple(map(int, matched[0].split("."))) if matched else ()
 
 
 def requirements(package: str) -> list[Requirement]:
-    """What an installed package asks for."""
-    return [made for text in metadata.requires(package) or () if (made := parse_requirement(text))]
+    """Return the requirements of an installed package."""
+    return [
+        requirement
+        for text in metadata.requires(package) or ()
+        if (requirement := parse_requirement(text))
+    ]
 
 
 def check_python() -> Iterator[Finding]:
-    """Is Python new enough?"""
+    """Check the version of Python."""
     have = ".".join(map(str, sys.version_info[:3]))
     found = f"Pregão {__version__} on Python {have}"
     try:
-        told = str(metadata.metadata(_PACKAGE)["Requires-Python"] or "")
+        specifier = str(metadata.metadata(_PACKAGE)["Requires-Python"] or "")
     except metadata.PackageNotFoundError:
-        told = ""  # the next check says that it is not installed
-    wanted = parse_requirement(f"Python{told}")
-    if wanted is not None and not wanted.allows(have):
-        yield problem("python", found, f"Install Pregão with {wanted.text}.")
+        specifier = ""  # `check_packages` reports that it is not installed
+    requirement = parse_requirement(f"Python{specifier}")
+    if requirement is not None and not requirement.allows(have):
+        yield problem("python", found, f"Install Pregão with {requirement.text}.")
     else:
         yield well("python", found)
 
 
 def check_packages() -> Iterator[Finding]:
-    """Is every package that Pregão needs there, in a version that it works with?"""
+    """Check that every required package is installed in a supported version."""
     try:
         wanted = requirements(_PACKAGE)
     except metadata.PackageNotFoundError:
         yield warning(
             "packages",
-            "Pregão is not installed, so nothing tells which versions it needs.",
+            "Pregão is not installed as a package, so its required versions are unknown.",
             "Install it with `pip install pregao`, or `pip install -e .` from a checkout.",
         )
         return
@@ -99,7 +103,7 @@ def check_packages() -> Iterator[Finding]:
     bad = [fault for each in needed for fault in _faults(each)]
     if bad:
         names = " ".join(f"'{each.text}'" for each, _ in bad)
-        found = "; ".join(words for _, words in bad)
+        found = "; ".join(reason for _, reason in bad)
         yield problem("packages", found, f"Run `pip install {names}`.")
     else:
         have = ", ".join(f"{each.name} {metadata.version(each.name)}" for each in needed)
@@ -109,7 +113,7 @@ def check_packages() -> Iterator[Finding]:
 
 
 def _extra(name: str, wanted: Sequence[Requirement]) -> Finding:
-    bad = [words for each in wanted for _, words in _faults(each)]
+    bad = [reason for each in wanted for _, reason in _faults(each)]
     subject = f"extra {name}"
     if not bad:
         return well(subject, "installed")
@@ -118,14 +122,14 @@ def _extra(name: str, wanted: Sequence[Requirement]) -> Finding:
 
 
 def _faults(wanted: Requirement) -> Iterator[tuple[Requirement, str]]:
-    """What is missing or of another version, extras of the package included."""
+    """Yield missing packages and wrong versions, including those of the package's extras."""
     try:
         have = metadata.version(wanted.name)
     except metadata.PackageNotFoundError:
         yield wanted, f"{wanted.name} is missing"
         return
     if not wanted.allows(have):
-        yield wanted, f"{wanted.name} is {have}, not {wanted.text.removeprefix(wanted.name)}"
+        yield wanted, f"{wanted.name} is {have}, must be {wanted.text.removeprefix(wanted.name)}"
     for extra in wanted.with_extras:
         for inner in requirements(wanted.name):
             if inner.extra == extra:

@@ -1,6 +1,6 @@
-"""How a command ends: its exit code, and one sentence where something went wrong.
+"""Exit codes of commands, and errors as one line on standard error.
 
-A user sees no stack, whatever was raised: `pregao --debug COMMAND …` shows it.
+Stack traces are printed only with `pregao --debug COMMAND …`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from pregao.urls import redacted
 DONE, NOTHING, FAILED, INTERRUPTED = 0, 1, 2, 130
 _LONGEST = 600
 _BLANKS = re.compile(r"[ \t\r\n]+")
-# How pyarrow tells what the system said.
+# The operating system's message inside a pyarrow error.
 _ARROW = re.compile(r"Detail: \[errno \d+\] (.+)$")
-# Of the libraries below: their errors are about files and tables, not about our code.
+# Libraries whose errors are about files and tables, not about bugs in Pregão.
 _STORAGE = ("pyarrow", "deltalake", "_duckdb", "duckdb")
 
 
 def ended(work: Callable[[], Any], debug: Callable[[], bool]) -> int:
-    """Do the work of the command line; gives the exit code."""
+    """Run the command line and return the exit code."""
     try:
         code = work()
         sys.stdout.flush()
@@ -43,7 +43,7 @@ def ended(work: Callable[[], Any], debug: Callable[[], bool]) -> int:
         if debug():
             raise
         if type(error).__name__ == "NoArgsIsHelpError":
-            getattr(error, "show", _nothing)()  # it is the help
+            getattr(error, "show", _nothing)()  # prints the help
             return FAILED
         _tell(sentence(error))
         _forget_output()
@@ -55,45 +55,45 @@ def ended(work: Callable[[], Any], debug: Callable[[], bool]) -> int:
 
 
 def _nothing() -> None:
-    """Show nothing."""
+    """Do nothing."""
 
 
 def sentence(error: BaseException) -> str:
-    """What went wrong, in one line."""
+    """Return the message of an error in one line."""
     if isinstance(error, PregaoError):
         return _line(str(error))
-    if callable(told := getattr(error, "format_message", None)):
-        return _misused(error, str(told()))
+    if callable(format_message := getattr(error, "format_message", None)):
+        return _misused(error, str(format_message()))
     if isinstance(error, ImportError) and (missing := extras.told(error)) is not None:
         return str(missing)
     if isinstance(error, OSError):
         return _of_the_system(error)
     if isinstance(error, MemoryError):
-        return "There is not enough memory for this."
+        return "Out of memory."
     if type(error).__module__.split(".")[0] in _STORAGE:
         return _line(str(error)) or type(error).__name__
     return (
-        f"Something went wrong that is a mistake of Pregão itself ({type(error).__name__}: "
-        f"{_line(str(error))}); `pregao --debug COMMAND …` shows where, please report it."
+        f"Internal error: {type(error).__name__}: {_line(str(error))}. This is a bug in Pregão; "
+        "please report it with the output of `pregao --debug COMMAND …`."
     )
 
 
 def _misused(error: BaseException, told: str) -> str:
-    """A mistake on the command line, as the library tells it, and where help is."""
+    """Return the library's message about a usage error, with a pointer to the help."""
     context = getattr(error, "ctx", None)
     command = getattr(context, "command_path", None) or "pregao"
     words = _line(told).rstrip(".")
     between = "" if words.endswith("?") else ";"
-    return f"{words}{between} `{command} --help` tells more."
+    return f"{words}{between} `{command} --help` shows the usage."
 
 
 def _of_the_system(error: OSError) -> str:
-    """What the system refused: the file, and why."""
+    """Return the files and the reason of an operating-system error."""
     names = [str(name) for name in (error.filename, error.filename2) if name is not None]
-    why = error.strerror or _line(str(error)).rstrip(".") or type(error).__name__
-    if matched := _ARROW.search(why):
-        why = f"A file cannot be {'written' if 'writ' in why else 'read'}: {matched[1]}"
-    return _line(f"{' and '.join(names)}: {why}." if names else f"{why}.")
+    reason = error.strerror or _line(str(error)).rstrip(".") or type(error).__name__
+    if detail := _ARROW.search(reason):
+        reason = f"Cannot {'write' if 'writ' in reason else 'read'} a file: {detail[1]}"
+    return _line(f"{' and '.join(names)}: {reason}." if names else f"{reason}.")
 
 
 def _line(text: str) -> str:
@@ -108,11 +108,11 @@ def _tell(words: str) -> None:
 
 
 def _forget_output() -> None:
-    """Let nothing else be said: by Python's last flush, or by Java and workers that end."""
+    """Silence later output: Python's final flush, and Java and worker processes that exit."""
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
+        devnull = os.open(os.devnull, os.O_WRONLY)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
-                os.dup2(nowhere, stream.fileno())
+                os.dup2(devnull, stream.fileno())

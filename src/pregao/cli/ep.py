@@ -1,4 +1,4 @@
-"""``pregao ep``: a client of EntryPoint, typed at or driven by a script."""
+"""``pregao ep``: an EntryPoint client, interactive or driven by a script."""
 
 from __future__ import annotations
 
@@ -28,52 +28,54 @@ Gateways = Annotated[
     typer.Option(
         "--gateway",
         metavar="ADDRESS:PORT",
-        help="The gateway, and its backups behind it. By default those of pregao exchange.",
+        help="Gateway; repeat for its backups, in order (default: those of pregao exchange).",
     ),
 ]
-Session = Annotated[int, typer.Option(metavar="NUMBER", help="The number of the session.")]
-Firm = Annotated[int, typer.Option(metavar="NUMBER", help="The firm that the session is of.")]
+Session = Annotated[int, typer.Option(metavar="NUMBER", help="Session ID.")]
+Firm = Annotated[int, typer.Option(metavar="NUMBER", help="Firm of the session.")]
 Key = Annotated[
     str,
     typer.Option(
         "--access-key",
         envvar="PREGAO_ACCESS_KEY",
         metavar="TEXT",
-        help="The key of the session; better given in the environment, where nobody sees it.",
+        help="Access key of the session. Prefer the environment variable, which other users "
+        "cannot see.",
         show_default=False,
     ),
 ]
 Version = Annotated[
-    str, typer.Option("--schema-version", metavar="VERSION", help="Such as 8.0.0, or 2.")
+    str,
+    typer.Option("--schema-version", metavar="VERSION", help="Schema version, e.g. 8.0.0 or 2."),
 ]
 SchemaFile = Annotated[
     Path | None,
     typer.Option(
         "--schema",
         metavar="FILE",
-        help="Speak with this SBE schema file, for a gateway whose version is not bundled.",
+        help="SBE schema file, for a gateway whose version is not bundled.",
     ),
 ]
 Store = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Keep the session here, so that the next run goes on with it. Without it a session "
-        "that was held before today cannot know its orders.",
+        help="Session file; the next run resumes from it. Without it, the orders of a session "
+        "established earlier today are unknown.",
     ),
 ]
-Segment = Annotated[int, typer.Option(metavar="NUMBER", help="The market segment.")]
-Trader = Annotated[str, typer.Option(metavar="TEXT", help="The trader who enters (5 characters).")]
-Account = Annotated[int | None, typer.Option(metavar="NUMBER", help="The account of orders.")]
+Segment = Annotated[int, typer.Option(metavar="NUMBER", help="Market segment.")]
+Trader = Annotated[str, typer.Option(metavar="TEXT", help="Entering trader (5 characters).")]
+Account = Annotated[int | None, typer.Option(metavar="NUMBER", help="Account of the orders.")]
 
 DEFAULT_GATEWAYS = ("127.0.0.1:9610", "127.0.0.1:9611")
 DEFAULT_KEY = "123456789ABC"
-"""Of the sessions of an exchange that runs without a configuration."""
+"""Access key of all sessions of an exchange without a configuration file."""
 
 
 @app.command(
     epilog="Example: pregao ep shell --session 100000002 --store session.db\n\n"
-    "Type help for the commands. Lines may come from a pipe too: the shell ends with them."
+    "Type help for the commands. The shell reads a pipe too, and exits at its end."
 )
 def shell(
     gateway: Gateways = None,
@@ -87,7 +89,7 @@ def shell(
     trader: Trader = "TRADR",
     account: Account = None,
 ) -> None:
-    """Hold a session and enter orders by hand: new, modify, cancel, mass-cancel, cross, status."""
+    """Establish a session and enter orders: new, modify, cancel, mass-cancel, cross, status."""
     from pregao.cli.ep_shell import converse
 
     _hold(
@@ -98,12 +100,14 @@ def shell(
 
 @app.command(
     epilog="Example: pregao ep run scenario.txt --gateway 127.0.0.1:9610\n\n"
-    "A script has a command on each line, as in the shell, with # before comments; help in "
-    "the shell lists them. The exit code is 0 if everything came as expected, 1 if not, 2 if the "
-    "script is wrong or there is no session."
+    "A script has one shell command per line; # starts a comment. Type help in the shell for the "
+    "commands. The exit code is 0 if all expectations were met, 1 if not, 2 if the script is "
+    "invalid or no session was established."
 )
 def run(
-    script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="The file, or - for a pipe.")],
+    script: Annotated[
+        Path, typer.Argument(metavar="SCRIPT", help="Script file, or - for standard input.")
+    ],
     gateway: Gateways = None,
     session: Session = 100_000_001,
     firm: Firm = 85,
@@ -115,7 +119,7 @@ def run(
     trader: Trader = "TRADR",
     account: Account = None,
 ) -> None:
-    """Play a scenario: requests, and the reports that are expected to them."""
+    """Run a script of requests and expected reports."""
     from pregao.cli.ep_desk import ExpectationError
     from pregao.cli.ep_script import play, read_script
 
@@ -143,7 +147,7 @@ def _hold(
     trader: str,
     account: int | None,
 ) -> None:
-    """Hold a session while something is done with it."""
+    """Establish a session, run `work` and close it."""
     from pregao.cli.ep_desk import Desk
     from pregao.entrypoint import Client, ClientSettings, Entering, SessionFile
     from pregao.net import parse_address
@@ -155,14 +159,14 @@ def _hold(
     )
     if version is None:
         names = ", ".join(f"{each.semantic_version} ({each.number})" for each in known)
-        raise UsageError(f"--schema-version is one of {names}; not {schema_version!r}.")
-    places = [parse_address(each, "--gateway") for each in gateways or DEFAULT_GATEWAYS]
-    addresses = [(place.host, place.port) for place in places]
+        raise UsageError(f"--schema-version must be one of {names}; was {schema_version!r}.")
+    parsed = [parse_address(each, "--gateway") for each in gateways or DEFAULT_GATEWAYS]
+    addresses = [(address.host, address.port) for address in parsed]
     settings = ClientSettings(session, firm, access_key, version=version)
 
     async def held() -> None:
-        kept = None if store is None else SessionFile(store)
-        client = Client(settings, addresses, kept, schema=schema)
+        session_file = None if store is None else SessionFile(store)
+        client = Client(settings, addresses, session_file, schema=schema)
         try:
             desk = Desk(client, Entering(segment, trader, account=account))
             client.start()
@@ -173,8 +177,8 @@ def _hold(
             await work(desk)
         finally:
             await client.close()
-            if kept is not None:
-                kept.close()
+            if session_file is not None:
+                session_file.close()
 
     try:
         asyncio.run(held())
@@ -183,17 +187,17 @@ def _hold(
 
 
 def _no_session(client: Client) -> str:
-    """Say why there is no session yet: what could not be read, or that nothing answers."""
+    """Return the reason why no session was established: unreadable messages, or no answer."""
     listed = ", ".join(f"{host}:{port}" for host, port in client.gateways)
-    problem = client.unreadable or client.last_problem or "it says nothing"
-    words = f"No session within {_PATIENCE_S:g} s at {listed}: {problem}."
+    problem = client.unreadable or client.last_problem or "no answer"
+    text = f"No session within {_PATIENCE_S:g} s at {listed}: {problem}."
     if client.unreadable:
-        spoken = f"{client.schema.semantic_version} (version {client.schema.version})"
+        version = f"{client.schema.semantic_version} (version {client.schema.version})"
         return (
-            f"{words} The client speaks {spoken}; --schema-version chooses another bundled "
-            "version, --schema FILE a schema file."
+            f"{text} The client uses {version}; select another bundled version with "
+            "--schema-version, or a schema file with --schema FILE."
         )
-    return f"{words} Is the exchange running? pregao exchange starts one."
+    return f"{text} Is the exchange running? Start one with `pregao exchange`."
 
 
 _PATIENCE_S = 10.0

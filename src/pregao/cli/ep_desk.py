@@ -1,4 +1,4 @@
-"""A desk of ``pregao ep``: commands carried out with a client, and what happens told in lines."""
+"""Runs the commands of ``pregao ep`` with a client, and formats events as lines."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ from pregao.entrypoint import (
 from pregao.errors import EncodeError, PregaoError, UsageError
 
 PATIENCE_NS = 5 * SECOND
-"""How long an expectation waits if it does not say."""
+"""Default timeout of an expectation."""
 
 
 class ExpectationError(PregaoError):
-    """Something else happened than a script expected."""
+    """An expectation of a script was not met."""
 
 
 class Desk:
-    """A trader's desk: orders have names, or numbers in the order in which they were entered."""
+    """A session's command interpreter; orders are referred to by name or entry number."""
 
     def __init__(self, client: Client, entering: Entering | None = None) -> None:
         self.client = client
         self._requests = Requests(client.settings.version, entering, client.schema)
         self._events = client.events()
         self._names: dict[str, int] = {}
-        """By what an order is called: its first number of the client's."""
+        """First ClOrdID of an order, by its name."""
         self._called: dict[int, str] = {}
         self._entered = 0
-        # Rising from run to run: an exchange refuses a number that it has seen.
+        # Increasing across runs: an exchange rejects a ClOrdID that was used before.
         self._last_id = system_clock() // MILLISECOND * 100
         self._unmatched: list[Received] = []
         for order in client.orders:
             self._call(order.chain[0] if order.chain else order.cl_ord_id, "")
 
-    # What is said.
+    # Commands.
 
     async def do(self, command: Command) -> list[str]:
-        """Carry out a command; give the lines to be shown."""
+        """Run a command and return the lines to print."""
         match command.name:
             case "help":
                 return [language.HELP]
@@ -76,21 +76,21 @@ class Desk:
         words, make = command.words, self._requests
         match command.name:
             case "new":
-                at = language.price(words[3]) if len(words) > 3 else None
+                price = language.price(words[3]) if len(words) > 3 else None
                 more = self._fields("NewOrderSingle", command)
                 number = self._next_id()
-                made = make.new(
+                request = make.new(
                     number, language.side(words[0]), language.security(words[1]),
-                    language.quantity(words[2]), at, **more,
+                    language.quantity(words[2]), price, **more,
                 )  # fmt: skip
                 self._call(number, command.label)
-                return made
+                return request
             case "modify":
-                at = language.price(words[2]) if len(words) > 2 else None
+                price = language.price(words[2]) if len(words) > 2 else None
                 more = self._fields("OrderCancelReplaceRequest", command)
                 order = self._order(words[0])
                 amount = language.quantity(words[1])
-                return make.modify(self._next_id(), order, amount, at, **more)
+                return make.modify(self._next_id(), order, amount, price, **more)
             case "cancel":
                 more = self._fields("OrderCancelRequest", command)
                 return make.cancel(self._next_id(), self._order(words[0]), **more)
@@ -100,13 +100,13 @@ class Desk:
             case "cross":
                 more = self._fields("NewOrderCross", command)
                 ids = (self._next_id(), self._next_id())
-                made = make.cross(
+                request = make.cross(
                     self._next_id(), ids, language.security(words[0]), language.quantity(words[1]),
                     language.price(words[2]), self.client.settings.firm, **more,
                 )  # fmt: skip
                 for number in ids:
                     self._call(number, "")
-                return made
+                return request
         return make.message(words[0], self._fields(words[0], command))
 
     def _fields(self, name: str, command: Command) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class Desk:
 
     def _call(self, client_id: int, label: str) -> None:
         if label in self._names:
-            raise UsageError(f"There is an order called {label!r} already.")
+            raise UsageError(f"An order named {label!r} already exists; choose another name.")
         self._entered += 1
         for name in (str(self._entered), label):
             if name:
@@ -128,11 +128,11 @@ class Desk:
     def _order(self, name: str) -> Order:
         client_id = self._names.get(name)
         if client_id is None and name.isascii() and name.isdigit():
-            client_id = int(name)  # the client's own number, as status shows it
+            client_id = int(name)  # a ClOrdID, as status shows it
         order = None if client_id is None else self.client.orders.get(client_id)
         if order is None:
             known = ", ".join(dict.fromkeys(self._called.values())) or "none yet"
-            raise UsageError(f"There is no order {name!r}; there are: {known}.")
+            raise UsageError(f"No order {name!r}; known orders: {known}.")
         return order
 
     def _name_of(self, client_id: int | None) -> str:
@@ -144,10 +144,10 @@ class Desk:
         name = self._name_of(values.get("origClOrdID")) or self._name_of(values.get("clOrdID"))
         return f" of order {name}" if name else ""
 
-    # What is heard.
+    # Events.
 
     async def next_line(self) -> str | None:
-        """The next thing that happens, as a line; None when the client is closed."""
+        """Wait for the next event and return its line; None when the client is closed."""
         while True:
             try:
                 event = await anext(self._events)
@@ -160,68 +160,76 @@ class Desk:
     def _line(self, event: Any) -> str | None:
         match event:
             case Received():
-                again = "again " if event.again else ""
-                return f"< {event.number} {again}{self.report(event)}"
+                prefix = "retransmitted " if event.again else ""
+                return f"< {event.number} {prefix}{self.report(event)}"
             case SessionEstablished():
-                return f"session {event.session_id} is established; next is {event.next_outgoing}"
+                return (
+                    f"session {event.session_id} established; next sequence number "
+                    f"{event.next_outgoing}"
+                )
             case SessionRefused():
-                return f"refused: {event.code}"
+                return f"session rejected: {event.code}"
             case NotAppliedGap():
                 last = event.first + event.count - 1
-                return f"not applied: messages {event.first} to {last}; send them anew"
+                return f"not applied: messages {event.first} to {last}; send them again"
             case RetransmissionRefused() if not event.count:
-                return f"a retransmission from {event.first} on is refused for now: {event.code}"
+                return f"retransmission from {event.first} rejected for now: {event.code}"
             case RetransmissionRefused():
-                return f"lost: {event.count} reports from {event.first} on ({event.code})"
+                return f"lost: {event.count} reports from {event.first} ({event.code})"
             case SequenceLowered():
                 return (
-                    f"the gateway goes on with report {event.next_number}; "
-                    f"{event.expected} was expected"
+                    f"the gateway continues with sequence number {event.next_number}; "
+                    f"expected {event.expected}"
                 )
             case ConnectionFailed():
-                return f"{event.gateway} cannot be reached: {event.reason}"
+                return f"cannot connect to {event.gateway}: {event.reason}"
             case ConnectionEnded():
                 reason = " ".join(filter(None, (event.code, event.reason)))
-                return f"the connection ended: {reason}"
+                return f"connection closed: {reason}"
         return None
 
     def report(self, event: Received) -> str:
-        """A report in a line."""
+        """Return a report as a line."""
         values = event.message.values
         name = self._name_of(values.get("origClOrdID")) or self._name_of(values.get("clOrdID"))
-        whose = f" of order {name}" if name else ""
-        told = [f"{key}={_text(values[key])}" for key in _TOLD if values.get(key) not in (None, "")]
-        return f"{event.name}{whose}: {' '.join(told)}"
+        order = f" of order {name}" if name else ""
+        fields = [
+            f"{key}={_text(values[key])}" for key in _TOLD if values.get(key) not in (None, "")
+        ]
+        return f"{event.name}{order}: {' '.join(fields)}"
 
     def status(self) -> Iterator[str]:
-        """The session and its orders."""
+        """Yield lines about the session and its orders."""
         client = self.client
         stage = client.stage.value
-        yield f"session {client.settings.session_id}: {stage}, next number {client.next_number}"
+        yield (
+            f"session {client.settings.session_id}: {stage}, "
+            f"next sequence number {client.next_number}"
+        )
         for order in client.orders:
             first = order.chain[0] if order.chain else order.cl_ord_id
             name = self._name_of(first) or str(first)
-            at = "the market" if order.price is None else order.price
-            waiting = f", {len(order.pending)} unanswered" if order.pending else ""
+            price = "the market" if order.price is None else order.price
+            pending = f", {len(order.pending)} pending requests" if order.pending else ""
             yield (
-                f"order {name}: {order.side} {order.quantity} of {order.security_id} at {at}: "
-                f"{order.status}, traded {order.cumulative}, left {order.leaves}{waiting}"
+                f"order {name}: {order.side} {order.quantity} of {order.security_id} at {price}: "
+                f"{order.status}, traded {order.cumulative}, left {order.leaves}{pending}"
             )
 
-    # What is expected.
+    # Expectations.
 
     async def expect(self, command: Command) -> str:
-        """Wait for a report that a script expects; those before it that do not fit wait on."""
-        wanted = command.words[0]
+        """Wait for a matching report; earlier reports that do not match are kept for later."""
+        report = command.words[0]
         within = PATIENCE_NS if command.within_ns is None else command.within_ns
-        nothing = wanted == NOTHING
+        nothing = report == NOTHING
         try:
             async with asyncio.timeout(language.seconds(within)):
                 while True:
                     found = next((e for e in self._unmatched if self._fits(e, command)), None)
                     if nothing and self._unmatched:
                         raise ExpectationError(
-                            f"nothing was expected, but there is {self.report(self._unmatched[0])}"
+                            f"expected no report, received {self.report(self._unmatched[0])}"
                         )
                     if found is not None:
                         self._unmatched.remove(found)
@@ -231,19 +239,21 @@ class Desk:
                         self._unmatched.append(event)
         except TimeoutError:
             if nothing:
-                return "nothing came, as expected"
-            there = "; ".join(self.report(each) for each in self._unmatched[:_FEW]) or "nothing"
+                return "no report, as expected"
+            received = "; ".join(self.report(each) for each in self._unmatched[:_FEW]) or "nothing"
             if len(self._unmatched) > _FEW:
-                there += f"; and {len(self._unmatched) - _FEW} more"
+                received += f"; and {len(self._unmatched) - _FEW} more"
             raise ExpectationError(
-                f"{self._meant(command)} did not come within {language.seconds(within):g} s; "
-                f"there is: {there}"
+                f"{self._meant(command)} did not arrive within {language.seconds(within):g} s; "
+                f"received: {received}"
             ) from None
         except StopAsyncIteration:
-            raise ExpectationError(f"{self._meant(command)} did not come: it is over") from None
+            raise ExpectationError(
+                f"{self._meant(command)} did not arrive: the client was closed"
+            ) from None
 
     def _of_this_run(self, event: Received) -> bool:
-        """Is it no report of an earlier run, which the exchange sends again to who forgot it?"""
+        """Whether a report belongs to this run, and is not retransmitted from an earlier one."""
         values = event.message.values
         ids = (values.get("clOrdID"), values.get("origClOrdID"))
         return not event.again or any(self._name_of(each) for each in ids)
@@ -264,7 +274,9 @@ class Desk:
                 return False
         for key, _ in command.fields:
             if key not in values:
-                raise UsageError(f"{event.name} has no field {key!r}; it has {', '.join(values)}.")
+                raise UsageError(
+                    f"{event.name} has no field {key!r}; its fields: {', '.join(values)}."
+                )
         return all(_same(values[key], text) for key, text in command.fields)
 
 
@@ -273,7 +285,7 @@ _TOLD = (
     "ordStatus", "orderQty", "price", "lastQty", "lastPx", "cumQty", "leavesQty", "ordRejReason",
     "massActionResponse", "refMsgType", "businessRejectReason", "text", "orderID",
 )  # fmt: skip
-"""What is shown of a report, where it has it."""
+"""Fields of a report to print, if present."""
 
 
 def _text(value: Any) -> str:
@@ -281,7 +293,7 @@ def _text(value: Any) -> str:
 
 
 def _same(value: Any, text: str) -> bool:
-    """Is a value what an expectation says?"""
+    """Whether a field value equals the text of an expectation."""
     if value is None:
         return text in ("", "none")
     if isinstance(value, Decimal | int) and not isinstance(value, bool):

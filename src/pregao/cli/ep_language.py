@@ -1,4 +1,4 @@
-"""The lines of ``pregao ep``: what a trader types or a script says, read into commands."""
+"""Command language of ``pregao ep``: parses lines of the shell and of scripts."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pregao.clock import SECOND, parse_span
 from pregao.errors import UsageError
 
 HELP = """\
-new BUY|SELL SECURITY QUANTITY [PRICE] [as NAME]   a new order; without a price at the market
-modify ORDER QUANTITY [PRICE]                      another quantity and price
-cancel ORDER                                       the end of an order
-mass-cancel [side=BUY] [securityID=…]              the end of all orders, or of some
-cross SECURITY QUANTITY PRICE                      a purchase and a sale against each other
-send MESSAGE FIELD=VALUE …                         any business message of EntryPoint
-status                                             the session and its orders
-wait SPAN                                          do nothing for a while, such as 500ms
+new BUY|SELL SECURITY QUANTITY [PRICE] [as NAME]   enter a limit order; a market order if no PRICE
+modify ORDER QUANTITY [PRICE]                      change quantity and price
+cancel ORDER                                       cancel an order
+mass-cancel [side=BUY] [securityID=…]              cancel all orders, or the selected ones
+cross SECURITY QUANTITY PRICE                      enter a cross: a buy and a sell order that match
+send MESSAGE FIELD=VALUE …                         send any EntryPoint business message
+status                                             show the session and its orders
+wait SPAN                                          pause, e.g. for 500ms
 expect REPORT [ORDER] [FIELD=VALUE …] [within SPAN]
                                                    wait for a report: new, modify, cancel, trade,
-                                                   reject, mass-action, business-reject, the name
-                                                   of a message, or nothing
+                                                   reject, mass-action, business-reject, a message
+                                                   name, or nothing
 help, quit
 
-Any command may have more FIELD=VALUE, by EntryPoint's names: timeInForce=GOOD_TILL_CANCEL.
-An ORDER is the name it was given, or its number in this run: 1, 2, …\
+Commands accept further FIELD=VALUE with EntryPoint's field names: timeInForce=GOOD_TILL_CANCEL.
+ORDER is the NAME of an order, or its number in this run: 1, 2, …\
 """
 
 _COMMANDS = {
@@ -40,40 +40,40 @@ REPORTS = {
     "reject": "ExecutionReport_Reject", "mass-action": "OrderMassActionReport",
     "business-reject": "BusinessMessageReject",
 }  # fmt: skip
-"""What reports are called in an expectation."""
+"""Message of each report name in an `expect` command."""
 NOTHING = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One line."""
+    """A parsed line."""
 
     name: str
     words: tuple[str, ...] = ()
     fields: tuple[tuple[str, str], ...] = ()
     label: str = ""
-    """What the order is to be called."""
+    """Name of the order (`as NAME`)."""
     within_ns: int | None = None
 
 
 def parse(line: str) -> Command | None:
-    """The command of a line; None of a line that is empty or a comment."""
+    """Parse a line; return None for an empty line or a comment."""
     try:
         parts = shlex.split(line, comments=True)
     except ValueError as error:
-        raise UsageError(f"This line cannot be read: {error}.") from None
+        raise UsageError(f"Invalid line: {error}.") from None
     if not parts:
         return None
     name, *rest = parts
     if name not in _COMMANDS:
-        raise UsageError(f"There is no command {name!r}; help lists them.")
+        raise UsageError(f"Unknown command {name!r}; help lists the commands.")
     label, within, words, fields = "", None, [], []
     rest.reverse()
     while rest:
         part = rest.pop()
         if part in ("as", "within"):
             if not rest:
-                raise UsageError(f"Something is missing behind {part!r}.")
+                raise UsageError(f"Missing value after {part!r}.")
             if part == "as":
                 label = rest.pop()
             else:
@@ -83,43 +83,43 @@ def parse(line: str) -> Command | None:
             fields.append((key, value))
         else:
             words.append(part)
-    least, most = _COMMANDS[name]
-    if not least <= len(words) <= most:
-        raise UsageError(f"It is: {_USAGE.get(name, name)}")
+    minimum, maximum = _COMMANDS[name]
+    if not minimum <= len(words) <= maximum:
+        raise UsageError(f"Usage: {_USAGE.get(name, name)}")
     if name == "expect" and words[0] in REPORTS:
         words[0] = REPORTS[words[0]]
     return Command(name, tuple(words), tuple(fields), label, within)
 
 
 def quantity(text: str) -> int:
-    """A quantity."""
+    """Parse a quantity."""
     if not (text.isascii() and text.isdigit()):
-        raise UsageError(f"A quantity is a whole number, not {text!r}.")
+        raise UsageError(f"QUANTITY must be an integer, was {text!r}.")
     return int(text)
 
 
 def price(text: str) -> Decimal:
-    """A price."""
+    """Parse a price."""
     try:
         return Decimal(text)
     except InvalidOperation:
-        raise UsageError(f"A price is a number such as 10.50, not {text!r}.") from None
+        raise UsageError(f"PRICE must be a number such as 10.50, was {text!r}.") from None
 
 
 def security(text: str) -> int:
-    """The number of an instrument."""
+    """Parse a security ID."""
     if not (text.isascii() and text.isdigit()):
-        raise UsageError(f"An instrument is named by its number (securityID), not {text!r}.")
+        raise UsageError(f"SECURITY must be a security ID (an integer), was {text!r}.")
     return int(text)
 
 
 def side(text: str) -> str:
-    """A side."""
+    """Parse a side."""
     if text.upper() not in ("BUY", "SELL"):
-        raise UsageError(f"A side is BUY or SELL, not {text!r}.")
+        raise UsageError(f"The side must be BUY or SELL, was {text!r}.")
     return text.upper()
 
 
 def seconds(span_ns: int) -> float:
-    """A span for those who count in seconds."""
+    """Convert nanoseconds to seconds."""
     return span_ns / SECOND

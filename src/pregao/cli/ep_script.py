@@ -1,4 +1,4 @@
-"""A scenario of ``pregao ep run``: its lines, read before anything is sent, then played."""
+"""Scripts of ``pregao ep run``: all lines are parsed before anything is sent, then run."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pregao.errors import PregaoError, UsageError
 
 
 class Step(NamedTuple):
-    """A line of a script."""
+    """A command of a script and its line number."""
 
     number: int
     command: Command
 
 
 def read_script(path: Path) -> list[Step]:
-    """The steps of a script; a mistake is told with its line."""
+    """Read the steps of a script; errors name the line."""
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
-        raise UsageError(f"{path} is not a text.") from None
+        raise UsageError(f"{path} is not a text file.") from None
     steps = []
     for number, line in enumerate(text.splitlines(), 1):
         try:
@@ -35,13 +35,13 @@ def read_script(path: Path) -> list[Step]:
         if command is not None:
             steps.append(Step(number, command))
     if not steps:
-        raise UsageError(f"{path} has no command in it.")
+        raise UsageError(f"{path} contains no command.")
     return steps
 
 
 async def play(desk: Desk, steps: list[Step], name: str) -> None:
-    """Play a script, and show what is sent and what came as expected."""
-    expected = 0
+    """Run a script and print what is sent and the expectations that were met."""
+    expectations = 0
     for number, command in steps:
         if command.name == "quit":
             break
@@ -52,6 +52,6 @@ async def play(desk: Desk, steps: list[Step], name: str) -> None:
             raise ExpectationError(f"{name}:{number}: {error}") from None
         except PregaoError as error:
             raise UsageError(f"{name}:{number}: {error}") from None
-        expected += command.name == "expect"
-    sys.stdout.write(f"{name}: {len(steps)} steps, {expected} expectations, all met\n")
+        expectations += command.name == "expect"
+    sys.stdout.write(f"{name}: {len(steps)} steps, {expectations} expectations, all met\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The console of ``pregao ep shell``: lines in, what happens out, as it happens."""
+"""Console of ``pregao ep shell``: reads commands and prints events as they arrive."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pregao.cli.ep_language import parse
 from pregao.errors import PregaoError
 
 _AFTERWARDS_S = 0.5
-"""How long answers are waited for when the input is over."""
+"""Time to wait for replies after the end of the input."""
 
 
 async def converse(desk: Desk) -> None:
-    """Carry out what is typed until there is no more, and show what comes."""
+    """Run commands from standard input until it ends, and print what arrives."""
     lines: asyncio.Queue[str | None] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     typed = sys.stdin.isatty()
@@ -26,12 +26,12 @@ async def converse(desk: Desk) -> None:
             loop.call_soon_threadsafe(lines.put_nowait, line)
         loop.call_soon_threadsafe(lines.put_nowait, None)
 
-    # A thread of its own, which does not hold the end of the program up.
+    # A daemon thread: a blocking read of standard input must not delay the exit of the process.
     threading.Thread(target=listen, daemon=True).start()
-    hearing = asyncio.create_task(_show(desk))
+    printing = asyncio.create_task(_show(desk))
     try:
         if typed:
-            _say("help lists the commands, quit ends.")
+            _say('Type "help" for the commands, "quit" to end.')
         while (line := await lines.get()) is not None:
             try:
                 command = parse(line)
@@ -39,15 +39,15 @@ async def converse(desk: Desk) -> None:
                     continue
                 if command.name == "quit":
                     return
-                for told in await desk.do(command):
-                    _say(told)
+                for text in await desk.do(command):
+                    _say(text)
             except PregaoError as error:
                 _say(str(error))
         await asyncio.sleep(_AFTERWARDS_S)
     finally:
-        hearing.cancel()
+        printing.cancel()
         with suppress(asyncio.CancelledError):
-            await hearing
+            await printing
 
 
 async def _show(desk: Desk) -> None:

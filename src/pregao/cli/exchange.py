@@ -1,4 +1,4 @@
-"""``pregao exchange``: a whole market on this machine; `exchange_ctl` operates it."""
+"""``pregao exchange``: run an exchange on localhost; `exchange_ctl` operates it."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ EPILOG = "\n\n".join(
         "pregao exchange --config exchange.toml --journal journal --capture captures",
         "pregao exchange --live-config live.toml   (then: pregao live --config live.toml)",
         "pregao exchange ctl status",
-        "The configuration is described in docs/exchange.md; without one there are four sessions.",
+        "docs/exchange.md describes the configuration file; without one there are four sessions.",
     )
 )
 _COLLECTION = (100_000, 50, 1_000)
-"""When cycles are looked for: orders make none, and there are many of them."""
+"""Thresholds of the garbage collector: high, as the many orders form no reference cycles."""
 
 app = typer.Typer(
     name="exchange",
-    help="Run a market on this machine: order entry, matching, market data, a journal.",
+    help="Run an exchange: order entry, matching, market data, a journal.",
     epilog=EPILOG,
     invoke_without_command=True,
 )
@@ -46,49 +46,51 @@ def exchange(
     context: typer.Context,
     config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Instruments, sessions, addresses, in TOML."),
+        typer.Option(
+            metavar="FILE", help="Configuration file (TOML): instruments, sessions, addresses."
+        ),
     ] = None,
     journal: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Keep everything here; a new start goes on from it."),
+        typer.Option(metavar="DIR", help="Journal directory; a restart resumes from it."),
     ] = None,
     capture: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write what is sent and received as captures."),
+        typer.Option(
+            metavar="DIR", help="Write captures of all messages sent and received to this folder."
+        ),
     ] = None,
     feed: Annotated[
         str | None,
-        typer.Option(metavar="multicast|unicast|none", help="How market data is sent."),
+        typer.Option(metavar="multicast|unicast|none", help="Transport of market data."),
     ] = None,
     live_config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the configuration for `pregao live` here."),
+        typer.Option(metavar="FILE", help="Write a configuration for `pregao live` to this file."),
     ] = None,
     legacy: Annotated[
         str | None,
-        typer.Option(help="Publish a legacy feed (FIX/FAST) too: of orders, prices or top."),
+        typer.Option(help="Also publish a legacy feed (FIX/FAST): orders, prices or top."),
     ] = None,
     recovery: Annotated[
         str | None,
-        typer.Option(
-            metavar="ADDRESS:PORT", help="Let messages of the legacy feed be asked for here."
-        ),
+        typer.Option(metavar="ADDRESS:PORT", help="Serve legacy TCP recovery on this address."),
     ] = None,
     entrypoint_schema: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Hold sessions of this SBE schema's version with it, such as 5.6."
-        ),
+        typer.Option(metavar="FILE", help="SBE schema file for sessions of its version, e.g. 5.6."),
     ] = None,
     metrics: Annotated[
         int | None,
-        typer.Option(metavar="PORT", min=0, max=65535, help="Serve /metrics and /health here."),
+        typer.Option(
+            metavar="PORT", min=0, max=65535, help="Serve /metrics and /health on this port."
+        ),
     ] = None,
     duration: Annotated[
-        str | None, typer.Option("--for", metavar="SPAN", help="End after so long, such as 10m.")
+        str | None, typer.Option("--for", metavar="SPAN", help="Stop after this time, e.g. 10m.")
     ] = None,
 ) -> None:
-    """Run a market on this machine: order entry, matching, market data, a journal."""
+    """Run an exchange: order entry, matching, market data, a journal."""
     if context.invoked_subcommand is not None:
         return
     from dataclasses import replace
@@ -100,7 +102,7 @@ def exchange(
     settings = ExchangeSettings() if config is None else read_settings(config)
     if feed is not None:
         if feed not in ("multicast", "unicast", "none"):
-            raise UsageError(f"--feed is multicast, unicast or none, not {feed!r}.")
+            raise UsageError(f"--feed must be multicast, unicast or none, was {feed!r}.")
         settings = replace(settings, feed=feed)
     if entrypoint_schema is not None:
         from pregao.exchange.host.named_schema import with_schema
@@ -121,7 +123,7 @@ def exchange(
 def _with_legacy(
     settings: ExchangeSettings, legacy: str | None, recovery: str | None
 ) -> ExchangeSettings:
-    """The same with a legacy feed, if one is asked for."""
+    """Add the requested legacy feed and its recovery to the settings."""
     from dataclasses import replace
 
     from pregao.exchange.simulation import LegacyDepth
@@ -129,11 +131,11 @@ def _with_legacy(
 
     if legacy is not None:
         if legacy not in list(LegacyDepth):
-            raise UsageError(f"--legacy is {', '.join(LegacyDepth)}, not {legacy!r}.")
+            raise UsageError(f"--legacy must be one of {', '.join(LegacyDepth)}; was {legacy!r}.")
         settings = replace(settings, legacy=LegacyDepth(legacy))
     if recovery is not None:
         if settings.legacy is None:
-            raise UsageError("--recovery is of the legacy feed: give --legacy orders too.")
+            raise UsageError("--recovery requires a legacy feed: add --legacy orders.")
         settings = replace(settings, recovery=parse_address(recovery, "--recovery"))
     return settings
 
@@ -146,7 +148,7 @@ def run_exchange(
     *,
     embedded: bool,
 ) -> None:
-    """Serve until the user, a signal or the time ends it."""
+    """Run until a signal, or until `seconds` have passed."""
     import asyncio
 
     from pregao.exchange.host import ExchangeServer, captures_in
@@ -161,7 +163,7 @@ def run_exchange(
 
 
 def _fastest_loop() -> Any:
-    """The loop of uvloop where that is installed; else Python's own."""
+    """Return the loop factory of uvloop if installed, else None for asyncio's."""
     try:
         import uvloop  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
@@ -190,8 +192,8 @@ async def _serve(
     if seconds is not None:
         loop.call_later(seconds, server.stop)
     try:
-        async with _recovery(server) as asked_at:
-            _tell(server, embedded=embedded, kept=kept, asked_at=asked_at)
+        async with _recovery(server) as recovery_address:
+            _tell(server, embedded=embedded, kept=kept, asked_at=recovery_address)
             await server.serve()
     finally:
         await server.close()
@@ -199,49 +201,52 @@ async def _serve(
 
 @asynccontextmanager
 async def _recovery(server: ExchangeServer) -> AsyncIterator[str | None]:
-    """Serve messages of the legacy feed again, where that is wanted; gives the address."""
+    """Serve TCP recovery of the legacy feed, if configured; yield its address."""
     from pregao.fix import SessionSettings
     from pregao.live.legacy_recovery import recovery_server
 
-    where, store = server.settings.recovery, server.legacy_store
-    if where is None or store is None:
+    address, store = server.settings.recovery, server.legacy_store
+    if address is None or store is None:
         yield None
         return
     names = SessionSettings("BVMF", "CUSTOMER", acceptor=True)
-    async with recovery_server(where.host, where.port, names, store) as port:
-        yield f"{where.host}:{port}"
+    async with recovery_server(address.host, address.port, names, store) as port:
+        yield f"{address.host}:{port}"
 
 
 def _tell(
     server: ExchangeServer, *, embedded: bool, kept: bool, asked_at: str | None = None
 ) -> None:
-    """Say where everything is."""
+    """Print the addresses and state of the exchange."""
     settings = server.settings
-    records, took = server.replayed
+    records, seconds = server.replayed
     if records:
-        _say(f"{records:,} records of the journal replayed in {took:.1f} s")
-    where = " and ".join(
+        _say(f"{records:,} records of the journal replayed in {seconds:.1f} s")
+    gateways = " and ".join(
         f"{address} ({'primary' if number == 1 else 'backup'})"
         for number, address in server.addresses.items()
     )
-    _say(f"gateways at {where}")
+    _say(f"gateways at {gateways}")
     if embedded:
-        known = ", ".join(f"{each.session_id} (firm {each.firm})" for each in settings.sessions)
-        _say(f"sessions {known}; access key {settings.sessions[0].access_key}")
+        sessions = ", ".join(f"{each.session_id} (firm {each.firm})" for each in settings.sessions)
+        _say(f"sessions {sessions}; access key {settings.sessions[0].access_key}")
     if settings.feed == "none":
-        _say("no market data is sent")
+        _say("no market data is published")
     else:
         numbers = ", ".join(str(each.number) for each in settings.channels)
-        _say(f"market data of channels {numbers} by {settings.feed}; --live-config FILE says where")
+        _say(
+            f"market data of channels {numbers} by {settings.feed}; --live-config FILE writes the "
+            "addresses"
+        )
     if settings.legacy is not None:
-        _say(f"a legacy feed (FIX/FAST) of {settings.legacy} beside it")
+        _say(f"legacy feed (FIX/FAST) of {settings.legacy}")
     if asked_at is not None:
-        _say(f"its messages can be asked for at {asked_at}, as CUSTOMER of BVMF (FIX 4.4)")
+        _say(f"legacy TCP recovery at {asked_at}, CompIDs CUSTOMER and BVMF (FIX 4.4)")
     _say(f"control at 127.0.0.1:{server.control_port}: `pregao exchange ctl --help`")
     if server.metrics_port is not None:
         _say(f"http://127.0.0.1:{server.metrics_port}/metrics")
     if not kept:
-        _say("nothing is kept: --journal DIR lets the exchange survive its end")
+        _say("no journal: state is lost at exit; use --journal DIR to keep it")
     _say("ready")
 
 

@@ -1,4 +1,4 @@
-"""``pregao exchange ctl``: what market operations tell a running exchange."""
+"""``pregao exchange ctl``: market operations of a running exchange."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ ctl = typer.Typer(
 )
 
 Port = Annotated[
-    int, typer.Option("--port", min=1, max=65535, help="The control port of the exchange.")
+    int, typer.Option("--port", min=1, max=65535, help="Control port of the exchange.")
 ]
-Symbol = Annotated[str, typer.Argument(metavar="SYMBOL", help="The instrument.")]
+Symbol = Annotated[str, typer.Argument(metavar="SYMBOL", help="Symbol of the instrument.")]
 
 
 def _ask(port: int, **request: Any) -> dict[str, Any]:
@@ -39,8 +39,8 @@ def _ask(port: int, **request: Any) -> dict[str, Any]:
 
     answer = ask(port, {name: value for name, value in request.items() if value is not None})
     if "error" in answer:
-        words = str(answer["error"])
-        raise UsageError(words if words.endswith((".", "?")) else f"{words}.")
+        message = str(answer["error"])
+        raise UsageError(message if message.endswith((".", "?")) else f"{message}.")
     return answer
 
 
@@ -54,21 +54,21 @@ def status(
     port: Port = _PORT,
     as_json: options.Json = False,
 ) -> None:
-    """Show the day, the phases, the sessions and what was done."""
+    """Show the trading day, phases, sessions and counters."""
     import json
 
-    told = _ask(port, do="status")
+    data = _ask(port, do="status")
     if as_json:
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(data, indent=2))
         return
     from pregao.cli.terminal import console, print_table
 
     out = console()
     typer.echo(
-        f"{told['trade_date']}  {told['gateway']} gateway  {told['connections']} connections  "
-        f"{told['requests']:,} requests  {told['orders']:,} standing orders  start {told['starts']}"
+        f"{data['trade_date']}  {data['gateway']} gateway  {data['connections']} connections  "
+        f"{data['requests']:,} requests  {data['orders']:,} resting orders  start {data['starts']}"
     )
-    print_table(out, "phases", ["group", "phase"], list(told["phases"].items()))
+    print_table(out, "phases", ["group", "phase"], list(data["phases"].items()))
     print_table(
         out,
         "sessions",
@@ -81,54 +81,56 @@ def status(
                 each["next_incoming"],
                 each["next_outgoing"],
             )
-            for each in told["sessions"]
+            for each in data["sessions"]
         ],
         numbers="next in next out",
     )
-    if told["failures"]:
-        typer.echo(f"{told['failures']:,} requests failed and were undone; the log has their bytes")
-    if told["set_aside"]:
+    if data["failures"]:
+        typer.echo(
+            f"{data['failures']:,} requests failed and were rolled back; the log has their bytes"
+        )
+    if data["set_aside"]:
         columns = ["file", "offset", "kind", "reason"]
-        aside = [[str(each[name]) for name in columns] for each in told["set_aside"]]
-        print_table(out, "records of the journal set aside", columns, aside)
-    waiting = told["give_ups"]
-    if waiting:
+        records = [[str(each[name]) for name in columns] for each in data["set_aside"]]
+        print_table(out, "journal records set aside", columns, records)
+    give_ups = data["give_ups"]
+    if give_ups:
         names = ("id", "security_id", "trade_id", "quantity", "firm", "account", "to_firm")
-        rows = [[str(each[name]) for name in names] for each in waiting]
+        rows = [[str(each[name]) for name in names] for each in give_ups]
         print_table(out, "give-ups", [name.replace("_", " ") for name in names], rows)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl phase all OPEN")
 def phase(
-    group: Annotated[str, typer.Argument(metavar="GROUP|all", help="The group of instruments.")],
+    group: Annotated[str, typer.Argument(metavar="GROUP|all", help="Group of instruments.")],
     name: Annotated[
         str,
         typer.Argument(
             metavar="PHASE",
-            help="PRE_OPEN, OPEN, PAUSE, PRE_CLOSE, CLOSE or FINAL_CLOSING_CALL.",
+            help="Phase: PRE_OPEN, OPEN, PAUSE, PRE_CLOSE, CLOSE or FINAL_CLOSING_CALL.",
         ),
     ],
     port: Port = _PORT,
 ) -> None:
-    """Move a group of instruments, or all, to a phase."""
+    """Move a group of instruments, or all groups, to a phase."""
     _done(port, f"{group}: {name.upper()}", do="phase", group=group, phase=name)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl halt PETR4")
 def halt(symbol: Symbol, port: Port = _PORT) -> None:
-    """Halt an instrument: no orders, no trades; cancels are taken."""
-    _done(port, f"{symbol} is halted", do="halt", symbol=symbol)
+    """Halt an instrument: no orders and no trades; cancels are accepted."""
+    _done(port, f"{symbol} halted", do="halt", symbol=symbol)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl auction PETR4 --for 2m")
 def auction(
     symbol: Symbol,
     span: Annotated[
-        str, typer.Option("--for", metavar="SPAN", help="How long, such as 5m.")
+        str, typer.Option("--for", metavar="SPAN", help="Duration of the auction, e.g. 5m.")
     ] = "5m",
     port: Port = _PORT,
 ) -> None:
-    """Put an instrument into an auction that ends by itself."""
+    """Start an auction of an instrument, which ends automatically."""
     from pregao.clock import parse_span, system_clock
 
     end = system_clock() + parse_span(span, "--for")
@@ -137,78 +139,78 @@ def auction(
 
 @ctl.command(epilog="Example: pregao exchange ctl resume PETR4")
 def resume(symbol: Symbol, port: Port = _PORT) -> None:
-    """Let an instrument follow its group again."""
+    """Return an instrument to the phase of its group."""
     _done(port, f"{symbol} follows its group", do="resume", symbol=symbol)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl bust PETR4 10")
 def bust(
     symbol: Symbol,
-    trade: Annotated[int, typer.Argument(metavar="TRADE", help="Its number (tradeID).")],
+    trade: Annotated[int, typer.Argument(metavar="TRADE", help="Trade ID (tradeID).")],
     port: Port = _PORT,
 ) -> None:
-    """Cancel a trade."""
-    _done(port, f"trade {trade} of {symbol} is cancelled", do="bust", symbol=symbol, trade=trade)
+    """Bust a trade."""
+    _done(port, f"trade {trade} of {symbol} busted", do="bust", symbol=symbol, trade=trade)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl cancel 4760")
 def cancel(
-    order: Annotated[int, typer.Argument(metavar="ORDER", help="Its number (orderID).")],
+    order: Annotated[int, typer.Argument(metavar="ORDER", help="Order ID (orderID).")],
     port: Port = _PORT,
 ) -> None:
-    """Cancel any order."""
-    _done(port, f"order {order} is cancelled", do="cancel", order=order)
+    """Cancel an order of any session."""
+    _done(port, f"order {order} canceled", do="cancel", order=order)
 
 
 @ctl.command(epilog='Example: pregao exchange ctl news "Material fact" --symbol PETR4')
 def news(
     headline: Annotated[str, typer.Argument(metavar="HEADLINE")],
-    text: Annotated[str | None, typer.Option(help="The text; by default the headline.")] = None,
+    text: Annotated[str | None, typer.Option(help="Text (default: the headline).")] = None,
     symbol: Annotated[
-        str | None, typer.Option(metavar="SYMBOL", help="The instrument that it is about.")
+        str | None, typer.Option(metavar="SYMBOL", help="Instrument that the news concerns.")
     ] = None,
     port: Port = _PORT,
 ) -> None:
-    """Publish a piece of news."""
+    """Publish a news item."""
     _done(port, "published", do="news", headline=headline, text=text, symbol=symbol)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl band PETR4 --low 30 --high 42")
 def band(
     symbol: Symbol,
-    low: Annotated[str | None, typer.Option(help="The lowest price that is taken.")] = None,
-    high: Annotated[str | None, typer.Option(help="The highest price that is taken.")] = None,
-    kind: Annotated[str, typer.Option(help="Which band, by its name.")] = "REJECTION_BAND",
+    low: Annotated[str | None, typer.Option(help="Lowest accepted price.")] = None,
+    high: Annotated[str | None, typer.Option(help="Highest accepted price.")] = None,
+    kind: Annotated[str, typer.Option(help="Type of the band.")] = "REJECTION_BAND",
     port: Port = _PORT,
 ) -> None:
-    """Set a price band of an instrument; a side that is not given is open."""
+    """Set a price band of an instrument; an omitted limit is open."""
     _done(port, "set", do="band", symbol=symbol, low=low, high=high, kind=kind.upper())
 
 
 @ctl.command(epilog="Example: pregao exchange ctl protect 1 85 1000 PETR4 VALE3 --executions 50")
 def protect(
-    number: Annotated[int, typer.Argument(metavar="ID", help="The number of the configuration.")],
+    number: Annotated[int, typer.Argument(metavar="ID", help="ID of the protection.")],
     firm: Annotated[int, typer.Argument(metavar="FIRM")],
     account: Annotated[int, typer.Argument(metavar="ACCOUNT")],
     watch: Annotated[
         list[str], typer.Argument(metavar="WATCH...", help="Instruments, or assets of derivatives.")
     ],
-    fills: Annotated[int | None, typer.Option(help="So many orders filled.")] = None,
-    executions: Annotated[int | None, typer.Option(help="So many executions.")] = None,
-    quantity: Annotated[int | None, typer.Option(help="So much quantity traded.")] = None,
-    net: Annotated[int | None, typer.Option(help="So much more bought or sold.")] = None,
-    interval: Annotated[str, typer.Option(help="Within this time.")] = "15s",
-    good_till: Annotated[bool, typer.Option(help="Cancel orders that outlive the day.")] = False,
-    stops: Annotated[bool, typer.Option(help="Cancel stop orders.")] = False,
-    at_close: Annotated[bool, typer.Option(help="Cancel orders for the close.")] = False,
+    fills: Annotated[int | None, typer.Option(help="Maximum filled orders.")] = None,
+    executions: Annotated[int | None, typer.Option(help="Maximum executions.")] = None,
+    quantity: Annotated[int | None, typer.Option(help="Maximum traded quantity.")] = None,
+    net: Annotated[int | None, typer.Option(help="Maximum net quantity.")] = None,
+    interval: Annotated[str, typer.Option(help="Time window of the limits, e.g. 15s.")] = "15s",
+    good_till: Annotated[bool, typer.Option(help="Also cancel good-till orders.")] = False,
+    stops: Annotated[bool, typer.Option(help="Also cancel stop orders.")] = False,
+    at_close: Annotated[bool, typer.Option(help="Also cancel at-the-close orders.")] = False,
     port: Port = _PORT,
 ) -> None:
-    """Protect an account: at a limit its orders are cancelled, and new ones refused."""
+    """Protect an account: at a limit, cancel its orders and reject new ones."""
     from pregao.clock import MILLISECOND, parse_span
 
     _done(
         port,
-        f"account {account} of firm {firm} is protected",
+        f"account {account} of firm {firm} protected",
         do="protect",
         id=number,
         firm=firm,
@@ -227,25 +229,25 @@ def protect(
 
 @ctl.command(epilog="Example: pregao exchange ctl unprotect 1")
 def unprotect(
-    number: Annotated[int, typer.Argument(metavar="ID", help="The number of the configuration.")],
+    number: Annotated[int, typer.Argument(metavar="ID", help="ID of the protection.")],
     port: Port = _PORT,
 ) -> None:
-    """Take the protection of an account away."""
-    _done(port, f"there is no protection {number} any more", do="unprotect", id=number)
+    """Remove a protection of an account."""
+    _done(port, f"protection {number} removed", do="unprotect", id=number)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl pair PETR3 PETR4")
 def pair(
     symbol: Symbol,
-    other: Annotated[str, typer.Argument(metavar="OTHER", help="The other instrument.")],
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="Symbol of the other instrument.")],
     port: Port = _PORT,
 ) -> None:
-    """Let the auctions of two instruments begin and end together."""
-    _done(port, f"{symbol} and {other} are paired", do="pair", symbol=symbol, other=other)
+    """Pair two instruments, so that their auctions start and end together."""
+    _done(port, f"{symbol} and {other} paired", do="pair", symbol=symbol, other=other)
 
 
-Firm = Annotated[int, typer.Argument(metavar="FIRM", help="The number of the firm.")]
-Account = Annotated[int, typer.Argument(metavar="ACCOUNT", help="The number of the account.")]
+Firm = Annotated[int, typer.Argument(metavar="FIRM", help="Firm ID.")]
+Account = Annotated[int, typer.Argument(metavar="ACCOUNT", help="Account ID.")]
 
 
 @ctl.command(epilog="Example: pregao exchange ctl position 85 1234 PETRF360 --long 500")
@@ -253,13 +255,13 @@ def position(
     firm: Firm,
     account: Account,
     symbol: Symbol,
-    long: Annotated[int, typer.Option("--long", help="How many it holds.")] = 0,
-    short: Annotated[int, typer.Option("--short", help="How many it has written.")] = 0,
+    long: Annotated[int, typer.Option("--long", help="Number of options held.")] = 0,
+    short: Annotated[int, typer.Option("--short", help="Number of options written.")] = 0,
     port: Port = _PORT,
 ) -> None:
-    """Let an account have a position in an option, as of the beginning of the day."""
-    told = {"firm": firm, "account": account, "symbol": symbol, "long": long, "short": short}
-    _done(port, "set", do="position", **told)
+    """Set the position of an account in an option at the start of the day."""
+    request = {"firm": firm, "account": account, "symbol": symbol, "long": long, "short": short}
+    _done(port, "set", do="position", **request)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl give-up 85 1234 127 9898")
@@ -267,30 +269,32 @@ def give_up(
     firm: Firm,
     account: Account,
     to_firm: Annotated[
-        int, typer.Argument(metavar="TO_FIRM", help="The firm that carries them; 0: none any more.")
+        int, typer.Argument(metavar="TO_FIRM", help="Take-up firm; 0 ends the give-up.")
     ],
-    to_account: Annotated[int, typer.Argument(metavar="TO_ACCOUNT", help="Its account.")] = 0,
+    to_account: Annotated[
+        int, typer.Argument(metavar="TO_ACCOUNT", help="Account at that firm.")
+    ] = 0,
     port: Port = _PORT,
 ) -> None:
-    """Let trades of an account be given up to another firm."""
-    told = {"firm": firm, "account": account, "to_firm": to_firm, "to_account": to_account}
-    _done(port, "linked" if to_firm else "no longer linked", do="give-up", **told)
+    """Give up the trades of an account to another firm."""
+    request = {"firm": firm, "account": account, "to_firm": to_firm, "to_account": to_account}
+    _done(port, "linked" if to_firm else "no longer linked", do="give-up", **request)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl take-up 3 --refuse")
 def take_up(
     number: Annotated[
-        int, typer.Argument(metavar="ID", help="Its number; `status` lists those that wait.")
+        int, typer.Argument(metavar="ID", help="Give-up ID; `status` lists pending give-ups.")
     ],
-    refuse: Annotated[bool, typer.Option("--refuse", help="Refuse it instead.")] = False,
+    refuse: Annotated[bool, typer.Option("--refuse", help="Refuse the trade instead.")] = False,
     port: Port = _PORT,
 ) -> None:
-    """Accept a trade that was given up, for the firm that is to carry it."""
+    """Accept a given-up trade on behalf of the take-up firm."""
     _done(port, "refused" if refuse else "accepted", do="take-up", id=number, refuse=refuse)
 
 
 Catalogue = Annotated[
-    Path, typer.Argument(metavar="FILE", help="A catalogue of instruments, TOML or JSON.")
+    Path, typer.Argument(metavar="FILE", help="Instrument catalog, TOML or JSON.")
 ]
 
 
@@ -308,53 +312,53 @@ def change(file: Catalogue, port: Port = _PORT) -> None:
 
 @ctl.command(epilog="Example: pregao exchange ctl remove PETR4")
 def remove(symbol: Symbol, port: Port = _PORT) -> None:
-    """Take an instrument off the list; its orders are cancelled."""
-    _done(port, f"{symbol} is not listed any more", do="remove", symbol=symbol)
+    """Delist an instrument and cancel its orders."""
+    _done(port, f"{symbol} delisted", do="remove", symbol=symbol)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl reset 51")
 def reset(channel: Annotated[int, typer.Argument(metavar="CHANNEL")], port: Port = _PORT) -> None:
-    """Send all books of a channel anew, behind a ChannelReset."""
-    _done(port, f"channel {channel} is sent anew", do="reset", channel=channel)
+    """Send a ChannelReset and republish all books of a channel."""
+    _done(port, f"channel {channel} republished", do="reset", channel=channel)
 
 
 @ctl.command("end-day", epilog="Example: pregao exchange ctl end-day")
 def end_day(port: Port = _PORT) -> None:
-    """End the trading day: orders of the day expire."""
-    _done(port, "the day is over", do="end-day")
+    """End the trading day: day orders expire."""
+    _done(port, "trading day ended", do="end-day")
 
 
 @ctl.command(epilog="Example: pregao exchange ctl day 2026-05-22")
 def day(
-    when: Annotated[str, typer.Argument(metavar="DATE", help="The trading day, as 2026-05-21.")],
+    when: Annotated[str, typer.Argument(metavar="DATE", help="Trading day, e.g. 2026-05-21.")],
     week: Annotated[
-        bool, typer.Option("--week", help="A week begins: session versions may start again.")
+        bool, typer.Option("--week", help="Start a new week: session versions may restart.")
     ] = False,
     port: Port = _PORT,
 ) -> None:
-    """Begin a trading day: sessions end, their numbers start from 1."""
-    _done(port, f"it is {when}", do="day", date=when, week=week)
+    """Start a trading day: sessions end, and their sequence numbers restart at 1."""
+    _done(port, f"trading day {when} started", do="day", date=when, week=week)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl disconnect 100000001")
 def disconnect(
-    session: Annotated[int, typer.Argument(metavar="SESSION", help="Its number.")],
+    session: Annotated[int, typer.Argument(metavar="SESSION", help="Session ID.")],
     port: Port = _PORT,
 ) -> None:
-    """End the connection of a session."""
-    _done(port, f"session {session} is disconnected", do="disconnect", session=session)
+    """Disconnect a session."""
+    _done(port, f"session {session} disconnected", do="disconnect", session=session)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl failover")
 def failover(port: Port = _PORT) -> None:
-    """Let the gateway fail: the backup takes its sessions over."""
-    _done(port, "the backup takes sessions", do="failover")
+    """Fail the primary gateway over to the backup, which takes over its sessions."""
+    _done(port, "the backup gateway is active", do="failover")
 
 
 def _catalogue(file: Path) -> dict[str, str]:
     try:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: cannot be read: {error}.") from None
+        raise UsageError(f"Cannot read {file}: {error}.") from None
     form = "json" if file.suffix == ".json" else "toml"
     return {"text": text, "form": form, "source": str(file)}

@@ -1,4 +1,4 @@
-"""``pregao exchange repair``: show the damage of a journal, and set it aside if that is wanted."""
+"""``pregao exchange repair``: show the damage in a journal and, on request, set it aside."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ REPAIR_EPILOG = "\n\n".join(
         "Examples:",
         "pregao exchange repair journal",
         "pregao exchange repair journal --yes",
-        "Restore a damaged file from a copy if there is one: a repair cannot bring records back.",
+        "Restore a damaged file from a copy if you have one: a repair cannot recover records.",
     )
 )
 
 
 def repair(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the journal.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Journal directory.")],
     yes: Annotated[
         bool,
-        typer.Option("-y", "--yes", help="Set the damaged bytes aside. Otherwise nothing changes."),
+        typer.Option("-y", "--yes", help="Set the damaged bytes aside (default: change nothing)."),
     ] = False,
     json_output: Annotated[
         bool, typer.Option("--json", help="Print machine-readable JSON.")
     ] = False,
 ) -> None:
-    """Show the damage of a journal and whom it concerns; with --yes, set it aside.
+    """Show the damage in a journal and whom it affects; with --yes, set it aside.
 
-    The damaged bytes are kept in files beside the journal. Orders entered after the damage can get
-    other numbers than their reports told.
+    Damaged bytes are kept in files next to the journal. Orders entered after the damage may get
+    IDs other than those in their execution reports.
     """
     import json
 
@@ -41,19 +41,19 @@ def repair(
     if json_output:
         typer.echo(json.dumps(found.as_data(), indent=1))
     else:
-        for words in (*found.notes, *found.findings, *found.hopeless):
-            typer.echo(words)
-        for words in found.concerns:
-            typer.echo(f"  {words}")
+        for line in (*found.notes, *found.findings, *found.hopeless):
+            typer.echo(line)
+        for line in found.concerns:
+            typer.echo(f"  {line}")
         for path in found.set_aside:
             typer.echo(f"{path}: set aside.")
     if found.hopeless:
-        raise UsageError("This journal cannot be repaired without the files named above.")
+        raise UsageError("This journal cannot be repaired without the files listed above.")
     if found.sound or yes:
         typer.echo(
-            f"An exchange can start with {'' if found.sound else 'what is left of '}this journal.",
+            f"An exchange can start from {'' if found.sound else 'the rest of '}this journal.",
             err=True,
         )
         return
-    typer.echo("Nothing was changed. --yes sets the damaged bytes aside.", err=True)
+    typer.echo("Nothing was changed. Use --yes to set the damaged bytes aside.", err=True)
     raise typer.Exit(1)

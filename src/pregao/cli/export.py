@@ -1,4 +1,4 @@
-"""``pregao export``: ticks, books and whole days of a lake as files, in many formats."""
+"""``pregao export``: write ticks, books and instrument days of a lake to files."""
 
 from __future__ import annotations
 
@@ -27,16 +27,15 @@ EPILOG = "\n\n".join(
         "pregao export hftbacktest --lake lake --symbol PETR4 -o petr4.npz",
         "pregao export mbo --lake lake --symbol PETR4,VALE3 -o mbo.parquet",
         "pregao export nautilus --lake lake --symbol PETR4 -o catalog",
-        "docs/exports.md says what each format holds. In ticks and books updateTime is the second "
-        "of the event since 1970 (UTC), updateNano the nanoseconds within it. Ticks come "
-        "instrument by instrument. A book has a row for each order: bids first, each side in the "
-        "order in which it would trade.",
+        "docs/exports.md describes the formats. In ticks and books, updateTime is the time of the "
+        "event in seconds since 1970 (UTC) and updateNano its nanoseconds. Ticks are sorted by "
+        "instrument. A book has one row per order: bids first, each side in order of priority.",
     )
 )
 
 
 class What(StrEnum):
-    """What can be exported."""
+    """Kinds of exports."""
 
     TICKS = "ticks"
     BOOK = "book"
@@ -49,12 +48,12 @@ class What(StrEnum):
 
     @property
     def foreign(self) -> bool:
-        """Is it a format of others, of an instrument's day?"""
+        """Whether it is a third-party format of an instrument day."""
         return self not in (What.TICKS, What.BOOK)
 
 
 def export(
-    what: Annotated[What, typer.Argument(help="What to write.")],
+    what: Annotated[What, typer.Argument(help="Kind of export.")],
     lake: options.Lake,
     output: Annotated[
         str,
@@ -62,28 +61,31 @@ def export(
             "--output",
             "-o",
             metavar="FILE",
-            help="A .csv, .csv.gz, .csv.zst, .parquet, .arrow or .feather file; - for CSV on "
-            "standard output; .npz for hftbacktest; a folder for lobster and nautilus.",
+            help="Output: a .csv, .csv.gz, .csv.zst, .parquet, .arrow or .feather file; - for CSV "
+            "on standard output; .npz for hftbacktest; a folder for lobster and nautilus.",
         ),
     ],
     day: options.Days = None,
     channel: options.Channels = None,
     symbol: options.Symbols = None,
-    depth: Annotated[int, typer.Option(min=1, max=100, help="Levels of ticks and lobster.")] = 10,
+    depth: Annotated[
+        int, typer.Option(min=1, max=100, help="Levels per side of ticks and lobster.")
+    ] = 10,
     at: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="The books at this time; their end by default."),
+        typer.Option(metavar="TIME", help="Time of the books (default: end of the day)."),
     ] = None,
     checkpoints: Annotated[
-        bool, typer.Option("--checkpoints", help="Every full book that is kept, not the last one.")
+        bool,
+        typer.Option("--checkpoints", help="Export all full-book checkpoints, not only the last."),
     ] = False,
     tz: options.Zone = None,
     safe_csv: options.SafeCsv = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace an existing file.")] = False,
 ) -> None:
-    """Write ticks, books or an instrument's day of a lake to files, for other programs.
+    """Export ticks, books or instrument days of a lake to files for other programs.
 
-    The name of a file says in which format tables are: CSV, Parquet or Arrow.
+    The file extension determines the format of tables: CSV, Parquet or Arrow.
     """
     from pregao.cli import option_values
     from pregao.cli.new_files import NewFiles
@@ -99,9 +101,9 @@ def export(
     )
     when = option_values.moment(at, "--at", tz)
     if when is not None and (what is not What.BOOK or checkpoints or not selection.symbols):
-        raise UsageError("--at goes with `export book` and --symbol: it looks up single books.")
+        raise UsageError("--at requires `export book` with --symbol and without --checkpoints.")
     if checkpoints and what is not What.BOOK:
-        raise UsageError("--checkpoints goes with `export book`.")
+        raise UsageError(f"--checkpoints is for `export book`, not `export {what}`.")
     if what.foreign:
         from pregao.cli.export_formats import write_foreign
 
@@ -113,20 +115,20 @@ def export(
     files = NewFiles(force=force)
     if output != "-":
         files.check(Path(output))
-    place = Lake(lake)
-    place.require()
-    wanted = _Wanted(what, place, selection, depth, when, checkpoints, ending, safe_csv)
+    store = Lake(lake)
+    store.require()
+    request = _Wanted(what, store, selection, depth, when, checkpoints, ending, safe_csv)
     if output == "-":
-        _write(wanted, sys.stdout.buffer)
+        _write(request, sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
     with files:
-        rows = _write(wanted, files.create(Path(output)))
+        rows = _write(request, files.create(Path(output)))
     typer.echo(f"pregao: {rows:,} rows in {output}", err=True)
 
 
 class _Wanted(NamedTuple):
-    """What is to be written."""
+    """Settings of an export of ticks or books."""
 
     what: What
     lake: Lake

@@ -1,4 +1,4 @@
-"""How `pregao export` writes the formats of others."""
+"""Third-party formats of `pregao export`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pregao.lake.books.export import Selection
 
 SAO_PAULO = "America/Sao_Paulo"
-"""LOBSTER counts seconds from midnight, the exchange's unless another zone is named."""
+"""Default time zone of LOBSTER's seconds after midnight: the exchange's."""
 
 
 def write_foreign(
@@ -28,7 +28,7 @@ def write_foreign(
     force: bool,
     safe_csv: bool,
 ) -> None:
-    """Write an instrument's day, or several, in a format of others."""
+    """Write one or more instrument days in a third-party format."""
     from pregao.cli.new_files import NewFiles
     from pregao.lake.books import Catalogue, find_instrument
     from pregao.lake.exports import Format, check_output, files_of
@@ -37,12 +37,15 @@ def write_foreign(
     wanted = Format(format_name)
     check_output(wanted, output)
     if not selection.symbols:
-        raise UsageError(f"Name the instruments of `export {wanted}` with --symbol.")
+        raise UsageError(f"`export {wanted}` requires --symbol.")
     if len(selection.channels) > 1:
-        raise UsageError(f"`export {wanted}` takes one --channel, where a symbol is on several.")
-    place = Lake(lake)
-    place.require()
-    catalogue = Catalogue(place)
+        raise UsageError(
+            f"`export {wanted}` accepts one --channel, was {len(selection.channels)}. Use it "
+            "if a symbol is on several channels."
+        )
+    store = Lake(lake)
+    store.require()
+    catalogue = Catalogue(store)
     channel = selection.channels[0] if selection.channels else None
     instruments = [
         find_instrument(catalogue, name, day, channel)
@@ -50,7 +53,7 @@ def write_foreign(
         for day in selection.dates or (None,)
     ]
     found = files_of(
-        place, wanted, instruments, output, depth, zone or SAO_PAULO, safe_csv=safe_csv
+        store, wanted, instruments, output, depth, zone or SAO_PAULO, safe_csv=safe_csv
     )
     if output == "-":
         for each in found:

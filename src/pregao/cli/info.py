@@ -1,4 +1,4 @@
-"""``pregao info``: what captures hold, before anything is decoded into files."""
+"""``pregao info``: survey of captures."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ EPILOG = "\n\n".join(
         "pregao info day.pcap",
         "pregao info feed-a.pcap.zst feed-b.pcap.zst",
         "pregao info folder-with-captures/ --json | jq .flows",
-        "Streams are recognised by the messages on them. Snapshot and definition streams repeat "
-        "in loops, each with a sequence version of its own; heartbeats have no number.",
+        "Streams are detected by their messages. Snapshot and definition streams repeat in loops, "
+        "each with its own sequence version; heartbeats have no sequence number.",
     )
 )
 
@@ -26,9 +26,8 @@ def info(
         list[str],
         typer.Argument(
             metavar="FILE…",
-            help="Captures (pcap or pcapng, plain, gzip or zstd), folders of them, or - for "
-            "standard input. Those of the older feed (UMDF FIX/FAST), and raw dumps of it, are "
-            "told by their content.",
+            help="Captures (pcap or pcapng, plain, gzip or zstd), folders of captures, or - for "
+            "standard input. FIX/FAST captures and raw dumps are detected.",
         ),
     ],
     as_json: options.Json = False,
@@ -36,18 +35,18 @@ def info(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Read all messages with this SBE schema file, or FAST template file.",
+            help="Decode all messages with this SBE schema or FAST template file.",
         ),
     ] = None,
     stream: Annotated[
         list[str] | None,
         typer.Option(
             metavar="ADDRESS:PORT=STREAM",
-            help="What a destination carries, such as 233.252.14.1:30001=incremental.",
+            help="Stream of a destination, e.g. 233.252.14.1:30001=incremental.",
         ),
     ] = None,
 ) -> None:
-    """Tell what captures hold: streams, versions, gaps, rates, rejects, sessions of EntryPoint."""
+    """Survey captures: streams, versions, gaps, rates, rejects, EntryPoint sessions."""
     import json
 
     from pregao.api.capture_report import surveyed
@@ -61,16 +60,16 @@ def info(
         from pregao.api.legacy_report import legacy_report
         from pregao.cli.info_legacy import show_legacy
 
-        told = legacy_report(files, schema)
+        report = legacy_report(files, schema)
         if as_json:
-            typer.echo(json.dumps(told, indent=2))
+            typer.echo(json.dumps(report, indent=2))
         else:
-            show_legacy(told)
+            show_legacy(report)
         return
     registry = Registry.from_environment([] if schema is None else [schema])
     with ReadingProgress("reading") as progress:
-        found = surveyed(files, registry, option_values.streams(stream), progress)
+        survey = surveyed(files, registry, option_values.streams(stream), progress)
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        typer.echo(json.dumps(survey, indent=2))
     else:
-        show(found)
+        show(survey)

@@ -1,4 +1,4 @@
-"""``pregao info`` of the legacy feed, for people."""
+"""``pregao info`` of the legacy feed, as tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pregao.cli.terminal import console, print_table, say
 
 
 def show_legacy(report: dict[str, Any]) -> None:
-    """The report for people."""
+    """Print the report as tables."""
     out = console()
     say(
         out,
@@ -23,8 +23,8 @@ def show_legacy(report: dict[str, Any]) -> None:
     rows = [[each[name] for name in names] for each in report["templates"]]
     print_table(out, "Templates", names, rows, numbers="template messages", framed=True)
     if report["chunks_missing"]:
-        say(out, f"{report['chunks_missing']:,} messages lack chunks.")
+        say(out, f"{report['chunks_missing']:,} messages have missing chunks.")
     for reason, count in report["rejects"].items():
         say(out, f"{count:,} rejected: {reason}")
-    for sentence in report["damaged"]:
-        say(out, sentence)
+    for message in report["damaged"]:
+        say(out, message)

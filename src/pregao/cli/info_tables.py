@@ -1,4 +1,4 @@
-"""The account of ``pregao info`` as tables for people."""
+"""Tables of ``pregao info``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_SEQUENCES = 8
 
 
 def show(found: dict[str, Any]) -> None:
-    """Print the account."""
+    """Print the survey of captures as tables."""
     out = console()
     for line in _summary(found):
         say(out, line)
@@ -96,7 +96,7 @@ def _flows(out: Console, found: dict[str, Any]) -> None:
 def _sequences(flow: dict[str, Any]) -> str:
     loops = flow.get("loops")
     if loops is not None:
-        return f"{loops['seen']:,} loops, {loops['whole']:,} whole, up to {loops['longest']:,}"
+        return f"{loops['seen']:,} loops, {loops['whole']:,} complete, up to {loops['longest']:,}"
     runs = flow["sequences"]
     shown = [f"{run['version']}: {run['first']:,}–{run['last']:,}" for run in runs]
     more = len(shown) - _MOST_SEQUENCES
@@ -117,7 +117,7 @@ def _sessions(out: Console, found: dict[str, Any]) -> None:
         )
         for each in found["connections"]
     ]
-    columns = ("flow", "sender", "messages", "sessions and numbers", "skipped", "missing")
+    columns = ("flow", "sender", "messages", "sessions and sequence numbers", "skipped", "missing")
     print_table(out, "EntryPoint", columns, rows, numbers="messages skipped missing")
     kinds = [
         (each["message"], ", ".join(map(str, each["versions"])), each["messages"])
@@ -167,17 +167,17 @@ def _troubles(found: dict[str, Any]) -> list[str]:
     if total:
         lines.append(f"rejected: {total:,}")
         lines += [f"  {count:,} × {reason}" for reason, count in rejects["reasons"].items()]
-        place = rejects["first"][0] if rejects["first"] else None
-        if place:
+        reject = rejects["first"][0] if rejects["first"] else None
+        if reject:
             lines.append(
-                f"  the first: {place['file']}: packet {place['packet']:,} at byte "
-                f"{place['position']:,}, byte {place['byte']} of its payload: {place['reason']}"
+                f"  first: {reject['file']}: packet {reject['packet']:,} at byte "
+                f"{reject['position']:,}, byte {reject['byte']} of its payload: {reject['reason']}"
             )
     else:
         lines.append("rejected: nothing")
     for entry in found["foreign"][:10]:
         lines.append(
-            f"no market data: {entry['packets']:,} packets to {entry['address']}:{entry['port']}"
+            f"not market data: {entry['packets']:,} packets to {entry['address']}:{entry['port']}"
         )
     other = dict(found["not_udp"]["other"])
     if found["not_udp"]["tcp"] and not found["entrypoint"]["connections"]:
@@ -187,10 +187,10 @@ def _troubles(found: dict[str, Any]) -> list[str]:
         fragments = found["not_udp"]
         lines.append(
             f"IP fragments: {fragments['fragments']:,}, of which {fragments['fragments_joined']:,} "
-            "went into whole datagrams"
+            "were reassembled"
         )
     if found["cut_by_snap_length"]:
-        lines.append(f"cut by the snap length: {found['cut_by_snap_length']:,} packets")
+        lines.append(f"truncated by the snap length: {found['cut_by_snap_length']:,} packets")
     lines += [f"malformed: {count:,} × {reason}" for reason, count in found["malformed"].items()]
     lines += [f"{entry['file']}: {entry['reason']}" for entry in found["truncated"]]
     lines += [f"{error}; the rest of that file was not read" for error in found["damaged"]]

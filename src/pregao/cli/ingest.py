@@ -1,4 +1,4 @@
-"""`pregao ingest`: captures into the tables of a lake, and on to its books and analytics."""
+"""`pregao ingest`: ingest captures into a lake, then build its books and analytics."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ EPILOG = "\n\n".join(
         "pregao ingest captures/ --lake lake --only messages",
         "pregao ingest captures/ --lake lake --master here",
         'pregao query "SELECT count(*) FROM packets" --lake lake',
-        "Without Java, captures of up to 1 GB are taken in by this process, as --master here does.",
+        "Without Java, captures of up to 1 GB are ingested in this process, as with --master here.",
     )
 )
 HERE = "here"
 MOST_WITHOUT_JAVA = 1 << 30
-"""Bytes of captures that are taken in without Spark when there is no Java and nobody asked."""
+"""Maximum bytes of captures to ingest without Spark if Java is missing and no master is given."""
 
 
 class Stage(StrEnum):
-    """What an ingest does, one after the other."""
+    """Stages of an ingest, in order."""
 
     MESSAGES = "messages"
     BOOKS = "books"
@@ -46,17 +46,17 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Where the stages run: on Spark, or in this process."""
+    """Where stages run: on Spark, or in this process."""
 
     master: str | None = HERE
     starting: StartingSpark | None = None
-    """None in this process."""
+    """Starting Spark session; None in this process."""
     chosen: bool = True
-    """Did the user say where? Else what is faster in this process may be done in it."""
+    """Whether the user chose where to run; if not, stages that are faster locally run locally."""
 
     @property
     def spark(self) -> Any:
-        """The session of Spark, once it has started; None in this process."""
+        """The Spark session, after waiting for its start; None in this process."""
         return self.starting and self.starting.session()
 
 
@@ -66,17 +66,18 @@ def ingest(
         typer.Argument(
             metavar="CAPTURE…",
             callback=options.without_url_secrets,
-            help="Capture files, folders or patterns; s3:// and others too.",
+            help="Capture files, folders or glob patterns; also s3:// and other URIs.",
         ),
     ],
     lake: options.NewLake,
     master: options.Master = None,
     conf: options.Conf = None,
     report: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE", help="Write the report as JSON.")
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="Write a JSON report to this file."),
     ] = None,
     skew: Annotated[
-        str, typer.Option(help="How far apart the feeds may bring the same packet.")
+        str, typer.Option(help="Maximum delay between feeds A and B for the same packet.")
     ] = "1s",
     range_size: options.RangeSize = "64M",
     channel: options.TakenChannels = None,
@@ -85,26 +86,26 @@ def ingest(
     schema: options.Schemas = None,
     skip_damaged: Annotated[
         bool,
-        typer.Option("--skip-damaged", help="Leave captures out that cannot be read, and say so."),
+        typer.Option("--skip-damaged", help="Skip captures that cannot be read, with a warning."),
     ] = False,
     only: Annotated[
         list[str] | None,
         typer.Option(
             metavar="STAGES",
-            help="Only these stages: messages, books, analytics. All by default.",
+            help="Only these stages: messages, books, analytics (default: all).",
         ),
     ] = None,
     books: Annotated[
-        bool, typer.Option("--books", help="The same as --only messages,books.")
+        bool, typer.Option("--books", help="Shorthand for --only messages,books.")
     ] = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Take captures into a lake of Delta tables, exactly once; then make its books and analytics.
+    """Ingest captures into a lake, exactly once; then build books and analytics.
 
-    Feeds A and B are merged: each message once, with which feed brought it first. A capture that
-    is there already, under whatever name, is left alone. The run fails, committing nothing, if
-    not every packet and message is accounted for. Books and analytics of days that did not change
-    are left alone.
+    Feeds A and B are merged: each message is stored once, with the feed that received it first. A
+    capture that was already ingested, under any name, is skipped. The run fails without a commit
+    unless every packet and message is accounted for. Books and analytics of unchanged days are not
+    rebuilt.
     """
     from pregao.cli import option_values
     from pregao.cli.ingest_dumps import dumps_as_captures
@@ -125,7 +126,7 @@ def ingest(
     )
     check_report(report)
     if Stage.MESSAGES in stages:
-        find_captures(captures)  # a mistake in their names shows before Spark is started
+        find_captures(captures)  # reports invalid names before Spark starts
     with dumps_as_captures(captures, master, quiet=quiet) as files:
         _take_in(stages, files, lake, settings, report, (master, conf), quiet=quiet)
 
@@ -158,31 +159,31 @@ def _run_all(
     report: Path | None,
     quiet: bool,
 ) -> None:
-    """Do the stages one after the other, and tell how long each took."""
+    """Run the stages in order and print the duration of each."""
     from pregao.cli.reports import write_report
 
-    told: dict[str, Any] = {}
+    data: dict[str, Any] = {}
     seconds: dict[str, float] = {}
     for stage in stages:
-        began = perf_counter()
-        told |= _run(stage, session, captures, lake, settings, quiet)
-        seconds[stage] = round(perf_counter() - began, 3)
-        # Written after every stage: what is done stays told if a later one fails.
-        write_report(report, {**told, "stages": seconds})
+        started = perf_counter()
+        data |= _run(stage, session, captures, lake, settings, quiet)
+        seconds[stage] = round(perf_counter() - started, 3)
+        # Written after every stage, so that the report survives the failure of a later one.
+        write_report(report, {**data, "stages": seconds})
         if not quiet and len(stages) > 1:
             typer.echo(f"{stage}: done in {seconds[stage]:.1f} s")
 
 
 def wanted_stages(only: list[str] | None, books: bool) -> list[Stage]:
-    """The stages that are asked for, in their order."""
+    """Return the requested stages, in order."""
     from pregao.cli import option_values
 
     names = option_values.parts(only)
     if unknown := [name for name in names if name not in list(Stage)]:
         known = ", ".join(Stage)
-        raise UsageError(f"--only takes {known}, not {unknown[0]!r}.")
+        raise UsageError(f"--only must be one or more of {known}; was {unknown[0]!r}.")
     if books and names:
-        raise UsageError("--books is --only messages,books: give one of the two.")
+        raise UsageError("--books is shorthand for --only messages,books: use one of the two.")
     if books:
         return [Stage.MESSAGES, Stage.BOOKS]
     return [stage for stage in Stage if not names or stage in names]
@@ -191,16 +192,17 @@ def wanted_stages(only: list[str] | None, books: bool) -> list[Stage]:
 def open_session(
     master: str | None, conf: list[str] | None, captures: list[str], *, quiet: bool = False
 ) -> Session:
-    """Start Spark; or stay in this process, if that is asked for or there is no other way.
+    """Start Spark, or run in this process if requested or if Spark or Java is missing.
 
-    Without Java more than a gigabyte of captures is left for the user to decide about.
+    Without Java, raise `UsageError` for more than `MOST_WITHOUT_JAVA` bytes of captures, so that
+    the user decides.
     """
     from pregao.lake.spark import parse_conf
 
-    wishes = parse_conf(conf)
+    settings = parse_conf(conf)
     if master == HERE:
         return Session()
-    if master is None and not wishes and "PYSPARK_GATEWAY_PORT" not in os.environ:
+    if master is None and not settings and "PYSPARK_GATEWAY_PORT" not in os.environ:
         from pregao.lake.ingest import find_captures
         from pregao.lake.spark import find_java
 
@@ -211,26 +213,26 @@ def open_session(
             size = sum(entry.size for entry in find_captures(captures)) if captures else 0
             if size > MOST_WITHOUT_JAVA:
                 raise UsageError(
-                    f"{error} Or give --master here, which needs no Java and does the work in "
-                    "this process."
+                    f"{error} Or use --master here, which runs in this process and does not need "
+                    "Java."
                 ) from error
-            lacking = "no Java" if installed("pyspark") else "no Spark"
-            _say(f"there is {lacking}: working in this process, as with --master here", quiet)
+            missing = "no Java" if installed("pyspark") else "no Spark"
+            _say(f"{missing} found: running in this process, as with --master here", quiet)
             return Session()
     from pregao.lake.spark import StartingSpark
 
-    return Session(master, StartingSpark(master, wishes), chosen=_is_chosen(master, wishes))
+    return Session(master, StartingSpark(master, settings), chosen=_is_chosen(master, settings))
 
 
 def _is_chosen(master: str | None, conf: dict[str, str]) -> bool:
-    """Was something said about where to run: here, in Spark's own settings, by spark-submit?"""
+    """Whether options, Spark's settings or spark-submit say where to run."""
     from pregao.lake.spark import spark_defaults
 
-    told = ("PYSPARK_GATEWAY_PORT", "MASTER", "SPARK_REMOTE")
+    variables = ("PYSPARK_GATEWAY_PORT", "MASTER", "SPARK_REMOTE")
     return (
         master is not None
         or bool(conf)
-        or any(name in os.environ for name in told)
+        or any(name in os.environ for name in variables)
         or "spark.master" in spark_defaults()
     )
 
@@ -238,9 +240,9 @@ def _is_chosen(master: str | None, conf: dict[str, str]) -> bool:
 def analytics_session(
     master: str | None, conf: list[str] | None, lake: Lake, *, quiet: bool = False
 ) -> Session:
-    """Where analytics are made: on Spark if anything was said about it, else in this process.
+    """Return where to build analytics: on Spark if configured in any way, else in this process.
 
-    On one machine that takes a third of the time.
+    On a single machine, the latter takes a third of the time.
     """
     from pregao.lake.spark import parse_conf
 
@@ -258,26 +260,26 @@ def _read_by_duckdb(lake: Lake) -> bool:
 def _run(
     stage: Stage, session: Session, captures: list[str], lake: str, options: Options, quiet: bool
 ) -> dict[str, Any]:
-    """Do a stage and show what came of it; gives its part of the report."""
+    """Run a stage and print its result; return its part of the report."""
     if stage is Stage.MESSAGES:
-        done = _messages(session, captures, lake, options, quiet)
+        report = _messages(session, captures, lake, options, quiet)
         if not quiet:
-            show(done, lake)
-        return done.json()
+            show(report, lake)
+        return report.json()
     if stage is Stage.BOOKS:
         return {"books": _books(session, lake, quiet)}
     from pregao.cli import analytics
     from pregao.lake.analytics.analyse import analyse
     from pregao.lake.store import Lake
 
-    place = Lake(lake)
-    spark = session.spark if session.chosen or not _read_by_duckdb(place) else None
-    made = analyse(spark, place, progress=analytics.progress(quiet))
+    store = Lake(lake)
+    spark = session.spark if session.chosen or not _read_by_duckdb(store) else None
+    built = analyse(spark, store, progress=analytics.progress(quiet))
     if not quiet:
-        analytics.show(made)
+        analytics.show(built)
     return {
         "analytics": [
-            {"date": one.date.isoformat(), "table": one.table, "rows": one.rows} for one in made
+            {"date": one.date.isoformat(), "table": one.table, "rows": one.rows} for one in built
         ]
     }
 
@@ -302,10 +304,10 @@ def _books(session: Session, lake: str, quiet: bool) -> list[dict[str, Any]]:
     from pregao.lake.books.catalogue import Catalogue
     from pregao.lake.store import Lake
 
-    place = Lake(lake)
-    place.require()
-    if not Catalogue(place).dates():
-        _say("there are no orders and no snapshots, so there are no books to build", quiet)
+    store = Lake(lake)
+    store.require()
+    if not Catalogue(store).dates():
+        _say("no orders and no snapshots: no books to build", quiet)
         return []
     built = order_books.build(lake, master=session.master, spark=session.spark, quiet=quiet)
     if not quiet:
@@ -319,45 +321,46 @@ def _say(words: str, quiet: bool = False) -> None:
 
 
 def show(report: Report, lake: str) -> None:
-    """Print what an ingest did."""
+    """Print the report of an ingest."""
     from pregao.cli.terminal import console, print_table, say
 
     out = console()
     for name, unit in report.skipped.items():
-        say(out, f"{name}: there already ({unit})")
+        say(out, f"{name}: already ingested ({unit})")
     for reason in report.damaged.values():
-        say(out, f"left out, {reason}")
+        say(out, f"skipped: {reason}")
     if not report.captures:
-        say(out, f"Nothing new for {lake}.")
+        say(out, f"Nothing new to ingest into {lake}.")
         return
-    told = report.json()
-    rows = [(f"packets {name}", f"{count:,}") for name, count in told["packets"].items()]
+    data = report.json()
+    rows = [(f"packets {name}", f"{count:,}") for name, count in data["packets"].items()]
     rows.append(("messages decoded", f"{report.messages:,}"))
     for label, key in (("of unknown templates", "unknown_template"), ("rejected", "rejected")):
-        rows.append((f"messages {label}", f"{told['messages'][key]:,}"))
-    withheld = told["messages"].get("withheld", {})
+        rows.append((f"messages {label}", f"{data['messages'][key]:,}"))
+    withheld = data["messages"].get("withheld", {})
     if withheld:
-        rows.append(("values too large for a column", f"{sum(withheld.values()):,}"))
+        rows.append(("values replaced by null (too large)", f"{sum(withheld.values()):,}"))
     open_gaps = sum(1 for gap in report.gaps if gap["closed_by"] is None)
     rows.append(("gaps (open)", f"{len(report.gaps):,} ({open_gaps:,})"))
     if report.damaged:
-        rows.append(("damaged captures left out", f"{len(report.damaged):,}"))
+        rows.append(("damaged captures skipped", f"{len(report.damaged):,}"))
     rows += [
         ("bytes read", f"{report.bytes_read:,}"),
         ("files written", f"{report.files:,} ({report.bytes_written:,} bytes)"),
-        ("largest worker", f"{report.worker_memory / 1e6:,.0f} MB"),
+        ("peak worker memory", f"{report.worker_memory / 1e6:,.0f} MB"),
         ("seconds", f"{report.seconds:.1f}"),
-        ("messages per second", f"{told['messages_per_second'] or 0:,}"),
+        ("messages per second", f"{data['messages_per_second'] or 0:,}"),
     ]
     columns = ("what", "count")
-    title = f"taken into {lake}"
+    title = f"ingested into {lake}"
     print_table(out, title, columns, rows, numbers="count", framed=True, heading=False)
     for capture in report.captures:
         if capture.truncated_tail is not None:
             position, length = capture.truncated_tail
             say(
                 out,
-                f"{capture.name}: the last {length} bytes, at {position}, are not a whole packet.",
+                f"{capture.name}: the last {length} bytes, at offset {position}, are an incomplete "
+                "packet.",
             )
     for note in report.notes:
         say(out, note)

@@ -1,8 +1,8 @@
-"""Raw dumps of the legacy feed for an ingest: datagrams without a capture around them.
+"""Ingest of raw dumps of the legacy feed: concatenated datagrams without a capture format.
 
-They lack what a capture tells: when each datagram came, and where it was sent to. The sending times
-of the messages are taken for the one; the file's channel, which the user names, and the stream that
-its messages show for the other.
+Raw dumps have neither capture times nor destinations. The sending times of the messages replace
+the former; the channel, which the user states per file, and the stream, which is detected from the
+messages, replace the latter.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Numbers = npt.NDArray[np.int64]
 def dumps_as_captures(
     names: Iterable[str], master: str | None, *, quiet: bool = False
 ) -> Iterator[list[str]]:
-    """The names with captures in place of raw dumps; these are gone when the ingest is over."""
+    """Convert raw dumps to temporary captures; yield the names with captures instead of dumps."""
     with tempfile.TemporaryDirectory(prefix="pregao-dumps-") as folder:
         found = []
         for number, name in enumerate(names):
@@ -43,19 +43,19 @@ def dumps_as_captures(
                 continue
             if master is not None and not master.startswith(("here", "local")):
                 raise UsageError(
-                    f"{name}: a raw dump is made a capture on this machine, where {master} does "
-                    "not find it. Take it in with --master here."
+                    f"{name} is a raw dump, which is converted to a local capture that {master} "
+                    "cannot read. Ingest it with --master here."
                 )
-            place = Path(folder) / str(number) / f"{Path(name).name}.pcap"
-            place.parent.mkdir()
-            write_capture(Path(name), place)
+            path = Path(folder) / str(number) / f"{Path(name).name}.pcap"
+            path.parent.mkdir()
+            write_capture(Path(name), path)
             if not quiet:
                 say(
                     console(sys.stderr),
-                    f"{name}: a raw dump of the legacy feed. It has no capture times and no "
-                    "addresses: the sending times of its messages are taken instead.",
+                    f"{name}: raw dump of the legacy feed, without capture times and addresses. "
+                    "The sending times of its messages are used as capture times.",
                 )
-            found.append(str(place))
+            found.append(str(path))
         yield found
 
 
@@ -74,8 +74,8 @@ def write_capture(dump: Path, place: Path) -> None:
     channel = known_channel(dump.name) if channel == UNKNOWN else channel
     if channel == UNKNOWN:
         raise UsageError(
-            f"{dump}: a raw dump of the legacy feed, whose messages do not name their channel. "
-            f"Name it: {VARIABLE}='{dump.name}=51', more of them with commas."
+            f"{dump}: raw dump of the legacy feed, whose messages do not state their channel. "
+            f"Set it: {VARIABLE}='{dump.name}=51' (separate several files with commas)."
         )
     heads = HeadReader(bundled_templates())
     framer: UdpFramer | None = None
@@ -90,7 +90,7 @@ def write_capture(dump: Path, place: Path) -> None:
                 times = found.sending_time_ns[first]
                 time_ns = int(times[0]) if len(times) else 0
             data = buffer.tobytes()
-            # A later chunk of a message came when the first one did, as far as anybody knows.
+            # Later chunks of a message have no sending time: use that of the first chunk.
             sent = np.where(first, found.sending_time_ns, 0).tolist()
             for start, size, own in zip(
                 chunks.start.tolist(), chunks.size.tolist(), sent, strict=True
@@ -100,14 +100,14 @@ def write_capture(dump: Path, place: Path) -> None:
 
 
 def _stream(templates: Numbers) -> int:
-    """A number for the stream that explains the templates of a dump."""
+    """Return the number of the stream to which the templates of a dump belong; 0 if unknown."""
     known = bundled_templates().by_id
     stream = stream_of({message_type(known[number]) for number in np.unique(templates).tolist()})
     return 0 if stream is None else [*Stream].index(stream) + 1
 
 
 def _pieces(dump: Path) -> Iterator[tuple[npt.NDArray[np.uint8], ChunkColumns]]:
-    """The chunks of a dump, piece by piece; what is no chunk is told with its place."""
+    """Yield the chunks of a dump in pieces; an invalid chunk is reported with its offset."""
     position = 0
     held = b""
     with dump.open("rb") as file:
@@ -123,6 +123,6 @@ def _pieces(dump: Path) -> Iterator[tuple[npt.NDArray[np.uint8], ChunkColumns]]:
             position, held = position + end, held[end:]
     if held:
         raise CaptureError(
-            f"{dump}, byte {position}: what follows is no whole chunk of the legacy feed. "
-            "A raw dump is datagrams one behind the other, and nothing else."
+            f"{dump}, byte {position}: not a complete chunk of the legacy feed. "
+            "A raw dump must contain concatenated datagrams and nothing else."
         )

@@ -1,4 +1,4 @@
-"""How far an ingest is, shown on standard error where that is a terminal."""
+"""Progress bar of an ingest on standard error, if that is a terminal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def ingest_progress(quiet: bool) -> Any:
-    """Progress on standard error, where that is a terminal."""
+    """Return a progress bar on standard error, or a silent one if that is not a terminal."""
     from pregao.lake.ingest import TaskProgress
 
     class Silent(TaskProgress):
@@ -23,7 +23,7 @@ def ingest_progress(quiet: bool) -> Any:
 
 
 class IngestBar:
-    """A bar with bytes, messages per second and the time left."""
+    """Progress bar with bytes, messages per second and remaining time."""
 
     def __init__(self) -> None:
         from rich.progress import (
@@ -55,17 +55,17 @@ class IngestBar:
         self._bar.stop()
 
     def started(self, total_bytes: int, tasks: int) -> None:
-        """The tasks are about to run."""
+        """Start the bar for tasks that read `total_bytes` in total."""
         self._bar.reset(
             self._task, total=total_bytes, description=f"decoding in {tasks} tasks", rate=""
         )
 
     def advanced(self, done_bytes: int, messages: int) -> None:
-        """So much was done so far."""
+        """Update the bar with the bytes and messages processed so far."""
         seconds = self._bar.tasks[0].elapsed or 0
         rate = f"{messages / seconds / 1e6:.2f} M messages/s" if seconds and messages else ""
         self._bar.update(self._task, completed=done_bytes, rate=rate)
 
     def step(self, words: str) -> None:
-        """Something else is being done."""
+        """Show the name of the current step."""
         self._bar.update(self._task, description=words)

@@ -1,4 +1,4 @@
-"""`pregao lake`: what a lake holds, whether it is sound, and its upkeep."""
+"""`pregao lake`: list, check, compact and vacuum the tables of a lake."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="lake",
     no_args_is_help=True,
-    help="Look into a lake, and keep it in order.",
+    help="Inspect and maintain a lake.",
     epilog="Example: pregao lake tables --lake lake",
 )
 
@@ -32,32 +32,32 @@ def tables(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """List the tables: rows, files, size, columns, time span; or the columns of one."""
+    """List the tables (rows, files, size, columns, time span), or the columns of one."""
     from pregao.cli.terminal import console, print_table
     from pregao.clock import format_ns
     from pregao.lake.ingest import summarize, table_columns
     from pregao.lake.store import Lake
     from pregao.lake.views import view_columns, view_names
 
-    place = Lake(lake)
-    place.require()
-    place.roll_forward()
+    store = Lake(lake)
+    store.require()
+    store.roll_forward()
     if table is not None:
-        is_view = table in view_names(place.table_names())
-        described = view_columns(place, table) if is_view else table_columns(place, table)
+        is_view = table in view_names(store.table_names())
+        described = view_columns(store, table) if is_view else table_columns(store, table)
         if as_json:
             names = ("name", "type", "comment")
             typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in described]))
         else:
             print_table(console(), table, ["column", "type", "meaning"], described)
         return
-    found = summarize(place)
+    found = summarize(store)
     if as_json:
         typer.echo(json.dumps([asdict(each) for each in found], indent=2))
         return
     print_table(
         console(),
-        str(place.location),
+        str(store.location),
         ["table", "rows", "files", "bytes", "columns", "dates", "from", "to"],
         [
             (
@@ -80,32 +80,30 @@ def tables(
 @app.command(epilog="Example: pregao lake check --lake lake --deep")
 def check(
     lake: options.Lake,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Read every column of every file, to find damage.")
-    ] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Read every column of every file.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Make the account again from the tables, and hold it against what the ingests reported."""
+    """Recount the tables and compare with the ingest reports."""
     from pregao.lake.ingest import Checked, check_lake, unsound
     from pregao.lake.store import Lake
 
-    place = Lake(lake)
-    place.require()
-    place.roll_forward()
-    unreadable = unsound(place, deep=deep)
-    # Rows can only be counted where the files are what the tables say.
-    found = Checked(faults=unreadable) if unreadable else check_lake(place)
+    store = Lake(lake)
+    store.require()
+    store.roll_forward()
+    unreadable = unsound(store, deep=deep)
+    # Rows can be counted only if the files match the tables' logs.
+    found = Checked(faults=unreadable) if unreadable else check_lake(store)
     if as_json:
         typer.echo(json.dumps({**asdict(found), "counted": not unreadable, "deep": deep}, indent=1))
     else:
         _show_check(found, counted=not unreadable)
     if found.faults:
-        raise UsageError(f"{lake} does not add up: {len(found.faults):,} faults.")
+        raise UsageError(f"{lake} is inconsistent: {len(found.faults):,} faults.")
     if as_json:
         return
-    typer.echo("Everything adds up.")
+    typer.echo("The lake is consistent.")
     if not deep:
-        typer.echo("The files' pages were not all read; --deep does that.")
+        typer.echo("Not all pages of the files were read; use --deep for that.")
 
 
 def _show_check(found: Checked, *, counted: bool) -> None:
@@ -123,78 +121,81 @@ def vacuum(
     older_than: Annotated[
         str,
         typer.Option(
-            metavar="AGE", help="Keep what is younger: 30m, 24h, 7d. Longer than any ingest takes."
+            metavar="AGE",
+            help="Minimum age of removed files, e.g. 30m, 24h, 7d; must exceed the duration of "
+            "any ingest.",
         ),
     ] = "24h",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only tell what would be removed.")
+        bool, typer.Option("--dry-run", help="List what would be removed, without removing it.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Remove the files that failed or replaced attempts have left."""
+    """Remove files left by failed ingests and replaced files."""
     from pregao.lake.store import Lake
     from pregao.lake.store import vacuum as remove_orphans
 
-    place = Lake(lake)
-    place.require()
+    store = Lake(lake)
+    store.require()
     limit = parse_span(older_than, "--older-than")
-    done = remove_orphans(place, older_than_ns=limit, dry_run=dry_run)
-    gone = done.files
+    done = remove_orphans(store, older_than_ns=limit, dry_run=dry_run)
+    removed = done.files
     if as_json:
         files = [
-            {"file": entry.location.relative_to(place.location), "bytes": entry.size}
-            for entry in gone
+            {"file": entry.location.relative_to(store.location), "bytes": entry.size}
+            for entry in removed
         ]
-        told = {
+        data = {
             "removed": not dry_run,
             "files": files,
             "links": done.links,
             "unknown": done.unknown,
         }
-        typer.echo(json.dumps(told, indent=1))
+        typer.echo(json.dumps(data, indent=1))
         return
-    for entry in gone:
-        typer.echo(entry.location.relative_to(place.location))
+    for entry in removed:
+        typer.echo(entry.location.relative_to(store.location))
     for path in done.links:
-        typer.echo(f"{path} is a symbolic link or no file: neither followed nor removed.")
+        typer.echo(f"{path} is a symbolic link or not a regular file: not followed, not removed.")
     for path in done.unknown:
-        typer.echo(f"{path} is in no table, but Pregão did not write it: not removed.")
+        typer.echo(f"{path} is in no table, but was not written by Pregão: not removed.")
     did = "would be removed" if dry_run else "removed"
-    typer.echo(f"{len(gone):,} files, {sum(entry.size for entry in gone):,} bytes {did}")
+    typer.echo(f"{len(removed):,} files, {sum(entry.size for entry in removed):,} bytes {did}")
 
 
 @app.command(epilog="Example: pregao lake compact trades ticks --lake lake --file-size 32m")
 def compact(
     lake: options.Lake,
     table: Annotated[
-        list[str] | None, typer.Argument(metavar="TABLE…", help="Tables; all by default.")
+        list[str] | None, typer.Argument(metavar="TABLE…", help="Tables (default: all).")
     ] = None,
     file_size: Annotated[
         str,
         typer.Option(
             metavar="SIZE",
-            help="How large files become. Smaller ones let a query for one instrument read less.",
+            help="Target file size. Queries for one instrument read less with smaller files.",
         ),
     ] = "64m",
     as_json: options.Json = False,
 ) -> None:
-    """Put small files together, and the rows of an instrument into few; rows stay what they are."""
+    """Merge small files and cluster rows by instrument."""
     from pregao.cli.terminal import console, print_table
     from pregao.lake.ingest import compact as merge
     from pregao.lake.source import parse_size
     from pregao.lake.store import Lake
 
-    place = Lake(lake)
-    place.require()
+    store = Lake(lake)
+    store.require()
     size = parse_size(file_size, "--file-size")
     assert size is not None  # it has a default
-    done = merge(place, table or None, size)
+    done = merge(store, table or None, size)
     if as_json:
         typer.echo(json.dumps([asdict(each) for each in done], indent=1, default=str))
         return
     print_table(
         console(),
-        f"{sum(each.files for each in done):,} files became {sum(each.into for each in done):,}",
+        f"{sum(each.files for each in done):,} files merged into "
+        f"{sum(each.into for each in done):,}",
         ["table", "date", "files", "into", "rows", "before", "after"],
         [
             (

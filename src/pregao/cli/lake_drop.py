@@ -1,4 +1,4 @@
-"""`pregao lake drop`: days, channels or ingests taken out of a lake."""
+"""`pregao lake drop`: drop days, channels or ingests from a lake."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ EPILOG = "\n\n".join(
         "pregao lake drop --lake lake --date 2026-05-21 --dry-run",
         "pregao lake drop --lake lake --date 2026-05-21 --channel 72 --yes",
         "pregao lake drop --lake lake --ingest 3f9c21aa",
-        "Books and analytics of what is touched go too; `pregao books` and `pregao analytics` "
-        "make them again from what is left. What was dropped can be ingested again. The files "
-        "stay until `pregao lake vacuum` removes them.",
+        "Books and analytics derived from the dropped data are dropped too; `pregao books` and "
+        "`pregao analytics` rebuild them from the rest. Dropped data can be ingested again. Files "
+        "remain until `pregao lake vacuum` removes them.",
     )
 )
 
@@ -29,25 +29,25 @@ EPILOG = "\n\n".join(
 def drop(
     lake: options.Lake,
     day: Annotated[
-        list[str] | None, typer.Option("--date", metavar="DAY", help="These days.")
+        list[str] | None, typer.Option("--date", metavar="DAY", help="Drop these dates.")
     ] = None,
     channel: Annotated[
-        list[str] | None, typer.Option(metavar="NUMBER", help="These channels.")
+        list[str] | None, typer.Option(metavar="NUMBER", help="Drop these channels.")
     ] = None,
     ingest: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="UNIT", help="These ingests, as a whole: `unit_id` of the table ingests."
+            metavar="UNIT", help="Drop complete ingests, by `unit_id` of the table `ingests`."
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only tell what would be dropped.")
+        bool, typer.Option("--dry-run", help="List what would be dropped, without dropping it.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Drop days, channels or ingests from all tables, at once or not at all.
+    """Drop days, channels or ingests from all tables, atomically.
 
-    Days and channels that are given together mean these channels on these days.
+    Dates and channels given together select these channels on these dates.
     """
     from pregao.cli import option_values
     from pregao.lake.dropping import Selection
@@ -60,19 +60,19 @@ def drop(
         tuple(option_values.parts(ingest)),
     )
     chosen.check()
-    place = Lake(lake)
+    store = Lake(lake)
     if dry_run or not yes:
-        _show(take_out(place, chosen, dry_run=True), "would be dropped")
+        _show(take_out(store, chosen, dry_run=True), "would be dropped")
         if dry_run:
             return
         if not sys.stdin.isatty():
-            raise UsageError("Nobody is there to be asked: add --yes to drop this.")
+            raise UsageError("Standard input is not a terminal: add --yes to drop this.")
         if not typer.confirm(f"Drop {chosen.words()} from {lake}?"):
             typer.echo("Nothing was dropped.")
             return
-    done = take_out(place, chosen)
+    dropped = take_out(store, chosen)
     if yes:
-        _show(done, "dropped")
+        _show(dropped, "dropped")
     typer.echo(f"Dropped; `pregao lake vacuum --lake {lake}` frees the space of its files.")
 
 
@@ -90,13 +90,13 @@ def _show(what: Dropped, did: str) -> None:
         listed = ", ".join(map(str, sorted(channels)))
         typer.echo(f"{date}: channel {listed}")
     if what.ingests:
-        typer.echo(f"nothing is left of the ingests {', '.join(what.ingests)}")
+        typer.echo(f"dropped completely: ingests {', '.join(what.ingests)}")
     if what.shortened:
-        typer.echo(f"something is left of the ingests {', '.join(what.shortened)}")
+        typer.echo(f"dropped in part: ingests {', '.join(what.shortened)}")
     if what.partly:
         typer.echo(
-            f"of these captures a part is left: {', '.join(what.partly)}. To ingest the dropped "
-            "channels again, name them with --channel."
+            f"dropped in part: captures {', '.join(what.partly)}. To ingest the dropped channels "
+            "again, select them with --channel."
         )
     if what.left_alone:
-        typer.echo(f"left alone, for they are no tables of ours: {', '.join(what.left_alone)}")
+        typer.echo(f"unchanged, as they are not tables of Pregão: {', '.join(what.left_alone)}")

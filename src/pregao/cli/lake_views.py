@@ -1,4 +1,4 @@
-"""`pregao lake views`, `ddl`, `symbol` and `dictionary`: a lake for other tools, and its names."""
+"""`pregao lake views`, `ddl`, `symbol` and `dictionary`: SQL for other tools, and names."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pregao.cli import options
 VIEWS_EPILOG = "\n\n".join(
     (
         "Example: pregao lake views --lake lake -o lake.sql, then: duckdb -init lake.sql",
-        "The file needs no extension of DuckDB. It names the files that the tables have now, so "
-        "make it again after an ingest.",
+        "The file requires no DuckDB extension. It lists the current files of the tables: write it "
+        "again after an ingest.",
     )
 )
 DDL_EPILOG = "\n\n".join(
     (
         "Example: pregao lake ddl --lake s3://bucket/lake --schema main.b3 -o lake.sql",
-        "The statements are those of Spark with Delta's connector, and of others that read them. "
-        "Do not register the folders as plain Parquet: they hold replaced files too.",
+        "The statements are in Spark SQL for the Delta connector, which other engines accept too. "
+        "Do not register the folders as plain Parquet: they also contain replaced files.",
     )
 )
 DICTIONARY_EPILOG = "Example: pregao lake dictionary -o dictionary.md"
@@ -35,13 +35,15 @@ SYMBOL_EPILOG = "\n\n".join(
 
 _Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write it to this file, not the terminal."),
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Write to this file instead of standard output."
+    ),
 ]
 _Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the file.")]
 
 
 def views(lake: options.Lake, output: _Output = None, force: _Force = False) -> None:
-    """Write a file of SQL with which any DuckDB opens the tables and views."""
+    """Write SQL that defines the tables and views in any DuckDB."""
     from pregao.lake.sql.duckdb_file import views_script
     from pregao.lake.store import Lake
 
@@ -52,18 +54,18 @@ def views(lake: options.Lake, output: _Output = None, force: _Force = False) -> 
 def ddl(
     lake: options.Lake,
     schema: Annotated[
-        str, typer.Option(metavar="NAME", help="Where tables go: b3, or CATALOGUE.b3.")
+        str, typer.Option(metavar="NAME", help="Schema of the tables: b3, or CATALOGUE.b3.")
     ] = "b3",
     root: Annotated[
         str | None,
         typer.Option(
-            metavar="URI", help="How the catalogue reaches the lake, such as s3a://bucket/lake."
+            metavar="URI", help="URI of the lake for the catalog, e.g. s3a://bucket/lake."
         ),
     ] = None,
     output: _Output = None,
     force: _Force = False,
 ) -> None:
-    """Write the statements that register tables and views in a catalogue of Spark's kind."""
+    """Write SQL that registers the tables and views in a Spark catalog."""
     from pregao.lake.store import Lake
     from pregao.lake.views import catalogue_ddl
 
@@ -72,14 +74,14 @@ def ddl(
 
 
 def symbol(
-    name: Annotated[str, typer.Argument(metavar="SYMBOL", help="Symbol or number.")],
+    name: Annotated[str, typer.Argument(metavar="SYMBOL", help="Symbol or security ID.")],
     lake: options.Lake,
     day: Annotated[
-        str | None, typer.Option("--date", metavar="DAY", help="On this day; all by default.")
+        str | None, typer.Option("--date", metavar="DAY", help="Date (default: all).")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Tell which number a symbol had, or which symbol a number, and on which days."""
+    """Show the security IDs of a symbol, or the symbols of a security ID, with their dates."""
     import json
     from dataclasses import asdict
 
@@ -87,8 +89,8 @@ def symbol(
     from pregao.cli.terminal import console, print_table
     from pregao.lake.views import find_symbol
 
-    wanted = option_values.days([day])[0] if day else None
-    found = find_symbol(lake, name, wanted)
+    date = option_values.days([day])[0] if day else None
+    found = find_symbol(lake, name, date)
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in found], indent=1, default=str))
         return
@@ -111,13 +113,13 @@ def dictionary(
     lake: Annotated[
         str | None,
         typer.Option(
-            "--lake", metavar="DIR", help="A lake; without it, the tables of this version."
+            "--lake", metavar="DIR", help="Describe this lake (default: this version's tables)."
         ),
     ] = None,
     output: _Output = None,
     force: _Force = False,
 ) -> None:
-    """Write the data dictionary: every table and column, and what they mean, as Markdown."""
+    """Write the data dictionary, every table and column with its meaning, as Markdown."""
     from pregao.lake.dictionary import dictionary as page
     from pregao.lake.dictionary import lake_specs, own_specs
     from pregao.lake.store import Lake
@@ -126,15 +128,15 @@ def dictionary(
     if lake is None:
         specs = own_specs()
     else:
-        place = Lake(lake)
-        place.require()
-        place.roll_forward()
-        specs = lake_specs(place)
+        store = Lake(lake)
+        store.require()
+        store.roll_forward()
+        specs = lake_specs(store)
     _write(page(specs), output, force)
 
 
 def _check(output: Path | None, force: bool) -> None:
-    """Refuse a file that cannot be written before the work is done."""
+    """Raise `UsageError` before the work starts if the file cannot be written."""
     from pregao.cli.new_files import NewFiles
 
     if output is not None:
@@ -149,4 +151,4 @@ def _write(text: str, output: Path | None, force: bool) -> None:
         return
     with NewFiles(force=force) as files:
         files.create(output).write(text.encode())
-    typer.echo(f"pregao: {output} is written", err=True)
+    typer.echo(f"pregao: {output} written", err=True)

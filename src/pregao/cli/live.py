@@ -1,4 +1,4 @@
-"""``pregao live``: follow the feed on the network, and show it."""
+"""``pregao live``: follow the live feed in a terminal view or as JSON lines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EPILOG = "\n\n".join(
         "pregao live --config live.toml --metrics 9100",
         "pregao live --config live.toml --headless --symbol PETR4 > events.jsonl",
         "pregao live --config live.toml --lake lake --headless > /dev/null",
-        "The configuration is described in docs/live.md; --demo needs none.",
+        "docs/live.md describes the configuration file; --demo needs none.",
     )
 )
 _STATUS_S = 1.0
@@ -37,58 +37,64 @@ _SWITCH_S = 0.0005
 
 def live(
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What to listen to, in TOML.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Configuration file (TOML): channels and addresses."),
     ] = None,
     demo: Annotated[
-        bool, typer.Option("--demo", help="Simulate a market, send it on loopback, follow it.")
+        bool, typer.Option("--demo", help="Simulate a market, send it over loopback and follow it.")
     ] = False,
     channel: Annotated[
         list[str] | None,
-        typer.Option(metavar="NUMBER", help="Follow only these channels (comma list)."),
+        typer.Option(metavar="NUMBER", help="Follow only these channels (comma-separated)."),
     ] = None,
     headless: Annotated[
-        bool, typer.Option("--headless", help="Write lines of JSON instead of a view.")
+        bool, typer.Option("--headless", help="Write JSON lines instead of showing the view.")
     ] = False,
     symbol: options.Symbols = None,
-    depth: Annotated[int, typer.Option(min=0, max=1000, help="Levels of a book in a line.")] = 5,
+    depth: Annotated[
+        int, typer.Option(min=0, max=1000, help="Levels per side of books in JSON lines.")
+    ] = 5,
     record: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write what is received as captures.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Record received packets as captures in this folder."),
     ] = None,
-    roll_size: Annotated[str, typer.Option(help="A capture ends at about this size …")] = "256M",
-    roll_time: Annotated[str, typer.Option(help="… or after this time.")] = "10m",
+    roll_size: Annotated[str, typer.Option(help="Roll captures at this size.")] = "256M",
+    roll_time: Annotated[str, typer.Option(help="Roll captures after this time.")] = "10m",
     lake: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Take what is received into this lake, exactly once."),
+        typer.Option(metavar="DIR", help="Ingest received packets into this lake, exactly once."),
     ] = None,
     spool: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where captures for the lake go; by default beside it."),
+        typer.Option(metavar="DIR", help="Folder of captures for the lake (default: DIR-spool)."),
     ] = None,
     metrics: Annotated[
         int | None,
         typer.Option(
-            metavar="PORT", min=0, max=65535, help="Serve /metrics, /health and /ready here."
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="Serve /metrics, /health and /ready on this port.",
         ),
     ] = None,
     spin: Annotated[
-        bool, typer.Option("--spin", help="Never sleep: faster by some µs, takes a whole core.")
+        bool,
+        typer.Option("--spin", help="Busy-poll the sockets: a few µs faster, uses a full core."),
     ] = False,
     realtime: Annotated[
         bool,
-        typer.Option("--realtime", help="Go before other work of the machine, if it grants it."),
+        typer.Option("--realtime", help="Request real-time scheduling for the feed thread."),
     ] = False,
     processes: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=255, help="Follow the channels in so many processes; needs --headless."
-        ),
+        typer.Option(min=1, max=255, help="Number of worker processes (requires --headless)."),
     ] = None,
     duration: Annotated[
-        str | None, typer.Option("--for", metavar="SPAN", help="End after so long, such as 10m.")
+        str | None, typer.Option("--for", metavar="SPAN", help="Stop after this time, e.g. 10m.")
     ] = None,
-    speed: Annotated[str, typer.Option(help="Of the demonstration: 1x, 10x, max.")] = "1x",
+    speed: Annotated[str, typer.Option(help="Speed of --demo: 1x, 10x or max.")] = "1x",
 ) -> None:
-    """Follow channels over the network: books that heal themselves, and how far to trust them."""
+    """Follow channels over the network: books that recover from gaps, and their health."""
     from pregao.cli import option_values
     from pregao.cli.decode_output import ReaderGoneError
     from pregao.clock import SECOND, parse_span
@@ -103,31 +109,31 @@ def live(
     )
 
     if (config is None) != demo:
-        raise UsageError("pregao live takes either --config FILE or --demo.")
+        raise UsageError("`pregao live` requires either --config FILE or --demo.")
     if spool is not None and lake is None:
-        raise UsageError("--spool is where captures for a lake go: give --lake too, or --record.")
+        raise UsageError("--spool requires --lake; use --record to record without a lake.")
     if lake is not None and record is not None:
-        raise UsageError("--lake records by itself: give --spool to say where, not --record.")
+        raise UsageError("--lake cannot be combined with --record: set the folder with --spool.")
     check_manner(spin=spin, realtime=realtime)
-    # The thread that follows must not wait long for the one that writes or draws.
+    # The feed thread must not wait long for the thread that writes or draws.
     sys.setswitchinterval(_SWITCH_S)
     pace = parse_speed(speed)
     seconds = None if duration is None else parse_span(duration, "--for") / SECOND
     channels = option_values.numbers(channel, "--channel", 255)
     symbols = option_values.parts(symbol) or None
-    named = None if config is None else read_config(config).only(channels)
+    config_ = None if config is None else read_config(config).only(channels)
     if not headless and not sys.stdout.isatty():
         raise UsageError(
-            "The view needs a terminal: give --headless to write lines of JSON instead."
+            "The view requires a terminal: use --headless to write JSON lines instead."
         )
     with ExitStack() as opened:
-        shown: Demo | None = None
-        if named is not None:
-            followed = named
+        demo_market: Demo | None = None
+        if config_ is not None:
+            followed = config_
         else:
-            shown = _demo(opened)
-            followed = shown.config.only(channels)
-            shown.prepare(pace)
+            demo_market = _demo(opened)
+            followed = demo_market.config.only(channels)
+            demo_market.prepare(pace)
         if realtime:
             followed = replace(followed, realtime=True)
         recorder = _recorder(record, lake, spool, roll_size, roll_time)
@@ -142,8 +148,8 @@ def live(
             if recorder is not None and lake is not None:
                 from pregao.cli.live_lake import LakeFollower
 
-                taking = LakeFollower(recorder.settings.folder, lake, followed)
-                opened.callback(opened.enter_context(taking).finish)
+                follower = LakeFollower(recorder.settings.folder, lake, followed)
+                opened.callback(opened.enter_context(follower).finish)
             opened.callback(handler.stop)
             opened.enter_context(seldom_collected())
             handler.start()
@@ -151,27 +157,27 @@ def live(
             server = serve(handler, metrics)
             opened.callback(server.close)
             _say(f"http://127.0.0.1:{server.port}/metrics")
-        if shown is not None:
-            shown.start()
+        if demo_market is not None:
+            demo_market.start()
         end = None if seconds is None else time.monotonic() + seconds
         try:
             if headless or isinstance(handler, FeedProcesses):
-                write_lines(handler, symbols, depth, end, shown)
+                write_lines(handler, symbols, depth, end, demo_market)
             else:
-                _show(handler, followed, shown, end)
+                _show(handler, followed, demo_market, end)
         except (KeyboardInterrupt, ReaderGoneError):
-            pass  # that is how one ends what would go on for ever
+            pass  # the regular way to stop
 
 
 def _check_apart(*, headless: bool, recorded: bool) -> None:
-    """Channels in processes of their own can be listened to, and no more."""
+    """Raise `UsageError` for options that worker processes do not support."""
     if recorded:
         raise UsageError(
-            "Several processes cannot record into one folder: start `pregao live --channel …` once "
-            "for each, each with its own --record."
+            "Worker processes cannot record into one folder: run one `pregao live --channel …` per "
+            "channel, each with its own --record."
         )
     if not headless:
-        raise UsageError("The view follows channels in one process: give --headless for several.")
+        raise UsageError("The view runs in one process: use --headless with worker processes.")
 
 
 def _say(words: str) -> None:
@@ -184,10 +190,10 @@ def _demo(opened: ExitStack) -> Demo:
     from pregao.clock import MINUTE
 
     minutes = DURATION_NS // MINUTE
-    _say(f"simulating a session of {INSTRUMENTS} instruments that takes {minutes} minutes …")
-    made = Demo()
-    opened.callback(made.close)
-    return made
+    _say(f"simulating {minutes} minutes of trading in {INSTRUMENTS} instruments …")
+    demo = Demo()
+    opened.callback(demo.close)
+    return demo
 
 
 def _recorder(
@@ -208,7 +214,7 @@ def _recorder(
         return None
     recorder = Recorder(RecordSettings(folder, roll_bytes=size, roll_ns=max(1, span)))
     if recorder.mended:
-        _say(f"{recorder.mended} bytes of half a record were cut off a capture in {folder}")
+        _say(f"{recorder.mended} bytes of an incomplete record removed from a capture in {folder}")
     return recorder
 
 
@@ -219,39 +225,39 @@ def write_lines(
     end: float | None,
     demo: Demo | None,
 ) -> None:
-    """Write a line for everything that happens, and one a second for the state of the feed."""
+    """Write a JSON line per event, and a status line per second."""
     from pregao.cli.decode_output import StandardOutput
     from pregao.cli.live_lines import line_of, status_line
     from pregao.live import FeedHandler, Subscription, report
 
     subscription: Subscription | ProcessSubscription
     if isinstance(handler, FeedHandler):
-        own = subscription = Subscription(symbols, depth=depth)
-        handler.ask(own.begin)
+        local = subscription = Subscription(symbols, depth=depth)
+        handler.ask(local.begin)
     else:
         subscription = handler.subscribe(symbols, depth=depth)
-    unnamed = set(symbols or ())
+    unchecked = set(symbols or ())
     out = StandardOutput()
-    told = 0.0
+    last_status = 0.0
     while True:
         over = (end is not None and time.monotonic() >= end) or (
             demo is not None and not demo.running
         )
-        due = over or time.monotonic() - told >= _STATUS_S
-        # Asked first, so that all that the last status tells of was written before it.
-        made = handler.ask(report) if due else None
-        status = None if made is None else status_line(made)
-        if made is not None and made.ready and unnamed:
+        due = over or time.monotonic() - last_status >= _STATUS_S
+        # The report comes first, so that every event it counts is written before its line.
+        current = handler.ask(report) if due else None
+        status = None if current is None else status_line(current)
+        if current is not None and current.ready and unchecked:
             known = handler.ask(_names)
-            for name in sorted(each for each in unnamed if folded(each) not in known):
+            for name in sorted(each for each in unchecked if folded(each) not in known):
                 hint = did_you_mean(name, sorted(known))
-                _say(f"there is no instrument {name} on the channels that are followed.{hint}")
-            unnamed.clear()
+                _say(f"no instrument {name} on the followed channels.{hint}")
+            unchecked.clear()
         items = subscription.take()
         lines = [line_of(item) for item in items]
         if status is not None:
             lines.append(status)
-            told = time.monotonic()
+            last_status = time.monotonic()
         if lines:
             out.write(("\n".join(lines) + "\n").encode())
         if over:
@@ -263,7 +269,7 @@ def write_lines(
 
 
 def _names(handler: FeedHandler) -> set[str]:
-    """What instruments are called, by symbol and by number."""
+    """Return the symbols and security IDs of all instruments."""
     return {
         name
         for followed in handler.channels.values()

@@ -1,4 +1,4 @@
-"""``pregao live --demo``: a market simulated, sent over loopback and followed."""
+"""``pregao live --demo``: simulate a market, send it over loopback and follow it."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from pregao.umdf.survey import Destination
 INSTRUMENTS = 16
 DURATION_NS = 5 * MINUTE
 FROM = "0.3"
-"""Where the day is joined: then it must be synchronized, and trading is going on."""
+"""Point of the day at which the feed is joined: late, so that books must synchronize."""
 LOSS = "0.02"
-"""The share of packets that each feed loses, so that there is something to heal."""
+"""Share of packets that each feed loses, so that the demo shows recovery."""
 _INTERFACE = "lo"
 _STEP_S = 0.2
 _LONGEST_WAIT_S = 60.0
 
 
 class Demo:
-    """A simulated day in a temporary folder, and the replay that sends it."""
+    """A simulated day in a temporary folder, and the process that replays it."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="pregao-live-"))
@@ -59,16 +59,16 @@ class Demo:
             raise
 
     def _follow(self, numbers: list[int]) -> LiveConfig:
-        """The channels, at groups that no other demonstration on this machine uses."""
+        """Assign channels to multicast groups that no other demo on this machine uses."""
         process = os.getpid()
         lines = []
-        place = 0
+        index = 0
         for number in numbers:
             channel = Channel.numbered(number)
             for stream in STREAMS:
                 for feed, endpoint in channel.endpoints(stream):
-                    place += 1
-                    host = f"239.{192 + process % 32}.{process // 32 % 256}.{place}"
+                    index += 1
+                    host = f"239.{192 + process % 32}.{process // 32 % 256}.{index}"
                     address = Address(host, endpoint.port)
                     self._targets[Destination(endpoint.address, endpoint.port)] = address
                     lines.append(Line(number, stream, feed.value, address, _INTERFACE))
@@ -76,7 +76,7 @@ class Demo:
         return LiveConfig(channels, tuple(lines), name="the demonstration")
 
     def prepare(self, speed: Speed) -> None:
-        """Start the process that will send: what follows shall not wait for it."""
+        """Start the sending process, so that `start` takes effect immediately."""
         captures = [str(path) for path in sorted(self._folder.glob("*.pcap"))]
         context = multiprocessing.get_context("spawn")
         ready, self._go = context.Event(), context.Event()
@@ -87,17 +87,17 @@ class Demo:
             pass
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start sending."""
         if self._go is not None:
             self._go.set()
 
     @property
     def running(self) -> bool:
-        """Is there still something to be sent?"""
+        """Whether the sending process is still running."""
         return self._sending is not None and self._sending.is_alive()
 
     def close(self) -> None:
-        """Stop sending, and remove what was simulated."""
+        """Stop sending and remove the simulated captures."""
         if self._sending is not None:
             self._sending.kill()
             self._sending.join()
@@ -111,8 +111,8 @@ def send(
     ready: Event,
     go: Event,
 ) -> None:
-    """Send the captures as soon as that is wanted."""
-    # An interrupt at the terminal is for the process that follows; it ends this one.
+    """Send the captures once `go` is set."""
+    # Ctrl-C is handled by the following process, which ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     replayer = Replayer(
         captures,

@@ -1,4 +1,4 @@
-"""Keys pressed at a terminal, one at a time, without waiting for the end of a line."""
+"""Single key presses from a terminal, without waiting for the end of a line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NAMES = {
 
 
 def key_names(pressed: bytes) -> list[str]:
-    """The names of keys in what a terminal sent; what is no key that we know is left out."""
+    """Return the names of the keys in a terminal's input; unknown keys are omitted."""
     found = []
     while pressed:
         for size in (4, 3, 1):
@@ -53,7 +53,7 @@ class Keys:
         self._open = sys.stdin.isatty()
 
     def wait(self, seconds: float) -> list[str]:
-        """The keys that were pressed; waits so long for the first one."""
+        """Return the keys pressed, waiting up to `seconds` for the first one."""
         if not self._open:
             select.select([], [], [], seconds)
             return []
@@ -61,7 +61,7 @@ class Keys:
         if not ready:
             return []
         pressed = os.read(sys.stdin.fileno(), 64)
-        if not pressed:  # the terminal is gone
+        if not pressed:  # end of file: the terminal was closed
             self._open = False
             return ["q"]
         return key_names(pressed)
@@ -69,13 +69,13 @@ class Keys:
 
 @contextmanager
 def keys() -> Iterator[Keys]:
-    """Keys as they are pressed, until this is left."""
+    """Switch the terminal to single key presses inside the `with` block."""
     if not sys.stdin.isatty():
         yield Keys()
         return
-    before = termios.tcgetattr(sys.stdin)
+    settings = termios.tcgetattr(sys.stdin)
     try:
         tty.setcbreak(sys.stdin)
         yield Keys()
     finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, settings)

@@ -1,8 +1,8 @@
-"""``pregao live --lake``: the recorder's captures go into a lake while they grow, exactly once.
+"""``pregao live --lake``: ingest the recorder's captures while they grow, exactly once.
 
-A process of its own follows the captures: taking them in must not hold the feed up. The lake knows
-how far each file was taken, so that nothing is lost or doubled whichever process is stopped or
-killed, and whenever; what was never written is a gap, and told as one.
+A separate process follows the captures, so that the ingest does not delay the feed. The lake
+records how far each file was ingested, so that nothing is lost or duplicated if either process is
+stopped or killed at any time; packets that were never written are reported as a gap.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _FINISH_S = 600.0
 
 
 def spool_of(lake: str) -> Path:
-    """Where the captures for a lake go unless the user says: beside it."""
+    """Return the default folder of the captures for a lake: next to the lake."""
     if "://" in lake:
-        raise UsageError(f"{lake} is not on this machine: say with --spool where captures go.")
+        raise UsageError(f"{lake} is not a local folder: set the folder of captures with --spool.")
     path = Path(lake)
     return path.with_name(f"{path.name}-spool")
 
 
 class LakeFollower:
-    """The process that takes captures in; ``finish`` lets it take the rest, then it ends."""
+    """The process that ingests captures; ``finish`` makes it ingest the rest and exit."""
 
     def __init__(self, spool: Path, lake: str, config: LiveConfig) -> None:
-        # A new interpreter: this one has threads, and a copy of it would have none of them.
+        # Spawn, not fork: a forked copy of this process would lack its threads.
         context = multiprocessing.get_context("spawn")
         self._stop = context.Event()
         streams = tuple((str(line.address), line.stream.value) for line in config.lines)
@@ -53,7 +53,7 @@ class LakeFollower:
         return self
 
     def finish(self) -> None:
-        """Take the rest in, and end."""
+        """Ingest the rest, then end the process."""
         self._stop.set()
         self._process.join(_FINISH_S)
 
@@ -68,8 +68,8 @@ class LakeFollower:
             self._process.join()
         if kind is None and self._process.exitcode:
             raise PregaoError(
-                f"Not everything was taken into {self._lake}; the captures are kept. Start again, "
-                "or take them in with `pregao stream --once`."
+                f"Not everything was ingested into {self._lake}; the captures are kept. Restart "
+                "the command, or ingest them with `pregao stream --once`."
             )
 
 
@@ -80,13 +80,13 @@ def follow(
     feeds: tuple[tuple[str, str], ...],
     stop: Event,
 ) -> None:
-    """Take captures in until it is time to stop, or the process that records is gone."""
+    """Ingest captures until `stop` is set or the recording process ends."""
     from pregao.clock import SECOND
     from pregao.lake.ingest import Options
     from pregao.lake.source import RollingFiles
     from pregao.lake.streaming import StreamIngest, StreamPace, follow_here
 
-    # An interrupt at the terminal goes to all of its processes; the recorder tells when to stop.
+    # Ctrl-C reaches all processes of the terminal; the recorder decides when this one stops.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     files = RollingFiles(spool, 2 * SECOND)

@@ -1,4 +1,4 @@
-"""What ``pregao live --headless`` writes: a line of JSON for everything that happens."""
+"""JSON lines of ``pregao live --headless``: one per event."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from pregao.umdf.sequencing import Place
 
 
 def line_of(item: Item) -> str:
-    """Something that happened, as a line."""
+    """Return an item of the live feed as a line of JSON."""
     return plain(json.dumps(data_of(item), ensure_ascii=False, separators=(",", ":")))
 
 
 def data_of(item: Item) -> dict[str, Any]:
-    """Something that happened, in a form that JSON can hold."""
+    """Return an item of the live feed as JSON-compatible data."""
     match item:
         case Missed(count):
             return {"event": "Missed", "count": count}
@@ -42,7 +42,7 @@ def data_of(item: Item) -> dict[str, Any]:
 
 
 def book_data(book: BookCopy) -> dict[str, Any]:
-    """A book; prices are texts, exact to the last digit."""
+    """Return a book as JSON-compatible data; prices are exact strings."""
     return {
         "state": book.state.name.lower(),
         "place": _plain(book.place),
@@ -63,7 +63,7 @@ def _fields(event: Event) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON holds it."""
+    """Convert a value to JSON-compatible data."""
     match value:
         case Place():
             return list(value)
@@ -82,12 +82,12 @@ def _plain(value: Any) -> Any:
 
 
 def status_line(report: Report) -> str:
-    """How healthy the feed is, as a line."""
+    """Return the status of the feed as a line of JSON."""
     return json.dumps({"event": "Status", **status_data(report)}, separators=(",", ":"))
 
 
 def status_data(report: Report) -> dict[str, Any]:
-    """A report in a form that JSON can hold."""
+    """Return a status report as JSON-compatible data."""
     return {
         "at_ns": report.at_ns,
         "ready": report.ready,

@@ -1,4 +1,4 @@
-"""The terminal view of the live feed: channels, the busiest instruments, one ladder and tape."""
+"""Terminal view of the live feed: channels, busiest instruments, one ladder and tape."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ _TRUSTED = (State.VALID, State.EMPTY)
 
 @dataclass(slots=True)
 class Selection:
-    """What the user looks at, moved by keys."""
+    """Selection of the user, moved by keys."""
 
     at: int = 0
     opened: bool = False
     paused: bool = False
     ended: bool = False
     rows: list[tuple[int, int]] = field(default_factory=list)
-    """The instruments of the list, as channel and number."""
+    """Instruments of the list, as channel and security ID."""
     held: tuple[int, int] | None = None
-    """The instrument that is chosen: it stays so when the list is sorted anew."""
+    """Selected instrument, which stays selected when the list is sorted again."""
 
     def press(self, key: str, page: int = 10) -> None:
-        """Follow a key."""
+        """Handle a key press."""
         match key:
             case "q":
                 self.ended = True
@@ -86,7 +86,7 @@ class Selection:
             self.held = self.rows[self.at]
 
     def show(self, rows: list[tuple[int, int]]) -> None:
-        """The list is now this one."""
+        """Replace the list, keeping the selected instrument."""
         self.rows = rows
         if self.held in rows:
             self.at = rows.index(self.held)
@@ -96,7 +96,7 @@ class Selection:
 
 
 def watch(handler: FeedHandler, console: Console, note: str = "", end: float | None = None) -> None:
-    """Show the feed until the user has seen enough, or until a moment of the monotonic clock."""
+    """Show the feed until the user quits, or until a time of the monotonic clock."""
     watcher = Watcher()
     handler.ask(lambda running: running.listen(watcher, singly=False))
     selection = Selection()
@@ -105,23 +105,23 @@ def watch(handler: FeedHandler, console: Console, note: str = "", end: float | N
         while not selection.ended and (end is None or time.monotonic() < end):
             if not selection.paused:
                 now = handler.ask(report)
-                room = max(3, console.height)
-                rows = handler.ask(partial(watcher.busiest, most=room))
+                lines = max(3, console.height)
+                rows = handler.ask(partial(watcher.busiest, most=lines))
                 selection.show([(row.channel, row.security_id) for row in rows])
                 page = None
                 if selection.held is not None:
                     channel, security_id = selection.held
-                    asked = partial(
-                        watcher.page, channel=channel, security_id=security_id, depth=room
+                    request = partial(
+                        watcher.page, channel=channel, security_id=security_id, depth=lines
                     )
-                    page = handler.ask(asked)
+                    page = handler.ask(request)
                 size = (console.width, console.height)
                 drawn = draw(now, before, rows, page, selection, size, note)
                 if before is None or now.at_ns - before.at_ns >= SECOND:
                     before = now
             screen.update(drawn, refresh=True)
             for key in pressed.wait(_EVERY_S):
-                selection.press(key, room)
+                selection.press(key, lines)
 
 
 def draw(
@@ -133,7 +133,7 @@ def draw(
     size: tuple[int, int],
     note: str = "",
 ) -> RenderableType:
-    """The whole screen, for a terminal of so many columns and lines."""
+    """Return the complete screen; `size` is columns and lines of the terminal."""
     width, height = size
     head = Text.assemble(
         ("pregao live", "bold"),
@@ -146,30 +146,30 @@ def draw(
         head.append(f"  {now.recorded:,} packets recorded")
     if now.unrecorded:
         head.append(f"  {now.unrecorded:,} not recorded", "bold red")
-    keys_line = Text("↑↓ choose  ⏎ open  ← back  space pause  q end", "dim")
-    left = height - len(now.channels) - _AROUND_LISTS
+    keys_line = Text("↑↓ select  ⏎ open  ← back  space pause  q quit", "dim")
+    lines = height - len(now.channels) - _AROUND_LISTS
     parts: list[RenderableType] = [head, channels_table(now, before, width)]
     if selection.opened and page is not None:
-        parts.append(instrument_page(page, width, left))
+        parts.append(instrument_page(page, width, lines))
     else:
-        shown = rows[: max(1, left)]
+        shown = rows[: max(1, lines)]
         parts.append(instruments_table(shown, selection.held, width))
         if page is not None:
-            ladder = ladder_table(page.row, max(1, left))
-            beside = Table.grid(padding=(0, 2))
+            ladder = ladder_table(page.row, max(1, lines))
+            columns = Table.grid(padding=(0, 2))
             listed = instruments_table(shown, selection.held, width - _width(ladder) - 2)
-            beside.add_row(listed, ladder)
-            if _width(beside) <= width:
-                parts[-1] = beside
+            columns.add_row(listed, ladder)
+            if _width(columns) <= width:
+                parts[-1] = columns
     return Group(*parts, keys_line)
 
 
 _AROUND_LISTS = 11
-"""Lines of the screen that are neither channels nor what is listed below them."""
+"""Lines of the screen other than the channels and the list below them."""
 
 
 def _width(shown: RenderableType) -> int:
-    """How wide something would be if there were room."""
+    """Return the width of a renderable without a limit."""
     wide = PlainConsole(width=1000)
     return Measurement.get(wide, wide.options, shown).maximum
 
@@ -187,27 +187,27 @@ def table_of(
     styles: Sequence[str] = (),
     title: str = "",
 ) -> Table:
-    """A table in which nothing is cut; optional columns are left out, the last ones first.
+    """Return a table that truncates no cell; optional columns are omitted, the last one first.
 
-    The first ``texts`` columns are texts, the others numbers.
+    The first ``texts`` columns are text, the others numbers.
     """
     dropped = list(optional)
     kept = list(range(len(columns)))
     while True:
         table = Table(box=box.SIMPLE_HEAD, title=Text(title, "bold") if title else None)
-        for place in kept:
-            justify: JustifyMethod = "left" if place < texts else "right"
-            table.add_column(columns[place].strip(), justify=justify, no_wrap=True)
-        for at, row in enumerate(rows):
-            style = styles[at] if styles else ""
-            table.add_row(*(row[place] for place in kept), style=style)
+        for index in kept:
+            justify: JustifyMethod = "left" if index < texts else "right"
+            table.add_column(columns[index].strip(), justify=justify, no_wrap=True)
+        for number, row in enumerate(rows):
+            style = styles[number] if styles else ""
+            table.add_row(*(row[index] for index in kept), style=style)
         if not dropped or _width(table) <= width:
             return table
         kept.remove(columns.index(dropped.pop()))
 
 
 def channels_table(now: Report, before: Report | None, width: int) -> Table:
-    """A row for each channel."""
+    """Return a table with a row for each channel."""
     earlier = {} if before is None else {each.number: each for each in before.channels}
     seconds = 1.0 if before is None else max(1e-9, (now.at_ns - before.at_ns) / SECOND)
     columns = (
@@ -247,7 +247,7 @@ def _channel_cells(
 
 
 def span(delay_ns: int | None) -> str:
-    """A delay as people read it."""
+    """Format a delay with a unit and three significant digits."""
     if delay_ns is None:
         return "–"
     for unit, size in (("ns", 1), ("µs", 10**3), ("ms", 10**6)):
@@ -259,7 +259,7 @@ def span(delay_ns: int | None) -> str:
 def instruments_table(
     rows: Sequence[InstrumentRow], held: tuple[int, int] | None, width: int
 ) -> Table:
-    """The busiest instruments."""
+    """Return a table of the busiest instruments."""
     columns = (
         "instrument", "book", "changes", "trades", "last", "bid size", "bid", "ask", "ask size"
     )  # fmt: skip
@@ -286,17 +286,17 @@ def instruments_table(
 
 
 def ladder_table(row: InstrumentRow, depth: int, width: int = 1000) -> Table:
-    """The levels of a book side by side."""
+    """Return a ladder: bid and ask levels side by side."""
     bids, asks = row.book.bids[:depth], row.book.asks[:depth]
     cells: list[list[_Cell]] = []
-    for at in range(max(len(bids), len(asks))):
+    for index in range(max(len(bids), len(asks))):
         line: list[_Cell] = ["", "", "", "", "", ""]
-        if at < len(bids):
-            best = bids[at]
-            line[:3] = [f"{best.orders:,}", f"{best.size:,}", price_text(best.price) or "none"]
-        if at < len(asks):
-            best = asks[at]
-            line[3:] = [price_text(best.price) or "none", f"{best.size:,}", f"{best.orders:,}"]
+        if index < len(bids):
+            level = bids[index]
+            line[:3] = [f"{level.orders:,}", f"{level.size:,}", price_text(level.price) or "none"]
+        if index < len(asks):
+            level = asks[index]
+            line[3:] = [price_text(level.price) or "none", f"{level.size:,}", f"{level.orders:,}"]
         cells.append(line)
     columns = ("orders", "size", "bid", "ask", "size ", "orders ")
     style = "" if row.book.state in _TRUSTED else "dim"
@@ -312,7 +312,7 @@ def ladder_table(row: InstrumentRow, depth: int, width: int = 1000) -> Table:
 
 
 def tape_table(page: InstrumentPage, most: int) -> Table:
-    """The last trades, the newest first."""
+    """Return a table of the last trades, the newest first."""
     cells: list[list[_Cell]] = []
     styles = []
     for trade in page.tape[:most]:
@@ -329,12 +329,12 @@ def tape_table(page: InstrumentPage, most: int) -> Table:
 
 
 def instrument_page(page: InstrumentPage, width: int, height: int) -> Panel:
-    """One instrument: its ladder, and its tape where there is room."""
+    """Return the panel of an instrument: its ladder, and its tape if the width allows."""
     row = page.row
-    room = max(1, height - 5)
-    shown: RenderableType = ladder_table(row, room, width - 4)
+    lines = max(1, height - 5)
+    shown: RenderableType = ladder_table(row, lines, width - 4)
     sides = Table.grid(padding=(0, 2))
-    sides.add_row(shown, tape_table(page, room))
+    sides.add_row(shown, tape_table(page, lines))
     if _width(sides) <= width - 4:
         shown = sides
     title = f"{row.symbol} ({row.security_id}), channel {row.channel}, {page.status}"

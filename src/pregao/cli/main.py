@@ -1,6 +1,6 @@
-"""The ``pregao`` command: its parts, and what becomes of errors.
+"""The ``pregao`` command: its subcommands, logging and error handling.
 
-Commands import what they need when they run, so that ``pregao --help`` answers at once.
+Commands import their dependencies when they run, so that ``pregao --help`` starts fast.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ from pregao.urls import redacted
 
 app = typer.Typer(
     name="pregao",
-    help="B3's electronic market: captures, messages, books, tables.",
+    help="Tools for B3's electronic market: captures, market data, order books, tables, order "
+    "entry.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -59,15 +60,13 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[  # noqa: ARG001 - it acts while it is read
+    version: Annotated[  # noqa: ARG001 - its callback acts during parsing
         bool,
         typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
     ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show where in the program an error arose.")
-    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show stack traces.")] = False,
 ) -> None:
-    """Read B3's market data: decode captures, look into them, look up the messages."""
+    """Set options that apply to all commands."""
     global _debug
     _debug = debug
 
@@ -97,10 +96,10 @@ app.command(epilog=doctor_command.EPILOG)(doctor_command.doctor)
 
 
 class _Said(logging.Handler):
-    """What the parts below have to say (that they wait, say), as lines of the command."""
+    """Log handler that prints the library's log records as lines of the command."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Say it."""
+        """Print a record, with its stack trace if it has one."""
         text = record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:
             trace = traceback.format_exception(record.exc_info[1])
@@ -109,18 +108,18 @@ class _Said(logging.Handler):
 
 
 def _speak() -> None:
-    """Show what our own parts say; not what libraries log besides raising it."""
-    ours, all_others = logging.getLogger("pregao"), logging.getLogger()
-    if not any(isinstance(handler, _Said) for handler in ours.handlers):
-        ours.addHandler(_Said())
-    if not all_others.handlers and "--debug" not in sys.argv:
-        all_others.addHandler(logging.NullHandler())
+    """Print Pregão's own log records, not those of libraries, which also raise their errors."""
+    own, root = logging.getLogger("pregao"), logging.getLogger()
+    if not any(isinstance(handler, _Said) for handler in own.handlers):
+        own.addHandler(_Said())
+    if not root.handlers and "--debug" not in sys.argv:
+        root.addHandler(logging.NullHandler())
 
 
 def run() -> NoReturn:
-    """Run the command line; errors are sentences on standard error and the exit code 2.
+    """Run the command line; an error is one line on standard error and the exit code 2.
 
-    It is 1 where nothing of what was asked for is there.
+    The exit code is 1 if the input has none of the requested data.
     """
     guard()
     _speak()

@@ -1,4 +1,4 @@
-"""Files that a command writes: under a temporary name, renamed when everything is written."""
+"""Output files of a command: written under a temporary name and renamed on success."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 class NewFiles:
-    """The files of one run, which appear together at its end or not at all.
+    """Output files of one run, which appear together at its end or not at all.
 
-    A file that exists is only replaced if the user said so.
+    Existing files are replaced only with `force`.
     """
 
     def __init__(self, *, force: bool) -> None:
@@ -27,16 +27,16 @@ class NewFiles:
         self._open: list[BinaryIO] = []
 
     def check(self, path: Path) -> None:
-        """Refuse a path that cannot be written, or that holds something already."""
+        """Raise `UsageError` if the path cannot be written or exists without `force`."""
         if path.is_dir():
-            raise UsageError(f"{path} is a folder; name a file.")
+            raise UsageError(f"{path} is a folder; give the path of a file.")
         if os.path.lexists(path) and not self.force:
-            raise UsageError(f"{path} exists already; use --force to replace it.")
+            raise UsageError(f"{path} already exists; use --force to replace it.")
         if not path.parent.is_dir():
-            raise UsageError(f"There is no folder {path.parent}; make it first.")
+            raise UsageError(f"{path}: no folder {path.parent}; create it first.")
 
     def create(self, path: Path) -> BinaryIO:
-        """Begin a file; it has a temporary name until the run is done."""
+        """Open a new file under a temporary name, which it keeps until the run succeeds."""
         self.check(path)
         part = temporary_name(path)
         try:
@@ -49,7 +49,7 @@ class NewFiles:
 
     @property
     def paths(self) -> list[Path]:
-        """What is being written."""
+        """Final paths of the files created."""
         return list(self._parts)
 
     def __enter__(self) -> NewFiles:
@@ -78,17 +78,17 @@ class NewFiles:
                     part.unlink(missing_ok=True)
 
     def _appear(self, part: Path, path: Path) -> None:
-        """Give a file its name; without force never in place of one that came in between."""
+        """Rename a file to its final path; without `force`, fail if that appeared meanwhile."""
         if not self.force:
             try:
                 os.link(part, path)
             except FileExistsError:
-                raise UsageError(f"{path} exists already; use --force to replace it.") from None
+                raise UsageError(f"{path} already exists; use --force to replace it.") from None
             except OSError:
-                pass  # a file system without links
+                pass  # a file system without hard links
             else:
                 return
-        # Of a link it is the link that is replaced, not the file that it names.
+        # Replaces a symbolic link itself, not its target.
         part.replace(path)
 
     def _unwritten(self, error: OSError) -> UsageError:

@@ -1,4 +1,4 @@
-"""The text of options read into values; a mistake is told in a sentence."""
+"""Parse option values; an invalid value raises a `UsageError` that says what is allowed."""
 
 from __future__ import annotations
 
@@ -17,33 +17,34 @@ from pregao.schemas import Registry
 from pregao.umdf.streams import Stream
 
 LATEST_NS = (1 << 63) - 1
-"""The last moment that a column of nanoseconds can hold."""
+"""Latest time that a column of nanoseconds can represent."""
 
 if TYPE_CHECKING:
     from pregao.umdf.survey import Destination
 
 
 def parts(values: Iterable[str] | None) -> list[str]:
-    """The members of comma lists that may be given several times."""
+    """Split comma-separated values of a repeatable option."""
     found = [part.strip() for value in values or () for part in value.split(",")]
     return [part for part in found if part]
 
 
 def numbers(values: Iterable[str] | None, option: str, limit: int) -> frozenset[int] | None:
-    """Whole numbers from 0 to a limit; None if none were given."""
+    """Parse integers from 0 to `limit`; return None if none were given."""
     found = []
     for part in parts(values):
         digits = part.isascii() and part.isdigit() and len(part) <= len(str(limit))
         if not digits or int(part) > limit:
-            raise UsageError(f"{option} takes whole numbers from 0 to {limit}, not {_short(part)}.")
+            raise UsageError(f"{option} must be an integer from 0 to {limit}, was {_short(part)}.")
         found.append(int(part))
     return frozenset(found) or None
 
 
 def moment(text: str | None, option: str, tz: str | None = None) -> int | None:
-    """A time in nanoseconds since 1970, from ISO 8601 or from that number itself.
+    """Parse a time, ISO 8601 or nanoseconds since 1970, into nanoseconds since 1970.
 
-    Where it names no zone, ``tz`` or the user's configuration does, and it is said back.
+    A time without a zone is read in ``tz``, else in the configured zone, else in UTC; if that is
+    not UTC, the resulting UTC time is printed to standard error.
     """
     if text is None:
         return None
@@ -53,13 +54,13 @@ def moment(text: str | None, option: str, tz: str | None = None) -> int | None:
         when = parse_ns(text, zone)
     except (ValueError, OverflowError):
         raise UsageError(
-            f"{option} takes a time such as 2026-05-21T13:00:00.5 (UTC unless it or --tz names a "
-            f"zone) or nanoseconds since 1970, not {_short(text)}."
+            f"{option} must be a time such as 2026-05-21T13:00:00.5 (UTC unless it or --tz names a "
+            f"zone) or nanoseconds since 1970, was {_short(text)}."
         ) from None
     if not 0 <= when <= LATEST_NS:
         raise UsageError(
-            f"{option} takes a time from 1970 to 2262 (nanoseconds have 63 bits), "
-            f"not {_short(text)}."
+            f"{option} must be a time from 1970 to 2262 (nanoseconds in 63 bits), "
+            f"was {_short(text)}."
         )
     if when != parse_ns(text):
         sys.stderr.write(f"pregao: {option} {text} in {zone_name} is {format_ns(when)}\n")
@@ -67,12 +68,12 @@ def moment(text: str | None, option: str, tz: str | None = None) -> int | None:
 
 
 def _short(text: str) -> str:
-    """What a user wrote, in quotes, and not more of it than one can read."""
+    """Quote user input, truncated to 60 characters."""
     return repr(text if len(text) <= 60 else text[:59] + "…")
 
 
 def streams(values: Iterable[str] | None) -> dict[Destination, Stream]:
-    """What destinations carry: ``233.252.14.1:30001=incremental``."""
+    """Parse the streams of destinations: ``233.252.14.1:30001=incremental``."""
     from pregao.umdf.survey import Destination
 
     found: dict[Destination, Stream] = {}
@@ -82,8 +83,8 @@ def streams(values: Iterable[str] | None) -> dict[Destination, Stream]:
         names = [stream.value for stream in Stream]
         if not (equals and colon and address and _is_port(port) and what in names):
             raise UsageError(
-                "--stream takes ADDRESS:PORT=STREAM, such as 233.252.14.1:30001=incremental, "
-                f"where STREAM is one of {', '.join(names)}; not {part!r}."
+                "--stream must be ADDRESS:PORT=STREAM, such as 233.252.14.1:30001=incremental, "
+                f"where STREAM is one of {', '.join(names)}; was {part!r}."
             )
         found[Destination(address.strip("[]"), int(port))] = Stream(what)
     return found
@@ -94,23 +95,23 @@ def _is_port(text: str) -> bool:
 
 
 def days(values: Iterable[str] | None) -> list[date]:
-    """Days, in comma lists or by repeating the option."""
+    """Parse dates, comma-separated or from a repeated option."""
     found = []
     for part in parts(values):
         try:
             found.append(date.fromisoformat(part))
         except ValueError:
-            raise UsageError(f"--date takes a day such as 2026-05-21, not {part!r}.") from None
+            raise UsageError(f"--date must be a date such as 2026-05-21, was {part!r}.") from None
     return found
 
 
 def feeds(values: Iterable[str] | None) -> list[tuple[str, str]]:
-    """Which feed destinations are: ``233.252.14.1:30001=B``."""
+    """Parse the feeds of destinations: ``233.252.14.1:30001=B``."""
     found = []
     for value in values or ():
         destination, equals, name = value.partition("=")
         if not equals or ":" not in destination or not re.fullmatch(r"[A-Z]", name):
-            raise UsageError(f"--feed takes ADDRESS:PORT=A (or B, C, …), not {value!r}.")
+            raise UsageError(f"--feed must be ADDRESS:PORT=A (or B, C, …), was {value!r}.")
         found.append((destination, name))
     return found
 
@@ -118,5 +119,5 @@ def feeds(values: Iterable[str] | None) -> list[tuple[str, str]]:
 def template_ids(
     values: Iterable[str] | None, registry: Registry
 ) -> frozenset[tuple[int, int]] | None:
-    """The templates that were named, by name (with or without the number) or number."""
+    """Parse templates, given by name (with or without the ID) or template ID."""
     return named_templates(wanted, registry) if (wanted := parts(values)) else None

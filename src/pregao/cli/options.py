@@ -1,4 +1,4 @@
-"""Options that several commands have, each declared once; `option_values` reads their text."""
+"""Declarations of options that several commands share; `option_values` parses their values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pregao.urls import without_secrets
 
 
 def _or_default_lake(context: typer.Context, option: typer.CallbackParam, lake: str) -> str:
-    """The lake that was named, or the one that is set; a shell that completes needs none."""
+    """Return the lake given as an option, or the configured one; shell completion needs none."""
     source = context.get_parameter_source(option.name or "")
     if context.resilient_parsing or source is None or source.name != "DEFAULT":
         return without_secrets(lake)
@@ -19,12 +19,12 @@ def _or_default_lake(context: typer.Context, option: typer.CallbackParam, lake: 
 
 
 def without_url_secrets(_context: typer.Context, names: list[str]) -> list[str]:
-    """Take user info and queries off URLs, before anything can print them."""
+    """Remove user info and query strings from URLs before anything can print them."""
     return [without_secrets(name) for name in names]
 
 
 def _lake(help_: str) -> Any:
-    """An option for a lake that may be named once for all commands."""
+    """Declare a `--lake` option that falls back to the environment and `pregao.toml`."""
     return typer.Option(
         "--lake",
         metavar="DIR",
@@ -36,13 +36,13 @@ def _lake(help_: str) -> Any:
     )
 
 
-Lake = Annotated[str, _lake("The lake.")]
-NewLake = Annotated[str, _lake("The lake; made if need be.")]
+Lake = Annotated[str, _lake("Lake directory or URI.")]
+NewLake = Annotated[str, _lake("Lake directory or URI; created if missing.")]
 SafeCsv = Annotated[
     bool,
     typer.Option(
         "--safe-csv",
-        help="In CSV, put ' before texts that a spreadsheet would run as formulas.",
+        help="In CSV, prefix ' to text that a spreadsheet would evaluate as a formula.",
     ),
 ]
 Zone = Annotated[
@@ -52,42 +52,49 @@ Zone = Annotated[
         metavar="ZONE",
         envvar=ZONE_VARIABLE,
         show_default="tz of pregao.toml, or UTC",
-        help="The zone of times that name none, such as America/Sao_Paulo.",
+        help="Time zone of times without an offset, e.g. America/Sao_Paulo.",
     ),
 ]
 Master = Annotated[
     str | None,
     typer.Option(
-        help="Spark's master: local[*] by default, spark://HOST:PORT, yarn, k8s://…, "
-        "sc://HOST:PORT; or 'here' to do without Spark."
+        help="Spark master URL: local[*] (default), spark://HOST:PORT, yarn, k8s://…, "
+        "sc://HOST:PORT; or 'here' to run without Spark."
     ),
 ]
-Conf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting for Spark.")]
-Json = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
+Conf = Annotated[
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration property.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 Days = Annotated[
     list[str] | None,
-    typer.Option("--date", metavar="DAY", help="Only these days, such as 2026-05-21."),
+    typer.Option("--date", metavar="DAY", help="Only these dates, e.g. 2026-05-21."),
 ]
 Channels = Annotated[list[str] | None, typer.Option(metavar="NUMBER", help="Only these channels.")]
 Symbols = Annotated[
     list[str] | None,
-    typer.Option(metavar="SYMBOL", help="Only these instruments, by symbol or number."),
+    typer.Option(metavar="SYMBOL", help="Only these instruments, by symbol or security ID."),
 ]
 TakenChannels = Annotated[
     list[str] | None,
-    typer.Option(metavar="NUMBER", help="Take in only these channels (comma list)."),
+    typer.Option(metavar="NUMBER", help="Ingest only these channels (comma-separated)."),
 ]
 Streams = Annotated[
     list[str] | None,
-    typer.Option(metavar="ADDRESS:PORT=STREAM", help="Say what a destination carries."),
+    typer.Option(
+        metavar="ADDRESS:PORT=STREAM",
+        help="Stream of a destination, e.g. 233.252.14.1:30001=incremental.",
+    ),
 ]
 Feeds = Annotated[
     list[str] | None,
-    typer.Option(metavar="ADDRESS:PORT=FEED", help="Say which feed a destination is."),
+    typer.Option(
+        metavar="ADDRESS:PORT=FEED", help="Feed of a destination, e.g. 233.252.14.1:30001=B."
+    ),
 ]
 Schemas = Annotated[
     list[str] | None,
-    typer.Option("--schema", metavar="FILE", help="Read messages with this schema."),
+    typer.Option("--schema", metavar="FILE", help="Decode messages with this schema."),
 ]
-RangeSize = Annotated[str, typer.Option("--range-size", help="About how much one task reads.")]
+RangeSize = Annotated[str, typer.Option("--range-size", help="Approximate bytes per task.")]

@@ -1,4 +1,4 @@
-"""`pregao pack`: an environment archive for the workers of a Spark cluster."""
+"""`pregao pack`: environment archive for the workers of a Spark cluster."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ EPILOG = "\n\n".join(
 
 
 def pack(
-    out: Annotated[Path, typer.Argument(metavar="OUT.tar.gz", help="The archive to write.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT.tar.gz", help="Archive to write.")],
     without: Annotated[
         list[str] | None,
-        typer.Option(metavar="PACKAGE", help="Leave out what the workers' Python has already."),
+        typer.Option(metavar="PACKAGE", help="Exclude a package that the workers have installed."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file.")] = False,
 ) -> None:
-    """Pack Pregão and all that it needs for the workers of a cluster.
+    """Pack Pregão and its dependencies for the workers of a Spark cluster.
 
-    A script for the driver is put beside the archive, by the path that workers find in it.
+    Writes a launcher script for the driver next to the archive, at the relative path that Python
+    has inside it.
     """
     from pregao.cli.new_files import NewFiles
     from pregao.errors import UsageError
@@ -37,7 +38,7 @@ def pack(
     from pregao.output_files import replace_file
 
     if not out.name.endswith((".tar.gz", ".tgz")):
-        raise UsageError(f"{out}: Spark unpacks archives by name; let it end in .tar.gz.")
+        raise UsageError(f"{out} must end in .tar.gz or .tgz: Spark unpacks archives by name.")
     with NewFiles(force=force) as files:
         packed = write_archive(files.create(out), without=without or ())
     python = out.parent / folder_name(out) / "bin" / "python"

@@ -1,4 +1,4 @@
-"""``pregao plot``: pictures of a lake."""
+"""``pregao plot``: charts of a lake."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EPILOG = "\n\n".join(
         "pregao plot depth PETR4 --lake lake --at 2026-05-21T13:00:00 -o depth.svg",
         "pregao plot bars PETR4 --lake lake --interval 1m -o bars.png",
         "pregao plot latency --lake lake -o latency.png",
-        "Times are shown in the zone of --tz, São Paulo's if none is set. matplotlib draws: "
+        "Times are shown in the zone of --tz (default: America/Sao_Paulo). Requires matplotlib: "
         "pip install 'pregao[plot]'.",
     )
 )
@@ -31,7 +31,7 @@ SAO_PAULO = "America/Sao_Paulo"
 
 
 class Kind(StrEnum):
-    """The pictures that there are."""
+    """Kinds of charts."""
 
     HEATMAP = "heatmap"
     DEPTH = "depth"
@@ -42,47 +42,47 @@ class Kind(StrEnum):
 
     @property
     def of_all(self) -> bool:
-        """Is it about all instruments?"""
+        """Whether the chart covers all instruments."""
         return self in (Kind.LATENCY, Kind.GAPS)
 
 
 def plot(
-    kind: Annotated[Kind, typer.Argument(help="What to draw.")],
+    kind: Annotated[Kind, typer.Argument(help="Kind of chart.")],
     lake: options.Lake,
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="FILE", help="A .png, .svg or .pdf file."),
+        typer.Option("--output", "-o", metavar="FILE", help="Output file: .png, .svg or .pdf."),
     ],
     symbol: Annotated[
         str | None,
-        typer.Argument(metavar="[SYMBOL]", help="The instrument; not of latency and gaps."),
+        typer.Argument(metavar="[SYMBOL]", help="Instrument; none for latency and gaps."),
     ] = None,
     at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When; the end of the day by default.")
+        str | None, typer.Option(metavar="TIME", help="For depth: time (default: end of the day).")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only what happened from then on.")
+        str | None, typer.Option(metavar="TIME", help="Start of the chart, inclusive.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only what happened before.")
+        str | None, typer.Option(metavar="TIME", help="End of the chart, exclusive.")
     ] = None,
     day: Annotated[
         str | None,
-        typer.Option("--date", metavar="DAY", help="The day, if the lake has several."),
+        typer.Option("--date", metavar="DAY", help="Date, if the lake has several."),
     ] = None,
     interval: Annotated[
-        str, typer.Option(metavar="SPAN", help="Of bars: their length, such as 1s, 1m or 5m.")
+        str, typer.Option(metavar="SPAN", help="For bars: length, e.g. 1s, 1m or 5m.")
     ] = "1m",
     measure: Annotated[
         str,
-        typer.Option(metavar="NAME", help="Of latency: network, network_raw, engine or feeds."),
+        typer.Option(metavar="NAME", help="For latency: network, network_raw, engine or feeds."),
     ] = "network",
     tz: options.Zone = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace an existing file.")] = False,
 ) -> None:
-    """Draw a lake: the book over time, its depth, trades, bars, latencies or gaps.
+    """Draw a chart of a lake: book heatmap, depth, trades, bars, latencies or gaps.
 
-    The name of the file says its format.
+    The file extension determines the format.
     """
     from pregao import extras
     from pregao.cli import option_values
@@ -90,25 +90,25 @@ def plot(
     from pregao.cli.new_files import NewFiles
 
     if output.suffix.lower() not in ENDINGS:
-        raise UsageError(f"{output}: the name must end in {', '.join(ENDINGS)}.")
+        raise UsageError(f"{output}: the file name must end in {', '.join(ENDINGS)}.")
     if kind.of_all == (symbol is not None):
-        wrong = "is about all instruments: name none" if kind.of_all else "needs an instrument"
+        wrong = "covers all instruments: omit SYMBOL" if kind.of_all else "requires a SYMBOL"
         raise UsageError(f"`plot {kind}` {wrong}.")
     if at is not None and kind is not Kind.DEPTH:
-        raise UsageError("--at goes with `plot depth`; others take --since and --until.")
+        raise UsageError(f"--at is for `plot depth`; use --since and --until with `plot {kind}`.")
     extras.require("matplotlib")
     files = NewFiles(force=force)
     files.check(output)
     zone = tz or configuration().tz or SAO_PAULO
     days = option_values.days([day]) if day else [None]
-    moments = (
+    times = (
         option_values.moment(at, "--at", zone),
         option_values.moment(since, "--since", zone),
         option_values.moment(until, "--until", zone),
     )
-    drawn = _drawn(kind, lake, symbol or "", moments, days[0], interval, measure, zone)
+    chart = _drawn(kind, lake, symbol or "", times, days[0], interval, measure, zone)
     with files:
-        drawn.savefig(files.create(output), format=output.suffix[1:].lower(), dpi=150)
+        chart.savefig(files.create(output), format=output.suffix[1:].lower(), dpi=150)
     typer.echo(f"pregao: {output}", err=True)
 
 

@@ -1,9 +1,9 @@
-"""The one way of text to the terminal: control characters from files and the wire are escaped.
+"""Escape control characters from files and the wire in everything printed to the terminal.
 
-A symbol, a headline or the name of a file can hold escape codes that move the cursor, retitle the
-window or reverse the direction of a line. `guard` puts a stream in the place of standard output and
-standard error through which all text of a command passes; the consoles of `pregao.cli.terminal`
-escape what they are given and add their own colours after that.
+A symbol, a headline or a file name can contain escape codes that move the cursor, retitle the
+window or reverse the direction of a line. `guard` replaces standard output and standard error with
+streams that escape all text of a command; the consoles of `pregao.cli.terminal` escape their input
+and add their own colors afterwards.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CONTROL = re.compile(
 
 
 def plain(text: str) -> str:
-    """Return text with its control characters as ``\\u001b``, which JSON reads back as well."""
+    """Return text with control characters written as ``\\u001b``, which JSON parsers decode."""
     return _CONTROL.sub(_escaped, text)
 
 
@@ -30,19 +30,19 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 class GuardedStream:
-    """A text stream that escapes control characters; its ``buffer`` takes bytes as they are."""
+    """A text stream that escapes control characters; its ``buffer`` writes bytes unchanged."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        # Consoles of rich, that of the help texts too, write their colours to this one.
+        # Rich consoles, including the one for help texts, write their colors to this stream.
         self.rich_proxied_file = stream
 
     def write(self, text: str) -> int:
-        """Write text, escaped."""
+        """Write text with control characters escaped."""
         return self._stream.write(plain(text))
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write lines, escaped."""
+        """Write lines with control characters escaped."""
         self._stream.writelines(map(plain, lines))
 
     def __getattr__(self, name: str) -> Any:
@@ -50,7 +50,7 @@ class GuardedStream:
 
 
 def guard() -> None:
-    """Let all text of this process to standard output and error pass through `plain`."""
+    """Pass all text that this process writes to standard output and error through `plain`."""
     if not isinstance(sys.stdout, GuardedStream):
         sys.stdout = cast(TextIO, GuardedStream(sys.stdout))
     if not isinstance(sys.stderr, GuardedStream):

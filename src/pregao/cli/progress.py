@@ -1,4 +1,4 @@
-"""How far a command is, shown on standard error where that is a terminal."""
+"""Progress bar of a command on standard error, if that is a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class ReadingProgress:
-    """A bar for each capture while it is read; nothing at all without a terminal."""
+    """Progress bar for each capture while it is read; does nothing without a terminal."""
 
     def __init__(self, what: str, *, quiet: bool = False) -> None:
         self._what = what
@@ -16,7 +16,7 @@ class ReadingProgress:
         self._task: Any = None
         self._name: Any = None
         if not quiet and sys.stderr.isatty():
-            # Imported here: it costs a tenth of a second, which scripts need not pay.
+            # Imported late: rich takes 0.1 s to import, which scripts should not pay.
             from rich.markup import escape
             from rich.progress import Progress as Bar
 
@@ -26,14 +26,14 @@ class ReadingProgress:
             self._bar = Bar(console=console(sys.stderr), transient=True)
 
     def begin(self, name: str, size: int | None) -> None:
-        """Start with a capture of so many bytes, if that is known."""
+        """Start the bar of a capture; `size` is in bytes, None if unknown."""
         if self._bar is not None:
             if self._task is not None:
                 self._bar.remove_task(self._task)
             self._task = self._bar.add_task(f"{self._what} {self._name(name)}", total=size)
 
     def reached(self, position: int) -> None:
-        """Say how far into the capture the reading is."""
+        """Move the bar to a byte position in the capture."""
         if self._bar is not None:
             self._bar.update(self._task, completed=position)
 

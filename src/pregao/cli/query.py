@@ -21,14 +21,14 @@ EPILOG = "\n\n".join(
         "pregao query --example vwap_by_minute --lake lake",
         'pregao query "SELECT * FROM packets WHERE channel = 72" --lake lake -o packets.parquet',
         'pregao query "SELECT * FROM bars" --lake hdfs://name/lake --master yarn',
-        "Each table has a view (v_trades of trades) with symbols, timestamps, names of flags and, "
-        "in v_ticks and v_trades, the phase.",
+        "Each table has a view (v_trades for trades) that adds symbols, timestamps, flag names "
+        "and, in v_ticks and v_trades, the phase.",
     )
 )
 
 
 class EngineName(StrEnum):
-    """The engines, by the names of the command line; the lake's own list is imported later."""
+    """Names of query engines; declared here so that `pregao.lake` is imported late."""
 
     DUCKDB = "duckdb"
     SPARK = "spark"
@@ -36,7 +36,7 @@ class EngineName(StrEnum):
 
 def query(
     sql: Annotated[
-        str | None, typer.Argument(metavar="SQL", help="A query; or use --example.")
+        str | None, typer.Argument(metavar="SQL", help="Query; or use --example.")
     ] = None,
     lake: Annotated[
         str | None,
@@ -45,15 +45,13 @@ def query(
             metavar="DIR",
             envvar=LAKE_VARIABLE,
             show_default="lake of pregao.toml",
-            help="The lake.",
+            help="Lake directory or URI.",
         ),
     ] = None,
     example: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Ask one of the queries that come along.")
+        str | None, typer.Option(metavar="NAME", help="Run a bundled query.")
     ] = None,
-    examples: Annotated[
-        bool, typer.Option("--examples", help="List the queries that come along, and ask none.")
-    ] = False,
+    examples: Annotated[bool, typer.Option("--examples", help="List the bundled queries.")] = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -71,7 +69,7 @@ def query(
             metavar="NUMBER",
             min=0,
             max=1_000_000_000,
-            help="Show at most so many rows.",
+            help="Maximum number of rows to print.",
         ),
     ] = 50,
     as_json: options.Json = False,
@@ -80,14 +78,14 @@ def query(
     engine: Annotated[
         EngineName | None,
         typer.Option(
-            help="Who answers: duckdb (in this process, for lakes on this machine or S3), or "
-            "spark. DuckDB by default, Spark where a master or setting for it is given.",
+            help="Query engine: duckdb (in this process, for lakes on a local disk or S3) or spark "
+            "(default: duckdb if it can read the lake; spark with --master or --conf).",
         ),
     ] = None,
     master: Annotated[
         str | None,
         typer.Option(
-            help="Spark's master: local[*] by default, spark://HOST:PORT, yarn, k8s://…, "
+            help="Spark master URL: local[*] (default), spark://HOST:PORT, yarn, k8s://…, "
             "sc://HOST:PORT."
         ),
     ] = None,
@@ -96,13 +94,13 @@ def query(
         bool,
         typer.Option(
             "--unsafe",
-            help="Allow functions that read files or call into Java, for queries that you trust.",
+            help="Allow functions that read files or call Java. Use with trusted queries only.",
         ),
     ] = False,
 ) -> None:
     """Query the tables of a lake with SQL, and print or write the rows.
 
-    Only queries are taken: what would write, drop or create is refused before it runs.
+    Only queries are accepted: statements that write, drop or create are refused.
     """
     require("deltalake")
     from pregao.cli import query_output
@@ -116,8 +114,10 @@ def query(
         _list_examples(as_json)
         return
     if as_json and output is not None:
-        raise UsageError("--json is for standard output: the name of a file says its format.")
-    # Mistakes show before an engine is started.
+        raise UsageError(
+            "--json is for standard output: omit it with -o, whose extension sets the format."
+        )
+    # Validate options before starting an engine.
     settings = parse_conf(conf)
     sql = _asked(sql, example)
     if lake is None:
@@ -126,13 +126,13 @@ def query(
     if output is not None:
         write = query_output.writer(output, safe_csv=safe_csv)
         NewFiles(force=force).check(output)
-    place = Lake(lake)
+    store = Lake(lake)
     chosen = choose_engine(
-        place,
+        store,
         None if engine is None else Named(engine),
         spark_wanted=master is not None or bool(settings),
     )
-    opened = open_engine(place, chosen, master=master, settings=settings, unsafe=unsafe)
+    opened = open_engine(store, chosen, master=master, settings=settings, unsafe=unsafe)
     answer = opened.ask(sql)
     if output is None:
         (query_output.show_json if as_json else query_output.show)(answer, limit)
@@ -144,7 +144,7 @@ def query(
 
 
 def _asked(sql: str | None, name: str | None) -> str:
-    """The query that is meant."""
+    """Return the SQL of the query or of the example with this name."""
     from pregao.lake.sql import example
 
     if sql is not None and name is not None:
@@ -153,8 +153,8 @@ def _asked(sql: str | None, name: str | None) -> str:
         return example(name).sql
     if sql is None:
         raise UsageError(
-            "There is no query: write one, such as SELECT count(*) FROM packets, or name one "
-            "with --example (`pregao query --examples` lists them)."
+            "No query given: pass SQL such as SELECT count(*) FROM packets, or use --example NAME "
+            "(`pregao query --examples` lists the bundled queries)."
         )
     return sql
 

@@ -1,4 +1,4 @@
-"""The rows of a query: shown on the terminal, written to files."""
+"""Print the rows of a query, or write them to files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Writer = Callable[[Any, BinaryIO], None]
 
 
 def show(answer: Answer, limit: int) -> None:
-    """Print the first rows as a table, and tell how many more there are."""
+    """Print the first rows as a table, and the number of further rows."""
     rows, total = answer.first(limit)
     more = total - rows.num_rows
     numbers = [field.name for field in rows.schema if _is_number(field.type)]
@@ -33,32 +33,32 @@ def show(answer: Answer, limit: int) -> None:
     title = f"{total:,} {'row' if total == 1 else 'rows'}"
     print_table(out, title, rows.schema.names, cells, numbers=" ".join(numbers))
     if more:
-        say(out, f"{more:,} more; show them with --limit, or write all to a file with -o.")
+        say(out, f"{more:,} more rows; print them with --limit, or write all to a file with -o.")
 
 
 def show_json(answer: Answer, limit: int) -> None:
-    """Write the first rows as a list of JSON; how many more there are goes to standard error."""
+    """Print the first rows as a JSON list, and the number of further rows to standard error."""
     rows, total = answer.first(limit)
     lines = ",\n".join(map(json_text, _dictionaries(rows)))
     sys.stdout.write(f"[\n{lines}\n]\n" if lines else "[]\n")
     if more := total - rows.num_rows:
-        sys.stderr.write(f"pregao: {more:,} more; --limit or -o gives them\n")
+        sys.stderr.write(f"pregao: {more:,} more rows; use --limit or -o\n")
 
 
 def writer(path: Path, *, safe_csv: bool = False) -> Writer:
-    """How a file of that name is written; ``safe_csv`` is for files that a spreadsheet opens."""
+    """Return the writer for a file extension; ``safe_csv`` is for files opened in spreadsheets."""
     found = _WRITERS.get(path.suffix.lower())
     if found is None:
-        raise UsageError(f"{path}: the name must end in {', '.join(_WRITERS)}.")
+        raise UsageError(f"{path}: the file name must end in {', '.join(_WRITERS)}.")
     if safe_csv and found is _write_csv:
         return lambda rows, stream: _write_csv(rows, stream, safe=True)
     return found
 
 
 def _dictionaries(rows: Any) -> list[dict[str, Any]]:
-    """Rows by column; columns of one name (as joins give) are told apart."""
+    """Return rows as dictionaries; columns of equal names (from joins) are named by index."""
     names = rows.schema.names
-    unique = [f"{place}" if names.count(name) > 1 else name for place, name in enumerate(names)]
+    unique = [f"{index}" if names.count(name) > 1 else name for index, name in enumerate(names)]
     found: list[dict[str, Any]] = rows.rename_columns(unique).to_pylist()
     return found
 
@@ -78,7 +78,7 @@ def _cell(value: Any) -> str:
 
 
 def _plain(value: Any) -> str:
-    """A value as text: decimals with all their digits, bytes in hexadecimal, times in ISO form."""
+    """Return a value as text: decimals with all digits, bytes in hexadecimal, times in ISO 8601."""
     if isinstance(value, Decimal):
         return f"{value:f}"
     if isinstance(value, bytes):
@@ -91,7 +91,7 @@ def _plain(value: Any) -> str:
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON; decimals are numbers with all their digits."""
+    """Return a value as JSON; decimals are numbers with all digits."""
     if isinstance(value, dict):
         members = (f"{json.dumps(key)}: {json_text(inner)}" for key, inner in value.items())
         return f"{{{', '.join(members)}}}"
@@ -103,8 +103,8 @@ def json_text(value: Any) -> str:
         return json.dumps(value if value == value and abs(value) != float("inf") else None)
     if isinstance(value, int | Decimal):
         return _plain(value)
-    words = json.dumps(value if isinstance(value, str) else _plain(value), ensure_ascii=False)
-    return plain(words)
+    text = json.dumps(value if isinstance(value, str) else _plain(value), ensure_ascii=False)
+    return plain(text)
 
 
 def _write_parquet(rows: Any, stream: BinaryIO) -> None:
@@ -119,7 +119,7 @@ def _write_csv(rows: Any, stream: BinaryIO, *, safe: bool = False) -> None:
 
 
 def _csv_texts(rows: Any) -> Any:
-    """Nested values are JSON, bytes hexadecimal; the rest is as CSV has it."""
+    """Convert nested values to JSON and bytes to hexadecimal, which Arrow's CSV writer lacks."""
     columns = []
     for column in rows.columns:
         if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):

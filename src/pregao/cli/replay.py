@@ -1,4 +1,4 @@
-"""``pregao replay``: send captures again, with the pace that they were captured."""
+"""``pregao replay``: resend captures at their original pace or another speed."""
 
 from __future__ import annotations
 
@@ -24,24 +24,26 @@ EPILOG = "\n\n".join(
         "pregao replay day --to 239.1.1.1:31000",
         "pregao replay A.pcap B.pcap --to 239.1.1.1:31000 --speed 10x",
         "pregao replay day --interface eth0 --ttl 1",
-        "Unless --interface, --ttl or --allow-remote say otherwise, nothing leaves this machine.",
+        "Packets leave this machine only with --interface, --ttl or --allow-remote.",
     )
 )
 
 
 def replay(
-    files: Annotated[list[str], typer.Argument(help="Captures, or folders of them.")],
+    files: Annotated[list[str], typer.Argument(help="Captures or folders of captures.")],
     to: Annotated[
         list[str] | None,
         typer.Option(
             metavar="ADDRESS:PORT",
-            help="Where the first line goes; the others go to the next groups and ports. "
-            "FROM=ADDRESS:PORT says it of one line. By default all go where they went.",
+            help="Target of the first line; further lines use the next group and port. "
+            "FROM=ADDRESS:PORT sets the target of one line (default: the captured destinations).",
         ),
     ] = None,
-    speed: Annotated[str, typer.Option(help="1x, 10x, 0.5x or max.")] = "1x",
-    interface: Annotated[str, typer.Option(help="Where to send: its name or address.")] = "lo",
-    ttl: Annotated[int, typer.Option(min=0, max=255, help="0 stays on this machine.")] = 0,
+    speed: Annotated[str, typer.Option(help="Speed: 1x, 10x, 0.5x or max.")] = "1x",
+    interface: Annotated[str, typer.Option(help="Network interface, by name or address.")] = "lo",
+    ttl: Annotated[
+        int, typer.Option(min=0, max=255, help="Multicast TTL; 0 stays on this machine.")
+    ] = 0,
     allow_remote: Annotated[
         bool,
         typer.Option(
@@ -51,11 +53,11 @@ def replay(
     ] = False,
     current_times: Annotated[
         bool,
-        typer.Option("--current-times", help="Let packets say that they are sent now."),
+        typer.Option("--current-times", help="Rewrite sending times to now."),
     ] = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Send the UDP packets of captures again, merged by time, each line to its own target."""
+    """Resend the UDP packets of captures, merged by time, each line to its own target."""
     from pregao.api.input_captures import Captures
     from pregao.live import Replayer, parse_speed
     from pregao.net import find_interface
@@ -63,7 +65,9 @@ def replay(
     pace = parse_speed(speed)
     captures = Captures(files)
     if "-" in captures.names:
-        raise UsageError("A replay reads its captures twice: name files, not standard input.")
+        raise UsageError(
+            "`pregao replay` reads captures twice, so not from standard input (-): give files."
+        )
     captures.check()
     targets = _targets(captures.names, to)
     replayer = Replayer(
@@ -91,17 +95,19 @@ def replay(
 
 
 def told(counts: ReplayCounts) -> str:
-    """What was sent, in a line."""
-    words = f"{counts.packets:,} packets sent, {counts.bytes:,} bytes"
+    """Summarize the packets sent in one line."""
+    text = f"{counts.packets:,} packets sent, {counts.bytes:,} bytes"
     if counts.unsent:
-        words += f"; {counts.unsent:,} to other destinations were not"
+        text += f"; {counts.unsent:,} to other destinations not sent"
     if counts.late_ns > 50_000_000:
-        words += f"; up to {counts.late_ns / 1e9:.1f} s late: this machine cannot go so fast"
-    return words + "."
+        text += (
+            f"; up to {counts.late_ns / 1e9:.1f} s late: this machine cannot keep up with --speed"
+        )
+    return text + "."
 
 
 def _targets(names: list[str], to: list[str] | None) -> dict[Destination, Address] | None:
-    """Where each line goes; None for where it went."""
+    """Return the target of each line; None to use the captured destinations."""
     from pregao.live import destinations_of, targets_from
     from pregao.net import parse_address
     from pregao.umdf.survey import Destination
@@ -112,8 +118,8 @@ def _targets(names: list[str], to: list[str] | None) -> dict[Destination, Addres
     first = [each for each in to if "=" not in each]
     if len(first) > 1:
         raise UsageError(
-            "--to takes one ADDRESS:PORT for all lines; FROM=ADDRESS:PORT is for one, and may be "
-            "given several times."
+            f"--to accepts one ADDRESS:PORT, was {len(first)}; use FROM=ADDRESS:PORT, which is "
+            "repeatable, for single lines."
         )
     found = destinations_of(names)
     targets: dict[Destination, Address] = {}
@@ -124,13 +130,15 @@ def _targets(names: list[str], to: list[str] | None) -> dict[Destination, Addres
         line = Destination(*parse_address(source, "--to"))
         if line not in found:
             known = ", ".join(map(str, sorted(found))) or "nothing"
-            raise UsageError(f"--to: no packet was captured to {line}; there are {known}.")
+            raise UsageError(
+                f"--to: no packet was captured to {line}; captured destinations: {known}."
+            )
         targets[line] = parse_address(target, "--to")
     return targets
 
 
 def _bar(console: Console, shown: ExitStack) -> Told:
-    """A line that tells how far it is."""
+    """Return a progress callback that updates a status line."""
     from pregao.clock import format_ns
 
     status = shown.enter_context(console.status("sending …"))

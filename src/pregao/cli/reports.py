@@ -1,4 +1,4 @@
-"""Reports of a command as files of JSON: the place is checked before the work begins."""
+"""JSON reports of commands; the output path is checked before the work starts."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from pregao.output_files import open_output, replace_file
 
 
 def check_report(path: Path | None) -> None:
-    """Refuse a report that could not be written when the work is done."""
+    """Raise `UsageError` if the report could not be written at the end of the work."""
     if path is None:
         return
     if path.is_dir():
-        raise UsageError(f"--report: {path} is a folder; name a file.")
+        raise UsageError(f"--report: {path} is a folder; give the path of a file.")
     try:
-        # Nothing is changed of a file that is there.
-        there = os.path.lexists(path)
+        # Appending nothing leaves an existing file unchanged.
+        existed = os.path.lexists(path)
         if not path.is_symlink():
             open_output(path, append=True).close()
-        if not there:
+        if not existed:
             path.unlink()
     except OSError as error:
         raise UsageError(f"--report: {path} cannot be written: {error.strerror}.") from None
 
 
 def write_report(path: Path | None, data: Any) -> None:
-    """Write a report, if one is wanted."""
+    """Write a report as JSON, if a path was given."""
     if path is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""``pregao schema``: the messages, fields and types of a schema version, in tables."""
+"""``pregao schema``: tables of the messages, fields and types of a schema version."""
 
 from __future__ import annotations
 
@@ -26,25 +26,27 @@ def schema(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="A message (by name or template number), or a type, enumeration or set.",
+            help="Message (by name or template ID), type, enumeration or set.",
             show_default=False,
         ),
     ] = None,
     protocol: Annotated[
-        str, typer.Option(metavar="PROTOCOL", help="umdf (market data) or entrypoint (orders).")
+        str,
+        typer.Option(metavar="PROTOCOL", help="umdf (market data) or entrypoint (order entry)."),
     ] = "umdf",
     version: Annotated[
         str | None,
         typer.Option(
-            metavar="VERSION", help="A schema version, such as 16 or 2.2.0; the newest by default."
+            metavar="VERSION", help="Schema version, e.g. 16 or 2.2.0 (default: the newest)."
         ),
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--schema", metavar="FILE", help="Show this SBE schema file.")
+        Path | None,
+        typer.Option("--schema", metavar="FILE", help="Show this SBE schema file instead."),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Show the messages of a schema, or the fields of one message, or a type."""
+    """Show the messages of a schema, the fields of one message, or a type."""
     import json
 
     from pregao.cli import schema_document, schema_tables

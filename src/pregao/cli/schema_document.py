@@ -1,4 +1,4 @@
-"""The work of ``pregao schema``: messages, fields and types described as plain values."""
+"""Describe the messages, fields and types of a schema as JSON-compatible data."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _VERSION_OF = "id {0.id}, version {0.version} ({0.semantic_version})"
 
 
 def choose(protocol: str, version: str | None, file: Path | None) -> tuple[Schema, list[str]]:
-    """The schema to show, and the versions that could be shown instead."""
+    """Return the selected schema and the names of all available versions."""
     if protocol not in PROTOCOLS:
-        raise UsageError(f"--protocol is one of {', '.join(PROTOCOLS)}; not {protocol!r}.")
+        raise UsageError(f"--protocol must be one of {', '.join(PROTOCOLS)}; was {protocol!r}.")
     registry = Registry.from_environment()
     if file is None:
         schema_id = PROTOCOLS[protocol]
@@ -46,7 +46,7 @@ def choose(protocol: str, version: str | None, file: Path | None) -> tuple[Schem
 
 
 def contents(schema: Schema, versions: list[str]) -> dict[str, Any]:
-    """The messages of a schema."""
+    """Describe the messages of a schema."""
     return {
         "kind": "schema",
         **_origin(schema),
@@ -79,7 +79,7 @@ def _origin(schema: Schema) -> dict[str, Any]:
 
 
 def described(schema: Schema, name: str) -> dict[str, Any]:
-    """A message or type of that name."""
+    """Describe the message or type of that name; raise `SchemaError` if there is none."""
     message = _message(schema, name)
     if message is not None:
         return {
@@ -94,11 +94,11 @@ def described(schema: Schema, name: str) -> dict[str, Any]:
         }
     kinds = [kind for known, kind in schema.types.items() if known.lower() == name.lower()]
     if kinds:
-        # Names may differ in capitals only: the exact one comes first.
+        # Names may differ in case only: prefer the exact one.
         return {**_type(schema.types.get(name, kinds[0])), **_origin(schema)}
     names = {each.lower(): each for each in (*schema.by_name, *schema.types)}
     near = difflib.get_close_matches(name.lower(), names, 1, 0.5)
-    hint = f" Did you mean {names[near[0]]}?" if near else " `pregao schema` lists what there is."
+    hint = f" Did you mean {names[near[0]]}?" if near else " `pregao schema` lists all names."
     raise SchemaError(
         f"{name!r} is neither a message nor a type of schema {_VERSION_OF.format(schema)}.{hint}"
     )
@@ -112,7 +112,7 @@ def _message(schema: Schema, name: str) -> Message | None:
 
 
 def _parts(block: Block) -> dict[str, Any]:
-    """The fields, groups and data of a message or group."""
+    """Describe the fields, groups and data of a message or group."""
     known = {reading.name: reading for reading in readings(block)}
     return {
         "fields": [_field(field, known.get(field.name)) for field in block.fields],
@@ -162,7 +162,7 @@ def _field(field: Field, reading: Reading | None) -> dict[str, Any]:
 
 
 def _presence(field: Field, reading: Reading | None) -> str:
-    """Whether a value must be there: the field's word, or that of its type."""
+    """Return the presence of a field: its own, or optional if its type is."""
     optional = reading is not None and not reading.required
     return Presence.OPTIONAL.value if optional else field.presence.value
 
@@ -174,7 +174,7 @@ def _null(reading: Reading) -> int | float | str | None:
 
 
 def _encoding(kind: Type) -> str:
-    """What the bytes of a type are: ``int64``, ``char[3]``, or the parts of a composite."""
+    """Return the encoding of a type: ``int64``, ``char[3]``, or the members of a composite."""
     if isinstance(kind, EncodedType):
         if kind.presence is Presence.CONSTANT:
             return f"= {kind.constant}"

@@ -1,4 +1,4 @@
-"""What ``pregao schema`` describes, as tables for people."""
+"""Tables of ``pregao schema``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FIELD_COLUMNS = (
 
 
 def show(described: dict[str, Any]) -> None:
-    """Print a description."""
+    """Print the description of a schema, message or type."""
     out = console()
     version = f"version {described['version']} ({described['semantic_version']})"
     kind = described["kind"]
@@ -21,7 +21,7 @@ def show(described: dict[str, Any]) -> None:
         print_table(out, f"{described['package']}, {version}", *_messages(described))
         say(out, f"versions: {', '.join(described['versions'])}")
         say(out, f"types: {', '.join(described['types'])}")
-        say(out, "`pregao schema NAME` shows a message or a type.")
+        say(out, "Run `pregao schema NAME` to show a message or a type.")
     elif kind == "message":
         title = (
             f"{described['name']}: template {described['template']}, block of "
@@ -102,7 +102,7 @@ def _type_name(field: dict[str, Any]) -> str:
 
 
 def _number(value: object) -> str | None:
-    """A null value as it is written in schemas, without commas."""
+    """Return a null value as schemas write it, without thousands separators."""
     return None if value is None else str(value)
 
 

@@ -1,4 +1,4 @@
-"""``pregao simulate``: write the captures of a synthetic trading day, and the truth about them."""
+"""``pregao simulate``: write captures of a simulated trading day, with their ground truth."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ EPILOG = "\n\n".join(
         "pregao simulate --profile stress --messages 10000000 --duration 1h --out large",
         "pregao simulate --like lake --out like --save-profile like.toml",
         "pregao simulate --loss A=0.01,B=0.02 --reorder 0.001 --late-join 0.5 --out faulty",
-        "The hours of the schedule (opening auction, trading, closing call, after-market) are told "
-        "within the duration; hours in which nothing can be traded pass quickly, and auctions are "
-        "given more room. Faults spare heartbeats, and are counted in truth/faults.json.",
+        "The schedule (opening auction, trading, closing call, after-market) is compressed into "
+        "the duration; hours without trading pass quickly, and auctions get a larger share. Faults "
+        "do not affect heartbeats, and are counted in truth/faults.json.",
     )
 )
 
@@ -51,48 +51,48 @@ _FIRST_DAY, _LAST_DAY = date(1970, 1, 2), date(2106, 2, 5)
 def simulate(
     out: Annotated[
         Path,
-        typer.Option("--out", "--output", "-o", help="Folder for the captures and their truth."),
+        typer.Option("--out", "--output", "-o", help="Folder of the captures and truth/."),
     ],
     profile: Annotated[
         str,
         typer.Option(
-            help="equities, derivatives, stress, thin-derivatives, or the path of a profile in "
-            "TOML."
+            help="Profile: equities, derivatives, stress, thin-derivatives, or the path of a TOML "
+            "file."
         ),
     ] = "equities",
-    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 1,
+    seed: Annotated[int, typer.Option(help="Random seed; equal seeds give equal bytes.")] = 1,
     instruments: Annotated[
         int | None,
-        typer.Option(help="How many instruments: 40, or all of --instruments-file."),
+        typer.Option(help="Number of instruments (default: 40, or all of --instruments-file)."),
     ] = None,
     duration: Annotated[
         str | None,
         typer.Option(
-            help="Time that the whole day takes, such as 1h30m or 45s: 30m, or that of --like."
+            help="Duration of the day, e.g. 1h30m or 45s (default: 30m, or that of --like)."
         ),
     ] = None,
     schema_version: Annotated[
         int | None,
         typer.Option(
             metavar="VERSION",
-            help=f"Version of the feed: {', '.join(map(str, SCHEMA_VERSIONS))}; 16, or that of "
-            "--like.",
+            help=f"Schema version of the feed: {', '.join(map(str, SCHEMA_VERSIONS))} (default: "
+            "16, or that of --like).",
         ),
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(help="Mean orders a second; by default the profile's.")
+        float | None, typer.Option(help="Mean orders per second (default: the profile's).")
     ] = None,
     messages: Annotated[
         int | None,
         typer.Option(
-            help="End after so many incremental messages; without --rate they fill the duration."
+            help="Maximum number of incremental messages; without --rate, they fill the duration."
         ),
     ] = None,
     loss: Annotated[
         str | None,
         typer.Option(
-            help="Share of packets lost: 0.01 on both feeds, or A=0.01,B=0.02, "
-            "and snapshot= or definition= for the loops."
+            help="Share of packets lost: 0.01 for both feeds, or A=0.01,B=0.02; snapshot= and "
+            "definition= for the loops."
         ),
     ] = None,
     reorder: Annotated[
@@ -103,13 +103,13 @@ def simulate(
     ] = None,
     late_join: Annotated[
         str | None,
-        typer.Option(help="Captures begin here: a share of the run (0.5) or a time (10:05:30)."),
+        typer.Option(help="Start of the captures: a share of the run (0.5) or a time (10:05:30)."),
     ] = None,
     reset_at: Annotated[
         list[str] | None,
         typer.Option(
-            help="Reset every channel at a share of the run or a time; 'sequence@0.5' begins a "
-            "new sequence version too. May be given several times."
+            help="Reset every channel at a share of the run or a time; 'sequence@0.5' also starts "
+            "a new sequence version. Repeatable."
         ),
     ] = None,
     day: Annotated[
@@ -117,34 +117,36 @@ def simulate(
         typer.Option(
             "--date",
             metavar="DAY",
-            help=f"The trading day that is simulated, {TRADE_DATE} unless given; with --like, "
-            "the day of the lake.",
+            help=f"Trading day to simulate (default: {TRADE_DATE}); with --like, the day of the "
+            "lake.",
         ),
     ] = None,
     like: Annotated[
         str | None,
         typer.Option(
             metavar="LAKE",
-            help="Fit the profile to a day of this lake (the last, unless --date is given), and "
-            "show both flows side by side.",
+            help="Fit the profile to a day of this lake (default: the last; see --date), and "
+            "compare both order flows.",
         ),
     ] = None,
     channel: Annotated[
         int | None,
-        typer.Option(help="With --like: the channel to be like; the busiest unless given."),
+        typer.Option(help="With --like: channel to fit to (default: the busiest)."),
     ] = None,
     save_profile: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="With --like: write the fitted profile here, as TOML."),
+        typer.Option(
+            metavar="FILE", help="With --like: write the fitted profile to this TOML file."
+        ),
     ] = None,
     instruments_file: Annotated[
-        Path | None, typer.Option(help="Catalogue of instruments, TOML or JSON.")
+        Path | None, typer.Option(help="Instrument catalog, TOML or JSON.")
     ] = None,
     schedule_file: Annotated[
-        Path | None, typer.Option(help="Schedule of the groups' phases, TOML or JSON.")
+        Path | None, typer.Option(help="Schedule of the groups' trading phases, TOML or JSON.")
     ] = None,
     books: Annotated[
-        int, typer.Option(help="How many times the books go to the truth, the end included.")
+        int, typer.Option(help="Number of books per instrument in truth/, including the last.")
     ] = 10,
     compress: Annotated[
         Compression, typer.Option(help="Compression of the captures.")
@@ -152,27 +154,24 @@ def simulate(
     legacy: Annotated[
         LegacyDepth | None,
         typer.Option(
-            help="Publish the older feed UMDF FIX/FAST too: books of all orders, of 5 price "
-            "levels, or of the best one."
+            help="Also publish a legacy feed (UMDF FIX/FAST): books of all orders, of 5 price "
+            "levels, or of the best level."
         ),
     ] = None,
     force: Annotated[
         bool,
-        typer.Option("--force", "-f", help="Overwrite what an earlier run left in the folder."),
+        typer.Option("--force", "-f", help="Overwrite the files of an earlier run in the folder."),
     ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress and no summary.")
-    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> None:
-    """Simulate a trading day and write it as captures, with the books and trades it should give.
+    """Simulate a trading day and write its captures, with the expected books and trades.
 
-    One file per channel, stream and feed (051_Incremental_A.pcap and so on), and a folder truth/
-    with books.jsonl, trades.jsonl, faults.json and summary.json. The same arguments give the same
-    bytes.
+    Writes one file per channel, stream and feed (e.g. 051_Incremental_A.pcap), and a folder truth/
+    with books.jsonl, trades.jsonl, faults.json and summary.json. Equal arguments give equal bytes.
     """
     if like is None and (channel is not None or save_profile is not None):
         option = "--channel" if channel is not None else "--save-profile"
-        raise UsageError(f"{option} is for --like LAKE, which fits a profile to a day.")
+        raise UsageError(f"{option} requires --like LAKE.")
     settings = Settings(
         profile=profile,
         out=out,
@@ -200,27 +199,29 @@ def simulate(
     if like is None:
         _simulate(settings, quiet)
     else:
-        wanted = None if day is None else settings.trade_date
-        whole = duration is not None
-        _simulate_like(like, wanted, channel, settings, save_profile, quiet, schema_version, whole)
+        date_ = None if day is None else settings.trade_date
+        own_duration = duration is not None
+        _simulate_like(
+            like, date_, channel, settings, save_profile, quiet, schema_version, own_duration
+        )
 
 
 def _simulate(settings: Settings, quiet: bool) -> None:
-    """Run a simulation, and say what came of it."""
+    """Run a simulation and print its summary."""
     from pregao.exchange.simulation import Simulation
 
     simulation = Simulation(settings)
     if quiet:
         simulation.run()
         return
-    # Imported here: it costs a tenth of a second, which --help need not pay.
+    # Imported late: rich takes 0.1 s to import, which --help should not pay.
     from pregao.cli.terminal import console as shown_on
 
     console = shown_on(sys.stderr)
-    began = monotonic()
+    started = monotonic()
     with ExitStack() as shown:
         summary = simulation.run(_bar(console, shown) if console.is_terminal else None)
-    _show(console, summary, settings.out, monotonic() - began)
+    _show(console, summary, settings.out, monotonic() - started)
 
 
 def _simulate_like(
@@ -233,7 +234,7 @@ def _simulate_like(
     version: int | None,
     own_duration: bool,
 ) -> None:
-    """Fit a profile to a day of a lake, simulate with it, and show both flows."""
+    """Fit a profile to a day of a lake, simulate with it, and compare both order flows."""
     from tempfile import TemporaryDirectory
 
     from pregao.cli import simulate_like
@@ -242,7 +243,7 @@ def _simulate_like(
     from pregao.exchange.simulation import prepare_folder
 
     if settings.profile != "equities":
-        raise UsageError("--like makes a profile of its own: leave --profile out.")
+        raise UsageError("--like fits its own profile: omit --profile.")
     console = shown_on(sys.stderr)
 
     def tell(number: int, away: float) -> None:
@@ -253,19 +254,19 @@ def _simulate_like(
     settings = simulate_like.like_settings(real, settings, version)
     if not own_duration:
         settings = replace(settings, duration_ns=simulate_like.like_duration(real))
-    # A folder that cannot be used is told of before the fit, which takes a while.
+    # Check the folder before the fit, which takes a while.
     prepare_folder(settings.out, settings.force)
     settings = replace(settings, force=True)
     fitted = simulate_like.fit(real, settings, tell)
     with simulate_like.fitted_profile(fitted, save) as path, TemporaryDirectory() as folder:
         _simulate(replace(settings, profile=str(path)), quiet)
         if not quiet:
-            given = simulate_like.measured(settings.out, Path(folder) / "lake")
-            simulate_like.show(shown_on(sys.stdout), real, given)
+            simulated = simulate_like.measured(settings.out, Path(folder) / "lake")
+            simulate_like.show(shown_on(sys.stdout), real, simulated)
 
 
 def _bar(console: Console, shown: ExitStack) -> Progress:
-    """A bar that tells how far the run is."""
+    """Return a progress callback that updates a bar."""
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
@@ -292,17 +293,17 @@ def _date(text: str) -> date:
     try:
         day = date.fromisoformat(text)
     except ValueError as error:
-        raise UsageError(f"--date: {text!r} is not a date, such as 2026-05-21") from error
+        raise UsageError(f"--date must be a date such as 2026-05-21, was {text!r}.") from error
     if not _FIRST_DAY <= day <= _LAST_DAY:
         raise UsageError(
-            f"--date: captures hold days from {_FIRST_DAY} to {_LAST_DAY}, not {day}: their "
-            "seconds have 32 bits"
+            f"--date must be from {_FIRST_DAY} to {_LAST_DAY} (captures have 32-bit seconds), "
+            f"was {day}."
         )
     return day
 
 
 def _show(out: Console, summary: Summary, folder: Path, seconds: float) -> None:
-    """Say what came of it."""
+    """Print the summary of a run."""
     from pregao.cli.terminal import print_table, say
 
     data = summary.data

@@ -1,4 +1,4 @@
-"""``pregao simulate --like``: a profile fitted to a day in a lake, and both flows side by side."""
+"""``pregao simulate --like``: fit a profile to a day in a lake and compare the order flows."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from pregao.lake.analytics import OrderFlow
 
 ROUNDS = 6
-"""So many runs are tried for the profile."""
+"""Maximum number of trial runs of a fit."""
 _GOOD = 1.3
-"""A profile whose numbers are all within this factor is good enough."""
+"""A fit ends when all numbers of the profile are within this factor of the target."""
 _TRIAL_S = (20.0, 120.0)
-"""How long a trial run takes at least and at most."""
+"""Minimum and maximum duration of a trial run, in simulated seconds."""
 _LONGEST_S = 1800.0
 _OPEN_SHARE = 0.88
-"""So much of a simulated day is continuous trading."""
+"""Share of a simulated day that is continuous trading."""
 WORDS = {
     "lifetime_median_ms": "lifetime of cancelled orders, median (ms)",
     "lifetime_p10_ms": "lifetime of cancelled orders, tenth percentile (ms)",
@@ -50,26 +50,27 @@ WORDS = {
     "fano": "Fano factor of events over 100 ms",
     "busiest": "share of the busiest instrument",
 }
-"""What the numbers of a flow are called."""
+"""Labels of the numbers of an order flow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A profile that was fitted to a day."""
+    """A profile fitted to a day."""
 
     real: OrderFlow
     data: dict[str, Any]
-    """The profile, as its TOML holds it."""
+    """Profile, in the structure of its TOML file."""
     rounds: int
 
 
 def fit(real: OrderFlow, settings: Settings, told: Callable[[int, float], None]) -> Fitted:
-    """Try profiles in short runs until one is close; the best of them is taken.
+    """Try profiles in short runs until one is close enough; return the best one.
 
-    ``told`` hears of each round: its number, and the largest factor between two numbers.
+    ``told`` is called after each round with its number and the largest factor by which a number
+    of the simulated flow differs from the real one.
     """
-    wanted = _real_flow(real)
-    data = first_guess(wanted)
+    target = _real_flow(real)
+    data = first_guess(target)
     seconds = min(max(real.seconds / _OPEN_SHARE, _TRIAL_S[0]), _TRIAL_S[1])
     trial = replace(
         settings,
@@ -82,39 +83,39 @@ def fit(real: OrderFlow, settings: Settings, told: Callable[[int, float], None])
     best, best_distance, rounds = data, float("inf"), 0
     for rounds in range(1, ROUNDS + 1):
         try:
-            given = flow_of(simulated_flow(trial, data))
+            flow = flow_of(simulated_flow(trial, data))
         except UsageError:
-            # So few orders that nothing can be measured: more of them, then.
+            # Too few orders to measure: double the rate.
             data = {**data, "rate": 2 * data["rate"]}
             continue
-        away = distance(wanted, given)
-        told(rounds, away)
-        if away < best_distance:
-            best, best_distance = data, away
-        if away <= _GOOD:
+        factor = distance(target, flow)
+        told(rounds, factor)
+        if factor < best_distance:
+            best, best_distance = data, factor
+        if factor <= _GOOD:
             break
-        data = next_guess(data, wanted, given)
+        data = next_guess(data, target, flow)
     return Fitted(real, best, rounds)
 
 
 def simulated_flow(settings: Settings, data: dict[str, Any] | None = None) -> OrderFlow:
-    """Simulate a day in a folder of its own, take it into a lake there, and measure it.
+    """Simulate a day in a temporary folder, ingest it into a lake there, and measure its flow.
 
-    ``data`` is a profile to use in place of that of the settings.
+    ``data`` is a profile that replaces the one of the settings.
     """
     with TemporaryDirectory(prefix="pregao-flow-") as folder:
-        place = Path(folder)
-        chosen = replace(settings, out=place / "day", force=True)
+        root = Path(folder)
+        chosen = replace(settings, out=root / "day", force=True)
         if data is not None:
-            path = place / "like.toml"
+            path = root / "like.toml"
             path.write_text(profile_text(data), encoding="utf-8")
             chosen = replace(chosen, profile=str(path))
         Simulation(chosen).run()
-        return measured(place / "day", place / "lake")
+        return measured(root / "day", root / "lake")
 
 
 def measured(captures: Path, lake: Path) -> OrderFlow:
-    """Take captures into a lake, in this process, and measure the busiest channel."""
+    """Ingest captures into a lake, in this process, and measure the busiest channel."""
     from pregao.lake.analytics import measure_flow
     from pregao.lake.ingest import ingest, merge_here, run_here
     from pregao.lake.store import Lake
@@ -124,7 +125,7 @@ def measured(captures: Path, lake: Path) -> OrderFlow:
 
 
 def real_flow(lake: str, day: date | None, channel: int | None) -> OrderFlow:
-    """The flow of a day in a lake."""
+    """Measure the order flow of a day in a lake."""
     from pregao.lake.analytics import measure_flow
     from pregao.lake.store import Lake
 
@@ -132,7 +133,7 @@ def real_flow(lake: str, day: date | None, channel: int | None) -> OrderFlow:
 
 
 def like_settings(real: OrderFlow, settings: Settings, version: int | None) -> Settings:
-    """The settings of a run that is to be like a day, as far as they were left open."""
+    """Complete the settings of a run that imitates a day: schema version and instruments."""
     if version is None:
         version = max((v for v in SCHEMA_VERSIONS if v <= real.schema_version), default=7)
     return replace(
@@ -143,12 +144,12 @@ def like_settings(real: OrderFlow, settings: Settings, version: int | None) -> S
 
 
 def like_duration(real: OrderFlow) -> int:
-    """A run as long as what was measured, in nanoseconds."""
+    """Return the duration of a run as long as the measured flow, in nanoseconds."""
     return int(min(max(real.seconds / _OPEN_SHARE, 1.0), _LONGEST_S) * SECOND)
 
 
 def flow_of(flow: OrderFlow) -> Flow:
-    """A measured flow as the fit takes it."""
+    """Convert a measured flow to the input of the fit."""
     return Flow(flow.events_per_second, {name: getattr(flow, name) for name in FLOW_NUMBERS})
 
 
@@ -167,28 +168,26 @@ def _real_flow(flow: OrderFlow) -> RealFlow:
 
 @contextmanager
 def fitted_profile(fitted: Fitted, path: Path | None) -> Iterator[Path]:
-    """The file with the fitted profile: the one that was asked for, or one that goes away."""
+    """Write the fitted profile to `path`, or to a temporary file; yield the path."""
     with TemporaryDirectory(prefix="pregao-like-") as folder:
-        place = Path(folder) / "like.toml" if path is None else path
-        where = f"channel {fitted.real.channel} on {fitted.real.date}"
+        target = Path(folder) / "like.toml" if path is None else path
+        source = f"channel {fitted.real.channel} on {fitted.real.date}"
         try:
-            title = f"# Fitted to {fitted.real.seconds:.0f} s of {where}.\n"
-            replace_file(place, f"{title}{profile_text(fitted.data)}".encode())
+            title = f"# Fitted to {fitted.real.seconds:.0f} s of {source}.\n"
+            replace_file(target, f"{title}{profile_text(fitted.data)}".encode())
         except OSError as error:
-            raise UsageError(
-                f"--save-profile: {place} cannot be written: {error.strerror}"
-            ) from error
-        yield place
+            raise UsageError(f"--save-profile: cannot write {target}: {error.strerror}.") from error
+        yield target
 
 
 def comparison(real: dict[str, float], given: OrderFlow) -> list[tuple[str, str, str, str]]:
-    """Real beside simulated, number by number: what, real, simulated, and their ratio."""
+    """Return rows of label, real number, simulated number and their ratio."""
     rows = []
-    for name, words in WORDS.items():
+    for name, label in WORDS.items():
         if name in real:
-            wanted, was = real[name], getattr(given, name)
-            ratio = f"{was / wanted:.2f}" if wanted else "-"
-            rows.append((words, f"{wanted:.4g}", f"{was:.4g}", ratio))
+            expected, actual = real[name], getattr(given, name)
+            ratio = f"{actual / expected:.2f}" if expected else "-"
+            rows.append((label, f"{expected:.4g}", f"{actual:.4g}", ratio))
     return rows
 
 
@@ -199,13 +198,13 @@ def show(out: Console, real: OrderFlow, given: OrderFlow) -> None:
     rows = [
         ("seconds of continuous trading", f"{real.seconds:.4g}", f"{given.seconds:.4g}", ""),
         (
-            "events a second",
+            "events per second",
             f"{real.events_per_second:.4g}",
             f"{given.events_per_second:.4g}",
             f"{given.events_per_second / real.events_per_second:.2f}",
         ),
         *comparison({name: getattr(real, name) for name in FLOW_NUMBERS}, given),
     ]
-    title = f"channel {real.channel} on {real.date}, and a day like it"
+    title = f"channel {real.channel} on {real.date}, and its simulation"
     columns = ("what", "real", "simulated", "ratio")
     print_table(out, title, columns, rows, numbers="real simulated ratio", framed=True)

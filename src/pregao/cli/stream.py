@@ -1,4 +1,4 @@
-"""``pregao stream``: follow capture files that grow, into the tables of a lake."""
+"""``pregao stream``: ingest growing capture files into a lake."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ EPILOG = "\n\n".join(
         "Examples:",
         "pregao stream --from captures --lake lake",
         "pregao stream --from captures --lake lake --once",
-        "Plain pcap files are followed while they grow; compressed and pcapng files are taken when "
-        "they have been quiet for the quiet period. The lake knows how far each file was taken: "
-        "stop the command in whatever way and start it again, and it goes on from there.",
+        "Plain pcap files are followed while they grow; compressed and pcapng files are ingested "
+        "when they have not grown for the quiet period. The lake records how far each file was "
+        "ingested: a restart resumes from there, however the command ended.",
     )
 )
 
@@ -36,34 +36,34 @@ def stream(
             "--from",
             metavar="DIR",
             callback=without_secrets,
-            help="Folder (or pattern) of the capture files.",
+            help="Folder or glob pattern of the capture files.",
         ),
     ],
     lake: options.NewLake,
-    once: Annotated[bool, typer.Option("--once", help="Take what is there now, then end.")] = False,
-    interval: Annotated[str, typer.Option(help="How often to look for more.")] = "5s",
+    once: Annotated[
+        bool, typer.Option("--once", help="Ingest the existing data, then exit.")
+    ] = False,
+    interval: Annotated[str, typer.Option(help="Polling interval, e.g. 5s.")] = "5s",
     master: options.Master = None,
     conf: options.Conf = None,
     batch_size: Annotated[
-        str, typer.Option("--batch-size", help="About how much one batch takes at most.")
+        str, typer.Option("--batch-size", help="Approximate maximum size of a batch.")
     ] = "512M",
     range_size: options.RangeSize = "64M",
     skew: Annotated[
         str,
         typer.Option(
-            help="How far apart the feeds may bring the same packet; packets newer than this "
-            "wait, unless no file grows any more."
+            help="Maximum delay between feeds A and B for the same packet; newer packets are held "
+            "back while a file grows."
         ),
     ] = "1s",
     quiet_period: Annotated[
         str,
-        typer.Option(
-            "--quiet-period", help="A file that did not grow for so long is taken as complete."
-        ),
+        typer.Option("--quiet-period", help="Idle time after which a file is complete."),
     ] = "5s",
     checkpoint: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Spark's checkpoint; by default in the lake."),
+        typer.Option(metavar="DIR", help="Spark checkpoint directory (default: in the lake)."),
     ] = None,
     channel: options.TakenChannels = None,
     stream: options.Streams = None,
@@ -71,14 +71,16 @@ def stream(
     schema: options.Schemas = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", metavar="FILE", help="Append a line of JSON for every batch."),
+        typer.Option(
+            "--report", metavar="FILE", help="Append one line of JSON per batch to this file."
+        ),
     ] = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Follow capture files that grow and roll, into the same tables as `pregao ingest`.
+    """Ingest growing and rolling capture files into the same tables as `pregao ingest`.
 
-    Every batch takes what the files of both feeds have grown by, up to their last whole packets,
-    and commits it as one unit, exactly once: nothing is lost or doubled if the command is killed.
+    Each batch ingests the new data of all files, up to their last complete packets, and commits it
+    atomically, exactly once: nothing is lost or duplicated if the command is killed.
     """
     from pregao.cli import option_values
     from pregao.cli.reports import check_report
@@ -106,7 +108,7 @@ def stream(
     )
     files = RollingFiles(source, parse_span(quiet_period, "--quiet-period"))
     if not set("*?[") & set(source) and files.folder.info() is None:
-        raise UsageError(f"{source}: there is no such folder to follow.")
+        raise UsageError(f"--from: no such folder {source}; create it first.")
 
     def told(done: Report) -> None:
         if report is not None:
@@ -123,19 +125,19 @@ def stream(
         from pregao.lake.spark import on_spark, parse_conf, spark_session
 
         spark = spark_session(master, parse_conf(conf))
-        # The small tables of a batch are merged here: for Spark they would be many tiny tasks.
+        # Small tables are merged in this process: on Spark they would be many tiny tasks.
         ingest = StreamIngest(files, lake, options, run=on_spark(spark))
         follow_on_spark(spark, ingest, pace, told, checkpoint)
     except KeyboardInterrupt:
         if once:
             raise
-        # That is how one ends a stream that would go on for ever.
+        # Ctrl-C is the regular way to end a stream.
         if not quiet:
-            sys.stdout.write("stopped; start again to go on from here\n")
+            sys.stdout.write("stopped; run the command again to resume\n")
 
 
 def line_of(done: Report) -> str:
-    """A batch in one line."""
+    """Summarize a batch in one line."""
     outcome = done.sums.packets
     parts = [
         f"{done.bytes_read:,} bytes of {len(done.captures)} files",

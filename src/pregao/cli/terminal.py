@@ -1,8 +1,8 @@
-"""What is printed for people: the terminal, and tables on it, of which nothing is ever cut.
+"""Terminal output for people: consoles and tables that never truncate a cell.
 
-A table that is wider than the terminal has its texts wrapped, but never a number. Where even that
-does not fit, columns that may be left out are, and are named; or each row is shown as a block with
-a field on each line.
+If a table is wider than the terminal, its text is wrapped, but numbers are not. If that does not
+suffice, optional columns are omitted and listed below the table; otherwise each row is printed as
+a block with one field per line.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from pregao.cli.printing import plain
 
 _PIPE_WIDTH = 160
 _AROUND = 3
-"""What a column takes besides its text: a space on each side, and the line between two columns."""
+"""Width of a column in addition to its text: a space on each side and the separator."""
 _SHORTEST = 10
 """Words up to this length are never broken."""
 
 
 class PlainConsole(Console):
-    """A console that escapes the control characters of what it prints, not those of its own."""
+    """A console that escapes control characters in printed text but keeps its own."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Yield the segments of what is printed, with their texts escaped."""
+        """Yield the segments to print, with their text escaped."""
         for segment in super().render(renderable, options):
             if segment.control:
                 yield segment
@@ -42,9 +42,9 @@ class PlainConsole(Console):
 
 
 def console(stream: TextIO | None = None) -> Console:
-    """Standard output, or another stream; wide enough for whole tables where it is no terminal.
+    """Return a console on standard output or another stream, 160 columns wide if no terminal.
 
-    Escape codes are for terminals only, whatever the environment asks for.
+    Escape codes are written to terminals only, regardless of the environment (`FORCE_COLOR`).
     """
     file = sys.stdout if stream is None else stream
     terminal = file.isatty()
@@ -59,7 +59,7 @@ def console(stream: TextIO | None = None) -> Console:
 
 
 def say(out: Console, words: str, style: str | None = None) -> None:
-    """Print a line as it is; the terminal wraps it."""
+    """Print a line without wrapping it; the terminal does that."""
     out.print(Text(plain(words), style or ""), soft_wrap=True)
 
 
@@ -74,11 +74,18 @@ def print_table(
     framed: bool = False,
     heading: bool = True,
 ) -> None:
-    """Print a table; the columns in ``numbers`` (with spaces between) are aligned right.
+    """Print a table.
 
-    Those in ``optional`` are left out, the last one first, where there is no room for all, and
-    that is told. ``framed`` draws lines around the table, without ``heading`` the columns have no
-    names.
+    Args:
+        out: Console to print to.
+        title: Line above the table; empty for none.
+        columns: Column names.
+        rows: Cells of each row.
+        numbers: Space-separated names of columns to align right.
+        optional: Space-separated names of columns to omit, last one first, if the table is too
+            wide; omitted columns are listed below the table.
+        framed: Draw lines around the table.
+        heading: Print the column names.
     """
     cells = [[shown(cell) for cell in row] for row in rows]
     right = set(numbers.split())
@@ -88,26 +95,26 @@ def print_table(
         if widths is not None:
             break
         kept.remove(columns.index(name))
-        chosen = [[row[place] for place in kept] for row in cells]
-        widths = _fitting([columns[place] for place in kept], chosen, right, out, heading)
+        chosen = [[row[index] for index in kept] for row in cells]
+        widths = _fitting([columns[index] for index in kept], chosen, right, out, heading)
     if title:
         say(out, title, "bold")
     if widths is None:
         _print_blocks(out, columns if heading else None, cells)
         return
-    made = Table(box=box.HEAVY_HEAD if framed else box.SIMPLE_HEAD, show_header=heading)
-    for width, place in zip(widths, kept, strict=True):
-        made.add_column(
-            Text(columns[place]),
-            justify="right" if columns[place] in right else "left",
+    table = Table(box=box.HEAVY_HEAD if framed else box.SIMPLE_HEAD, show_header=heading)
+    for width, index in zip(widths, kept, strict=True):
+        table.add_column(
+            Text(columns[index]),
+            justify="right" if columns[index] in right else "left",
             overflow="fold",
             width=width,
         )
     for row in cells:
-        made.add_row(*(Text(row[place]) for place in kept))
-    _wide(out, sum(widths) + _AROUND * len(widths) + 1).print(made)
-    if left := [name for place, name in enumerate(columns) if place not in kept]:
-        say(out, f"No room for: {', '.join(left)}.")
+        table.add_row(*(Text(row[index]) for index in kept))
+    _wide(out, sum(widths) + _AROUND * len(widths) + 1).print(table)
+    if omitted := [name for index, name in enumerate(columns) if index not in kept]:
+        say(out, f"Omitted for lack of width: {', '.join(omitted)}.")
 
 
 def _fitting(
@@ -117,9 +124,9 @@ def _fitting(
     out: Console,
     heading: bool,
 ) -> list[int] | None:
-    """The widths of columns on this console; a file has lines of any length."""
+    """Return column widths for this console, or None; files have no width limit."""
     names = columns if heading else [""] * len(columns)
-    fixed = [place == 0 or column in right for place, column in enumerate(columns)]
+    fixed = [index == 0 or column in right for index, column in enumerate(columns)]
     widths = column_widths(names, cells, fixed, out.width)
     if widths is None and not out.is_terminal:
         return column_widths(names, cells, fixed, sys.maxsize)
@@ -127,7 +134,7 @@ def _fitting(
 
 
 def _wide(out: Console, width: int) -> Console:
-    """A console that does not cut so wide a table."""
+    """Return a console that is wide enough not to truncate a table of this width."""
     if width <= out.width:
         return out
     return PlainConsole(
@@ -138,37 +145,37 @@ def _wide(out: Console, width: int) -> Console:
 def column_widths(
     names: Sequence[str], cells: Sequence[Sequence[str]], fixed: Sequence[bool], width: int
 ) -> list[int] | None:
-    """How wide each column of a table is; None if it cannot be shown without breaking a word.
+    """Return the width of each column, or None if the table does not fit.
 
-    Fixed columns are never wrapped; the others are wrapped between words, and within long words
-    that have no digit.
+    Fixed columns are never wrapped; the others are wrapped between words, and inside long words
+    without digits.
     """
-    whole, least = [], []
+    full, minimum = [], []
     for place, name in enumerate(names):
         texts = [name, *(row[place] for row in cells)]
         lines = [line for text in texts for line in text.split("\n")]
         longest = max(map(cell_len, lines))
         words = max((_least(word) for line in lines for word in line.split()), default=0)
-        whole.append(longest)
-        least.append(longest if fixed[place] else words)
-    room = width - _AROUND * len(names) - 1
-    if sum(whole) <= room:
-        return whole
-    spare = room - sum(least)
+        full.append(longest)
+        minimum.append(longest if fixed[place] else words)
+    available = width - _AROUND * len(names) - 1
+    if sum(full) <= available:
+        return full
+    spare = available - sum(minimum)
     if spare < 0:
         return None
-    widths = list(least)
-    # Those that lack least are served first, so that nobody gets more than it needs.
-    lacking = sorted(range(len(names)), key=lambda place: whole[place] - least[place])
-    for left, place in zip(range(len(lacking), 0, -1), lacking, strict=True):
-        given = min(whole[place] - least[place], spare // left)
+    widths = list(minimum)
+    # Columns that need the least extra width go first, so that none gets more than it needs.
+    order = sorted(range(len(names)), key=lambda place: full[place] - minimum[place])
+    for left, place in zip(range(len(order), 0, -1), order, strict=True):
+        given = min(full[place] - minimum[place], spare // left)
         widths[place] += given
         spare -= given
     return widths
 
 
 def _least(word: str) -> int:
-    """How much room a word needs: one with a digit must stay whole."""
+    """Return the minimum width of a word; words with a digit are never broken."""
     size = cell_len(word)
     return size if any(map(str.isdigit, word)) else min(size, _SHORTEST)
 
@@ -176,10 +183,10 @@ def _least(word: str) -> int:
 def _print_blocks(
     out: Console, columns: Sequence[str] | None, cells: Sequence[Sequence[str]]
 ) -> None:
-    """Each row as a block, a field on each line."""
+    """Print each row as a block with one field per line."""
     indent = max((cell_len(column) for column in columns or ()), default=0)
-    for at, row in enumerate(cells):
-        if at:
+    for index, row in enumerate(cells):
+        if index:
             say(out, "")
         if columns is None:
             say(out, ": ".join(row))
@@ -191,7 +198,7 @@ def _print_blocks(
 
 
 def shown(cell: object) -> str:
-    """A cell's text: whole numbers with commas, nothing for what is not there."""
+    """Return the text of a cell: integers with thousands separators, None as empty."""
     if cell is None:
         return ""
     return f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else plain(str(cell))

@@ -1,4 +1,4 @@
-"""``pregao ui``: the market in the browser."""
+"""``pregao ui``: a lake or the live market in the browser."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ EPILOG = "\n\n".join(
         "pregao ui --lake lake",
         "pregao ui --demo",
         "pregao ui --live live.toml --exchange 9612",
-        "The page is described in docs/page.md. It is served to this machine only, and needs the "
-        "token in the address that is printed.",
+        "docs/page.md describes the page. It is served on localhost only and requires the token in "
+        "the printed URL.",
     )
 )
 PORT = 8050
 _COLLECTION = (50_000, 20, 100)
 _Desk = tuple[int, int, str]
-"""Who enters orders: the session, its firm and its access key."""
+"""Identity for order entry: session ID, firm and access key."""
 
 
 def ui(
@@ -47,15 +47,15 @@ def ui(
             metavar="DIR",
             envvar=LAKE_VARIABLE,
             show_default="lake of pregao.toml",
-            help="Show this lake: any moment of its days.",
+            help="Show this lake at any time of its days.",
         ),
     ] = None,
     live: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Follow the channels of this configuration instead."),
+        typer.Option(metavar="FILE", help="Follow the channels of this configuration file."),
     ] = None,
     demo: Annotated[
-        bool, typer.Option("--demo", help="Run an exchange in this process, follow its feed.")
+        bool, typer.Option("--demo", help="Run an exchange in this process and follow its feed.")
     ] = False,
     exchange: Annotated[
         int | None,
@@ -63,33 +63,35 @@ def ui(
             metavar="PORT",
             min=1,
             max=65535,
-            help="With --live: the control port of the exchange that sends, for its panel.",
+            help="With --live: control port of the exchange, for its panel.",
         ),
     ] = None,
     gateway: ep.Gateways = None,
     session: ep.Session = 100_000_004,
     firm: ep.Firm = 127,
     access_key: ep.Key = ep.DEFAULT_KEY,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Where the page is served.")] = PORT,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="HTTP port of the page.")] = PORT,
     token_file: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
             show_default="a random token at each start",
-            help="Read the page's token from this file, which only you may read.",
+            help="File with the page's token, readable by you only.",
         ),
     ] = None,
-    open_: Annotated[bool, typer.Option("--open/--no-open", help="Open it in the browser.")] = True,
+    open_: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
+    ] = True,
     tz: options.Zone = None,
 ) -> None:
-    """Show a lake or the live feed as a page: ladder, tape, heatmap, bars, auctions, replay."""
+    """Show a lake or the live feed in the browser: ladder, tape, heatmap, bars, auctions."""
     source = context.get_parameter_source("lake")
-    # A lake that is set for all commands does not count: nobody asked for it here.
+    # Only a lake given as an option conflicts: the configured default is not a request.
     named = lake is not None and source is not None and source.name == "COMMANDLINE"
     if sum((named, live is not None, demo)) > 1:
-        raise UsageError("pregao ui takes one of --lake DIR, --live FILE and --demo.")
+        raise UsageError("`pregao ui` accepts only one of --lake DIR, --live FILE and --demo.")
     if exchange is not None and live is None:
-        raise UsageError("--exchange is for --live: it names the exchange that sends the feed.")
+        raise UsageError("--exchange requires --live: it is the exchange that sends that feed.")
     extras.require("starlette", "uvicorn", "websockets")
     shown = zone(tz or configuration().tz or "UTC", "--tz")
     from pregao.live import read_config
@@ -110,19 +112,19 @@ def ui(
         else:
             application = _of_lake(lake, shown)
         server = opened.enter_context(PageServer(application, port, token=token))
-        # Books are many small lists without cycles: looking for some took most of the time.
+        # Books are many small lists without reference cycles: collections dominated run time.
         gc.set_threshold(*_COLLECTION)
-        _say(f"the page is at {server.url} (end with Ctrl-C)")
+        _say(f"serving on {server.url} (Ctrl-C to stop)")
         if open_:
             _open_browser(opened, server.url)
-        with suppress(KeyboardInterrupt):  # that is how one ends what would go on for ever
+        with suppress(KeyboardInterrupt):  # the regular way to stop
             server.wait()
 
 
 def _open_browser(opened: ExitStack, url: str) -> None:
-    """Open an address in the browser by way of a file that only we may read.
+    """Open a URL in the browser through a file that only the user can read.
 
-    Other users of this machine see the arguments of processes, but not that file.
+    Other users of this machine can see process arguments, and so the token, but not that file.
     """
     import webbrowser
 
@@ -145,7 +147,7 @@ def _of_lake(lake: str | None, shown: tzinfo) -> Application:
 def _of_feed(
     opened: ExitStack, config: LiveConfig, name: str, shown: tzinfo, panel: ExchangePanel | None
 ) -> Application:
-    """The page of the feed of a configuration."""
+    """Return the page of a live feed."""
     from pregao.live import FeedHandler
     from pregao.web import LiveMarket, live_application
 
@@ -157,14 +159,14 @@ def _of_feed(
 
 
 def _of_demo(opened: ExitStack, shown: tzinfo, desk: _Desk) -> Application:
-    """The page of an exchange that runs in this process, on loopback, with its panel."""
+    """Return the page of an exchange in this process, on loopback, with its panel."""
     from pregao.cli.ui_demo import INSTRUMENTS, DemoExchange
 
-    _say(f"opening an exchange of {INSTRUMENTS} instruments, on which a crowd trades …")
+    _say(f"starting an exchange with {INSTRUMENTS} instruments and a trading crowd …")
     exchange = opened.enter_context(DemoExchange())
     panel = _panel(exchange.control_port, [str(exchange.gateway)], desk)
     opened.callback(panel.close)
-    return _of_feed(opened, exchange.config, "a demonstration", shown, panel)
+    return _of_feed(opened, exchange.config, "demo exchange", shown, panel)
 
 
 def _panel(control: int, gateways: Sequence[str], desk: _Desk) -> ExchangePanel:
@@ -172,9 +174,9 @@ def _panel(control: int, gateways: Sequence[str], desk: _Desk) -> ExchangePanel:
     from pregao.net import parse_address
     from pregao.web.exchange_panel import ExchangePanel
 
-    places = [parse_address(each, "--gateway") for each in gateways]
+    addresses = [parse_address(each, "--gateway") for each in gateways]
     settings = ClientSettings(*desk)
-    return ExchangePanel(control, settings, [(place.host, place.port) for place in places])
+    return ExchangePanel(control, settings, [(address.host, address.port) for address in addresses])
 
 
 def _say(words: str) -> None:

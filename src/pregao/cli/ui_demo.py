@@ -1,4 +1,4 @@
-"""``pregao ui --demo``: an exchange in this process, with a crowd that trades, on loopback."""
+"""``pregao ui --demo``: an exchange with a trading crowd in this process, on loopback."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from pregao.net import Address
 
 INSTRUMENTS: Final = 16
 RATE: Final = 120.0
-"""How many requests the crowd sends in a second."""
+"""Requests of the crowd per second."""
 LOSS: Final = 0.02
-"""The share of packets that each feed loses, so that there is something to heal."""
+"""Share of packets that each feed loses, so that the demo shows recovery."""
 _PROFILE: Final = "equities"
 _ANYWHERE: Final = Address("127.0.0.1", 0)
 _FIRST_PORT, _PORTS, _PLACES = 20_000, 1_000, 12
-"""Where the feed goes: demonstrations at the same time use different ports."""
+"""Ports of the feed, chosen by process ID so that concurrent demos use different ones."""
 _PATIENCE_S: Final = 60.0
 
 
 class DemoExchange:
-    """An exchange in a thread; `with DemoExchange() as exchange:` ends it."""
+    """An exchange in a thread, which runs inside `with DemoExchange() as exchange:`."""
 
     def __init__(self) -> None:
         profile = load_profile(_PROFILE)
@@ -53,7 +53,7 @@ class DemoExchange:
     def __enter__(self) -> DemoExchange:
         self._thread.start()
         if not self._started.wait(_PATIENCE_S):
-            raise PregaoError("The exchange of the demonstration did not start in a minute.")
+            raise PregaoError(f"The demo exchange did not start within {_PATIENCE_S:g} s.")
         if self._failed is not None:
             raise self._failed
         return self
@@ -86,15 +86,15 @@ class DemoExchange:
 
     @property
     def config(self) -> LiveConfig:
-        """What `pregao live` would be told to follow its feed."""
+        """Configuration with which `pregao live` follows its feed."""
         return parse_config(tomllib.loads(self.settings.live_config()), "the demonstration")
 
     @property
     def control_port(self) -> int:
-        """Where it is operated."""
+        """Control port of the exchange."""
         return self._server.control_port
 
     @property
     def gateway(self) -> Address:
-        """Where orders are entered."""
+        """Address for order entry."""
         return next(iter(self._server.addresses.values()))
