@@ -1,7 +1,7 @@
-"""The page: a market in the browser, from a lake or from the live feed, served on this machine.
+"""Web page of a market, from a lake or the live feed, served on localhost.
 
-`lake_application` and `live_application` make the pages, `PageServer` serves one. They need the
-extra ``pregao[ui]`` (Starlette, uvicorn, websockets), which is loaded when they are first used.
+`lake_application` and `live_application` create the pages, `PageServer` serves one. They require
+the extra ``pregao[ui]`` (Starlette, uvicorn, websockets), which is imported on first use.
 """
 
 from __future__ import annotations
@@ -29,5 +29,5 @@ __all__ = ["LakeMarket", "LiveMarket", "PageServer", "lake_application", "live_a
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"{__name__} has no {name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

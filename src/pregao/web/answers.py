@@ -1,4 +1,4 @@
-"""Requests of the page as calls: parameters are checked, answers are JSON, errors sentences."""
+"""HTTP requests of the page: checked parameters, JSON responses, errors as messages."""
 
 from __future__ import annotations
 
@@ -25,42 +25,42 @@ _log = logging.getLogger(__name__)
 
 
 class Parameters:
-    """What was asked for, as texts and whole numbers; what is missing or wrong is a sentence."""
+    """Parameters of a request; a missing or invalid one raises `UsageError`."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         self._given = given
 
     @staticmethod
     def of(request: HTTPConnection) -> Parameters:
-        """Those in the address of a request."""
+        """Return the parameters in the query string of a request."""
         return Parameters(dict(request.query_params))
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A text."""
+        """Return a string parameter."""
         value = self._given.get(name, default)
         if not isinstance(value, str):
-            raise UsageError(f"{name} is missing.")
+            raise UsageError(f"{name} is missing; it must be a string.")
         return value
 
     def whole(
         self, name: str, default: int | None = None, *, least: int = -_MOST, most: int = _MOST
     ) -> int:
-        """A whole number between two."""
+        """Return an integer parameter from `least` to `most`."""
         value = self._given.get(name, default)
         if isinstance(value, str):
             try:
                 value = int(value)
             except ValueError:
-                raise UsageError(f"{name} takes a whole number.") from None
+                raise UsageError(f"{name} must be an integer, was {value[:60]!r}.") from None
         if not isinstance(value, int) or isinstance(value, bool):
-            raise UsageError(f"{name} is missing.")
+            raise UsageError(f"{name} is missing; it must be an integer.")
         if not least <= value <= most:
-            raise UsageError(f"{name} takes {least} to {most}.")
+            raise UsageError(f"{name} must be from {least} to {most}, was {value}.")
         return value
 
 
 def answer(path: str, ask: Answer, budget: Budget) -> Route:
-    """Return the route of a path that is answered with JSON; the work is done in threads."""
+    """Return a GET route that responds with JSON; `ask` runs in a thread."""
 
     async def respond(request: Request) -> Response:
         return await told(ask, Parameters.of(request), budget)
@@ -69,15 +69,15 @@ def answer(path: str, ask: Answer, budget: Budget) -> Route:
 
 
 def change(path: str, ask: Answer, budget: Budget) -> Route:
-    """Return the route of a path that changes something; its parameters come as JSON."""
+    """Return a POST route for a change, whose parameters are a JSON body."""
 
     async def respond(request: Request) -> Response:
         if request.headers.get("content-type", "").split(";")[0].strip() != _JSON:
-            return problem("This takes JSON.", HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+            return problem(f"The content type must be {_JSON}.", HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
         body = await _body(request)
         if body is None:
-            words = f"A request has at most {MAX_BODY_BYTES:,} bytes."
-            return problem(words, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            message = f"The body of a request has at most {MAX_BODY_BYTES:,} bytes."
+            return problem(message, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         try:
             given = parse_table(body)
         except UsageError as error:
@@ -88,25 +88,25 @@ def change(path: str, ask: Answer, budget: Budget) -> Route:
 
 
 def parse_table(text: str | bytes | None) -> dict[str, Any]:
-    """Return the table in a JSON text from a browser.
+    """Parse a JSON object sent by a browser.
 
     Raises:
-        UsageError: It is no JSON, too deep, or no table.
+        UsageError: The text is not JSON, nested too deeply, or not an object.
     """
     try:
         given = None if text is None else parse_json(text)
     except DocumentError as error:
-        raise UsageError(f"This takes a table of JSON: {error}.") from None
+        raise UsageError(f"The request must be a JSON object: {error}.") from None
     if not isinstance(given, dict):
-        raise UsageError("This takes a table of JSON.")
+        raise UsageError("The request must be a JSON object.")
     return given
 
 
 async def received_text(socket: WebSocket) -> str | None:
-    """Return the next message of a WebSocket; None if it is not a text.
+    """Return the next text message of a WebSocket; None for a binary one.
 
     Raises:
-        WebSocketDisconnect: It was closed.
+        WebSocketDisconnect: The WebSocket was closed.
     """
     message = await socket.receive()
     if message["type"] != "websocket.receive":
@@ -116,7 +116,7 @@ async def received_text(socket: WebSocket) -> str | None:
 
 
 async def _body(request: Request) -> bytes | None:
-    """Return what was sent; None if it is too much."""
+    """Return the body of a request; None if it is too large."""
     body = b""
     async for piece in request.stream():
         body += piece
@@ -126,7 +126,7 @@ async def _body(request: Request) -> bytes | None:
 
 
 async def told(ask: Answer, parameters: Parameters, budget: Budget) -> Response:
-    """Return the answer to a request; an error is a sentence, never a stack trace."""
+    """Return the response to a request; an error is a message, never a stack trace."""
     try:
         data = await budget.run(lambda: dumped(ask(parameters)))
     except BusyError as error:
@@ -141,16 +141,16 @@ async def told(ask: Answer, parameters: Parameters, budget: Budget) -> Response:
 
 
 def failure(error: Exception) -> Response:
-    """Log an error of ours, and return what the browser may know of it."""
+    """Log an internal error and return the response for the browser."""
     return problem(logged(error), HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def logged(error: Exception) -> str:
-    """Log an error of ours with its stack trace, and return a sentence without it."""
+    """Log an internal error with its stack trace, and return a message without it."""
     _log.error("A request of the page failed.", exc_info=error)
-    return f"Something went wrong inside ({type(error).__name__}); the terminal says more."
+    return f"Internal error ({type(error).__name__}); see the terminal of `pregao ui`."
 
 
 def problem(sentence: str, status: HTTPStatus) -> Response:
-    """Something that went wrong."""
+    """Return an error response with a message."""
     return Response(dumped({"error": sentence}), status.value, media_type=_JSON)

@@ -1,4 +1,4 @@
-"""The page as an application: its files, and what it may ask; `PageServer` guards it."""
+"""ASGI applications of the page: static files and API routes; `PageServer` guards them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ STATIC = Path(__file__).parent / "static"
 
 
 def lake_application(market: LakeMarket, budget: Budget | None = None) -> Application:
-    """Return the page of a lake; ``budget`` bounds how much is read of it at once."""
+    """Return the page of a lake; ``budget`` limits concurrent reads of it."""
     return _application(lake_routes(market, budget or Budget()))
 
 
 def live_application(
     market: LiveMarket, panel: ExchangePanel | None = None, budget: Budget | None = None
 ) -> Application:
-    """Return the page of the live feed; with a panel for its exchange, if one is given."""
+    """Return the page of the live feed, with a panel of its exchange if given."""
     from pregao.web.live_routes import live_routes
 
     return _application(live_routes(market, panel, budget))
@@ -45,8 +45,8 @@ def _application(routes: Sequence[BaseRoute]) -> Application:
         return FileResponse(STATIC / "index.html", media_type="text/html; charset=utf-8")
 
     async def failed(_request: Request, error: Exception) -> Response:
-        sentence = f"Something went wrong inside ({type(error).__name__}); the terminal says more."
-        return problem(sentence, HTTPStatus.INTERNAL_SERVER_ERROR)  # the server logs it
+        message = f"Internal error ({type(error).__name__}); see the terminal of `pregao ui`."
+        return problem(message, HTTPStatus.INTERNAL_SERVER_ERROR)  # the server logs it
 
     return Starlette(
         routes=[

@@ -1,4 +1,4 @@
-"""A bound on the work that a page does at once: others wait, and too many are turned away."""
+"""Limit of concurrent work of a page: further requests wait, and too many are rejected."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pregao.errors import PregaoError
 
 T = TypeVar("T")
 RETRY_S = 1
-"""Seconds after which a request that was turned away may be tried again."""
+"""Seconds after which to retry a rejected request."""
 
 
 class BusyError(PregaoError):
-    """Too many requests wait already."""
+    """Too many requests are waiting."""
 
 
 class Budget:
-    """Runs blocking work in threads, ``at_once`` at most, with ``max_waiting`` waiting."""
+    """Runs blocking work in at most ``at_once`` threads, with at most ``max_waiting`` queued."""
 
     def __init__(self, at_once: int = 4, max_waiting: int = 32) -> None:
         self._free = asyncio.Semaphore(at_once)
@@ -28,13 +28,13 @@ class Budget:
         self._max_open = at_once + max_waiting
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Return the result of some work, which begins when it is its turn.
+        """Run `work` in a thread once one is free, and return its result.
 
         Raises:
-            BusyError: Too many wait already; nothing was done.
+            BusyError: Too many calls are waiting; `work` was not run.
         """
         if self._open >= self._max_open:
-            raise BusyError("The page has too much to do; ask again in a second.")
+            raise BusyError("Too many requests are waiting; try again in a second.")
         self._open += 1
         try:
             async with self._free:

@@ -1,9 +1,9 @@
-"""Connections of the page within bounds: none stays open that sends or reads nothing.
+"""Connection limits of the page server: idle connections are closed.
 
-Uvicorn bounds neither how slowly a request comes nor how slowly an answer is read; its protocols
-are extended here by deadlines. A connection waits for its peer in one of these stages, and each
-ends after ``idle_s``: between requests, within the head of a request, within its body, before the
-first message of a WebSocket, and while the peer does not read what is sent.
+Uvicorn limits neither how slowly a request arrives nor how slowly a response is read; this module
+adds deadlines to its protocols. A connection may wait for its peer at most ``idle_s`` in each of
+these stages: between requests, within the head of a request, within its body, before the first
+message of a WebSocket, and while the peer does not read sent data.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ _SILENT = 1008
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of the connections of a page."""
+    """Limits of the connections of a page."""
 
     idle_s: float = 10.0
-    """Seconds that a connection may wait for its peer."""
+    """Maximum seconds that a connection waits for its peer."""
     max_connections: int = 128
     max_head_bytes: int = 32 * 1024
-    """Request line and headers together."""
+    """Maximum size of request line and headers."""
     max_message_bytes: int = 64 * 1024
-    """A message of a WebSocket."""
+    """Maximum size of a WebSocket message."""
 
 
 class _Deadline:
-    """A time by which something must have happened."""
+    """A timer that calls `end` unless it is stopped in time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, end: Callable[[], None]):
         self._loop, self._seconds, self._end = loop, seconds, end
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to wait, again if need be."""
+        """Start or restart the timer."""
         self.stop()
         self._timer = self._loop.call_later(self._seconds, self._end)
 
     def stop(self) -> None:
-        """Wait no longer."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -80,7 +80,7 @@ def bounded_http(limits: Limits) -> type[H11Protocol]:
             try:
                 super().data_received(data)
             except Exception:
-                _log.exception("A request could not be read; its connection is closed.")
+                _log.exception("Invalid request; closing its connection.")
                 self._give_up()
             else:
                 self._watch()
@@ -104,7 +104,7 @@ def bounded_http(limits: Limits) -> type[H11Protocol]:
             super().resume_writing()
 
         def _watch(self) -> None:
-            """Give each stage its own deadline; while we work on an answer there is none."""
+            """Restart the deadline at each stage; there is none while a response is computed."""
             stage = self._current_stage()
             if stage == self._stage:
                 return
@@ -132,7 +132,7 @@ def bounded_http(limits: Limits) -> type[H11Protocol]:
 
 
 def bounded_websocket(limits: Limits) -> type[WebSocketsSansIOProtocol]:
-    """Return uvicorn's WebSocket protocol with these limits; pings end what is half sent."""
+    """Return uvicorn's WebSocket protocol with these limits; pings detect stalled messages."""
 
     class BoundedWebSocket(WebSocketsSansIOProtocol):
         def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -155,7 +155,7 @@ def bounded_websocket(limits: Limits) -> type[WebSocketsSansIOProtocol]:
             try:
                 super().data_received(data)
             except Exception:
-                _log.exception("A WebSocket could not be read; it is closed.")
+                _log.exception("Invalid WebSocket data; closing the connection.")
                 self._give_up()
 
         def send_receive_event_to_app(self) -> None:
@@ -176,7 +176,7 @@ def bounded_websocket(limits: Limits) -> type[WebSocketsSansIOProtocol]:
 
         def _no_message(self) -> None:
             if self.handshake_complete and not self.close_sent:
-                self.conn.fail(_SILENT, "no message came")
+                self.conn.fail(_SILENT, "no message received")
                 self.transport.write(b"".join(self.conn.data_to_send()))
                 self.close_sent = True
             self.transport.close()

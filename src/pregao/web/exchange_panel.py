@@ -1,4 +1,4 @@
-"""The panel of the exchange: how it is, what market operations may do, and orders of its own."""
+"""Exchange panel of the page: status, market operations, and orders of its own session."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _AUCTION_NS = 2 * MINUTE
 
 
 class ExchangePanel:
-    """Operates an exchange on this machine by its control port, and enters orders in a session."""
+    """Client of a local exchange: its control port, and a session for order entry."""
 
     def __init__(
         self, control_port: int, settings: ClientSettings, gateways: Sequence[tuple[str, int]]
@@ -43,7 +43,7 @@ class ExchangePanel:
         self._thread.start()
 
     def close(self) -> None:
-        """End the session, if one is held."""
+        """Close the session, if one was established."""
         if self._client is not None:
             self._run(self._client.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -51,17 +51,17 @@ class ExchangePanel:
         self._loop.close()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Have something done in the loop of the session."""
+        """Run a coroutine in the event loop of the session and return its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(2 * _PATIENCE_S)
 
     # Operations
 
     def status(self) -> dict[str, Any]:
-        """How the exchange is, and the orders of the page's own session."""
-        told = self._asked({"do": "status"})
+        """Return the status of the exchange and the orders of the page's session."""
+        data = self._asked({"do": "status"})
         client = self._client
         orders = [] if client is None else list(client.orders)
-        return told | {
+        return data | {
             "own_session": str(self._settings.session_id),
             "own_orders": [
                 {
@@ -78,27 +78,27 @@ class ExchangePanel:
         }
 
     def do(self, given: Parameters) -> dict[str, Any]:
-        """Carry out a command of market operations."""
+        """Run a command of market operations."""
         name = given.text("do")
         make = _COMMANDS.get(name)
         if make is None:
-            raise UsageError(f"The page may ask for {', '.join(_COMMANDS)}; not for {name!r}.")
+            raise UsageError(f"do must be one of {', '.join(_COMMANDS)}; was {name!r}.")
         return self._asked({"do": name, **make(given)})
 
     def _asked(self, request: dict[str, Any]) -> dict[str, Any]:
-        told = ask(self._port, request)
-        if "error" in told:
-            words = str(told["error"])
-            raise UsageError(words if words.endswith((".", "?")) else f"{words}.")
-        return told
+        response = ask(self._port, request)
+        if "error" in response:
+            message = str(response["error"])
+            raise UsageError(message if message.endswith((".", "?")) else f"{message}.")
+        return response
 
     # Orders
 
     def order(self, given: Parameters) -> dict[str, Any]:
-        """Enter an order; gives the exchange's answer."""
+        """Enter an order and return the exchange's response."""
         side = given.text("side").upper()
         if side not in _SIDES:
-            raise UsageError(f"side is {' or '.join(_SIDES)}.")
+            raise UsageError(f"side must be {' or '.join(_SIDES)}, was {side!r}.")
         security = given.whole("id", least=1)
         quantity = given.whole("quantity", least=1, most=10**12)
         price = _price(given.text("price", ""))
@@ -109,9 +109,9 @@ class ExchangePanel:
         try:
             received = self._run(self._sent(name, values))
         except EncodeError as error:
-            raise UsageError(f"The order cannot be sent: {error}.") from None
+            raise UsageError(f"Cannot encode the order: {error}.") from None
         except TimeoutError:
-            raise PregaoError("The exchange did not answer in time.") from None
+            raise PregaoError(f"No response of the exchange within {_PATIENCE_S:g} s.") from None
         return {
             "answer": received.name,
             "number": received.number,
@@ -133,15 +133,15 @@ class ExchangePanel:
 
 
 def _price(text: str) -> Decimal | None:
-    """A limit; None for an order at the market."""
+    """Parse a limit price; None for a market order."""
     if not text.strip():
         return None
     try:
         price = Decimal(text.strip().replace(",", "."))
     except InvalidOperation:
-        raise UsageError(f"A price is such as 39.45, not {text!r}.") from None
+        raise UsageError(f"price must be a number such as 39.45, was {text!r}.") from None
     if not price.is_finite():
-        raise UsageError("A price is a number such as 39.45.")
+        raise UsageError(f"price must be a finite number such as 39.45, was {text!r}.")
     return price
 
 

@@ -1,11 +1,11 @@
-"""Constant queries about a day's feed: packets, rates, gaps, the lead of each feed, latencies."""
+"""Constant SQL queries about a day's feed: packets, rates, gaps, feed leads, latencies."""
 
 from __future__ import annotations
 
 from pregao.lake.analytics.latency_minutes import MEASURES
 
 Query = tuple[tuple[str, ...], str]
-"""Tables, and a query on them."""
+"""Tables and a query on them."""
 
 SOME_OF_DAY = {
     "packets": "SELECT 1 AS one FROM packets WHERE date = $date LIMIT 1",
@@ -17,7 +17,7 @@ SELECT channel, stream, feed, outcome, count(*) AS packets,
   CAST(sum(message_count) AS BIGINT) AS messages, CAST(sum("size") AS BIGINT) AS bytes
 FROM packets WHERE date = $date GROUP BY ALL ORDER BY ALL
 """
-# Packets of the legacy feed that hold no message with a time have 0.
+# Legacy packets without a message that has a time have sending_time_ns 0.
 _RATES = """
 SELECT (sending_time_ns // 60000000000) * 60000000000 AS minute, count(*) AS packets,
   CAST(sum(message_count) AS BIGINT) AS messages, CAST(sum("size") AS BIGINT) AS bytes
@@ -37,7 +37,7 @@ SELECT feed, count(*) AS events, quantile_cont(feed_difference_ns, 0.5) AS p50,
 FROM latency WHERE date = $date AND feed_difference_ns IS NOT NULL GROUP BY feed ORDER BY feed
 """
 _BOTH_GAPS = "FROM (SELECT * FROM gaps UNION ALL BY NAME SELECT * FROM legacy_gaps) "
-# The packets of the legacy feed are known by its messages; events have no latencies there.
+# Packets of the legacy feed are derived from its messages, as its events have no latency rows.
 _LEGACY_PACKETS = """
 FROM (SELECT DISTINCT date, channel, sequence_version, sequence_number, feed, feed_difference_ns
   FROM legacy_incremental_refresh) """
@@ -49,7 +49,7 @@ BINARY_FEED: tuple[Query, ...] = (
     (("gaps",), _CLOSED),
     (("latency",), _FEEDS),
 )
-"""Outcomes of packets, rates by minute, gaps, how gaps were closed, the lead of each feed."""
+"""Outcomes of packets, rates per minute, gaps, gaps by closing reason, lead of each feed."""
 
 LEGACY_FEED: tuple[Query, ...] = (
     (("legacy_packets",), _OUTCOMES.replace("FROM packets ", "FROM legacy_packets ")),
@@ -58,11 +58,11 @@ LEGACY_FEED: tuple[Query, ...] = (
     (("gaps", "legacy_gaps"), _CLOSED.replace("FROM gaps ", _BOTH_GAPS)),
     (("legacy_incremental_refresh",), _FEEDS.replace("FROM latency ", _LEGACY_PACKETS)),
 )
-"""The same of a day that a lake has on the legacy feed alone."""
+"""Queries of `BINARY_FEED`, for a day that the lake has on the legacy feed only."""
 
 _SPREAD = """
 SELECT CAST(floor(log10({span}) * 10) AS INTEGER) AS bin, count(*) AS events
 FROM latency WHERE date = $date AND channel = $channel AND ({span}) > 0 GROUP BY 1 ORDER BY 1
 """
 SPREAD_OF_LATENCY = {measure: _SPREAD.format(span=span) for measure, span in MEASURES.items()}
-"""How a measure is distributed, in tenths of powers of ten."""
+"""Histogram queries of latency measures, ten bins per decade."""

@@ -1,9 +1,9 @@
-"""Access to the page: only browsers on this machine that show the page itself and know its token.
+"""Access control of the page: only browsers on this machine that show the page and have its token.
 
-Other users of this machine can connect to the page's port, a page of another site that a user has
-open can send requests to this machine, and a name of another site can be made to mean this machine.
-So a request must name this machine as its host, must come from the page itself if it says where it
-comes from, and must bring the token: once in the address, from then on in a cookie.
+Other users of this machine can connect to the page's port, other sites open in the browser can send
+requests to localhost, and a foreign host name can resolve to localhost (DNS rebinding). Therefore a
+request must name localhost as its host, must have the page's origin if it has one, and must present
+the token: first in the URL, afterwards in a cookie.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _HEADERS = {
 _CLOSED = 1008
 TOKEN = "token"  # noqa: S105 - the name of a parameter
 _HOW_TO_OPEN = (
-    "The page needs its token: open the address that `pregao ui` printed in its terminal; "
+    "The page requires its token: open the URL that `pregao ui` printed in its terminal; "
     "it ends in ?token=…"
 )
 _STYLE = (
@@ -57,27 +57,27 @@ _PLAIN_POLICY = (
 
 
 def refusal(host: str, origin: str | None, method: str) -> tuple[HTTPStatus, str] | None:
-    """Why a request is not answered; None if it is."""
+    """Return the status and reason for refusing a request; None if it is allowed."""
     if not names_this_machine(host):
-        return HTTPStatus.MISDIRECTED_REQUEST, "This page is served to this machine only."
+        return HTTPStatus.MISDIRECTED_REQUEST, "This page is served on localhost only."
     if origin is not None and origin.lower() != f"http://{host.lower()}":
-        return HTTPStatus.FORBIDDEN, "Pages of other sites may not ask."
+        return HTTPStatus.FORBIDDEN, "Requests from other sites are refused."
     if origin is None and method not in ("GET", "HEAD"):
-        return HTTPStatus.FORBIDDEN, "What changes something is taken from the page alone."
+        return HTTPStatus.FORBIDDEN, "Changes are accepted from the page itself only."
     return None
 
 
 class Guard:
-    """Refuses requests without the token or not from the page, and limits what the page loads."""
+    """Middleware that refuses requests without the token or of other origins, and sets a CSP."""
 
     def __init__(self, inner: Application, token: str, cookie: str) -> None:
-        """``cookie`` is the name of the cookie: pages at other ports see it too."""
+        """``cookie`` is the name of the cookie, which pages on other ports receive too."""
         self._inner = inner
         self._token = token.encode()
         self._cookie = cookie
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or refuse."""
+        """Forward a request to the application, or refuse it."""
         if scope["type"] == "lifespan":
             await self._inner(scope, receive, send)
             return
@@ -89,10 +89,10 @@ class Guard:
         origin = ",".join(origins) if origins else None
         refused = refusal(host, origin, scope.get("method", "GET"))
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        in_address = [value for name, value in query if name == TOKEN]
-        known = any(map(self._is_token, [*in_address, *self._brought(given)]))
+        in_url = [value for name, value in query if name == TOKEN]
+        authorized = any(map(self._is_token, [*in_url, *self._brought(given)]))
         if scope["type"] == "websocket":
-            if refused is not None or not known:
+            if refused is not None or not authorized:
                 await receive()
                 reason = refused[1] if refused is not None else "The token is missing."
                 await send({"type": "websocket.close", "code": _CLOSED, "reason": reason})
@@ -100,9 +100,9 @@ class Guard:
             await self._inner(scope, receive, send)
         elif refused is not None:
             await _refuse(send, *refused)
-        elif not known:
+        elif not authorized:
             await _refuse_without_token(scope, send)
-        elif in_address and scope["method"] in ("GET", "HEAD"):
+        elif in_url and scope["method"] in ("GET", "HEAD"):
             rest = [(name, value) for name, value in query if name != TOKEN]
             await self._admit(scope, send, given, rest)
         else:
@@ -126,24 +126,24 @@ class Guard:
     async def _admit(
         self, scope: Scope, send: Send, given: dict[str, list[str]], query: list[tuple[str, str]]
     ) -> None:
-        """Keep the token in a cookie, and go to the same address without the token."""
-        # One slash: an address that begins with two would name another host.
+        """Store the token in a cookie and redirect to the same URL without the token."""
+        # One slash: a URL that starts with two would name another host.
         path = "/" + scope["raw_path"].decode("ascii", "replace").lstrip("/\\")
         target = f"{path}?{urlencode(query)}" if query else path
         cookie = f"{self._cookie}={self._token.decode()}; HttpOnly; SameSite=Strict; Path=/"
         headers = [(b"set-cookie", cookie.encode())]
         if given.get("sec-fetch-site") == ["cross-site"]:
-            # After a redirect the browser would not send the cookie: the other site began it.
-            # Going on from a page of ours, it does.
+            # After a redirect the browser would not send the SameSite cookie, as another site
+            # started the navigation. A refresh from a page of ours sends it.
             headers.append((b"refresh", f"0; url={target}".encode()))
-            await _page(send, HTTPStatus.OK, "The page opens …", target, headers)
+            await _page(send, HTTPStatus.OK, "Opening the page …", target, headers)
             return
         headers.append((b"location", target.encode()))
-        await _page(send, HTTPStatus.SEE_OTHER, "The page opens …", target, headers)
+        await _page(send, HTTPStatus.SEE_OTHER, "Opening the page …", target, headers)
 
 
 def _guarded(send: Send, policy: str) -> Send:
-    """Send with the headers that say what the page may load."""
+    """Wrap `send` to add the security headers to a response."""
 
     async def guarded(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -162,7 +162,7 @@ def _guarded(send: Send, policy: str) -> Send:
 
 async def _refuse_without_token(scope: Scope, send: Send) -> None:
     if scope["path"].startswith("/api/"):
-        # The page itself asks here: it shows the sentence.
+        # An API request of the page, which shows the message.
         from pregao.web.wire import dumped
 
         body = dumped({"error": _HOW_TO_OPEN}).encode()
@@ -176,8 +176,8 @@ async def _refuse_without_token(scope: Scope, send: Send) -> None:
 async def _page(
     send: Send, status: HTTPStatus, sentence: str, link: str, headers: list[tuple[bytes, bytes]]
 ) -> None:
-    """Send a page of one sentence, which loads nothing."""
-    # A link from another site brings no cookie; one from this page does.
+    """Send a page with one message, which loads nothing."""
+    # Navigation from another site does not send the cookie; a link on this page does.
     body = (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Pregão</title>'
         f"<style>{_STYLE}</style><h1>Pregão</h1><p>{html.escape(sentence)}</p>"

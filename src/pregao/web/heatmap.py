@@ -1,4 +1,4 @@
-"""The book over time: of each stretch the last tick, as prices and sizes."""
+"""Heatmap of a book: the last tick of each time bin, as prices and sizes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pregao.book.rows import NULL, Numbers
 from pregao.lake.books.columns import integers
 
 DEPTH = 10
-"""So many levels of a side are in every tick."""
+"""Levels per side of a tick."""
 
 
 def heatmap_columns(ticks: Any, times: Numbers, first: list[dict[str, Any]]) -> list[Any]:
-    """For each time the bids and the asks that were valid then, as price, size, price, size, …
+    """Return, for each time, the bids and asks valid then, as price, size, price, size, …
 
-    ``ticks`` are those of the time in question, ``first`` the sides of the book before them. Where
-    a stretch brought nothing new there is None.
+    ``ticks`` are the ticks of the time range, ``first`` the sides of the book before them. A bin
+    without a new tick is None.
     """
     sent = integers(ticks["sending_time_ns"])
     order = np.argsort(sent, kind="stable")
@@ -29,11 +29,11 @@ def heatmap_columns(ticks: Any, times: Numbers, first: list[dict[str, Any]]) -> 
          for level in range(1, DEPTH + 1) for part in ("price", "size")]
         for side in ("bid", "ask")
     ]  # fmt: skip
-    told = iter(zip(*(np.column_stack(side).tolist() for side in sides), strict=True))
+    changes = iter(zip(*(np.column_stack(side).tolist() for side in sides), strict=True))
     columns: list[Any] = []
     for new in fresh.tolist():
         if new:
-            bids, asks = next(told)
+            bids, asks = next(changes)
             columns.append([_there(bids), _there(asks)])
         else:
             columns.append(None if columns else [_levels(side) for side in first])
@@ -41,12 +41,12 @@ def heatmap_columns(ticks: Any, times: Numbers, first: list[dict[str, Any]]) -> 
 
 
 def _there(values: list[int]) -> list[int]:
-    """The levels that there are and that have a price."""
+    """Return the levels that exist and have a price."""
     return [
         value
-        for at in range(0, len(values), 2)
-        if values[at] != NULL and values[at + 1] != NULL
-        for value in values[at : at + 2]
+        for index in range(0, len(values), 2)
+        if values[index] != NULL and values[index + 1] != NULL
+        for value in values[index : index + 2]
     ]
 
 

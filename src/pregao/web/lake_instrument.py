@@ -1,4 +1,4 @@
-"""An instrument's day in a lake, as the page asks for it: books, trades, bars, auctions."""
+"""An instrument's day in a lake for the page: books, trades, bars, auctions."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from pregao.web.heatmap import heatmap_columns
 from pregao.web.wire import midnight_ns, moment_data, number
 
 TAPE = 400
-"""At most so many trades are told at once."""
+"""Maximum number of trades of a tape."""
 ACTIVITY = 240
-"""The bars of the timeline."""
+"""Number of bins of the timeline."""
 _PATH = 600
-"""At most so many points are told of the path of an auction."""
+"""Maximum number of points of an auction's path."""
 _MOST_REPLAYS = 6
 _SIDES = {"BUY": 1, "SELL": -1}
 
 
 @dataclass(frozen=True, slots=True)
 class Trades:
-    """The trades of a day as columns, in the order in which they were sent."""
+    """Trades of a day as columns, by sending time."""
 
     sent: Numbers
     price: Numbers
     size: Numbers
     side: Numbers
-    """1 where the buyer, -1 where the seller was the aggressor, else 0."""
+    """Aggressor: 1 the buyer, -1 the seller, 0 unknown."""
     busted_at: Numbers
     trade_id: Numbers
     buyer: Numbers
     seller: Numbers
 
     def rows(self, begin: int, end: int, base: int) -> list[list[Any]]:
-        """Some of them: sent, price, size, side, busted at, number, buyer, seller."""
+        """Return a range as rows of sent, price, size, side, busted at, ID, buyer, seller."""
         own = slice(begin, end)
         return [
             [
@@ -59,7 +59,7 @@ class Trades:
 
 
 class LakeInstrument:
-    """An instrument of a day; what is asked for often is read once."""
+    """Data of an instrument's day; frequently used data is read once."""
 
     def __init__(
         self, lake: Lake, catalogue: Catalogue, day: date, channel: int, security_id: int
@@ -71,7 +71,7 @@ class LakeInstrument:
         self._own = {"date": day, "channel": channel, "security_id": security_id}
 
     def _rows(self, table: str, sql: str, **values: Any) -> Any | None:
-        """Return the rows of a query on a table; None where the lake has no such table (yet)."""
+        """Return the rows of a query on a table; None if the lake lacks the table."""
         if table not in self._tables:
             return None
         return bound_rows(self._lake, [table], sql, self._own | values)
@@ -84,7 +84,7 @@ class LakeInstrument:
 
     @cached_property
     def about(self) -> dict[str, Any]:
-        """What there is: names, when it begins and ends, phases, gaps, activity over the day."""
+        """Names, start and end, phases, gaps, and activity over the day."""
         definition = self._listed(
             "instruments",
             "SELECT symbol, security_group, security_desc, asset, currency, isin_number, "
@@ -122,7 +122,7 @@ class LakeInstrument:
         return first - self.base, max(last, ends or 0) - self.base
 
     def phases(self, group: str | None) -> list[list[Any]]:
-        """What held, from when until when: status, whether it was the instrument's own."""
+        """Return phases as start, end, status, and whether the status is the instrument's own."""
         rows = self._listed(
             "status",
             "SELECT from_ns, until_ns, status, separate, security_id FROM status "
@@ -131,7 +131,7 @@ class LakeInstrument:
             "ORDER BY from_ns",
             security_group=group,
         )
-        # Where an instrument has rows of its own they tell everything, its group's phases too.
+        # An instrument's own rows are complete: they include the phases of its group.
         named = [row for row in rows if row["security_id"] is not None]
         return [
             [
@@ -144,9 +144,10 @@ class LakeInstrument:
         ]
 
     def gaps(self) -> list[list[Any]]:
-        """Holes that the other feed did not close: when, from where to where, what closed them,
+        """Return gaps that the other feed did not close.
 
-        and whether it is a hole of the instrument's own messages.
+        A row has the time, the first and last missing number, what closed the gap, and whether it
+        is a gap in the instrument's own messages.
         """
         rows = self._listed(
             "gaps",
@@ -169,7 +170,7 @@ class LakeInstrument:
         ]
 
     def _activity(self, begin: int, end: int) -> list[int]:
-        """The quantity traded in each stretch of the day."""
+        """Return the traded quantity of each bin of the day."""
         width = max(1, -(-(end - begin + 1) // ACTIVITY))
         bins = (self.trades.sent - self.base - begin) // width
         inside = (bins >= 0) & (bins < ACTIVITY)
@@ -179,7 +180,7 @@ class LakeInstrument:
         return [int(one) for one in sums.tolist()]
 
     def _intervals(self) -> list[str]:
-        """Return the intervals of the bars, from short to long; only names that we write."""
+        """Return the intervals of the bars, shortest first; unknown names are ignored."""
         rows = self._listed(
             "bars",
             'SELECT DISTINCT "interval" FROM bars '
@@ -190,11 +191,11 @@ class LakeInstrument:
     # Books and trades
 
     def book(self, at: int) -> dict[str, Any]:
-        """The book at a time of the day."""
+        """Return the book at a time of the day."""
         return moment_data(self.books.at(self.base + at))
 
     def frames(self, begin: int, end: int, step: int) -> list[dict[str, Any]]:
-        """The book at the end of each step in which it changed, from a time on to another."""
+        """Return the book at the end of each step in which it changed, between two times."""
         times = list(range(self.base + begin, self.base + end + 1, step))
         found: list[dict[str, Any]] = []
         before = None
@@ -208,7 +209,7 @@ class LakeInstrument:
 
     @cached_property
     def trades(self) -> Trades:
-        """Every trade of the day."""
+        """All trades of the day."""
         rows = self._rows(
             "trades",
             "SELECT sending_time_ns, price, size, aggressor_side, bust_time_ns, busted, trade_id, "
@@ -220,9 +221,9 @@ class LakeInstrument:
             return Trades(*(np.empty(0, np.int64) for _ in Trades.__slots__))
         sent = integers(rows["sending_time_ns"])
         busted = integers(pc.fill_null(rows["busted"], False).cast(pa.int8())) == 1
-        when = integers(rows["bust_time_ns"])
-        # A bust without a time of its own is known from the beginning.
-        when = np.where(busted, np.where(when == NULL, sent, when), NULL)
+        busted_at = integers(rows["bust_time_ns"])
+        # A bust without a time counts from the time of the trade.
+        busted_at = np.where(busted, np.where(busted_at == NULL, sent, busted_at), NULL)
         side = np.zeros(len(sent), np.int64)
         for name, sign in _SIDES.items():
             own = pc.fill_null(pc.equal(rows["aggressor_side"], name), False)
@@ -232,19 +233,19 @@ class LakeInstrument:
             integers(rows["price"]),
             integers(rows["size"]),
             side,
-            when,
+            busted_at,
             integers(rows["trade_id"]),
             integers(rows["buyer"]),
             integers(rows["seller"]),
         )
 
     def tape(self, at: int, limit: int) -> list[list[Any]]:
-        """The last trades up to a time, the oldest first."""
+        """Return the last trades up to a time, the oldest first."""
         end = int(np.searchsorted(self.trades.sent, self.base + at, side="right"))
         return self.trades.rows(max(0, end - min(limit, TAPE)), end, self.base)
 
     def trades_between(self, begin: int, end: int, most: int = 5_000) -> list[list[Any]]:
-        """The trades behind a time and up to another; of too many the largest."""
+        """Return the trades after `begin` up to `end`; if too many, the largest."""
         first, last = (
             int(np.searchsorted(self.trades.sent, self.base + at, side="right"))
             for at in (begin, end)
@@ -257,7 +258,7 @@ class LakeInstrument:
         return picked.rows(0, most, self.base)
 
     def jump(self, kind: str, at: int, forward: bool) -> int | None:
-        """The time of the next or last trade, gap or change of phase; None if there is none."""
+        """Return the time of the next or previous trade, gap or phase change, None if none."""
         if kind == "trade":
             times = self.trades.sent - self.base
         elif kind == "gap":
@@ -265,17 +266,17 @@ class LakeInstrument:
         else:
             times = np.array([phase[0] for phase in self.about["phases"]], np.int64)
         if forward:
-            place = int(np.searchsorted(times, at, side="right"))
-            return int(times[place]) if place < len(times) else None
-        place = int(np.searchsorted(times, at, side="left")) - 1
-        return int(times[place]) if place >= 0 else None
+            index = int(np.searchsorted(times, at, side="right"))
+            return int(times[index]) if index < len(times) else None
+        index = int(np.searchsorted(times, at, side="left")) - 1
+        return int(times[index]) if index >= 0 else None
 
     # Charts
 
     def heatmap(self, begin: int, end: int, columns: int) -> dict[str, Any]:
-        """The best levels over time, a column for each stretch of it."""
+        """Return the best levels over time, in `columns` bins."""
         times = np.linspace(begin, end, columns + 1)[1:].astype(np.int64) + self.base
-        # Of a million ticks some hundreds are shown: only their levels are read.
+        # Of perhaps a million ticks, a few hundred are shown: read the levels of those only.
         sent = self._tick_times
         last = np.unique(np.searchsorted(sent, times, side="right") - 1)
         chosen = sent[last[last >= np.searchsorted(sent, self.base + begin, side="right")]]
@@ -297,7 +298,7 @@ class LakeInstrument:
 
     @cached_property
     def _tick_times(self) -> Numbers:
-        """When the packets of the ticks were sent, in order."""
+        """Sending times of the ticks' packets, sorted."""
         rows = self._rows(
             "ticks",
             "SELECT sending_time_ns FROM ticks "
@@ -306,7 +307,7 @@ class LakeInstrument:
         return np.empty(0, np.int64) if rows is None else np.sort(integers(rows["sending_time_ns"]))
 
     def bars(self, interval: str) -> list[list[Any]]:
-        """Bars of an interval: start, open, high, low, close, volume, bought, sold."""
+        """Return bars as start, open, high, low, close, volume, buy volume, sell volume."""
         if interval not in self.about["intervals"]:
             return []
         rows = self._rows(
@@ -327,7 +328,7 @@ class LakeInstrument:
 
     @cached_property
     def auctions(self) -> list[dict[str, Any]]:
-        """The auctions: what was expected while they went on, and what came of them."""
+        """Auctions of the day, with theoretical prices, imbalances and results."""
         rows = self._listed(
             "auctions",
             "SELECT * FROM auctions WHERE date = $date AND channel = $channel "
@@ -367,8 +368,8 @@ class LakeInstrument:
 
 
 def thinned(values: list[Any], most: int) -> list[Any]:
-    """So many of a list at the most, evenly, the last one among them."""
+    """Return at most `most` evenly spaced values of a list, including the last."""
     if len(values) <= most:
         return values
     chosen = np.linspace(0, len(values) - 1, most).astype(np.int64)
-    return [values[at] for at in chosen.tolist()]
+    return [values[index] for index in chosen.tolist()]

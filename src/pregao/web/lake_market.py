@@ -1,4 +1,4 @@
-"""A lake for the page: its days, its instruments, how the feed was, how long things took."""
+"""Lake data of the page: days, instruments, feed health, latencies, news."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from pregao.web.lake_instrument import LakeInstrument
 from pregao.web.wire import midnight_ns
 
 _KEPT = 8
-"""So many instruments are kept at hand."""
+"""Maximum number of cached instruments."""
 _MAX_ANSWERS = 64
-"""Answers about days that are kept; a request may name any day."""
+"""Maximum number of cached answers; a limit is needed as a request may name any day."""
 _FOUND = 40
 _MOST_NEWS = 200
 
 
 class LakeMarket:
-    """Answers what the page asks of a lake; asked again after `refresh`, it sees what is new."""
+    """Data source of the page for a lake; caches answers until `refresh`."""
 
     mode = "lake"
 
@@ -43,7 +43,7 @@ class LakeMarket:
         self._catalogue = Catalogue(self._store)
 
     def refresh(self) -> None:
-        """Forget what was read."""
+        """Clear the caches, so that new data is read."""
         catalogue = Catalogue(self._store)
         with self._lock:
             self._catalogue = catalogue
@@ -51,7 +51,7 @@ class LakeMarket:
             self._told.clear()
 
     def _once(self, key: tuple[Any, ...], ask: Callable[[], Any]) -> Any:
-        """Return an answer that is kept; the oldest one goes when there are too many."""
+        """Return a cached answer, or compute and cache it, evicting the oldest if necessary."""
         with self._lock:
             if key in self._told:
                 return self._told[key]
@@ -63,14 +63,14 @@ class LakeMarket:
         return answer
 
     def _listed(self, tables: Sequence[str], sql: str, **values: Any) -> list[dict[str, Any]]:
-        """Return the rows of a query on tables; none where the lake lacks one of them."""
+        """Return the rows of a query; none if the lake lacks one of the tables."""
         if not set(tables).issubset(self._store.table_names()):
             return []
         rows: list[dict[str, Any]] = bound_rows(self._store, tables, sql, values).to_pylist()
         return rows
 
     def about(self) -> dict[str, Any]:
-        """What the page shows, and of which days."""
+        """Return the name of the lake, its days and the version."""
         self.refresh()
         days = sorted(self._catalogue.dates(), reverse=True)
         return {
@@ -84,7 +84,7 @@ class LakeMarket:
     # Instruments
 
     def _all(self, day: date) -> list[dict[str, Any]]:
-        """Every instrument of a day with a book, the busiest first."""
+        """Return every instrument of a day that has a book, the busiest first."""
 
         def ask() -> list[dict[str, Any]]:
             books = self._listed(
@@ -99,10 +99,10 @@ class LakeMarket:
                 "FROM instruments WHERE date = $date",
                 date=day,
             )
-            known = {(row["channel"], row["security_id"]): row for row in names}
+            names_by_key = {(row["channel"], row["security_id"]): row for row in names}
             found = []
             for row in books:
-                name = known.get((row["channel"], row["security_id"]), {})
+                name = names_by_key.get((row["channel"], row["security_id"]), {})
                 found.append(
                     {
                         "symbol": row["symbol"] or name.get("symbol") or str(row["security_id"]),
@@ -121,28 +121,28 @@ class LakeMarket:
         return found
 
     def search(self, day: date, words: str) -> dict[str, Any]:
-        """The instruments whose symbol, number or description has the words; all without any."""
-        every = self._all(day)
+        """Return instruments whose symbol, ID or description matches; all if `words` is empty."""
+        all_instruments = self._all(day)
         wanted = folded(words.strip())
         found = [
             one
-            for one in every
+            for one in all_instruments
             if wanted in folded(one["symbol"])
             or one["id"] == wanted
             or wanted in folded(one["description"] or "")
         ]
         found.sort(key=lambda one: nearness(one["symbol"], wanted))
-        return {"count": len(found), "all": len(every), "instruments": found[:_FOUND]}
+        return {"count": len(found), "all": len(all_instruments), "instruments": found[:_FOUND]}
 
     def instrument(self, day: date, channel: int, security_id: int) -> LakeInstrument:
-        """An instrument's day."""
+        """Return an instrument's day, cached."""
         key = (day, channel, security_id)
         with self._lock:
-            known = self._instruments.get(key)
+            cached = self._instruments.get(key)
             catalogue = self._catalogue
-            if known is not None:
+            if cached is not None:
                 self._instruments.move_to_end(key)
-                return known
+                return cached
         opened = LakeInstrument(self._store, catalogue, day, channel, security_id)
         with self._lock:
             kept = self._instruments.setdefault(key, opened)
@@ -153,7 +153,7 @@ class LakeMarket:
     # The feed
 
     def health(self, day: date) -> dict[str, Any]:
-        """What became of packets, which were missing, how books are, which feed was first."""
+        """Return packet outcomes, gaps, states of books and feed leads of a day."""
         found: dict[str, Any] = self._once(("health", day), lambda: self._health(day))
         return found
 
@@ -199,7 +199,7 @@ class LakeMarket:
         }
 
     def _of_legacy_feed(self, day: date) -> bool:
-        """Has the lake packets of this day on the legacy feed alone?"""
+        """Whether the lake has packets of this day on the legacy feed only."""
 
         def some(table: str) -> bool:
             return bool(self._listed([table], SOME_OF_DAY[table], date=day))
@@ -207,7 +207,7 @@ class LakeMarket:
         return not some("packets") and some("legacy_packets")
 
     def latency(self, day: date, channel: int) -> dict[str, Any]:
-        """How long things took: percentiles minute by minute, and how they were spread."""
+        """Return latency percentiles per minute, and their histograms."""
         found: dict[str, Any] = self._once(
             ("latency", day, channel), lambda: self._latency(day, channel)
         )
@@ -235,7 +235,7 @@ class LakeMarket:
         return {"minutes": minutes, "spread": spread}
 
     def news(self, day: date) -> list[dict[str, Any]]:
-        """The news of a day, put together from their parts."""
+        """Return the news of a day, assembled from their parts."""
         found: list[dict[str, Any]] = self._once(("news", day), lambda: self._news(day))
         return found
 
@@ -268,7 +268,7 @@ class LakeMarket:
         return found[-_MOST_NEWS:]
 
     def _legacy_news(self, day: date) -> list[dict[str, Any]]:
-        """The news of the legacy feed, whose messages are whole."""
+        """Return the news of the legacy feed, whose messages have no parts."""
         base = midnight_ns(day)
         symbols = {one["id"]: one["symbol"] for one in self._all(day)}
         rows = self._listed(
@@ -303,7 +303,7 @@ _NEWS_FIELDS = {
 
 
 def _tables(text: str | None) -> list[dict[str, Any]]:
-    """Return the tables of a list in JSON, as ingest writes it; none of anything else."""
+    """Return the objects of a JSON list, as written by ingest; none if it is anything else."""
     try:
         found = parse_json(text or "[]")
     except DocumentError:
@@ -318,14 +318,14 @@ def _symbol(symbols: dict[str, str], security_id: int | None) -> str | None:
 
 
 def offset_s(day: date, zone: tzinfo) -> int:
-    """How many seconds a zone is ahead of UTC at noon of a day."""
+    """Return the UTC offset of a zone at noon of a day, in seconds."""
     offset = datetime.combine(day, time(12), UTC).astimezone(zone).utcoffset()
     return 0 if offset is None else round(offset.total_seconds())
 
 
 def parse_day(text: str) -> date:
-    """A day as the page names it."""
+    """Parse a date parameter."""
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise UsageError(f"{text!r} is no day such as 2026-05-21.") from None
+        raise UsageError(f"day must be a date such as 2026-05-21, was {text[:60]!r}.") from None

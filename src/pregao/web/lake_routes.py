@@ -1,4 +1,4 @@
-"""What the page may ask of a lake, and how its replay is streamed."""
+"""API routes of the lake page, and the WebSocket of its replay."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LARGEST_REQUEST = 4_096
 
 
 def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
-    """Return the paths of a page that shows a lake."""
+    """Return the routes of a page that shows a lake."""
 
     def answer(path: str, ask: Answer) -> BaseRoute:
         return answers.answer(path, ask, budget)
@@ -40,13 +40,13 @@ def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
     def span(given: Parameters) -> tuple[int, int]:
         begin, end = at(given, "from"), at(given, "to")
         if begin >= end:
-            raise UsageError("from must be before to.")
+            raise UsageError(f"from ({begin}) must be before to ({end}).")
         return begin, end
 
     def jump(given: Parameters) -> dict[str, Any]:
         kind = given.text("kind")
         if kind not in KINDS:
-            raise UsageError(f"kind is one of {', '.join(KINDS)}.")
+            raise UsageError(f"kind must be one of {', '.join(KINDS)}; was {kind!r}.")
         forward = given.text("direction", "next") == "next"
         return {"at": own(given).jump(kind, at(given), forward)}
 
@@ -55,9 +55,9 @@ def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
         return own(given).heatmap(*span(given), columns)
 
     async def replay(socket: WebSocket) -> None:
-        """Send the books and trades of one stretch of time after the other, as they are asked for.
+        """Send books and trades of consecutive time ranges, each on request.
 
-        The page asks ahead of what it shows, and so decides how far ahead that is.
+        The page requests ranges ahead of the one it shows, and so controls the lookahead.
         """
         await socket.accept()
         try:
@@ -73,17 +73,20 @@ def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
             wanted = _request(text)
             return await budget.run(_stretch, wanted)
         except PregaoError as error:
-            sentence = str(error)
+            message = str(error)
         except Exception as error:
-            sentence = answers.logged(error)
-        return dumped({"request": wanted.get("request"), "error": sentence})
+            message = answers.logged(error)
+        return dumped({"request": wanted.get("request"), "error": message})
 
     def _stretch(wanted: dict[str, Any]) -> str:
         given = Parameters(wanted)
         begin, end = span(given)
         step = given.whole("step", least=MILLISECOND // 10, most=3600 * SECOND)
         if (end - begin) // step > _MOST_FRAMES:
-            raise UsageError(f"At most {_MOST_FRAMES} books are sent at once.")
+            raise UsageError(
+                f"At most {_MOST_FRAMES} books per request, was {(end - begin) // step}: use a "
+                "larger step or a shorter range."
+            )
         instrument = own(given)
         return dumped(
             {
@@ -125,5 +128,7 @@ def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
 
 def _request(text: str | None) -> dict[str, Any]:
     if text is not None and len(text) > _LARGEST_REQUEST:
-        raise UsageError(f"A request has at most {_LARGEST_REQUEST:,} characters.")
+        raise UsageError(
+            f"A request has at most {_LARGEST_REQUEST:,} characters, was {len(text):,}."
+        )
     return parse_table(text)

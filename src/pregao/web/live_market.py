@@ -1,4 +1,4 @@
-"""The live feed for the page: books, trades and auctions as they are now, and how the feed is."""
+"""Live data of the page: current books, trades, auctions and feed health."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from pregao.web.live_seen import BARS, Seen
 from pregao.web.wire import LEVELS, MOST_IN_QUEUE, QUEUES, midnight_ns
 
 _NEWS = 50
-"""So many pieces of news are remembered."""
+"""Maximum number of news items kept."""
 _FOUND = 40
 _MORE_SELLERS = flag("ImbalanceCondition", "ImbalanceMoreSellers")
 
 
 class LiveMarket:
-    """Listens to a handler, and answers what the page asks; made before the handler runs."""
+    """Data source of the page for the live feed; create it before the handler starts."""
 
     mode = "live"
 
@@ -49,13 +49,13 @@ class LiveMarket:
         self._zone = zone or UTC
         self._seen: dict[tuple[int, int], Seen] = {}
         self._news: deque[dict[str, Any]] = deque(maxlen=_NEWS)
-        # It looks at no books when something is told, so it may be told of much at once.
+        # This listener reads no books, so it accepts events in batches.
         handler.listen(self, singly=False)
 
     # In the handler's thread
 
     def told(self, channel: FollowedChannel, events: list[Event]) -> None:
-        """Remember what the page shows of the past."""
+        """Record events that the page shows as history."""
         number = channel.settings.number
         for event in events:
             match event:
@@ -95,7 +95,7 @@ class LiveMarket:
     # In other threads
 
     def about(self) -> dict[str, Any]:
-        """What the page shows."""
+        """Return the name of the feed, the day and the version."""
         return {
             "mode": self.mode,
             "name": self._name,
@@ -106,13 +106,13 @@ class LiveMarket:
 
     @property
     def day(self) -> date:
-        """The day from whose midnight times count."""
+        """Day whose midnight UTC is time 0."""
         return self._day
 
     def search(self, words: str) -> dict[str, Any]:
-        """The instruments whose symbol, number or description has the words.
+        """Return the instruments whose symbol, ID or description matches, best match first.
 
-        Of those that are as near to them, the busiest comes first.
+        Among equal matches, the busiest comes first.
         """
         wanted = folded(words.strip())
 
@@ -145,7 +145,7 @@ class LiveMarket:
         return {"count": len(found), "all": len(found), "instruments": found[:_FOUND]}
 
     def instrument(self, channel: int, security_id: int) -> dict[str, Any]:
-        """What is defined of an instrument."""
+        """Return the definition of an instrument."""
 
         def ask(handler: FeedHandler) -> dict[str, Any] | None:
             followed = handler.channels.get(channel)
@@ -173,12 +173,13 @@ class LiveMarket:
         found = self._handler.ask(ask)
         if found is None:
             raise UsageError(
-                f"Channel {channel} has no instrument {security_id}, or it is not known yet."
+                f"Channel {channel} has no instrument {security_id}; its definition may not have "
+                "arrived yet."
             )
         return found
 
     def view(self, channel: int, security_id: int) -> dict[str, Any] | None:
-        """An instrument now: its book, its trades; None if it is not known (any more)."""
+        """Return the current book and trades of an instrument; None if it is unknown."""
 
         def ask(handler: FeedHandler) -> dict[str, Any] | None:
             followed = handler.channels.get(channel)
@@ -207,7 +208,7 @@ class LiveMarket:
         return self._handler.ask(ask)
 
     def auctions(self, channel: int, security_id: int) -> list[dict[str, Any]]:
-        """What was expected of the auction of now, or of the last one."""
+        """Return the theoretical prices and imbalances since the page started, as one auction."""
 
         def ask(_handler: FeedHandler) -> tuple[list[Any], list[Any]]:
             seen = self._seen.get((channel, security_id)) or Seen()
@@ -220,7 +221,7 @@ class LiveMarket:
         last = path[-1] if path else [None, None, None]
         return [
             {
-                "kind": "since the page began",
+                "kind": "since page start",
                 "begin": begin,
                 "end": last[0],
                 "scheduled": None,
@@ -234,9 +235,9 @@ class LiveMarket:
         ]
 
     def bars(self, channel: int, security_id: int, interval: str) -> list[list[Any]]:
-        """Bars of the trades since the page began: start, open, high, low, close, volume."""
+        """Return bars since the page started: start, open, high, low, close, volume."""
         if interval not in BARS:
-            raise UsageError(f"interval is {', '.join(BARS)}, not {interval!r}.")
+            raise UsageError(f"interval must be one of {', '.join(BARS)}; was {interval!r}.")
 
         def ask(_handler: FeedHandler) -> list[list[Any]]:
             seen = self._seen.get((channel, security_id)) or Seen()
@@ -245,7 +246,7 @@ class LiveMarket:
         return self._handler.ask(ask)
 
     def latency(self) -> dict[str, Any]:
-        """How the delays from sending to receiving are spread since the handler began."""
+        """Return histograms of the latency from sending to receiving since the handler started."""
         return {
             "spread": self._handler.ask(
                 lambda handler: {
@@ -256,28 +257,28 @@ class LiveMarket:
         }
 
     def news(self) -> list[dict[str, Any]]:
-        """The last news."""
+        """Return the latest news."""
         return self._handler.ask(lambda _handler: list(self._news))
 
     def health(self) -> dict[str, Any]:
-        """How the feed is."""
+        """Return the health of the feed."""
         if self._handler.failure is not None:
-            raise UsageError(f"The feed handler ended: {self._handler.failure}")
+            raise UsageError(f"The feed handler stopped: {self._handler.failure}")
         return report_data(self._handler.ask(report), self.base)
 
 
 def defined(one: Listed) -> Mapping[str, Any]:
-    """The fields of an instrument's definition; the legacy feed's has others."""
+    """Return the fields of a definition; none for the legacy feed, whose fields differ."""
     return one.values if isinstance(one, Instrument) else {}
 
 
 def group_of(one: Listed) -> str | None:
-    """The group of an instrument, where it is told."""
+    """Return the group of an instrument, if known."""
     return one.group.group if isinstance(one, Instrument) else None
 
 
 def live_side(content: OrderBook | PriceDepthBook, side: Side, base: int) -> dict[str, Any]:
-    """A side of a book that is followed: its best levels, and the orders of the first of them."""
+    """Return a side of a live book: its best levels, and the orders of the first ones."""
     if isinstance(content, PriceDepthBook):
         found = list(islice(content.walk_levels(side), LEVELS))
         return {
@@ -312,14 +313,14 @@ def live_side(content: OrderBook | PriceDepthBook, side: Side, base: int) -> dic
 
 
 def _imbalance(values: Any) -> int:
-    """The imbalance with its side as its sign."""
+    """Return the imbalance, negative if there are more sellers."""
     size = int(values.get("mDEntrySize") or 0)
     condition = values.get("imbalanceCondition") or 0
     return -size if int(condition) & _MORE_SELLERS else size
 
 
 def report_data(made: Report, base: int) -> dict[str, Any]:
-    """A report as the page shows it."""
+    """Return a feed report as JSON-compatible data."""
     return {
         "at": made.at_ns - base,
         "since": made.since_ns - base,

@@ -1,4 +1,4 @@
-"""What the page may ask of the live feed and of the exchange behind it, and what it is pushed."""
+"""API routes of the live page: the feed, its exchange, and the WebSocket that pushes updates."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ if TYPE_CHECKING:
     from pregao.web.exchange_panel import ExchangePanel
 
 _PUSH_S = 0.05
-"""A book that changed is sent so soon; more often than that nobody sees."""
+"""Minimum interval between updates of a book; more frequent ones would not be visible."""
 _HEALTH_S = 1.0
 _UNREADABLE = 1007
 _REASON = 120
-"""Characters of the reason with which a WebSocket is closed."""
+"""Maximum characters of a WebSocket close reason."""
 
 
 def live_routes(
     market: LiveMarket, panel: ExchangePanel | None, budget: Budget | None = None
 ) -> list[BaseRoute]:
-    """Return the paths of a page that shows the live feed."""
-    # An order may wait for the exchange: it does not keep others from looking.
-    looking, operating = budget or Budget(), Budget(4, 16)
+    """Return the routes of a page that shows the live feed."""
+    # Separate budgets: orders that wait for the exchange must not block reads.
+    reading, operating = budget or Budget(), Budget(4, 16)
 
     def answer(path: str, ask: Answer) -> BaseRoute:
-        return answers.answer(path, ask, looking)
+        return answers.answer(path, ask, reading)
 
     def own(given: Parameters) -> tuple[int, int]:
         return given.whole("channel", least=0, most=255), given.whole("id", least=0)
 
     async def push(socket: WebSocket) -> None:
-        """Send an instrument when it changed, and once a second how the feed is."""
+        """Push the watched instrument when it changes, and feed health once per second."""
         await socket.accept()
         watched: dict[str, tuple[int, int]] = {}
         sending = asyncio.create_task(_push(market, socket, watched))
         try:
             while True:
-                wanted = parse_table(await received_text(socket))
+                request = parse_table(await received_text(socket))
                 try:
-                    watched["own"] = own(Parameters(wanted))
+                    watched["own"] = own(Parameters(request))
                 except PregaoError:
                     watched.pop("own", None)
         except UsageError as error:
@@ -87,30 +87,30 @@ async def _push(market: LiveMarket, socket: WebSocket, watched: dict[str, tuple[
     health_due = 0.0
     loop = asyncio.get_running_loop()
     while True:
-        began = loop.time()
-        told: dict[str, Any] = {}
+        started = loop.time()
+        update: dict[str, Any] = {}
         try:
-            own = watched.get("own")  # another may be wanted before the answer is there
-            if own is not None:
-                view = await run_in_threadpool(market.view, *own)
-                key = None if view is None else (own, *_key(view))
+            instrument = watched.get("own")  # may change before the answer arrives
+            if instrument is not None:
+                view = await run_in_threadpool(market.view, *instrument)
+                key = None if view is None else (instrument, *_key(view))
                 if view is not None and key != before:
-                    told["book"] = view
-                    told["id"] = str(own[1])
+                    update["book"] = view
+                    update["id"] = str(instrument[1])
                 before = key
-            if began >= health_due:
-                told["health"] = await run_in_threadpool(market.health)
-                health_due = began + _HEALTH_S
+            if started >= health_due:
+                update["health"] = await run_in_threadpool(market.health)
+                health_due = started + _HEALTH_S
         except (PregaoError, TimeoutError) as error:
-            told["error"] = str(error) or "The feed handler does not answer."
-            health_due = began + _HEALTH_S
-        if told:
-            await socket.send_text(dumped(told))
-        await asyncio.sleep(max(0.0, began + _PUSH_S - loop.time()))
+            update["error"] = str(error) or "The feed handler does not respond."
+            health_due = started + _HEALTH_S
+        if update:
+            await socket.send_text(dumped(update))
+        await asyncio.sleep(max(0.0, started + _PUSH_S - loop.time()))
 
 
 def _key(view: dict[str, Any]) -> tuple[Any, ...]:
-    """What tells a view from the one before: not the time, which always goes on."""
+    """Return what identifies a change of a view; excludes the time, which always advances."""
     trades = view["trades"]
     return (
         view["state"], view["status"], view["last"], view["volume"], view["sides"],

@@ -1,4 +1,4 @@
-"""What happened to an instrument since the page began to listen: trades, bars, auctions."""
+"""History of an instrument since the page started: trades, bars, auctions."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from pregao.clock import MINUTE, SECOND
 from pregao.feed.channel_events import TradeBusted, TradeDone
 
 TAPE = 200
-"""So many trades of an instrument are shown, ..."""
+"""Maximum number of trades on the tape of an instrument."""
 _PATH = 900
-"""... so many theoretical prices and imbalances are remembered, ..."""
+"""Maximum number of theoretical prices and of imbalances kept."""
 _PAST = 20_000
-"""... and so many trades for bars."""
+"""Maximum number of trades kept for bars."""
 BARS = {"1s": SECOND, "5s": 5 * SECOND, "1m": MINUTE, "5m": 5 * MINUTE}
-"""The bars that can be asked for."""
+"""Available bar lengths."""
 _AT, _PRICE, _SIZE, _SIDE, _BUSTED, _NUMBER = range(6)
 
 
 @dataclass(slots=True)
 class Seen:
-    """The past of an instrument."""
+    """History of an instrument."""
 
     trades: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=TAPE))
     told: int = 0
-    """How often something was told of its trades."""
+    """Number of trade events: trades, corrections and busts."""
     volume: int = 0
     last: int | None = None
     first: int | None = None
@@ -34,14 +34,14 @@ class Seen:
     path: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=_PATH))
     imbalances: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=_PATH))
     _past: deque[tuple[list[Any], bool]] = field(default_factory=lambda: deque(maxlen=_PAST))
-    """Trades, and whether they make the last price."""
+    """Trades, and whether they set the last price."""
 
     def traded(self, event: TradeDone, base: int) -> None:
-        """A trade was published; times count from ``base``."""
+        """Add a trade; times are relative to ``base``."""
         if event.price is None:
             return
-        # The feed does not tell who was the aggressor in the trade itself: a price above the last
-        # one counts as bought, one below as sold, the same as the trade before.
+        # The trade does not state its aggressor, so apply the tick rule: an uptick is a buy, a
+        # downtick a sell, and an equal price has the side of the previous trade.
         if self.last is not None and event.price != self.last:
             self.side = 1 if event.price > self.last else -1
         self.last = event.price
@@ -55,28 +55,28 @@ class Seen:
         self._past.append((row, event.makes_last))
 
     def busted(self, event: TradeBusted, base: int) -> None:
-        """A trade was cancelled."""
+        """Mark a trade as busted."""
         self.told += 1
         for trade, _ in self._past:
             if trade[_NUMBER] == event.trade_id:
                 trade[_BUSTED] = event.sending_ns - base
 
     def bars(self, length_ns: int) -> list[list[Any]]:
-        """Start, open, high, low, close and volume; as in the table ``bars`` of a lake.
+        """Return bars of start, open, high, low, close and volume, as in a lake's table ``bars``.
 
-        Trades that were busted are left out, and a correction counts at the time of its trade.
+        Busted trades are excluded, and a correction counts at the time of the corrected trade.
         """
         counted: dict[int, tuple[int, list[Any], bool]] = {}
         for trade, makes_last in self._past:
             if trade[_BUSTED] is not None:
                 counted.pop(trade[_NUMBER], None)
                 continue
-            known = counted.get(trade[_NUMBER])
-            counted[trade[_NUMBER]] = (known[0] if known else trade[_AT], trade, makes_last)
-        found: dict[int, list[Any]] = {}
-        for at, trade, makes_last in counted.values():
-            start = at // length_ns * length_ns
-            bar = found.setdefault(start, [start, None, None, None, None, 0])
+            earlier = counted.get(trade[_NUMBER])
+            counted[trade[_NUMBER]] = (earlier[0] if earlier else trade[_AT], trade, makes_last)
+        bars_by_start: dict[int, list[Any]] = {}
+        for time, trade, makes_last in counted.values():
+            start = time // length_ns * length_ns
+            bar = bars_by_start.setdefault(start, [start, None, None, None, None, 0])
             bar[5] += trade[_SIZE]
             if makes_last:
                 price = trade[_PRICE]
@@ -84,4 +84,4 @@ class Seen:
                 bar[2] = price if bar[2] is None else max(bar[2], price)
                 bar[3] = price if bar[3] is None else min(bar[3], price)
                 bar[4] = price
-        return [found[start] for start in sorted(found)]
+        return [bars_by_start[start] for start in sorted(bars_by_start)]

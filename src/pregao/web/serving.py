@@ -1,4 +1,4 @@
-"""The page served: a socket on this machine, and uvicorn behind it, in a thread of its own."""
+"""HTTP server of a page on localhost: uvicorn in a separate thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOOK_S = 0.2
 
 
 class PageServer:
-    """Serves an application on loopback until it is closed."""
+    """Server of an application on loopback, which runs until it is closed."""
 
     def __init__(
         self,
@@ -30,9 +30,13 @@ class PageServer:
         token: str | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """``port`` 0 takes any that is free; ``port`` of the server tells which.
+        """Start serving.
 
-        Requests need the ``token``: without one a random one is made.
+        Args:
+            application: Application to serve.
+            port: TCP port; 0 selects a free one, see the attribute ``port``.
+            token: Token that requests must present; random if None.
+            limits: Limits of connections.
         """
         limits = limits or Limits()
         self.token = token or new_token()
@@ -41,7 +45,7 @@ class PageServer:
         config = uvicorn.Config(
             Guard(application, self.token, f"pregao-{self.port}"),
             log_level="error",
-            use_colors=False,  # a command escapes control characters, those of colours too
+            use_colors=False,  # commands escape control characters, including those of colors
             access_log=False,
             server_header=False,
             http=bounded_http(limits),
@@ -49,37 +53,37 @@ class PageServer:
             timeout_keep_alive=math.ceil(limits.idle_s),
             ws=bounded_websocket(limits),
             ws_max_size=limits.max_message_bytes,
-            ws_per_message_deflate=False,  # it never leaves this machine
+            ws_per_message_deflate=False,  # loopback only: no need to compress
             timeout_graceful_shutdown=1,
             lifespan="on",
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="pregao-page", daemon=True)
         self._thread.start()
-        ended = threading.Event()
+        pause = threading.Event()
         for _ in range(int(_START_S / 0.01)):
             if self._server.started or not self._thread.is_alive():
                 break
-            ended.wait(0.01)
+            pause.wait(0.01)
         if not self._server.started:
             self.close()
-            raise NetworkError(f"The page could not be served at {HOST}:{self.port}.")
+            raise NetworkError(f"The page server did not start on {HOST}:{self.port}.")
 
     @property
     def address(self) -> str:
-        """Where the page is, without its token."""
+        """URL of the page without its token."""
         return f"http://{HOST}:{self.port}/"
 
     @property
     def url(self) -> str:
-        """The address that opens the page: it holds the token."""
+        """URL that opens the page, including the token."""
         return f"{self.address}?{TOKEN}={self.token}"
 
     def _run(self) -> None:
         self._server.run(sockets=[self._socket])
 
     def wait(self) -> None:
-        """Until it is closed, or interrupted."""
+        """Block until the server is closed or interrupted."""
         while self._thread.is_alive():
             self._thread.join(_LOOK_S)
 
@@ -102,14 +106,14 @@ class PageServer:
 
 
 def _listen(port: int) -> socket.socket:
-    opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        opened.bind((HOST, port))
+        listener.bind((HOST, port))
     except OSError as error:
-        opened.close()
-        why = error.strerror or str(error)
+        listener.close()
+        reason = error.strerror or str(error)
         raise NetworkError(
-            f"{HOST}:{port} cannot be served: {why}. Choose another with --port."
+            f"Cannot listen on {HOST}:{port}: {reason}. Choose another port with --port."
         ) from error
-    return opened
+    return listener

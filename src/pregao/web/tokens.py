@@ -1,4 +1,4 @@
-"""The token of a page: random at each start, or from a file that only its owner can read."""
+"""Token of a page: random at each start, or read from a file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pregao.errors import UsageError
 from pregao.private_files import SecretFileError, read_secret
 
 MIN_LENGTH, MAX_LENGTH = 22, 256
-"""Characters of a token; 22 of them hold 128 bits."""
+"""Length of a token in characters; 22 characters encode 128 bits."""
 MAX_FILE_BYTES = 4096
 _TOKEN = re.compile(rf"[A-Za-z0-9_-]{{{MIN_LENGTH},{MAX_LENGTH}}}")
 _RANDOM_BYTES = 32
@@ -22,7 +22,7 @@ def new_token() -> str:
 
 
 def read_token(path: Path) -> str:
-    """Return the token in a file; the file must be regular, ours, and closed to others."""
+    """Return the token in a file, which must be regular, owned by us and private."""
     try:
         content = read_secret(path, MAX_FILE_BYTES)
     except SecretFileError as error:
@@ -30,8 +30,8 @@ def read_token(path: Path) -> str:
     text = content.decode("ascii", "replace").strip()
     if not _TOKEN.fullmatch(text):
         raise UsageError(
-            f"--token-file {path} must hold one token of {MIN_LENGTH} to {MAX_LENGTH} letters, "
+            f"--token-file {path} must contain one token of {MIN_LENGTH} to {MAX_LENGTH} letters, "
             "digits, - and _; `python -c 'import secrets; print(secrets.token_urlsafe(32))'` "
-            "makes one."
+            "generates one."
         )
     return text

@@ -1,7 +1,7 @@
-"""What the page is sent: JSON that JavaScript reads exactly.
+"""JSON format of the page, which JavaScript reads without loss.
 
-Times are nanoseconds since midnight UTC of the day, and prices ten-thousandths: both are whole
-numbers that a browser holds without rounding. Identifiers, which may be longer, are texts.
+Times are nanoseconds since midnight UTC of the day, and prices are in ten-thousandths: both are
+integers that a browser represents exactly. Identifiers, which may be larger, are strings.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from pregao.lake.books import Moment
 EPOCH = date(1970, 1, 1)
 _DAY_NS = 86_400 * SECOND
 LEVELS = 40
-"""So many levels of a side are shown in full, ..."""
+"""Levels per side."""
 QUEUES = 12
-"""... of so many every order, ..."""
+"""Best levels per side that include single orders."""
 MOST_IN_QUEUE = 24
-"""... up to this one; how many there are more is told by the level."""
+"""Maximum number of orders per level; the level has the total count."""
 
 
 def dumped(data: Any) -> str:
-    """JSON without spaces; what JSON has no word for is not sent."""
+    """Return compact JSON; raise `ValueError` for NaN and infinities, which JSON lacks."""
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def midnight_ns(day: date) -> int:
-    """When a day begins, UTC."""
+    """Return midnight UTC of a day, in nanoseconds since 1970."""
     return (day - EPOCH).days * _DAY_NS
 
 
 def number(value: int) -> int | None:
-    """A value of a column; None where there is none."""
+    """Return a value of a column, None if it is null."""
     return None if value == NULL else int(value)
 
 
 def moment_data(moment: Moment, *, whole: bool = True) -> dict[str, Any]:
-    """A book at a moment; unless it is ``whole``, only the sizes of its orders."""
+    """Return a book at a time; unless ``whole``, orders are reduced to their sizes."""
     base = midnight_ns(moment.instrument.date)
 
     def since(time: int | None) -> int | None:
@@ -70,7 +70,7 @@ def moment_data(moment: Moment, *, whole: bool = True) -> dict[str, Any]:
 
 
 def side_data(book: FullBook, side: int, base: int, *, whole: bool = True) -> dict[str, Any]:
-    """A side: its best levels, the orders of the first of them in the order of the queue."""
+    """Return a side: its best levels, and the orders of the first ones by priority."""
     if book.of_levels:
         return _levels_data(book.levels(Side(side)))
     own = slice(*_ends(book, side))
@@ -84,15 +84,15 @@ def side_data(book: FullBook, side: int, base: int, *, whole: bool = True) -> di
         "orders": len(price),
         "size": int(size.sum()),
         "levels": [
-            [number(at), total, count]
-            for at, total, count in zip(prices, sums[shown].tolist(), counts, strict=True)
+            [number(level_price), total, count]
+            for level_price, total, count in zip(prices, sums[shown].tolist(), counts, strict=True)
         ],
         "queues": _queues(book, own.start + starts[:QUEUES], counts[:QUEUES], base, whole),
     }
 
 
 def _levels_data(levels: list[Level]) -> dict[str, Any]:
-    """A side of a book by price depth, whose orders are not known."""
+    """Return a side of a book by price level, whose orders are unknown."""
     return {
         "orders": sum(level.orders for level in levels),
         "size": sum(level.size for level in levels),
@@ -102,13 +102,13 @@ def _levels_data(levels: list[Level]) -> dict[str, Any]:
 
 
 def _ends(book: FullBook, side: int) -> tuple[int, int]:
-    """Where the orders of a side are: bids come first."""
+    """Return the index range of a side's orders; bids come first."""
     bids = int(np.searchsorted(book.side, 1))
     return (0, bids) if side == 0 else (bids, len(book.side))
 
 
 def level_starts(price: Numbers) -> Numbers:
-    """Where the levels begin among prices in the order of the queue."""
+    """Return the index of the first order of each level, given prices in priority order."""
     changes: Numbers = np.flatnonzero(np.diff(price)) + 1
     return np.concatenate([[0], changes]).astype(np.int64) if len(price) else changes
 
@@ -116,9 +116,12 @@ def level_starts(price: Numbers) -> Numbers:
 def _queues(
     book: FullBook, starts: Numbers, counts: list[int], base: int, whole: bool
 ) -> list[list[Any]]:
-    """The first orders of levels: size, firm, since when, identifier; or the size alone."""
+    """Return the first orders of levels as size, firm, insert time and order ID, or as sizes."""
     lengths = [min(count, MOST_IN_QUEUE) for count in counts]
-    runs = [np.arange(at, at + many) for at, many in zip(starts.tolist(), lengths, strict=True)]
+    runs = [
+        np.arange(start, start + length)
+        for start, length in zip(starts.tolist(), lengths, strict=True)
+    ]
     chosen = np.concatenate(runs) if runs else np.empty(0, np.int64)
     sizes = book.size[chosen].tolist()
     orders: list[Any] = sizes
@@ -131,8 +134,8 @@ def _queues(
             )
         ]
     queues = []
-    at = 0
-    for many in lengths:
-        queues.append(orders[at : at + many])
-        at += many
+    start = 0
+    for length in lengths:
+        queues.append(orders[start : start + length])
+        start += length
     return queues

@@ -1,8 +1,8 @@
-// What the page asks of its server.
+// Requests to the server of the page.
 
 export class Problem extends Error {}
 
-// A server that has too much to do is asked again.
+// Busy responses are retried.
 const BUSY = 503;
 const ATTEMPTS = 3;
 
@@ -20,20 +20,20 @@ export async function ask(path, parameters = {}, signal = undefined) {
     }
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem("The server of this page does not answer: is `pregao ui` still running?");
+    throw new Problem("The server of this page does not respond. Is `pregao ui` still running?");
   }
-  let told;
+  let data;
   try {
-    told = await response.json();
+    data = await response.json();
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem(`The server answered ${response.status}.`);
+    throw new Problem(`The server responded with status ${response.status}.`);
   }
-  if (!response.ok) throw new Problem(told.error ?? `The server answered ${response.status}.`);
-  return told;
+  if (!response.ok) throw new Problem(data.error ?? `The server responded with status ${response.status}.`);
+  return data;
 }
 
-// Questions of which only the newest counts: an older one that is still open is given up.
+// Requests of which only the newest matters: a new one aborts the previous one.
 export class Newest {
   ask(path, parameters) {
     this.open?.abort();
@@ -48,12 +48,12 @@ export async function send(path, data) {
     headers: { "content-type": "application/json" },
     body: JSON.stringify(data),
   });
-  const told = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Problem(told.error ?? `The server answered ${response.status}.`);
-  return told;
+  const answer = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Problem(answer.error ?? `The server responded with status ${response.status}.`);
+  return answer;
 }
 
-// A WebSocket that is opened again when it is lost.
+// A WebSocket that reconnects when the connection is lost.
 export class Line {
   constructor(path, { onmessage, onopen = () => {}, onlost = () => {} }) {
     this.path = path;

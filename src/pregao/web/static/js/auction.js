@@ -1,4 +1,4 @@
-// The auctions of an instrument: the path of the theoretical price, the imbalance, the outcome.
+// Auctions of an instrument: theoretical price, imbalance, result.
 
 import { ask } from "./api.js";
 import { Chart } from "./charts.js";
@@ -19,13 +19,13 @@ export class AuctionView {
     if (about !== context.about) return;
     this.auctions = auctions;
     this.shown = Math.max(0, this.auctions.findIndex((one) => context.at >= one.begin && context.at <= (one.end ?? Infinity)));
-    choice(find("#auction-choice"), this.auctions.map((one, at) => [at, `${format.words(one.kind)} ${format.clock(one.begin, offset, 0)}`]), this.shown, (at) => { this.shown = at; this.draw(); });
+    choice(find("#auction-choice"), this.auctions.map((one, index) => [index, `${format.words(one.kind)} ${format.clock(one.begin, offset, 0)}`]), this.shown, (index) => { this.shown = index; this.draw(); });
     this.draw();
   }
 
   draw() {
     const auction = this.auctions[this.shown];
-    note("#auction-price", auction ? null : "no auction of this instrument in the lake\n(`pregao analytics` makes the table)");
+    note("#auction-price", auction ? null : "no auction of this instrument in the lake\n(`pregao analytics` builds the table)");
     this.price ??= new Chart(find("#auction-price"));
     this.imbalance ??= new Chart(find("#auction-imbalance"));
     this.price.clear();
@@ -46,8 +46,8 @@ export class AuctionView {
     this.imbalance.fit();
     const facts = [
       ["kind", format.words(auction.kind)],
-      ["began", format.clock(auction.begin, offset, 3)],
-      ["ended", format.clock(auction.end, offset, 3)],
+      ["start", format.clock(auction.begin, offset, 3)],
+      ["end", format.clock(auction.end, offset, 3)],
       ["scheduled end", format.clock(auction.scheduled, offset, 3)],
       ["extensions", format.count(auction.extensions)],
       ["price", auction.price === null ? "none" : format.price(auction.price, digits)],
@@ -58,12 +58,12 @@ export class AuctionView {
   }
 }
 
-// Points for a chart: seconds that rise; of several in one second the last.
+// Points of a chart, by ascending second; of several in one second, the last.
 export function points(rows, offset, value) {
   const found = new Map();
   for (const row of rows) {
-    const told = value(row);
-    if (told !== null && told !== undefined) found.set(Math.floor(row[0] / 1e9) + offset, told);
+    const point = value(row);
+    if (point !== null && point !== undefined) found.set(Math.floor(row[0] / 1e9) + offset, point);
   }
-  return [...found].sort((a, b) => a[0] - b[0]).map(([time, told]) => ({ time, value: told }));
+  return [...found].sort((a, b) => a[0] - b[0]).map(([time, point]) => ({ time, value: point }));
 }

@@ -1,4 +1,4 @@
-// Bars with volume; a click goes to the bar's time.
+// Bars with volume; a click seeks to the time of a bar.
 
 import { ask } from "./api.js";
 import { Chart } from "./charts.js";
@@ -7,7 +7,7 @@ import { alpha, choice, colours, find, note } from "./dom.js";
 export class Bars {
   constructor({ onseek }) {
     this.onseek = onseek;
-    this.none = "no bars in the lake (`pregao analytics` makes them)";
+    this.none = "no bars in the lake (`pregao analytics` builds them)";
     this.interval = "1m";
     this.times = [];
   }
@@ -30,7 +30,7 @@ export class Bars {
     const { context, interval } = this;
     const { about } = context;
     const rows = about.intervals.length ? await ask("/api/bars", { ...context.target(), interval }) : [];
-    // What was asked for another instrument or interval may come late.
+    // Ignore a late response for another instrument or interval.
     if (about !== context.about || interval !== this.interval) return;
     this.rows = rows;
     this.draw({ fit });
@@ -51,7 +51,7 @@ export class Bars {
       upColor: hue.bid, downColor: hue.ask, wickUpColor: hue.bid, wickDownColor: hue.ask, borderVisible: false, priceFormat: precise,
     });
     candles.priceScale().applyOptions({ scaleMargins: { top: 0.06, bottom: 0.27 } });
-    // A bar whose trades set no price has a volume only.
+    // A bar whose trades set no last price has volume only.
     candles.setData(this.rows.map((row) => row[1] === null ? { time: seconds(row) } : ({ time: seconds(row), open: row[1] / 1e4, high: row[2] / 1e4, low: row[3] / 1e4, close: row[4] / 1e4 })));
     const volume = this.chart.add("columns", { priceScaleId: "volume", priceFormat: { type: "volume" }, priceLineVisible: false, lastValueVisible: false });
     volume.priceScale().applyOptions({ scaleMargins: { top: 0.78, bottom: 0 } });

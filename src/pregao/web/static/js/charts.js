@@ -1,4 +1,4 @@
-// Charts of bars and lines, by Lightweight Charts; the same look for all of them.
+// Bar and line charts in a common style, drawn by Lightweight Charts.
 
 import {
   AreaSeries, CandlestickSeries, ColorType, HistogramSeries, LineSeries, PriceScaleMode, createChart,
@@ -8,7 +8,7 @@ import * as format from "./format.js";
 
 const KINDS = { area: AreaSeries, candles: CandlestickSeries, columns: HistogramSeries, line: LineSeries };
 
-const made = new Set();
+const charts = new Set();
 
 function look() {
   const hue = colours();
@@ -28,7 +28,7 @@ function look() {
 }
 
 export function restyle() {
-  for (const chart of made) chart.restyle();
+  for (const chart of charts) chart.restyle();
 }
 
 export class Chart {
@@ -44,7 +44,7 @@ export class Chart {
     this.line = element("div", { class: "cursor", hidden: true });
     host.append(this.line);
     this.chart.timeScale().subscribeVisibleLogicalRangeChange(() => this.place());
-    made.add(this);
+    charts.add(this);
   }
 
   add(kind, options, pane = 0) {
@@ -61,7 +61,7 @@ export class Chart {
     this.chart.timeScale().fitContent();
   }
 
-  // A line where we are: on the bar that this moment is in.
+  // Mark the current time: a line on the bar that contains it.
   mark(time, times) {
     let found;
     if (times?.length) {

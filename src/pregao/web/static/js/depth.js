@@ -1,4 +1,4 @@
-// The depth chart: how much could be bought or sold up to each price.
+// Depth chart: cumulative quantity up to each price.
 
 import { alpha, colours, surface } from "./dom.js";
 import * as format from "./format.js";
@@ -22,10 +22,10 @@ export function drawDepth(canvas, book, { digits }) {
   const best = sides.map((side) => side[0]?.[0]);
   const middle = best[0] !== undefined && best[1] !== undefined ? (best[0] + best[1]) / 2 : (best[0] ?? best[1]);
   const reach = Math.max(1, ...sides.flatMap((side) => side.map(([price]) => Math.abs(price - middle)))) * 1.03;
-  const most = Math.max(1, ...sides.flatMap((side) => side.map(([, total]) => total)));
+  const maximum = Math.max(1, ...sides.flatMap((side) => side.map(([, total]) => total)));
   const bottom = height - 18;
   const x = (price) => ((price - middle) / reach / 2 + 0.5) * width;
-  const y = (total) => bottom - (total / most) * (bottom - 14);
+  const y = (total) => bottom - (total / maximum) * (bottom - 14);
   draw.font = `10.5px ${hue.mono}`;
   draw.textBaseline = "middle";
   draw.strokeStyle = hue.line;
@@ -33,14 +33,14 @@ export function drawDepth(canvas, book, { digits }) {
   draw.textAlign = "left";
   for (const share of [0.5, 1]) {
     draw.beginPath();
-    draw.moveTo(0, Math.round(y(most * share)) + 0.5);
-    draw.lineTo(width, Math.round(y(most * share)) + 0.5);
+    draw.moveTo(0, Math.round(y(maximum * share)) + 0.5);
+    draw.lineTo(width, Math.round(y(maximum * share)) + 0.5);
     draw.stroke();
-    draw.fillText(format.short(most * share), 5, y(most * share) + 8);
+    draw.fillText(format.short(maximum * share), 5, y(maximum * share) + 8);
   }
   sides.forEach((side, which) => {
     if (!side.length) return;
-    const colour = which ? hue.ask : hue.bid;
+    const color = which ? hue.ask : hue.bid;
     const end = which ? width : 0;
     draw.beginPath();
     draw.moveTo(x(side[0][0]), bottom);
@@ -54,11 +54,11 @@ export function drawDepth(canvas, book, { digits }) {
     draw.lineTo(end, bottom);
     draw.closePath();
     const fill = draw.createLinearGradient(0, 0, 0, bottom);
-    fill.addColorStop(0, alpha(colour, 0.42));
-    fill.addColorStop(1, alpha(colour, 0.1));
+    fill.addColorStop(0, alpha(color, 0.42));
+    fill.addColorStop(1, alpha(color, 0.1));
     draw.fillStyle = fill;
     draw.fill();
-    draw.strokeStyle = colour;
+    draw.strokeStyle = color;
     draw.lineWidth = 1.4;
     draw.stroke();
     draw.lineWidth = 1;

@@ -1,20 +1,20 @@
-// Elements and canvases. Text is always set as text, never as markup.
+// Elements and canvases. Text is always set as text content, never as markup.
 
 export const find = (selector) => document.querySelector(selector);
 
 export function element(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
+  const node = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
-    if (key === "text") made.textContent = value;
-    else if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else made.setAttribute(key, value === true ? "" : String(value));
+    if (key === "text") node.textContent = value;
+    else if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else node.setAttribute(key, value === true ? "" : String(value));
   }
-  for (const child of children) if (child) made.append(child);
-  return made;
+  for (const child of children) if (child) node.append(child);
+  return node;
 }
 
-// A table of texts; columns are [title, is it a number].
+// A table of strings; columns are [title, whether it is numeric].
 export function table(columns, rows, empty = "nothing") {
   if (!rows.length) return element("p", { class: "note", text: empty });
   const head = element("tr");
@@ -22,13 +22,13 @@ export function table(columns, rows, empty = "nothing") {
   const body = element("tbody");
   for (const row of rows) {
     const line = element("tr");
-    row.forEach((value, at) => line.append(element("td", { class: columns[at][1] ? "n" : null, text: value ?? "" })));
+    row.forEach((value, index) => line.append(element("td", { class: columns[index][1] ? "n" : null, text: value ?? "" })));
     body.append(line);
   }
   return element("table", {}, element("thead", {}, head), body);
 }
 
-// Buttons of which one is pressed.
+// A group of buttons, one of which is pressed.
 export function choice(host, names, chosen, onchoice) {
   host.replaceChildren();
   for (const [value, title] of names) {
@@ -50,7 +50,7 @@ export const note = (panel, text) => {
   else delete host.dataset.note;
 };
 
-// Something to be aware of, which hides nothing.
+// Show a warning that covers nothing.
 export const warn = (panel, text) => {
   const host = find(panel).closest(".panel");
   if (text) host.dataset.warning = text;
@@ -70,7 +70,7 @@ export function colours() {
   return palette;
 }
 
-// A canvas as sharp as the screen: gives its context and its size, only cleared.
+// Scale a canvas to the device pixel ratio and clear it; return its context and size.
 export function surface(canvas) {
   const hue = colours();
   const ratio = window.devicePixelRatio || 1;
@@ -87,24 +87,24 @@ export function surface(canvas) {
 }
 
 const mixed = new Map();
-export function alpha(colour, share) {
-  const key = colour + share;
+export function alpha(color, share) {
+  const key = color + share;
   let known = mixed.get(key);
   if (known === undefined) {
     if (mixed.size > 2000) mixed.clear();
-    known = withAlpha(colour, share);
+    known = withAlpha(color, share);
     mixed.set(key, known);
   }
   return known;
 }
 
-// Text that is only touched when it is another.
+// Set text only if it changed.
 export function say(host, text) {
   if (host.textContent !== text) host.textContent = text;
 }
 
-function withAlpha(colour, share) {
-  const found = /^#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})$/i.exec(colour);
-  if (!found) return colour;
+function withAlpha(color, share) {
+  const found = /^#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})$/i.exec(color);
+  if (!found) return color;
   return `rgb(${parseInt(found[1], 16)} ${parseInt(found[2], 16)} ${parseInt(found[3], 16)} / ${share})`;
 }

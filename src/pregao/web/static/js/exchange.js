@@ -1,4 +1,4 @@
-// The panel of the exchange: how it is, what market operations may do, and orders.
+// Exchange panel: status, market operations and orders.
 
 import { ask, send } from "./api.js";
 import { element, find, table } from "./dom.js";
@@ -19,7 +19,7 @@ export class ExchangeView {
     host.replaceChildren(
       this.panel("Order", this.orderForm()),
       this.panel("Market operations", this.operations()),
-      this.panel("What was said", this.log),
+      this.panel("Log", this.log),
       this.panel("Own orders", this.orders),
       this.panel("Sessions", this.sessions),
       this.panel("Phases", this.phases, this.facts),
@@ -40,7 +40,7 @@ export class ExchangeView {
   orderForm() {
     this.symbol = element("input", { readonly: true, "aria-label": "Instrument" });
     this.quantity = element("input", { type: "number", min: 1, value: 100, class: "num" });
-    this.price = element("input", { inputmode: "decimal", placeholder: "at the market", class: "num" });
+    this.price = element("input", { inputmode: "decimal", placeholder: "market order", class: "num" });
     const form = element("form", { class: "form" },
       element("label", { text: "instrument" }, this.symbol),
       element("label", { text: "quantity" }, this.quantity),
@@ -56,7 +56,7 @@ export class ExchangeView {
     const phase = element("select", { "aria-label": "Phase" });
     for (const name of PHASES) phase.append(element("option", { value: name, text: format.words(name) }));
     phase.value = "OPEN";
-    const trade = element("input", { type: "number", min: 1, class: "num", placeholder: "the last one" });
+    const trade = element("input", { type: "number", min: 1, class: "num", placeholder: "last trade" });
     const headline = element("input", { placeholder: "Headline" });
     const act = (title, work) => element("button", { type: "button", text: title, onclick: work });
     const symbol = () => this.page.about?.symbol;
@@ -81,7 +81,7 @@ export class ExchangeView {
 
   async act(request) {
     if ("symbol" in request && !request.symbol) {
-      this.tell("Choose an instrument first: / searches for one.", "down");
+      this.tell("Select an instrument first: press / to search.", "down");
       return;
     }
     try {
@@ -95,13 +95,13 @@ export class ExchangeView {
 
   async enter(side) {
     if (!this.page.about) {
-      this.tell("Choose an instrument first: / searches for one.", "down");
+      this.tell("Select an instrument first: press / to search.", "down");
       return;
     }
     try {
-      const told = await send("/api/exchange/order", { side, id: this.page.about.id, quantity: Number(this.quantity.value), price: this.price.value });
-      const { values } = told;
-      this.tell(`${told.answer} ${side} ${this.quantity.value} ${this.page.about.symbol}${values.orderID ? ` order ${values.orderID}` : ""}${values.ordRejReason ? ` reason ${values.ordRejReason}` : ""}`, /Reject/.test(told.answer) ? "down" : "up");
+      const response = await send("/api/exchange/order", { side, id: this.page.about.id, quantity: Number(this.quantity.value), price: this.price.value });
+      const { values } = response;
+      this.tell(`${response.answer} ${side} ${this.quantity.value} ${this.page.about.symbol}${values.orderID ? ` order ${values.orderID}` : ""}${values.ordRejReason ? ` reason ${values.ordRejReason}` : ""}`, /Reject/.test(response.answer) ? "down" : "up");
     } catch (error) {
       this.tell(error.message, "down");
     }
@@ -110,24 +110,24 @@ export class ExchangeView {
 
   async refresh() {
     this.symbol.value = this.page.about?.symbol ?? "";
-    let told;
+    let status;
     try {
-      told = await ask("/api/exchange");
+      status = await ask("/api/exchange");
       this.problem(null);
     } catch (error) {
       this.problem(error.message);
       return;
     }
     this.facts.replaceChildren();
-    for (const [name, value] of [["day", told.trade_date], ["gateway", told.gateway], ["connections", told.connections], ["requests", format.count(told.requests)], ["standing orders", format.count(told.orders)]]) {
+    for (const [name, value] of [["day", status.trade_date], ["gateway", status.gateway], ["connections", status.connections], ["requests", format.count(status.requests)], ["resting orders", format.count(status.orders)]]) {
       this.facts.append(element("dt", { text: name }), element("dd", { text: value }));
     }
-    this.phases.replaceChildren(table([["group", false], ["phase", false]], Object.entries(told.phases).map(([group, phase]) => [group, format.words(phase)])));
+    this.phases.replaceChildren(table([["group", false], ["phase", false]], Object.entries(status.phases).map(([group, phase]) => [group, format.words(phase)])));
     this.sessions.replaceChildren(table(
       [["session", false], ["firm", true], ["connected", false], ["next in", true], ["next out", true]],
-      told.sessions.map((one) => [`${one.session}${String(one.session) === told.own_session ? " (page)" : ""}`, one.firm, one.connected ? "yes" : "", format.count(one.next_incoming), format.count(one.next_outgoing)])));
+      status.sessions.map((one) => [`${one.session}${String(one.session) === status.own_session ? " (page)" : ""}`, one.firm, one.connected ? "yes" : "", format.count(one.next_incoming), format.count(one.next_outgoing)])));
     this.orders.replaceChildren(table(
       [["order", false], ["side", false], ["quantity", true], ["price", true], ["traded", true], ["status", false]],
-      told.own_orders.map((one) => [one.id, format.words(one.side), format.count(one.quantity), one.price ?? "market", format.count(one.traded), format.words(one.status)]), "no orders yet"));
+      status.own_orders.map((one) => [one.id, format.words(one.side), format.count(one.quantity), one.price ?? "market", format.count(one.traded), format.words(one.status)]), "no orders yet"));
   }
 }

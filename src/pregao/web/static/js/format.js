@@ -1,14 +1,14 @@
-// Numbers and times as people read them. Times are nanoseconds since midnight UTC of the day,
-// prices ten-thousandths: whole numbers that JavaScript holds exactly.
+// Format numbers and times for people. Times are nanoseconds since midnight UTC of the day, prices
+// are in ten-thousandths: integers that JavaScript represents exactly.
 
 export const SECOND = 1e9;
 export const MINUTE = 60 * SECOND;
 const DAY = 86400 * SECOND;
 
-const whole = new Intl.NumberFormat("en-US");
+const integers = new Intl.NumberFormat("en-US");
 
 export function count(value) {
-  return value === null || value === undefined ? "–" : whole.format(value);
+  return value === null || value === undefined ? "–" : integers.format(value);
 }
 
 export function short(value) {
@@ -16,10 +16,10 @@ export function short(value) {
   if (size >= 1e9) return `${(value / 1e9).toFixed(1)}G`;
   if (size >= 1e6) return `${(value / 1e6).toFixed(size >= 1e8 ? 0 : 1)}M`;
   if (size >= 1e4) return `${(value / 1e3).toFixed(size >= 1e5 ? 0 : 1)}k`;
-  return whole.format(value);
+  return integers.format(value);
 }
 
-// As many decimals as the tick of the instrument needs, two at least.
+// Number of decimals that the tick size of the instrument needs, at least two.
 export function decimals(tick) {
   if (!tick) return 2;
   for (let digits = 2; digits < 4; digits += 1) if (tick % 10 ** (4 - digits) === 0) return digits;
@@ -28,15 +28,15 @@ export function decimals(tick) {
 
 export function price(mantissa, digits = 2) {
   if (mantissa === null || mantissa === undefined) return "MKT";
-  const least = mantissa % 10 ** (4 - digits) === 0 ? digits : 4;
-  const text = (mantissa / 10000).toFixed(least);
-  // Intl would take a tenth of every frame.
+  const fraction = mantissa % 10 ** (4 - digits) === 0 ? digits : 4;
+  const text = (mantissa / 10000).toFixed(fraction);
+  // Intl.NumberFormat would take a tenth of every frame.
   return Math.abs(mantissa) < 1e7 ? text : text.replace(/\B(?=(\d{3})+\.)/, ",").replace(/\B(?=(\d{3})+[.,])/g, ",");
 }
 
 const two = (value) => String(value).padStart(2, "0");
 
-// A time of the day in the zone of the page: hours to so many digits of the second.
+// A time of day in the zone of the page, with `digits` digits of fractional seconds.
 export function clock(at, offset = 0, digits = 3) {
   if (at === null || at === undefined) return "–";
   const shifted = at + offset * SECOND;
@@ -48,7 +48,7 @@ export function clock(at, offset = 0, digits = 3) {
   return digits ? `${text}.${String(part).padStart(9, "0").slice(0, digits)}` : text;
 }
 
-// What clock gives, and shorter: "10:30", "10:30:00.5"; null for anything else.
+// Parse the output of `clock` and shorter forms ("10:30", "10:30:00.5"); null if invalid.
 export function parseClock(text, offset = 0) {
   const found = /^\s*(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9}))?)?\s*$/.exec(text);
   if (!found) return null;

@@ -1,4 +1,4 @@
-// How the feed was, or is: rates, books in doubt, which feed was first, packets, gaps, news.
+// Feed health: rates, states of books, feed leads, packets, gaps, news.
 
 import { ask } from "./api.js";
 import { points } from "./auction.js";
@@ -16,30 +16,30 @@ export class HealthView {
   async load(context) {
     note("#health-rates", "loading …");
     const { day } = context.target();
-    const [told, news] = await Promise.all([ask("/api/health", { day }), ask("/api/news", { day })]);
-    note("#health-rates", told.rates.length ? null : "no packets in the lake");
+    const [health, news] = await Promise.all([ask("/api/health", { day }), ask("/api/news", { day })]);
+    note("#health-rates", health.rates.length ? null : "no packets in the lake");
     this.rates ??= new Chart(find("#health-rates"));
     this.rates.clear();
     const hue = colours();
     this.rates.add("area", { lineColor: hue.bid, topColor: alpha(hue.bid, 0.35), bottomColor: alpha(hue.bid, 0.02), lineWidth: 1, priceFormat: { type: "volume" }, priceLineVisible: false })
-      .setData(points(told.rates, context.offset, (row) => row[2] / 60));
+      .setData(points(health.rates, context.offset, (row) => row[2] / 60));
     this.rates.fit();
-    const cards = Object.entries(told.states).map(([state, many]) => card(state, format.count(many), KINDS[state]));
-    for (const { result, snapshots } of told.audit) cards.push(card(`snapshots ${result}`, format.short(snapshots), result === "equal" ? "good" : result === "different" ? "bad" : null));
-    for (const { closed_by, gaps } of told.closed) cards.push(card(`gaps ${closed_by ? `closed by ${closed_by}` : "open"}`, format.count(gaps), closed_by ? "warn" : "bad"));
-    if (!told.closed.length) cards.push(card("gaps", "0", "good"));
+    const cards = Object.entries(health.states).map(([state, count]) => card(state, format.count(count), KINDS[state]));
+    for (const { result, snapshots } of health.audit) cards.push(card(`snapshots ${result}`, format.short(snapshots), result === "equal" ? "good" : result === "different" ? "bad" : null));
+    for (const { closed_by, gaps } of health.closed) cards.push(card(`gaps ${closed_by ? `closed by ${closed_by}` : "open"}`, format.count(gaps), closed_by ? "warn" : "bad"));
+    if (!health.closed.length) cards.push(card("gaps", "0", "good"));
     find("#health-states").replaceChildren(...cards);
     find("#health-feeds").replaceChildren(
       table([["first", false], ["events", true], ["lead p50", true], ["p90", true], ["p99", true]],
-        told.feeds.map((row) => [row.feed, format.count(row.events), format.span(row.p50), format.span(row.p90), format.span(row.p99)]),
+        health.feeds.map((row) => [row.feed, format.count(row.events), format.span(row.p50), format.span(row.p90), format.span(row.p99)]),
         "only one feed was captured, or `pregao analytics` has not run"));
     find("#health-packets").replaceChildren(
       table([["ch", false], ["stream", false], ["feed", false], ["outcome", false], ["packets", true], ["messages", true]],
-        told.packets.map((row) => [row.channel, row.stream, row.feed, row.outcome, format.count(row.packets), format.count(row.messages)])));
+        health.packets.map((row) => [row.channel, row.stream, row.feed, row.outcome, format.count(row.packets), format.count(row.messages)])));
     find("#health-gaps").replaceChildren(
       table([["time", false], ["ch", false], ["instrument", false], ["missing", true], ["closed by", false]],
-        told.gaps.map((row) => [format.clock(row.at, context.offset, 3), row.channel, row.symbol ?? "channel", missing(row), row.closed_by ?? "nothing"]),
-        "no packet is missing"));
+        health.gaps.map((row) => [format.clock(row.at, context.offset, 3), row.channel, row.symbol ?? "channel", missing(row), row.closed_by ?? "nothing"]),
+        "no missing packets"));
     find("#health-news").replaceChildren(...news.map((one) => article(one, context.offset)));
     if (!news.length) find("#health-news").append(element("p", { class: "note", text: "no news" }));
   }

@@ -1,4 +1,4 @@
-// The book over time: price against time, the brighter the more is offered; trades on it.
+// Heatmap of the book: price over time, brighter for larger sizes, with trades.
 
 import { alpha, colours, surface } from "./dom.js";
 import * as format from "./format.js";
@@ -10,7 +10,7 @@ const STOPS = {
 
 const FEW = 500;
 
-// The size from which on a trade is among the largest few.
+// Minimum size of the trades to draw, so that only the largest `FEW` are.
 function threshold(trades) {
   const sizes = trades.map((trade) => trade[2]).sort((a, b) => b - a);
   return sizes[FEW];
@@ -18,10 +18,10 @@ function threshold(trades) {
 
 function ramp(theme) {
   const stops = STOPS[theme === "light" ? "light" : "dark"];
-  return Array.from({ length: 256 }, (_, at) => {
-    const place = (at / 255) * (stops.length - 1);
-    const low = Math.min(stops.length - 2, Math.floor(place));
-    const share = place - low;
+  return Array.from({ length: 256 }, (_, index) => {
+    const position = (index / 255) * (stops.length - 1);
+    const low = Math.min(stops.length - 2, Math.floor(position));
+    const share = position - low;
     const mixed = stops[low].map((value, part) => Math.round(value + (stops[low + 1][part] - value) * share));
     return (255 << 24) | (mixed[2] << 16) | (mixed[1] << 8) | mixed[0];
   });
@@ -42,12 +42,12 @@ export class Heatmap {
     });
   }
 
-  // What the server tells: times, and for each the levels then; null is "as before".
+  // Load the server's response: times, and the levels at each; null repeats the previous levels.
   load({ times, columns, trades }) {
     this.columns = [];
     let levels = [[], []];
-    times.forEach((time, at) => {
-      levels = columns[at] ?? levels;
+    times.forEach((time, index) => {
+      levels = columns[index] ?? levels;
       this.columns.push({ time, levels });
     });
     this.step = times.length > 1 ? times[1] - times[0] : 1e9;
@@ -61,8 +61,8 @@ export class Heatmap {
     this.dirty = true;
   }
 
-  // A book that is shown while time goes on becomes a column when its stretch is over.
-  follow(at, book, trades, span, most) {
+  // Update the current column with a book while time advances; append a column per time bin.
+  follow(at, book, trades, span, maxColumns) {
     const levels = book.sides.map((side) => {
       const flat = [];
       for (const [price, size] of side.levels.slice(0, 10)) if (price !== null) flat.push(price, size);
@@ -70,12 +70,12 @@ export class Heatmap {
     });
     const last = this.columns.at(-1);
     if (!last || at < last.time - this.step || this.step <= 0) {
-      this.step = span / most;
+      this.step = span / maxColumns;
       this.columns = [{ time: at, levels }];
       this.dirty = true;
     } else if (at > last.time) {
       let time = last.time;
-      while (time + this.step < at && this.columns.length < 4 * most) {
+      while (time + this.step < at && this.columns.length < 4 * maxColumns) {
         time += this.step;
         this.columns.push({ time, levels: last.levels });
       }
@@ -85,23 +85,23 @@ export class Heatmap {
       last.levels = levels;
       this.dirty ||= trades.length > 0;
     }
-    while (this.columns.length > most) this.columns.shift();
+    while (this.columns.length > maxColumns) this.columns.shift();
     if (trades.length) this.trades = this.trades.concat(trades);
     const begin = this.columns[0].time - this.step;
-    let gone = 0;
-    while (gone < this.trades.length && this.trades[gone][0] < begin) gone += 1;
-    if (gone) this.trades = this.trades.slice(gone);
+    let expired = 0;
+    while (expired < this.trades.length && this.trades[expired][0] < begin) expired += 1;
+    if (expired) this.trades = this.trades.slice(expired);
     this.added = (this.added ?? 0) + 1;
     if (this.added % 30 === 1) this.rescale();
   }
 
-  // Which prices are shown, and what counts as much.
+  // Choose the range of prices, and the size of full brightness.
   rescale() {
     const best = [];
     const sizes = [];
     const stride = Math.max(1, Math.floor(this.columns.length / 120));
-    for (let at = 0; at < this.columns.length; at += stride) {
-      const [bids, asks] = this.columns[at].levels;
+    for (let index = 0; index < this.columns.length; index += stride) {
+      const [bids, asks] = this.columns[index].levels;
       if (bids.length) best.push(bids[Math.min(bids.length - 2, 12)], bids[0]);
       if (asks.length) best.push(asks[Math.min(asks.length - 2, 12)], asks[0]);
       for (const side of [bids, asks]) for (let part = 1; part < side.length; part += 2) sizes.push(side[part]);
@@ -113,14 +113,14 @@ export class Heatmap {
     if (best.length) {
       const low = best[Math.floor(best.length * 0.02)];
       const high = best[Math.ceil((best.length - 1) * 0.98)];
-      const room = Math.max(200, (high - low) * 0.06);
-      this.low = low - room;
-      this.high = high + room;
+      const margin = Math.max(200, (high - low) * 0.06);
+      this.low = low - margin;
+      this.high = high + margin;
     }
     this.dirty = true;
   }
 
-  // The book as a small picture: a column for each stretch, a row for each price.
+  // Draw the book as a small image: a column per time bin, a row per price.
   pixels(ramped, grain, ground) {
     this.floor = Math.floor(this.low / grain) * grain;
     const tall = Math.min(2000, Math.max(1, Math.ceil((this.high - this.floor) / grain) + 1));
@@ -160,7 +160,7 @@ export class Heatmap {
     const begin = end - span;
     const x = (time) => ((time - begin) / span) * right;
     const y = (price) => bottom - ((price - this.low) / (this.high - this.low)) * bottom;
-    this.timeAt = (place) => begin + (Math.min(place, right) / right) * span;
+    this.timeAt = (offsetX) => begin + (Math.min(offsetX, right) / right) * span;
     const grain = Math.max(tick || 100, 1);
     draw.save();
     draw.beginPath();
@@ -171,37 +171,37 @@ export class Heatmap {
     const left = x(this.columns[0].time - this.step);
     const top = y(this.floor + (this.back.height - 0.5) * grain);
     draw.drawImage(this.back, left, top, x(end) - left, y(this.floor - 0.5 * grain) - top);
-    for (const [which, colour] of [[0, hue.bid], [1, hue.ask]]) {
-      draw.strokeStyle = colour;
+    for (const [which, color] of [[0, hue.bid], [1, hue.ask]]) {
+      draw.strokeStyle = color;
       draw.lineWidth = 1.2;
       draw.beginPath();
       let begun = false;
       for (const { time, levels } of this.columns) {
         const price = levels[which][0];
         if (price === undefined) { begun = false; continue; }
-        const place = y(price);
-        if (begun) draw.lineTo(x(time - this.step), place);
-        else draw.moveTo(x(time - this.step), place);
-        draw.lineTo(x(time), place);
+        const top = y(price);
+        if (begun) draw.lineTo(x(time - this.step), top);
+        else draw.moveTo(x(time - this.step), top);
+        draw.lineTo(x(time), top);
         begun = true;
       }
       draw.stroke();
     }
     let large = 1;
     for (const trade of this.trades) large = Math.max(large, trade[2]);
-    const few = this.trades.length > FEW ? threshold(this.trades) : 0; // more would be a smear
+    const smallest = this.trades.length > FEW ? threshold(this.trades) : 0; // more would blur
     for (const [sent, price, size, side, busted] of this.trades) {
-      const place = x(sent);
-      if (place < -10 || sent > at || size < few) continue;
+      const center = x(sent);
+      if (center < -10 || sent > at || size < smallest) continue;
       const radius = 1.6 + 8.5 * Math.sqrt(size / large);
-      const colour = side > 0 ? hue.bid : side < 0 ? hue.ask : hue.muted;
-      draw.fillStyle = alpha(colour, busted === null ? 0.62 : 0.15);
+      const color = side > 0 ? hue.bid : side < 0 ? hue.ask : hue.muted;
+      draw.fillStyle = alpha(color, busted === null ? 0.62 : 0.15);
       if (radius < 3.2) {
-        draw.fillRect(place - radius, y(price) - radius, 2 * radius, 2 * radius);
+        draw.fillRect(center - radius, y(price) - radius, 2 * radius, 2 * radius);
         continue;
       }
       draw.beginPath();
-      draw.arc(place, y(price), radius, 0, 2 * Math.PI);
+      draw.arc(center, y(price), radius, 0, 2 * Math.PI);
       draw.fill();
       if (radius > 3) {
         draw.strokeStyle = alpha(hue.bg, 0.85);
@@ -226,9 +226,9 @@ export class Heatmap {
     }
     const last = this.columns.at(-1).levels;
     const now = [[last[0][0], hue.bid, 1], [last[1][0], hue.ask, -1]];
-    for (const [price, colour, down] of now) {
+    for (const [price, color, down] of now) {
       if (price === undefined) continue;
-      draw.fillStyle = colour;
+      draw.fillStyle = color;
       const top = y(price) + (Math.abs(y(last[0][0] ?? 0) - y(last[1][0] ?? 0)) < 15 ? down * 7.5 : 0);
       draw.fillRect(right + 2, top - 7, 56, 14);
       draw.fillStyle = hue.panel;

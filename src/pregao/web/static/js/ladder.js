@@ -1,4 +1,4 @@
-// The price ladder: asks above, bids below, each level's orders in the order of the queue.
+// Price ladder: asks above, bids below, with the orders of each level by priority.
 
 import { alpha, colours, element, find, surface, table } from "./dom.js";
 import * as format from "./format.js";
@@ -6,10 +6,10 @@ import * as format from "./format.js";
 const ROW = 21;
 const HEAD = 20;
 
-// What is drawn, row by row, the highest ask first: it is made of the book alone, then painted.
-export function ladderRows(book, room) {
+// Rows of the ladder, the highest ask first; computed from the book alone, then drawn.
+export function ladderRows(book, lines) {
   const [bids, asks] = book.sides;
-  const half = Math.max(1, Math.floor((room - 1) / 2));
+  const half = Math.max(1, Math.floor((lines - 1) / 2));
   const rows = [];
   const add = (side, from, at) => {
     const [price, size, orders] = from.levels[at];
@@ -43,12 +43,12 @@ export class Ladder {
     const { context: draw, width, height } = surface(this.canvas);
     if (!book) return;
     const hue = colours();
-    const room = Math.floor((height - HEAD) / ROW);
-    const half = Math.max(1, Math.floor((room - 1) / 2));
-    this.rows = ladderRows(book, room);
+    const lines = Math.floor((height - HEAD) / ROW);
+    const half = Math.max(1, Math.floor((lines - 1) / 2));
+    this.rows = ladderRows(book, lines);
     const asks = this.rows.findIndex((row) => row.side === "spread");
     this.top = Math.max(0, (half - asks) * ROW);
-    const most = Math.max(1, ...this.rows.map((row) => row.size ?? 0));
+    const largest = Math.max(1, ...this.rows.map((row) => row.size ?? 0));
     const middle = Math.round(width / 2);
     const priceHalf = 40;
     const sizeWidth = 58;
@@ -64,8 +64,8 @@ export class Ladder {
     draw.fillText("price", middle, HEAD / 2);
     draw.font = `12px ${hue.mono}`;
     const seen = new Map();
-    this.rows.forEach((row, at) => {
-      const y = HEAD + this.top + at * ROW;
+    this.rows.forEach((row, index) => {
+      const y = HEAD + this.top + index * ROW;
       const center = y + ROW / 2;
       if (row.side === "spread") {
         draw.fillStyle = hue.raised;
@@ -79,7 +79,7 @@ export class Ladder {
         return;
       }
       const bid = row.side === "bid";
-      const colour = bid ? hue.bid : hue.ask;
+      const color = bid ? hue.bid : hue.ask;
       const key = `${row.side}${row.price}`;
       seen.set(key, row.size);
       const old = this.before.get(key);
@@ -89,7 +89,7 @@ export class Ladder {
         const left = 1 - (now - flash) / 260;
         if (left <= 0) this.flashes.delete(key);
         else {
-          draw.fillStyle = alpha(colour, Math.round(22 * left) / 100);
+          draw.fillStyle = alpha(color, Math.round(22 * left) / 100);
           draw.fillRect(bid ? 0 : middle, y, middle, ROW);
         }
       }
@@ -97,20 +97,20 @@ export class Ladder {
         draw.strokeStyle = hue.accent;
         draw.strokeRect(0.5, y + 0.5, width - 1, ROW - 1);
       }
-      // The queue: each order a piece, the first one beside the price.
+      // The queue: a segment per order, the first one next to the price.
       const longest = middle - priceHalf - sizeWidth - 30;
-      const full = (row.size / most) * longest;
+      const full = (row.size / largest) * longest;
       let x = 0;
       const edge = middle + (bid ? -1 : 1) * (priceHalf + sizeWidth);
-      for (let place = 0; place < row.queue.length; place += 1) {
-        const piece = (row.queue[place] / row.size) * full;
+      for (let index = 0; index < row.queue.length; index += 1) {
+        const piece = (row.queue[index] / row.size) * full;
         const gap = piece > 2.5 ? 1 : 0;
-        draw.fillStyle = alpha(colour, place === 0 ? 0.95 : place % 2 ? 0.46 : 0.62);
+        draw.fillStyle = alpha(color, index === 0 ? 0.95 : index % 2 ? 0.46 : 0.62);
         draw.fillRect(bid ? edge - x - piece + gap : edge + x, y + 4, Math.max(0.6, piece - gap), ROW - 8);
         x += piece;
       }
       if (x < full - 0.5) {
-        draw.fillStyle = alpha(colour, 0.28);
+        draw.fillStyle = alpha(color, 0.28);
         draw.fillRect(bid ? edge - full : edge + x, y + 4, full - x, ROW - 8);
       }
       draw.fillStyle = hue.text;
@@ -126,7 +126,7 @@ export class Ladder {
         draw.fillStyle = alpha(hue.accent, 0.25);
         draw.fillRect(middle - priceHalf, y + 1, 2 * priceHalf, ROW - 2);
       }
-      draw.fillStyle = colour;
+      draw.fillStyle = color;
       draw.textAlign = "center";
       draw.fillText(format.price(row.price, digits), middle, center);
     });
@@ -134,7 +134,7 @@ export class Ladder {
     if (!this.rows.some((row) => row.side !== "spread")) {
       draw.fillStyle = hue.muted;
       draw.textAlign = "center";
-      draw.fillText("the book is empty", middle, height / 2 + ROW);
+      draw.fillText("empty book", middle, height / 2 + ROW);
     }
   }
 
@@ -143,7 +143,7 @@ export class Ladder {
   }
 }
 
-// The orders of one level, in the order of the queue.
+// Show the orders of one level, by priority.
 export function showQueue(book, chosen, { digits, offset }) {
   const host = find("#queue");
   if (!chosen || !book) {
@@ -151,17 +151,17 @@ export function showQueue(book, chosen, { digits, offset }) {
     return;
   }
   const side = book.sides[chosen.side === "bid" ? 0 : 1];
-  const at = side.levels.findIndex(([price]) => price === chosen.price);
-  const orders = at < 0 ? [] : (side.queues[at] ?? []);
-  const [, , many] = at < 0 ? [null, null, 0] : side.levels[at];
-  // While a replay runs only sizes are sent.
-  const rows = orders.map((order) => (Array.isArray(order) ? order : [order])).map(([size, firm, since, id], place) => [
-    String(place + 1), format.count(size), firm ?? "", since === null || since === undefined ? "" : format.clock(since, offset, 6), id ?? "",
+  const index = side.levels.findIndex(([price]) => price === chosen.price);
+  const orders = index < 0 ? [] : (side.queues[index] ?? []);
+  const [, , count] = index < 0 ? [null, null, 0] : side.levels[index];
+  // During a replay, the server sends sizes only.
+  const rows = orders.map((order) => (Array.isArray(order) ? order : [order])).map(([size, firm, since, id], position) => [
+    String(position + 1), format.count(size), firm ?? "", since === null || since === undefined ? "" : format.clock(since, offset, 6), id ?? "",
   ]);
-  const more = many - orders.length;
+  const more = count - orders.length;
   host.replaceChildren(
-    element("p", { class: "note", text: `${chosen.side} ${format.price(chosen.price, digits)}: ${many} orders${more > 0 ? `, the first ${orders.length}` : ""}` }),
-    table([["place", false], ["size", true], ["firm", true], ["since", true], ["order", true]], rows, many > 0 && side.queues.length === 0 ? "the feed tells price levels, not orders" : "no order there now"),
+    element("p", { class: "note", text: `${chosen.side} ${format.price(chosen.price, digits)}: ${count} orders${more > 0 ? `, the first ${orders.length}` : ""}` }),
+    table([["position", false], ["size", true], ["firm", true], ["since", true], ["order", true]], rows, count > 0 && side.queues.length === 0 ? "the feed publishes price levels, not orders" : "no orders at this price"),
   );
   host.hidden = false;
 }

@@ -1,4 +1,4 @@
-// How long things took: percentiles minute by minute, and a histogram of all.
+// Latencies: percentiles per minute, and a histogram.
 
 import { ask } from "./api.js";
 import { points } from "./auction.js";
@@ -6,7 +6,7 @@ import { Chart } from "./charts.js";
 import { alpha, choice, colours, find, note, surface } from "./dom.js";
 import * as format from "./format.js";
 
-const TITLES = { engine: "engine (T5 to T11)", network: "network (T11 to capture)", network_raw: "network, clocks as they are", feeds: "feed A to feed B" };
+const TITLES = { engine: "engine (T5 to T11)", network: "network (T11 to capture)", network_raw: "network, uncorrected clocks", feeds: "feed A to feed B" };
 const SHARES = [["p50", 2], ["p90", 3], ["p99", 4], ["p99.9", 5]];
 
 export class LatencyView {
@@ -14,47 +14,47 @@ export class LatencyView {
     this.context = context;
     note("#latency-lines", "loading …");
     const { day, channel } = context.target();
-    this.told = await ask("/api/latency", { day, channel });
-    const there = Object.keys(this.told.minutes);
-    this.measure = there.includes(this.measure) ? this.measure : ["network", "feeds", ...there].find((name) => there.includes(name));
-    choice(find("#latency-choice"), there.map((name) => [name, TITLES[name] ?? name]), this.measure, (name) => { this.measure = name; this.draw(); });
+    this.data = await ask("/api/latency", { day, channel });
+    const measures = Object.keys(this.data.minutes);
+    this.measure = measures.includes(this.measure) ? this.measure : ["network", "feeds", ...measures].find((name) => measures.includes(name));
+    choice(find("#latency-choice"), measures.map((name) => [name, TITLES[name] ?? name]), this.measure, (name) => { this.measure = name; this.draw(); });
     this.draw();
   }
 
   draw() {
-    if (!this.told) return;
-    const minutes = this.told.minutes[this.measure];
-    note("#latency-lines", minutes ? null : "no latencies in the lake (`pregao analytics` makes the table)");
+    if (!this.data) return;
+    const minutes = this.data.minutes[this.measure];
+    note("#latency-lines", minutes ? null : "no latencies in the lake (`pregao analytics` builds the table)");
     this.lines ??= new Chart(find("#latency-lines"), { prices: false });
     this.lines.clear();
-    const spread = this.told.spread[this.measure] ?? [];
+    const spread = this.data.spread[this.measure] ?? [];
     if (minutes) {
       const hue = colours();
       const shades = [hue.bid, alpha(hue.accent, 1), hue.ask, hue.muted];
-      SHARES.forEach(([title, column], at) => {
-        this.lines.add("line", { color: shades[at], lineWidth: at === 2 ? 2 : 1, title, priceLineVisible: false, lastValueVisible: true })
+      SHARES.forEach(([title, column], index) => {
+        this.lines.add("line", { color: shades[index], lineWidth: index === 2 ? 2 : 1, title, priceLineVisible: false, lastValueVisible: true })
           .setData(points(minutes, this.context.offset, (row) => row[column]));
       });
       this.lines.fit();
     }
-    const events = spread.reduce((sum, [, many]) => sum + many, 0);
+    const events = spread.reduce((sum, [, count]) => sum + count, 0);
     find("#latency-note").textContent = events ? `${format.count(events)} events` : "";
     histogram(find("#latency-spread"), spread);
   }
 }
 
-// Bars of how many there were in each tenth of a decade of nanoseconds.
+// Histogram with ten bins per decade of nanoseconds.
 export function histogram(host, spread) {
   const { context: draw, width, height } = surface(host);
   if (!spread.length) return;
   const hue = colours();
   const low = spread[0][0];
   const high = spread.at(-1)[0] + 1;
-  const most = Math.max(...spread.map(([, many]) => many));
+  const largest = Math.max(...spread.map(([, count]) => count));
   const bottom = height - 20;
   const bar = width / (high - low);
-  for (const [bin, many] of spread) {
-    const tall = (many / most) * (bottom - 8);
+  for (const [bin, count] of spread) {
+    const tall = (count / largest) * (bottom - 8);
     draw.fillStyle = alpha(hue.bid, 0.75);
     draw.fillRect((bin - low) * bar + 1, bottom - tall, Math.max(1, bar - 2), tall);
   }

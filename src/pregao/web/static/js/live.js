@@ -1,4 +1,4 @@
-// The live feed: books and trades as they come, and how the feed is.
+// The live feed: books and trades as they arrive, and feed health.
 
 import { Line, Newest, ask } from "./api.js";
 import { points } from "./auction.js";
@@ -11,21 +11,21 @@ import { histogram } from "./latency.js";
 const KINDS = { valid: "good", empty: "good", stale: "bad", unconfirmed: "warn", building: "warn", live: "good" };
 const REMEMBERED = 900;
 
-export function beginLive(page, told, { heatmap, bars, problem, quote, showQueue, COLUMNS, views }) {
-  page.days = told.days;
-  page.day = told.days[0].day;
-  page.offset = told.days[0].offset;
+export function beginLive(page, config, { heatmap, bars, problem, quote, showQueue, COLUMNS, views }) {
+  page.days = config.days;
+  page.day = config.days[0].day;
+  page.offset = config.days[0].offset;
   page.span = 60e9;
   for (const each of find("#heat-span").children) {
     each.hidden = each.dataset.value === "0";
     each.setAttribute("aria-pressed", String(Number(each.dataset.value) === page.span));
   }
-  bars.none = "no trades since the page began";
+  bars.none = "no trades since the page started";
   bars.interval = "5s";
   find("#health-gaps").closest(".panel").querySelector("h2").textContent = "Counts";
   views.health = new LiveHealth(page);
   views.latency = new LiveLatency(page);
-  if (told.exchange) {
+  if (config.exchange) {
     find('.views [data-view="exchange"]').hidden = false;
     import("./exchange.js").then(({ ExchangeView }) => { views.exchange = new ExchangeView(page, problem); });
   }
@@ -34,9 +34,9 @@ export function beginLive(page, told, { heatmap, bars, problem, quote, showQueue
   let traded = false;
 
   const line = new Line("/ws/live", {
-    // A socket that never sends anything would be closed.
+    // The server closes a socket that sends no message.
     onopen: () => { problem(null); line.send(page.about ? page.target() : {}); },
-    onlost: () => problem("The server of this page does not answer: is `pregao ui` still running?"),
+    onlost: () => problem("The server of this page does not respond. Is `pregao ui` still running?"),
     onmessage: (message) => {
       if (message.error) problem(message.error);
       if (message.health) {
@@ -63,14 +63,14 @@ export function beginLive(page, told, { heatmap, bars, problem, quote, showQueue
     page.dirty = true;
     quote();
     showQueue(page.book, page.chosen, page);
-    // What was busted counts too: then the bars are others.
-    const told = `${book.trades.length} ${lastTrade} ${book.trades.filter((trade) => trade[4] !== null).length}`;
-    traded ||= told !== page.told;
-    page.told = told;
+    // Busts count too, as they change bars.
+    const version = `${book.trades.length} ${lastTrade} ${book.trades.filter((trade) => trade[4] !== null).length}`;
+    traded ||= version !== page.tradesVersion;
+    page.tradesVersion = version;
     page.fresh = [...(page.fresh ?? []), ...fresh];
   }
 
-  // Time goes on even where nothing happens.
+  // Advance time even if nothing happens.
   setInterval(() => {
     if (!page.book || !page.health) return;
     const now = page.health.at + (performance.now() - page.healthSeen) * 1e6;
@@ -80,23 +80,23 @@ export function beginLive(page, told, { heatmap, bars, problem, quote, showQueue
     page.dirty = true;
   }, 100);
 
-  // Whether every channel is followed without doubt; if not, why.
+  // Show whether all channels are live, and if not, the reasons.
   function state(health) {
     page.healthSeen = performance.now();
     document.title = `Pregão · ${health.ready ? "live" : "not live"}`;
-    const why = health.channels.filter((one) => one.state !== "live").map((one) => `Channel ${one.number}: ${one.meaning}.`).join(" ");
-    if (why === page.why) return;
-    page.why = why;
-    problem(why || null, "info");
+    const reasons = health.channels.filter((one) => one.state !== "live").map((one) => `Channel ${one.number}: ${one.meaning}.`).join(" ");
+    if (reasons === page.reasons) return;
+    page.reasons = reasons;
+    problem(reasons || null, "info");
   }
 
-  // Every second until something is chosen, by the page or by who looks at it.
+  // Called every second until an instrument is chosen, by the page or by the user.
   let chosen = false;
   async function begin() {
     const found = await ask("/api/instruments").catch(() => null);
     if (chosen) return;
     if (found?.instruments.length) page.choose(found.instruments[0]);
-    else note("#ladder", "waiting for the definitions of instruments …");
+    else note("#ladder", "waiting for instrument definitions …");
   }
 
   const choices = new Newest();
@@ -127,7 +127,7 @@ export function beginLive(page, told, { heatmap, bars, problem, quote, showQueue
   };
 }
 
-// Numbers of each second, the last quarter of an hour.
+// One row per second of the last 15 minutes.
 class Past {
   constructor() {
     this.rows = [];
@@ -175,20 +175,20 @@ class LiveHealth {
     const books = {};
     for (const one of health.channels) {
       cards.push(card(`channel ${one.number}`, one.state, KINDS[one.state] ?? "warn"));
-      for (const [state, many] of Object.entries(one.books)) books[state] = (books[state] ?? 0) + many;
+      for (const [state, count] of Object.entries(one.books)) books[state] = (books[state] ?? 0) + count;
     }
-    for (const [state, many] of Object.entries(books)) cards.push(card(`books ${state}`, format.count(many), KINDS[state]));
+    for (const [state, count] of Object.entries(books)) cards.push(card(`books ${state}`, format.count(count), KINDS[state]));
     find("#health-states").replaceChildren(...cards);
     find("#health-feeds").replaceChildren(table(
       [["ch", false], ["feed", false], ["what", false], ["count", true]],
       health.channels.flatMap((one) => Object.entries(one.feeds).flatMap(([feed, counters]) =>
-        Object.entries(counters).filter(([, many]) => many).map(([name, many]) => [one.number, feed, format.words(name), format.count(many)])))));
+        Object.entries(counters).filter(([, count]) => count).map(([name, count]) => [one.number, feed, format.words(name), format.count(count)])))));
     find("#health-packets").replaceChildren(table(
       [["ch", false], ["stream", false], ["feed", false], ["joined", false], ["packets", true], ["dropped", true]],
       health.channels.flatMap((one) => one.lines.map((line) => [one.number, line.stream, line.feed, line.joined ? "yes" : "", format.count(line.packets), format.count(line.dropped)]))));
     find("#health-gaps").replaceChildren(table(
       [["ch", false], ["what", false], ["count", true]],
-      health.channels.flatMap((one) => Object.entries(one.counters).filter(([, many]) => many).map(([name, many]) => [one.number, format.words(name), format.count(many)]))));
+      health.channels.flatMap((one) => Object.entries(one.counters).filter(([, count]) => count).map(([name, count]) => [one.number, format.words(name), format.count(count)]))));
   }
 }
 
@@ -200,7 +200,7 @@ class LiveLatency {
 
   push(health) {
     const delays = health.channels.map((one) => one.delays).filter((each) => each[0] !== null);
-    if (delays.length) this.past.push([health.at, ...[0, 1, 2].map((at) => Math.max(1, ...delays.map((each) => each[at])))]);
+    if (delays.length) this.past.push([health.at, ...[0, 1, 2].map((index) => Math.max(1, ...delays.map((each) => each[index])))]);
     if (this.page.view === "latency") this.draw();
   }
 
@@ -215,18 +215,18 @@ class LiveLatency {
     const hue = colours();
     if (!this.lines) {
       this.lines = new Chart(find("#latency-lines"), { prices: false });
-      this.series = [["p50", hue.bid], ["p99", hue.accent], ["most", hue.ask]].map(([title, color]) =>
+      this.series = [["p50", hue.bid], ["p99", hue.accent], ["max", hue.ask]].map(([title, color]) =>
         this.lines.add("line", { color, lineWidth: 1, title, priceLineVisible: false }));
     }
-    this.series.forEach((series, at) => series.setData(points(this.past.rows, this.page.offset, (row) => row[at + 1])));
+    this.series.forEach((series, index) => series.setData(points(this.past.rows, this.page.offset, (row) => row[index + 1])));
     this.lines.fit();
   }
 
-  // All packets of the channel of the instrument that is shown.
+  // Histogram of all packets of the channel of the current instrument.
   async spread() {
-    const told = await ask("/api/latency").catch(() => null);
-    const spread = told?.spread[this.page.about?.channel] ?? Object.values(told?.spread ?? {})[0] ?? [];
-    const packets = spread.reduce((sum, [, many]) => sum + many, 0);
+    const data = await ask("/api/latency").catch(() => null);
+    const spread = data?.spread[this.page.about?.channel] ?? Object.values(data?.spread ?? {})[0] ?? [];
+    const packets = spread.reduce((sum, [, count]) => sum + count, 0);
     find("#latency-note").textContent = `${format.count(packets)} packets, from sending to receiving`;
     this.shown = spread;
     histogram(find("#latency-spread"), spread);

@@ -1,4 +1,4 @@
-// The page: what is shown, where we are, and what every part is told.
+// The page: its state, its controls, and the updates of all parts.
 
 import { Newest, ask } from "./api.js";
 import { AuctionView } from "./auction.js";
@@ -21,8 +21,8 @@ const SPANS = [[60e9, "1m"], [600e9, "10m"], [3600e9, "1h"], [0, "day"]];
 const COLUMNS = 240;
 const TAPE = 120;
 const WARNINGS = {
-  stale: "Stale: messages are missing. This is the book before them.",
-  unconfirmed: "Unconfirmed: packets are missing that may be about this book.",
+  stale: "Stale: messages are missing. The book shown is from before the gap.",
+  unconfirmed: "Unconfirmed: packets are missing that may concern this book.",
 };
 const STATES = { valid: "good", empty: "good", building: "warn", unconfirmed: "warn", stale: "bad" };
 
@@ -35,7 +35,7 @@ const page = {
   },
 };
 
-// What is drawn, for tests and for curious people.
+// State of the drawing, for tests and debugging.
 window.__pregao = {
   page,
   get drawn() {
@@ -66,14 +66,14 @@ const replay = new Replay({
   onend: () => { transport(); seek(page.at); },
 });
 
-// A level by keyboard: up and down from the best prices, none with Escape.
+// Select a level by keyboard: up and down from the best prices; Escape clears it.
 function choose(step) {
   const rows = ladder.rows.filter((row) => row.side !== "spread");
   if (!rows.length) return;
-  const at = rows.findIndex((row) => page.chosen && row.side === page.chosen.side && row.price === page.chosen.price);
+  const index = rows.findIndex((row) => page.chosen && row.side === page.chosen.side && row.price === page.chosen.price);
   const bids = rows.findIndex((row) => row.side === "bid");
   const first = bids < 0 ? rows.length - 1 : step > 0 ? bids : Math.max(0, bids - 1);
-  const row = rows[at < 0 ? first : Math.min(rows.length - 1, Math.max(0, at + step))];
+  const row = rows[index < 0 ? first : Math.min(rows.length - 1, Math.max(0, index + step))];
   page.chosen = { side: row.side, price: row.price };
   showQueue(page.book, page.chosen, page);
   page.dirty = true;
@@ -89,8 +89,8 @@ export function problem(words, kind = "bad") {
 async function trying(work) {
   page.loading += 1;
   try {
-    const told = await work();
-    return told;
+    const result = await work();
+    return result;
   } catch (error) {
     if (error.name !== "AbortError") problem(error.message);
     return null;
@@ -99,7 +99,7 @@ async function trying(work) {
   }
 }
 
-// Where we are is in the address, so that it can be kept and sent.
+// Keep the current view in the URL, so that it can be bookmarked and shared.
 function remember() {
   const words = new URLSearchParams({ day: page.day, symbol: page.about.symbol, channel: page.about.channel, id: page.about.id, at: page.at });
   if (page.view !== "market") words.set("view", page.view);
@@ -110,26 +110,26 @@ function remember() {
 
 async function begin() {
   theme(localStorage.getItem("pregao-theme"));
-  const told = await trying(() => ask("/api/about"));
-  if (!told) return;
-  page.mode = told.mode;
-  document.body.dataset.mode = told.mode;
-  document.title = `Pregão · ${told.name}`;
-  if (told.mode === "live") {
+  const config = await trying(() => ask("/api/about"));
+  if (!config) return;
+  page.mode = config.mode;
+  document.body.dataset.mode = config.mode;
+  document.title = `Pregão · ${config.name}`;
+  if (config.mode === "live") {
     const { beginLive } = await import("./live.js");
-    beginLive(page, told, { heatmap, bars, problem, quote, showQueue, COLUMNS, views });
+    beginLive(page, config, { heatmap, bars, problem, quote, showQueue, COLUMNS, views });
     requestAnimationFrame(paint);
     return;
   }
-  page.days = told.days;
-  find("#zone").textContent = told.zone;
-  if (!told.days.length) {
-    problem(`There are no books in ${told.name} yet: run \`pregao ingest\`, \`pregao books\` and \`pregao analytics\` first.`, "info");
+  page.days = config.days;
+  find("#zone").textContent = config.zone;
+  if (!config.days.length) {
+    problem(`${config.name} has no books yet: run \`pregao ingest\`, \`pregao books\` and \`pregao analytics\` first.`, "info");
     return;
   }
-  for (const { day } of told.days) find("#day").append(element("option", { value: day, text: day }));
+  for (const { day } of config.days) find("#day").append(element("option", { value: day, text: day }));
   const words = new URLSearchParams(location.hash.slice(1));
-  const known = told.days.find(({ day }) => day === words.get("day")) ?? told.days[0];
+  const known = config.days.find(({ day }) => day === words.get("day")) ?? config.days[0];
   setDay(known.day);
   if (words.get("view")) show(words.get("view"));
   if (words.get("id") && known.day === words.get("day")) {
@@ -147,9 +147,9 @@ function setDay(day) {
 }
 
 async function first() {
-  const told = await trying(() => ask("/api/instruments", { day: page.day }));
-  if (told?.instruments.length) await open(told.instruments[0]);
-  else if (told) problem("No book of this day was built: run `pregao books`.", "info");
+  const found = await trying(() => ask("/api/instruments", { day: page.day }));
+  if (found?.instruments.length) await open(found.instruments[0]);
+  else if (found) problem("No books were built for this day: run `pregao books`.", "info");
 }
 
 const choices = new Newest();
@@ -172,7 +172,7 @@ async function open({ channel, id }, at = null) {
   const later = Math.round(start + 0.25 * ((opened?.[1] ?? about.end) - start));
   find("#symbol").textContent = about.symbol;
   find("#symbol").title = about.description ?? "";
-  find("#tape-note").textContent = `${format.count(about.trades)} in the day`;
+  find("#tape-note").textContent = `${format.count(about.trades)} on this day`;
   if (page.span && page.span > about.end - about.begin) setSpan(60e9);
   await Promise.all([seek(at ?? later), trying(() => bars.load(page))]);
   if (page.view !== "market") await trying(() => views[page.view]?.load(page));
@@ -180,7 +180,7 @@ async function open({ channel, id }, at = null) {
 
 let seeking = null;
 
-// Go to a moment: the book, the tape and the heatmap as they were.
+// Seek to a time: load the book, the tape and the heatmap.
 async function seek(at) {
   if (!page.about) return;
   const playing = replay.playing;
@@ -191,12 +191,12 @@ async function seek(at) {
   page.at = Math.min(Math.max(Math.round(at), page.about.begin), page.about.end);
   page.dirty = true;
   const target = page.target();
-  const asked = { ...target, at: page.at };
+  const request = { ...target, at: page.at };
   page.waiting = true;
   const books = trying(async () => {
-    const began = performance.now();
-    const [book, trades] = await Promise.all([ask("/api/book", asked, signal), ask("/api/trades", { ...asked, limit: TAPE }, signal)]);
-    page.seekMs = performance.now() - began;
+    const started = performance.now();
+    const [book, trades] = await Promise.all([ask("/api/book", request, signal), ask("/api/trades", { ...request, limit: TAPE }, signal)]);
+    page.seekMs = performance.now() - started;
     page.book = book;
     page.trades = trades;
     page.waiting = false;
@@ -204,7 +204,7 @@ async function seek(at) {
     quote();
     showQueue(page.book, page.chosen, page);
   });
-  // The book comes first: nobody waits for the picture of the past.
+  // The book comes first: it must not wait for the heatmap.
   await books;
   if (signal.aborted) return;
   remember();
@@ -217,36 +217,36 @@ async function loadHeat(signal) {
   const to = page.span ? page.at : page.about.end;
   if (to <= from) return;
   const slow = setTimeout(() => note("#heatmap", "loading …"), 400);
-  let told;
+  let data;
   try {
-    told = await ask("/api/heatmap", { ...page.target(), from, to, columns: COLUMNS }, signal);
+    data = await ask("/api/heatmap", { ...page.target(), from, to, columns: COLUMNS }, signal);
   } finally {
     clearTimeout(slow);
     note("#heatmap", null);
   }
   if (signal?.aborted || replay.playing) return;
-  heatmap.load(told);
+  heatmap.load(data);
   page.dirty = true;
 }
 
-// While the timeline is dragged: the newest wish counts, one at a time.
-let wish = null;
+// While the timeline is dragged: one request at a time, for the newest position.
+let pending = null;
 let scrubbing = false;
 async function scrub(at) {
   if (replay.playing) { replay.pause(); transport(); }
   page.at = at;
   page.dirty = true;
-  wish = at;
+  pending = at;
   if (scrubbing) return;
   scrubbing = true;
-  while (wish !== null) {
-    const wanted = wish;
-    wish = null;
-    const asked = { ...page.target(), at: wanted };
-    const told = await trying(() => Promise.all([ask("/api/book", asked), ask("/api/trades", { ...asked, limit: TAPE })]));
-    if (!told) break;
+  while (pending !== null) {
+    const wanted = pending;
+    pending = null;
+    const request = { ...page.target(), at: wanted };
+    const data = await trying(() => Promise.all([ask("/api/book", request), ask("/api/trades", { ...request, limit: TAPE })]));
+    if (!data) break;
     if (timeline.dragging) {
-      [page.book, page.trades] = told;
+      [page.book, page.trades] = data;
       page.dirty = true;
       quote();
     }
@@ -266,7 +266,7 @@ function toggle() {
   if (replay.playing) {
     replay.pause();
     transport();
-    seek(page.at); // exactly what was known at this nanosecond
+    seek(page.at); // load the exact state at this nanosecond
   } else start();
 }
 
@@ -278,12 +278,12 @@ function transport() {
 
 async function jump(kind, direction) {
   if (!page.about) return;
-  const told = await trying(() => ask("/api/jump", { ...page.target(), at: page.at, kind, direction }));
-  if (!told) return;
-  if (told.at === null) problem(`There is no ${direction === "next" ? "later" : "earlier"} ${kind} in this day.`, "info");
+  const found = await trying(() => ask("/api/jump", { ...page.target(), at: page.at, kind, direction }));
+  if (!found) return;
+  if (found.at === null) problem(`No ${direction === "next" ? "later" : "earlier"} ${kind} on this day.`, "info");
   else {
     problem(null);
-    await seek(told.at);
+    await seek(found.at);
   }
 }
 
@@ -292,7 +292,7 @@ function setSpan(span) {
   for (const each of find("#heat-span").children) each.setAttribute("aria-pressed", String(Number(each.dataset.value) === span));
 }
 
-// What is said of the instrument at the top.
+// Update the header: last price, change, phase and state of the book.
 function quote() {
   const { book, about, at } = page;
   if (!book || !about) return;
@@ -315,7 +315,7 @@ function quote() {
   say(find("#place"), [
     book.number === null || book.number === undefined ? "" : `packet ${book.number}`,
     book.ends !== null && book.ends !== undefined ? `data ends ${format.clock(book.ends, page.offset, 0)}` : "",
-    book.current === false ? "more was ingested since books were built" : "",
+    book.current === false ? "books are outdated: more data was ingested" : "",
   ].filter(Boolean).join(" · "));
   warn("#ladder", WARNINGS[book.state]);
   if (!replay.playing && page.mode === "lake") {
@@ -324,10 +324,10 @@ function quote() {
   }
 }
 
-// Sixty times a second.
+// Draw a frame, up to 60 times per second.
 let shownAt = null;
 function paint(now) {
-  requestAnimationFrame(paint); // first: what goes wrong in one frame must not be the last one
+  requestAnimationFrame(paint); // first, so that an error in one frame does not stop the animation
   page.frames += 1;
   if (replay.playing) {
     const { book, trades } = replay.tick(now);
@@ -345,13 +345,13 @@ function paint(now) {
   if (!still && page.view === "market") {
     page.painted += 1;
     ladder.draw(page.book, { digits: page.digits, last: page.book?.last ?? null, chosen: page.chosen, calm: replay.playing && replay.speed > 5 });
-    // The ladder is drawn each time, what is looked at less closely in turns.
+    // The ladder is drawn in every frame, the other panels in turns.
     if (page.dirty && (!replay.playing || (page.traded && page.frames % 2 === 0))) {
       tape.draw(page.trades, page);
       page.traded = false;
     }
     if (page.dirty && (!replay.playing || page.frames % 4 === 1)) drawDepth(find("#depth"), page.book, page);
-    // Of a picture of minutes nobody sees sixty a second.
+    // The heatmap spans minutes: 20 frames per second suffice.
     if (!replay.playing || page.frames % 3 === 0) heatmap.draw({ tick: page.about?.tick, digits: page.digits, offset: page.offset, at: page.at, span: page.span || (page.about ? page.about.end - page.about.begin : 1) });
     bars.mark(page.at);
   }
@@ -409,7 +409,7 @@ find("#clock").addEventListener("keydown", (event) => {
   if (event.key === "Escape") event.target.blur();
   if (event.key !== "Enter") return;
   const at = format.parseClock(event.target.value, page.offset);
-  if (at === null) problem("A time is such as 10:30, 10:30:15 or 10:30:15.000000001.", "info");
+  if (at === null) problem("Enter a time such as 10:30, 10:30:15 or 10:30:15.000000001.", "info");
   else {
     problem(null);
     event.target.blur();
@@ -432,9 +432,9 @@ addEventListener("keydown", (event) => {
   if (event.target.matches("input, select, textarea") || event.ctrlKey || event.metaKey || find("#keys").open) return;
   const step = event.altKey ? 1e6 : event.shiftKey ? 60e9 : 1e9;
   const faster = (by) => {
-    const at = Math.min(SPEEDS.length - 1, Math.max(0, SPEEDS.indexOf(replay.speed) + by));
-    find("#speed").value = String(SPEEDS[at]);
-    replay.faster(SPEEDS[at]);
+    const index = Math.min(SPEEDS.length - 1, Math.max(0, SPEEDS.indexOf(replay.speed) + by));
+    find("#speed").value = String(SPEEDS[index]);
+    replay.faster(SPEEDS[index]);
   };
   const lake = {
     " ": toggle, ArrowLeft: () => seek(page.at - step), ArrowRight: () => seek(page.at + step),

@@ -1,4 +1,4 @@
-// The replay: books and trades are asked for ahead of time, and shown when their moment comes.
+// Replay: books and trades are requested in advance and shown when their time comes.
 
 import { Line } from "./api.js";
 import { SECOND } from "./format.js";
@@ -36,7 +36,7 @@ export class Replay {
     this.playing = true;
     this.last = null;
     this.line ??= new Line("/ws/replay", {
-      onmessage: (told) => this.take(told),
+      onmessage: (message) => this.take(message),
       onlost: () => {
         this.outstanding = 0;
         this.requested = this.buffered;
@@ -58,7 +58,7 @@ export class Replay {
   more() {
     const ahead = AHEAD_S * this.speed * SECOND;
     while (this.outstanding < OUTSTANDING && this.requested < this.end && this.requested - this.at < ahead) {
-      // The first stretch is short, so that something moves at once.
+      // The first range is short, so that the replay starts immediately.
       const length = this.requested === this.buffered && !this.frames.length ? 0.4 : 1;
       const to = Math.min(this.end, Math.round(this.requested + length * this.speed * SECOND));
       const step = Math.max(100000, Math.round((this.speed * SECOND) / FRAMES_A_SECOND));
@@ -68,27 +68,27 @@ export class Replay {
     }
   }
 
-  take(told) {
-    if (told.request !== this.session) return;
+  take(message) {
+    if (message.request !== this.session) return;
     this.outstanding -= 1;
-    if (told.error) {
+    if (message.error) {
       this.pause();
-      this.handlers.onproblem(told.error);
+      this.handlers.onproblem(message.error);
       return;
     }
-    this.frames.push(...told.frames);
-    this.trades.push(...told.trades);
-    this.buffered = told.to;
+    this.frames.push(...message.frames);
+    this.trades.push(...message.trades);
+    this.buffered = message.to;
     this.more();
   }
 
-  // Time goes on: gives the book that holds by now (null if it is as before) and new trades.
+  // Advance the clock; return the current book (null if unchanged) and new trades.
   tick(now) {
-    const passed = this.last === null ? 0 : Math.min(100, now - this.last);
+    const elapsed = this.last === null ? 0 : Math.min(100, now - this.last);
     this.last = now;
-    const wanted = this.at + passed * 1e6 * this.speed;
-    this.stalled = wanted > this.buffered && this.buffered < this.end;
-    this.at = Math.round(Math.min(wanted, this.buffered));
+    const target = this.at + elapsed * 1e6 * this.speed;
+    this.stalled = target > this.buffered && this.buffered < this.end;
+    this.at = Math.round(Math.min(target, this.buffered));
     let book = null;
     while (this.frames.length && this.frames[0].at <= this.at) book = this.frames.shift();
     const trades = [];

@@ -1,4 +1,4 @@
-// The search for an instrument: as it is typed, by keyboard or pointer.
+// Search for an instrument while typing; selection by keyboard or pointer.
 
 import { ask } from "./api.js";
 import { element, find } from "./dom.js";
@@ -17,15 +17,15 @@ export class Search {
     this.input.addEventListener("blur", () => setTimeout(() => document.activeElement !== this.input && this.close(), 150));
   }
 
-  // Whether it was answered before the words changed again.
+  // Return whether the server responded before the input changed again.
   async look() {
     this.asked?.abort();
     this.asked = new AbortController();
     try {
-      const told = await ask("/api/instruments", { ...this.handlers.parameters(), q: this.input.value }, this.asked.signal);
-      this.found = told.instruments;
+      const data = await ask("/api/instruments", { ...this.handlers.parameters(), q: this.input.value }, this.asked.signal);
+      this.found = data.instruments;
       this.at = 0;
-      if (document.activeElement === this.input) this.show(told);
+      if (document.activeElement === this.input) this.show(data);
       return true;
     } catch (error) {
       if (error.name !== "AbortError") this.handlers.onproblem(error.message);
@@ -33,7 +33,7 @@ export class Search {
     }
   }
 
-  show(told) {
+  show(data) {
     this.list.replaceChildren();
     this.found.forEach((one, at) => {
       const row = element("li", { role: "option", "aria-selected": String(at === this.at) },
@@ -43,8 +43,8 @@ export class Search {
       row.addEventListener("pointerdown", (event) => { event.preventDefault(); this.choose(at); });
       this.list.append(row);
     });
-    if (!this.found.length) this.list.append(element("li", { class: "nothing", text: "no instrument of that name" }));
-    else if (told.count > this.found.length) this.list.append(element("li", { class: "nothing", text: `and ${format.count(told.count - this.found.length)} more` }));
+    if (!this.found.length) this.list.append(element("li", { class: "nothing", text: "no matching instrument" }));
+    else if (data.count > this.found.length) this.list.append(element("li", { class: "nothing", text: `and ${format.count(data.count - this.found.length)} more` }));
     this.list.hidden = false;
     this.input.setAttribute("aria-expanded", "true");
   }
@@ -65,7 +65,7 @@ export class Search {
       });
     } else if (event.key === "Enter") {
       event.preventDefault();
-      // Typed faster than the server answers: look once more, then take the first.
+      // The user may type faster than the server responds: search again, then choose the first.
       this.look().then((answered) => answered && this.found.length && this.choose(Math.min(this.at, this.found.length - 1)));
     } else if (event.key === "Escape") {
       this.input.blur();

@@ -1,4 +1,4 @@
-// The tape: the last trades, the newest first.
+// Tape: the last trades, the newest first.
 
 import { alpha, colours, surface } from "./dom.js";
 import * as format from "./format.js";
@@ -11,33 +11,33 @@ export class Tape {
     this.rows = [];
   }
 
-  // Trades are rows of the server, the oldest first: sent, price, size, side, busted at, …
+  // Trades are the server's rows, the oldest first: sent, price, size, side, busted at, …
   draw(trades, { digits, offset, at }) {
     const { context: draw, width, height } = surface(this.canvas);
     const hue = colours();
-    const room = Math.floor((height - 4) / ROW);
-    this.rows = trades.slice(-room).reverse();
-    const most = Math.max(1, ...this.rows.map((trade) => trade[2]));
+    const lines = Math.floor((height - 4) / ROW);
+    this.rows = trades.slice(-lines).reverse();
+    const largest = Math.max(1, ...this.rows.map((trade) => trade[2]));
     draw.font = `11.5px ${hue.mono}`;
     draw.textBaseline = "middle";
-    this.rows.forEach(([sent, price, size, side, busted], place) => {
-      const y = 3 + place * ROW;
+    this.rows.forEach(([sent, price, size, side, busted], index) => {
+      const y = 3 + index * ROW;
       const center = y + ROW / 2;
-      const colour = side > 0 ? hue.bid : side < 0 ? hue.ask : hue.muted;
-      const gone = busted !== null && busted <= at;
-      draw.fillStyle = alpha(colour, 0.2);
-      const length = Math.sqrt(size / most) * (width * 0.42);
+      const color = side > 0 ? hue.bid : side < 0 ? hue.ask : hue.muted;
+      const isBusted = busted !== null && busted <= at;
+      draw.fillStyle = alpha(color, 0.2);
+      const length = Math.sqrt(size / largest) * (width * 0.42);
       draw.fillRect(width - length, y + 2, length, ROW - 4);
-      draw.globalAlpha = gone ? 0.5 : 1;
+      draw.globalAlpha = isBusted ? 0.5 : 1;
       draw.textAlign = "left";
       draw.fillStyle = hue.muted;
       draw.fillText(format.clock(sent, offset, width > 250 ? 3 : 0), 8, center);
-      draw.fillStyle = colour;
+      draw.fillStyle = color;
       draw.textAlign = "right";
       draw.fillText(format.price(price, digits), width * 0.66, center);
       draw.fillStyle = hue.text;
       draw.fillText(format.count(size), width - 8, center);
-      if (gone) {
+      if (isBusted) {
         draw.fillStyle = hue.bad;
         draw.fillRect(8, center, width - 16, 1);
       }

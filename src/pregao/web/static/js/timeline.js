@@ -1,4 +1,4 @@
-// The timeline of a day: what was traded when, the phases, the gaps, and where we are.
+// Timeline of a day: traded quantity, phases, gaps, and the current time.
 
 import { alpha, colours, surface } from "./dom.js";
 import * as format from "./format.js";
@@ -41,14 +41,14 @@ export class Timeline {
     const { begin, end } = about;
     const x = (time) => ((time - begin) / Math.max(1, end - begin)) * width;
     const band = 13;
-    const most = Math.max(1, ...about.activity);
+    const largest = Math.max(1, ...about.activity);
     const bar = width / about.activity.length;
-    about.activity.forEach((volume, place) => {
+    about.activity.forEach((volume, index) => {
       if (!volume) return;
-      const tall = Math.max(1, Math.sqrt(volume / most) * (height - band - 6));
-      const passed = begin + ((place + 1) / about.activity.length) * (end - begin) <= at;
+      const tall = Math.max(1, Math.sqrt(volume / largest) * (height - band - 6));
+      const passed = begin + ((index + 1) / about.activity.length) * (end - begin) <= at;
       draw.fillStyle = alpha(hue.muted, passed ? 0.75 : 0.32);
-      draw.fillRect(place * bar, height - band - tall, Math.max(1, bar - 1), tall);
+      draw.fillRect(index * bar, height - band - tall, Math.max(1, bar - 1), tall);
     });
     draw.font = `10px ${hue.sans}`;
     draw.textBaseline = "middle";
@@ -67,13 +67,13 @@ export class Timeline {
     }
     draw.fillStyle = hue.bad;
     for (const [time] of about.gaps) draw.fillRect(x(time) - 1, 0, 2, 7);
-    const place = Math.round(x(at));
+    const cursor = Math.round(x(at));
     draw.fillStyle = hue.accent;
-    draw.fillRect(place - 1, 0, 2, height);
+    draw.fillRect(cursor - 1, 0, 2, height);
     draw.beginPath();
-    draw.moveTo(place - 5, 0);
-    draw.lineTo(place + 5, 0);
-    draw.lineTo(place, 6);
+    draw.moveTo(cursor - 5, 0);
+    draw.lineTo(cursor + 5, 0);
+    draw.lineTo(cursor, 6);
     draw.fill();
     this.canvas.setAttribute("aria-valuetext", format.clock(at, offset, 3));
     this.canvas.setAttribute("aria-valuemin", begin);
