@@ -101,8 +101,8 @@ def test_ingest_builds_the_books_if_asked(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--date", "yesterday"], "--date takes a day"),
-        (["--channel", "x"], "--channel takes whole numbers"),
+        (["--date", "yesterday"], "--date must be a date"),
+        (["--channel", "x"], "--channel must be an integer"),
         (["--checkpoint-every", "soon"], "--checkpoint-every must be a duration"),
         (["--depth", "0"], "levels"),
         (["--symbol", "NOPE"], "NOPE"),
@@ -162,7 +162,7 @@ def test_book_takes_times_with_zones():
 
 
 def test_book_says_what_is_wrong(tmp_path):
-    with pytest.raises(UsageError, match="--at takes a time"):
+    with pytest.raises(UsageError, match="--at must be a time"):
         run("book", "PETR4", "--lake", lake(), "--at", "noon")
     with pytest.raises(UsageError, match="has no instrument"):
         run("book", "NOPE", "--lake", lake())
@@ -231,11 +231,11 @@ def test_a_small_ingest_without_java_works_in_the_process(tmp_path, monkeypatch)
     captures = sorted(folder().glob("*.pcap"))
     result = run("ingest", *captures, "--lake", tmp_path / "lake")
     assert result.exit_code == 0
-    assert "there is no Java: working in this process" in result.output
+    assert "no Java found: running in this process" in result.output
     assert "books: done" in result.output
     assert "analytics: done" in result.output
     monkeypatch.setattr(ingest_command, "MOST_WITHOUT_JAVA", 100)
-    with pytest.raises(UsageError, match=r"needs Java\. Or give --master here"):
+    with pytest.raises(UsageError, match=r"needs Java\. Or use --master here"):
         run("ingest", *captures, "--lake", tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
@@ -321,7 +321,7 @@ def test_export_leaves_no_file_behind_when_it_fails(tmp_path):
         run("export", "book", "--lake", lake(), "--symbol", "NOPE", "--at", "1779364800000000000",
             "-o", out)  # fmt: skip
     assert not out.exists()
-    with pytest.raises(UsageError, match="--at goes with"):
+    with pytest.raises(UsageError, match="--at requires"):
         run("export", "ticks", "--lake", lake(), "--at", "1779364800000000000", "-o", out)
 
 

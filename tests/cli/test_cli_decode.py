@@ -549,7 +549,7 @@ def test_packets_cut_by_the_snap_length_are_rejected(pregao, tmp_path):
             writer.write(START, framer.frame(payload))
     result = pregao("decode", path)
     assert result.code == 1
-    assert "packets were cut by the snap length" in result.err
+    assert "packets were truncated by the snap length" in result.err
 
 
 def test_a_schema_version_newer_than_known_is_read_with_the_newest(pregao, tmp_path):
@@ -596,14 +596,14 @@ def test_nothing_is_left_when_the_command_fails(pregao, day, tmp_path, monkeypat
     monkeypatch.setattr(decode_tables.TableOutput, "flush", fails)
     result = pregao("decode", day, "-o", f"{tmp_path}/tables/")
     assert result.code == 2
-    assert result.err == "pregao: The output cannot be written: No space left on device.\n"
+    assert result.err == "pregao: Cannot write the output: No space left on device.\n"
     assert list((tmp_path / "tables").iterdir()) == []
 
 
 def test_the_capture_itself_is_not_written_over(pregao, day, tmp_path):
     capture = day.rename(tmp_path / "day.csv")
     result = pregao("decode", capture, "-o", capture, "--force", "-t", "50")
-    assert (result.code, "the capture itself" in result.err) == (2, True)
+    assert (result.code, "an input capture" in result.err) == (2, True)
     assert pregao("decode", capture).code == 0
 
 
@@ -611,21 +611,21 @@ def test_the_capture_itself_is_not_written_over(pregao, day, tmp_path):
     ("arguments", "words"),
     [
         (["-o", "x.xlsx"], ".jsonl, .csv, .parquet or .arrow"),
-        (["-o", "x.csv", "--format", "parquet"], "leave one out"),
-        (["--format", "parquet"], "name it with -o"),
-        (["--format", "xml"], "--format is one of"),
+        (["-o", "x.csv", "--format", "parquet"], "omit --format"),
+        (["--format", "parquet"], "add -o PATH"),
+        (["--format", "xml"], "--format must be one of"),
         (["-o", "folder/", "--format", "text"], "parquet, csv, arrow or jsonl"),
-        (["-o", "nowhere/x.jsonl"], "There is no folder"),
+        (["-o", "nowhere/x.jsonl"], "no folder"),
         (["-t", "Ordr_MBO"], "Did you mean Order_MBO_50?"),
         (["-t", "49"], "There is no template '49'"),
         (["--channel", "256"], "from 0 to 255"),
-        (["--security-id", "PETR4"], "whole numbers"),
+        (["--security-id", "PETR4"], "an integer"),
         (["--since", "yesterday"], "2026-05-21T13:00:00.5"),
-        (["--until", "12"], "--until takes a time"),
+        (["--until", "12"], "--until must be a time"),
         (["--stream", "10.0.0.1=incremental"], "ADDRESS:PORT=STREAM"),
         (["--stream", "10.0.0.1:5=main"], "incremental, snapshot, definition"),
         (["--limit", "0"], "--limit"),
-        (["--hex", "00"], "name either"),
+        (["--hex", "00"], "give either"),
     ],
 )
 def test_likely_mistakes_have_a_sentence(
@@ -641,7 +641,7 @@ def test_likely_mistakes_have_a_sentence(
 
 def test_no_capture_named(pregao):
     result = pregao("decode")
-    assert (result.code, "Name a capture" in result.err) == (2, True)
+    assert (result.code, "No capture given" in result.err) == (2, True)
 
 
 def test_trades_can_be_found_with_any_tool(pregao, tmp_path):

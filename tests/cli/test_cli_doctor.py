@@ -45,16 +45,16 @@ def test_a_table_and_remedies(pregao, monkeypatch):
     result = pregao("doctor")
     assert result.code == 0
     assert "ports: Stop what is there." in result.out
-    assert result.out.endswith("1 warning; the rest is well.\n")
+    assert result.out.endswith("1 warning; all other checks passed.\n")
     assert pregao("doctor", "--strict").code == 1
 
 
 def test_a_problem_ends_with_1(pregao, monkeypatch):
     checked(monkeypatch, problem("multicast", "none", "Switch it on."), well("java", "Java 17"))
     result = pregao("doctor")
-    assert (result.code, "1 problem; the rest is well." in result.out) == (1, True)
+    assert (result.code, "1 problem; all other checks passed." in result.out) == (1, True)
     checked(monkeypatch, well("java", "Java 17"))
-    assert pregao("doctor", "--strict").out.endswith("All is well.\n")
+    assert pregao("doctor", "--strict").out.endswith("All checks passed.\n")
 
 
 def test_a_check_that_fails_or_never_ends_is_a_finding():
@@ -68,7 +68,7 @@ def test_a_check_that_fails_or_never_ends_is_a_finding():
     slow, half, failed, last = findings_of(checks, patience_s=0.05)
     never.set()
     assert (slow.subject, slow.health) == ("slow", Health.PROBLEM)
-    assert "did not end within 0.05 s" in slow.found
+    assert "did not finish within 0.05 s" in slow.found
     assert (half.health, failed.found) == (Health.OK, "The network is down.")
     assert last == well("last", "there")
 
@@ -121,14 +121,14 @@ def test_places_of_compiled_code_that_others_can_write_are_named(tmp_path):
         assert (found.health, reason in found.found) == (Health.WARNING, True)
         assert "chmod go-w" in found.remedy
     kept = doctor_machine.judged_cache(str(tmp_path / "kernels" / "pregao_cli"))
-    assert (kept.health, kept.found) == (Health.OK, f"kept in {tmp_path}")
+    assert (kept.health, kept.found) == (Health.OK, f"cached in {tmp_path}")
 
 
 def test_where_multicast_does_not_come_through(monkeypatch):
     monkeypatch.setattr(doctor_machine, "_DATAGRAM_S", 0.01)
     monkeypatch.setattr("pregao.net.Sender.send", lambda *_: None)
     (silent,) = doctor_machine.check_multicast()
-    assert (silent.health, "was not heard" in silent.found) == (Health.PROBLEM, True)
+    assert (silent.health, "was not received" in silent.found) == (Health.PROBLEM, True)
 
     def refused(*_):
         raise NetworkError("Nothing can be sent.")

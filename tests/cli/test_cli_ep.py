@@ -78,12 +78,12 @@ def test_a_shell_takes_its_lines_from_a_pipe():
         code, out, err = served.ep("shell", typed="\n".join(lines))
     assert (code, err) == (0, "")
     for told in (
-        "session 100000001 is established",
+        "session 100000001 established",
         "> 1 SimpleNewOrder of order first",
         "ExecutionReport_Modify of order first: ordStatus=REPLACED orderQty=120 price=11.0000",
-        "There is no order 'nine'; there are: first, 2.",
-        "not 'PETR4'",
-        "There is no command 'buy'",
+        "No order 'nine'; known orders: first, 2.",
+        "was 'PETR4'",
+        "Unknown command 'buy'",
         "OrderMassActionReport: massActionResponse=ACCEPTED",
         "order first: BUY 120 of 5 at 11.0000: CANCELED, traded 0, left 0",
         "mass-cancel [side=BUY]",
@@ -102,7 +102,7 @@ def test_scripts_end_with_what_came_of_them(tmp_path):
         assert served.ep("run", str(script))[0] == 0
         code, _, err = served.ep("run", "-", typed="new BUY 5 100 10\nexpect trade within 2s\n")
         assert code == 1
-        assert "-:2: ExecutionReport_Trade did not come within 2 s; there is: Exec" in err
+        assert "-:2: ExecutionReport_Trade did not arrive within 2 s; received: Exec" in err
         code, _, err = served.ep("run", "-", typed="new BUY 5 100 10\nexpect new colour=red\n")
         assert code == 2
         assert "-:2: ExecutionReport_New has no field 'colour'" in err
@@ -123,12 +123,12 @@ def test_a_session_is_kept_in_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("buy 5", "no command 'buy'"),
-        ("new BUY 5", "It is: new BUY"),
-        ("cancel", "It is: cancel ORDER"),
-        ("new BUY 5 1 as", "missing behind 'as'"),
+        ("buy 5", "Unknown command 'buy'"),
+        ("new BUY 5", "Usage: new BUY"),
+        ("cancel", "Usage: cancel ORDER"),
+        ("new BUY 5 1 as", "Missing value after 'as'"),
         ("expect new within soon", "within must be a duration"),
-        ('new "BUY', "cannot be read"),
+        ('new "BUY', "Invalid line"),
     ],
 )
 def test_what_is_no_line(line, complaint):
@@ -152,7 +152,7 @@ def test_a_script_is_read_before_anything_is_sent(tmp_path):
     with Served() as served:
         code, out, err = served.ep("run", str(script))
     assert (code, out) == (2, "")
-    assert f"{script}:2: There is no command 'expet'" in err
+    assert f"{script}:2: Unknown command 'expet'" in err
 
 
 def test_the_example_of_the_documents():

@@ -112,7 +112,7 @@ def test_ep_says_what_could_not_be_decoded(monkeypatch):
 
     words = asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
     assert "template 999 is not known (schema 1, version 9)" in words
-    assert "The client speaks 8.0.0 (version 2)" in words
+    assert "The client uses 8.0.0 (version 2)" in words
     assert "Is the exchange running?" not in words
 
 
@@ -124,7 +124,7 @@ def test_ep_says_that_nothing_answers(monkeypatch):
     port = asyncio.run(work())
     words = hold(f"127.0.0.1:{port}", monkeypatch)
     assert f"127.0.0.1:{port}: " in words
-    assert words.endswith("Is the exchange running? pregao exchange starts one.")
+    assert words.endswith("Is the exchange running? Start one with `pregao exchange`.")
 
 
 @pytest.mark.parametrize(

@@ -19,25 +19,25 @@ def port():
     [
         (("phase", "all", "pre_open"), "all: PRE_OPEN"),
         (("phase", "all", "OPEN"), "all: OPEN"),
-        (("halt", "PETR4"), "PETR4 is halted"),
+        (("halt", "PETR4"), "PETR4 halted"),
         (("resume", "PETR4"), "PETR4 follows its group"),
         (("auction", "VALE3", "--for", "1h"), "VALE3 is in auction for 1h"),
         (("news", "A headline", "--symbol", "PETR4"), "published"),
         (("band", "PETR4", "--low", "1", "--high", "99.5"), "set"),
         (
             ("protect", "7", "85", "123", "PETR4", "--fills", "5"),
-            "account 123 of firm 85 is protected",
+            "account 123 of firm 85 protected",
         ),
         (
             ("protect", "8", "85", "123", "DOL", "--net", "9", "--stops"),
-            "account 123 of firm 85 is protected",
+            "account 123 of firm 85 protected",
         ),
-        (("unprotect", "7"), "there is no protection 7 any more"),
-        (("pair", "DOLM26", "WDOM26"), "DOLM26 and WDOM26 are paired"),
-        (("reset", "51"), "channel 51 is sent anew"),
-        (("remove", "VALE3"), "VALE3 is not listed any more"),
-        (("end-day",), "the day is over"),
-        (("failover",), "the backup takes sessions"),
+        (("unprotect", "7"), "protection 7 removed"),
+        (("pair", "DOLM26", "WDOM26"), "DOLM26 and WDOM26 paired"),
+        (("reset", "51"), "channel 51 republished"),
+        (("remove", "VALE3"), "VALE3 delisted"),
+        (("end-day",), "trading day ended"),
+        (("failover",), "the backup gateway is active"),
     ],
 )
 def test_market_operations(pregao, port, words, answer):
@@ -63,7 +63,7 @@ def test_status_shows_phases_and_sessions(pregao, port):
         (("unprotect", "99"), "market protection 99 does not exist"),
         (("pair", "PETR4", "PETR4"), "cannot be paired with itself"),
         (("phase", "all", "LUNCH"), "phase must be one of PRE_OPEN"),
-        (("add", "nowhere.toml"), "nowhere.toml: cannot be read"),
+        (("add", "nowhere.toml"), "Cannot read nowhere.toml"),
         (("day", "soon"), "date must be a date such as 2026-05-21"),
         (("disconnect", "5"), "session 5 is not configured"),
     ],
@@ -89,7 +89,7 @@ def test_without_an_exchange_that_is_said(pregao):
     ("words", "told"),
     [
         (("--config", "nowhere.toml"), "nowhere.toml: there is no such file"),
-        (("--feed", "smoke"), "--feed is multicast, unicast or none"),
+        (("--feed", "smoke"), "--feed must be multicast, unicast or none"),
         (("--for", "soon"), "--for"),
     ],
 )

@@ -108,7 +108,7 @@ def test_a_whole_frame_may_be_pasted(pregao):
         ("", "no hexadecimal digits"),
         ("37 00 0", "a digit is missing"),
         ("hello", "'h' is not a hexadecimal digit"),
-        ("0000  37 00 01\n0010  00 00", "does not follow on"),
+        ("0000  37 00 01\n0010  00 00", "does not match the"),
         ("00" * 70000, "at most 65536 bytes"),
     ],
 )

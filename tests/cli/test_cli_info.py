@@ -119,7 +119,7 @@ def test_versions_rejects_unknown_and_foreign(pregao, tmp_path):
         "rejected: 2",
         "3 (1 messages, refused)",
         "99 (1 messages, read with 16)",
-        "no market data: 1 packets to 10.0.0.9:53",
+        "not market data: 1 packets to 10.0.0.9:53",
         "(unknown)",
     ):
         assert words in shown
@@ -140,7 +140,7 @@ def test_what_is_not_udp(pregao, tmp_path):
     assert (found["not_udp"]["tcp"], found["cut_by_snap_length"]) == (1, 1)
     assert found["truncated"][0]["file"] == str(path)
     shown = pregao("info", path).out
-    for words in ("not UDP: 1 × TCP", "cut by the snap length: 1 packets", "ends early"):
+    for words in ("not UDP: 1 × TCP", "truncated by the snap length: 1 packets", "ends early"):
         assert words in shown
     path.write_bytes(data)
     assert told(pregao, path)["not_udp"]["other"] == {"ARP": 1}
@@ -185,7 +185,7 @@ def test_tables_for_people(pregao, day, tmp_path):
         "channels: 72",
         "schema versions: 16 (9 messages)",
         "233.252.14.1:30001",
-        "1 loops, 1 whole, up to 3",
+        "1 loops, 1 complete, up to 3",
         "1: 1–3",
         "Order_MBO_50",
         "33.3%",

@@ -107,7 +107,7 @@ def test_a_raw_dump_is_taken_into_a_lake(pregao, tmp_path, monkeypatch):
     monkeypatch.setenv("PREGAO_LEGACY_CHANNELS", "channel.dump=51")
     result = pregao(*command)
     assert result.code == 0, result.err
-    assert "no capture times and no addresses" in " ".join(result.err.split())
+    assert "without capture times and addresses" in " ".join(result.err.split())
     (packets,) = lake.glob("legacy_packets/*/*.parquet")
     found = pq.read_table(packets).to_pylist()
     assert len(found) == 8
@@ -125,7 +125,7 @@ def test_a_raw_dump_is_taken_into_a_lake(pregao, tmp_path, monkeypatch):
     monkeypatch.setenv("PREGAO_LEGACY_CHANNELS", "channel.dump=51")
     result = pregao(*command)
     assert result.code != 0
-    assert f"byte {len(heartbeat(1) + news(2))}: what follows is no whole chunk" in " ".join(
+    assert f"byte {len(heartbeat(1) + news(2))}: not a complete chunk" in " ".join(
         result.err.split()
     )
 
@@ -172,10 +172,10 @@ def test_a_template_file_can_be_named(pregao, day, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["-o", "tables.parquet"], "a folder (-o folder/) tables of them"),
-        (["-o", "tables/", "--limit", "3"], "--limit are for text and JSON lines"),
-        (["-o", "tables/", "--format", "jsonl"], "parquet, csv or arrow files"),
-        (["-t", "Order_MBO_50"], "no such template of the legacy feed"),
+        (["-o", "tables.parquet"], "a folder of tables (-o folder/)"),
+        (["-o", "tables/", "--limit", "3"], "require text or JSON lines"),
+        (["-o", "tables/", "--format", "jsonl"], "must be parquet, csv, arrow"),
+        (["-t", "Order_MBO_50"], "has no template Order_MBO_50"),
     ],
 )
 def test_what_cannot_be_done_is_said(pregao, day, arguments, sentence, monkeypatch, tmp_path):
@@ -241,13 +241,13 @@ def test_books_of_price_levels_are_shown_as_levels(pregao, tmp_path):
     assert taken.code == 0, taken.err
     shown = pregao("book", "PETR4", "--lake", lake)
     assert shown.code == 0, shown.err
-    assert "the feed tells the best 5 prices of each side, and no orders" in shown.out
+    assert "the feed publishes the best 5 prices of each side, and no orders" in shown.out
     told = json.loads(pregao("book", "PETR4", "--lake", lake, "--json").out)
     assert told["market_depth"] == 5
     assert 1 <= len(told["bids"]) <= 5
     assert set(told["bids"][0]) == {"price", "size", "orders"}
     refused = pregao("book", "PETR4", "--lake", lake, "--orders")
     assert refused.code == 2
-    assert "Leave --orders out" in refused.err
+    assert "Omit --orders" in refused.err
     analysed = pregao("analytics", "--lake", lake, "--table", "orders", "--again")
-    assert "the feed tells price levels and no orders" in analysed.out
+    assert "the feed publishes price levels, not orders" in analysed.out

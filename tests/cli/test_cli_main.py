@@ -145,7 +145,7 @@ def test_text_comes_from_a_pipe_as_it_is_written(tmp_path):
 def test_the_demonstration_where_it_cannot_write(pregao, tmp_path):
     (tmp_path / "file").touch()
     result = pregao("demo", "-o", tmp_path / "file" / "demo")
-    assert (result.code, "cannot be made" in result.err) == (2, True)
+    assert (result.code, "Cannot create folder" in result.err) == (2, True)
 
 
 def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):

@@ -82,8 +82,8 @@ def test_the_heatmap_shows_the_last_book_in_its_last_column(lake):
 def test_a_mistake_is_a_sentence(lake, tmp_path):
     for arguments, words in (
         (["depth", "PETR4", "-o", "x.txt"], "must end in .png, .svg, .pdf"),
-        (["depth", "-o", "x.png"], "needs an instrument"),
-        (["gaps", "PETR4", "-o", "x.png"], "name none"),
+        (["depth", "-o", "x.png"], "requires a SYMBOL"),
+        (["gaps", "PETR4", "-o", "x.png"], "omit SYMBOL"),
         (["tape", "PETR4", "--at", "2026-05-21", "-o", "x.png"], "--since and --until"),
     ):
         result = CliRunner().invoke(app, ["plot", *arguments, "--lake", place_of(lake)])

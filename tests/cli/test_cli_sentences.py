@@ -46,7 +46,7 @@ def told(result, *, code=2):
     assert result.code == code, result.err
     assert "Traceback" not in result.err + result.out
     assert "\x1b[" not in result.err + result.out
-    assert "mistake of Pregão" not in result.err
+    assert "bug in Pregão" not in result.err
     (line,) = result.err.splitlines()
     assert line.startswith("pregao: ")
     assert 10 < len(line) < 700
@@ -60,7 +60,7 @@ ABSURD = [
     ("ingest DAY --lake NEW --master here --channel ²", "from 0 to 255"),
     ("ingest DAY --lake NEW --master here --stream 1.1.1.1:99999999=incremental", "ADDRESS:PORT"),
     ("ingest DAY --lake NEW --master here --report NOWHERE/x.json", "--report"),
-    ("ingest DAY --lake NEW --master here --only nothing", "--only takes"),
+    ("ingest DAY --lake NEW --master here --only nothing", "--only must be"),
     ("ingest DAY --lake NEW --master here --only analytics", "is not a lake"),
     ("ingest DAY --lake NEW --only books --books", "one of the two"),
     ("ingest DAY --lake NEW --master [red]here[/red]", "[red]here[/red] is not a Spark master"),
@@ -82,7 +82,7 @@ ABSURD = [
     ("book [red]x[/red] --lake LAKE", "[red]x[/red]"),
     ("book PETR4 --lake LAKE --at 99999999999999999999999", "from 1970 to 2262"),
     ("book PETR4 --lake LAKE --at 0001-01-01", "from 1970 to 2262"),
-    ("book PETR4 --lake LAKE --at ²²²²²²²²²²", "--at takes a time"),
+    ("book PETR4 --lake LAKE --at ²²²²²²²²²²", "--at must be a time"),
     ("book PETR4 --lake LAKE --date 9999-12-31", "9999-12-31"),
     ("book PETR4 --lake LAKE --depth x", "--depth"),
     ("book PETR4 --lake LAKE --channel 999", "255"),
@@ -94,7 +94,7 @@ ABSURD = [
     ("analytics --lake LAKE --master here --date 9999-12-31", "has no data of 9999-12-31"),
     ("analytics --lake NOWHERE --master here", "is not a lake"),
     ("analytics --lake LAKE --interval 99999999999999h", "--interval"),
-    ("analytics --lake LAKE --date 9999-99-99", "--date takes a day"),
+    ("analytics --lake LAKE --date 9999-99-99", "--date must be a date"),
     ("analytics --lake LAKE --table [x]", "[x]"),
     ("query DROP_TABLE_packets --lake LAKE", "DROP_TABLE_PACKETS is none"),
     ("query SELECT([red]) --lake LAKE", "The query failed"),
@@ -107,7 +107,7 @@ ABSURD = [
     ("lake compact [x] --lake LAKE", "no table [x]"),
     ("lake vacuum --lake LAKE --older-than 99999999999999h", "36500d"),
     ("lake check --lake DAY", "is not a lake"),
-    ("query --lake LAKE", "There is no query"),
+    ("query --lake LAKE", "No query given"),
     ("query VALUES(1)", "--lake DIR"),
     ("query --example [x] --lake LAKE", "no example '[x]'"),
     ("query SELECT(1)FROM(v_nothing) --lake LAKE", "`v_nothing` cannot be found"),
@@ -122,7 +122,7 @@ ABSURD = [
     ("lake symbol 99999999999999999999999 --lake LAKE", "knows no instrument"),
     ("lake symbol PETR4 --lake LAKE --date 9999-12-31", "of 9999-12-31"),
     ("lake drop --lake LAKE", "Select what to drop"),
-    ("lake drop --lake LAKE --date ²", "--date takes a day"),
+    ("lake drop --lake LAKE --date ²", "--date must be a date"),
     ("lake drop --lake LAKE --channel 999", "from 0 to 255"),
     ("lake drop --lake LAKE --channel 99 --yes", "no data of channel 99"),
     ("lake drop --lake LAKE --ingest [red] --dry-run", "matches no ingest"),
@@ -143,7 +143,7 @@ ABSURD = [
     ("schema [red]", "[red]"),
     ("schema --version 99999999999999999999999", "not known"),
     ("pack NOWHERE/x.tar.gz", "no folder"),
-    ("demo -o /dev/null/x", "cannot be made"),
+    ("demo -o /dev/null/x", "Cannot create folder"),
     ("nope", "No such command"),
 ]
 

@@ -135,9 +135,9 @@ def test_a_day_like_another_says_what_is_wrong(tmp_path, lake):
     out = ["--out", tmp_path / "day"]
     assert "has no data of 2020-01-02" in refused("--like", lake, "--date", "2020-01-02", *out)
     assert "channel 9" in refused("--like", lake, "--channel", "9", *out)
-    assert "leave --profile out" in refused("--like", lake, "--profile", "stress", *out)
-    assert "--channel is for --like" in refused("--channel", 72, *out)
-    assert "--save-profile is for --like" in refused("--save-profile", "x.toml", *out)
+    assert "omit --profile" in refused("--like", lake, "--profile", "stress", *out)
+    assert "--channel requires --like" in refused("--channel", 72, *out)
+    assert "--save-profile requires --like" in refused("--save-profile", "x.toml", *out)
     assert "nowhere" in refused("--like", tmp_path / "nowhere", *out)
     (tmp_path / "day").mkdir()
     (tmp_path / "day" / "mine.txt").write_text("mine")
@@ -167,7 +167,7 @@ def test_help_has_an_example():
         (["--late-join", "later"], "10:05:30, was 'later'"),
         (["--late-join", "23:59"], "--late-join: 23:59 is outside the run"),
         (["--reset-at", "1.5"], "10:05:30, was '1.5'"),
-        (["--date", "tomorrow"], "--date: 'tomorrow'"),
+        (["--date", "tomorrow"], "was 'tomorrow'"),
         (["--instruments-file", "absent.toml"], "absent.toml"),
         (["--schedule-file", "absent.toml"], "absent.toml"),
         (["--books", "0"], "--books must be from 1 to 10000, was 0"),

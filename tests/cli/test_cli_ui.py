@@ -26,14 +26,14 @@ from tests.waiting import PATIENCE_S
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--lake", "a", "--demo"], "takes one of"),
-        (["--demo", "--live", "live.toml"], "takes one of"),
-        (["--demo", "--exchange", "9612"], "--exchange is for --live"),
+        (["--lake", "a", "--demo"], "only one of"),
+        (["--demo", "--live", "live.toml"], "only one of"),
+        (["--demo", "--exchange", "9612"], "--exchange requires --live"),
         (["--lake", "/nowhere/at/all"], "/nowhere/at/all"),
         (["--live", "/nowhere.toml"], "no such file"),
         (["--lake", "a", "--token-file", "/nowhere"], "--token-file /nowhere cannot be read"),
-        (["--lake", "a", "--tz", "Brasil"], "--tz takes a zone"),
-        ([], "Name the lake with --lake"),
+        (["--lake", "a", "--tz", "Brasil"], "--tz must be a time zone"),
+        ([], "No lake given: use --lake"),
     ],
 )
 def test_what_cannot_be_is_said(words, said):

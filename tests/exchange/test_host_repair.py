@@ -276,7 +276,7 @@ def test_the_command_changes_nothing_without_consent(tmp_path):
     assert shown.exit_code == 1
     assert re.search(r"journal-000001: bytes [\d,]+ to [\d,]+, record \d+ \(of kind", shown.stdout)
     assert f"  session {SESSIONS[0]}: request 4 missing\n" in shown.stdout
-    assert "Nothing was changed. --yes sets the damaged bytes aside." in shown.stderr
+    assert "Nothing was changed. Use --yes to set the damaged bytes aside." in shown.stderr
     data = json.loads(runner.invoke(app, ["exchange", "repair", str(tmp_path), "--json"]).stdout)
     assert data["concerns"][0] == f"session {SESSIONS[0]}: request 4 missing"
     assert (data["sound"], data["set_aside"]) == (False, [])

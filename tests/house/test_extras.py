@@ -82,7 +82,7 @@ def test_a_command_names_the_extra_that_it_needs(day, blocked, arguments, extra)
 def test_an_ingest_without_spark_works_in_the_process(day):
     done = command(["pyspark", "pandas"], ["ingest", "day", "--lake", "own"], day.parent)
     assert done.returncode == 0, done.stderr
-    assert "there is no Spark: working in this process" in done.stderr
+    assert "no Spark found: running in this process" in done.stderr
 
 
 @pytest.mark.parametrize(

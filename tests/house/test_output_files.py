@@ -35,7 +35,7 @@ def unharmed(precious: Path) -> None:
 
 
 def test_a_link_is_refused_without_force(precious: Path, link: Path) -> None:
-    with pytest.raises(UsageError, match="exists already"), NewFiles(force=False) as files:
+    with pytest.raises(UsageError, match="already exists"), NewFiles(force=False) as files:
         files.create(link)
     assert link.is_symlink()
     unharmed(precious)
@@ -54,7 +54,7 @@ def test_a_file_that_appears_in_between_is_kept(tmp_path: Path, precious: Path) 
     files = NewFiles(force=False)
     files.create(out).write(b"new")
     out.symlink_to(precious)
-    with pytest.raises(UsageError, match="exists already"), files:
+    with pytest.raises(UsageError, match="already exists"), files:
         pass
     assert out.is_symlink()
     unharmed(precious)
@@ -70,7 +70,7 @@ def test_not_even_between_the_last_look_and_the_name(
         plain(source, target)
 
     monkeypatch.setattr(os, "link", late)
-    with pytest.raises(UsageError, match="exists already"), NewFiles(force=False) as files:
+    with pytest.raises(UsageError, match="already exists"), NewFiles(force=False) as files:
         files.create(out).write(b"new")
     assert out.read_bytes() == b"of another"
     unharmed(precious)

@@ -117,7 +117,7 @@ def test_a_file_that_is_there_is_only_replaced_when_told(small_lake, tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("mine")
     place = small_lake.location
-    with pytest.raises(UsageError, match="exists already; use --force"):
+    with pytest.raises(UsageError, match="already exists; use --force"):
         run("query", "SELECT 1", "--lake", place, "-o", path)
     assert path.read_text() == "mine"
     run("query", "SELECT 1 AS one", "--lake", place, "-o", path, "--force")
@@ -227,5 +227,5 @@ def test_files_that_are_not_as_told_are_found(small_lake):
     assert any("is missing" in fault for fault in faults)
     assert any("has 5 bytes instead of" in fault for fault in faults)
     assert any("cannot be read" in fault for fault in faults)
-    with pytest.raises(UsageError, match="does not add up: 3 faults"):
+    with pytest.raises(UsageError, match="is inconsistent: 3 faults"):
         run("lake", "check", "--lake", small_lake.location)

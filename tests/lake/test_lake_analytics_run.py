@@ -121,7 +121,7 @@ def test_the_command_says_what_it_made(spark):
     ("arguments", "complaint"),
     [
         (["--table", "tradez"], "no analytics table 'tradez'; choose from trades, bars"),
-        (["--date", "yesterday"], "--date takes a day such as 2026-05-21"),
+        (["--date", "yesterday"], "--date must be a date such as 2026-05-21"),
         (["--interval", "25h"], "at most one day, was '25h'"),
         (["--conf", "memory=1g"], "--conf must be spark.NAME=VALUE"),
         ([], "is not a lake: create one with `pregao ingest"),

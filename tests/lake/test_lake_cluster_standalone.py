@@ -123,7 +123,7 @@ def test_what_is_needed_follows_from_the_packages_themselves():
 def test_the_command_refuses_names_that_spark_would_not_unpack(tmp_path):
     app = typer.Typer()
     app.command()(pack_command)
-    for name, said in [("x.zip", r"end in \.tar\.gz"), ("none/x.tar.gz", "There is no folder")]:
+    for name, said in [("x.zip", r"end in \.tar\.gz"), ("none/x.tar.gz", "no folder")]:
         result = CliRunner().invoke(app, [str(tmp_path / name)])
         assert isinstance(result.exception, UsageError)
         with pytest.raises(UsageError, match=said):

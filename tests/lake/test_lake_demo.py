@@ -18,7 +18,7 @@ def check(told):
     equal, compared = re.search(r"([\d,]+) of ([\d,]+) snapshots equal", told).groups()
     assert equal == compared
     assert "PETR" in told
-    assert "What to try next" in told
+    assert "Next steps" in told
 
 
 def test_the_demonstration_can_be_repeated(tmp_path, spark, capsys):

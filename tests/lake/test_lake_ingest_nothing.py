@@ -107,7 +107,7 @@ def test_the_command_lists_what_was_left_out(with_damage, tmp_path, capsys, monk
         run()
     assert not ended.value.code
     told = capsys.readouterr().out
-    assert "damaged captures left out" in told
+    assert "damaged captures skipped" in told
     assert "other.pcap" in told
 
 

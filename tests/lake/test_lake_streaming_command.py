@@ -92,7 +92,7 @@ def test_it_goes_on_until_it_is_told_to_stop(tmp_path):
         (["--batch-size", "much"], "--batch-size must be a size"),
         (["--range-size", "0"], "--range-size must be a size"),
         (["--channel", "x"], "--channel takes whole numbers"),
-        (["--feed", "x"], "--feed takes"),
+        (["--feed", "x"], "--feed must be"),
     ],
 )
 def test_mistakes_are_sentences(tmp_path, options, words):
@@ -103,7 +103,7 @@ def test_mistakes_are_sentences(tmp_path, options, words):
 
 def test_a_folder_that_is_not_there_is_told(tmp_path):
     done = run("--from", tmp_path / "none", "--lake", tmp_path / "lake", "--master", "here")
-    assert "there is no such folder" in str(done.exception)
+    assert "no such folder" in str(done.exception)
     assert not (tmp_path / "lake").exists()
 
 

@@ -144,7 +144,10 @@ def test_the_command_reports_links_and_names(small_lake: Lake, outside: Path) ->
     (lake / "orders" / "notes.parquet").write_bytes(b"")
     age_all(lake)
     shown = vacuumed("--lake", str(lake))
-    assert "orders/linked is a symbolic link or no file: neither followed nor removed." in shown
+    assert (
+        "orders/linked is a symbolic link or not a regular file: not followed, not removed."
+        in shown
+    )
     assert "orders/notes.parquet is in no table, but Pregão did not write it" in shown
     told = json.loads(vacuumed("--lake", str(lake), "--json"))
     assert (told["links"], told["unknown"]) == (["orders/linked"], ["orders/notes.parquet"])

@@ -91,20 +91,23 @@ def test_mistakes_are_sentences(pregao, tmp_path):
     config, _ = followed_at()
     path.write_text(config_text(config))
     for arguments, words in (
-        ([], "takes either --config FILE or --demo"),
-        (["--demo", "--config", path], "takes either --config FILE or --demo"),
+        ([], "requires either --config FILE or --demo"),
+        (["--demo", "--config", path], "requires either --config FILE or --demo"),
         (["--config", tmp_path / "no.toml"], "there is no such file"),
         (["--config", path, "--channel", "99"], "has no channel 99; it has 51"),
         (["--config", path, "--channel", "x"], "--channel takes whole numbers"),
-        (["--config", path, "--spool", tmp_path], "give --lake too"),
+        (["--config", path, "--spool", tmp_path], "--spool requires --lake"),
         (["--demo", "--spin", "--realtime"], "Choose spin or realtime"),
-        (["--config", path, "--lake", "l", "--record", "r"], "--lake records by itself"),
+        (
+            ["--config", path, "--lake", "l", "--record", "r"],
+            "--lake cannot be combined with --record",
+        ),
         (
             ["--config", path, "--headless", "--lake", "s3://b/l"],
-            "say with --spool where captures go",
+            "set the folder of captures with --spool",
         ),
         (["--config", path, "--for", "soon", "--headless"], "--for must be a duration"),
-        (["--config", path], "The view needs a terminal: give --headless"),
+        (["--config", path], "The view requires a terminal: use --headless"),
         (["--config", path, "--headless", "--roll-size", "x"], "--roll-size"),
     ):
         done = pregao("live", *arguments)

@@ -253,7 +253,7 @@ def test_the_command_sends_and_tells(pregao, tmp_path):
     receiver.close()
     for arguments, words in (
         (["--to", "239.1.1.1"], "--to takes ADDRESS:PORT"),
-        (["--to", "239.1.1.1:4", "--to", "239.1.1.1:5"], "--to takes one ADDRESS:PORT"),
+        (["--to", "239.1.1.1:4", "--to", "239.1.1.1:5"], "--to accepts one ADDRESS:PORT"),
         (["--to", "1.2.3.4:5=239.1.1.1:4"], "no packet was captured to 1.2.3.4:5"),
         (["--interface", "eth77"], "There is no interface 'eth77'"),
         (["--speed", "fast"], "--speed must be a factor such as 1x, 10x"),

@@ -225,7 +225,7 @@ def test_work_at_once_is_bounded_others_wait_and_too_many_are_turned_away():
             refused = get(page, "api/slow", n="more")
             assert refused.status_code == 503
             assert refused.headers["retry-after"] == "1"
-            assert "too much to do" in refused.json()["error"]
+            assert "Too many requests" in refused.json()["error"]
         go_on.set()
         assert sorted(one.result().json() for one in asked) == list("01234")
         assert max(most) == 2
@@ -303,7 +303,7 @@ def test_an_error_of_ours_is_a_sentence_and_is_logged(caplog):
             answered = get(page, path)
             assert answered.status_code == 500
             assert answered.json() == {
-                "error": f"Something went wrong inside ({kind}); the terminal says more."
+                "error": f"Internal error ({kind}); see the terminal of `pregao ui`."
             }
             assert caplog.records[-1].exc_info[0].__name__ == kind
         assert httpx.get(page.address + "api/none", headers=allowed(page)).status_code == 404

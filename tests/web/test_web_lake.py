@@ -173,9 +173,9 @@ def test_bars_auctions_latency_health_and_news(server, lake, busiest, about):
     ("path", "parameters", "said"),
     [
         ("api/book", {"day": DAY, "channel": "51", "id": "1", "at": "0"}, "has no instrument 1"),
-        ("api/book", {"day": "yesterday", "channel": "51", "id": "1", "at": "0"}, "is no day"),
+        ("api/book", {"day": "yesterday", "channel": "51", "id": "1", "at": "0"}, "must be a date"),
         ("api/book", {"day": DAY, "channel": "300", "id": "1", "at": "0"}, "channel takes"),
-        ("api/book", {"day": DAY, "channel": "51", "id": "x", "at": "0"}, "whole number"),
+        ("api/book", {"day": DAY, "channel": "51", "id": "x", "at": "0"}, "an integer"),
         ("api/instruments", {}, "day is missing"),
         ("api/jump", {"day": DAY}, "kind is missing"),
     ],

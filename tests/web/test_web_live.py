@@ -201,7 +201,7 @@ def test_what_the_page_may_not_do_is_refused(page):
         == 403
     )
     refused = post(server, "api/exchange/do", {"do": "end-day"})
-    assert "may ask for" in refused.json()["error"]
+    assert "do must be one of" in refused.json()["error"]
     assert (
         "no instrument"
         in post(server, "api/exchange/do", {"do": "halt", "symbol": "NO"}).json()["error"]

@@ -177,11 +177,11 @@ def test_a_token_can_come_from_a_file(tmp_path):
     [
         ("a" * 43, 0o644, "open to others (mode 0644)"),
         ("a" * 43, 0o620, "open to others (mode 0620)"),
-        ("", 0o600, "must hold one token"),
-        ("a" * (MIN_LENGTH - 1), 0o600, "must hold one token"),
-        ("a" * 300, 0o600, "must hold one token"),
-        ("a" * 30 + "\nb", 0o600, "must hold one token"),
-        ("a" * 30 + "\x1b", 0o600, "must hold one token"),
+        ("", 0o600, "must contain one token"),
+        ("a" * (MIN_LENGTH - 1), 0o600, "must contain one token"),
+        ("a" * 300, 0o600, "must contain one token"),
+        ("a" * 30 + "\nb", 0o600, "must contain one token"),
+        ("a" * 30 + "\x1b", 0o600, "must contain one token"),
     ],
 )
 def test_a_token_file_that_is_not_ours_alone_or_no_token_is_refused(tmp_path, text, mode, said):

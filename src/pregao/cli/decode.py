@@ -47,8 +47,8 @@ def decode(
             "--output",
             "-o",
             metavar="PATH",
-            help="Output: a .jsonl, .csv, .parquet or .arrow file, or a folder (one file per "
-            "template) (default: text on standard output).",
+            help="Output: a .jsonl, .csv, .parquet or .arrow file, or a folder with one file per "
+            "template (default: text on standard output).",
         ),
     ] = None,
     format_: Annotated[

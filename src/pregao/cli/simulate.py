@@ -146,7 +146,7 @@ def simulate(
         Path | None, typer.Option(help="Schedule of the groups' trading phases, TOML or JSON.")
     ] = None,
     books: Annotated[
-        int, typer.Option(help="Number of books per instrument in truth/, including the last.")
+        int, typer.Option(help="Number of times at which truth/ has books, including the end.")
     ] = 10,
     compress: Annotated[
         Compression, typer.Option(help="Compression of the captures.")

@@ -39,8 +39,8 @@ _LONGEST_S = 1800.0
 _OPEN_SHARE = 0.88
 """Share of a simulated day that is continuous trading."""
 WORDS = {
-    "lifetime_median_ms": "lifetime of cancelled orders, median (ms)",
-    "lifetime_p10_ms": "lifetime of cancelled orders, tenth percentile (ms)",
+    "lifetime_median_ms": "lifetime of canceled orders, median (ms)",
+    "lifetime_p10_ms": "lifetime of canceled orders, tenth percentile (ms)",
     "amended": "amendments, share of messages",
     "improving": "new orders that improve the best price",
     "cancels_per_trade": "cancels and replacements per trade",
