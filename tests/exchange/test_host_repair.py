@@ -269,7 +269,7 @@ def test_the_command_changes_nothing_without_consent(tmp_path):
     runner = CliRunner()
     sound = runner.invoke(app, ["exchange", "repair", str(tmp_path)])
     assert (sound.exit_code, sound.stdout) == (0, "")
-    assert sound.stderr == "An exchange can start with this journal.\n"
+    assert sound.stderr == "An exchange can start from this journal.\n"
     damaged(path, entering(path, 3) + 27)
     before = contents(tmp_path)
     shown = runner.invoke(app, ["exchange", "repair", str(tmp_path)])
@@ -284,5 +284,5 @@ def test_the_command_changes_nothing_without_consent(tmp_path):
     done = runner.invoke(app, ["exchange", "repair", str(tmp_path), "--yes"])
     assert done.exit_code == 0
     assert done.stdout.endswith(": set aside.\n")
-    assert done.stderr == "An exchange can start with what is left of this journal.\n"
+    assert done.stderr == "An exchange can start from the rest of this journal.\n"
     assert started(tmp_path) == {1, 2, 3, 5, 6}

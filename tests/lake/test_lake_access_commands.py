@@ -211,7 +211,7 @@ def test_an_age_is_a_span(small_lake):
 def test_small_files_are_merged(small_lake):
     small_lake.commit(unit_of(small_lake.location, "u3", ["c3"]))
     told = run("lake", "compact", "--lake", small_lake.location, "orders").output
-    assert "2 files became 1" in told
+    assert "2 files merged into 1" in told
     assert len(small_lake.files("orders", "2026-05-21")) == 1
 
 

@@ -252,7 +252,7 @@ def test_a_name_that_does_not_fit_the_format_is_an_error(lake, tmp_path):
         result = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / name)])
         assert words in str(result.exception)
     result = CliRunner().invoke(app, ["export", "mbo", "--lake", str(lake), "-o", "x.csv"])
-    assert "with --symbol" in str(result.exception)
+    assert "requires --symbol" in str(result.exception)
 
 
 def read_by_the_consumer(code, *arguments):

@@ -91,7 +91,7 @@ def test_it_goes_on_until_it_is_told_to_stop(tmp_path):
         (["--skew", "1"], "--skew must be a duration"),
         (["--batch-size", "much"], "--batch-size must be a size"),
         (["--range-size", "0"], "--range-size must be a size"),
-        (["--channel", "x"], "--channel takes whole numbers"),
+        (["--channel", "x"], "--channel must be an integer"),
         (["--feed", "x"], "--feed must be"),
     ],
 )

@@ -148,7 +148,7 @@ def test_the_command_reports_links_and_names(small_lake: Lake, outside: Path) ->
         "orders/linked is a symbolic link or not a regular file: not followed, not removed."
         in shown
     )
-    assert "orders/notes.parquet is in no table, but Pregão did not write it" in shown
+    assert "orders/notes.parquet is in no table, but was not written by Pregão" in shown
     told = json.loads(vacuumed("--lake", str(lake), "--json"))
     assert (told["links"], told["unknown"]) == (["orders/linked"], ["orders/notes.parquet"])
 

@@ -95,7 +95,7 @@ def test_mistakes_are_sentences(pregao, tmp_path):
         (["--demo", "--config", path], "requires either --config FILE or --demo"),
         (["--config", tmp_path / "no.toml"], "there is no such file"),
         (["--config", path, "--channel", "99"], "has no channel 99; it has 51"),
-        (["--config", path, "--channel", "x"], "--channel takes whole numbers"),
+        (["--config", path, "--channel", "x"], "--channel must be an integer"),
         (["--config", path, "--spool", tmp_path], "--spool requires --lake"),
         (["--demo", "--spin", "--realtime"], "Choose spin or realtime"),
         (

@@ -99,7 +99,7 @@ def test_a_replay_shows_books_as_they_were(server, lake, busiest, about):
         socket.send("nonsense")
         assert "error" in json.loads(socket.recv())
         socket.send(json.dumps({**request, "step": 1}))
-        assert "step takes" in json.loads(socket.recv())["error"]
+        assert "step must be" in json.loads(socket.recv())["error"]
         socket.send(json.dumps({**request, "to": begin + 300 * step}))
         assert "At most" in json.loads(socket.recv())["error"]
     assert told["request"] == 7
@@ -174,7 +174,7 @@ def test_bars_auctions_latency_health_and_news(server, lake, busiest, about):
     [
         ("api/book", {"day": DAY, "channel": "51", "id": "1", "at": "0"}, "has no instrument 1"),
         ("api/book", {"day": "yesterday", "channel": "51", "id": "1", "at": "0"}, "must be a date"),
-        ("api/book", {"day": DAY, "channel": "300", "id": "1", "at": "0"}, "channel takes"),
+        ("api/book", {"day": DAY, "channel": "300", "id": "1", "at": "0"}, "channel must be"),
         ("api/book", {"day": DAY, "channel": "51", "id": "x", "at": "0"}, "an integer"),
         ("api/instruments", {}, "day is missing"),
         ("api/jump", {"day": DAY}, "kind is missing"),

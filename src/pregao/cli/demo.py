@@ -141,7 +141,7 @@ def _take_in(out: Console, captures: Path, lake: Path) -> Report:
 
         find_java()
     except UsageError as error:
-        say(out, f"Ingesting the captures into a lake, without Spark ({error}) …")
+        say(out, f"Ingesting the captures into a lake, in this process ({error}) …")
         return ingest([str(captures)], str(lake), run=run_here, merge=merge_here)
     from pregao.lake.spark import merge_on_spark, on_spark, spark_session
 
