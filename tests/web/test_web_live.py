@@ -246,7 +246,10 @@ def test_bars_are_of_the_trades_that_count(page):
     whole = get(server, "api/bars", **OTHER, interval="5m").json()
     assert max(bar[2] for bar in whole) < highest[1]
     assert whole[-1][4] == trades[-1][1]
-    assert "interval must be one of 1s" in get(server, "api/bars", **OTHER, interval="7m").json()["error"]
+    assert (
+        "interval must be one of 1s"
+        in get(server, "api/bars", **OTHER, interval="7m").json()["error"]
+    )
     spread = get(server, "api/latency").json()["spread"]["51"]
     until(lambda: sum(count for _, count in get(server, "api/latency").json()["spread"]["51"]) > 9)
     assert spread == sorted(spread)

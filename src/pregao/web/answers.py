@@ -51,11 +51,11 @@ class Parameters:
             try:
                 value = int(value)
             except ValueError:
-                raise UsageError(f"{name} must be an integer, was {value[:60]!r}.") from None
+                raise UsageError(f"{name} must be an integer, was {str(value)[:60]!r}.") from None
         if not isinstance(value, int) or isinstance(value, bool):
             raise UsageError(f"{name} is missing; it must be an integer.")
         if not least <= value <= most:
-            raise UsageError(f"{name} must be from {least} to {most}, was {value}.")
+            raise UsageError(f"{name} must be from {least} to {most}, was {str(value)[:60]}.")
         return value
 
 

@@ -98,7 +98,7 @@ class ExchangePanel:
         """Enter an order and return the exchange's response."""
         side = given.text("side").upper()
         if side not in _SIDES:
-            raise UsageError(f"side must be {' or '.join(_SIDES)}, was {side!r}.")
+            raise UsageError(f"side must be {' or '.join(_SIDES)}, was {side[:60]!r}.")
         security = given.whole("id", least=1)
         quantity = given.whole("quantity", least=1, most=10**12)
         price = _price(given.text("price", ""))

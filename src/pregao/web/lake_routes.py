@@ -46,7 +46,7 @@ def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
     def jump(given: Parameters) -> dict[str, Any]:
         kind = given.text("kind")
         if kind not in KINDS:
-            raise UsageError(f"kind must be one of {', '.join(KINDS)}; was {kind!r}.")
+            raise UsageError(f"kind must be one of {', '.join(KINDS)}; was {kind[:60]!r}.")
         forward = given.text("direction", "next") == "next"
         return {"at": own(given).jump(kind, at(given), forward)}
 
