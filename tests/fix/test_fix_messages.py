@@ -57,6 +57,19 @@ def test_repeating_groups():
     assert list(message.groups(268, 269)) == []
 
 
+@pytest.mark.parametrize("count", [b"", b"x", b"-1", b"9" * 19, b"9" * 5000])
+def test_a_count_that_is_not_a_number_of_up_to_18_digits_has_no_entries(count):
+    message = FixMessage(((35, b"BX"), (1351, count), (1355, b"10")))
+    assert list(message.groups(1351, 1355)) == []
+
+
+@given(st.binary(max_size=20).map(lambda each: each.replace(b"\x01", b"\xff")))
+def test_text_of_any_bytes_encodes_to_the_same_bytes(value):
+    (message,) = Parser().feed(encode([(35, "0"), (58, value)]))
+    (again,) = Parser().feed(encode([(35, "0"), (58, message.text(58))]))
+    assert (len(message.text(58)), again.get(58)) == (len(value), value)
+
+
 @pytest.mark.parametrize(
     "stream",
     [
@@ -84,7 +97,9 @@ def test_any_bytes_give_messages_or_a_decode_error(data, framed):
         list(Parser().feed(stream))
 
 
-@pytest.mark.parametrize("fields", [[], [(49, "A")], [(35, "X"), (58, b"a\x01b")]])
+@pytest.mark.parametrize(
+    "fields", [[], [(49, "A")], [(35, "X"), (58, b"a\x01b")], [(35, "X"), (58, "€")]]
+)
 def test_what_cannot_be_written_is_refused(fields):
     with pytest.raises(EncodeError):
         encode(fields)

@@ -1,6 +1,8 @@
 """A FIX session: logon, numbers, heartbeats, gaps, logout; both sides in virtual time."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pregao.clock import SECOND
 from pregao.errors import UsageError
@@ -128,6 +130,44 @@ def test_a_wrong_logon_is_told_and_ends_the_session(message, reason):
     assert reason in event.reason
     (told,) = Parser().feed(server.take_output())
     assert (told.type, reason in told.text(58)) == ("5", True)
+
+
+FOREIGN = b"Corretora S\xe3o Jos\xe9 \xff\x80\xe2\x82\xac"
+
+
+def test_a_comp_id_of_any_bytes_ends_the_session_with_the_same_bytes_in_the_reason():
+    server = Session(SessionSettings("B3", "ME", acceptor=True), 0)
+    logon = encode([(35, "A"), (49, FOREIGN), (56, "B3"), (34, 1), (108, 10)])
+    (event,) = server.receive(logon, 0)
+    (logout,) = Parser().feed(server.take_output())
+    reason = b"message from " + FOREIGN + b" to B3, expected from ME to B3"
+    assert (logout.type, logout.get(58)) == ("5", reason)
+    assert event == LoggedOut(reason.decode("latin-1"))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    kind=st.sampled_from(["0", "1", "2", "3", "4", "5", "A", "BW", "j"]) | st.text(max_size=2),
+    tag=st.sampled_from([7, 16, 34, 35, 36, 43, 49, 56, 58, 98, 108, 112, 123, 141, 1346]),
+    value=st.binary(max_size=12).map(lambda each: each.replace(b"\x01", b"\x80")),
+    first=st.booleans(),
+)
+def test_any_bytes_in_any_field_are_taken_or_end_the_session(kind, tag, value, first):
+    server = Session(SessionSettings("B3", "ME", acceptor=True), 0)
+    number = 1
+    if not first:
+        server.receive(encode([(35, "A"), (49, "ME"), (56, "B3"), (34, 1), (108, 10)]), 0)
+        number = 2
+    server.take_output()
+    kind = kind.replace("\x01", "").encode()
+    fields = {35: kind, 49: b"ME", 56: b"B3", 34: b"%d" % number, 108: b"10", 36: b"2"}
+    fields[tag] = value
+    events = server.receive(encode(list(fields.items())), 0)
+    sent = list(Parser().feed(server.take_output()))
+    ends = [event.reason for event in events if isinstance(event, LoggedOut)]
+    assert len(ends) == server.ended
+    reasons = [each.text(58) for each in sent if each.type == "5" and each.get(58)]
+    assert reasons == ([] if fields[35] == b"5" and not reasons else ends)
 
 
 def test_bytes_that_are_not_fix_end_the_session():

@@ -226,6 +226,26 @@ def test_002_6_2_the_channels_of_a_request_share_its_limit():
     assert reports == [None, Fault.NOT_AVAILABLE, Fault.NOT_AVAILABLE, None]
 
 
+def test_a_request_of_any_bytes_is_refused_with_the_same_bytes():
+    recovery = logged_on(store_of(range(1, 10)))
+    name, channel = b"pedido n\xba 1 \xff", b"a\xe7\xf5es"
+    fields = [(1346, name), (1351, 1), (1355, channel), (1182, 1), (1183, 2)]
+    recovery.client.session.send(wire.REQUEST, fields, 0)
+    assert recovery.server.receive(recovery.client.take_output(), 0) == []
+    (answer,) = Parser().feed(recovery.server.take_output())
+    assert (answer.get(1346), answer.get(1355)) == (name, channel)
+    assert wire.read_acknowledgement(answer)[1] is wire.Answer.REFUSED
+
+
+def test_a_request_with_a_count_of_thousands_of_digits_is_refused():
+    recovery = logged_on(store_of(range(1, 10)))
+    fields = [(1346, "1"), (1351, b"9" * 5000), (1355, "10"), (1182, 1), (1183, 2)]
+    recovery.client.session.send(wire.REQUEST, fields, 0)
+    assert recovery.server.receive(recovery.client.take_output(), 0) == []
+    (answer,) = Parser().feed(recovery.server.take_output())
+    assert wire.read_acknowledgement(answer)[1] is wire.Answer.REFUSED
+
+
 def test_a_request_before_a_logout_in_the_same_piece_ends_the_session_alone():
     recovery = logged_on(store_of(range(1, 10)))
     data = asked(recovery, [[Wanted("10", 1, 2)]])

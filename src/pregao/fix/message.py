@@ -15,6 +15,7 @@ _DATA = {95: 96, 90: 91, 212: 213, 348: 349, 350: 351, 352: 353, 354: 355, 356: 
 """Length fields, and the data field that follows each: it may contain any bytes."""
 _HEAD = b"8=" + BEGIN_STRING + SOH + b"9="
 _LONGEST_LENGTH = 9
+_MAX_DIGITS = 18
 _TRAILER = 7
 """Bytes of ``10=123`` and the SOH after it."""
 
@@ -33,8 +34,11 @@ class FixMessage:
         return next((value for key, value in self.fields if key == tag), None)
 
     def text(self, tag: int) -> str:
-        """Return the first value of a tag as text; empty if the tag is missing."""
-        return (self.get(tag) or b"").decode("ascii", "replace")
+        """Return the first value of a tag as text; empty if the tag is missing.
+
+        Every byte is one Latin-1 character, so that `encode` returns the same bytes.
+        """
+        return (self.get(tag) or b"").decode("latin-1")
 
     def number(self, tag: int) -> int | None:
         """Return the first value of a tag as an integer, or None.
@@ -44,8 +48,8 @@ class FixMessage:
         value = self.get(tag)
         if value is None:
             return None
-        if not value.isdigit() or len(value) > 18:
-            raise DecodeError(f"tag {tag}: value is not a number of up to 18 digits")
+        if not value.isdigit() or len(value) > _MAX_DIGITS:
+            raise DecodeError(f"tag {tag}: value is not a number of up to {_MAX_DIGITS} digits")
         return int(value)
 
     @property
@@ -64,7 +68,8 @@ class FixMessage:
         )
         if start is None:
             return
-        count = int(self.fields[start][1] or b"0") if self.fields[start][1].isdigit() else 0
+        digits = self.fields[start][1]
+        count = int(digits) if digits.isdigit() and len(digits) <= _MAX_DIGITS else 0
         begins = [
             index
             for index, (tag, _) in enumerate(self.fields)
@@ -83,7 +88,12 @@ def encode(fields: Iterable[tuple[int, Value]]) -> bytes:
         raise EncodeError("the first field of a FIX message must be its type, tag 35")
     last_length: tuple[int, int] | None = None
     for tag, value in pairs:
-        data = value if isinstance(value, bytes) else str(value).encode("ascii")
+        try:
+            data = value if isinstance(value, bytes) else str(value).encode("latin-1")
+        except UnicodeEncodeError:
+            raise EncodeError(
+                f"tag {tag}: {value!r:.80} must have only Latin-1 characters"
+            ) from None
         if SOH in data and last_length != (tag, len(data)):
             raise EncodeError(
                 f"tag {tag}: value contains the separator (SOH), and no length field precedes it"
