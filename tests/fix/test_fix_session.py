@@ -106,6 +106,21 @@ def test_a_gap_is_asked_for_and_answered_by_a_gap_fill():
     assert [event.message.text(58) for event in pair.events["client"]] == ["next"]
 
 
+def test_one_resend_request_per_gap():
+    pair = logged_on()
+
+    def receive(*numbers, **more):
+        for number in numbers:
+            fields = [(35, "0"), (49, "B3"), (56, "ME"), (34, number), *more.get("fields", [])]
+            assert pair.client.receive(encode(fields), 0) == []
+        sent = Parser().feed(pair.client.take_output())
+        return [(each.type, each.number(7), each.number(16)) for each in sent]
+
+    assert receive(2, 5, 6, 7, 9) == [("2", 3, 0)]
+    assert receive(3, 4, 5, 6, 7) == []
+    assert receive(9, 10) == [("2", 8, 0)]
+
+
 def test_a_number_that_is_past_ends_the_session():
     pair = logged_on()
     again = encode([(35, "0"), (49, "B3"), (56, "ME"), (34, 1)])

@@ -81,6 +81,8 @@ class Session:
         self._out = bytearray()
         self._next_out = 1
         self._next_in = 1
+        self._gap_start = 0
+        """First missing number of the last gap that was requested."""
         self._sent_ns = self._heard_ns = now_ns
         self._asked = False
         """Whether a test request is unanswered."""
@@ -178,7 +180,9 @@ class Session:
             self._next_in = max(self._next_in, message.number(36) or 1)
             return []
         if number > self._next_in:
-            self._write(_RESEND_REQUEST, [(7, self._next_in), (16, 0)], now_ns)
+            if self._gap_start != self._next_in:
+                self._gap_start = self._next_in
+                self._write(_RESEND_REQUEST, [(7, self._next_in), (16, 0)], now_ns)
             return []  # the other side resends it, or skips it with a gap fill
         if number < self._next_in:
             if message.text(43) == "Y":
