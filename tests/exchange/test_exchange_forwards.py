@@ -14,6 +14,7 @@ from pregao.exchange.engine.commands import (
     DeclareForward,
     EndDay,
     RefuseForward,
+    RemoveInstrument,
     SetGroupPhase,
     StartDay,
 )
@@ -145,6 +146,19 @@ def test_003_15_3_6_5_declarations_expire_with_the_day(command):
     assert told(floor) == [(1, A, QuoteStatus.EXPIRED), (0, B, QuoteStatus.EXPIRED)]
     floor.do(RefuseForward(2, B, quote))
     assert told(floor) == [(2, B, QuoteStatus.QUOTE_NOT_FOUND)]
+
+
+def test_a_delisted_forward_cancels_its_declarations():
+    floor = market()
+    quote, other = declare(floor), declare(floor, security_id=ACME4S)
+    floor.do(RemoveInstrument(ACME4T))
+    assert told(floor) == [(1, A, QuoteStatus.CANCELED), (0, B, QuoteStatus.CANCELED)]
+    assert {r.quote_id for r in floor.reports(ForwardReported)} == {quote}
+    for answer in (AcceptForward(2, B, quote), RefuseForward(2, B, quote)):
+        floor.do(answer)
+        assert told(floor) == [(2, B, QuoteStatus.QUOTE_NOT_FOUND)]
+    floor.do(AcceptForward(2, B, other))
+    assert told(floor) == [(1, A, QuoteStatus.ACCEPTED), (2, B, QuoteStatus.ACCEPTED)]
 
 
 def test_003_15_3_only_the_respondent_accepts_and_never_by_direct_access():

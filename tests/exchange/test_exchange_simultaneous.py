@@ -183,6 +183,35 @@ def test_one_group_opens_both_at_once():
     assert not floor.items(News)
 
 
+@pytest.mark.parametrize("wait", [False, True])
+def test_an_instrument_that_waits_for_a_delisted_one_ends_its_auction(wait):
+    floor = pair("12:00:00")
+    floor.do(SetSecurityStatus(DOL, RESERVED, open_time_ns=at("12:10:00")))
+    assert status(floor, WDO) == RESERVED
+    cross(floor, WDO)
+    if wait:
+        # WDO's own end comes first: it asks DOL, which cannot end yet.
+        floor.do(SetSecurityStatus(WDO, RESERVED, open_time_ns=at("12:05:00")))
+        go(floor, "12:05:00", DELAY)
+        assert status(floor, WDO) == RESERVED
+    floor.do(RemoveInstrument(DOL))
+    assert [trade.security_id for trade in floor.items(Trade)] == [WDO]
+    (rejoined,) = floor.items(SecurityStatus)
+    assert (rejoined.security_id, rejoined.status) == (WDO, OPEN)
+    assert rejoined.event == TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS
+    assert status(floor, WDO) == OPEN
+
+
+def test_an_instrument_with_an_end_of_its_own_keeps_it_when_its_pair_is_delisted():
+    floor = pair("12:00:00")
+    for security_id in (DOL, WDO):
+        floor.do(SetSecurityStatus(security_id, RESERVED, open_time_ns=at("12:05:00")))
+    floor.do(RemoveInstrument(DOL))
+    assert status(floor, WDO) == RESERVED
+    go(floor, "12:05:00")
+    assert status(floor, WDO) == OPEN
+
+
 def test_a_pair_ends_with_one_of_its_instruments():
     floor = pair("12:00:00")
     with pytest.raises(UsageError, match="already paired with WDOF24"):

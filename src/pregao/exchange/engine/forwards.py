@@ -6,7 +6,7 @@ one of the underlying with buyer and seller swapped:
 
     declared ──▶ PENDING ──accepted──▶ ACCEPTED
                     ├─────refused────▶ PASS
-                    ├────canceled────▶ CANCELED
+                    ├────canceled────▶ CANCELED (also with a delisted forward)
                     └──day's end─────▶ EXPIRED
 """
 
@@ -211,10 +211,25 @@ def cancel_forward(market: Market, command: CancelForward, now_ns: int) -> None:
 def expire_declarations(market: Market, now_ns: int) -> None:
     """Expire all pending declarations at the end of the day."""
     declared, market.declarations = market.declarations, {}
-    response = QuoteStatusResponseTo.QUOTE_REQUEST
     for each in declared.values():
-        _report(market, each, QuoteStatus.EXPIRED, response, now_ns)
-        _report_to(market, each, 0, each.terms.contra_firm, QuoteStatus.EXPIRED, response, now_ns)
+        _report_to_both(market, each, QuoteStatus.EXPIRED, now_ns)
+
+
+def cancel_declarations(market: Market, security_id: int, now_ns: int) -> None:
+    """Cancel the pending declarations of a forward that is delisted."""
+    for each in list(market.declarations.values()):
+        if each.terms.security_id == security_id:
+            del market.declarations[each.quote_id]
+            _report_to_both(market, each, QuoteStatus.CANCELED, now_ns)
+
+
+def _report_to_both(
+    market: Market, declared: Declaration, status: QuoteStatus, now_ns: int
+) -> None:
+    """Report to both sides a status that neither of them requested."""
+    response = QuoteStatusResponseTo.QUOTE_REQUEST
+    _report(market, declared, status, response, now_ns)
+    _report_to(market, declared, 0, declared.terms.contra_firm, status, response, now_ns)
 
 
 def _report(

@@ -7,8 +7,10 @@ from pregao.exchange.engine.bands import refresh
 from pregao.exchange.engine.checks import GTC, GTD
 from pregao.exchange.engine.commands import AddInstrument, ChangeInstrument, RemoveInstrument
 from pregao.exchange.engine.events import MarketItem, SecurityDefinition
+from pregao.exchange.engine.forwards import cancel_declarations
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.phases import REJOINS, detach, tell_change
 from pregao.exchange.engine.spreads import unregister
 from pregao.exchange.engine.surveillance import clear_side
 from pregao.exchange.engine.terms import ExecRestatementReason, SecurityUpdateAction
@@ -61,7 +63,7 @@ def _cancel_good_till(market: Market, listing: Listing, now_ns: int) -> None:
 
 
 def remove_instrument(market: Market, command: RemoveInstrument, now_ns: int) -> None:
-    """Delist an instrument, after canceling its orders."""
+    """Delist an instrument, after canceling its orders and declarations."""
     listing = market.listing(command.security_id)
     items: list[MarketItem] = []
     clear_side(market, listing, listing.bids, items, now_ns)
@@ -70,13 +72,18 @@ def remove_instrument(market: Market, command: RemoveInstrument, now_ns: int) ->
     for order in listing.waiting:
         market.forget(order)
         market.cancelled(order, now_ns, ExecRestatementReason.MARKET_OPTION)
+    cancel_declarations(market, listing.security_id, now_ns)
     unregister(market, listing.security_id, now_ns)
     del market.listings[listing.security_id]
     listing.group.members.remove(listing)
     listing.active_auction = False
     listing.window_ns = None
-    if (pair := listing.pair) is not None:
-        pair.pair = listing.pair = None
     market.tell(
         [SecurityDefinition(SecurityUpdateAction.DELETE, listing.instrument, now_ns)], event=False
     )
+    if (pair := listing.pair) is not None:
+        pair.pair = listing.pair = None
+        if pair.pending:
+            # Only the end of this instrument's auction would have ended the pair's.
+            detach(market, pair, None, None, now_ns)
+            tell_change(market, pair, pair.group.phase, REJOINS, now_ns)
