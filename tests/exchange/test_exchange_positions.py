@@ -264,6 +264,35 @@ def test_003_15_2_on_the_last_day_an_option_in_the_money_is_exercised(close, wis
     assert not floor.reports(PositionReported)
 
 
+def test_an_instruction_exercises_at_most_the_position_that_is_left():
+    floor = market(maturity_date=DAY)
+    trade(floor)
+    trade(floor, account=9)
+    assert ask(floor, 100, AUTOMATIC).status == ACCEPTED
+    assert ask(floor, 80).status == COMPLETED
+    floor.do(EndDay())
+    told = floor.reports(PositionReported)
+    exercised = {
+        each.account: long
+        for each in told
+        for kind, long, _ in each.quantities
+        if each.firm == HOLDER and kind == PosType.OPTION_EXERCISE_QTY
+    }
+    assert exercised == {7: 100, 9: 100}
+    assert [each.quantities[0][2] for each in told if each.firm == WRITER] == [20, 100]
+
+
+def test_an_automatic_exercise_without_writers_is_not_executed_despite_an_earlier_one():
+    floor = market(maturity_date=DAY)
+    bought = written_and_bought_back(floor)
+    assert block(floor, bought, 60, 60).code == 0
+    held(floor, HOLDER, 7).short = 0
+    assert ask(floor, 40).status == COMPLETED
+    floor.do(EndDay())
+    told = [each for each in floor.reports(PositionReported) if each.firm == HOLDER]
+    assert [(each.status, each.trade_id) for each in told] == [(NOT_EXECUTED, 0)]
+
+
 def test_a_wish_can_be_taken_back_but_not_an_exercise():
     floor = market(maturity_date=DAY)
     trade(floor)

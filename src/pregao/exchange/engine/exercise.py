@@ -7,6 +7,8 @@ last day an option in the money is exercised automatically, unless its holder in
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pregao.errors import UsageError
 from pregao.exchange.engine import rejects
 from pregao.exchange.engine.commands import CancelMaintenance, MaintainPosition, SetPosition
@@ -206,9 +208,12 @@ def _end(
     pays = gain is not None and gain > 0 and gain >= instruction.threshold
     status, trade_id = PosMaintStatus.NOT_EXECUTED, 0
     if instruction.kind == _AUTOMATIC and (pays or instruction.contrary):
-        trade_id = _exercise(market, instruction, now_ns)
-        if position.exercised:
-            status = PosMaintStatus.COMPLETED
+        # Some of the position may have been exercised or sold after the instruction.
+        quantity = min(instruction.quantity, position.long)
+        before = position.exercised
+        exercise_id = _exercise(market, replace(instruction, quantity=quantity), now_ns)
+        if position.exercised > before:
+            status, trade_id = PosMaintStatus.COMPLETED, exercise_id
     elif not instruction.session:
         return  # it expires without a report: its holder gave no instruction
     _report(market, instruction, status, now_ns, trade_id=trade_id)
