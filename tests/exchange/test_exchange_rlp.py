@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pregao.errors import UsageError
 from pregao.exchange.engine.commands import EndDay, MassCancel
 from pregao.exchange.engine.events import ExecutionSummary, Trade
 from pregao.exchange.engine.instruments import Product
@@ -193,6 +194,20 @@ def test_003_7_1_6_rule_5_providers_have_a_share_of_the_volume():
     floor.order(BUY, 85, 75_000, firm=C)
     retail(floor, 50)
     assert trades(floor) == [(A, 15, 75_000, True), (D, 35, 75_000, False)]
+
+
+@pytest.mark.parametrize("wrong", [-1, 10_000, 15_000])
+def test_a_share_of_the_volume_is_below_all_of_it(wrong):
+    with pytest.raises(UsageError, match=f"rlp_share must be from 0 to 9999 .* was {wrong}"):
+        Floor(rlp_share=wrong)
+
+
+@pytest.mark.parametrize(("share_of_volume", "provided"), [(0, 0), (5_000, 50), (9_999, 50)])
+def test_providers_trade_up_to_their_share(share_of_volume, provided):
+    floor = scenario((D, 200, 75_000), rlp_share=share_of_volume)
+    floor.order(BUY, 85, 75_000, firm=C)
+    retail(floor, 50)
+    assert sum(size for _, size, _, by_provider in trades(floor) if by_provider) == provided
 
 
 def test_providers_trade_the_oldest_first_and_can_be_changed_and_cancelled():

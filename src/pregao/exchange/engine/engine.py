@@ -43,6 +43,7 @@ from pregao.exchange.engine.instruments import Instrument
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.reports import Outcome
 from pregao.exchange.engine.silent_market import SilentMarket
+from pregao.exchange.engine.terms import PRICE_SCALE
 from pregao.exchange.engine.views import BookView, group_phases, view
 
 _Handler = Callable[[Market, Any, int], None]
@@ -167,6 +168,11 @@ class Engine:
         if not 0 <= synchronism_ns <= SECOND:
             raise UsageError(
                 f"synchronism_ns must be from 0 to {SECOND} (one second), was {synchronism_ns}"
+            )
+        if rlp_share is not None and not 0 <= rlp_share < PRICE_SCALE:
+            raise UsageError(
+                f"rlp_share must be from 0 to {PRICE_SCALE - 1} (1e-4 of the volume; None for no "
+                f"limit), was {rlp_share}"
             )
         self.market = (Market if reports else SilentMarket)(
             trade_date,
