@@ -173,6 +173,10 @@ def test_json_and_toml_say_the_same(tmp_path):
         ("ACME3", {"issue_date": "soon"}, "issue_date", "must be a date"),
         ("ACME3", {"issue_date": 20260101}, "issue_date", "must be a date"),
         ("ACME3", {"maturity_month_year": "2026-13"}, "maturity_month_year", "must be a month"),
+        ("ACME3", {"maturity_month_year": "0000-01"}, "maturity_month_year", "must be a month"),
+        ("ACME3", {"maturity_month_year": "2026-06-45"}, "maturity_month_year", "or a day of it"),
+        ("ACME3", {"maturity_month_year": "2026-06-31"}, "maturity_month_year", "or a day of it"),
+        ("ACME3", {"maturity_month_year": "2026-06-00"}, "maturity_month_year", "or a day of it"),
         ("ACME3", {"implied_market_indicator": 1}, "implied_market_indicator", "true or false"),
         ("ACME3", {"implied_market_indicator": True}, "implied_market_indicator", "legs"),
         (

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from decimal import Decimal
 from enum import IntEnum
@@ -153,9 +154,11 @@ def _date(value: object) -> date:
 
 def _month(value: object) -> MaturityMonthYear:
     found = re.fullmatch(r"(\d{4})-(\d{2})(?:-(\d{2}))?", value) if isinstance(value, str) else None
-    if found is None or not 1 <= int(found[2]) <= 12:
-        raise _FieldError(f"must be a month such as 2026-06, was {value!r}")
-    return MaturityMonthYear(int(found[1]), int(found[2]), int(found[3]) if found[3] else None)
+    if found is not None:
+        with suppress(ValueError):
+            first = date(int(found[1]), int(found[2]), int(found[3] or 1))
+            return MaturityMonthYear(first.year, first.month, first.day if found[3] else None)
+    raise _FieldError(f"must be a month such as 2026-06 or a day of it, was {value!r}")
 
 
 def _named(kind: type[IntEnum]) -> _Parser:
