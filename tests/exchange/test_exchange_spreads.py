@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from pregao.errors import UsageError
 from pregao.exchange.engine.commands import (
     BustTrade,
+    EnterImplied,
     MassCancel,
     RemoveInstrument,
     SetGroupPhase,
@@ -268,6 +271,105 @@ def test_ratios_count_in_price_and_quantity():
     assert floor.book(SELL, F24N24) == [(px(1), 4)]
     floor.order(BUY, 2, 1, security_id=F24N24, session=2)
     assert legs_of(floor) == [(F24, px(3), 4, True), (N24, px(7), 2, True)]
+
+
+@pytest.mark.parametrize("legs", [False, True])
+def test_an_order_of_market_operations_trades_without_legs(legs):
+    floor = market()
+    if legs:
+        floor.order(BUY, 10, 6.90, security_id=F24)
+        floor.order(SELL, 10, 7.34, security_id=N24)
+    floor.do(EnterImplied(F24N24, SELL, px(0.35), 10))
+    floor.order(BUY, 4, 0.35, security_id=F24N24, session=4)
+    trades = [(t.security_id, t.price, t.size, t.implied) for t in floor.items(Trade)]
+    assert trades == [(F24N24, px(0.35), 4, True)]
+    assert floor.book(SELL, F24N24)[0] == (px(0.35), 6)
+    assert floor.book(BUY, F24) == ([(px(6.90), 10)] if legs else [])
+    assert floor.book(SELL, N24) == ([(px(7.34), 10)] if legs else [])
+    floor.check_feed()
+    floor.check_levels()
+
+
+def test_an_implied_order_that_crosses_one_of_market_operations_trades_its_legs():
+    floor = market()
+    floor.do(EnterImplied(F24N24, BUY, px(0.35), 3))
+    floor.order(BUY, 10, 6.99, security_id=F24)
+    floor.order(SELL, 10, 7.34, security_id=N24)
+    assert legs_of(floor) == [(F24, px(6.99), 3, True), (N24, px(7.34), 3, True)]
+    assert floor.book(SELL, F24N24) == [(px(0.35), 7)]
+    floor.check_feed()
+
+
+Q24, F24Q24 = 4, 5
+
+
+def two_spreads() -> Floor:
+    """Two spreads that share the leg F24."""
+    legs = (
+        Leg(F24, NAMES[F24], ONE, SecurityType.FUT, SELL),
+        Leg(Q24, "DI1Q24", ONE, SecurityType.FUT, BUY),
+    )
+    return Floor(
+        *[future(number, symbol=NAMES[number]) for number in (F24, N24)],
+        spread(),
+        future(Q24, symbol="DI1Q24"),
+        future(
+            F24Q24,
+            symbol="DIIF24Q24",
+            security_type=SecurityType.MLEG,
+            legs=legs,
+            implied_market_indicator=True,
+        ),
+        implied_orders=True,
+    )
+
+
+def test_two_spreads_do_not_trade_the_same_order_of_their_common_leg():
+    floor = two_spreads()
+    floor.order(BUY, 5, 0.35, security_id=F24N24, session=3)
+    floor.order(BUY, 5, 0.35, security_id=F24Q24, session=3)
+    floor.order(SELL, 10, 7.34, security_id=N24)
+    floor.order(SELL, 10, 7.34, security_id=Q24)
+    floor.order(BUY, 5, 6.99, security_id=F24)
+    assert legs_of(floor) == [(F24, px(6.99), 5, True), (N24, px(7.34), 5, True)]
+    assert (floor.book(BUY, F24N24), floor.book(BUY, F24Q24)) == ([], [(px(0.35), 5)])
+    assert (floor.book(BUY, F24), floor.book(SELL, Q24)) == ([], [(px(7.34), 10)])
+    floor.check_feed()
+    floor.check_levels()
+
+
+MIDDLES = {F24: 700, N24: 734, Q24: 734, F24N24: 34, F24Q24: 34}
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(sorted(MIDDLES)),
+            st.sampled_from((BUY, SELL)),
+            st.integers(1, 9),
+            st.integers(-1, 1),
+            st.booleans(),
+        ),
+        min_size=10,
+        max_size=40,
+    )
+)
+def test_any_orders_in_spreads_with_a_common_leg(orders):
+    floor = two_spreads()
+    for security_id, side, quantity, ticks, entered in orders:
+        price = (MIDDLES[security_id] + ticks) / 100
+        if entered and security_id in (F24N24, F24Q24):
+            with contextlib.suppress(UsageError):  # it must not cross the book
+                floor.do(EnterImplied(security_id, side, px(price), quantity))
+        else:
+            floor.order(side, quantity, price, security_id=security_id)
+        floor.check_feed()
+        floor.check_levels()
+        traded = dict.fromkeys((F24, N24, Q24), 0)
+        for leg, _, size, _ in legs_of(floor):
+            traded[leg] += size
+        assert traded[F24] == traded[N24] + traded[Q24]
 
 
 class SpreadMarket(RuleBasedStateMachine):

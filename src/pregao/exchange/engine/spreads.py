@@ -134,14 +134,18 @@ def _refresh(market: Market, spread: Spread, side: Side, now_ns: int) -> None:
         market.tell(items)
         return
     price, quantity = derived
-    order = _new_implied(market, listing, side, price, quantity, now_ns)
+    order = spread.implied[side] = _new_implied(market, listing, side, price, quantity, now_ns)
     execution = Execution(items)
     match(market, listing, order, -price if side == BUY else price, execution, now_ns)
     if order.leaves and not execution.blocked:
         order.show()
-        spread.implied[side] = market.orders[order.order_id] = order
+        market.orders[order.order_id] = order
         execution.updates.append(market.put(listing, order, now_ns))
     execution_event(market, listing, execution, _AGGRESSOR[side], now_ns, now_ns)
+    # The legs trade before another spread derives an order from the same leg orders.
+    trade_legs(market, now_ns)
+    if order.order_id not in market.orders:
+        del spread.implied[side]
 
 
 def _shrink(
@@ -253,19 +257,24 @@ def trade_legs(market: Market, now_ns: int) -> None:
         if user_defined:
             # Neither user-defined spreads nor their legs count for market protections.
             market.protections = {}
-        if fill.order.implied or fill.resting.implied:
-            _trade_with_legs(market, spread, fill, now_ns)
+        # Implied orders that market operations entered represent no leg orders.
+        derived = spread.implied.values()
+        if fill.order in derived:
+            _trade_with_legs(market, spread, fill.resting, fill, now_ns)
+        elif fill.resting in derived:
+            _trade_with_legs(market, spread, fill.order, fill, now_ns)
         elif user_defined:
             _tell_legs(market, spread, fill, now_ns)
         market.protections = protections
 
 
-def _trade_with_legs(market: Market, spread: Spread, fill: SpreadFill, now_ns: int) -> None:
-    """Trade the leg orders that an implied order represents, at their prices.
+def _trade_with_legs(
+    market: Market, spread: Spread, owner: Order, fill: SpreadFill, now_ns: int
+) -> None:
+    """Trade the owner with the leg orders that an implied order represents, at their prices.
 
     A price improvement of the spread goes to the first leg that can absorb it.
     """
-    owner = fill.resting if fill.order.implied else fill.order
     best = {
         leg.listing.security_id: _best(leg.listing.opposite(leg.side_for(owner.side)))
         for leg in spread.legs
