@@ -7,9 +7,10 @@ import pytest
 from pregao.errors import UsageError
 from pregao.exchange.engine import engine as engine_module
 from pregao.exchange.engine.commands import NewOrder
-from pregao.exchange.host import PRIMARY
+from pregao.exchange.host import PRIMARY, replaying
 from pregao.exchange.host.faults import Faults
 from pregao.exchange.host.journal import Kind
+from pregao.exchange.host.replaying import ReplayedHost
 from pregao.exchange.host.risk_path import RiskDelay
 from tests.entrypoint.raw_peer import MS, SESSION
 from tests.exchange.host_desk import Exchange, quiet_settings, whole_state
@@ -208,6 +209,40 @@ def test_a_request_that_fails_after_the_risk_engine_is_voided(tmp_path, monkeypa
     floor.host.advance(floor.now)
     assert [name for name, _ in floor.heard(SESSION)] == ["ExecutionReport_New"]
     assert whole_state(replayed(floor)) == whole_state(floor.host)
+
+
+@pytest.mark.parametrize("still_fails", [False, True])
+def test_voided_requests_restart_a_replay_once(tmp_path, monkeypatch, still_fails):
+    floor = HostFloor(tmp_path, replace(SETTINGS, risk=RiskDelay(5 * MS)))
+    handlers = engine_module._HANDLERS
+    ordinary = handlers[NewOrder]
+
+    def failing(market, command, now_ns):
+        ordinary(market, command, now_ns)
+        if command.quantity == 600:
+            raise BoomError("boom")
+
+    monkeypatch.setitem(handlers, NewOrder, failing)
+    for number, quantity in enumerate((100, 600, 600, 200, 600, 600, 300), 1):
+        floor.request("new", SESSION, number, "BUY", 12, quantity, 0)
+        floor.host.commit()  # the journal has it before it arrives
+        floor.now += 10 * MS
+        floor.host.advance(floor.now)
+    assert floor.host.faults.count == 4
+    if not still_fails:
+        monkeypatch.setitem(handlers, NewOrder, ordinary)
+    passes = []
+    replay = ReplayedHost._replay
+    monkeypatch.setattr(
+        ReplayedHost, "_replay", lambda *given: [passes.append(given), replay(*given)][1]
+    )
+    monkeypatch.setattr(replaying, "MAX_SET_ASIDE", 1)
+    again = replayed(floor)
+    assert len(passes) == 2
+    assert again.faults.set_aside == {}
+    assert whole_state(again) == whole_state(floor.host)
+    quantities = [order.quantity for order in again.engine.market.orders.values()]
+    assert sorted(quantities) == [100, 200, 300]
 
 
 def test_a_record_that_fails_at_the_start_is_set_aside_and_named(tmp_path, monkeypatch):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from abc import abstractmethod
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
 
 from pregao.documents import DocumentError, parse_json
@@ -43,7 +46,7 @@ class ReplayedHost(BaseHost):
             return 0
         self._again = True
         try:
-            for _ in range(MAX_SET_ASIDE):
+            for _ in range(1 + MAX_SET_ASIDE):  # at most one pass ends with the voided requests
                 with suppress(_ReplayAgainError):
                     return self._replay(self._journal)
                 self.blank()
@@ -59,23 +62,38 @@ class ReplayedHost(BaseHost):
         count = 0
         start = resume(cast("Host", self), journal)
         aside = self.faults.set_aside
-        for record in journal.records(start):
+        records = journal.records(start)
+        for record in records:
             count += 1
             self._now_ns = max(self._now_ns, record.time_ns)
             if aside and journal.reading in aside:
                 continue
             try:
                 self._once_more(record)
-            except (UsageError, _ReplayAgainError):
+            except UsageError:
                 raise
             except Exception as error:
-                # The record may be half applied, so the replay restarts without it.
-                self.faults.aside(journal.reading, record.kind.name, error)
+                # The record may be half applied, so the replay restarts without it. A request that
+                # a later record voids fails again, while the record after it is replayed.
+                place = journal.reading
+                if not self._find_voids(chain([record], records)):
+                    self.faults.aside(place, record.kind.name, error)
                 raise _ReplayAgainError from error
             if len(self.desk.units) > 1000:
                 self.desk.units.clear()  # already published
         self.desk.units.clear()
         return count
+
+    def _find_voids(self, records: Iterable[Record]) -> bool:
+        """Add the requests that these records void; return whether any was unknown."""
+        known = len(self._void)
+        for record in records:
+            if record.kind is Kind.VOID:
+                with suppress(struct.error):
+                    key = unpack_void(record.body)
+                    if key[1] != TIME_ITSELF:
+                        self._void.add(key)
+        return len(self._void) > known
 
     def _once_more(self, record: Record) -> None:
         now = record.time_ns
@@ -109,7 +127,6 @@ class ReplayedHost(BaseHost):
                 if key[1] == TIME_ITSELF:
                     self.engine.drop_due(key[2])
                 elif key not in self._void:
-                    self._void.add(key)
                     raise _ReplayAgainError
 
     def _request_again(self, session_id: int, frame: Frame, now_ns: int) -> None:
