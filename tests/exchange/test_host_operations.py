@@ -258,6 +258,22 @@ def test_a_configuration_says_it_all(tmp_path):
         ({"session": []}, "tables with id, firm and access_key"),
         ({"session": [{"id": 0}]}, "session 1.access_key must be a non-empty string"),
         ({"session": [{"id": 0, "firm": 1, "access_key": "k"}]}, "session 1.id must be an integer"),
+        *(
+            (
+                {"session": [{"id": 1, "firm": 1, "access_key": "k", "blocked": value}]},
+                f"session 1.blocked must be true or false, was {value!r}",
+            )
+            for value in ("no", 0, 1)
+        ),
+        ({"implied_orders": "no"}, "implied_orders must be true or false, was 'no'"),
+        ({"gateway": {"primary": 5}}, "toml: gateway.primary must be a non-empty string"),
+        *(
+            ({"feed": {entry: ""}}, f"toml: feed.{entry} must be a non-empty string")
+            for entry in ("mode", "address", "interface", "legacy", "recovery")
+        ),
+        ({"instruments": 5}, "toml: instruments must be a non-empty string"),
+        ({"control_token": ""}, "toml: control_token must be a non-empty string"),
+        ({"schedule": ""}, "toml: schedule must be a non-empty string"),
         ({"feed": {"mode": "smoke"}}, "feed.mode must be multicast, unicast or none"),
         ({"date": "tomorrow"}, "date must be a date such as 2026-05-21, was 'tomorrow'"),
         ({"control": 70_000}, "control must be an integer from 0 to 65535"),
@@ -266,6 +282,12 @@ def test_a_configuration_says_it_all(tmp_path):
 def test_mistakes_in_a_configuration_are_told_with_their_place(data, words):
     with pytest.raises(UsageError, match=words):
         parse_settings(data, "exchange.toml")
+
+
+@pytest.mark.parametrize("blocked", [True, False])
+def test_a_session_is_blocked_by_a_boolean(blocked):
+    row = {"id": 1, "firm": 1, "access_key": "k", "blocked": blocked}
+    assert parse_settings({"session": [row]}).sessions[0].blocked is blocked
 
 
 def test_the_schedule_moves_the_phases():

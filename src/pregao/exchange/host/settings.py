@@ -230,14 +230,16 @@ def parse_settings(
     feed = reading.table(data, "feed", _FEED)
     given: dict[str, Any] = {}
     if "instruments" in data:
-        given["instruments"] = tuple(load_catalogue(folder / reading.text(data, "instruments")))
+        given["instruments"] = tuple(load_catalogue(folder / reading.text("", data, "instruments")))
     if "date" in data:
         given["first_date"] = reading.day(data["date"])
     if "session" in data:
         given["sessions"] = tuple(_sessions(reading, data["session"]))
     for entry in ("primary", "backup"):
         if entry in gateway:
-            given[entry] = parse_address(reading.text(gateway, entry), f"{name}: gateway.{entry}")
+            given[entry] = parse_address(
+                reading.text("gateway", gateway, entry), f"{name}: gateway.{entry}"
+            )
     if "slow_reader_bytes" in gateway:
         given["slow_reader_bytes"] = reading.whole("gateway", gateway, "slow_reader_bytes", 4096)
     given["rules"] = _rules(reading, gateway)
@@ -245,11 +247,9 @@ def parse_settings(
         if entry in data:
             given[known] = reading.whole("", data, entry, 0, 0xFFFF)
     if "control_token" in data:
-        given["control_token"] = folder / reading.text(data, "control_token")
+        given["control_token"] = folder / reading.text("", data, "control_token")
     if "implied_orders" in data:
-        given["implied_orders"] = data["implied_orders"]
-        if not isinstance(given["implied_orders"], bool):
-            reading.fail("implied_orders", "must be true or false")
+        given["implied_orders"] = reading.flag("", data, "implied_orders")
     if "auction" in data:
         try:
             given["auction_rules"] = parse_auction_rules(data["auction"])
@@ -272,7 +272,7 @@ def parse_settings(
         reading.fail("phases", f"must be {_OPEN!r} or {_SCHEDULED!r}, was {phases!r:.80}")
     if phases == _SCHEDULED:
         if "schedule" in data:
-            schedule = load_schedule(folder / reading.text(data, "schedule"))
+            schedule = load_schedule(folder / reading.text("", data, "schedule"))
         else:
             schedule = default_schedule(settings.instruments)
         settings = replace(settings, schedule=schedule)
@@ -295,28 +295,32 @@ def _rules(reading: _Reading, gateway: Mapping[str, Any]) -> GatewayRules:
 def _feed(reading: _Reading, table: Mapping[str, Any], name: str) -> dict[str, Any]:
     given: dict[str, Any] = {}
     if "mode" in table:
-        given["feed"] = reading.text(table, "mode")
+        given["feed"] = reading.text("feed", table, "mode")
         if given["feed"] not in (_MULTICAST, _UNICAST, _NO_FEED):
             reading.fail(
                 "feed.mode",
                 f"must be {_MULTICAST}, {_UNICAST} or {_NO_FEED}, was {given['feed']!r:.80}",
             )
     if "address" in table:
-        given["unicast"] = parse_address(reading.text(table, "address"), f"{name}: feed.address")
+        given["unicast"] = parse_address(
+            reading.text("feed", table, "address"), f"{name}: feed.address"
+        )
         given.setdefault("feed", _UNICAST)
     if "interface" in table:
-        given["interface"] = reading.text(table, "interface")
+        given["interface"] = reading.text("feed", table, "interface")
     if "schema_version" in table:
         given["schema_version"] = reading.whole("feed", table, "schema_version", 1)
     if "legacy" in table:
-        depth = reading.text(table, "legacy")
+        depth = reading.text("feed", table, "legacy")
         if depth not in list(LegacyDepth):
             reading.fail(
                 "feed.legacy", f"must be one of {', '.join(LegacyDepth)}, was {depth!r:.80}"
             )
         given["legacy"] = LegacyDepth(depth)
     if "recovery" in table:
-        given["recovery"] = parse_address(reading.text(table, "recovery"), f"{name}: feed.recovery")
+        given["recovery"] = parse_address(
+            reading.text("feed", table, "recovery"), f"{name}: feed.recovery"
+        )
         if "legacy" not in table:
             reading.fail("feed.recovery", 'requires the legacy feed: add legacy = "orders"')
     return given
@@ -343,7 +347,7 @@ def _sessions(reading: _Reading, rows: Any) -> Iterable[Account]:
             reading.whole(where, row, "id", 1, 0xFFFFFFFF),
             reading.whole(where, row, "firm", 1, 0xFFFFFFFF),
             key,
-            bool(row.get("blocked", False)),
+            "blocked" in row and reading.flag(where, row, "blocked"),
             throttle,
             reading.several(where, row, "locations", str),
             reading.several(where, row, "traders", str),
@@ -373,10 +377,18 @@ class _Reading:
         self.names(name, found, known)
         return found
 
-    def text(self, table: Mapping[str, Any], entry: str) -> str:
+    def text(self, where: str, table: Mapping[str, Any], entry: str) -> str:
         value = table[entry]
         if not isinstance(value, str) or not value:
-            self.fail(entry, "must be a non-empty string")
+            inside = f"{where}.{entry}" if where else entry
+            self.fail(inside, f"must be a non-empty string, was {value!r:.80}")
+        return value
+
+    def flag(self, where: str, table: Mapping[str, Any], entry: str) -> bool:
+        value = table[entry]
+        if not isinstance(value, bool):
+            inside = f"{where}.{entry}" if where else entry
+            self.fail(inside, f"must be true or false, was {value!r:.80}")
         return value
 
     def whole(
