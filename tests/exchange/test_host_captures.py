@@ -1,11 +1,16 @@
 """Captures of an exchange: connections that end are forgotten, and all their bytes are there."""
 
+import errno
+import re
 import tracemalloc
 
 import pytest
 
+from pregao import private_files
 from pregao.capture import read_packets, segments
 from pregao.capture.tcp import Chunk, StreamEnd, StreamGap, StreamStart, streams
+from pregao.errors import UsageError
+from pregao.exchange.host import captures as captures_module
 from pregao.exchange.host import captures_in
 from pregao.exchange.host.captures import ENTRY_FILE
 from tests.entrypoint.raw_peer import START, RawPeer
@@ -107,6 +112,30 @@ def test_an_exchange_forgets_its_connections(tmp_path, end):
     ends = [each for each in events_of(folder) if isinstance(each, StreamEnd)]
     assert len(ends) == 2 * 21
     assert {each.reason for each in ends} == {"fin"}
+
+
+@pytest.mark.parametrize("fails", [1, 2, 4])
+def test_a_file_that_cannot_be_created_is_a_usage_error_and_closes_the_others(
+    tmp_path, monkeypatch, fails
+):
+    folder = tmp_path / "captures"
+    files = []
+    create, write = private_files.create, captures_module.PcapWriter
+
+    def full(path, *given):
+        if len(files) + 1 == fails:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return create(path, *given)
+
+    monkeypatch.setattr(private_files, "create", full)
+    monkeypatch.setattr(
+        captures_module, "PcapWriter", lambda file: [files.append(file), write(file)][1]
+    )
+    words = f"{folder}: cannot be used: No space left on device."
+    with pytest.raises(UsageError, match=re.escape(words)):
+        captures_in(folder)(quiet_settings(feed="unicast"))
+    assert len(files) == fails - 1
+    assert all(file.closed for file in files)
 
 
 def test_only_the_owner_reads_a_capture(tmp_path):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -50,18 +51,25 @@ class ExchangeCaptures:
     """Writes the captures of a run."""
 
     def __init__(self, folder: Path, settings: ExchangeSettings) -> None:
-        try:
-            private_files.make_folder(folder)
-            if any(folder.iterdir()):
-                raise UsageError(f"{folder}: folder is not empty: choose another --capture.")
-            self._files: list[BinaryIO] = []
-            self._entry = self._writer(folder / ENTRY_FILE)
-        except OSError as error:
-            raise UsageError(f"{folder}: cannot be used: {error.strerror}.") from error
+        self._files: list[BinaryIO] = []
         self._closed = False
         self._flows: dict[Line, tuple[_Flow, _Flow]] = {}
         self._feeds: dict[tuple[int, Stream, bool], list[tuple[PcapWriter, UdpFramer]]] = {}
         """Writers by channel, stream and whether it is the legacy feed."""
+        try:
+            private_files.make_folder(folder)
+            if any(folder.iterdir()):
+                raise UsageError(f"{folder}: folder is not empty: choose another --capture.")
+            self._entry = self._writer(folder / ENTRY_FILE)
+            self._open_feeds(folder, settings)
+        except OSError as error:
+            for file in self._files:
+                with suppress(OSError):  # a full disk fails the flush as well
+                    file.close()
+            raise UsageError(f"{folder}: cannot be used: {error.strerror}.") from error
+
+    def _open_feeds(self, folder: Path, settings: ExchangeSettings) -> None:
+        """Create the files of all channels, streams and feeds."""
         source = "127.0.0.1"
         for legacy, targets in ((False, settings.targets()), (True, settings.legacy_targets())):
             for (number, stream), feeds in targets.items():
