@@ -43,30 +43,33 @@ def text(max_bytes: int, *, empty: bool = False, default: Any = MISSING) -> Any:
     """Declare a field with text of at most ``max_bytes`` bytes of UTF-8."""
 
     def read(value: Any) -> str:
-        if not isinstance(value, str) or not (value.strip() or empty):
-            raise _NotAllowedError
-        try:
-            if len(value.encode()) > max_bytes:
-                raise _NotAllowedError
-        except UnicodeEncodeError:  # half of a surrogate pair
-            raise _NotAllowedError from None
-        return value
+        return _text(value, max_bytes, empty=empty)
 
     kind = "a string" if empty else "a non-empty string"
     return _field(Rule(read, f"{kind} of at most {max_bytes} bytes"), default)
 
 
 def texts(max_count: int, max_bytes: int) -> Any:
-    """Declare a field with a list of texts."""
+    """Declare a field with a list of texts of at most ``max_bytes`` bytes of UTF-8 each."""
 
     def read(value: Any) -> tuple[str, ...]:
         if not isinstance(value, list) or not 1 <= len(value) <= max_count:
             raise _NotAllowedError
-        if any(not isinstance(each, str) or not 0 < len(each) <= max_bytes for each in value):
-            raise _NotAllowedError
-        return tuple(value)
+        return tuple(_text(each, max_bytes, empty=False) for each in value)
 
-    return _field(Rule(read, f"a list of 1 to {max_count} names"), MISSING)
+    allowed = f"a list of 1 to {max_count} non-empty strings of at most {max_bytes} bytes"
+    return _field(Rule(read, allowed), MISSING)
+
+
+def _text(value: Any, max_bytes: int, *, empty: bool) -> str:
+    if not isinstance(value, str) or not (value.strip() or empty):
+        raise _NotAllowedError
+    try:
+        if len(value.encode()) > max_bytes:
+            raise _NotAllowedError
+    except UnicodeEncodeError:  # half of a surrogate pair
+        raise _NotAllowedError from None
+    return value
 
 
 def choice(names: Iterable[str], *, default: Any = MISSING) -> Any:
