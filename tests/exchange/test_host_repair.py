@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from pregao.cli.main import app
 from pregao.errors import UsageError
-from pregao.exchange.host import Host, Journal
+from pregao.exchange.host import Host, Journal, journal_repair
 from pregao.exchange.host.journal import Kind, Record
 from pregao.exchange.host.journal_file import read_header, walk
 from pregao.exchange.host.journal_repair import examine_journal, repair_journal
@@ -110,6 +110,25 @@ def test_what_can_be_read_of_a_damaged_request_is_named(tmp_path):
     damaged(path, place + 4)  # its checksum: all of it can be read
     (finding,) = examine_journal(tmp_path).findings
     assert "readable parts: SimpleNewOrder clOrdID 3, securityID" in finding
+
+
+@pytest.mark.parametrize("words", ["REQUEST", "nothing"])
+def test_the_kind_of_a_damaged_record_decides_whether_it_is_read_as_a_request(
+    tmp_path, monkeypatch, words
+):
+    traded(tmp_path)
+    (path,) = tmp_path.glob("journal-0*")
+    kinds = {place: record.kind for place, record in offsets(path)}
+    monkeypatch.setattr(journal_repair, "describe", lambda data, place: f"{words} at {place}")
+    data = path.read_bytes()
+    for place in kinds:
+        path.write_bytes(data)
+        damaged(path, place + 4)  # its checksum: all of it can be read
+        found = examine_journal(tmp_path)
+        (finding,) = found.findings + found.notes
+        assert f"{words} at {place}" in finding
+        assert ("readable parts: " in finding) == (kinds[place] is Kind.REQUEST)
+    assert {Kind.REQUEST, Kind.HANDSHAKE} < set(kinds.values())
 
 
 def test_wherever_a_byte_changes_a_repair_lets_the_exchange_start(tmp_path):

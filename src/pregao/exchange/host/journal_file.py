@@ -261,12 +261,19 @@ def _is_valid(data: bytes, position: int, seed: int) -> bool:
     return bool(zlib.crc32(memoryview(data)[start : start + length], seed) == check)
 
 
+def kind_at(data: bytes, position: int) -> Kind | None:
+    """Return the kind of the record at an offset, or None if it cannot be read."""
+    if position + _RECORD.size > len(data):
+        return None
+    return _KINDS.get(_RECORD.unpack_from(data, position)[4])
+
+
 def describe(data: bytes, position: int) -> str:
     """Describe the readable parts of the record at an offset, for messages."""
     if position + _RECORD.size > len(data):
         return "with an incomplete header"
-    _, _, _, session, number = _RECORD.unpack_from(data, position)
-    kind = _KINDS.get(number)
+    kind = kind_at(data, position)
     if kind is None:
         return "of an unreadable kind"
+    session = _RECORD.unpack_from(data, position)[3]
     return f"of kind {kind.name}" + (f", session {session}" if session else "")

@@ -35,6 +35,7 @@ from pregao.exchange.host.journal_file import (
     examine,
     is_begun,
     journal_files,
+    kind_at,
     number_of,
     pack_header,
     read_header,
@@ -264,7 +265,7 @@ def _check_checkpoint(found: Examination, checkpoint: Checkpoint | None) -> None
 def _readable(data: bytes, damage: Damage) -> str:
     """Describe the readable parts of a damaged record."""
     words = describe(data, damage.start)
-    if "REQUEST" not in words:
+    if kind_at(data, damage.start) is not Kind.REQUEST:
         return words
     body = data[damage.start + LENGTHS.size + HEAD.size : damage.end]
     request = _decoded(body)
