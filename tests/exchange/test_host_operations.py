@@ -162,6 +162,10 @@ def test_metrics_and_health():
             assert answer.read() == b"serving\n"
     assert "pregao_exchange_requests_total 1\n" in text
     assert "pregao_exchange_connections 1\n" in text
+    assert (
+        "# HELP pregao_exchange_failures_total Internal failures of requests, commands, timers, "
+        "connections and the feed.\n"
+    ) in text
 
 
 def test_an_address_in_use_is_told():

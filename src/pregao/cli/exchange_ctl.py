@@ -87,7 +87,8 @@ def status(
     )
     if data["failures"]:
         typer.echo(
-            f"{data['failures']:,} requests failed and were rolled back; the log has their bytes"
+            f"{data['failures']:,} internal failures of requests, commands, timers, connections or "
+            "the feed; the log describes each"
         )
     if data["set_aside"]:
         columns = ["file", "offset", "kind", "reason"]

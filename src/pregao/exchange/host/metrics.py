@@ -49,7 +49,12 @@ def metrics(exchange: ExchangeServer) -> str:
             "Clients disconnected because they did not read",
             exchange.counts.slow_readers,
         ),
-        ("failures_total", "counter", "Requests that failed and were undone", host.faults.count),
+        (
+            "failures_total",
+            "counter",
+            "Internal failures of requests, commands, timers, connections and the feed",
+            host.faults.count,
+        ),
         (
             "journal_set_aside",
             "gauge",
