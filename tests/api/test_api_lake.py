@@ -142,7 +142,7 @@ def test_the_audit_tells_how_many_snapshots_were_equal(lake, symbol):
         (lambda lake: lake.table("trade"), "has no table trade; it has"),
         (lambda lake: lake.table("trades", engine="excel"), "engine must be one of .* was 'excel'"),
         (lambda lake: lake.table("trades", where="nothing = 1"), '"nothing" not found'),
-        (lambda lake: lake.sql("DROP TABLE trades"), "takes one query"),
+        (lambda lake: lake.sql("DROP TABLE trades"), "accepts one query"),
         (lambda lake: lake.sql("SELECT 1", engine="excel"), "'duckdb', 'spark', was 'excel'"),
         (lambda lake: lake.book("NOBODY9"), "has no instrument NOBODY9"),
         (lambda lake: lake.book("PETR4", "noon"), "'noon' is not a valid time"),

@@ -88,7 +88,7 @@ def test_a_mistake_is_a_sentence(lake, tmp_path):
     ):
         result = CliRunner().invoke(app, ["plot", *arguments, "--lake", place_of(lake)])
         assert words in str(result.exception)
-    with pytest.raises(NothingFoundError, match="no trades of NONE4 then"):
+    with pytest.raises(NothingFoundError, match="no trades of NONE4 in this time range"):
         pregao.plot.tape(lake, "NONE4")
     with pytest.raises(UsageError, match="there are network"):
         pregao.plot.latency(lake, "light")

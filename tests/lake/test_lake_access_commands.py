@@ -130,7 +130,7 @@ def test_a_file_that_is_there_is_only_replaced_when_told(small_lake, tmp_path):
         (["SELECT * FROM nope"], r"`nope` cannot be found\. The lake has ingests, orders, trades"),
         (["SELECT nope FROM orders"], "The query failed: .*`nope` cannot be resolved"),
         (["SELECT FROM WHERE"], "Syntax error|cannot be resolved"),
-        (["SELEC"], "SELEC is none: nothing was run"),
+        (["SELEC"], "SELEC is not one: nothing was run"),
         (["SELECT 1", "-o", "x.xls"], r"must end in \.csv, \.parquet"),
         (["SELECT 1", "--conf", "x"], "--conf must be"),
     ],

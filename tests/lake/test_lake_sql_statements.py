@@ -55,7 +55,7 @@ WRITING_WITHIN = [name for name in STATEMENTS if "with" in name and name != "ins
 @pytest.mark.parametrize("name", WRITING_WITHIN)
 def test_a_query_that_writes_within_is_none(name):
     """DuckDB takes such a text for a SELECT."""
-    with pytest.raises(UsageError, match=r"(COPY|INSERT|DELETE) is none: nothing was run"):
+    with pytest.raises(UsageError, match=r"(COPY|INSERT|DELETE) is not one: nothing was run"):
         parse(STATEMENTS[name], unsafe=True)
 
 

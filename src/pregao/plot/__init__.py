@@ -1,7 +1,7 @@
-"""Pictures of books, trades, bars, latencies and gaps, for notebooks and files.
+"""Plots of books, trades, bars, latencies and gaps, for notebooks and files.
 
-Each function gives a `Picture`, a figure of matplotlib: notebooks show it, ``savefig`` writes it.
-The extra ``plot`` brings matplotlib. Names are loaded when they are first asked for.
+Each function returns a `Picture`, a matplotlib figure: notebooks show it, ``savefig`` writes it.
+The extra ``plot`` installs matplotlib. Names are imported on first use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Picture", "bars", "depth", "gaps", "heatmap", "latency", "tape"]
 
 _HOME = {name: f"{name}_picture" for name in __all__} | {"Picture": "style"}
-# Modules have other names than their functions: importing one would hide its function.
+# Modules are not named like their functions: importing one would hide its function.
 
 
 def __getattr__(name: str) -> Any:

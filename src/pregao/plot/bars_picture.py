@@ -1,4 +1,4 @@
-"""Bars: open, high, low and close, the average price, and the quantities below."""
+"""Bar chart: open, high, low, close and VWAP, with the volume below."""
 
 from __future__ import annotations
 
@@ -45,7 +45,20 @@ def bars(
     tz: str = SAO_PAULO,
     day: date | str | None = None,
 ) -> Picture:
-    """The bars of an instrument, of an interval that the table ``bars`` has (1s, 1m, …)."""
+    """Plot the bars of an instrument, with their VWAP and volume.
+
+    Args:
+        lake: Lake with the table ``bars``, or its path.
+        symbol: Symbol or security id.
+        interval: Bar length that the table has (1s, 1m, …).
+        since: Start of the time range; None for the beginning.
+        until: End of the time range (exclusive); None for the end.
+        tz: Time zone of the axis, and of times without an offset.
+        day: Trading day; None for all days of the lake.
+
+    Raises:
+        NothingFoundError: There are no such bars.
+    """
     span = span_of(symbol, day, since, until, tz)
     (length,) = known_intervals([interval])
     rows = answer(
@@ -53,11 +66,11 @@ def bars(
         "bars",
         _BARS,
         span.values | {"interval": length},
-        f"no bars of {symbol} with the interval {length} then",
+        f"no bars of {symbol} with the interval {length} in this time range",
     )
     start, end = rows["start_ns"], rows["end_ns"]
     rises = rows["close"] >= rows["open"]
-    made, (axes, below) = picture(
+    figure, (axes, below) = picture(
         f"{symbol.upper()}: bars of {length}",
         span_text(int(start[0]), int(end[-1]), tz),
         rows=(3, 1),
@@ -65,19 +78,19 @@ def bars(
     middle = moments((start + end) // 2)
     width = np.timedelta64(int(np.median(end - start) * 0.7), "ns")
     step = max(float(np.ptp([rows["low"], rows["high"]])) / 400, 1e-9)
-    for own, colour in ((rises, BUY), (~rises, SELL)):
-        if not own.any():
+    for mask, colour in ((rises, BUY), (~rises, SELL)):
+        if not mask.any():
             continue
-        low, high = rows["low"][own], rows["high"][own]
-        bottom = np.minimum(rows["open"], rows["close"])[own]
-        height = np.maximum(np.abs(rows["open"] - rows["close"])[own], step)
-        axes.vlines(middle[own], low, high, color=colour, lw=1.1)
-        axes.bar(middle[own], height, width, bottom, color=colour, linewidth=0)
-        below.bar(middle[own], rows["volume"][own], width, color=colour, alpha=0.8, linewidth=0)
+        low, high = rows["low"][mask], rows["high"][mask]
+        bottom = np.minimum(rows["open"], rows["close"])[mask]
+        height = np.maximum(np.abs(rows["open"] - rows["close"])[mask], step)
+        axes.vlines(middle[mask], low, high, color=colour, lw=1.1)
+        axes.bar(middle[mask], height, width, bottom, color=colour, linewidth=0)
+        below.bar(middle[mask], rows["volume"][mask], width, color=colour, alpha=0.8, linewidth=0)
     axes.plot(middle, rows["vwap"], color=ACCENT, lw=1.3, label="average price (VWAP) of the bar")
     axes.set_ylabel("price", color=MUTED)
     below.set_ylabel("quantity", color=MUTED)
     counts(below.yaxis)
     time_axis(below, tz)
     legend(axes)
-    return made
+    return figure

@@ -1,4 +1,4 @@
-"""The depth of a book: how much could be bought or sold, down to which price."""
+"""Depth chart: cumulative quantity of a book's sides by price."""
 
 from __future__ import annotations
 
@@ -33,7 +33,19 @@ def depth(
     tz: str = SAO_PAULO,
     day: date | str | None = None,
 ) -> Picture:
-    """The depth of a book of a lake (`Lake.book`), or of an instrument's book at a moment."""
+    """Plot the cumulative quantity of a book's sides by price.
+
+    Args:
+        source: Book from `Lake.book`, or a lake or its path.
+        symbol: Symbol or security id; only with a lake.
+        at: Time of the book (default: end of the day); only with a lake.
+        levels: Maximum number of levels per side.
+        tz: Time zone of the heading, and of ``at`` without an offset.
+        day: Trading day; only with a lake.
+
+    Raises:
+        NothingFoundError: The book is empty.
+    """
     if isinstance(source, LakeBook):
         book = source
     else:
@@ -46,9 +58,9 @@ def depth(
     if not any(sides):
         raise NothingFoundError(f"There is nothing to draw: the book of {name} is empty.")
     when = book.sending_time_ns
-    told = "" if when is None else span_text(when, when, tz).replace(" to ", "|").split("|")[0]
-    made, (axes,) = picture(
-        f"{name}: depth of the book", f"{told} ({tz}), {book.state.name.lower()}"
+    time_text = "" if when is None else span_text(when, when, tz).replace(" to ", "|").split("|")[0]
+    figure, (axes,) = picture(
+        f"{name}: depth of the book", f"{time_text} ({tz}), {book.state.name.lower()}"
     )
     for side, colour, label in zip(sides, (BUY, SELL), ("bids", "asks"), strict=True):
         if not side:
@@ -71,7 +83,7 @@ def depth(
     axes.set_ylim(bottom=0)
     axes.margins(x=0)
     axes.set_xlabel("price", color=MUTED)
-    axes.set_ylabel("quantity up to there", color=MUTED)
+    axes.set_ylabel("cumulative quantity", color=MUTED)
     counts(axes.yaxis)
     legend(axes)
-    return made
+    return figure

@@ -1,4 +1,4 @@
-"""Gaps: when which feed of which channel lost packets, and what closed the hole."""
+"""Gap chart: packets that feeds lost, by channel and time, and whether the gaps were closed."""
 
 from __future__ import annotations
 
@@ -49,33 +49,44 @@ def gaps(
     tz: str = SAO_PAULO,
     day: date | str | None = None,
 ) -> Picture:
-    """The holes in the sequences of all channels, feed by feed."""
+    """Plot the gaps in the packet sequences of all channels, by feed.
+
+    Args:
+        lake: Lake with the tables ``packets`` and ``gaps``, or its path.
+        since: Start of the time range; None for the beginning.
+        until: End of the time range (exclusive); None for the end.
+        tz: Time zone of the axis, and of times without an offset.
+        day: Trading day; None for all days of the lake.
+
+    Raises:
+        NothingFoundError: There are no packets in the time range.
+    """
     span = span_of(None, day, since, until, tz)
-    packets = answer(lake, "packets", _PACKETS, span.values, "no packets then")
+    packets = answer(lake, "packets", _PACKETS, span.values, "no packets in this time range")
     first, last = int(packets["first_ns"][0]), int(packets["last_ns"][0])
     try:
         rows = answer(lake, "gaps", _GAPS, span.values, "no gaps")
     except NothingFoundError:
-        made, (axes,) = picture("No gaps", span_text(first, last, tz), size=(10, 2.6))
-        nothing(axes, "Every packet that was numbered was captured.")
-        return made
+        figure, (axes,) = picture("No gaps", span_text(first, last, tz), size=(10, 2.6))
+        nothing(axes, "All sequence numbers were captured.")
+        return figure
     lines = sorted(set(zip(rows["channel"].tolist(), rows["feed"].tolist(), strict=True)))
     at = {line: number for number, line in enumerate(lines)}
     row = np.array(
         [at[line] for line in zip(rows["channel"].tolist(), rows["feed"].tolist(), strict=True)]
     )
     missing, closed = rows["packets"].astype(float), rows["closed"].astype(bool)
-    made, (axes,) = picture(
+    figure, (axes,) = picture(
         f"{int(missing.sum()):,} packets missing in {len(row):,} gaps",
         span_text(first, last, tz),
         size=(10, 2.4 + 0.45 * len(lines)),
     )
-    for own, colour, words in ((closed, BUY, "closed"), (~closed, SELL, "open")):
-        if own.any():
+    for mask, colour, state in ((closed, BUY, "closed"), (~closed, SELL, "open")):
+        if mask.any():
             axes.scatter(
-                moments(rows["capture_time_ns"][own]), row[own], s=20 + 14 * np.sqrt(missing[own]),
+                moments(rows["capture_time_ns"][mask]), row[mask], s=20 + 14 * np.sqrt(missing[mask]),
                 color=colour, alpha=0.6, linewidths=0,
-                label=f"{words}: {int(missing[own].sum()):,} packets",
+                label=f"{state}: {int(missing[mask].sum()):,} packets",
             )  # fmt: skip
     names = [f"channel {channel}, {_feed(feed)}" for channel, feed in lines]
     axes.set_yticks(range(len(lines)), names, parse_math=False)
@@ -83,7 +94,7 @@ def gaps(
     axes.set_xlim(*moments(np.array([first, last])))
     legend(axes)
     time_axis(axes, tz)
-    return made
+    return figure
 
 
 def _feed(name: str) -> str:

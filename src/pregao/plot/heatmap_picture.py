@@ -1,4 +1,4 @@
-"""The book over time: how much waited at each price, the best prices, and the trades."""
+"""Heat map of a book over time: quantity at each price, best prices, and trades."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pregao.plot.style import (
 )
 
 _COLUMNS = 900
-"""How many moments are drawn."""
+"""Number of time columns drawn."""
 _MOST_PRICES = 400
 _MAX_LEVELS = 10
 _TICKS = (
@@ -65,20 +65,34 @@ def heatmap(
     tz: str = SAO_PAULO,
     day: date | str | None = None,
 ) -> Picture:
-    """The levels of the table ``ticks`` over time, with the trades on them."""
+    """Plot the levels of the table ``ticks`` over time, with the trades.
+
+    Args:
+        lake: Lake with the tables ``ticks`` and ``trades``, or its path.
+        symbol: Symbol or security id.
+        since: Start of the time range; None for the beginning.
+        until: End of the time range (exclusive); None for the end.
+        levels: Levels per side, at most 10.
+        tz: Time zone of the axis, and of times without an offset.
+        day: Trading day; None for all days of the lake.
+
+    Raises:
+        NothingFoundError: There are no ticks or no best prices in the time range.
+        UsageError: ``levels`` is out of range.
+    """
     if not 1 <= levels <= _MAX_LEVELS:
-        raise UsageError(f"levels must be 1 to {_MAX_LEVELS}, as ticks have them, was {levels}.")
+        raise UsageError(f"levels must be 1 to {_MAX_LEVELS}, the depth of ticks, was {levels}.")
     span = span_of(symbol, day, since, until, tz)
-    rows = answer(lake, "ticks", _TICKS, span.values, f"no ticks of {symbol} then")
+    rows = answer(lake, "ticks", _TICKS, span.values, f"no ticks of {symbol} in this time range")
     time = rows["sending_time_ns"]
-    # In whole numbers: a float of so many nanoseconds is off by some hundreds.
+    # Integers: a float of nanoseconds since 1970 is off by some hundreds.
     length = max(int(time[-1] - time[0]), _COLUMNS)
     edges = time[0] + length * np.arange(_COLUMNS + 1) // _COLUMNS
-    at = np.searchsorted(time, edges[1:], side="right") - 1  # the last tick of each moment
+    at = np.searchsorted(time, edges[1:], side="right") - 1  # the last tick of each column
     bid, ask = (np.where(_there(rows, side), rows[f"{side}_price_1"], np.nan)[at] for side in
                 ("bid", "ask"))  # fmt: skip
     prices, heat = _heat(rows, at, levels, bid, ask)
-    made, (axes,) = picture(
+    figure, (axes,) = picture(
         f"{symbol.upper()}: the book over time", span_text(int(time[0]), int(time[-1]), tz),
         size=(10, 6),
     )  # fmt: skip
@@ -98,18 +112,18 @@ def heatmap(
     axes.set_ylim(borders[0], borders[-1])
     axes.set_xlim(*moments(edges[[0, -1]]))
     axes.set_ylabel("price", color=MUTED)
-    bar = made.colorbar(shown, ax=axes, pad=0.01, aspect=40)
+    bar = figure.colorbar(shown, ax=axes, pad=0.01, aspect=40)
     bar.outline.set_visible(False)
     bar.set_label("quantity at a price", color=MUTED)
     bar.ax.tick_params(which="both", length=0, colors=MUTED)
     counts(bar.ax.yaxis)
     legend(axes)
     time_axis(axes, tz)
-    return made
+    return figure
 
 
 def _there(rows: dict[str, npt.NDArray[Any]], side: str) -> npt.NDArray[np.bool_]:
-    """Where a side has a best price that orders with a price make."""
+    """Return the ticks whose best level of a side has a price (not only market orders)."""
     there: npt.NDArray[np.bool_] = ~np.isnan(rows[f"{side}_price_1"].astype(float))
     return there
 
@@ -121,20 +135,20 @@ def _heat(
     bid: npt.NDArray[Any],
     ask: npt.NDArray[Any],
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Prices from low to high, and the quantity at each of them at each moment."""
+    """Return the prices in ascending order, and the quantity by price and time column."""
     best = np.concatenate([bid, ask])
     best = best[~np.isnan(best)]
     if not len(best):
-        raise NothingFoundError("There is nothing to draw: there were no best prices then.")
-    told = np.concatenate([rows[f"{s}_price_{n}"][at] for s in ("bid", "ask")
-                           for n in range(1, levels + 1)]).astype(float)  # fmt: skip
-    told = np.round(told[~np.isnan(told)] * 10_000).astype(np.int64)
+        raise NothingFoundError("There is nothing to draw: no best prices in this time range.")
+    all_prices = np.concatenate([rows[f"{s}_price_{n}"][at] for s in ("bid", "ask")
+                                 for n in range(1, levels + 1)]).astype(float)  # fmt: skip
+    all_prices = np.round(all_prices[~np.isnan(all_prices)] * 10_000).astype(np.int64)
     low, high = (round(float(each) * 10_000) for each in np.quantile(best, (0.005, 0.995)))
-    near = np.unique(told)
-    gaps = np.diff(near)
+    distinct = np.unique(all_prices)
+    gaps = np.diff(distinct)
     step = int(gaps[gaps > 0].min()) if len(gaps) else 100
-    room = max((high - low) // 6, (levels + 2) * step)
-    first, last = low - room, high + room
+    margin = max((high - low) // 6, (levels + 2) * step)
+    first, last = low - margin, high + margin
     step = max(step, -(-(last - first) // (_MOST_PRICES * step)) * step)
     first -= first % step
     count = (last - first) // step + 1

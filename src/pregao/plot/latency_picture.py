@@ -1,4 +1,4 @@
-"""Latencies: how they are distributed, and their percentiles over time."""
+"""Latency chart: distribution, and percentiles over time."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from pregao.plot.style import (
 
 _MEANINGS = {
     "network": "from sending to capture, above the fastest packet",
-    "network_raw": "from sending (T11) to capture, by the clocks as they are",
+    "network_raw": "from sending (T11) to capture, clocks uncorrected",
     "engine": "from the engine's event (T5) to sending (T11)",
-    "feeds": "how much later the other feed came",
+    "feeds": "delay of the other feed",
 }
 _LATENCY = """
 SELECT t11_ns AS time_ns, {measure} AS value
@@ -54,14 +54,27 @@ def latency(
     tz: str = SAO_PAULO,
     day: date | str | None = None,
 ) -> Picture:
-    """A measure of the table ``latency``: network, network_raw, engine or feeds."""
+    """Plot a measure of the table ``latency``: its distribution, and its percentiles over time.
+
+    Args:
+        lake: Lake with the table ``latency``, or its path.
+        measure: ``network``, ``network_raw``, ``engine`` or ``feeds``.
+        since: Start of the time range; None for the beginning.
+        until: End of the time range (exclusive); None for the end.
+        tz: Time zone of the axis, and of times without an offset.
+        day: Trading day; None for all days of the lake.
+
+    Raises:
+        NothingFoundError: There are no latencies in the time range.
+        UsageError: There is no such measure.
+    """
     if measure not in _MEANINGS:
-        raise UsageError(f"There is no measure {measure!r}: there are {', '.join(_MEANINGS)}.")
+        raise UsageError(f"measure must be one of {', '.join(_MEANINGS)}, was {measure!r}.")
     span = span_of(None, day, since, until, tz)
     sql, meaning = _LATENCY.replace("{measure}", MEASURES[measure]), _MEANINGS[measure]
-    rows = answer(lake, "latency", sql, span.values, f"no latency {measure} then")
+    rows = answer(lake, "latency", sql, span.values, f"no {measure} latency in this time range")
     time, value = rows["time_ns"], np.maximum(rows["value"].astype(float), 1)
-    made, (axes, below) = picture(
+    figure, (axes, below) = picture(
         f"Latency ({measure}): {len(value):,} events",
         f"{meaning}; {span_text(int(time[0]), int(time[-1]), tz)}",
         rows=(1.1, 1), size=(10, 6.4), share_x=False,
@@ -93,11 +106,11 @@ def latency(
     below.margins(x=0.01)
     legend(below)
     time_axis(below, tz)
-    return made
+    return figure
 
 
 def _span(nanoseconds: Any) -> str:
-    """A length of time in few characters."""
+    """Format a duration in few characters."""
     for unit, name in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
         if nanoseconds >= unit:
             return f"{nanoseconds / unit:.3g} {name}"

@@ -1,4 +1,4 @@
-"""What pictures ask of a lake, and how the answers become columns of numbers."""
+"""Queries of the plots on a lake, with results as numpy columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Place = Lake | str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The instrument, day and times that a picture is about; None means all."""
+    """Instrument, day and time range of a plot; None means all."""
 
     symbol: str | None = None
     day: date | None = None
@@ -35,7 +35,7 @@ class Span:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The values of a query by name; a query takes null for no condition."""
+        """Bound values of a query by name; null means no condition."""
         name = None if self.symbol is None else self.symbol.upper()
         number = int(name) if name is not None and _NUMBER.fullmatch(name) else None
         return {
@@ -50,7 +50,7 @@ class Span:
 def span_of(
     symbol: str | None, day: date | str | None, since: Time | None, until: Time | None, zone: str
 ) -> Span:
-    """What is meant by the arguments of a picture."""
+    """Return the span that the arguments of a plot denote."""
     return Span(
         symbol,
         None if day is None else day_from(day),
@@ -60,14 +60,18 @@ def span_of(
 
 
 def opened(place: Place) -> Lake:
-    """A lake, or the one in a folder."""
+    """Return a lake, opened if it is given by its path."""
     return place if isinstance(place, Lake) else Lake(place)
 
 
 def answer(
     place: Place, table: str, sql: str, values: Mapping[str, Any], of: str
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of a query, decimals as floating-point numbers; no rows are an error."""
+    """Return the columns of a query, decimals as floats.
+
+    Raises:
+        NothingFoundError: There are no rows; ``of`` is the reason in the message.
+    """
     rows = bound_rows(store.Lake(opened(place).location), [table], sql, values)
     if not rows.num_rows:
         raise NothingFoundError(f"There is nothing to draw: {of}.")

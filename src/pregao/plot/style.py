@@ -1,4 +1,4 @@
-"""How pictures look: colours, headings, axes of time, price and quantity."""
+"""Style of the plots: colors, headings, axes of time, price and quantity."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _RC: Any = {
 
 
 class Picture(Figure):
-    """A figure that notebooks show by themselves; nobody else keeps it alive."""
+    """A figure that notebooks display; pyplot does not know it and keeps no reference to it."""
 
     def _repr_png_(self) -> bytes:
         content = io.BytesIO()
@@ -56,44 +56,44 @@ def picture(
     size: tuple[float, float] = (10, 5.6),
     share_x: bool = True,
 ) -> tuple[Picture, list[Any]]:
-    """A picture with its headings and one pair of axes for each row, of these relative heights."""
+    """Return a figure with headings, and one axes per row; ``rows`` are relative heights."""
     with rc_context(_RC):
-        made: Any = Picture(figsize=size, facecolor=PAPER, layout="constrained")
-        FigureCanvasAgg(made)
-        made.get_layout_engine().set(rect=(0.005, 0.01, 0.985, 1 - 0.82 / size[1]), h_pad=0.06)
-        axes = made.subplots(
+        figure: Any = Picture(figsize=size, facecolor=PAPER, layout="constrained")
+        FigureCanvasAgg(figure)
+        figure.get_layout_engine().set(rect=(0.005, 0.01, 0.985, 1 - 0.82 / size[1]), h_pad=0.06)
+        axes = figure.subplots(
             len(rows), 1, sharex=share_x, squeeze=False, gridspec_kw={"height_ratios": rows}
         )[:, 0]
         for each in axes:
             each.grid(axis="y")
-    made.text(
+    figure.text(
         0.012, 1 - 0.16 / size[1], plain(title, 80), fontsize=15, fontweight="bold", color=INK,
         va="top", parse_math=False,
     )  # fmt: skip
-    made.text(
+    figure.text(
         0.012, 1 - 0.5 / size[1], plain(subtitle, 160), fontsize=9.5, color=MUTED, va="top",
         parse_math=False,
     )  # fmt: skip
-    return made, list(axes)
+    return figure, list(axes)
 
 
 def plain(text: str, length: int = 24) -> str:
-    """Return a text of a lake as one line that fits; draw it with ``parse_math=False``."""
+    """Return a text of a lake on one line of limited length; draw with ``parse_math=False``."""
     shown = "".join(each if each.isprintable() else "\ufffd" for each in text[: length + 1])
     return shown if len(shown) <= length else f"{shown[: length - 1]}…"
 
 
 def moments(nanoseconds: npt.NDArray[np.int64]) -> npt.NDArray[np.datetime64]:
-    """Times as matplotlib takes them."""
+    """Convert times to matplotlib's type."""
     return np.asarray(nanoseconds).astype("datetime64[ns]")
 
 
 def time_axis(axes: Any, zone: str) -> None:
-    """Let an axis show times of day in a zone."""
-    own = ZoneInfo(zone)
-    library: Any = dates  # which has no types
-    locator = library.AutoDateLocator(tz=own, minticks=4, maxticks=9)
-    formatter = library.ConciseDateFormatter(locator, tz=own, show_offset=False)
+    """Show times of day in a time zone on the x axis."""
+    tz = ZoneInfo(zone)
+    library: Any = dates  # it has no type annotations
+    locator = library.AutoDateLocator(tz=tz, minticks=4, maxticks=9)
+    formatter = library.ConciseDateFormatter(locator, tz=tz, show_offset=False)
     formatter.formats[3:] = ["%H:%M", "%H:%M", "%H:%M:%S"]
     formatter.zero_formats[3:] = ["%H:%M", "%H:%M", "%H:%M"]
     axes.xaxis.set_major_locator(locator)
@@ -101,12 +101,12 @@ def time_axis(axes: Any, zone: str) -> None:
 
 
 def counts(axis: Any) -> None:
-    """Let an axis show quantities: 1,500, 20k, 3M."""
+    """Show quantities on an axis: 1,500, 20k, 3M."""
     axis.set_major_formatter(FuncFormatter(lambda value, _at: quantity(value)))
 
 
 def quantity(value: float) -> str:
-    """A quantity in few characters."""
+    """Format a quantity in few characters."""
     for unit, name in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= unit:
             small = value / (1e3 if name == "k" else unit)
@@ -115,27 +115,27 @@ def quantity(value: float) -> str:
 
 
 def span_text(first: int, last: int, zone: str) -> str:
-    """The day and the times of day that something is about."""
+    """Format a time range: day, times of day and time zone."""
     begin, end = (datetime.fromtimestamp(each / _SECOND, UTC) for each in (first, last))
-    here = ZoneInfo(zone)
-    day: date = begin.astimezone(here).date()
-    times = f"{begin.astimezone(here):%H:%M:%S} to {end.astimezone(here):%H:%M:%S}"
+    tz = ZoneInfo(zone)
+    day: date = begin.astimezone(tz).date()
+    times = f"{begin.astimezone(tz):%H:%M:%S} to {end.astimezone(tz):%H:%M:%S}"
     return f"{day.isoformat()}, {times} ({zone})"
 
 
 def legend(axes: Any, columns: int = 4) -> None:
-    """Name what is drawn, above the axes; points in one size."""
-    made = axes.legend(
+    """Add a legend above the axes, with markers of one size."""
+    box = axes.legend(
         loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, borderaxespad=0.2, frameon=False,
         labelcolor=INK, handletextpad=0.5, columnspacing=1.6, borderpad=0.2,
     )  # fmt: skip
-    for handle in made.legend_handles:
+    for handle in box.legend_handles:
         if hasattr(handle, "set_sizes"):
             handle.set_sizes([36])
 
 
 def nothing(axes: Any, words: str) -> None:
-    """Say that there is nothing to draw."""
+    """Show a text instead of a plot."""
     axes.grid(visible=False)
     axes.set_xticks([])
     axes.set_yticks([])

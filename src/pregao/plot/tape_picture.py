@@ -1,4 +1,4 @@
-"""The tape: every trade where and when it was made, and the quantities by aggressor below."""
+"""Tape chart: every trade by time and price, with the volume by aggressor side below."""
 
 from __future__ import annotations
 
@@ -44,12 +44,24 @@ def tape(
     tz: str = SAO_PAULO,
     day: date | str | None = None,
 ) -> Picture:
-    """The trades of an instrument; busted ones are left out."""
+    """Plot the trades of an instrument, without busted ones.
+
+    Args:
+        lake: Lake with the table ``trades``, or its path.
+        symbol: Symbol or security id.
+        since: Start of the time range; None for the beginning.
+        until: End of the time range (exclusive); None for the end.
+        tz: Time zone of the axis, and of times without an offset.
+        day: Trading day; None for all days of the lake.
+
+    Raises:
+        NothingFoundError: There are no trades in the time range.
+    """
     span = span_of(symbol, day, since, until, tz)
-    rows = answer(lake, "trades", _TRADES, span.values, f"no trades of {symbol} then")
+    rows = answer(lake, "trades", _TRADES, span.values, f"no trades of {symbol} in this time range")
     time, price, size = rows["time_ns"], rows["price"], rows["size"]
     side = rows["aggressor_side"]
-    made, (axes, below) = picture(
+    figure, (axes, below) = picture(
         f"{symbol.upper()}: {len(time):,} trades",
         span_text(int(time[0]), int(time[-1]), tz),
         rows=(3, 1),
@@ -58,17 +70,17 @@ def tape(
     edges = np.linspace(time[0], time[-1] + 1, _BINS + 1)
     base = np.zeros(_BINS)
     area = 6 + 130 * size / max(float(np.quantile(size, 0.995)), 1)
-    for name, colour, words in (
+    for name, colour, label in (
         ("BUY", BUY, "bought"), ("SELL", SELL, "sold"), (None, NEITHER, "in auctions"),
     ):  # fmt: skip
-        own = (side == name) if name else ~np.isin(side.astype(str), ("BUY", "SELL"))
-        if not own.any():
+        mask = (side == name) if name else ~np.isin(side.astype(str), ("BUY", "SELL"))
+        if not mask.any():
             continue
         axes.scatter(
-            moments(time[own]), price[own], s=np.minimum(area[own], 220), color=colour, alpha=0.55,
-            linewidths=0, label=f"{words}: {int(size[own].sum()):,}", zorder=2,
+            moments(time[mask]), price[mask], s=np.minimum(area[mask], 220), color=colour, alpha=0.55,
+            linewidths=0, label=f"{label}: {int(size[mask].sum()):,}", zorder=2,
         )  # fmt: skip
-        volume = np.histogram(time[own], edges, weights=size[own])[0]
+        volume = np.histogram(time[mask], edges, weights=size[mask])[0]
         starts = moments(edges[:-1].astype(np.int64))
         width = np.timedelta64(int((edges[1] - edges[0]) * 0.9), "ns")
         below.bar(starts, volume, width, base, color=colour, alpha=0.8, align="edge", linewidth=0)
@@ -79,4 +91,4 @@ def tape(
     time_axis(below, tz)
     legend(axes)
     axes.margins(x=0.01)
-    return made
+    return figure

@@ -1,7 +1,7 @@
-"""SQL on the tables of a lake: one question, answered by DuckDB in this process or by Spark.
+"""SQL queries on the tables of a lake, run by DuckDB in this process or by Spark.
 
-Only queries are taken. What an engine answers is an `Answer`; which engine it is makes no other
-difference than the dialect of its SQL.
+Only statements that read are accepted. Both engines return an `Answer`; they differ only in their
+SQL dialect.
 """
 
 from pregao.lake.sql.answers import Answer, Engine

@@ -1,4 +1,4 @@
-"""What an engine offers: questions in, rows as Arrow tables out."""
+"""Interface of the query engines: SQL in, rows as Arrow tables out."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ from typing import Any, Protocol
 
 
 class Answer(Protocol):
-    """The rows of a query, not yet fetched; they are fetched once, by one of the two."""
+    """Rows of a planned query; call one of the two methods, once, to fetch them."""
 
     def first(self, limit: int) -> tuple[Any, int]:
-        """The first rows, at most so many, and how many rows there are in all."""
+        """Return the first ``limit`` rows, and the total number of rows."""
 
     def rows(self) -> Any:
-        """Every row."""
+        """Return all rows."""
 
 
 class Engine(Protocol):
-    """Something that answers queries on a lake's tables."""
+    """Engine that runs queries on the tables of a lake."""
 
     def ask(self, sql: str, parameters: Sequence[Any] = ()) -> Answer:
-        """Plan a query; a mistake in it is a sentence. Parameters are the values of its ``?``."""
+        """Plan a query; ``parameters`` are the values of its ``?``.
+
+        Raises:
+            UsageError: The text is not one query, or the engine cannot plan it.
+        """

@@ -1,8 +1,9 @@
-"""Our own queries on a lake's tables: constant text, values bound, no file open to DuckDB.
+"""Pregão's own queries on a lake's tables: constant SQL with bound values.
 
-A lake may come from someone else: its texts are values and never become part of a query. The tables
-are Arrow datasets, whose files Arrow reads, so the session can be locked before it sees a query;
-conditions on bound values still leave out files and columns that cannot matter.
+A lake may come from an untrusted source: its strings are bound as values and never become part of
+the SQL. The tables are Arrow datasets, whose files Arrow reads, so the DuckDB session is locked,
+with no file access, before it gets a query. Conditions on bound values still skip files and columns
+that are not needed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SELECT sending_time_ns,
   ask_size_6, ask_size_7, ask_size_8, ask_size_9, ask_size_10
 FROM ticks
 """
-"""The beginning of a query for the best levels of ticks."""
+"""SELECT and FROM of a query for the best ten levels of ticks."""
 _NAMED = re.compile(r"\$([a-z_]+)")
 
 
@@ -42,10 +43,10 @@ def bound_rows(
     """Return the rows of a query as an Arrow table.
 
     Args:
-        lake: Where the tables are.
+        lake: Lake that has the tables.
         tables: Names of the tables that the query reads.
-        sql: The text of a query: a constant, in which ``$name`` stands for a value.
-        values: The values by name; those that the text does not name are ignored.
+        sql: Constant SQL text, with ``$name`` for each bound value.
+        values: Values by name; names that do not occur in ``sql`` are ignored.
     """
     lake.require()
     lake.roll_forward()
@@ -61,7 +62,7 @@ def bound_rows(
 
 @contextmanager
 def _errors(tables: Sequence[str]) -> Iterator[None]:
-    """Turn errors of the libraries into one sentence."""
+    """Turn errors of DuckDB and Arrow into a `PregaoError` of one line."""
     try:
         yield
     except PregaoError:

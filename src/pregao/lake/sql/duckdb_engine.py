@@ -1,4 +1,4 @@
-"""DuckDB over the tables of a lake: of the files that their logs tell, those that a query needs."""
+"""DuckDB engine over the tables of a lake; it reads only the files that a query needs."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _BATCH = 65_536
 
 
 class DuckdbEngine:
-    """A lake in DuckDB; a query sees the tables that it names as they are when it is asked."""
+    """DuckDB engine of a lake; a query reads the versions its tables have when it is planned."""
 
     def __init__(self, lake: Lake, *, unsafe: bool = False) -> None:
         self._lake = lake
         self._unsafe = unsafe
 
     def ask(self, sql: str, parameters: Sequence[Any] = ()) -> DuckdbAnswer:
-        """Plan a query; a mistake in it is a sentence. Parameters are the values of its ``?``."""
+        """Plan a query; ``parameters`` are the values of its ``?``."""
         with self._spoken():
             parsed = parse(sql, unsafe=self._unsafe)
             tables, views = self._named(parsed)
@@ -61,12 +61,12 @@ class DuckdbEngine:
             for table in chosen:
                 _open(connection, table)
             _make_views(connection, views)
-            # The statement that was parsed, not its text.
+            # Run the statement that was checked, not its text, which would be parsed again.
             relation = connection.sql(parsed.statement, params=list(parameters) or None)
         return DuckdbAnswer(self, connection, relation)
 
     def _named(self, parsed: Parsed) -> tuple[list[str], list[View]]:
-        """The tables that a query reads, and the views."""
+        """Return the tables and the views that a query reads."""
         known = tables = self._lake.table_names()
         views = list(view_names(known))
         if not parsed.lists_tables:
@@ -78,7 +78,7 @@ class DuckdbEngine:
 
     @contextmanager
     def _spoken(self) -> Iterator[None]:
-        """Turn what DuckDB raises into one sentence."""
+        """Turn errors of DuckDB and Arrow into a `UsageError` of one line."""
         try:
             yield
         except PregaoError:
@@ -91,44 +91,42 @@ class DuckdbEngine:
     def _sentence(self, error: BaseException) -> str:
         lines = [line.strip() for line in str(error).splitlines()]
         first = re.sub(r"^[A-Z][A-Za-z/ ]* (?:Error|Exception): ", "", lines[0]) if lines else ""
-        words = " ".join(first.split())[:500]
-        if "file system operations are disabled" in words:
-            return f"{words.partition(' - ')[0]}: only the lake's tables are open to a query."
-        if missing := re.match(r"Table with name (.+) does not exist", words):
+        message = " ".join(first.split())[:500]
+        if "file system operations are disabled" in message:
+            return f"{message.partition(' - ')[0]}: only the lake's tables are open to a query."
+        if missing := re.match(r"Table with name (.+) does not exist", message):
             tables = self._lake.table_names()
             name = missing.group(1)
-            alike = difflib.get_close_matches(name, [*tables, *view_names(tables)], 1, 0.7)
-            meant = f"; did you mean {alike[0]}?" if alike else "."
+            similar = difflib.get_close_matches(name, [*tables, *view_names(tables)], 1, 0.7)
+            suggestion = f"; did you mean {similar[0]}?" if similar else "."
             return (
-                f"The table `{name}` cannot be found{meant} The lake has {', '.join(tables)}; "
-                "`pregao books` and `pregao analytics` make more."
+                f"The table `{name}` cannot be found{suggestion} The lake has {', '.join(tables)}; "
+                "`pregao books` and `pregao analytics` build more."
             )
-        if "Function with name" in words:
+        if "Function with name" in message:
             near = next((line for line in lines if line.startswith("Did you mean")), "")
-            return f"{words} {near} Spark's functions are there with --engine spark.".replace(
-                "  ", " "
-            )
-        if place := next((line for line in lines if re.match(r"LINE \d+:", line)), None):
-            return f"{words} ({' '.join(place.split())[:120]})"
-        return words or type(error).__name__
+            return f"{message} {near} Use --engine spark for Spark's functions.".replace("  ", " ")
+        if position := next((line for line in lines if re.match(r"LINE \d+:", line)), None):
+            return f"{message} ({' '.join(position.split())[:120]})"
+        return message or type(error).__name__
 
 
 class DuckdbAnswer:
-    """The rows of a query that DuckDB has planned."""
+    """Rows of a query planned by DuckDB."""
 
     def __init__(self, engine: DuckdbEngine, connection: Any, relation: Any) -> None:
         self._engine = engine
-        # Kept: the relation does not keep it.
+        # The relation does not keep its connection alive.
         self._connection = connection
         self._relation = relation
 
     @property
     def relation(self) -> Any:
-        """The query as DuckDB's own relation; nothing is read before it is asked for rows."""
+        """The query as a DuckDB relation, which reads nothing until rows are fetched from it."""
         return self._relation
 
     def first(self, limit: int) -> tuple[Any, int]:
-        """The first rows, at most so many, and how many rows there are in all."""
+        """Return the first ``limit`` rows, and the total number of rows."""
         kept: list[Any] = []
         total = 0
         with self._engine._spoken():
@@ -140,26 +138,26 @@ class DuckdbAnswer:
             return self._plain(pa.Table.from_batches(kept, reader.schema)), total
 
     def rows(self) -> Any:
-        """Every row."""
+        """Return all rows."""
         with self._engine._spoken():
             return self._plain(self._relation.to_arrow_table())
 
     def _plain(self, rows: Any) -> Any:
-        """Sums of whole numbers as 64-bit numbers, as Spark gives them, where they fit."""
-        for place, kind in enumerate(self._relation.types):
+        """Cast sums of integers (HUGEINT) to int64, as Spark returns them, where they fit."""
+        for index, kind in enumerate(self._relation.types):
             if str(kind) == "HUGEINT":
-                column = rows.column(place)
+                column = rows.column(index)
                 bounds = pc.min_max(column)
                 largest = max((abs(v.as_py() or 0) for v in bounds.values()), default=0)
                 if largest < 1 << 63:
-                    name = rows.schema.field(place).name
-                    rows = rows.set_column(place, name, column.cast(pa.int64()))
+                    name = rows.schema.field(index).name
+                    rows = rows.set_column(index, name, column.cast(pa.int64()))
         return rows
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table as its log tells it: where it is, its columns, its files."""
+    """A table according to its Delta log: location, columns, files."""
 
     name: str
     place: Location
@@ -175,7 +173,7 @@ class _Table:
         return cls(name, lake.table_location(name), declared, dated, visible_files(table))
 
     def local_files(self) -> list[str]:
-        """The files that DuckDB itself reads."""
+        """Return the paths that DuckDB opens itself; none if the table is remote."""
         if not self.place.is_local:
             return []
         paths = sorted(self.actions["path"].to_pylist())
@@ -184,7 +182,7 @@ class _Table:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Is it what DuckDB raises for an interrupt? It does so in several classes."""
+    """Whether DuckDB raised the error for an interrupt; it uses several classes for that."""
     return isinstance(error, duckdb.InterruptException) or "Query interrupted" in str(error)
 
 
@@ -197,9 +195,9 @@ def _make_views(connection: Any, views: Sequence[View]) -> None:
 def _scans(
     parsed: Parsed, tables: Sequence[_Table], views: Sequence[View], parameters: Sequence[Any]
 ) -> dict[str, list[Condition]]:
-    """How a query reads tables: of each time that it names one, what its rows must meet."""
+    """Return, by table, the condition on its rows for each time that the query reads it."""
     if parsed.lists_tables:
-        return {}  # tables may be read by other means than their names after FROM
+        return {}  # tables may be read otherwise than by name after FROM
     readables = {one.name.lower(): readable_table(one.name, one.declared.names) for one in tables}
     readables |= {view.name.lower(): readable_view(view) for view in views}
     kinds: dict[tuple[str, str], type] = {}
@@ -220,7 +218,7 @@ def open_table(
     view: str | None = None,
     date: datetime.date | None = None,
 ) -> None:
-    """Make a view of a table, or of one day of it."""
+    """Create a DuckDB view of a table, or of one day of it."""
     table = _Table.of(lake, name)
     actions = table.actions
     if date is not None and actions.num_rows:
@@ -229,16 +227,16 @@ def open_table(
 
 
 def _open(connection: Any, table: _Table) -> None:
-    """Make a view of a table."""
-    name, place, actions = table.name, table.place, table.actions
+    """Create a DuckDB view of a table."""
+    name, location, actions = table.name, table.place, table.actions
     quoted = quoted_name(name)
     kinds = column_kinds(connection, table.declared)
     if not actions.num_rows:
         connection.execute(f"CREATE TEMP VIEW {quoted} AS {no_rows(kinds)}")
         return
-    if not place.is_local:
-        # DuckDB's own client of S3 is an extension that would have to be downloaded.
-        connection.register(name, dataset(place, table.declared, actions))
+    if not location.is_local:
+        # DuckDB's own S3 client is an extension that would have to be downloaded.
+        connection.register(name, dataset(location, table.declared, actions))
         return
     files = ", ".join(map(quoted_text, table.local_files()))
     source = f"read_parquet([{files}], union_by_name = true, "
@@ -247,25 +245,25 @@ def _open(connection: Any, table: _Table) -> None:
     else:
         source += "hive_partitioning = false)"
     stored = connection.sql(f"SELECT * FROM {source}")  # noqa: S608 - files of the lake's own log
-    there = dict(zip(stored.columns, map(str, stored.types), strict=True))
-    columns = ", ".join(_column(column, kind, there) for column, kind in kinds.items())
+    stored_types = dict(zip(stored.columns, map(str, stored.types), strict=True))
+    columns = ", ".join(_column(column, kind, stored_types) for column, kind in kinds.items())
     connection.execute(f"CREATE TEMP VIEW {quoted} AS SELECT {columns} FROM {source}")  # noqa: S608
 
 
 def column_kinds(connection: Any, declared: Any) -> dict[str, str]:
-    """A table's columns, with how DuckDB names their types."""
+    """Return the DuckDB type names of a table's columns."""
     empty = connection.from_arrow(declared.empty_table())
     return dict(zip(empty.columns, map(str, empty.types), strict=True))
 
 
 def no_rows(kinds: dict[str, str]) -> str:
-    """A query for columns of these types that gives no rows."""
+    """Return a query with columns of these types and no rows."""
     nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quoted_name(col)}" for col, kind in kinds.items())
     return f"SELECT {nulls} WHERE false"
 
 
 def _column(name: str, kind: str, there: dict[str, str]) -> str:
-    """A column of a view: as it is stored, in its declared type, null where no file has it."""
+    """Return a view's column, cast to its declared type; null if no file has the column."""
     quoted = quoted_name(name)
     if name not in there:
         return f"CAST(NULL AS {kind}) AS {quoted}"

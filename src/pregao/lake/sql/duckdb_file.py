@@ -1,7 +1,6 @@
-"""A lake as a file of SQL that any DuckDB reads: its tables and views, without extensions.
+"""SQL script with a lake's tables and views for any DuckDB, without extensions.
 
-Tables are the lists of files that their logs tell at that moment; after an ingest the file is to be
-made again.
+The script lists each table's files as of now; generate it again after an ingest.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from pregao.lake.views import DUCKDB, define_views, select_text, view_names
 
 
 def views_script(lake: Lake) -> str:
-    """The statements that make views of all tables of a lake, and the views over them."""
+    """Return statements that create a view of each table of a lake, and its ``v_`` views."""
     lake.require()
     lake.roll_forward()
     tables = lake.table_names()
     parts = [
         f"-- The tables and views of {_one_line(lake.location)} for DuckDB: .read this file.\n"
-        "-- It names the files that the tables had when it was made with `pregao lake views`;\n"
-        "-- make it again after an ingest, a build or a compaction.\n",
+        "-- It lists the tables' files at the time it was generated with `pregao lake views`;\n"
+        "-- generate it again after an ingest, a build or a compaction.\n",
         *(f"CREATE OR REPLACE MACRO {macro};\n" for macro in MACROS),
     ]
     connection = duckdb.connect(":memory:")
@@ -40,7 +39,7 @@ def views_script(lake: Lake) -> str:
 
 
 def _one_line(value: object) -> str:
-    """A text for a comment, which ends with its line."""
+    """Return a text on one line: an SQL comment ends with its line."""
     return " ".join(str(value).split())
 
 
@@ -53,16 +52,16 @@ def _comment(name: str, text: str) -> str:
 
 
 def _table_query(connection: Any, lake: Lake, name: str, table: Any) -> str:
-    """The rows of a table's files in its declared columns; null where a file has none."""
-    nothing = no_rows(column_kinds(connection, arrow_schema(table).remove_metadata()))
-    place = lake.table_location(name)
-    files = [place.join(path).uri for path in sorted(visible_files(table)["path"].to_pylist())]
+    """Return a query for a table's declared columns; null where a file lacks a column."""
+    empty = no_rows(column_kinds(connection, arrow_schema(table).remove_metadata()))
+    location = lake.table_location(name)
+    files = [location.join(path).uri for path in sorted(visible_files(table)["path"].to_pylist())]
     if not files:
-        return nothing
-    days = DATE in table.metadata().partition_columns
+        return empty
+    dated = DATE in table.metadata().partition_columns
     hive = f"hive_partitioning = true, hive_types = {{'{DATE}': DATE}}"
     listed = ",\n  ".join(map(quoted_text, files))
     return (
-        f"{nothing}\nUNION ALL BY NAME SELECT * FROM read_parquet([\n  {listed}\n], "  # noqa: S608
-        f"union_by_name = true, {hive if days else 'hive_partitioning = false'})"
+        f"{empty}\nUNION ALL BY NAME SELECT * FROM read_parquet([\n  {listed}\n], "  # noqa: S608
+        f"union_by_name = true, {hive if dated else 'hive_partitioning = false'})"
     )

@@ -1,4 +1,4 @@
-"""Which engine answers: DuckDB where it can read the lake, else Spark, or the one asked for."""
+"""Choice of the query engine: the named one, else DuckDB if it can read the lake, else Spark."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ _DUCKDB_READS = ("file", "s3")
 
 
 class EngineName(StrEnum):
-    """The engines that there are."""
+    """Names of the query engines."""
 
     DUCKDB = "duckdb"
     SPARK = "spark"
 
 
 def choose_engine(lake: Lake, named: EngineName | None, *, spark_wanted: bool) -> EngineName:
-    """The engine that is named; else DuckDB, unless Spark's settings or the place ask for Spark."""
+    """Return the named engine; else DuckDB, or Spark if its settings or the location require it."""
     if named is EngineName.DUCKDB and spark_wanted:
         raise UsageError("--master and --conf are for Spark; leave them out with --engine duckdb.")
     reads = lake.location.scheme in _DUCKDB_READS
     if named is EngineName.DUCKDB and not reads:
         raise UsageError(
-            f"DuckDB reads lakes on this machine and on S3, not {lake.location}; "
-            "use --engine spark."
+            f"DuckDB reads lakes on local disks and on S3, not {lake.location}; use --engine spark."
         )
     if named is not None:
         return named
@@ -42,7 +41,7 @@ def open_engine(
     settings: Mapping[str, str] | None = None,
     unsafe: bool = False,
 ) -> Engine:
-    """Open a lake in an engine; units that a dead process has left half committed are finished."""
+    """Open a lake in an engine, and complete units that a dead process left half committed."""
     lake.require()
     if name is EngineName.DUCKDB:
         from pregao.lake.sql.duckdb_engine import DuckdbEngine

@@ -1,4 +1,4 @@
-"""Queries that analysts ask, as files beside this one; both engines give the same rows."""
+"""Bundled queries, in the folder ``queries``; both engines return the same rows for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pregao.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A query with its name and what it answers."""
+    """A bundled query with its name and description."""
 
     name: str
     answers: str
@@ -21,7 +21,7 @@ class Example:
 
 @cache
 def examples() -> tuple[Example, ...]:
-    """All of them, by name."""
+    """Return all bundled queries, sorted by name."""
     folder = resources.files("pregao.lake.sql") / "queries"
     found = []
     for file in sorted(folder.iterdir(), key=lambda file: file.name):
@@ -34,30 +34,34 @@ def examples() -> tuple[Example, ...]:
 
 
 def example(name: str) -> Example:
-    """The one of that name; an unknown one is an error that tells similar names."""
+    """Return a bundled query by name.
+
+    Raises:
+        UsageError: There is no such query; the message suggests a similar name.
+    """
     known = {each.name: each for each in examples()}
     wanted = name.strip().lower().replace("-", "_").removesuffix(".sql")
     if wanted not in known:
-        near = difflib.get_close_matches(wanted, known, 1, 0.4)
-        meant = f" Did you mean {near[0]}?" if near else ""
+        similar = difflib.get_close_matches(wanted, known, 1, 0.4)
+        suggestion = f" Did you mean {similar[0]}?" if similar else ""
         raise UsageError(
-            f"There is no example {name!r}.{meant} `pregao query --examples` lists them."
+            f"There is no bundled query {name!r}.{suggestion} `pregao query --examples` lists them."
         )
     return known[wanted]
 
 
 _HEAD = """# Queries
 
-These queries come along: `pregao query --example NAME --lake lake` asks one, `pregao query
---examples` lists them. DuckDB and Spark give the same rows. They ask the
+These queries are bundled: `pregao query --example NAME --lake lake` runs one, `pregao query
+--examples` lists them. DuckDB and Spark return the same rows. They read the
 [views](lake.md#views), so most need the tables of `pregao books` and `pregao analytics` too. The
 files are in [src/pregao/lake/sql/queries](../src/pregao/lake/sql/queries).
 
-A query of your own is one statement that reads: [cli.md](cli.md#query) says what is taken.
+Your own queries must be one statement that reads; [cli.md](cli.md#query) lists what is accepted.
 """
 
 
 def page() -> str:
-    """All of them as a page of Markdown."""
+    """Return all bundled queries as a Markdown page."""
     parts = [f"## {one.name}\n\n{one.answers}\n\n```sql\n{one.sql}\n```\n" for one in examples()]
     return "\n".join([_HEAD, *parts])

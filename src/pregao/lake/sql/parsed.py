@@ -1,7 +1,7 @@
-"""A user's text as DuckDB's own parser reads it: one statement, and the tree of its query.
+"""Parsing of a user's SQL with DuckDB's own parser: one statement, and the tree of its query.
 
-DuckDB also takes INSERT, COPY and the like as members of WITH, within what it calls a SELECT: the
-tree is searched for them. Nothing is run here but the parser, in a session that opens no file.
+DuckDB also accepts INSERT, COPY and the like as members of WITH, inside what it calls a SELECT, so
+the tree is searched for them. Only the parser runs here, in a session without file access.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pregao.lake.sql.statements import beyond, no_query, not_a_query
 
 Tree = dict[str, Any]
 _SELECTS = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
-# Functions after FROM that make rows of their arguments or tell of the session's own tables. Others
-# read files, run a text as a query, or write (logs, profiles).
+# Table functions that build rows from their arguments or list the session's own tables. Others read
+# files, run a text as a query, or write (logs, profiles).
 _TABLE_FUNCTIONS = frozenset({
     "duckdb_columns", "duckdb_functions", "duckdb_keywords", "duckdb_schemas", "duckdb_tables",
     "duckdb_types", "duckdb_views", "generate_series", "icu_calendar_names", "json_each",
@@ -33,26 +33,26 @@ _TABLE_FUNCTIONS = frozenset({
 _TELL_TABLES = ("duckdb_", "pragma_", "pg_", "sqlite_")
 _CATALOGUES = frozenset({"information_schema", "pg_catalog"})
 _MAX_EXPLAIN_WORDS = 60
-"""The words of EXPLAIN and its options, in which the beginning of the query is looked for."""
+"""Number of tokens (EXPLAIN and its options) within which the explained query must start."""
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """A query: DuckDB's statement, which engines run, and its tree, which says what it reads."""
+    """A query: DuckDB's statement, which the engine runs, and its syntax tree."""
 
     statement: Any
     tree: Tree
 
     @cached_property
     def tables(self) -> frozenset[str]:
-        """The names of tables, views and members of WITH that it reads, in small letters."""
+        """Lower-case names of the tables, views and members of WITH that it reads."""
         shown = (str(node.get("table_name", "")) for node in _of_type(self.tree, "SHOW_REF"))
         read = (str(node["table_name"]) for node in _of_type(self.tree, "BASE_TABLE"))
         return frozenset(name.lower() for name in (*shown, *read))
 
     @cached_property
     def lists_tables(self) -> bool:
-        """Whether it may ask which tables there are, or names them by other means than FROM."""
+        """Whether it may list the tables, or read them otherwise than by name after FROM."""
         for node in walk(self.tree):
             kind = node.get("type")
             if kind in ("SHOW_REF", "BASE_TABLE"):
@@ -69,9 +69,12 @@ class Parsed:
 
 
 def parse(sql: str, *, unsafe: bool = False) -> Parsed:
-    """Parse a text that is to be one query; all else is an error, and so is reaching for files.
+    """Parse a text that must be one query and must not access files.
 
-    ``unsafe`` allows the functions that read files.
+    ``unsafe`` allows functions that read files.
+
+    Raises:
+        UsageError: The text is anything else.
     """
     connection = _parser()
     statement = _one_statement(connection, sql)
@@ -88,14 +91,14 @@ _parsers = threading.local()
 
 
 def _parser() -> Any:
-    """A session that parses and runs nothing; to open one takes longer than all it does."""
+    """Return the thread's session for parsing; opening one takes longer than parsing."""
     if getattr(_parsers, "owner", None) != os.getpid():
         _parsers.session, _parsers.owner = open_session(), os.getpid()
     return _parsers.session
 
 
 def walk(tree: Any) -> Iterator[Tree]:
-    """Every object of a tree."""
+    """Yield every object of a tree, parents first."""
     if isinstance(tree, dict):
         yield tree
         for value in tree.values():
@@ -110,7 +113,7 @@ def _of_type(tree: Tree, kind: str) -> Iterator[Tree]:
 
 
 def function_name(function: Tree) -> str:
-    """The name of a function, in small letters, without its schema."""
+    """Return the lower-case name of a function, without its schema."""
     return str(function.get("function_name", "")).lower()
 
 
@@ -134,22 +137,22 @@ def _name_of(kind: Any) -> str:
 
 
 def _query_tree(connection: Any, statement: Any) -> Tree:
-    """The tree of a query, or of the query that a statement explains."""
+    """Return the tree of a query, or of the query that an EXPLAIN statement explains."""
     if statement.type == duckdb.StatementType.SELECT:
         return _tree(connection, statement.query)
     text = statement.query.encode()
-    places = [place for place, kind in duckdb.tokenize(statement.query) if kind != _COMMENT]
-    for place in places[1:_MAX_EXPLAIN_WORDS]:
-        rest = text[place:].decode()
+    offsets = [offset for offset, kind in duckdb.tokenize(statement.query) if kind != _COMMENT]
+    for offset in offsets[1:_MAX_EXPLAIN_WORDS]:
+        rest = text[offset:].decode()
         try:
             statements = connection.extract_statements(rest)
         except duckdb.Error:
-            continue  # an option of EXPLAIN, not yet the statement
+            continue  # still an option of EXPLAIN
         if len(statements) != 1:
             break
         if statements[0].type == duckdb.StatementType.SELECT:
             return _tree(connection, rest)
-        if rest[:7].lower() != "analyze":  # which is a statement too
+        if rest[:7].lower() != "analyze":  # ANALYZE is a statement too
             raise not_a_query(_name_of(statements[0].type))
     raise not_a_query("what it explains")
 
@@ -159,20 +162,20 @@ _COMMENT = duckdb.token_type.comment
 
 def _tree(connection: Any, query: str) -> Tree:
     text = "SELECT json_serialize_sql(?::VARCHAR, skip_null := true, skip_empty := true)"
-    (answer,) = connection.execute(text, [query]).fetchone()
+    (serialized,) = connection.execute(text, [query]).fetchone()
     try:
-        found = json.loads(answer)
+        parsed = json.loads(serialized)
     except RecursionError:
         raise _too_deep() from None
-    statements = found.get("statements") or []
-    if found.get("error") or len(statements) != 1:
+    statements = parsed.get("statements") or []
+    if parsed.get("error") or len(statements) != 1:
         raise not_a_query("")
     node: Tree = statements[0]["node"]
     return node
 
 
 def _require_reading(node: Tree, unsafe: bool) -> None:
-    """Refuse a part of a query that writes, or reads anything but tables."""
+    """Refuse a part of a query that writes, or that reads anything except tables."""
     kind = str(node.get("type", ""))
     if "cte_map" in node or kind.endswith("_NODE"):
         if kind not in _SELECTS:
@@ -186,4 +189,4 @@ def _require_reading(node: Tree, unsafe: bool) -> None:
 
 
 def _too_deep() -> UsageError:
-    return UsageError("The query is nested too deeply, so nothing was run: write it in parts.")
+    return UsageError("The query is nested too deeply, so nothing was run: split it.")

@@ -1,10 +1,10 @@
-"""Which files of a table a query needs: the conditions of its WHERE, held against the log's bounds.
+"""Data skipping: which files of a table a query needs, by its WHERE and the log's min/max bounds.
 
-The conditions come from the tree of the parsed query (`parsed`). A row that a SELECT takes from a
-table after its FROM meets that SELECT's WHERE, so files of which no row can meet it change nothing.
-Understood are comparisons of a column with whole numbers or days, joined by AND and OR, of a table
-or view that stands after FROM by itself or in plain joins. Everything else is taken to hold, so
-that a part of a query which is not understood costs time and never rows.
+The conditions come from the tree of the parsed query (`parsed`). A row that a SELECT reads from a
+table after its FROM meets that SELECT's WHERE, so files in which no row can meet it are skipped.
+Supported are comparisons of a column with integers or dates, combined by AND and OR, on a table or
+view that is after FROM alone or in plain joins. Every other condition is assumed to be true, so an
+unsupported part of a query costs time and never rows.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _COMPARISONS = {
     "COMPARE_GREATERTHANOREQUALTO": ">=",
 }
 _FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-# Of these a row with a table's row depends on no other row of that table; of others (ASOF,
-# POSITIONAL, ANTI) it may.
+# Joins whose result rows depend on one row of each table; in others (ASOF, POSITIONAL, ANTI) they
+# may depend on several.
 _PLAIN_JOINS = frozenset({"INNER", "LEFT", "RIGHT", "OUTER"})
 _PLAIN_REFERENCES = frozenset({"REGULAR", "CROSS", "NATURAL"})
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A comparison of a column with each of some values, one of which is true."""
+    """A comparison of a column with several values, at least one of which must be true."""
 
     column: str
     comparison: str
@@ -51,14 +51,14 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """Conditions that all hold; without any, this always holds."""
+    """A conjunction of conditions; an empty one is always true."""
 
     parts: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Some:
-    """Conditions of which one holds."""
+    """A disjunction of conditions."""
 
     parts: tuple[Condition, ...]
 
@@ -70,8 +70,8 @@ Condition = Comparison | Every | Some
 class Readable:
     """A table or view that a query can name.
 
-    ``columns`` has all its columns by name in small letters, each with the columns of tables that
-    are equal to it wherever it is not null; ``tables`` are those that it reads.
+    ``columns`` maps each column's lower-case name to the table columns that equal it wherever it is
+    not null; ``tables`` are the tables it reads.
     """
 
     columns: Mapping[str, tuple[tuple[str, str], ...]]
@@ -79,12 +79,12 @@ class Readable:
 
 
 def readable_table(name: str, columns: Sequence[str]) -> Readable:
-    """A table."""
+    """Return the `Readable` of a table."""
     return Readable({column.lower(): ((name, column),) for column in columns}, (name,))
 
 
 def readable_view(view: View) -> Readable:
-    """A view; its key is that of the rows which it looks up in other tables."""
+    """Return the `Readable` of a view; its key columns equal those of the rows it looks up."""
     others = [lookup.table for lookup in view.lookups]
     own = own_columns(view)
     columns = {}
@@ -102,12 +102,12 @@ def find_scans(
     kinds: Mapping[tuple[str, str], type],
     parameters: Sequence[Any] = (),
 ) -> dict[str, list[Condition]]:
-    """How a query reads tables: of each time that it names one, what its rows must meet.
+    """Return, by table, the condition on its rows for each time that a query reads it.
 
-    ``readables`` are the tables and views by name in small letters, ``kinds`` the columns of tables
-    that hold whole numbers or days.
+    ``readables`` are the tables and views by lower-case name, ``kinds`` the types of the table
+    columns that have integers or dates.
     """
-    # Also those that WITH gives to something else: a scan too many adds files and takes none away.
+    # Includes names that WITH redefines: an extra scan adds files and never removes any.
     named = [node for node in walk(tree) if node.get("type") == "BASE_TABLE"]
     met: dict[int, list[tuple[str, Condition]]] = {}
     for node in walk(tree):
@@ -127,17 +127,17 @@ def find_scans(
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A table or anything else that a SELECT reads; ``readable`` if its columns are known."""
+    """A table, view or other source of a SELECT; ``readable`` if its columns are known."""
 
     node: Tree
     alias: str
     readable: Readable | None
     plain: bool
-    """Whether conditions of WHERE hold for its rows."""
+    """Whether conditions of WHERE apply to its rows."""
 
 
 class _Select:
-    """One SELECT: what is after its FROM, and what its WHERE says of that."""
+    """One SELECT: the sources after its FROM, and the conditions of its WHERE on them."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class _Select:
         }
 
     def conditions(self) -> Iterator[tuple[int, list[tuple[str, Condition]]]]:
-        """Of each table and view after FROM that is understood: what its tables' rows must meet."""
+        """Yield, by source after FROM that is supported, the conditions on its tables' rows."""
         where = self._node.get("where_clause")
         if where is None or "sample" in self._node:
             return
@@ -186,13 +186,13 @@ class _Select:
         name = str(node.get("table_name", "")).lower()
         readable = self._readables.get(name) if kind == "BASE_TABLE" else None
         path = node.get("qualified_name", {}).get("path", ())
-        odd = "column_name_alias" in node or "at_clause" in node or len(path) != 1
-        if odd:
+        unsupported = "column_name_alias" in node or "at_clause" in node or len(path) != 1
+        if unsupported:
             readable = None
         yield _Leaf(node, str(node.get("alias") or name).lower(), readable, plain)
 
     def _read(self, where: Tree, leaf: _Leaf, table: str) -> Condition:
-        """The part of a condition that is about a table's rows; the rest is taken to hold."""
+        """Return the part of a condition on a table's rows; the rest is assumed to be true."""
         kind, of = where.get("class"), where.get("type")
         if kind == "CONJUNCTION" and of in ("CONJUNCTION_AND", "CONJUNCTION_OR"):
             parts = tuple(self._read(part, leaf, table) for part in where.get("children") or ())
@@ -225,22 +225,22 @@ class _Select:
         return Every(tuple(found))
 
     def _source(self, column: Tree, leaf: _Leaf, table: str) -> str | None:
-        """The column of a table that an expression is for certain."""
+        """Return the table column that an expression certainly refers to; else None."""
         names = [str(name).lower() for name in column.get("column_names") or ()]
         if column.get("class") != "COLUMN_REF" or not 1 <= len(names) <= 2:
             return None
         name = names[-1]
         if len(names) == 2:
-            holders = [each for each in self._leaves if each.alias == names[0]]
+            owners = [each for each in self._leaves if each.alias == names[0]]
         elif name in self._merged or name in self._aliases:
             return None
         else:
-            holders = [
+            owners = [
                 each
                 for each in self._leaves
                 if each.readable is not None and name in each.readable.columns
             ]
-        if len(holders) != 1 or holders[0] is not leaf or leaf.readable is None:
+        if len(owners) != 1 or owners[0] is not leaf or leaf.readable is None:
             return None
         for owner, source in leaf.readable.columns.get(name, ()):
             if owner == table and (table, source) in self._kinds:
@@ -248,7 +248,7 @@ class _Select:
         return None
 
     def _value(self, node: Tree, kind: type) -> Value | None:
-        """A whole number or a day that is the same as the query's; None if it is not understood."""
+        """Return the integer or date that a node denotes; None if it is not supported."""
         if node.get("class") == "PARAMETER":
             return self._parameter(node, kind)
         if node.get("class") == "CAST" and kind is date:
@@ -268,10 +268,12 @@ class _Select:
         return None
 
     def _parameter(self, node: Tree, kind: type) -> Value | None:
-        place = str(node.get("identifier", ""))
-        if not (place.isascii() and place.isdigit() and 1 <= int(place) <= len(self._parameters)):
+        number = str(node.get("identifier", ""))
+        if not (
+            number.isascii() and number.isdigit() and 1 <= int(number) <= len(self._parameters)
+        ):
             return None
-        value = self._parameters[int(place) - 1]
+        value = self._parameters[int(number) - 1]
         if kind is int and isinstance(value, int) and not isinstance(value, bool):
             return value if abs(value) < _LARGEST else None
         if kind is date and isinstance(value, date) and not isinstance(value, datetime):
@@ -293,7 +295,7 @@ def _number(text: str) -> int | None:
 
 
 def admitted(actions: Any, scans: Sequence[Condition]) -> Any:
-    """The files of a table that may have rows for one of some scans, each with its condition."""
+    """Return the files of a table that may have rows for at least one of the scans."""
     if not scans or not actions.num_rows:
         return actions
     wanted = np.zeros(actions.num_rows, bool)
@@ -303,7 +305,7 @@ def admitted(actions: Any, scans: Sequence[Condition]) -> Any:
 
 
 def _may_hold(actions: Any, condition: Condition) -> Any:
-    """Of each file: may the condition hold for one of its rows?"""
+    """Return, by file, whether the condition may be true for one of its rows."""
     if isinstance(condition, Comparison):
         return _may_compare(actions, condition)
     parts = [_may_hold(actions, part) for part in condition.parts]
@@ -328,9 +330,9 @@ def _may_compare(actions: Any, condition: Comparison) -> Any:
             limit = pa.scalar(value, low.type)
         except (pa.ArrowException, OverflowError, TypeError, ValueError):
             return everything
-        held = _held(condition.comparison, low, high, limit)
-        # A file that does not tell its bounds may hold anything.
-        found |= held.fill_null(True).to_numpy()
+        possible = _held(condition.comparison, low, high, limit)
+        # A file without bounds may contain any value.
+        found |= possible.fill_null(True).to_numpy()
     return found
 
 

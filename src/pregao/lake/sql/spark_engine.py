@@ -1,4 +1,4 @@
-"""Spark as the engine of queries: the same questions, and the same refusals."""
+"""Spark as the query engine; it refuses the same statements as DuckDB."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _FILES_AS_TABLES = "spark.sql.runSQLOnFiles"
 
 
 class SparkEngine:
-    """A lake in Spark."""
+    """Spark engine of a lake."""
 
     def __init__(self, session: LakeSession, *, unsafe: bool = False) -> None:
         self._session = session
         self._unsafe = unsafe
 
     def ask(self, sql: str, parameters: Sequence[Any] = ()) -> SparkAnswer:
-        """Plan a query; a mistake in it is a sentence. Parameters are the values of its ``?``."""
+        """Plan a query; ``parameters`` are the values of its ``?``."""
         require_query(sql)
         with self.asking():
             if getattr(self._session, "_jsparkSession", None) is None:
@@ -31,7 +31,7 @@ class SparkEngine:
             return SparkAnswer(self, self._frame(sql, parameters))
 
     def _frame(self, sql: str, parameters: Sequence[Any]) -> Any:
-        """The frame of the plan that was parsed and checked."""
+        """Return the data frame of the plan that was parsed and checked."""
         from pyspark.sql import DataFrame
 
         own: Any = self._session._jsparkSession
@@ -45,7 +45,7 @@ class SparkEngine:
         return DataFrame(rows, self._session)
 
     def _frame_of_server(self, sql: str, parameters: Sequence[Any]) -> Any:
-        """The frame of a query that the server's parser takes for nothing else."""
+        """Return the data frame of a text that the server can only parse as a query."""
         if not self._unsafe:
             refuse_code(sql)
         text = wrapped_query(sql)
@@ -57,7 +57,7 @@ class SparkEngine:
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """Turn what Spark raises into one sentence; files cannot be named as tables meanwhile."""
+        """Turn Spark's errors into a `UsageError`, and disallow files as tables meanwhile."""
         with self._spoken():
             before = self._session.conf.get(_FILES_AS_TABLES, "true")
             self._session.conf.set(_FILES_AS_TABLES, "true" if self._unsafe else "false")
@@ -68,7 +68,7 @@ class SparkEngine:
 
     @contextmanager
     def _spoken(self) -> Iterator[None]:
-        """Turn what Spark raises into one sentence."""
+        """Turn Spark's errors into a `UsageError` of one line."""
         try:
             yield
         except PregaoError:
@@ -76,28 +76,28 @@ class SparkEngine:
         except Exception as error:
             if was_interrupted():
                 raise KeyboardInterrupt from error
-            words = sentence(error)
-            if "cannot be found" in words:
+            message = sentence(error)
+            if "cannot be found" in message:
                 tables = ", ".join(self._session.lake.table_names())
-                words = f"{words.partition(' Verify')[0]} The lake has {tables}."
-            raise UsageError(f"The query failed: {words}") from error
+                message = f"{message.partition(' Verify')[0]} The lake has {tables}."
+            raise UsageError(f"The query failed: {message}") from error
 
 
 class SparkAnswer:
-    """The rows of a query that Spark has planned."""
+    """Rows of a query planned by Spark."""
 
     def __init__(self, engine: SparkEngine, frame: Any) -> None:
         self._engine = engine
         self._frame = frame
 
     def first(self, limit: int) -> tuple[Any, int]:
-        """The first rows, at most so many, and how many rows there are in all."""
+        """Return the first ``limit`` rows, and the total number of rows."""
         with self._engine.asking():
             rows = self._frame.limit(limit + 1).toArrow()
             total = self._frame.count() if rows.num_rows > limit else rows.num_rows
         return rows.slice(0, limit), total
 
     def rows(self) -> Any:
-        """Every row."""
+        """Return all rows."""
         with self._engine.asking():
             return self._frame.toArrow()

@@ -1,8 +1,8 @@
-"""A user's text as Spark's own parser reads it: one query, and nothing in it that runs code.
+"""Check of a user's SQL with Spark's own parser: one query, with nothing in it that runs code.
 
 In a process with Java (`require_query_plan`) the parsed plan is walked: nodes that are not known to
 belong to queries are refused, and so are functions that call into Java, programs, and files named
-as tables. On Spark Connect there is no parser on this side; see `wrapped_query`.
+as tables. A Spark Connect client has no parser; see `wrapped_query`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pregao.lake.sql.statements import beyond, first_word, not_a_query
 
 _PLANS = "org.apache.spark.sql.catalyst.plans.logical"
 _WRITING = (f"{_PLANS}.Command", f"{_PLANS}.ParsedStatement")
-# The nodes that queries are made of, as the parser gives them.
+# Plan nodes of queries, as the parser returns them.
 _QUERY_NODES = frozenset({
     "Aggregate", "AsOfJoin", "CTERelationDef", "CTERelationRef", "Deduplicate", "Distinct",
     "Except", "Expand", "Filter", "Generate", "GlobalLimit", "Intersect", "Join", "LateralJoin",
@@ -30,7 +30,7 @@ _QUERY_NODES = frozenset({
 })  # fmt: skip
 _QUESTIONS = ("Show", "Describe")
 _JAVA_CALLS = frozenset({"reflect", "try_reflect", "java_method"})
-# Functions after FROM that make rows of their arguments.
+# Table functions that build rows from their arguments.
 _TABLE_FUNCTIONS = frozenset({
     "explode", "explode_outer", "inline", "inline_outer", "json_tuple", "posexplode",
     "posexplode_outer", "range", "sql_keywords", "stack", "variant_explode",
@@ -40,15 +40,15 @@ _FILE_FORMATS = frozenset({
     "avro", "b3", "binaryfile", "csv", "delta", "hudi", "iceberg", "jdbc", "json", "kafka", "orc",
     "parquet", "protobuf", "text", "xml",
 })  # fmt: skip
-# A name that an expression makes: what it comes to is known when it is too late.
+# A name computed by an expression: its value is known only after this check.
 _MADE_NAMES = ("PlanWithUnresolvedIdentifier", "ExpressionWithUnresolvedIdentifier")
-# Without one of these words in its text a plan has no such function.
+# A plan has such functions only if one of these words is in its text.
 _JAVA_WORDS = re.compile(r"\b(reflect|try_reflect|java_method|identifier)\b", re.IGNORECASE)
 _MAX_NODES = 20_000
 
 
 def require_query_plan(java: Any, plan: Any, sql: str, *, unsafe: bool) -> None:
-    """Refuse a parsed plan that is anything but one query, or a question about tables.
+    """Refuse a parsed plan unless it is one query, or a SHOW or DESCRIBE statement.
 
     ``sql`` is its text: a name that is not in it is not in the plan either.
     """
@@ -65,7 +65,7 @@ def require_query_plan(java: Any, plan: Any, sql: str, *, unsafe: bool) -> None:
     deep = _JAVA_WORDS.search(sql) is not None
     for count, node in enumerate(_nodes(plan)):
         if count > _MAX_NODES:
-            raise UsageError("The query has too many parts, so nothing was run: write it shorter.")
+            raise UsageError("The query has too many parts, so nothing was run: shorten it.")
         kind = _class_of(node)
         program = "ScriptTransformation" in kind
         if not unsafe:
@@ -96,7 +96,10 @@ def _require_lake_only(node: Any, kind: str, program: bool) -> None:
 
 
 def _require_own_functions(expressions: Iterator[Any], *, alone: bool = False) -> None:
-    """Refuse functions that call into Java; and queries within, if they would not be found else."""
+    """Refuse functions that call into Java; if ``alone``, subqueries too.
+
+    ``alone`` is for expressions whose subqueries the walk of the plan does not reach.
+    """
     pending = list(expressions)
     while pending:
         expression = pending.pop()
@@ -108,7 +111,7 @@ def _require_own_functions(expressions: Iterator[Any], *, alone: bool = False) -
             if name in _JAVA_CALLS:
                 raise beyond(name)
         if alone and ("Subquery" in kind or kind in ("Exists", "ListQuery")):
-            raise UsageError("A WINDOW clause takes no query within it, so nothing was run.")
+            raise UsageError("A WINDOW clause must not contain a subquery, so nothing was run.")
         pending += _items(expression.children())
 
 
@@ -118,7 +121,7 @@ def _class_of(node: Any) -> str:
 
 
 def _nodes(plan: Any) -> Iterator[Any]:
-    """A plan and everything below it: named parts (WITH), and queries within expressions."""
+    """Yield a plan and all nodes below it, including members of WITH and subqueries."""
     yield plan
     for parts in (plan.children(), plan.innerChildren()):
         for part in _items(parts):
@@ -126,8 +129,8 @@ def _nodes(plan: Any) -> Iterator[Any]:
 
 
 def _items(parts: Any) -> Iterator[Any]:
-    for place in range(parts.size()):
-        yield parts.apply(place)
+    for index in range(parts.size()):
+        yield parts.apply(index)
 
 
 _ASKED = re.compile(r"[ \t\r\n]*(?:show|describe|desc)[ \t\r\n]", re.IGNORECASE)
@@ -138,12 +141,12 @@ _EXPLAINED = re.compile(
 
 
 def wrapped_query(sql: str) -> str:
-    """A text as a part of a query, for a server whose parser is the only one.
+    """Wrap a text in a query, for a server that has the only parser.
 
-    Spark takes one statement at a time, one that begins with SELECT is a query with nothing but
-    queries in it, and so is a member of WITH, which the text has to be: one that writes, or that is
-    several statements, is a syntax error there. A text that begins with SHOW or DESCRIBE is a
-    question by the same grammar.
+    Spark accepts one statement at a time. A statement that begins with SELECT contains only
+    queries, and so does a member of WITH, which the text becomes here: a text that writes, or that
+    has several statements, is a syntax error there. By the same grammar a text that begins with
+    SHOW or DESCRIBE only reads; it is not wrapped.
     """
     body = sql.rstrip("; \t\r\n")
     if _ASKED.match(body):
@@ -153,19 +156,19 @@ def wrapped_query(sql: str) -> str:
         mode = f"EXPLAIN {explained.group(1) or ''} "
         body = body[explained.end() :]
     inner = f"WITH pregao_query AS (\n{body}\n) SELECT * FROM pregao_query"  # noqa: S608
-    return f"{mode}SELECT * FROM ({inner})"  # noqa: S608 - the text can be nothing but a query
+    return f"{mode}SELECT * FROM ({inner})"  # noqa: S608 - the text can only be a query
 
 
-# A function is named by a word of the text, or by IDENTIFIER; a program by USING and a text.
+# Functions are named by a word of the text or by IDENTIFIER, programs by USING and a string.
 _CODE = re.compile(
     r"\b(reflect|try_reflect|java_method|identifier)\b|\b(using)\b(?![ \t\r\n]*\()", re.IGNORECASE
 )
 
 
 def refuse_code(sql: str) -> None:
-    """Refuse the words without which a text runs no code, wherever they stand in it.
+    """Refuse a text that contains a word needed to run code.
 
-    Without a parser on this side a word is enough, even within quotes.
+    Without a parser on the client the word alone is refused, even inside quotes.
     """
     if found := _CODE.search(sql):
         raise beyond(found.group().lower())

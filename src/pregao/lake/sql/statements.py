@@ -1,7 +1,7 @@
-"""The first look at a statement, before an engine is started, and the errors for what is refused.
+"""Quick check of a statement before an engine starts, and the errors for refused statements.
 
-It decides on the first word alone, so that a mistake shows at once. What a statement may do is
-decided by the engines, on what their own parsers make of it (`parsed`, `spark_plans`).
+It looks only at the first word, so that a mistake shows immediately. The engines check what a
+statement does, with their own parsers (`parsed`, `spark_plans`).
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _WORD = re.compile(r"\w+")
 
 
 def first_word(sql: str) -> str:
-    """The word that a statement begins with, in small letters; nothing if it begins otherwise."""
+    """Return the first word of a statement in lower case; empty if it starts with no word."""
     word = _WORD.match(_begun(sql))
     return "" if word is None else word.group().lower()
 
 
 def _begun(sql: str) -> str:
-    """The statement without the comments, spaces and brackets before its first word."""
+    """Return a statement without the comments, spaces and brackets before its first word."""
     matched = _BEGINNING.match(sql)
     return sql if matched is None else sql[matched.end() :]
 
 
 def require_query(sql: str) -> None:
-    """Refuse a text that is empty or whose first word begins no query."""
+    """Refuse a text that is empty or whose first word cannot begin a query."""
     word = first_word(sql)
     if not word and not _COMMENT.sub(" ", sql).strip(" \t\r\n;("):
         raise no_query()
@@ -39,22 +39,22 @@ def require_query(sql: str) -> None:
 
 
 def no_query() -> UsageError:
-    """The error for a text without a statement."""
+    """Return the error for a text without a statement."""
     return UsageError("There is no query: write one, such as SELECT count(*) FROM packets.")
 
 
 def not_a_query(what: str) -> UsageError:
-    """The error for a statement that would change something."""
-    began = f"{what} is none" if what and what.lower() not in _QUERIES else "this is none"
+    """Return the error for a statement that is not a query."""
+    reason = f"{what} is not one" if what and what.lower() not in _QUERIES else "this is not one"
     return UsageError(
-        f"`pregao query` takes one query (SELECT, WITH, FROM, VALUES, SHOW, DESCRIBE, EXPLAIN), "
-        f"and {began}: nothing was run."
+        f"`pregao query` accepts one query (SELECT, WITH, FROM, VALUES, SHOW, DESCRIBE, EXPLAIN), "
+        f"and {reason}: nothing was run."
     )
 
 
 def beyond(what: str) -> UsageError:
-    """The error for a function or table that reaches beyond the lake."""
+    """Return the error for a function or table that reads outside the lake."""
     return UsageError(
-        f"{what} reaches beyond the tables of the lake (files, Java, programs), so nothing was "
+        f"{what} accesses more than the tables of the lake (files, Java, programs), so nothing was "
         "run; --unsafe allows it, for queries that you trust."
     )

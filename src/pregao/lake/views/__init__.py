@@ -1,7 +1,7 @@
-"""Views over the tables of a lake: the same rows with symbols, timestamps, names and phases.
+"""Views over the tables of a lake, which add symbols, timestamps, flag names and trading phases.
 
-Each view is defined once, by what its table has; SQL for DuckDB and Spark and frames of Polars are
-made from that definition.
+Each view is defined once, from the columns of its table; SQL for DuckDB and Spark and Polars lazy
+frames are generated from that definition.
 """
 
 from __future__ import annotations
@@ -46,5 +46,5 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"{__name__} has no {name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,7 +1,8 @@
-"""The statements that register the tables and views of a lake in a catalogue of Spark's kind.
+"""DDL that registers the tables and views of a lake in a Spark-compatible catalog.
 
-Tables are registered where they are, as Delta tables: their columns and comments are in their logs.
-They must not be registered as plain Parquet, for their folders hold replaced files too.
+Tables are registered at their location, as Delta tables: their columns and comments are in their
+logs. They must not be registered as plain Parquet, because their folders also contain replaced
+files.
 """
 
 from __future__ import annotations
@@ -13,25 +14,26 @@ from pregao.lake.views.sql_text import SPARK, select_text
 
 
 def catalogue_ddl(lake: Lake, schema: str = "b3", root: str | None = None) -> str:
-    """Statements for Spark with Delta, Databricks and others that read their SQL.
+    """Return DDL for Spark with Delta, Databricks and others that accept its SQL.
 
-    ``schema`` is where tables go (``b3``, or ``main.b3`` with a catalogue); ``root`` is how the
-    catalogue reaches the lake, where that is not how it was opened (``s3a://bucket/lake``).
+    ``schema`` is the target schema (``b3``, or ``main.b3`` with a catalog); ``root`` is the URI by
+    which the catalog reaches the lake, if it differs from the one used here
+    (``s3a://bucket/lake``).
     """
     lake.require()
     lake.roll_forward()
     parts = [part for part in schema.split(".") if part]
     if not 1 <= len(parts) <= 2 or len(parts) != schema.count(".") + 1:
-        raise UsageError(f"A schema is a name, or CATALOGUE.NAME; {schema!r} is neither.")
-    within = ".".join(map(SPARK.name, parts))
+        raise UsageError(f"The schema must be NAME or CATALOG.NAME, was {schema!r}.")
+    quoted_schema = ".".join(map(SPARK.name, parts))
 
     def placed(table: str) -> str:
-        return f"{within}.{SPARK.name(table)}"
+        return f"{quoted_schema}.{SPARK.name(table)}"
 
-    own = f"file://{lake.location.uri}" if lake.location.is_local else lake.location.uri
-    base = (root or own).rstrip("/")
+    uri = f"file://{lake.location.uri}" if lake.location.is_local else lake.location.uri
+    base = (root or uri).rstrip("/")
     tables = lake.table_names()
-    statements = [f"CREATE SCHEMA IF NOT EXISTS {within};"]
+    statements = [f"CREATE SCHEMA IF NOT EXISTS {quoted_schema};"]
     statements += [
         f"CREATE TABLE IF NOT EXISTS {placed(table)}\n"
         f"USING DELTA LOCATION {_text(f'{base}/{table}')};"

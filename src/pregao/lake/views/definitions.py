@@ -1,13 +1,15 @@
-"""What each view shows: the columns of its table, and beside them what people look for.
+"""Definitions of the views: the columns of a table plus derived columns.
 
-A view of a table is its name with ``v_`` before it. It has all rows and columns of the table, and
+The view of a table is named after it, with the prefix ``v_``. It has all rows and columns of the
+table, and
 
-- ``symbol`` beside ``security_id``, from the instruments of the day;
-- a timestamp beside each time in nanoseconds or seconds;
-- ``…_names`` beside each set of flags;
-- in `ticks` and `trades`, what held for the instrument then: phase, status, continuous trading.
+- ``symbol`` next to ``security_id``, from the instruments of the day;
+- a timestamp next to each time in nanoseconds or seconds;
+- ``…_names`` next to each set of flags;
+- in `ticks` and `trades` the state of the instrument at that time: phase, status, continuous
+  trading.
 
-Definitions are made from what the tables of a lake have, so that old lakes have views too.
+Definitions follow the columns that the tables of a lake have, so old lakes have views too.
 """
 
 from __future__ import annotations
@@ -34,12 +36,12 @@ DURATIONS = frozenset({
     "feed_difference_ns", "clock_offset_ns", "lifetime_ns", "max_ns", "median_ns", "network_ns",
     "network_raw_ns", "offset_ns", "smallest_ns",
 })  # fmt: skip
-"""Columns in nanoseconds that are no moments; all other whole numbers of nanoseconds are."""
+"""Columns in nanoseconds that are durations; all other int64 columns in nanoseconds are times."""
 _ENDS_AS_A_TIME = re.compile(r"(time|timestamp|_at|^t\d+|_t\d+)$")
 
 
 class Unit(Enum):
-    """In what a moment is counted, from 1970 on."""
+    """Unit of a time column, which counts from 1970."""
 
     NANOSECONDS = "ns"
     SECONDS = "s"
@@ -54,7 +56,7 @@ class Own:
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
-    """A moment of the table as a timestamp."""
+    """A time column of the table as a timestamp."""
 
     of: str
     unit: Unit
@@ -62,24 +64,24 @@ class Timestamp:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """An expression of SQL over the table's columns that every engine reads."""
+    """An SQL expression over the table's columns, valid in every engine."""
 
     sql: str
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A column that a lookup finds, or null where the lake has no such table or column."""
+    """A looked-up column; null if the lake has no such table or column."""
 
     name: str
     kind: str
-    """How SQL names its type."""
+    """SQL name of its type."""
     there: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a view, and what it means."""
+    """A column of a view, with its comment."""
 
     name: str
     value: Own | Timestamp | Text | Found
@@ -88,10 +90,11 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What another table says of the instrument of a row.
+    """A lookup of a row's instrument in another table.
 
-    Without ``order``: what it says of the day. With it: what held at the row, which is the last one
-    of the other table's rows whose place (``theirs``) is not behind the row's (``ours``).
+    Without ``order`` it finds the instrument's row of the day. With it, it is an as-of join: it
+    finds the last row of the other table whose event key (``theirs``) is not after the row's
+    (``ours``).
     """
 
     table: str
@@ -103,7 +106,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A view: its table, its columns in order, and what is looked up for them."""
+    """A view: its table, its columns in order, and the lookups they need."""
 
     name: str
     table: str
@@ -120,62 +123,62 @@ def _place(index: str) -> str:
 
 _MESSAGE = _place("index_in_packet")
 _BEHIND = _place(str(EVENT_NUMBER - 1))
-"""Behind the last message of a packet, where a snapshot was loaded."""
+"""Event key after the last message of a packet, where a snapshot was loaded."""
 _HELD = {
-    "phase": ("STRING", "Phase of the group then."),
-    "status": ("STRING", "What held for the instrument then: its own state, or that phase."),
-    "trades_continuously": ("BOOLEAN", "Would orders have traded at once? Not so in auctions."),
+    "phase": ("STRING", "Phase of the security group at that time."),
+    "status": ("STRING", "Status of the instrument at that time: its own state, or the phase."),
+    "trades_continuously": ("BOOLEAN", "Whether orders trade immediately then; false in auctions."),
 }
 _IN_ORDER = (f"coalesce({_MESSAGE}, 0)", "coalesce(from_ns, 0)")
 _PHASES = {
-    # A tick tells the book after its event, and with it a change of phase at the event's end.
+    # A tick is the book after its event, so a change of phase at the event's end applies to it.
     "ticks": Lookup(
         STATUS, tuple(_HELD), f"coalesce(event, {_BEHIND})", "coalesce(event, 0)", _IN_ORDER
     ),
-    # The trades that end an auction are ahead of the message that tells its end.
+    # The trades that end an auction precede the message that publishes its end.
     "trades": Lookup(STATUS, tuple(_HELD), _MESSAGE, f"coalesce({_MESSAGE}, 0)", _IN_ORDER),
 }
 _SYMBOL = Lookup(INSTRUMENTS, ("symbol",))
 
 
 def view_names(tables: Iterable[str]) -> dict[str, str]:
-    """The views over some tables, each with its table."""
+    """Return the view names over some tables, mapped to their tables."""
     known = set(tables)
     return {name: table for table in sorted(known) if (name := f"{PREFIX}{table}") not in known}
 
 
 def define_view(lake: Lake, name: str) -> View:
-    """A view by its name (``v_trades``), as the tables of the lake are now."""
+    """Return a view by name (``v_trades``), according to the lake's current tables."""
     return define_views(lake, [name])[0]
 
 
 def define_views(
     lake: Lake, names: Iterable[str], tables: Collection[str] | None = None
 ) -> list[View]:
-    """Views by their names; ``tables`` are those of the lake, if they were listed before."""
+    """Return views by name; ``tables`` are the lake's tables, if already listed."""
     known = view_names(lake.table_names() if tables is None else tables)
     others: dict[str, frozenset[str]] | None = None
     found = []
     for name in names:
         if name not in known:
             raise UsageError(
-                f"{lake.location} has no view {name}; it has {', '.join(known) or 'none at all'}."
+                f"{lake.location} has no view {name}; it has {', '.join(known) or 'no views'}."
             )
         if others is None:
-            there = {INSTRUMENTS, STATUS}.intersection(known.values())
-            others = {other: frozenset(lake.schema(other).names) for other in there}
+            available = {INSTRUMENTS, STATUS}.intersection(known.values())
+            others = {other: frozenset(lake.schema(other).names) for other in available}
         found.append(view_of(known[name], lake.schema(known[name]), others))
     return found
 
 
 def view_of(table: str, schema: Any, others: Mapping[str, frozenset[str]]) -> View:
-    """The view of a table with these columns; ``others`` are the columns of the other tables."""
+    """Return the view of a table with this schema; ``others`` are columns of other tables."""
     names = frozenset(schema.names)
     lookups: list[Lookup] = []
     columns: list[Column] = []
 
     def add(column: Column) -> None:
-        # What a table has under that name already is the better answer.
+        # A column of the table takes precedence over a derived one of the same name.
         if column.name not in names:
             columns.append(column)
 
@@ -190,14 +193,14 @@ def view_of(table: str, schema: Any, others: Mapping[str, frozenset[str]]) -> Vi
             add(Column(moment_name(field.name), Timestamp(field.name, unit), comment))
         if field.name in set_columns() and pa.types.is_integer(field.type):
             text = names_text(field.name, versioned=VERSION in names)
-            comment = f"The flags of {field.name} by name, with | between them."
+            comment = f"Names of the flags of {field.name}, separated by |."
             add(Column(f"{field.name}_names", Text(text), comment))
-    held = _PHASES.get(table)
-    if held is not None and names.issuperset((*_KEY, "symbol", *_needed(held.ours))):
-        there = _answers(held, others)
-        lookups += [held] if there else []
-        beside = schema.names.index("symbol") + 1
-        columns[beside:beside] = [
+    phases = _PHASES.get(table)
+    if phases is not None and names.issuperset((*_KEY, "symbol", *_needed(phases.ours))):
+        there = _answers(phases, others)
+        lookups += [phases] if there else []
+        after_symbol = schema.names.index("symbol") + 1
+        columns[after_symbol:after_symbol] = [
             Column(name, Found(name, kind, there), comment)
             for name, (kind, comment) in _HELD.items()
             if name not in names
@@ -206,37 +209,37 @@ def view_of(table: str, schema: Any, others: Mapping[str, frozenset[str]]) -> Vi
 
 
 def own_columns(view: View) -> dict[str, str]:
-    """The columns of a view that are columns of its table, with their names there."""
+    """Return the view columns that are table columns, mapped to their table names."""
     return {one.name: one.value.name for one in view.columns if isinstance(one.value, Own)}
 
 
 def needed_tables(view: View) -> list[str]:
-    """The tables that a view reads."""
+    """Return the tables that a view reads."""
     return [view.table, *(lookup.table for lookup in view.lookups)]
 
 
 def moment_unit(field: Any) -> Unit | None:
-    """In what the moments of a column are counted; None if it holds none."""
+    """Return the unit of a time column; None if the column has no times."""
     if not pa.types.is_int64(field.type) or field.name in DURATIONS:
         return None
     return next((unit for unit in Unit if field.name.endswith(f"_{unit.value}")), None)
 
 
 def moment_name(column: str) -> str:
-    """The name of a moment's timestamp: ``sending_time_ns`` → ``sending_time``."""
+    """Return the name of a time column's timestamp: ``sending_time_ns`` → ``sending_time``."""
     stem = column.rpartition("_")[0]
     return stem if _ENDS_AS_A_TIME.search(stem) else f"{stem}_time"
 
 
 def view_columns(lake: Lake, name: str) -> list[tuple[str, str, str]]:
-    """A view's columns: name, type, meaning."""
+    """Return a view's columns: name, type, comment."""
     view = define_view(lake, name)
     schema = lake.schema(view.table)
     return [(column.name, column_type(column, schema), column.comment) for column in view.columns]
 
 
 def column_type(column: Column, schema: Any) -> str:
-    """A view's column's type as SQL names it; ``schema`` is that of its table."""
+    """Return the SQL type of a view's column; ``schema`` is that of the view's table."""
     match column.value:
         case Own(name):
             return type_name(schema.field(name).type)
@@ -249,19 +252,19 @@ def column_type(column: Column, schema: Any) -> str:
 
 
 def key_columns() -> tuple[str, ...]:
-    """The columns by which rows find what is looked up: an instrument of a day."""
+    """Return the join columns of lookups, which identify an instrument on a day."""
     return _KEY
 
 
 def _answers(lookup: Lookup, others: Mapping[str, frozenset[str]]) -> bool:
-    """Has the other table all that the lookup asks of it?"""
+    """Whether the other table has all columns that the lookup needs."""
     columns = others.get(lookup.table)
     if columns is None:
         return False
-    asked = {*_KEY, *lookup.takes}
+    needed = {*_KEY, *lookup.takes}
     for text in (lookup.theirs, *lookup.order):
-        asked |= _needed(text)
-    return columns.issuperset(asked)
+        needed |= _needed(text)
+    return columns.issuperset(needed)
 
 
 _WORD = re.compile(r"[a-z][a-z_]*")
@@ -269,5 +272,5 @@ _FUNCTIONS = frozenset({"coalesce"})
 
 
 def _needed(text: str) -> set[str]:
-    """The columns that an expression names."""
+    """Return the columns that an expression uses."""
     return set(_WORD.findall(text)) - _FUNCTIONS

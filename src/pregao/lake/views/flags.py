@@ -1,7 +1,7 @@
-"""Sets of flags as names, in SQL that every engine reads; the names are the schema's.
+"""Names of the flags of a set, as SQL for every engine; the names are the schema's.
 
-A bit that meant something else in other schema versions is named by the version of its message. A
-bit without a name, or of a version that is not known, is shown as its number.
+A bit that other schema versions name differently is named by the version of its message. A bit
+without a name, or of an unknown version, is shown as its number.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pregao.schemas import UMDF_SCHEMA_ID, Registry
 
 VERSION = "schema_version"
 _COPIES = {"original_trade_condition": "trade_condition"}
-"""Columns of analytics that hold the set of another column."""
+"""Analytics columns that copy another column, with that column."""
 
 
 @cache
 def set_columns() -> dict[str, str]:
-    """The columns that hold sets, with the names of their types."""
+    """Return the columns that contain sets, with the names of their types."""
     found: dict[str, str] = {}
     for table in bundled_message_tables().templates.values():
         for column in table.columns:
@@ -32,9 +32,9 @@ def set_columns() -> dict[str, str]:
 
 
 def names_text(column: str, *, versioned: bool) -> str:
-    """The expression for the names of a column's flags, with a bar between them.
+    """Return an SQL expression for the names of a column's flags, separated by a bar.
 
-    ``versioned`` tells whether the table has the schema version of each row.
+    ``versioned`` is whether the table has the schema version of each row.
     """
     parts = [
         f"CASE WHEN ({column} & {1 << bit}) <> 0 THEN {_name_text(bit, names, versioned)} END"
@@ -44,20 +44,20 @@ def names_text(column: str, *, versioned: bool) -> str:
 
 
 def _name_text(bit: int, names: list[tuple[int, str]], versioned: bool) -> str:
-    """The name of one flag; if it changed, by the version of the row."""
+    """Return the SQL for one flag's name; if the name changed, by the row's version."""
     if len(names) == 1:
         return f"'{names[0][1]}'"
     if not versioned:
         return f"'{bit}'"
     *newer, oldest = reversed(names)
     cases = "".join(f" WHEN {VERSION} >= {since} THEN '{name}'" for since, name in newer)
-    # Of a row without a version nothing is known.
+    # Without a version the name is ambiguous.
     return f"CASE{cases} WHEN {VERSION} IS NOT NULL THEN '{oldest[1]}' ELSE '{bit}' END"
 
 
 @cache
 def _names_by_bit(set_name: str) -> list[list[tuple[int, str]]]:
-    """For each bit of a set: from which version on it has which name."""
+    """Return, for each bit of a set, its names and the version since which each is valid."""
     registry = Registry.bundled()
     versions = sorted(registry.versions(UMDF_SCHEMA_ID))
     found = [registry.get(UMDF_SCHEMA_ID, version).types[set_name] for version in versions]

@@ -1,4 +1,4 @@
-"""Tables and views of a lake as lazy frames of Polars, from the same definitions as in SQL."""
+"""Tables and views of a lake as Polars lazy frames, from the same definitions as the SQL."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from pregao.lake.views.definitions import (
 
 
 def scan(lake: Lake | Location | str | os.PathLike[str], name: str) -> Any:
-    """A table or view (``v_trades``) of a lake as a ``polars.LazyFrame``."""
-    place = lake if isinstance(lake, Lake) else Lake(lake)
-    place.require()
-    place.roll_forward()
-    if name not in view_names(place.table_names()):
-        return _table(place, name)
-    view = define_view(place, name)
-    frame = _table(place, view.table)
+    """Return a table or view (``v_trades``) of a lake as a ``polars.LazyFrame``."""
+    store = lake if isinstance(lake, Lake) else Lake(lake)
+    store.require()
+    store.roll_forward()
+    if name not in view_names(store.table_names()):
+        return _table(store, name)
+    view = define_view(store, name)
+    frame = _table(store, view.table)
     for number, lookup in enumerate(view.lookups):
-        found = _grouped(place, lookup) if not lookup.order else None
+        found = _grouped(store, lookup) if not lookup.order else None
         if found is not None:
             frame = frame.join(found, on=list(key_columns()), how="left", maintain_order="left")
         else:
-            frame = _held(place, frame, lookup, number)
+            frame = _held(store, frame, lookup, number)
     return frame.select([_value(column) for column in view.columns])
 
 
@@ -46,11 +46,14 @@ def _polars() -> Any:
 
 
 def _table(lake: Lake, name: str) -> Any:
-    # Polars reads the log by itself; the errors of ours name missing tables and odd paths.
+    # Polars reads the log again; reading it here first gives clear errors for missing tables and
+    # unsafe paths.
     paths = visible_files(lake.delta(name))["path"].to_pylist()
-    place = lake.table_location(name)
-    check_links(place, paths)
-    return _polars().scan_delta(place.delta_uri, storage_options=place.storage_options or None)
+    location = lake.table_location(name)
+    check_links(location, paths)
+    return _polars().scan_delta(
+        location.delta_uri, storage_options=location.storage_options or None
+    )
 
 
 def _value(column: Column) -> Any:
@@ -77,27 +80,27 @@ def _grouped(lake: Lake, lookup: Lookup) -> Any:
 
 
 def _held(lake: Lake, frame: Any, lookup: Lookup, number: int) -> Any:
-    """The rows with what held at their place."""
+    """Join each row with the last row of the lookup at or before its event key."""
     pl = _polars()
     key = list(key_columns())
     order = [pl.sql_expr(text).alias(f"order_{at}") for at, text in enumerate(lookup.order)]
     since = f"since_{number}"
-    told = (
+    states = (
         _table(lake, lookup.table)
         .filter(pl.col("security_id").is_not_null())
         .with_columns(pl.sql_expr(lookup.theirs).alias(since), *order)
         .sort([since, *(f"order_{at}" for at in range(len(order)))])
         .select(*key, since, *[pl.col(name).alias(f"found_{name}") for name in lookup.takes])
-        # Of those at one place the last holds, as where one ends before it begins.
+        # Of several with one event key the last is in effect; the others end where they begin.
         .unique([*key, since], keep="last", maintain_order=True)
     )
-    place = f"place_{number}"
+    event_key = f"place_{number}"
     return (
-        frame.with_columns(pl.sql_expr(lookup.ours).alias(place))
-        .sort(place)
+        frame.with_columns(pl.sql_expr(lookup.ours).alias(event_key))
+        .sort(event_key)
         .join_asof(
-            told,
-            left_on=place,
+            states,
+            left_on=event_key,
             right_on=since,
             by=key,
             strategy="backward",

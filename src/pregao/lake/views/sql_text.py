@@ -1,4 +1,4 @@
-"""A view as a query in SQL, for DuckDB or Spark: the dialects differ in little."""
+"""SQL text of a view, for DuckDB or Spark."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from pregao.lake.views.definitions import (
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What differs between the engines: quotes around names, and how timestamps are made."""
+    """Differences between the engines: identifier quotes and timestamp functions."""
 
     quote: str
     timestamps: dict[Unit, str]
 
     def name(self, name: str) -> str:
-        """A name as a query writes it."""
+        """Quote a name as an SQL identifier."""
         return f"{self.quote}{name.replace(self.quote, 2 * self.quote)}{self.quote}"
 
 
@@ -34,14 +34,14 @@ DUCKDB = Dialect(
     '"', {Unit.NANOSECONDS: "make_timestamp_ns({})", Unit.SECONDS: "make_timestamp({} * 1000000)"}
 )
 SPARK = Dialect(
-    # Spark's timestamps count microseconds: the last three digits are cut off.
+    # Spark's timestamps have microseconds: the last three digits are truncated.
     "`",
     {Unit.NANOSECONDS: "timestamp_micros({} DIV 1000)", Unit.SECONDS: "timestamp_seconds({})"},
 )
 
 
 def select_text(view: View, dialect: Dialect, place: Callable[[str], str] | None = None) -> str:
-    """The query of a view; ``place`` says how it names tables, by default by their own names."""
+    """Return the query of a view; ``place`` maps table names to SQL (default: quoted names)."""
     named = place or dialect.name
     columns = ",\n  ".join(
         f"{_value(column, dialect)} AS {dialect.name(column.name)}" for column in view.columns
@@ -65,13 +65,13 @@ def _value(column: Column, dialect: Dialect) -> str:
 
 
 def _join(number: int, lookup: Lookup, dialect: Dialect, named: Callable[[str], str]) -> str:
-    """The join that finds what a lookup takes; its columns have names that no table has."""
+    """Return the join of a lookup; its column names occur in no table."""
     quoted = dialect.name
     key = ", ".join(f"{quoted(name)} AS key_{number}_{name}" for name in key_columns())
     on = " AND ".join(f"key_{number}_{name} = {quoted(name)}" for name in key_columns())
     groups = ", ".join(map(quoted, key_columns()))
     if not lookup.order:
-        # Grouped: each row finds one at the most, whatever the table holds.
+        # Grouped, so that each row matches at most one row, even if the table has duplicates.
         takes = ", ".join(f"max({quoted(name)}) AS found_{name}" for name in lookup.takes)
         source = named(lookup.table)
         inner = f"SELECT {key}, {takes} FROM {source} GROUP BY {groups}"  # noqa: S608 - quoted

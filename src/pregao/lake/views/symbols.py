@@ -1,4 +1,4 @@
-"""Symbols and the numbers that they had, by day: a symbol may get another number over the years."""
+"""Symbols and their security ids by day: the id of a symbol may change over the years."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COLUMNS = (DATE, "channel", "security_id", "symbol", "security_group")
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A symbol and its number on a channel, over days on which that was so."""
+    """A symbol with its security id on a channel, and the days on which it had that id."""
 
     symbol: str | None
     security_id: int
@@ -29,35 +29,38 @@ class Listing:
     first_day: date
     last_day: date
     days: int
-    """On how many days of the lake."""
+    """Number of days of the lake with this listing."""
 
 
 def find_symbol(
     lake: Lake | Location | str | os.PathLike[str], name: str, day: date | None = None
 ) -> list[Listing]:
-    """What a symbol stood for on a day, or on all days of a lake; a number is looked up likewise.
+    """Return the listings of a symbol or security id on a day, or on all days of a lake.
 
-    The latest comes first. That nobody has that name is an error, which tells similar ones.
+    The latest listing comes first.
+
+    Raises:
+        UsageError: There is no such instrument; the message suggests similar names.
     """
-    place = lake if isinstance(lake, Lake) else Lake(lake)
-    place.require()
-    place.roll_forward()
-    rows = _instruments(place, day)
+    store = lake if isinstance(lake, Lake) else Lake(lake)
+    store.require()
+    store.roll_forward()
+    rows = _instruments(store, day)
     wanted = name.strip()
-    # Python takes other digits for numbers too.
+    # isdigit() alone accepts digits of other scripts too.
     if wanted.isascii() and wanted.isdigit():
-        # Numbers beyond what a column holds are of no instrument.
+        # Numbers that exceed the column's 64 bits match no instrument.
         found = rows.filter(pc.equal(rows["security_id"], min(int(wanted), (1 << 63) - 1)))
     else:
         found = rows.filter(pc.equal(pc.utf8_upper(rows["symbol"]), folded(wanted)))
     if not found.num_rows:
-        raise UsageError(_nobody(place, rows, wanted, day))
+        raise UsageError(_nobody(store, rows, wanted, day))
     return _listings(found)
 
 
 def _instruments(lake: Lake, day: date | None) -> Any:
     if INSTRUMENTS not in lake.table_names():
-        raise UsageError(f"{lake.location} has no table {INSTRUMENTS}: nothing tells its symbols.")
+        raise UsageError(f"{lake.location} has no table {INSTRUMENTS}, so its symbols are unknown.")
     table = lake.delta(INSTRUMENTS)
     columns = [name for name in _COLUMNS if name in lake.schema(INSTRUMENTS).names]
     chosen = None if day is None else [(DATE, "=", day)]
@@ -82,13 +85,13 @@ def _listings(rows: Any) -> list[Listing]:
 
 
 def _nobody(lake: Lake, rows: Any, name: str, day: date | None) -> str:
-    """That there is no such instrument, and which ones it may have meant."""
+    """Return the message for an unknown instrument, with similar names."""
     when = "" if day is None else f" on {day.isoformat()}"
     return f"{lake.location} knows no instrument {name}{when}.{_meant(rows, name)}"
 
 
 def meant(lake: Lake, name: str, day: date | None = None) -> str:
-    """A question for the instruments whose names are like this; nothing if there are none."""
+    """Return a "Did you mean …?" with similar instrument names; empty if there are none."""
     try:
         return _meant(_instruments(lake, day), name)
     except UsageError:

@@ -1,4 +1,4 @@
--- Bought less sold by aggressors, of each instrument and minute.
+-- Aggressor imbalance (bought minus sold quantity) per instrument and minute.
 SELECT
   symbol,
   date_trunc('minute', time) AS minute,

@@ -1,4 +1,4 @@
--- Theoretical prices and imbalances of auctions as they were told, in order.
+-- Theoretical prices and imbalances of auctions, in the order of publication.
 WITH told AS (
   SELECT
     date, channel, symbol, sending_time, event, md_update_action,

@@ -1,4 +1,4 @@
--- Each auction: how long it ran, at what price and quantity it ended, and what was left over.
+-- Auctions: duration, uncrossing price and quantity, and remaining imbalance.
 SELECT
   symbol,
   auction,

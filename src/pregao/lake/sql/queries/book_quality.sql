@@ -1,4 +1,4 @@
--- What is known of each book: how it began and ended, and whether snapshots agreed with it.
+-- Quality of each book: how it began and ended, and how many snapshots agreed with it.
 SELECT
   b.symbol AS symbol,
   max(b.origin) AS began_with,

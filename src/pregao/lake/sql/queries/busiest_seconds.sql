@@ -1,4 +1,4 @@
--- The seconds with the most messages of the incremental stream.
+-- The 20 seconds with the most messages on the incremental stream.
 SELECT
   channel,
   date_trunc('second', sending_time) AS second,

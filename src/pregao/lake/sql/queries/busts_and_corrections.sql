@@ -1,4 +1,4 @@
--- Trades that were cancelled or corrected, and how long that took.
+-- Busted and corrected trades, with the seconds until the bust or correction.
 SELECT
   symbol,
   trade_id,

@@ -1,4 +1,4 @@
--- Open, high, low, close and volume of each instrument and day.
+-- Open, high, low, close and volume per instrument and day.
 SELECT
   date, symbol, b.open AS open, high, low, b.close AS close, volume, trades, vwap
 FROM v_bars b

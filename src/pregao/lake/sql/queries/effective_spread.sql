@@ -1,5 +1,5 @@
--- What aggressors paid: twice the distance of the price from the middle of the book before, beside
--- the quoted spread.
+-- Effective spread (twice the distance of the trade price from the mid price before the trade) and
+-- quoted spread, per instrument.
 SELECT
   symbol,
   count(*) AS trades,

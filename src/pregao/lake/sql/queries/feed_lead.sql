@@ -1,4 +1,4 @@
--- Which feed brings packets first, and by how many nanoseconds.
+-- How often feed A delivers a packet before feed B, and by how many nanoseconds.
 WITH pairs AS (
   SELECT a.channel AS channel, b.capture_time_ns - a.capture_time_ns AS lead_ns
   FROM v_packets a JOIN v_packets b

@@ -1,4 +1,4 @@
--- Nanoseconds from the event in the matching engine (T5) to the sending of its packet (T11).
+-- Percentiles of the latency from the engine event (T5) to the sending of its packet (T11), in ns.
 SELECT
   channel,
   count(*) AS events,

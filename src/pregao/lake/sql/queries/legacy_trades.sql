@@ -1,4 +1,4 @@
--- Trades of the legacy feed (UMDF FIX/FAST), as corrected; those that were cancelled are left out.
+-- Trades of the legacy feed (UMDF FIX/FAST) with corrections applied, without cancelled trades.
 WITH told AS (
   SELECT
     date, channel, security_id, trade_id, md_update_action, md_entry_date, md_entry_time,

@@ -1,4 +1,4 @@
--- Orders that look like parts of one larger order: the same firm, side and price, part after part.
+-- Likely icebergs: consecutive orders of the same firm, side and price that appear to be one order.
 SELECT
   symbol,
   chain,

@@ -1,4 +1,4 @@
--- Bought and sold quantity of each firm and instrument, and its share of the volume.
+-- Bought and sold quantity per firm and instrument, and the firm's share of the volume.
 WITH sides AS (
   SELECT symbol, buyer AS firm, size AS bought, 0 AS sold FROM v_trades WHERE NOT busted
   UNION ALL

@@ -1,4 +1,4 @@
--- Packets that a feed did not bring, and what made up for them.
+-- Packets that a feed did not deliver, and what closed the gaps.
 SELECT
   date,
   channel,

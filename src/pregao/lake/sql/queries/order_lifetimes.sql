@@ -1,4 +1,4 @@
--- How orders end, and how long they were in the book.
+-- Lifetimes of orders in the book, by the reason for which they ended.
 SELECT
   symbol,
   coalesce(end_reason, 'in the book') AS ending,

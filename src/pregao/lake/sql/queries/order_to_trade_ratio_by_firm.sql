@@ -1,4 +1,4 @@
--- Orders entered and changed for each trade, by firm.
+-- Order-to-trade ratio (orders entered and changed per trade) by firm.
 WITH entered AS (
   SELECT firm, count(*) AS orders, sum(changes) AS changes
   FROM v_orders

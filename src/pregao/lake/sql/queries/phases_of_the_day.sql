@@ -1,4 +1,4 @@
--- Phases of the groups: what held from when until when.
+-- Trading phases of the security groups, with start and end.
 SELECT
   date, channel, security_group, status, from_time, until_time,
   CAST(until_ns - from_ns AS DOUBLE) / 1000000000 AS seconds

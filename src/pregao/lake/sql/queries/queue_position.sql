@@ -1,4 +1,4 @@
--- How an order's place in the queue at its entry decides whether it trades.
+-- Share of orders that trade, by their queue position at entry.
 SELECT
   symbol,
   CASE

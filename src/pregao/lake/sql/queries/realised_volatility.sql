@@ -1,4 +1,4 @@
--- Standard deviation of the logarithmic returns of one-second bars.
+-- Realized volatility: standard deviation of the log returns of one-second bars.
 WITH returns AS (
   SELECT
     symbol,

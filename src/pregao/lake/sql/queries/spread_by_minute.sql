@@ -1,5 +1,5 @@
--- Quoted spread of each instrument and minute of continuous trading, weighted by time.
--- A quote counts in the minute in which it began. Auction books cross, so they are left out.
+-- Time-weighted quoted spread per instrument and minute of continuous trading.
+-- A quote counts in the minute in which it began. Auctions are excluded, as their books cross.
 WITH quotes AS (
   SELECT
     symbol,

@@ -1,4 +1,4 @@
--- Trades by their conditions and kind.
+-- Number and volume of trades by trade condition and subtype.
 SELECT
   trade_condition_names AS conditions,
   coalesce(trd_sub_type, '') AS kind,

@@ -1,4 +1,4 @@
--- How the volume of a day is spread over its five-minute bars.
+-- Volume profile: share of the day's volume in each five-minute bar.
 SELECT
   symbol,
   start_time,

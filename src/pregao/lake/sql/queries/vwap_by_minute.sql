@@ -1,4 +1,4 @@
--- Volume-weighted average price of each instrument and minute.
+-- Volume-weighted average price per instrument and minute.
 SELECT
   symbol,
   date_trunc('minute', time) AS minute,
