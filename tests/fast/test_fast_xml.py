@@ -61,7 +61,7 @@ MISTAKES = [
     ("<uInt32 name='A' id='x'/>", "the id 'x'", "S1"),
     ("<uInt32 name='A'><square/></uInt32>", "<square>", "S1"),
     ("<uInt32 name='A'><copy/><delta/></uInt32>", "one operator", "S1"),
-    ("<uInt32 name='A'/><int32 name='A'/>", "the name 'A' is taken", "S1"),
+    ("<uInt32 name='A'/><int32 name='A'/>", "the name 'A' is used twice", "S1"),
     ("<string name='A' charset='latin'/>", "charset 'latin'", "S1"),
     ("<decimal name='A'><copy/><mantissa/></decimal>", "<copy>", "S1"),
     ("<uInt32 name='A'><tail/></uInt32>", "not an operator for uInt32", "S2"),
@@ -73,7 +73,7 @@ MISTAKES = [
     ("<byteVector name='A'><copy value='4'/></byteVector>", "hexadecimal", "S3"),
     ("<decimal name='A'><copy value='1,5'/></decimal>", "not a decimal", "S3"),
     ("<decimal name='A'><copy value='1e5'/></decimal>", "not a decimal", "S3"),
-    ("<uInt32 name='A'><constant/></uInt32>", "a constant has a value", "S4"),
+    ("<uInt32 name='A'><constant/></uInt32>", "a constant must have a value", "S4"),
     ("<uInt32 name='A'><default/></uInt32>", "default of a mandatory field", "S5"),
     ("<templateRef name='Nobody'/>", "no template of that name", "D8"),
     ("<templateRef name='T'/>", "refers to itself", "S1"),
@@ -98,16 +98,16 @@ def test_mistakes_name_file_line_element_and_code(fields, reason, code):
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ("<schema/>", "my.xml:1: <schema>: a file of FAST templates"),
+        ("<schema/>", "my.xml:1: <schema>: a FAST template file must"),
         ("<templates><uInt32 name='A'/></templates>", "my.xml:1: <uInt32"),
         ("<templates><template id='1'/></templates>", "has no 'name'"),
         (
             "<templates><template name='A' id='1'/><template name='B' id='1'/></templates>",
-            "the id 1 is taken",
+            "another template has the id 1",
         ),
         (
             "<templates><template name='A' id='1'/><template name='A' id='2'/></templates>",
-            "the name is taken",
+            "another template has this name",
         ),
         (
             "<templates><template name='A' id='1' reset='perhaps'/></templates>",
@@ -121,7 +121,7 @@ def test_mistakes_name_file_line_element_and_code(fields, reason, code):
         (
             "<template name='T' id='1'><sequence name='S'><uInt32 name='A'>"
             "<constant value='1'/></uInt32></sequence></template>",
-            "take no bytes",
+            "have no bytes",
         ),
     ],
 )

@@ -107,18 +107,20 @@ def test_exact_versions_of_a_registry():
     assert registry.get(ENTRYPOINT_SCHEMA_ID, "8.3.3") is bundled("entrypoint", 5)
     assert registry.get(UMDF_SCHEMA_ID, 8).semantic_version == "1.7.0"
     assert registry.newest(UMDF_SCHEMA_ID).version == 16
-    with pytest.raises(SchemaError, match=r"11 of schema id 2 is not known; known are 7 \("):
+    with pytest.raises(SchemaError, match=r"11 of schema id 2 is unknown; known versions: 7 \("):
         registry.get(UMDF_SCHEMA_ID, 11)
-    with pytest.raises(SchemaError, match="known are none of this id"):
+    with pytest.raises(SchemaError, match="known versions: none of this id"):
         registry.get(9, 1)
-    with pytest.raises(SchemaError, match="no schema of id 9 is known"):
+    with pytest.raises(SchemaError, match="unknown schema id 9"):
         registry.newest(9)
 
 
 def test_what_is_not_bundled_is_said_with_what_is():
     with pytest.raises(SchemaError, match=r"5\.6 of entrypoint is not bundled.* 5 \(8\.3\.3"):
         bundled("entrypoint", "5.6")
-    with pytest.raises(SchemaError, match="'fix' are bundled, only those of entrypoint and umdf"):
+    with pytest.raises(
+        SchemaError, match="'fix' are bundled; bundled protocols: entrypoint and umdf"
+    ):
         bundled("fix", 1)
 
 
@@ -176,7 +178,7 @@ def test_two_named_schemas_of_one_id_are_refused(tmp_path):
 
 
 def test_a_file_of_many_versions_cannot_be_named():
-    with pytest.raises(UsageError, match="states 6 versions"):
+    with pytest.raises(UsageError, match="defines 6 versions"):
         Registry().name_file(OWN)
 
 

@@ -1,7 +1,7 @@
-"""FAST 1.1: template files → model → message codec → column kernel; nothing of an exchange in it.
+"""FAST 1.1: template files → model → message codec → column kernel, independent of any exchange.
 
-Templates are read by `load_templates`. `Decoder` and `Encoder` read and write the messages of a
-stream one at a time; `ColumnDecoder` reads many at once into flat columns and Arrow.
+`load_templates` reads templates. `Decoder` and `Encoder` process the messages of a stream one at a
+time; `ColumnDecoder` decodes many per call into flat columns and Arrow.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _LATE = ("REASONS", "ColumnDecoder", "MessageColumns", "RowColumns")
 
 
 def __getattr__(name: str) -> Any:
-    # Arrow and numba take a third of a second to import: only who uses columns waits for them.
+    # Arrow and numba take a third of a second to import: import them only for columns.
     if name in _LATE:
         return getattr(import_module(f"{__name__}.columns"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

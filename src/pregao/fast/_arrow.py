@@ -1,4 +1,4 @@
-"""Arrow arrays from the flat columns that the kernel fills."""
+"""Arrow arrays built from the flat columns that the kernel fills."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Bytes = npt.NDArray[np.uint8]
 DECIMAL = pa.struct(
     [pa.field("exponent", pa.int8(), False), pa.field("mantissa", pa.int64(), False)]
 )
-"""A decimal of FAST has an exponent of its own in every message."""
+"""Type of a FAST decimal, whose exponent may differ in every message."""
 
 _TYPES = {
     Kind.UINT32: pa.int64(),
@@ -35,7 +35,7 @@ _TYPES = {
 
 @dataclass(slots=True)
 class Filled:
-    """What the kernel filled: all columns of all nodes."""
+    """Output of the kernel: all columns of all nodes."""
 
     values: Numbers
     masks: npt.NDArray[np.uint64]
@@ -44,28 +44,28 @@ class Filled:
     nodes: Numbers
 
     def count(self, node: Node) -> int:
-        """How many rows a node has."""
+        """Return the number of rows of a node."""
         return int(self.nodes[k.USED, node.index])
 
     def column(self, node: Node, column: int) -> Numbers:
-        """The values of a column."""
-        place = int(self.column_place[column])
-        return self.values[place : place + self.count(node)]
+        """Return the values of a column."""
+        start = int(self.column_place[column])
+        return self.values[start : start + self.count(node)]
 
     def text(self, value: int) -> bytes:
-        """The text of a value."""
-        place = value >> 32
-        return self.arena[place : place + (value & 0xFFFFFFFF)].tobytes()
+        """Return the text that a value refers to."""
+        start = value >> 32
+        return self.arena[start : start + (value & 0xFFFFFFFF)].tobytes()
 
     def words(self, node: Node) -> npt.NDArray[np.uint64]:
-        """The masks of a node's rows, a row of words each."""
-        words, place = node.mask_words, int(self.nodes[k.MASK_PLACE, node.index])
-        return self.masks[place : place + words * self.count(node)].reshape(-1, max(words, 1))
+        """Return the presence masks of a node's rows, as one array of words per row."""
+        words, start = node.mask_words, int(self.nodes[k.MASK_PLACE, node.index])
+        return self.masks[start : start + words * self.count(node)].reshape(-1, max(words, 1))
 
 
 @dataclass(slots=True)
 class _Presence:
-    """Which rows have something: a bitmap, or all."""
+    """Which rows have a value: a bitmap, or all rows."""
 
     bitmap: Bytes | None
     nulls: int
@@ -75,7 +75,7 @@ class _Presence:
         return None if self.bitmap is None or not self.nulls else pa.py_buffer(self.bitmap)
 
     def bits(self, count: int) -> Bytes:
-        """A bitmap also where all rows have something."""
+        """Return a bitmap, also if all rows have a value."""
         return np.full(count + 7 >> 3, 255, np.uint8) if self.bitmap is None else self.bitmap
 
 
@@ -83,14 +83,14 @@ _ALL = _Presence(None, 0)
 
 
 def has_column(item: Layout) -> bool:
-    """Is there a column? Not of a constant that is always there."""
+    """Whether a field has a column; a mandatory constant has none."""
     if isinstance(item, Leaf) and item.column < 0:
         return item.bit is not None
     return True
 
 
 def fields_of(layout: list[Layout]) -> list[Any]:
-    """The Arrow fields of a node or group."""
+    """Return the Arrow fields of a node or group."""
     return [
         pa.field(item.part.name, type_of(item), item.bit is not None)
         for item in layout
@@ -99,7 +99,7 @@ def fields_of(layout: list[Layout]) -> list[Any]:
 
 
 def type_of(item: Layout) -> Any:
-    """The Arrow type of a field, group or sequence."""
+    """Return the Arrow type of a field, group or sequence."""
     if isinstance(item, Struct):
         return pa.struct(fields_of(item.leaves))
     if isinstance(item, Entries):
@@ -108,18 +108,18 @@ def type_of(item: Layout) -> Any:
 
 
 def schema_of(node: Node) -> Any:
-    """The Arrow schema of a node's rows."""
+    """Return the Arrow schema of a node's rows."""
     return pa.schema(fields_of(node.layout))
 
 
 def batch_of(filled: Filled, node: Node) -> Any:
-    """The rows of a template as a record batch."""
+    """Return the rows of a template as a record batch."""
     count = filled.count(node)
     arrays = RowColumns(filled, node).arrays(node.layout, _ALL)
-    whole = pa.StructArray.from_buffers(
+    struct = pa.StructArray.from_buffers(
         pa.struct(fields_of(node.layout)), count, [None], 0, 0, arrays
     )
-    return pa.RecordBatch.from_struct_array(whole)
+    return pa.RecordBatch.from_struct_array(struct)
 
 
 _FEW_TEXTS = 4096
@@ -127,7 +127,7 @@ _NOTHING: dict[Any, Any] = {}
 
 
 def _nulls(count: int, kind: Any) -> Any:
-    """An array without values; most columns are, and making each anew would take long."""
+    """Return an array of nulls, cached: most columns are empty and creating each is slow."""
     known = _NOTHING.get(kind)
     if known is None or len(known) < count:
         known = _NOTHING[kind] = pa.nulls(max(count, 1024), kind)
@@ -135,10 +135,10 @@ def _nulls(count: int, kind: Any) -> Any:
 
 
 class RowColumns:
-    """The rows of a template, or of the entries of one of its sequences, column by column.
+    """Rows of a template, or of the entries of one of its sequences, by column.
 
-    All of them, or some in any order (`chosen`): then values go from where the kernel put them
-    straight to where they are wanted.
+    It has all rows, or a selection in any order (`chosen`), for which values are copied directly
+    from the kernel's columns to the result.
     """
 
     def __init__(self, filled: Filled, node: Node, rows: Numbers | None = None) -> None:
@@ -155,7 +155,7 @@ class RowColumns:
         )
 
     def chosen(self, rows: Numbers) -> RowColumns:
-        """Some of all rows, in the order given."""
+        """Return a selection of the rows, in the given order."""
         assert self._rows is None
         return RowColumns(self._filled, self._node, rows)
 
@@ -163,20 +163,20 @@ class RowColumns:
         return self._find(name) is not None
 
     def kind(self, name: str) -> Any:
-        """The Arrow type of a column."""
+        """Return the Arrow type of a column."""
         return type_of(self._item(name))
 
     def has(self, name: str) -> bool:
-        """Is there a column of that name, with something in some row?"""
+        """Whether there is a column of that name with a value in at least one row."""
         item = self._find(name)
         return item is not None and self.count > 0 and self._there(item)
 
     def array(self, name: str) -> Any:
-        """A column as an Arrow array."""
+        """Return a column as an Arrow array."""
         return self._array(self._item(name), _ALL)
 
     def dictionary(self, name: str) -> Any:
-        """A column of texts that repeat as a dictionary array, each text in it once."""
+        """Return a column of repeating texts as a dictionary array of distinct texts."""
         item = self._item(name)
         assert isinstance(item, Leaf)
         presence = self._presence(item.bit, _ALL)
@@ -194,24 +194,24 @@ class RowColumns:
         return pa.DictionaryArray.from_arrays(indices, pa.array(texts, type_of(item)))
 
     def numbers(self, name: str) -> Numbers:
-        """A column of numbers as they are; of absent ones nothing is said."""
+        """Return a column of numbers; values of absent ones are undefined."""
         item = self._item(name)
         assert isinstance(item, Leaf)
         return self._values(item, item.column, item.constant[1])
 
     def decimals(self, name: str) -> tuple[Numbers, Numbers, npt.NDArray[np.bool_]]:
-        """A column of decimals: exponents, mantissas, and which are there."""
+        """Return a column of decimals as exponents, mantissas and presence flags."""
         item = self._item(name)
         assert isinstance(item, Leaf)
-        there = np.ones(self.count, np.bool_)
+        present = np.ones(self.count, np.bool_)
         if item.bit is not None:
             word = self._masks[:, item.bit >> 6]
-            there = (word >> np.uint64(item.bit & 63) & np.uint64(1)).astype(np.bool_)
+            present = (word >> np.uint64(item.bit & 63) & np.uint64(1)).astype(np.bool_)
         exponents = self._values(item, item.exponent, item.constant[0])
-        return exponents, self._values(item, item.column, item.constant[1]), there
+        return exponents, self._values(item, item.column, item.constant[1]), present
 
     def sizes(self, name: str) -> Numbers:
-        """How many entries a sequence has in each row."""
+        """Return the number of entries of a sequence in each row."""
         item = self._item(name)
         assert isinstance(item, Entries)
         presence = self._presence(item.bit, _ALL)
@@ -221,14 +221,14 @@ class RowColumns:
         return np.diff(offsets).astype(np.int64)
 
     def entries(self, name: str) -> RowColumns:
-        """The entries of a sequence, of all rows one after the other."""
+        """Return the entries of a sequence, concatenated over all rows."""
         item = self._item(name)
         assert isinstance(item, Entries)
         assert self._rows is None
         return RowColumns(self._filled, item.node)
 
     def arrays(self, layout: list[Layout], around: _Presence) -> list[Any]:
-        """The columns of a node or group."""
+        """Return the columns of a node or group."""
         return [self._array(item, around) for item in layout if has_column(item)]
 
     def _find(self, name: str) -> Layout | None:
@@ -242,11 +242,11 @@ class RowColumns:
         return item
 
     def _there(self, item: Layout) -> bool:
-        """Does any row have it?"""
+        """Whether any row has the field."""
         return item.bit is None or bool(self._any[item.bit >> 6] >> (item.bit & 63) & 1)
 
     def _presence(self, bit: int | None, around: _Presence) -> _Presence:
-        """Where something is there; what always is, is where its group is."""
+        """Return the rows that have a field; a mandatory one is present where its group is."""
         if bit is None:
             return around
         bitmap = np.empty(self.count + 7 >> 3, np.uint8)
@@ -293,7 +293,9 @@ class RowColumns:
         offsets = np.empty(self.count + 1, np.int32)
         size = int(columns.text_sizes(values, presence.bits(self.count), offsets))
         if size < 0:
-            raise pa.ArrowInvalid("more than 2 GB of text in one column: decode fewer messages")
+            raise pa.ArrowInvalid(
+                "more than 2 GB of text in one column: decode fewer messages per call"
+            )
         text = np.empty(size + 8, np.uint8)
         columns.copy_texts(values, offsets, self._filled.arena, text)
         buffers = [own.buffer, pa.py_buffer(offsets), pa.py_buffer(text)]
@@ -301,7 +303,7 @@ class RowColumns:
 
     def _lists(self, item: Entries, kind: Any, presence: _Presence, own: _Presence) -> Any:
         if self._rows is not None:
-            # Rare: entries that are lists themselves. Nobody chooses among millions of them.
+            # Nested sequences are rare and have few rows: speed does not matter.
             return RowColumns(self._filled, self._node)._array(item, _ALL).take(self._rows)
         offsets = np.empty(self.count + 1, np.int32)
         counts = self._filled.column(self._node, item.column)

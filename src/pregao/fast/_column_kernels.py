@@ -1,4 +1,4 @@
-"""Kernels that turn what the interpreter filled into the buffers of Arrow arrays."""
+"""Kernels that convert the interpreter's output into buffers of Arrow arrays."""
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 # mypy: disallow-untyped-decorators=False
@@ -14,7 +14,7 @@ _U1 = np.uint64(1)
 
 @njit
 def present_bits(masks, word, bit, out):
-    """Pack one bit of each row's mask into a bitmap; returns how many are zero."""
+    """Pack one bit of each row's mask into a bitmap; return the number of zeros."""
     present = 0
     shift = np.uint64(bit)
     count = len(masks)
@@ -30,7 +30,7 @@ def present_bits(masks, word, bit, out):
 
 @njit
 def chosen_masks(masks, rows, out):
-    """The masks of some rows."""
+    """Copy the masks of the given rows."""
     for i in range(np.uint64(len(rows))):
         for k in range(np.uint64(out.shape[1])):
             out[i, k] = masks[np.uint64(rows[i]), k]
@@ -39,14 +39,14 @@ def chosen_masks(masks, rows, out):
 
 @njit
 def chosen_values(values, rows, out):
-    """The values of some rows."""
+    """Copy the values of the given rows."""
     for i in range(np.uint64(len(rows))):
         out[i] = values[np.uint64(rows[i])]
 
 
 @njit
 def text_sizes(values, bitmap, offsets):
-    """The offsets of texts in a column of their own; an absent one takes nothing."""
+    """Compute the offsets of a column of texts; return its bytes, or -1 above 2 GB."""
     used = np.int64(0)
     for i in range(len(values)):
         offsets[i] = used
@@ -60,10 +60,10 @@ def text_sizes(values, bitmap, offsets):
 
 @njit
 def copy_texts(values, offsets, arena, out):
-    """Copy texts from the arena to where their offsets say.
+    """Copy texts from the arena to their offsets.
 
-    Eight bytes at a time: what is copied too much, the next text overwrites. So there are eight
-    bytes more behind the last one.
+    It copies eight bytes at a time; the next text overwrites the excess. So ``out`` has eight bytes
+    more after the last text.
     """
     limit = len(arena) - 8
     for i in range(len(values)):
@@ -82,8 +82,8 @@ def copy_texts(values, offsets, arena, out):
 def label_texts(values, bitmap, arena, slots, known, labels):
     """Number texts of at most seven bytes by their first appearance; absent ones get 0.
 
-    ``known`` gets a text of each number. Returns how many there are; -1 if there are too many, or
-    a longer one.
+    ``known`` receives one text per number. Return the number of distinct texts; -1 if there are too
+    many, or a longer one.
     """
     mask = len(slots) - 1
     limit = len(arena) - 8
@@ -98,7 +98,7 @@ def label_texts(values, bitmap, arena, slots, known, labels):
         size = values[i] & 0xFFFFFFFF
         if size > 7 or place > limit:
             return -1
-        # The bytes of the text, and its size above them.
+        # The bytes of the text, with its size in the top byte.
         low = load_u64(arena, place) & ((_U1 << np.uint64(8 * size)) - _U1)
         key = low | (np.uint64(size) << np.uint64(56))
         if key != last or label < 0:
@@ -122,7 +122,7 @@ def label_texts(values, bitmap, arena, slots, known, labels):
 
 @njit
 def list_offsets(counts, bitmap, offsets):
-    """The offsets of entries from the lengths of sequences; an absent one has none."""
+    """Compute the offsets of entries from the lengths of sequences; absent ones have none."""
     used = np.int64(0)
     for i in range(len(counts)):
         offsets[i] = used

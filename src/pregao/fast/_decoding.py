@@ -1,13 +1,13 @@
-"""Decoders as plain functions: their source is written from a template, then compiled.
+"""Generated decoders: Python source is generated from a template, then compiled.
 
 In the source ``b`` is the message, ``p`` the position, ``m`` the presence map as a number whose
-highest bit is the first one, ``d`` the previous values by slot, ``c`` the decoder, ``r`` what is
-decoded, ``x`` the value at hand. Every template, group and entry of a sequence is a function of its
-own.
+highest bit is the first one, ``d`` the previous values by slot, ``c`` the decoder, ``r`` the
+decoded values, ``x`` the current value. Every template, group and entry of a sequence is a separate
+function.
 
-``c.text_left`` counts down by each text that is not in the stream. Where such a text is shared with
-an earlier one, it is enough that the decoder looks at the end of the message; where it is made, the
-function does.
+Each text that is not in the stream decrements ``c.text_left``. Where such a text is shared with an
+earlier one, the decoder checks the limit at the end of the message; where it is newly built, the
+generated function checks it immediately.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _EMPTY: dict[Kind, Any] = {Kind.ASCII: "", Kind.UNICODE: b"", Kind.BYTES: b""}
 
 
 def decoder_of(templates: Templates, template: Template) -> Decode:
-    """The function that decodes what follows the template id of a message.
+    """Return the function that decodes the body of a message, after its template id.
 
-    It takes message, position, presence map, previous values and decoder.
+    Its arguments are message, position, presence map, previous values and decoder.
     """
     return _Writer(templates).function(template)
 
 
 class _Writer:
-    """The source of one template, as it grows."""
+    """Generator of the source of one template."""
 
     def __init__(self, templates: Templates) -> None:
         self.templates = templates
@@ -82,7 +82,7 @@ class _Writer:
         return compiled
 
     def segment(self, parts: Many[Part], map_bits: int, *, message: bool = False) -> str:
-        """Write the function of a template, group or entry; its name."""
+        """Write the function of a template, group or entry; return its name."""
         write = self.source.write
         with self.source.function("b, p, m, d, c" if message else "b, p, d, c") as function:
             if map_bits and not message:
@@ -102,15 +102,15 @@ class _Writer:
         return function
 
     def run(self, parts: Many[Part], bit: int) -> int:
-        """Parts that may all be absent: mostly they are. If not, each half is looked at."""
+        """Write parts that are usually all absent: test them together, then by halves."""
         if len(parts) < 2:
             return self.part(parts[0], bit)
         run = run_of(parts, len(parts))
         tests = []
         if run.pattern:
-            below = bit - len(run.pattern) + 1
-            mask = ((1 << len(run.pattern)) - 1) << below
-            pattern = int(run.pattern, 2) << below
+            lowest = bit - len(run.pattern) + 1
+            mask = ((1 << len(run.pattern)) - 1) << lowest
+            pattern = int(run.pattern, 2) << lowest
             tests.append(f"m & {mask} == {pattern}" if pattern else f"not m & {mask}")
         if run.nulls:
             nulls = bytes([0x80]) * run.nulls
@@ -123,7 +123,7 @@ class _Writer:
             return self.run(parts[half:], bit)
 
     def part(self, part: Part, bit: int) -> int:
-        """Write what gives one part its value; the next bit of the presence map."""
+        """Write the decoding of one part; return the next bit of the presence map."""
         write, target = self.source.write, f"r[{part.name!r}]"
         if isinstance(part, Field):
             self.field(part.kind, part.optional, part.operation, bit)
@@ -156,7 +156,7 @@ class _Writer:
             write(f"q = {target} = []", "for _ in range(x):")
             write(f"    x, p = {inner}(b, p, d, c)", "    q.append(x)")
 
-    # One field: each writes lines that leave its value, or None, in x.
+    # One field: each method writes lines that leave its value, or None, in x.
 
     def field(self, kind: Kind, optional: bool, operation: Operation, bit: int) -> None:
         write, under = self.source.write, self.source.under
@@ -192,7 +192,7 @@ class _Writer:
                             write("c.text_left -= len(x)")
 
     def previous(self, kind: Kind, optional: bool, operation: Operation) -> None:
-        """The value of copy, increment and tail where the stream has none."""
+        """Write the value of copy, increment and tail if the stream has none."""
         write = self.source.write
         self.recall(kind, operation.slot, "x")
         with self.source.under("if x is U:"):
@@ -230,7 +230,7 @@ class _Writer:
             self.keep(kind, False, operation.slot)
 
     def count_text(self) -> None:
-        """Count a text that was made, not shared, and check before the next one is."""
+        """Write the accounting of a newly built text, with an immediate check of the limit."""
         self.source.write("c.text_left -= len(x)")
         self.source.write("if c.text_left < 0:", "    raise E(MUCH_TEXT, p)")
 
@@ -241,7 +241,7 @@ class _Writer:
             self.count_text()
 
     def base(self, kind: Kind, operation: Operation, into: str, *, dynamic_empty: bool) -> None:
-        """What a difference or a tail is applied to."""
+        """Write the base value to which a delta or tail is applied."""
         write = self.source.write
         start = operation.initial
         start = _EMPTY.get(kind, 0) if start is None else start
@@ -254,7 +254,7 @@ class _Writer:
             write(f"if {into} is U or {into} is None:", f"    {into} = {start!r}")
 
     def recall(self, kind: Kind, slot: int, into: str) -> None:
-        """The previous value: undefined, empty (None) or a value."""
+        """Write the load of the previous value: undefined, empty (None) or a value."""
         self.source.write(f"{into} = d[{slot}]")
         if len(self.templates.slots[slot].kinds) > 1:
             known = self.source.constant(kind)
@@ -262,7 +262,7 @@ class _Writer:
             self.source.write(f"    {into} = same({into}, {known})")
 
     def keep(self, kind: Kind, optional: bool, slot: int) -> None:
-        """x becomes the previous value."""
+        """Write the store of x as the previous value."""
         if len(self.templates.slots[slot].kinds) == 1:
             self.source.write(f"d[{slot}] = x")
             return
@@ -283,14 +283,14 @@ class _Writer:
             self.field(Kind.INT64, False, part.mantissa, bit)
             write(f"{target} = decimal(x, e)")
         if part.optional and part.mantissa_bits:
-            write("else:", "    m >>= 1")  # the mantissa's bit is not there either
+            write("else:", "    m >>= 1")  # the mantissa's bit is absent too
 
     def check_exponent(self) -> None:
         self.source.write(f"if e > {MAX_EXPONENT} or e < -{MAX_EXPONENT}:")
         self.source.write("    raise exponent_error()")
 
     def joint_decimal(self, part: DecimalField, target: str, bit: int) -> None:
-        """One operator for exponent and mantissa: constant, default or copy."""
+        """Write a decimal with one operator for both parts: constant, default or copy."""
         write, mask = self.source.write, 1 << bit if bit >= 0 else 0
         exponent, mantissa = part.exponent, part.mantissa
         whole = ""
@@ -327,7 +327,7 @@ class _Writer:
                 self.keep(Kind.INT64, False, mantissa.slot)
                 write(f"{target} = decimal(x, e)")
 
-    # Reading: each writes lines that leave what is in the stream in x; None is a null.
+    # Reading: each method writes lines that leave the value in the stream, or None for null, in x.
 
     def read(self, kind: Kind, optional: bool) -> None:
         write = self.source.write
@@ -338,7 +338,7 @@ class _Writer:
             write("    p += 1", "else:", f"    x, p = ascii(b, p, {optional})")
         else:
             maximum = kind.maximum if kind.is_number else Kind.UINT32.maximum
-            # Two bytes are read here, for a call would take longer than that.
+            # Two bytes are read inline: a call would take longer.
             less = " - 1" if optional else ""
             write("x = b[p]", "p += 1", "if x > 127:")
             write("    x = x - 129 if x > 128 else None" if optional else "    x &= 127")
@@ -360,4 +360,4 @@ class _Writer:
 
 
 _KNOWN_TEXTS = (Operator.CONSTANT, Operator.DEFAULT)
-"""Operators whose Unicode strings are texts already."""
+"""Operators whose Unicode strings are already decoded."""

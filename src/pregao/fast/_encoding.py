@@ -1,9 +1,9 @@
-"""Encoders as plain functions: their source is written from a template, then compiled.
+"""Generated encoders: Python source is generated from a template, then compiled.
 
-In the source ``o`` is what is written to, ``w`` what follows the presence map, ``m`` the presence
-map as a number whose highest bit is the first one, ``d`` the previous values by slot, ``c`` the
-encoder, ``v`` the values by name; ``x`` is the value at hand. A field is left out of the
-stream wherever its operator allows it.
+In the source ``o`` is the output, ``w`` the part after the presence map, ``m`` the presence map as
+a number whose highest bit is the first one, ``d`` the previous values by slot, ``c`` the encoder,
+``v`` the values by name, ``x`` the current value. A field is omitted from the stream wherever its
+operator allows it.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _EMPTY: dict[Kind, Any] = {Kind.ASCII: "", Kind.UNICODE: b"", Kind.BYTES: b""}
 _HALF = _wire.TWO_BYTES // 2
 _WIDE = 1 << 63
 _MOST_IN_RUN = 6
-"""Parts that are looked at together; the more, the likelier one of them is there."""
+"""Maximum number of parts tested together; the more, the likelier one is present."""
 
 
 def encoder_of(templates: Templates, template: Template) -> Encode:
-    """The function that writes what follows the template id; it returns the presence map.
+    """Return the function that encodes the body of a message, after its template id.
 
-    It takes where to write, values by name, previous values and encoder. The map's highest bit is
-    the template id's, and is left to the caller.
+    Its arguments are output, values by name, previous values and encoder; it returns the presence
+    map. The caller sets the map's highest bit, the template id's.
     """
     return _Writer(templates).function(template)
 
 
 def entries_of(value: Any, name: str) -> Many[Any]:
-    """The entries of a sequence, or what is wrong with them."""
+    """Return the entries of a sequence; raise `EncodeError` if they are not a list."""
     if value is None:
         raise EncodeError(f"{name}: mandatory, and no value was given")
     if not isinstance(value, (list, tuple)):
@@ -60,24 +60,24 @@ def entries_of(value: Any, name: str) -> Many[Any]:
 
 
 def entry_error(name: str, entry: Any, error: Exception) -> EncodeError:
-    """What is wrong with an entry or group; the error names the way to the field."""
+    """Return the error of an entry or group, prefixed with the path to the field."""
     if isinstance(error, EncodeError):
         return EncodeError(f"{name}.{error}")
     return EncodeError(f"{name}: {entry!r} is not named values")
 
 
 def named(nothing: dict[str, Any], values: Any) -> dict[str, Any]:
-    """Values by name over those that are there if none are given."""
+    """Return the values by name, with the defaults of absent ones."""
     return nothing | dict(values.items())
 
 
 def unknown_name(values: Any, known: frozenset[str]) -> EncodeError:
-    """A value that no field is there for."""
+    """Return the error for a value without a field."""
     return EncodeError(f"{next(each for each in values if each not in known)}: no such field")
 
 
 class _Writer:
-    """The source of one template, as it grows."""
+    """Generator of the source of one template."""
 
     def __init__(self, templates: Templates) -> None:
         self.templates = templates
@@ -116,9 +116,9 @@ class _Writer:
         return compiled
 
     def segment(self, parts: Many[Part], map_bits: int, *, message: bool = False) -> str:
-        """Write the function of a template, group or entry; its name."""
+        """Write the function of a template, group or entry; return its name."""
         was_shifting, write = self.shifting, self.source.write
-        # Where the bit of a mantissa is left out, the bits behind it move up by one.
+        # If the bit of a mantissa is omitted, the bits after it move up by one.
         self.shifting = any(
             isinstance(part, DecimalField) and part.optional and part.mantissa_bits
             for part in parts
@@ -126,7 +126,7 @@ class _Writer:
         known = self.source.constant(frozenset(part.name for part in parts))
         with self.source.function("o, v, d, c") as function:
             if parts:
-                # All fields in their order, and behind them what is not among them.
+                # All fields in template order, then names that are no fields.
                 nothing = self.source.constant(dict.fromkeys(part.name for part in parts))
                 write(f"z = {nothing} | v if v.__class__ is dict else named({nothing}, v)")
             else:
@@ -154,11 +154,11 @@ class _Writer:
         return function
 
     def set_bit(self, bit: int) -> str:
-        """A line that sets a bit of the presence map."""
+        """Return a line that sets a bit of the presence map."""
         return f"m |= {1 << bit} << k" if self.shifting else f"m |= {1 << bit}"
 
     def run(self, run: Run, parts: Many[Part], names: list[str], bit: int) -> int:
-        """Parts that may all be absent: mostly they are."""
+        """Write parts that are usually all absent: test them together first."""
         write, several = self.source.write, len(parts) > 1
         if several:
             with self.source.under(f"if {' is '.join(names)} is None:"):
@@ -173,7 +173,7 @@ class _Writer:
         return bit
 
     def part(self, part: Part, bit: int) -> int:
-        """Write what writes one part, whose value is in x; the next bit of the presence map."""
+        """Write the encoding of one part, from x; return the next bit of the presence map."""
         write, name = self.source.write, part.name
         if isinstance(part, Field):
             self.check(part.kind, part.optional, part.operation, name)
@@ -209,10 +209,10 @@ class _Writer:
             write("try:", f"    {inner}(w, x, d, c)", "except (E, AttributeError) as error:")
             write(f"    raise entry_error({name!r} + f'[{{i}}]', x, error) from None")
 
-    # One field. Its value, as it is kept, is in x.
+    # One field. Its value, in the form of previous values, is in x.
 
     def check(self, kind: Kind, optional: bool, operation: Operation, name: str) -> None:
-        """Make sure that x is a value of the field, or None if that may be."""
+        """Write the check that x is a value of the field, or None if it is optional."""
         write = self.source.write
         if operation.operator is Operator.CONSTANT:
             self.check_constant(kind, optional, operation, name, shown=True)
@@ -231,7 +231,7 @@ class _Writer:
     def check_constant(
         self, kind: Kind, optional: bool, operation: Operation, name: str, *, shown: bool = False
     ) -> None:
-        """A constant is what it is; where it is mandatory nobody needs to say so."""
+        """Write the check of a constant's value; a mandatory one may be omitted."""
         if operation.operator is not Operator.CONSTANT:
             return
         value = literal(kind, operation.initial)
@@ -260,7 +260,7 @@ class _Writer:
                 if operator is Operator.INCREMENT:
                     write("if y is not U and y is not None:")
                     write(f"    y = y + 1 if y != {kind.maximum} else {kind.minimum}")
-                # With nothing kept, a field without an initial value is absent if it is left out.
+                # Without a previous or initial value, a field omitted from the stream is absent.
                 write("if y is U:", f"    z = {initial!r}", "else:", "    z = y")
                 with under("if x != z:"):
                     write(present)
@@ -325,7 +325,7 @@ class _Writer:
         with self.source.under("else:" if part.optional else ""):
             usual = exponent.initial
             if isinstance(usual, int) and usual <= 0:
-                # Mostly it has the exponent that the template expects.
+                # Usually it has the exponent that the template expects.
                 known = self.source.constant(_wire.decimal_of(1, usual))
                 write(f"if x.__class__ is D and x.same_quantum({known}):")
                 write(f"    e, y = {usual}, int(scaleb(x, {-usual}))")
@@ -351,7 +351,7 @@ class _Writer:
             self.field(Kind.INT64, False, mantissa, name, bit)
 
     def constant_decimal(self, part: DecimalField, bit: int) -> None:
-        """A constant decimal: any other value is refused."""
+        """Write a constant decimal: any other value is refused."""
         exponent, mantissa = part.exponent.initial, part.mantissa.initial
         value = _wire.decimal_of(int(mantissa or 0), int(exponent or 0))
         reason = f"{part.name}: always {value} here"
@@ -362,7 +362,7 @@ class _Writer:
                 self.source.write(self.set_bit(bit))
 
     def joint_decimal(self, part: DecimalField, bit: int) -> None:
-        """One operator for exponent and mantissa: default or copy."""
+        """Write a decimal with one operator for both parts: default or copy."""
         write = self.source.write
         exponent, mantissa = part.exponent, part.mantissa
         present = self.set_bit(bit)
@@ -390,7 +390,7 @@ class _Writer:
             self.keep(Kind.INT32, part.optional, exponent.slot)
 
     def put(self, kind: Kind, optional: bool, *, sure: bool = False) -> None:
-        """Write x, or a null if it is None; ``sure`` where it cannot be."""
+        """Write the output of x, or of a null if x is None; ``sure`` if x cannot be None."""
         write = self.source.write
         if optional and not sure:
             write("if x is None:", "    a(128)")

@@ -1,12 +1,12 @@
-"""The kernel that turns many FAST messages into flat columns: an interpreter of a table.
+"""Kernel that decodes many FAST messages into flat columns, as an interpreter of a table.
 
-The table of instructions is made from the templates (`_program`); one kernel serves them all.
-Every template, and every sequence of one, is a *node* that rows are appended to. A column of a node
-is a stretch of the array of values; each row has a mask of what is present. Texts are pieces of an
-arena: a value holds the place in its upper and the size in its lower half. Previous values have a
-stamp, so that all are forgotten by counting up.
+The instruction table is compiled from the templates (`_program`); one kernel serves them all.
+Every template, and every sequence of one, is a *node* to which rows are appended. A column of a
+node is a slice of the array of values; each row has a mask of its present fields. Texts are slices
+of an arena: a value has the offset in its upper and the size in its lower half. Previous values
+have a stamp, so that incrementing the generation resets all of them.
 
-Everything that comes from a message and is used as an index is checked here.
+Every value of a message that is used as an index is checked here.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def decode_messages(
     state, stamps, previous, nodes, values, masks, arena, found_template, found_row, found_end,
     status,
 ):  # fmt: skip
-    """Decode messages from ``state[k.DONE]`` on, until all are done or there is no room for one.
+    """Decode messages from ``state[k.DONE]`` on, until all are done or the capacity is exhausted.
 
-    Returns the arena, which may have grown.
+    Return the arena, which may have grown.
     """
     stack = np.zeros((k.MAX_DEPTH, 10), np.int64)
     saved = np.zeros(len(node_facts) + 1, np.int64)
@@ -72,7 +72,7 @@ def decode_messages(
             last_template = template
             most = min(end - position, np.int64(k.MAX_ENTRIES)) + 1
             if not room_for(nodes, template, templates, most):
-                # As it was before this message: it is the next one to be decoded.
+                # Restore the state before this message: the next call decodes it.
                 if reset_each:
                     generation -= 1
                 last_id = kept_id
@@ -117,7 +117,7 @@ def decode_messages(
                 flags = head >> k.FLAGS_SHIFT
                 run = code[pc, k.RUN]
                 if run >= 0:
-                    # How many of the parts from here on are absent? Mostly many are.
+                    # Skip absent parts; usually there are many in a row.
                     alike = leading_zeros(word ^ patterns[run])
                     nulls = trailing_zeros(load_u64(buffer, position) ^ NULLS) >> U3
                     parts = min(runs[run, k.BY_BITS + alike], runs[run, k.BY_BYTES + nulls])
@@ -151,7 +151,7 @@ def decode_messages(
                         if size and position + size <= end:
                             if size > 1:
                                 first = eight & np.uint64(0x407F)
-                                # The first byte, and the sign bit of the second, say nothing.
+                                # The first byte is redundant (with the sign bit of the second).
                                 if first == 0 or (
                                     first == np.uint64(0x407F) if signed else first & SEVEN == 0
                                 ):
@@ -395,7 +395,7 @@ def decode_messages(
         else:
             found_template[i] = -1
             found_row[i] = -1
-            # Nobody knows what the message would have left: nothing is.
+            # The previous values after a faulty message are undefined: reset them.
             generation += 1
             last_id = np.int64(-1)
     state[k.GENERATION] = generation

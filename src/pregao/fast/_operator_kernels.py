@@ -1,7 +1,7 @@
-"""Kernels of the operators: what previous values make of what is, or is not, in the stream.
+"""Kernels of the field operators, which combine previous values with the stream.
 
-A previous value is known if its slot has the stamp of now and the tag of its kind; the stamp alone
-says that it is empty, a lower one that there is none yet.
+A previous value is known if its slot has the current stamp and the tag of its kind; the stamp alone
+means that it is empty, a lower one that it is undefined.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
@@ -18,9 +18,9 @@ from pregao.fast._wire_kernels import U1, added, combined, fits, grown
 
 @part
 def without_bytes(code, pc, op, flags, stamps, previous, stamp):
-    """Copy, increment or tail with nothing in the stream: is there a value, which one, the fault.
+    """Apply copy, increment or tail if the stream has no value; return presence, value and fault.
 
-    Numbers and texts alike: a text is copied by its place in the arena.
+    It serves numbers and texts: a text is copied by its offset in the arena.
     """
     slot = code[pc, k.SLOT]
     tag = code[pc, k.HEAD] >> k.TAG_SHIFT & 15
@@ -52,7 +52,7 @@ def without_bytes(code, pc, op, flags, stamps, previous, stamp):
 
 @part
 def _base(code, pc, stamps, previous, stamp, tag):
-    """What a difference is added to, and the fault; an empty one is for who asks to judge."""
+    """Return the base value of a delta, and the fault; callers decide on an empty base."""
     slot = code[pc, k.SLOT]
     known = stamps[slot]
     if known == stamp | tag:
@@ -66,7 +66,7 @@ def _base(code, pc, stamps, previous, stamp, tag):
 
 @part
 def number_difference(code, pc, flags, stamps, previous, stamp, tag, value, high):
-    """The number that a difference gives, and the fault."""
+    """Apply a delta to a number; return the number and the fault."""
     base, fault = _base(code, pc, stamps, previous, stamp, tag)
     if fault != k.SOUND:
         return value, fault
@@ -84,14 +84,14 @@ def number_difference(code, pc, flags, stamps, previous, stamp, tag, value, high
 def text_difference(
     code, pc, op, stamps, previous, stamp, tag, taken, value, arena, text_used, left
 ):  # fmt: skip
-    """The text that a difference or a tail gives, which is put to the end of the arena.
+    """Apply a delta or tail to a text, at the end of the arena.
 
-    ``left`` bytes of the message are still to come. Returns the arena, which may have grown, how
-    much of it is used, the text and the fault.
+    ``left`` is the number of bytes of the message not yet decoded. Return the arena, which may have
+    grown, its used size, the text and the fault.
     """
     base, fault = _base(code, pc, stamps, previous, stamp, tag)
     if fault == k.EMPTY_PREVIOUS and op != k.DELTA:
-        fault = np.int64(k.SOUND)  # a tail begins with the initial value
+        fault = np.int64(k.SOUND)  # the base of a tail is then the initial value
     if fault != k.SOUND:
         return arena, text_used, value, fault
     size = value & 0xFFFFFFFF
@@ -111,7 +111,7 @@ def text_difference(
         if too_long or text_used + needed > k.MAX_ARENA:
             return arena, text_used, value, np.int64(k.LONG_TEXT)
         arena = grown(arena, text_used, needed)
-        # The new piece to where the arena ends.
+        # Copy the new piece to the end of the arena.
         for b in range(size):
             arena[text_used + b] = arena[(value >> 32) + b]
         place, whole = combined(arena, text_used, base, taken, size, front)

@@ -1,4 +1,4 @@
-"""From templates to the table of instructions that the kernel interprets, and to its columns."""
+"""Compiler from templates to the kernel's instruction table and columns."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ _WORD = 64
 
 @dataclass(slots=True)
 class Leaf:
-    """A field of a node: its columns and where its mask bit is."""
+    """A field of a node: its columns and its mask bit."""
 
     part: Field | DecimalField
     column: int = -1
-    """Of its value, or its mantissa; -1 of a constant."""
+    """Column of the value or mantissa; -1 for a constant."""
     exponent: int = -1
     bit: int | None = None
-    """Which bit of the row's mask says that it is there; None if it always is."""
+    """Bit of the row's mask that is set if the field is present; None if it is mandatory."""
     constant: tuple[int, int] = (0, 0)
-    """Of a constant, its exponent, if it is a decimal, and its value as a column would hold it."""
+    """A constant's exponent (of a decimal) and its value in column form."""
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class Struct:
 
 @dataclass(slots=True)
 class Entries:
-    """A sequence of a node: the column of its lengths and the node of its entries."""
+    """A sequence of a node: the column of its lengths, and the node of its entries."""
 
     part: Sequence
     node: Node
@@ -89,7 +89,7 @@ Layout = Leaf | Struct | Entries
 
 @dataclass(slots=True)
 class Node:
-    """What rows are appended to: a template, or a sequence of one."""
+    """A template, or a sequence of one, to which rows are appended."""
 
     index: int
     layout: list[Layout] = field(default_factory=list)
@@ -100,18 +100,18 @@ class Node:
 
     @property
     def mask_words(self) -> int:
-        """How many words the mask of a row has."""
+        """Number of words of a row's mask."""
         return -(-self.bits // _WORD)
 
 
 @dataclass(slots=True)
 class Program:
-    """The table, and what its numbers mean."""
+    """The instruction table, with the nodes and columns that it refers to."""
 
     code: npt.NDArray[np.int64]
     runs: npt.NDArray[np.int16]
     patterns: npt.NDArray[np.uint64]
-    """Of each run, the bits of the presence map if all its parts are absent, the first highest."""
+    """By run, the presence map bits if all its parts are absent, first bit highest."""
     templates: npt.NDArray[np.int64]
     node_facts: npt.NDArray[np.int64]
     known: list[Template]
@@ -119,11 +119,11 @@ class Program:
     nodes: list[Node]
     columns: int
     optional_columns: dict[int, tuple[int, int]]
-    """The node and mask bit of each column that a row may not have."""
+    """Node and mask bit of each optional column."""
     texts: bytes
-    """What the arena begins with: the ASCII characters, then initial values."""
+    """Initial content of the arena: the ASCII characters, then initial values."""
     left_out: dict[int, str]
-    """Templates that only the message decoder reads, by id, and why."""
+    """Templates that only the message decoder supports, by id, with the reason."""
 
 
 _known: dict[int, tuple[Templates, Program]] = {}
@@ -131,10 +131,10 @@ _MOST_KNOWN = 8
 
 
 def program_of(templates: Templates) -> Program:
-    """Make the table of all templates that a stream can name.
+    """Return the instruction table of all templates that have an id.
 
-    Decoders of the same templates share it: nobody changes it. Templates are known by what object
-    they are, for to compare all their fields takes long.
+    Decoders of the same templates share it; it is immutable. The cache identifies templates by
+    object identity, because comparing all their fields is slow.
     """
     known = _known.get(id(templates))
     if known is None:
@@ -152,7 +152,7 @@ class _Compiler:
         self.runs: list[npt.NDArray[np.int16]] = []
         self.patterns: list[int] = []
         self.columns: list[tuple[int, int | None]] = []
-        """Node and mask bit of each column; they get their numbers in the order of nodes."""
+        """Node and mask bit of each column; `number_columns` orders them by node."""
 
     def compile(self, templates: Templates) -> Program:
         known: list[Template] = []
@@ -192,19 +192,19 @@ class _Compiler:
         )
 
     def number_columns(self) -> None:
-        """Columns of a node are next to each other; until now they had numbers in any order."""
+        """Renumber the columns so that those of a node are contiguous."""
         order = sorted(range(len(self.columns)), key=lambda column: self.columns[column][0])
-        place = {column: rank for rank, column in enumerate(order)}
+        ranks = {column: rank for rank, column in enumerate(order)}
         self.columns = [self.columns[column] for column in order]
         for row in self.code:
             if row[k.COLUMN] >= 0:
-                row[k.COLUMN] = place[row[k.COLUMN]]
+                row[k.COLUMN] = ranks[row[k.COLUMN]]
         for rank, (owner, _bit) in enumerate(self.columns):
             if not self.nodes[owner].columns:
                 self.nodes[owner].first_column = rank
             self.nodes[owner].columns += 1
         for node in self.nodes:
-            _renumber(node.layout, place)
+            _renumber(node.layout, ranks)
 
     def node(self, parts: tuple[Part, ...]) -> Node:
         self.nodes.append(Node(len(self.nodes), constant_text=constant_text(parts)))
@@ -226,20 +226,20 @@ class _Compiler:
         return len(self.columns) - 1
 
     def bit(self, node: Node, optional: bool) -> int | None:
-        """A new bit of the mask of a node's rows, for what may be absent."""
+        """Allocate a bit of a node's row mask for an optional part; None for a mandatory one."""
         if not optional:
             return None
         node.bits += 1
         return node.bits - 1
 
     def segment(self, parts: Many[Part], node: Node, layout: list[Layout]) -> None:
-        """The instructions of a template, group or entry, and what may be skipped at once."""
+        """Emit the instructions of a template, group or entry, and its runs of optional parts."""
         starts: list[int] = []
         breaks: list[int] = []
         for index, part in enumerate(parts):
             needed = _mask_bits(part)
             if node.bits // _WORD != (node.bits + needed - 1) // _WORD and needed:
-                # A word of the mask is whole inside or outside of a group that may be absent.
+                # A mask word is entirely inside or outside an optional group.
                 node.bits = -(-node.bits // _WORD) * _WORD
                 self.emit(k.NEXT_MASK)
                 breaks.append(index)
@@ -254,7 +254,7 @@ class _Compiler:
             self.run(parts[index:stop], starts[index : stop + 1])
 
     def run(self, parts: Many[Part], starts: list[int]) -> None:
-        """Let the kernel skip the parts from here on that are absent, however many are."""
+        """Add a run, with which the kernel skips any number of absent parts at this point."""
         bits, nulls, pattern = [0], [0], 0
         for part in parts[: k.MOST_PARTS]:
             found = absent(part)
@@ -271,7 +271,7 @@ class _Compiler:
         row[k.BITS_OF : k.BITS_OF + len(bits)] = bits
         row[k.BYTES_OF : k.BYTES_OF + len(bits)] = nulls
         steps = [start - starts[0] for start in starts[: len(bits)]]
-        if max(steps) > np.iinfo(np.int16).max:  # over a group of very many fields
+        if max(steps) > np.iinfo(np.int16).max:  # a group with a very large number of fields
             return
         row[k.NEXT_OF : k.NEXT_OF + len(bits)] = steps
         self.code[starts[0]][k.RUN] = len(self.runs)
@@ -329,15 +329,15 @@ class _Compiler:
         )
 
     def initial(self, value: Value | None) -> int:
-        """An initial value as the kernel has it: a number, or a piece of the arena."""
+        """Return an initial value in the kernel's form: a number, or a slice of the arena."""
         if value is None:
             return 0
         if isinstance(value, int):
             return value - (1 << 64) if value >= 1 << 63 else value
         raw = value.encode() if isinstance(value, str) else value
-        place = len(self.texts)
+        offset = len(self.texts)
         self.texts += raw
-        return place << 32 | len(raw)
+        return offset << 32 | len(raw)
 
     def decimal(self, part: DecimalField, node: Node) -> Leaf:
         bit = self.bit(node, part.optional)
@@ -378,7 +378,7 @@ class _Compiler:
 
 
 def _mask(bit: int | None) -> int:
-    """The word with a bit of a mask set, as the signed number that a table holds."""
+    """Return a mask word with one bit set, as a signed number."""
     if bit is None:
         return 0
     bit %= _WORD
@@ -386,17 +386,17 @@ def _mask(bit: int | None) -> int:
 
 
 def _mask_bits(part: Part) -> int:
-    """How many bits of a row's mask a part needs; those of entries are in masks of their own."""
+    """Return the bits that a part needs in its row's mask; entries have separate masks."""
     assert not isinstance(part, Reference)
     inner = sum(map(_mask_bits, part.parts)) if isinstance(part, Group) else 0
     return int(part.optional) + inner
 
 
 def _unfit(template: Template) -> str | None:
-    """Why the kernel does not read a template, if it does not."""
+    """Return the reason for which the kernel does not support a template; None if it does."""
     for part in walk(template.parts):
         if isinstance(part, Reference):
-            return "it has a place for a message of any template"
+            return "it contains a message of any template (dynamic templateRef)"
         if isinstance(part, Group) and _mask_bits_or_more(part) > _WORD:
             return f"a group of more than {_WORD} optional fields"
     return None

@@ -1,4 +1,4 @@
-"""Python source as it is written from a template: lines, depth, constants, compilation."""
+"""Builder of Python source from a template: lines, indentation, constants, compilation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pregao.fast.model import DecimalField, Field, Group, Kind, Operator, Part, 
 
 
 class Source:
-    """Lines of functions, and the names that they use."""
+    """Source of generated functions, and the global names that they use."""
 
     def __init__(self, names: dict[str, Any]) -> None:
         self.names = names
@@ -23,12 +23,12 @@ class Source:
         self._constants = 0
 
     def write(self, *lines: str) -> None:
-        """Add lines at the depth of now."""
+        """Add lines at the current indentation."""
         self._lines += [self._indent + line for line in lines]
 
     @contextmanager
     def under(self, opening: str) -> Iterator[None]:
-        """What is written inside belongs to an opening line; to none if that is empty."""
+        """Indent the lines written inside under an opening line, if it is not empty."""
         outer = self._indent
         if opening:
             self.write(opening)
@@ -38,7 +38,7 @@ class Source:
 
     @contextmanager
     def function(self, arguments: str) -> Iterator[str]:
-        """What is written inside is a function of its own; its name."""
+        """Collect the lines written inside as a separate function; yield its name."""
         outer = self._lines, self._indent
         self._functions += 1
         name = f"segment_{self._functions}"
@@ -48,7 +48,7 @@ class Source:
         self._lines, self._indent = outer
 
     def constant(self, value: Any) -> str:
-        """A name for a value that has no literal."""
+        """Return a global name for a value that has no literal."""
         for name, known in self.names.items():
             if name.startswith("K") and known is value:
                 return name
@@ -58,23 +58,26 @@ class Source:
         return name
 
     def compiled(self, name: str, file_name: str) -> Any:
-        """The function of that name; all are compiled."""
+        """Compile all functions and return the one of that name."""
         code = compile("\n".join(self._done), file_name, "exec")
         names = dict(self.names)
-        # What is run was written above, with every name and value of a template as a literal.
+        # The source was generated above, with every name and value of a template as a literal.
         exec(code, names)  # noqa: S102
         return names[name]
 
 
 def literal(kind: Kind, value: Value | None) -> str:
-    """A value as source shows it to users: Unicode strings as texts."""
+    """Return a value as a Python literal; the bytes of a Unicode string as str."""
     if kind is Kind.UNICODE and isinstance(value, bytes):
         return repr(value.decode())
     return repr(value)
 
 
 def absent(part: Part) -> tuple[str, int] | None:
-    """The bits and the number of null bytes of an absent part; None if it leaves a trace."""
+    """Return the presence map bits and null bytes of an absent part.
+
+    None if the part is mandatory, or if its absence changes a previous value.
+    """
     if isinstance(part, Group):
         return ("0", 0) if part.optional else None
     if isinstance(part, Reference) or not part.optional:
@@ -93,7 +96,7 @@ def absent(part: Part) -> tuple[str, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Parts next to each other that may all be absent: their bits then, and their null bytes."""
+    """Adjacent optional parts, with the map bits and null bytes if all are absent."""
 
     parts: Many[Part]
     pattern: str
@@ -101,9 +104,10 @@ class Run:
 
 
 def run_of(parts: Many[Part], most: int) -> Run:
-    """The parts at the beginning that may be absent together; perhaps none.
+    """Return the leading parts that may be absent together; possibly none.
 
-    One whose mantissa has a bit is left to itself: the bit is not there if it is absent.
+    A decimal whose mantissa has a bit ends the run: the bit does not exist if the decimal is
+    absent.
     """
     pattern, nulls, count = "", 0, 0
     for part in parts[:most]:

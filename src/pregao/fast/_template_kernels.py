@@ -1,4 +1,4 @@
-"""Kernels of templates: which one a message has, and whether there is room for its rows."""
+"""Kernels of templates: lookup by id, and capacity for the rows of a message."""
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 # mypy: disallow-untyped-decorators=False
@@ -13,7 +13,7 @@ from pregao.fast import _table as k
 
 @part
 def room_for(nodes, template, templates, entries):
-    """Whether the rows of a message fit that has no more than so many entries of a sequence."""
+    """Whether the rows of a message with at most ``entries`` entries per sequence fit."""
     first, last = templates[template, k.FIRST_NODE], templates[template, k.LAST_NODE]
     if nodes[k.ROOM, first] - nodes[k.USED, first] < 1:
         return False
@@ -25,7 +25,7 @@ def room_for(nodes, template, templates, entries):
 
 @part
 def template_of(templates, template_id, last):
-    """The template of an id, mostly that of the message before; -1 if there is none."""
+    """Return the template of an id, usually the previous message's; -1 if there is none."""
     if last >= 0 and templates[last, k.TEMPLATE_ID] == template_id:
         return last
     for template in range(len(templates)):

@@ -1,4 +1,4 @@
-"""Kernel of texts and byte vectors as they are in the stream."""
+"""Kernels that read texts and byte vectors from the stream."""
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 # mypy: disallow-untyped-decorators=False
@@ -14,7 +14,7 @@ from pregao.fast._wire_kernels import ascii_text, long_number
 
 @part
 def _taken_off(buffer, position, end, nullable):
-    """How much a difference takes off: is there one, how much, where it ends, the fault."""
+    """Read the subtraction length of a delta; return presence, length, end and fault."""
     if position >= end:
         return True, np.int64(0), position, np.int64(k.ENDED)
     byte = load_u8(buffer, position)
@@ -42,10 +42,10 @@ def _taken_off(buffer, position, end, nullable):
 
 @part
 def piece_of_text(buffer, position, end, kind, op, flags, arena, text_used):
-    """A text, or the piece that a difference or a tail brings, put to the end of the arena.
+    """Copy a text, or the piece of a delta or tail, to the end of the arena.
 
-    Returns whether there is one, its place and size, how much a difference takes off, where it
-    ends, how much of the arena is used, and the fault.
+    Return presence, offset and size as one value, the subtraction length of a delta, the end
+    position, the used size of the arena, and the fault.
     """
     nullable = flags & k.NULLABLE
     present = True

@@ -1,6 +1,6 @@
-"""How FAST writes numbers, texts and presence maps, one at a time: what generated functions call.
+"""FAST wire format of single numbers, texts and presence maps, for the generated functions.
 
-Errors carry the code that the specification gives them.
+Error messages contain the error code of the specification.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from pregao.errors import DecodeError, EncodeError
 from pregao.fast.model import MAX_ENTRIES, MAX_EXPONENT, TEXT_ALLOWANCE, TEXT_FACTOR, Kind
 
 MAX_TEXT = 0xFFFF
-"""The most bytes of a text that is put together from a previous one: they could grow for ever."""
+"""Maximum bytes of a text built from a previous one, which could otherwise grow forever."""
 MAX_NUMBER_BYTES = 10
-"""The most bytes of a number: 70 bits hold any, and any difference of two."""
+"""Maximum bytes of a number: 70 bits are enough for any number and any delta."""
 
 MANY_ENTRIES = f"the sequences have more than {MAX_ENTRIES:,} entries"
 MUCH_TEXT = f"repeats more text than {TEXT_FACTOR} times the message's bytes and {TEXT_ALLOWANCE:,}"
 
 ASCII = [chr(byte & 0x7F) for byte in range(256)]
-"""The text of one byte with its stop bit."""
+"""Text of one byte that has its stop bit set."""
 _LAST = [*ASCII]
 ASCII[0x80] = ""
 NULLABLE_ASCII: list[str | None] = [*ASCII]
@@ -32,12 +32,12 @@ NULLABLE_ASCII[0x80] = None
 _stop = re.compile(rb"[\x80-\xff]").search
 _context = decimal.Context(prec=200)
 scaleb = _context.scaleb
-"""A decimal with its point moved, exactly."""
+"""Exact multiplication of a decimal by a power of ten."""
 _MANTISSA = (Kind.INT64.minimum, Kind.INT64.maximum)
 
 
 class Undefined:
-    """The state of a previous value that nobody has set; the one object is `UNDEFINED`."""
+    """State of a previous value that was never set; its only instance is `UNDEFINED`."""
 
     def __repr__(self) -> str:
         return "UNDEFINED"
@@ -47,10 +47,10 @@ UNDEFINED = Undefined()
 
 
 def unsigned_rest(buffer: bytes, position: int, first: int, maximum: int) -> tuple[int, int]:
-    """An unsigned number whose first byte was read and had no stop bit; and where it ends."""
+    """Read the rest of an unsigned number after a first byte without stop bit; and its end."""
     if not first:
         raise DecodeError("an integer in more bytes than it needs (ERR R6)", position - 1)
-    # A loop, unrolled for all that is not longer than a time. Four bytes fit every kind.
+    # A loop, unrolled up to the size of a time. Four bytes fit every kind.
     byte = buffer[position]
     if byte > 127:
         return first << 7 | byte & 127, position + 1
@@ -91,7 +91,7 @@ def unsigned_rest(buffer: bytes, position: int, first: int, maximum: int) -> tup
 def signed_rest(
     buffer: bytes, position: int, first: int, minimum: int, maximum: int
 ) -> tuple[int, int]:
-    """A signed number whose first byte was read and had no stop bit; and where it ends."""
+    """Read the rest of a signed number after a first byte without stop bit; and its end."""
     second = buffer[position]
     if (first == 0 and not second & 0x40) or (first == 0x7F and second & 0x40):
         raise DecodeError("an integer in more bytes than it needs (ERR R6)", position - 1)
@@ -109,7 +109,7 @@ def signed_rest(
 
 
 def _longer(buffer: bytes, position: int, value: int) -> tuple[int, int]:
-    """The rest of a number of which three or four bytes were read, none with the stop bit."""
+    """Read the rest of a number after its first bytes, none of which had the stop bit."""
     for byte in buffer[position : position + MAX_NUMBER_BYTES]:
         position += 1
         value = value << 7 | byte & 127
@@ -124,14 +124,14 @@ def _longer(buffer: bytes, position: int, value: int) -> tuple[int, int]:
 
 
 def ascii_rest(buffer: bytes, position: int, nullable: bool) -> tuple[str, int]:
-    """An ASCII string of more than one byte, at its beginning; and where it ends."""
+    """Read an ASCII string of more than one byte; return it and its end."""
     found = _stop(buffer, position)
     if found is None:
         raise IndexError
     end = found.end()
     text = buffer[position : end - 1].decode("ascii") + _LAST[buffer[end - 1]]
     if text[0] == "\0":
-        # Zero bits ahead are there to tell a null, no characters and the character 0 apart.
+        # Leading zeros distinguish null, the empty string and the character 0.
         known = ("", "\0") if nullable else ("\0",)
         if text.strip("\0") or len(text) - 2 >= len(known):
             raise DecodeError("a string in more bytes than it needs (ERR R9)", position)
@@ -140,14 +140,14 @@ def ascii_rest(buffer: bytes, position: int, nullable: bool) -> tuple[str, int]:
 
 
 def bytes_of(buffer: bytes, position: int, length: int) -> bytes:
-    """So many bytes from a position on."""
+    """Return ``length`` bytes from a position on."""
     if length > len(buffer) - position:
         raise DecodeError(f"{length} bytes run past the end of the message", position)
     return buffer[position : position + length]
 
 
 def text_of(raw: bytes) -> str:
-    """The text of UTF-8 bytes."""
+    """Decode UTF-8 bytes."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -155,9 +155,9 @@ def text_of(raw: bytes) -> str:
 
 
 def map_rest(buffer: bytes, position: int, first: int, bits: int) -> tuple[int, int]:
-    """A presence map whose first byte was read and had no stop bit, as so many bits; its end.
+    """Read the rest of a presence map after a first byte without stop bit; return it and its end.
 
-    Bits that are not there are zero, bits that nobody asks for are let pass.
+    The result has ``bits`` bits: missing bits are zero, excess bits are ignored.
     """
     # A loop, unrolled for the maps of entries, which are the longest.
     byte = buffer[position]
@@ -191,24 +191,24 @@ def map_rest(buffer: bytes, position: int, first: int, bits: int) -> tuple[int, 
 
 @lru_cache(8192)  # the prices of a market repeat
 def decimal_of(mantissa: int, exponent: int) -> decimal.Decimal:
-    """The decimal of a mantissa and an exponent, which it keeps."""
+    """Return the decimal of a mantissa and an exponent; it keeps the exponent."""
     return _context.scaleb(decimal.Decimal(mantissa), exponent)
 
 
 def exponent_error() -> DecodeError:
-    """An exponent beyond what decimals have."""
+    """Return the error for an exponent out of range."""
     return DecodeError(f"a decimal's exponent beyond {MAX_EXPONENT} (ERR R1)")
 
 
 def same_kind(kept: tuple[Kind, Any], kind: Kind) -> Any:
-    """The previous value of a place that fields of different kinds share."""
+    """Return the previous value of a slot shared by fields of different kinds."""
     if kept[0] is not kind:
         raise DecodeError(f"the previous value is of {kept[0].value}, not {kind.value} (ERR D4)")
     return kept[1]
 
 
 def changed(base: Any, subtracted: int, added: Any) -> Any:
-    """A text after a difference: characters taken off one of its ends, others put there."""
+    """Apply a delta to a text: remove characters at one end, and add others there."""
     taken = subtracted if subtracted >= 0 else -subtracted - 1
     if taken > len(base):
         raise DecodeError(f"{taken} characters to take off a text of {len(base)} (ERR D7)")
@@ -219,20 +219,20 @@ def changed(base: Any, subtracted: int, added: Any) -> Any:
 
 
 def tailed(base: Any, tail: Any) -> Any:
-    """A text whose end is replaced."""
+    """Apply a tail to a text: replace its end."""
     return base[: len(base) - len(tail)] + tail if len(tail) < len(base) else tail
 
 
-# Writing.
+# Encoding.
 
 _SHORT = [bytes((seven | 0x80,)) for seven in range(128)]
 """Seven bits and the stop bit."""
 TWO_BYTES = 1 << 14
-"""From here on an unsigned number takes more than two bytes; a signed one from half of it on."""
+"""Lowest unsigned number of more than two bytes; for signed numbers half of it."""
 
 
 class _Table(dict[int, bytes]):
-    """The bytes of numbers of up to 14 bits, each made when it is first asked for."""
+    """Encoded numbers of up to 14 bits, each computed on first use."""
 
     def __init__(self, made: Callable[[int], bytes]) -> None:
         super().__init__()
@@ -244,27 +244,27 @@ class _Table(dict[int, bytes]):
 
 
 _LOW = _Table(lambda value: bytes((value >> 7 & 0x7F,)) + _SHORT[value & 0x7F])
-"""The last two bytes of a number, with the stop bit."""
+"""Last two bytes of a number, with the stop bit."""
 UNSIGNED = _Table(lambda value: (bytes((value >> 7,)) if value > 127 else b"") + _LOW[value][1:])
-"""The bytes of an unsigned number of 14 bits."""
+"""Encoded unsigned numbers of 14 bits."""
 SIGNED = _Table(
     lambda value: _LOW[value & 0x3FFF][-64 <= value < 64 :]  # one byte has six bits and a sign
 )
-"""The bytes of a signed number of 14 bits."""
+"""Encoded signed numbers of 14 bits."""
 _MIDDLE = _Table(lambda value: bytes((value >> 7, value & 0x7F)))
 """Two bytes in the middle of a number."""
 _FIRST = _Table(lambda value: bytes((value >> 7, value & 0x7F)) if value > 127 else bytes((value,)))
-"""What an unsigned number begins with."""
+"""First bytes of an unsigned number."""
 _FIRST_SIGNED = _Table(
     lambda value: (
         bytes((value & 0x7F,)) if -64 <= value < 64 else bytes((value >> 7 & 0x7F, value & 0x7F))
     )
 )
-"""What a signed number begins with."""
+"""First bytes of a signed number."""
 
 
 def unsigned(value: int) -> bytes:
-    """The bytes of an unsigned number."""
+    """Encode an unsigned number."""
     low = _LOW[value & 0x3FFF]
     rest = value >> 14
     if not rest:
@@ -276,7 +276,7 @@ def unsigned(value: int) -> bytes:
 
 
 def signed(value: int) -> bytes:
-    """The bytes of a signed number."""
+    """Encode a signed number."""
     if -0x2000 <= value < 0x2000:
         return SIGNED[value]
     low = _LOW[value & 0x3FFF]
@@ -288,12 +288,12 @@ def signed(value: int) -> bytes:
 
 
 def nullable_signed(value: int) -> bytes:
-    """The bytes of a signed number where 0 means that there is none."""
+    """Encode a nullable signed number, in which 0 is the null."""
     return signed(value + 1 if value >= 0 else value)
 
 
 def ascii_bytes(text: str, nullable: bool) -> bytes:
-    """The bytes of an ASCII string, its stop bit in the last one."""
+    """Encode an ASCII string, with the stop bit in its last byte."""
     raw = text.encode("ascii")
     if not raw or raw == b"\0":
         return bytes(len(raw) + nullable) + b"\x80"
@@ -302,7 +302,7 @@ def ascii_bytes(text: str, nullable: bool) -> bytes:
 
 @lru_cache(8192)
 def presence_map(value: int, bits: int) -> bytes:
-    """The bytes of a presence map of so many bits, without zero bytes at its end."""
+    """Encode a presence map of ``bits`` bits, without trailing zero bytes."""
     count = -(-bits // 7)
     value <<= 7 * count - bits
     while count > 1 and not value & 0x7F:
@@ -314,7 +314,7 @@ def presence_map(value: int, bits: int) -> bytes:
 
 
 def number(value: Any, name: str, minimum: int, maximum: int) -> int:
-    """A whole number in its range, or what is wrong with it."""
+    """Return an integer; raise `EncodeError` if it is none or out of range."""
     if value is None:
         raise EncodeError(f"{name}: mandatory, and no value was given")
     if isinstance(value, bool) or not hasattr(value, "__index__"):
@@ -326,7 +326,7 @@ def number(value: Any, name: str, minimum: int, maximum: int) -> int:
 
 
 def ascii_text(value: Any, name: str) -> str:
-    """An ASCII string that can be written, or what is wrong with it."""
+    """Return an ASCII string; raise `EncodeError` if it cannot be encoded."""
     if value is None:
         raise EncodeError(f"{name}: mandatory, and no value was given")
     if not isinstance(value, str) or not value.isascii():
@@ -337,7 +337,7 @@ def ascii_text(value: Any, name: str) -> str:
 
 
 def raw_bytes(value: Any, name: str, unicode: bool) -> bytes:
-    """The bytes of a Unicode string or byte vector, or what is wrong with it."""
+    """Return the bytes of a Unicode string or byte vector; raise `EncodeError` if invalid."""
     if value is None:
         raise EncodeError(f"{name}: mandatory, and no value was given")
     if unicode:
@@ -353,7 +353,7 @@ def raw_bytes(value: Any, name: str, unicode: bool) -> bytes:
 
 
 def scaled(value: Any, name: str) -> tuple[int, int]:
-    """The exponent and mantissa of a decimal, or what is wrong with it."""
+    """Return the exponent and mantissa of a decimal; raise `EncodeError` if invalid."""
     if value is None:
         raise EncodeError(f"{name}: mandatory, and no value was given")
     if isinstance(value, bool) or not isinstance(value, (decimal.Decimal, int)):
@@ -380,7 +380,7 @@ def _fits(mantissa: int) -> bool:
 
 
 def rescaled(name: str, exponent: int, mantissa: int, wanted: int) -> int:
-    """The mantissa of the same decimal at another exponent."""
+    """Return the mantissa of the decimal at another exponent."""
     power: int = 10 ** abs(exponent - wanted)
     result, rest = (mantissa * power, 0) if exponent >= wanted else divmod(mantissa, power)
     if rest or not _fits(result):
@@ -389,34 +389,34 @@ def rescaled(name: str, exponent: int, mantissa: int, wanted: int) -> int:
 
 
 def difference(base: Any, text: Any) -> tuple[int, Any]:
-    """How a text follows from another: how much is taken off, and what is put there instead."""
+    """Return the delta between two texts: subtraction length and added characters."""
     shorter = min(len(base), len(text))
-    ahead = 0
-    while ahead < shorter and base[ahead] == text[ahead]:
-        ahead += 1
-    behind = 0
-    while behind < shorter and base[-1 - behind] == text[-1 - behind]:
-        behind += 1
-    if behind > ahead:
-        return -(len(base) - behind) - 1, text[: len(text) - behind]
-    ahead = _writable_from(text, ahead)
-    return len(base) - ahead, text[ahead:]
+    prefix = 0
+    while prefix < shorter and base[prefix] == text[prefix]:
+        prefix += 1
+    suffix = 0
+    while suffix < shorter and base[-1 - suffix] == text[-1 - suffix]:
+        suffix += 1
+    if suffix > prefix:
+        return -(len(base) - suffix) - 1, text[: len(text) - suffix]
+    prefix = _writable_from(text, prefix)
+    return len(base) - prefix, text[prefix:]
 
 
 def _writable_from(text: Any, start: int) -> int:
-    """Where the end of a text begins that can be written: not with the character 0 and more."""
+    """Return the start of an encodable end of a text, which must not begin with character 0."""
     while start and text[start : start + 1] == "\0" and start + 1 < len(text):
         start -= 1
     return start
 
 
 def tail_of(name: str, base: Any, text: Any) -> Any:
-    """The end of a text that makes it out of another."""
+    """Return the tail that turns ``base`` into a text."""
     if len(text) > len(base):
         return text
     if len(text) < len(base):
         raise EncodeError(f"{name}: {text!r} is shorter than its previous value {base!r}")
-    ahead = 0
-    while ahead < len(text) and base[ahead] == text[ahead]:
-        ahead += 1
-    return text[_writable_from(text, ahead) :]
+    prefix = 0
+    while prefix < len(text) and base[prefix] == text[prefix]:
+        prefix += 1
+    return text[_writable_from(text, prefix) :]

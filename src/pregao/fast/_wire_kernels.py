@@ -1,4 +1,4 @@
-"""How FAST writes numbers, texts and presence maps: what the interpreting kernel calls."""
+"""FAST wire format of numbers, texts and presence maps, for the interpreting kernel."""
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 # mypy: disallow-untyped-decorators=False
@@ -19,7 +19,7 @@ from pregao.fast._table import (
 )
 
 MANY = np.int64(1) << 40
-"""As many bits as anybody asks for: those that are not there are zero."""
+"""Number of bits left in a completely read map: all further bits are zero."""
 NULLS = np.uint64(0x8080808080808080)
 U1, U2, U3, U63 = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(63)
 SEVEN = np.uint64(0x7F)
@@ -32,9 +32,9 @@ _EVEN28, _ODD28 = np.uint64(0x0FFFFFFF00000000), np.uint64(0x000000000FFFFFFF)
 
 @njit
 def map_bits(buffer, position, end):
-    """Up to 63 bits of a presence map, the first one highest, and where the next ones begin.
+    """Read up to 63 bits of a presence map, the first one highest.
 
-    Returns bits, how many there are (many where the rest is zero), and the place of the rest.
+    Return the bits, their number (`MANY` if the rest is zero), and the position of the rest.
     """
     word = np.uint64(0)
     for count in range(9):
@@ -50,7 +50,7 @@ def map_bits(buffer, position, end):
 
 @njit
 def whole_map(buffer, position, end):
-    """What `map_bits` gives of a presence map, and where the whole map ends; -1 if it does not."""
+    """Return the result of `map_bits`, and the end of the complete map; -1 if it has none."""
     if position >= end:
         return np.uint64(0), np.int64(0), position, np.int64(-1)
     word, count, rest = map_bits(buffer, position, end)
@@ -64,7 +64,7 @@ def whole_map(buffer, position, end):
 
 @njit
 def short_number(eight):
-    """Of eight bytes: the number of the first ones, and how many bytes it has; 0 if more."""
+    """Decode the number at the start of eight bytes; return it and its size, 0 if longer."""
     stops = eight & NULLS
     bits = (trailing_zeros(stops) & ~_U7) + np.uint64(8)
     number = (swapped(eight) >> (_U64 - bits & U63)) & _SEVENS
@@ -76,7 +76,7 @@ def short_number(eight):
 
 @njit
 def long_number(buffer, position, end, signed):
-    """A number of more than one byte: its lower 64 bits, those above, where it ends, a fault."""
+    """Read a number of several bytes; return its low and high words, its end and a fault."""
     first = load_u8(buffer, position)
     position += 1
     high = np.int64(0)
@@ -106,7 +106,7 @@ def long_number(buffer, position, end, signed):
 
 @njit
 def fits(low, high, signed, wide):
-    """Is a number of 128 bits one of its kind?"""
+    """Whether a 128-bit number fits its kind."""
     number = np.int64(low)
     if signed:
         if high != number >> 63:
@@ -119,7 +119,7 @@ def fits(low, high, signed, wide):
 
 @njit
 def added(base, low, high, signed):
-    """A previous number and a difference of 128 bits."""
+    """Add a 128-bit delta to a previous number."""
     total = np.uint64(base) + low
     carry = np.int64(total < low)
     above = base >> 63 if signed else np.int64(0)
@@ -128,7 +128,7 @@ def added(base, low, high, signed):
 
 @njit
 def is_utf8(text, position, end):
-    """Are these bytes UTF-8?"""
+    """Whether these bytes are valid UTF-8."""
     while position < end:
         byte = text[position]
         position += 1
@@ -160,7 +160,7 @@ def is_utf8(text, position, end):
 
 @njit
 def grown(arena, used, needed):
-    """The arena with room for more."""
+    """Return the arena, enlarged if it has less than ``needed`` free bytes."""
     if used + needed <= len(arena):
         return arena
     larger = np.empty(min(2 * len(arena) + needed, MAX_ARENA), np.uint8)
@@ -170,9 +170,9 @@ def grown(arena, used, needed):
 
 @njit
 def ascii_text(buffer, position, end, nullable, arena, used):
-    """An ASCII string into the arena: its size (-1 is a null), where it ends, a fault.
+    """Copy an ASCII string to the arena; return its size (-1 for null), its end and a fault.
 
-    Eight bytes are taken at a time; both have as many behind what is used.
+    It copies eight bytes at a time; both buffers have eight bytes after their used part.
     """
     start = position
     while True:
@@ -200,10 +200,10 @@ def ascii_text(buffer, position, end, nullable, arena, used):
 
 @njit
 def combined(arena, used, base, subtracted, size, keeps_front):
-    """Put a text together behind a new one of a size that is at the arena's end.
+    """Build a text from its base and a new piece of ``size`` bytes, which is at the arena's end.
 
-    ``subtracted`` characters go from the base; what is left of it is put in front of the new text,
-    or behind it. Returns where the text begins and its size.
+    ``subtracted`` characters are removed from the base; its rest is placed before the new piece, or
+    after it. Return the offset and size of the text.
     """
     place, length = base >> 32, base & 0xFFFFFFFF
     kept = length - subtracted
@@ -223,10 +223,10 @@ def combined(arena, used, base, subtracted, size, keeps_front):
 
 @part
 def message_head(buffer, position, end, last_id):
-    """What a message begins with: its presence map, and the id of its template.
+    """Read the presence map and the template id of a message.
 
-    Returns the map's first bits, how many there are, where its rest is and ends, the id, which is
-    that of the message before if none is given, where the first field is, and the fault.
+    Return the map's first bits, their number, the start and end of its rest, the template id (the
+    previous message's if none is given), the position of the first field, and the fault.
     """
     fault = np.int64(SOUND)
     if position < 0 or position >= end:

@@ -1,8 +1,8 @@
-"""The message codec: one FAST message at a time, bytes to named values and back.
+"""Message codec: converts one FAST message at a time between bytes and named values.
 
 Values are numbers, texts, bytes and decimals that keep their exponent; groups are dictionaries,
-sequences lists of them. What is absent is not in the dictionary; an encoder takes None for it too.
-A message of a template that the stream names is a `Nested`.
+sequences lists of dictionaries. Absent fields are not in the dictionary; an encoder also accepts
+None for them. A message inside a message (dynamic templateRef) is a `Nested`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pregao.fast.model import (
 )
 
 MAX_NESTED = 16
-"""How deep messages may be within messages."""
+"""Maximum nesting depth of messages inside messages."""
 
 _MAX_ID = (1 << 32) - 1
 
@@ -48,7 +48,7 @@ class Decoded:
     end: int
 
     def __getitem__(self, name: str) -> Any:
-        """A value by the field's name; None if it is absent."""
+        """Return a value by field name; None if it is absent."""
         return self.values.get(name)
 
 
@@ -60,7 +60,7 @@ class Nested(NamedTuple):
 
 
 class _State:
-    """The previous values of a stream, and what a template needs of them."""
+    """Previous values of a stream."""
 
     def __init__(self, templates: Templates, reset_each_message: bool) -> None:
         self.templates = templates
@@ -71,18 +71,18 @@ class _State:
         self._blank = list(self.previous)
 
     def reset(self) -> None:
-        """Forget all previous values, the template id's too."""
+        """Reset all previous values, including the template id."""
         self.previous[:] = self._blank
         self.last_id = None
 
     def span(self, template: Template) -> tuple[slice, list[Any]]:
-        """The places of what a message of a template can ask for, and what is there at first."""
+        """Return the slots that a message of a template can use, and their initial content."""
         span = _span(template, len(self._blank))
         return span, self._blank[span]
 
 
 def _span(template: Template, count: int) -> slice:
-    """The slots from the first to the last one that a template uses."""
+    """Return the range of slots that a template uses."""
     if any(isinstance(part, Reference) for part in walk(template.parts)):
         return slice(0, count)
     slots = slots_of(template.parts)
@@ -90,29 +90,29 @@ def _span(template: Template, count: int) -> slice:
 
 
 class Decoder:
-    """Decodes the messages of a stream, one after the other.
+    """Decoder of the messages of a stream, one at a time.
 
-    With ``reset_each_message`` every message begins with nothing known of earlier ones. After an
-    error all previous values are forgotten, for nobody knows what the message would have left.
+    With ``reset_each_message`` previous values are reset before every message. They are also reset
+    after an error, because the values that the message would have set are unknown.
     """
 
     def __init__(self, templates: Templates, *, reset_each_message: bool = False) -> None:
         self.templates = templates
         self._state = _State(templates, reset_each_message)
         self._functions: dict[int, tuple[Template, Decode, int, slice, list[Any]]] = {}
-        # What the message at hand may still hold; generated functions count down.
+        # Remaining limits of the current message; generated functions decrement them.
         self.entries_left = self.text_left = 0
 
     def reset(self) -> None:
-        """Forget all previous values."""
+        """Reset all previous values."""
         self._state.reset()
 
     def decode(self, buffer: Any, position: int = 0, end: int | None = None) -> Decoded:
-        """Decode the message at a position; it ends before ``end``."""
+        """Decode the message at ``position``; it must end at or before ``end``."""
         if end is None:
             end = len(buffer)
-        whole = buffer.__class__ is bytes and not position and end == len(buffer)
-        message = buffer if whole else bytes(buffer[position:end])
+        entire = buffer.__class__ is bytes and not position and end == len(buffer)
+        message = buffer if entire else bytes(buffer[position:end])
         if self._state.reset_each_message:
             self._state.last_id = None
         self.entries_left = MAX_ENTRIES
@@ -126,8 +126,8 @@ class Decoder:
             raise DecodeError("the message ends in the middle of a field", end) from None
         except DecodeError as error:
             self._failed()
-            place = position if error.position is None else position + error.position
-            raise DecodeError(error.reason, place) from None
+            offset = position if error.position is None else position + error.position
+            raise DecodeError(error.reason, offset) from None
         return Decoded(template, values, position + stop)
 
     def _failed(self) -> None:
@@ -137,7 +137,7 @@ class Decoder:
     def _message(self, message: bytes, position: int) -> tuple[Template, dict[str, Any], int]:
         state = self._state
         start = position
-        # The template id's bit, the first one, is known before the length of the map is.
+        # The template id's bit is the first one: it is known before the length of the map.
         first = message[position]
         position += 1
         if first & 0x40:
@@ -183,7 +183,7 @@ class Decoder:
         return known
 
     def nested(self, message: bytes, position: int) -> tuple[Nested, int]:
-        """A message inside a message; what generated functions call."""
+        """Decode a message inside a message; generated functions call it."""
         self._state.depth += 1
         if self._state.depth > MAX_NESTED:
             raise DecodeError(f"messages nested deeper than {MAX_NESTED}", position)
@@ -193,9 +193,9 @@ class Decoder:
 
 
 class Encoder:
-    """Encodes the messages of a stream, one after the other.
+    """Encoder of the messages of a stream, one at a time.
 
-    A message that cannot be encoded leaves the previous values as they were.
+    A message that cannot be encoded leaves the previous values unchanged.
     """
 
     def __init__(self, templates: Templates, *, reset_each_message: bool = False) -> None:
@@ -204,11 +204,11 @@ class Encoder:
         self._functions: dict[str, tuple[Template, Encode, int, slice, list[Any], bytes]] = {}
 
     def reset(self) -> None:
-        """Forget all previous values."""
+        """Reset all previous values."""
         self._state.reset()
 
     def encode(self, name: str, values: Mapping[str, Any]) -> bytes:
-        """The bytes of a message of the template of that name."""
+        """Encode a message with the template of that name."""
         state = self._state
         kept = None
         if state.reset_each_message:
@@ -255,7 +255,7 @@ class Encoder:
         return known
 
     def nested(self, out: bytearray, value: Any, name: str) -> None:
-        """A message inside a message; what generated functions call."""
+        """Encode a message inside a message; generated functions call it."""
         if not isinstance(value, tuple) or len(value) != 2 or not isinstance(value[0], str):
             raise EncodeError(f"{name}: {value!r} is not a template's name and values")
         self._state.depth += 1

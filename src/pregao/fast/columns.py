@@ -1,7 +1,7 @@
-"""Many FAST messages to flat columns, and to Arrow.
+"""Column decoder: decodes many FAST messages into flat columns and Arrow.
 
-The same templates as the message codec's, by one kernel that interprets a table of instructions.
-A message that the codec would refuse is left out; the reason is told by its code.
+It uses the templates of the message codec, with one kernel that interprets an instruction table.
+A message that the codec would refuse is skipped; its status is the code of the reason.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ REASONS = {
     k.MANY_ENTRIES: MANY_ENTRIES,
     k.MUCH_TEXT: MUCH_TEXT,
 }
-"""What the codes of refused messages mean."""
+"""Reasons for refusing a message, by status code."""
 
 _TEXT_TAGS = [
     tag for tag, kind in enumerate(Kind, 1) if kind in (Kind.ASCII, Kind.UNICODE, Kind.BYTES)
@@ -56,43 +56,43 @@ _SPARE = 64
 
 @dataclass(slots=True)
 class MessageColumns:
-    """The messages of a call: what each one became, and the rows of all."""
+    """Result of a call: the outcome of each message, and the rows of all."""
 
     template: Numbers
-    """Of each message, which of `templates` it has; -1 if it was refused."""
+    """By message, the index of its template in `templates`; -1 if it was refused."""
     row: Numbers
-    """Its row among those of its template."""
+    """By message, its row among those of its template."""
     end: Numbers
-    """Where it ends in the buffer; of a refused one, how far it was read."""
+    """By message, its end in the buffer; for a refused one, the position of the fault."""
     status: npt.NDArray[np.int8]
-    """0, or why it was refused: a key of `REASONS`."""
+    """By message, 0 or the reason for refusing it: a key of `REASONS`."""
     templates: list[Template]
     _program: Program
     _filled: _arrow.Filled
 
     @property
     def refused(self) -> Numbers:
-        """The indexes of the messages that were refused."""
+        """Indices of the refused messages."""
         return np.flatnonzero(self.status)
 
     def count(self, template: Template) -> int:
-        """How many messages have a template."""
+        """Return the number of messages of a template."""
         return self._filled.count(self._root(template))
 
     def messages(self, template: Template) -> Numbers:
-        """The indexes of the messages that have a template, in the order of its rows."""
+        """Return the indices of the messages of a template, in the order of its rows."""
         return np.flatnonzero(self.template == self.templates.index(template))
 
     def batch(self, template: Template) -> Any:
-        """The rows of a template as a ``pyarrow.RecordBatch``.
+        """Return the rows of a template as a ``pyarrow.RecordBatch``.
 
         Groups are structs, sequences lists of structs, decimals structs of exponent and mantissa.
-        Constants that are always there have no column.
+        Mandatory constants have no column.
         """
         return _arrow.batch_of(self._filled, self._root(template))
 
     def rows(self, template: Template) -> RowColumns:
-        """The rows of a template, column by column: for who wants some rows or columns of them."""
+        """Return the rows of a template by column, to read only some rows or columns."""
         return RowColumns(self._filled, self._root(template))
 
     def _root(self, template: Template) -> Node:
@@ -100,14 +100,14 @@ class MessageColumns:
 
 
 class ColumnDecoder:
-    """Decodes the messages of a stream, many at a time.
+    """Decoder of the messages of a stream, many per call.
 
-    With ``reset_each_message`` every message begins with nothing known of earlier ones; without
-    it, previous values go from call to call. Templates with a place for a message of any template
-    are in `left_out`: their messages are refused as unknown.
+    With ``reset_each_message`` previous values are reset before every message; without it they are
+    kept between calls. Templates that contain a message of any template (dynamic templateRef) are
+    in `left_out`: their messages are refused as unknown.
 
-    With ``reuse`` what a call gave is overwritten by the next one of any such decoder in the same
-    thread: who takes many messages, and copies what he wants of them, need not wait for new memory.
+    With ``reuse`` the result of a call is overwritten by the next call of any such decoder in the
+    same thread: a caller that copies what it needs then avoids allocating new memory.
     """
 
     def __init__(
@@ -124,24 +124,24 @@ class ColumnDecoder:
 
     @property
     def left_out(self) -> dict[int, str]:
-        """Templates that only the message decoder reads, by id, and why."""
+        """Templates that only the message decoder supports, by id, with the reason."""
         return self._program.left_out
 
     def reset(self) -> None:
-        """Forget all previous values."""
+        """Reset all previous values."""
         self._generation += 1
         self._last_id = -1
         self._kept = b""
 
     def schema(self, template: Template) -> Any:
-        """The Arrow schema of a template's rows."""
+        """Return the Arrow schema of a template's rows."""
         root = self._program.roots[self._program.known.index(template)]
         return _arrow.schema_of(root)
 
     def decode(self, buffer: Bytes, positions: Numbers, ends: Numbers) -> MessageColumns:
-        """Decode the messages that begin at the positions and end before the ends.
+        """Decode the messages between ``positions`` and ``ends``.
 
-        The buffer is copied if it has fewer than eight bytes behind the last message.
+        The buffer is copied if it has fewer than eight bytes after the last message.
         """
         program, count = self._program, len(positions)
         if ends.max(initial=0) + k.SLACK > len(buffer):
@@ -154,10 +154,10 @@ class ColumnDecoder:
         arena[: len(head)] = np.frombuffer(head, np.uint8)
         state = np.array([self._generation, self._last_id, len(head), 0], np.int64)
         used = np.zeros(len(program.nodes), np.int64)
-        rooms = np.where(self._per_message > 0, self._per_message * count * 1.25, 0)
+        capacities = np.where(self._per_message > 0, self._per_message * count * 1.25, 0)
         entries = min(longest, k.MAX_ENTRIES + 1)
-        rooms = np.where(rooms > 0, rooms + entries + _SPARE, 0).astype(np.int64)
-        filled = self._allocate(rooms, used, None)
+        capacities = np.where(capacities > 0, capacities + entries + _SPARE, 0).astype(np.int64)
+        filled = self._allocate(capacities, used, None)
         while True:
             arena = decode_messages(
                 buffer, positions, ends, self._reset_each, self._placed(filled), program.runs,
@@ -169,14 +169,14 @@ class ColumnDecoder:
             used = filled.nodes[k.USED]
             if done == count:
                 break
-            rooms = self._larger(rooms, used, int(template[done]), count - done, entries)
-            filled = self._allocate(rooms, used, filled)
+            capacities = self._larger(capacities, used, int(template[done]), count - done, entries)
+            filled = self._allocate(capacities, used, filled)
         filled.arena = arena
         self._remember(state, arena, used, count)
         return MessageColumns(template, row, end, status, program.known, program, filled)
 
     def _placed(self, filled: _arrow.Filled) -> Numbers:
-        """The table, with the places of columns instead of their numbers."""
+        """Return the instruction table, with offsets of columns instead of their numbers."""
         code = self._program.code.copy()
         columns = code[:, k.COLUMN]
         columns[columns >= 0] = filled.column_place[columns[columns >= 0]]
@@ -185,22 +185,22 @@ class ColumnDecoder:
     def _larger(
         self, rooms: Numbers, used: Numbers, template: int, waiting: int, entries: int
     ) -> Numbers:
-        """Rooms in which the messages that are waiting probably fit."""
+        """Return capacities that are probably enough for the remaining messages."""
         first, last = self._program.templates[template, [k.FIRST_NODE, k.LAST_NODE]].tolist()
         larger = rooms.copy()
         larger[first] = used[first] + waiting
         for node in range(first + 1, last):
-            # Room that is not used costs nothing; too little of it, a copy of everything.
+            # Unused capacity costs nothing; too little costs a copy of everything.
             larger[node] = max(2 * rooms[node], used[node] + 2 * waiting) + entries + _SPARE
         return larger
 
     def _allocate(
         self, rooms: Numbers, used: Numbers, before: _arrow.Filled | None
     ) -> _arrow.Filled:
-        """Columns with room for so many rows, and what is in them already."""
+        """Allocate columns with the given capacities, and copy existing rows to them."""
         program = self._program
         if self._reuse:
-            # Of a few sizes only, so that the same pages are used again.
+            # Powers of two only, so that the same pages are reused.
             rooms = np.where(rooms > 0, 1 << np.ceil(np.log2(np.maximum(rooms, 1))).astype(int), 0)
         nodes = np.zeros((3, len(rooms)), np.int64)
         nodes[k.ROOM], nodes[k.USED] = rooms, used
@@ -208,12 +208,12 @@ class ColumnDecoder:
         nodes[k.MASK_PLACE] = np.cumsum(words) - words
         owners = np.repeat(np.arange(len(rooms)), program.node_facts[:, k.COLUMNS])
         sizes = rooms[owners]
-        places = np.cumsum(sizes) - sizes
+        offsets = np.cumsum(sizes) - sizes
         filled = _arrow.Filled(
             self._memory("values", int(sizes.sum()), np.int64, before),
             self._memory("masks", int(words.sum()), np.uint64, before),
             np.empty(0, np.uint8),
-            places,
+            offsets,
             nodes,
         )
         if before is not None:
@@ -222,23 +222,23 @@ class ColumnDecoder:
         return filled
 
     def _memory(self, name: str, count: int, kind: Any, before: _arrow.Filled | None) -> Any:
-        """Room for so many words, which may hold anything; not that of ``before``."""
+        """Return memory for ``count`` words, uninitialized, and not that of ``before``."""
         if not self._reuse or count * 8 < mmap.PAGESIZE:
             return _untouched(count, kind)
         known = _KEPT.pages.get(name)
-        taken = before is not None and getattr(before, name).nbytes >= mmap.PAGESIZE
-        if known is None or taken or len(known) < count:
+        in_use = before is not None and getattr(before, name).nbytes >= mmap.PAGESIZE
+        if known is None or in_use or len(known) < count:
             known = _KEPT.pages[name] = _untouched(count, kind)
         return known[:count]
 
     def _copy(self, node: Node, count: int, before: _arrow.Filled, filled: _arrow.Filled) -> None:
-        """Copy rows to larger columns; a column that no row has costs nothing."""
+        """Copy rows to larger columns; columns without values are skipped."""
         if not count:
             return
         masks = before.words(node)
         if node.mask_words:
-            place = int(filled.nodes[k.MASK_PLACE, node.index])
-            filled.masks[place : place + masks.size] = masks.reshape(-1)
+            start = int(filled.nodes[k.MASK_PLACE, node.index])
+            filled.masks[start : start + masks.size] = masks.reshape(-1)
             present = np.bitwise_or.reduce(masks, axis=0).tolist()
         for column in range(node.first_column, node.first_column + node.columns):
             bit = self._program.optional_columns.get(column, (0, None))[1]
@@ -246,11 +246,11 @@ class ColumnDecoder:
                 filled.column(node, column)[:] = before.column(node, column)
 
     def _remember(self, state: Numbers, arena: Bytes, used: Numbers, count: int) -> None:
-        """Keep what the next call needs: previous values, and how many rows messages have."""
+        """Keep the state for the next call: previous values, and rows per message."""
         self._generation, self._last_id = int(state[k.GENERATION]), int(state[k.LAST_ID])
         if count:
             self._per_message = np.maximum(used / count, self._per_message * 0.5)
-            # Where a template was met, its sequences need room even if none had entries.
+            # Sequences of a template that occurred need capacity even if none had entries.
             for first, last in self._program.templates[:, [k.FIRST_NODE, k.LAST_NODE]].tolist():
                 if self._per_message[first]:
                     self._per_message[first:last] += 1e-9
@@ -259,14 +259,14 @@ class ColumnDecoder:
         kept = bytearray()
         stamp = self._generation << 4
         for slot in np.flatnonzero(np.isin(self._stamps - stamp, _TEXT_TAGS)).tolist():
-            place, size = divmod(int(self._previous[slot]), 1 << 32)
+            start, size = divmod(int(self._previous[slot]), 1 << 32)
             self._previous[slot] = len(self._program.texts) + len(kept) << 32 | size
-            kept += arena[place : place + size].tobytes()
+            kept += arena[start : start + size].tobytes()
         self._kept = bytes(kept)
 
 
 class _Kept(threading.local):
-    """The memory of decoders that use it again, by what it is for."""
+    """Memory that decoders reuse, by purpose."""
 
     def __init__(self) -> None:
         self.pages: dict[str, Any] = {}
@@ -276,12 +276,12 @@ _KEPT = _Kept()
 
 
 def _untouched(count: int, kind: Any) -> Any:
-    """Zeros that cost no memory until they are written to."""
+    """Allocate zeros that use no memory until they are written."""
     size = count * 8
     if size < mmap.PAGESIZE:
         return np.zeros(count, kind)
     pages = mmap.mmap(-1, size)
-    if hasattr(mmap, "MADV_HUGEPAGE"):  # where the system has them, they are filled much sooner
+    if hasattr(mmap, "MADV_HUGEPAGE"):  # huge pages are faulted in much faster
         with suppress(OSError):
             pages.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(pages, kind)

@@ -1,6 +1,6 @@
-"""The template model: what a FAST template file says, with every reference and key resolved.
+"""Model of a FAST template file, with every reference and key resolved.
 
-Decoders, encoders, the instruction table of the kernel and columns all derive from this model.
+Decoders, encoders, the kernel's instruction table and columns all derive from this model.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from enum import Enum
 from functools import cached_property
 
 MAX_EXPONENT = 63
-"""The exponent of a decimal is between this and its negative."""
+"""Maximum absolute value of a decimal's exponent."""
 
 MAX_ENTRIES = 10_000
-"""Entries of all sequences of one message."""
+"""Maximum number of entries of all sequences of one message."""
 
 TEXT_FACTOR = 63
 TEXT_ALLOWANCE = 1 << 20
-"""Bounds of the text that one message repeats: this factor of its bytes, and this.
+"""Limit of the text that one message repeats: `TEXT_FACTOR` times its bytes plus this.
 
-An entry can repeat a long text for one bit of the presence map, so that the size of a message says
-nothing of what it decodes to. Counted are texts that the stream does not hold: copied and default
-ones, constants of entries, and texts that a difference or a tail completes. The others cannot be
-longer than the message, so that all together are at most 64 times its bytes and 1 MiB.
+An entry can repeat a long text with one bit of the presence map, so the size of a message does not
+bound its decoded size. The limit counts texts that are not in the stream: copied and default ones,
+constants of entries, and texts completed by a delta or tail. The others cannot be longer than the
+message, so that all together are at most 64 times its bytes plus 1 MiB.
 """
 
 
 class Kind(Enum):
-    """What a field holds; of a decimal, what each of its two parts holds."""
+    """Type of a field, or of one of the two parts of a decimal."""
 
     UINT32 = "uInt32"
     INT32 = "int32"
@@ -40,28 +40,28 @@ class Kind(Enum):
 
     @property
     def is_number(self) -> bool:
-        """Is it a whole number, and not a text or bytes?"""
+        """Whether it is an integer type, not text or bytes."""
         return self in (Kind.UINT32, Kind.INT32, Kind.UINT64, Kind.INT64)
 
     @property
     def signed(self) -> bool:
-        """Can the number be negative?"""
+        """Whether the number can be negative."""
         return self in (Kind.INT32, Kind.INT64)
 
     @property
     def minimum(self) -> int:
-        """The smallest number."""
+        """Smallest number of the type."""
         return {Kind.INT32: -(1 << 31), Kind.INT64: -(1 << 63)}.get(self, 0)
 
     @property
     def maximum(self) -> int:
-        """The largest number."""
+        """Largest number of the type."""
         wide = self in (Kind.UINT64, Kind.INT64)
         return (1 << ((64 if wide else 32) - self.signed)) - 1
 
 
 class Operator(Enum):
-    """How a field's value follows from what was before and what is in the stream."""
+    """FAST operator: derives a field's value from the previous value and the stream."""
 
     NONE = "none"
     CONSTANT = "constant"
@@ -73,7 +73,7 @@ class Operator(Enum):
 
     @property
     def remembers(self) -> bool:
-        """Does it keep the previous value in a dictionary?"""
+        """Whether it keeps the previous value in a dictionary."""
         return self in (Operator.COPY, Operator.INCREMENT, Operator.DELTA, Operator.TAIL)
 
 
@@ -82,16 +82,16 @@ Value = int | str | bytes
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operator with its initial value and the place of its previous value."""
+    """An operator with its initial value and the slot of its previous value."""
 
     operator: Operator = Operator.NONE
     initial: Value | None = None
-    """A Unicode string's is its UTF-8 bytes."""
+    """Initial value; UTF-8 bytes for a Unicode string."""
     slot: int = -1
-    """The place in `Templates.slots`; -1 where nothing is kept."""
+    """Index in `Templates.slots`; -1 if the operator keeps no previous value."""
 
     def bits(self, optional: bool) -> int:
-        """How many bits of the presence map it takes: none or one."""
+        """Return the number of presence map bits it uses: 0 or 1."""
         if self.operator is Operator.CONSTANT:
             return int(optional)
         return int(self.operator not in (Operator.NONE, Operator.DELTA))
@@ -102,7 +102,7 @@ NO_OPERATION = Operation()
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A number, a text or bytes."""
+    """A field with an integer, text or bytes."""
 
     name: str
     id: int | None
@@ -112,7 +112,7 @@ class Field:
 
     @property
     def bits(self) -> int:
-        """How many bits of the presence map it takes."""
+        """Number of presence map bits that it uses."""
         return self.operation.bits(self.optional)
 
 
@@ -120,8 +120,8 @@ class Field:
 class DecimalField:
     """A decimal: an exponent of ten (int32) and a mantissa (int64).
 
-    Of an optional one the exponent is optional; the mantissa and its bit are there only where the
-    exponent is.
+    In an optional decimal the exponent is optional; the mantissa and its bit are present only if
+    the exponent is.
     """
 
     name: str
@@ -130,22 +130,22 @@ class DecimalField:
     exponent: Operation = NO_OPERATION
     mantissa: Operation = NO_OPERATION
     joint: bool = False
-    """One operator for both, with one bit of the presence map: that of the exponent."""
+    """Whether both parts share one operator and one presence map bit, the exponent's."""
 
     @property
     def mantissa_bits(self) -> int:
-        """How many bits the mantissa takes where there is one."""
+        """Number of presence map bits of the mantissa, if it is present."""
         return 0 if self.joint else self.mantissa.bits(False)
 
     @property
     def bits(self) -> int:
-        """The most bits of the presence map that it takes."""
+        """Maximum number of presence map bits that it uses."""
         return self.exponent.bits(self.optional) + self.mantissa_bits
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Fields that are there together or not at all, with a presence map if they need one."""
+    """Fields that are present or absent together, with a presence map if they need one."""
 
     name: str
     id: int | None
@@ -154,18 +154,18 @@ class Group:
 
     @property
     def bits(self) -> int:
-        """How many bits of the presence map around it it takes."""
+        """Number of bits that it uses in the enclosing presence map."""
         return int(self.optional)
 
     @property
     def map_bits(self) -> int:
-        """The most bits of its own presence map; 0 if it has none."""
+        """Maximum number of bits of its own presence map; 0 if it has none."""
         return sum(part.bits for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """A length and so many entries, each with a presence map of its own if it needs one."""
+    """A length and that number of entries, each with its own presence map if it needs one."""
 
     name: str
     id: int | None
@@ -175,24 +175,24 @@ class Sequence:
 
     @property
     def bits(self) -> int:
-        """How many bits of the presence map around it it takes: those of its length."""
+        """Number of bits that its length uses in the enclosing presence map."""
         return self.length.bits
 
     @property
     def map_bits(self) -> int:
-        """The most bits of the presence map of an entry; 0 if entries have none."""
+        """Maximum number of bits of an entry's presence map; 0 if entries have none."""
         return sum(part.bits for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A place for a whole message of a template that the stream names."""
+    """A dynamic templateRef: a complete message whose template is named in the stream."""
 
     name: str
 
     @property
     def bits(self) -> int:
-        """It takes no bit of the presence map around it."""
+        """Number of bits in the enclosing presence map: none."""
         return 0
 
 
@@ -201,33 +201,33 @@ Part = Field | DecimalField | Group | Sequence | Reference
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """The layout of a message; one without an id is only there to be referred to."""
+    """The layout of a message; one without an id can only be referenced by others."""
 
     name: str
     id: int | None
     parts: tuple[Part, ...]
     reset: bool = False
-    """Are all previous values forgotten before a message of it?"""
+    """Whether all previous values are reset before a message of this template."""
 
     @property
     def map_bits(self) -> int:
-        """The most bits of a message's presence map; the first one is the template id's."""
+        """Maximum bits of a message's presence map; the first one is the template id's."""
         return 1 + sum(part.bits for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place for a previous value: a key of a dictionary."""
+    """Storage of a previous value: a key of a dictionary."""
 
     dictionary: str
     key: str
     kinds: frozenset[Kind]
-    """What the fields that share it hold. If they differ, a value of another kind is an error."""
+    """Kinds of the fields that share it; reading a value of another kind is an error."""
 
 
 @dataclass(frozen=True)
 class Templates:
-    """The templates of a file."""
+    """Templates of a file."""
 
     templates: tuple[Template, ...]
     slots: tuple[Slot, ...]
@@ -235,17 +235,17 @@ class Templates:
 
     @cached_property
     def by_id(self) -> dict[int, Template]:
-        """The templates that a stream can name."""
+        """Templates that have an id, by id."""
         return {each.id: each for each in self.templates if each.id is not None}
 
     @cached_property
     def by_name(self) -> dict[str, Template]:
-        """The templates by name."""
+        """Templates by name."""
         return {each.name: each for each in self.templates}
 
 
 def walk(parts: tuple[Part, ...]) -> Iterator[Part]:
-    """All parts, those within groups and sequences too, in the order of the stream."""
+    """Yield all parts in stream order, including those inside groups and sequences."""
     for part in parts:
         yield part
         if isinstance(part, (Group, Sequence)):
@@ -255,7 +255,7 @@ def walk(parts: tuple[Part, ...]) -> Iterator[Part]:
 
 
 def constant_text(parts: tuple[Part, ...]) -> int:
-    """Bytes of the constant texts of an entry; those in groups count as present."""
+    """Return the bytes of an entry's constant texts; groups count as present."""
     total = 0
     for part in parts:
         if isinstance(part, Group):
@@ -267,7 +267,7 @@ def constant_text(parts: tuple[Part, ...]) -> int:
 
 
 def slots_of(parts: tuple[Part, ...]) -> set[int]:
-    """The places of previous values that these parts use."""
+    """Return the slots of previous values that these parts use."""
     found: set[int] = set()
     for part in walk(parts):
         if isinstance(part, Field):

@@ -1,4 +1,4 @@
-"""From a FAST template file to the model; a mistake names the file, the line and the element."""
+"""Parser of FAST template files; errors name the file, the line and the element."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pregao.xml_tree import Element, Leaves, parse_tree, read_tree, schema_error
 
 NAMESPACE = "http://www.fixprotocol.org/ns/fast/td/1.1"
 MAX_DEPTH = 64
-"""How deep groups and sequences may be within each other, references included."""
+"""Maximum nesting depth of groups and sequences, including references."""
 
 _MAX_ID = (1 << 32) - 1
 _NUMBERS = {kind.value: kind for kind in Kind if kind.is_number}
@@ -37,7 +37,7 @@ _IDENTIFIER = re.compile(r"[0-9]{1,20}")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 _DECIMAL = re.compile(r"([+-]?)([0-9]{0,40})(?:\.([0-9]{0,40}))?")
 _FOR_NUMBERS = {Operator.INCREMENT: True, Operator.TAIL: False}
-"""Operators that are for whole numbers only, or for texts and bytes only."""
+"""Operators for integers only (True), or for texts and bytes only (False)."""
 
 
 def load_templates(path: str | Path) -> Templates:
@@ -51,13 +51,13 @@ def templates_from_bytes(source: bytes, file_name: str = "<templates>") -> Templ
 
 
 def templates_from_tree(root: Element) -> Templates:
-    """Make the model of templates from their XML tree."""
+    """Build the model of templates from their XML tree."""
     return _Reader(root).read()
 
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """What holds for an element: its dictionary, its name's namespace, template and type."""
+    """Context of an element: dictionary, namespace of names, template and type."""
 
     dictionary: str = "global"
     namespace: str = ""
@@ -65,7 +65,7 @@ class _Context:
     type: str = ""
 
     def inside(self, element: Element) -> _Context:
-        """What holds inside an element."""
+        """Return the context inside an element."""
         dictionary, namespace = element.get("dictionary"), element.get("ns")
         kind = next((child for child in _children(element) if child.tag == "typeRef"), None)
         context = self
@@ -79,7 +79,7 @@ class _Context:
 
     @property
     def dictionary_name(self) -> str:
-        """The one dictionary that is meant, whatever it is called."""
+        """Unique name of the dictionary that the context refers to."""
         if self.dictionary == "template":
             return f"template {self.template}"
         if self.dictionary == "type":
@@ -88,7 +88,7 @@ class _Context:
 
 
 def _children(element: Element) -> Iterator[Element]:
-    """The children that are FAST's; those of other namespaces are somebody else's business."""
+    """Return the children in FAST's namespace; those of other namespaces are ignored."""
     return (child for child in element.children if child.namespace in (None, NAMESPACE))
 
 
@@ -116,7 +116,7 @@ def _optional(element: Element) -> bool:
 
 
 def _resets(element: Element) -> bool:
-    """Does the template forget all previous values? The attribute may have a namespace."""
+    """Whether the template resets all previous values; the attribute may be namespaced."""
     for name, text in element.attributes.items():
         if name == "reset" or name.endswith("}reset"):
             if text not in ("yes", "no"):
@@ -126,7 +126,7 @@ def _resets(element: Element) -> bool:
 
 
 class _Reader:
-    """The state of reading one file: the elements of templates, and the slots given out."""
+    """State of reading one file: the elements of templates, and the allocated slots."""
 
     def __init__(self, root: Element) -> None:
         self.root = root
@@ -145,20 +145,22 @@ class _Reader:
             elements = list(_children(self.root))
         for element in elements:
             if element.tag != "template" or element.namespace not in (None, NAMESPACE):
-                raise schema_error(element, "a file of FAST templates has <template> here (ERR S1)")
+                raise schema_error(
+                    element, "a FAST template file must have <template> here (ERR S1)"
+                )
             name, space = _required(element, "name"), self._template_space(element)
             if (name, space) in self.elements:
-                raise schema_error(element, "the name is taken (ERR S1)")
+                raise schema_error(element, "another template has this name (ERR S1)")
             inner = replace(context.inside(element), template=f"{space} {name}")
             self.elements[name, space] = (element, inner)
         templates: list[Template] = []
-        taken: set[int] = set()
+        ids: set[int] = set()
         for (name, _space), (element, inner) in self.elements.items():
             identifier = _identifier(element)
-            if identifier in taken:
-                raise schema_error(element, f"the id {identifier} is taken (ERR S1)")
+            if identifier in ids:
+                raise schema_error(element, f"another template has the id {identifier} (ERR S1)")
             if identifier is not None:
-                taken.add(identifier)
+                ids.add(identifier)
             self.open = [element]
             parts = self._parts(element, inner)
             templates.append(Template(name, identifier, parts, _resets(element)))
@@ -179,7 +181,7 @@ class _Reader:
         if self.depth > MAX_DEPTH:
             raise schema_error(element, f"nested deeper than {MAX_DEPTH} levels")
         for child in _children(element):
-            # References count even where they are to templates without fields.
+            # References count too, even to templates without fields.
             self.leaves.add(child)
             for part in self._part(child, element, context):
                 if isinstance(part, Reference):
@@ -190,7 +192,9 @@ class _Reader:
                     parts.append(part)
                 name = parts[-1].name
                 if name in names:
-                    raise schema_error(child, f"the name {name!r} is taken in this group (ERR S1)")
+                    raise schema_error(
+                        child, f"the name {name!r} is used twice in this group (ERR S1)"
+                    )
                 names.add(name)
         self.depth -= 1
         return tuple(parts)
@@ -216,7 +220,7 @@ class _Reader:
                 yield self._field(child, context)
 
     def _reference(self, element: Element, context: _Context) -> Iterator[Part]:
-        """The fields of the template that is named; or a place for a message of any."""
+        """Yield the fields of the named template; or a `Reference` if no name is given."""
         name = element.get("name")
         if name is None:
             yield Reference("templateRef")
@@ -228,7 +232,7 @@ class _Reader:
         if target in self.open:
             raise schema_error(element, "the template refers to itself (ERR S1)")
         self.open.append(target)
-        # The type that holds here holds there too, unless the template names its own.
+        # The type of the context applies to the template too, unless it names its own.
         yield from self._parts(target, replace(inner, type=inner.type or context.type))
         self.open.pop()
 
@@ -243,7 +247,7 @@ class _Reader:
         elif element.tag == "byteVector":
             kind = Kind.BYTES
         if kind is None:
-            raise schema_error(element, "an element that FAST templates do not have here (ERR S1)")
+            raise schema_error(element, "FAST templates allow no such element here (ERR S1)")
         optional = _optional(element)
         operation = self._operation(element, kind, optional, context.inside(element), name)
         return Field(name, _identifier(element), kind, optional, operation)
@@ -253,16 +257,16 @@ class _Reader:
         name, optional = _required(element, "name"), _optional(element)
         lengths = [child for child in _children(element) if child.tag == "length"]
         if len(lengths) > 1:
-            raise schema_error(lengths[1], "a sequence has one length (ERR S1)")
+            raise schema_error(lengths[1], "a sequence must have only one length (ERR S1)")
         length = Field(f"{name} length", None, Kind.UINT32, optional)
         if lengths:
             own = lengths[0]
-            called = own.get("name") or length.name
-            operation = self._operation(own, Kind.UINT32, optional, inner.inside(own), called)
-            length = Field(called, _identifier(own), Kind.UINT32, optional, operation)
+            length_name = own.get("name") or length.name
+            operation = self._operation(own, Kind.UINT32, optional, inner.inside(own), length_name)
+            length = Field(length_name, _identifier(own), Kind.UINT32, optional, operation)
         parts = self._parts(element, inner)
         if not any(_takes_a_byte(part) for part in parts):
-            raise schema_error(element, "its entries take no bytes: nothing bounds their number")
+            raise schema_error(element, "its entries have no bytes, so their number is unbounded")
         return Sequence(name, _identifier(element), optional, length, parts)
 
     def _decimal(self, element: Element, context: _Context) -> DecimalField:
@@ -273,14 +277,16 @@ class _Reader:
         if "exponent" in children or "mantissa" in children:
             for child in _children(element):
                 if child.tag not in ("exponent", "mantissa"):
-                    reason = "not beside an exponent or a mantissa with operators of their own"
+                    reason = "not allowed next to an exponent or mantissa with its own operator"
                     raise schema_error(child, f"{reason} (ERR S1)")
             if "exponent" in children:
                 own = children["exponent"]
                 key = f"{name} exponent"
                 exponent = self._operation(own, Kind.INT32, optional, inner.inside(own), key)
                 if exponent.initial is not None and abs(int(exponent.initial)) > MAX_EXPONENT:
-                    raise schema_error(own, f"an exponent beyond {MAX_EXPONENT} (ERR R1)")
+                    raise schema_error(
+                        own, f"the exponent must be -{MAX_EXPONENT} to {MAX_EXPONENT} (ERR R1)"
+                    )
             if "mantissa" in children:
                 own = children["mantissa"]
                 key = f"{name} mantissa"
@@ -296,7 +302,7 @@ class _Reader:
         self._check_initial(child, operator, initial is not None, optional)
         slots = (-1, -1)
         if operator.remembers:
-            # The two parts of a value are kept side by side, and always together.
+            # Both parts of a value are always kept together.
             slots = (
                 self._slot(child, inner, name, Kind.INT32, " decimal exponent"),
                 self._slot(child, inner, name, Kind.INT64, " decimal mantissa"),
@@ -306,15 +312,15 @@ class _Reader:
         return DecimalField(name, _identifier(element), optional, exponent, mantissa, joint=True)
 
     def _operator(self, element: Element) -> tuple[Element, Operator] | None:
-        """The one operator of a field, or None."""
+        """Return the operator of a field, or None."""
         found: tuple[Element, Operator] | None = None
         for child in _children(element):
             if child.tag == "length" and element.tag in ("string", "byteVector"):
-                continue  # gives the length of the bytes a name, nothing else
+                continue  # only names the length of the bytes
             if child.tag not in _OPERATORS:
                 raise schema_error(child, "not an operator of FAST (ERR S1)")
             if found is not None:
-                raise schema_error(child, "a field has one operator (ERR S1)")
+                raise schema_error(child, "a field must have only one operator (ERR S1)")
             found = child, _OPERATORS[child.tag]
         return found
 
@@ -336,28 +342,30 @@ class _Reader:
         self, element: Element, operator: Operator, given: bool, optional: bool
     ) -> None:
         if operator is Operator.CONSTANT and not given:
-            raise schema_error(element, "a constant has a value (ERR S4)")
+            raise schema_error(element, "a constant must have a value (ERR S4)")
         if operator is Operator.DEFAULT and not given and not optional:
-            raise schema_error(element, "the default of a mandatory field has a value (ERR S5)")
+            raise schema_error(
+                element, "the default of a mandatory field must have a value (ERR S5)"
+            )
 
     def _slot(
         self, element: Element, context: _Context, name: str, kind: Kind, part: str = ""
     ) -> int:
-        """The place of a previous value: the dictionary's, and in it the key's."""
+        """Return the slot of a previous value, by dictionary and key."""
         inner = context.inside(element)
         key = element.get("key")
         space = inner.namespace if key is None else element.get("keyNs") or inner.namespace
-        place = (inner.dictionary_name, f"{space} {name if key is None else key}{part}")
-        if place not in self.slots:
-            self.slots[place] = len(self.slots)
+        slot_key = (inner.dictionary_name, f"{space} {name if key is None else key}{part}")
+        if slot_key not in self.slots:
+            self.slots[slot_key] = len(self.slots)
             self.kinds.append(set())
-        slot = self.slots[place]
+        slot = self.slots[slot_key]
         self.kinds[slot].add(kind)
         return slot
 
 
 def _takes_a_byte(part: Part) -> bool:
-    """Does this part take at least a byte, in the presence map or behind it?"""
+    """Whether a part uses at least a bit of the presence map or a byte after it."""
     if isinstance(part, Field):
         return part.operation.operator is not Operator.CONSTANT or part.optional
     if isinstance(part, DecimalField):
@@ -376,7 +384,7 @@ def _wrong(element: Element, text: str, what: str) -> SchemaError:
 
 
 def _initial(element: Element, kind: Kind) -> Value | None:
-    """The initial value of an operator, as its field holds it."""
+    """Return the initial value of an operator, in its field's type."""
     text = element.get("value")
     if text is None:
         return None
@@ -398,7 +406,7 @@ def _initial(element: Element, kind: Kind) -> Value | None:
 
 
 def _scaled(element: Element) -> tuple[int, int] | None:
-    """The exponent and mantissa of a decimal's initial value, without zeros at its end."""
+    """Return exponent and mantissa of a decimal's initial value, without trailing zeros."""
     text = element.get("value")
     if text is None:
         return None

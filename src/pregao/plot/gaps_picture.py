@@ -84,8 +84,8 @@ def gaps(
     for mask, colour, state in ((closed, BUY, "closed"), (~closed, SELL, "open")):
         if mask.any():
             axes.scatter(
-                moments(rows["capture_time_ns"][mask]), row[mask], s=20 + 14 * np.sqrt(missing[mask]),
-                color=colour, alpha=0.6, linewidths=0,
+                moments(rows["capture_time_ns"][mask]), row[mask],
+                s=20 + 14 * np.sqrt(missing[mask]), color=colour, alpha=0.6, linewidths=0,
                 label=f"{state}: {int(missing[mask].sum()):,} packets",
             )  # fmt: skip
     names = [f"channel {channel}, {_feed(feed)}" for channel, feed in lines]

@@ -77,8 +77,8 @@ def tape(
         if not mask.any():
             continue
         axes.scatter(
-            moments(time[mask]), price[mask], s=np.minimum(area[mask], 220), color=colour, alpha=0.55,
-            linewidths=0, label=f"{label}: {int(size[mask].sum()):,}", zorder=2,
+            moments(time[mask]), price[mask], s=np.minimum(area[mask], 220), color=colour,
+            alpha=0.55, linewidths=0, label=f"{label}: {int(size[mask].sum()):,}", zorder=2,
         )  # fmt: skip
         volume = np.histogram(time[mask], edges, weights=size[mask])[0]
         starts = moments(edges[:-1].astype(np.int64))

@@ -1,4 +1,4 @@
-"""Our schema files, the derivation of each version from them, and the registry that picks one."""
+"""Bundled schema files, derivation of their versions, and the registry that selects one."""
 
 from pregao.schemas.bundle import (
     ENTRYPOINT_SCHEMA_ID,

@@ -1,4 +1,4 @@
-"""The schemas that come with the package, by protocol and version."""
+"""Schemas bundled with the package, by protocol and version."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from pregao.xml_tree import Element, parse_tree
 ENTRYPOINT_SCHEMA_ID = 1
 UMDF_SCHEMA_ID = 2
 PROTOCOLS = {"entrypoint": ENTRYPOINT_SCHEMA_ID, "umdf": UMDF_SCHEMA_ID}
-"""The protocols whose schemas are bundled, with their schema ids."""
+"""Protocols whose schemas are bundled, with their schema ids."""
 
 _lock = threading.RLock()  # so that all threads share one model of a schema
 
 
 def bundled(protocol: str, version: int | str | None = None) -> Schema:
-    """A bundled schema by protocol (``umdf``, ``entrypoint``) and version.
+    """Return a bundled schema by protocol (``umdf``, ``entrypoint``) and version.
 
-    The version is its number or its semantic version (``16``, ``"8.3.3"``); without one the
-    newest. A schema is derived when it is first asked for, and kept.
+    The version is its number or its semantic version (``16``, ``"8.3.3"``); default is the newest.
+    A schema is derived on first use and cached.
     """
     known = bundled_versions(protocol)
     if version is None:
@@ -34,25 +34,25 @@ def bundled(protocol: str, version: int | str | None = None) -> Schema:
             with _lock:
                 return _schema(protocol, candidate.number)
     names = ", ".join(f"{each.number} ({each.semantic_version})" for each in known)
-    raise SchemaError(f"version {version} of {protocol} is not bundled; bundled are {names}")
+    raise SchemaError(f"version {version} of {protocol} is not bundled; bundled versions: {names}")
 
 
 def bundled_versions(protocol: str) -> tuple[SchemaVersion, ...]:
-    """The bundled versions of a protocol, oldest first."""
+    """Return the bundled versions of a protocol, oldest first."""
     with _lock:
         return _versions(protocol)
 
 
 @cache
 def bundled_message_ids(protocol: str) -> dict[str, int]:
-    """The ids of all messages of a protocol by name, those of older versions too."""
+    """Return the ids of all messages of a protocol by name, including older versions."""
     with _lock:
         messages = [child for child in _tree(protocol).children if child.tag == "message"]
     return {each.attributes["name"]: int(each.attributes["id"]) for each in messages}
 
 
 def bundled_name(protocol: str) -> str:
-    """The bundled file of a protocol, as error messages call it."""
+    """Return the name of a protocol's bundled file for error messages."""
     return f"{protocol}/{protocol}.xml"
 
 
@@ -60,7 +60,7 @@ def bundled_name(protocol: str) -> str:
 def _tree(protocol: str) -> Element:
     if protocol not in PROTOCOLS:
         bundles = " and ".join(sorted(PROTOCOLS))
-        raise SchemaError(f"no schemas of {protocol!r} are bundled, only those of {bundles}")
+        raise SchemaError(f"no schemas of {protocol!r} are bundled; bundled protocols: {bundles}")
     source = files("pregao.schemas").joinpath(protocol, f"{protocol}.xml").read_bytes()
     return parse_tree(source, bundled_name(protocol))
 

@@ -1,7 +1,7 @@
-"""The FAST templates that come with the package, derived from one file that states each once.
+"""Bundled FAST templates, derived from one file that defines each field and message once.
 
-The file's own head says how it is written. It is turned into the tree of a FAST template file, so
-that templates are checked and read in one place, `pregao.fast.xml`.
+The head of the file describes its format. It is converted to the tree of a FAST template file, so
+that all templates are checked and read by `pregao.fast.xml`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _MEMBER = re.compile(
 
 @cache
 def bundled_templates() -> Templates:
-    """The bundled templates of UMDF FIX/FAST, named after their message and id."""
+    """Return the bundled templates of UMDF FIX/FAST, named after their message and id."""
     return templates_from_tree(_source().tree())
 
 
 @cache
 def bundled_tags() -> dict[int, tuple[str, ...]]:
-    """The names of tags; a tag that changed its meaning has two, the newer one first."""
+    """Return the names of tags; a tag that changed its meaning has two, the newer one first."""
     names: dict[int, tuple[str, ...]] = {}
     for each in _source().fields.values():
         names[each.tag] = (*names.get(each.tag, ()), each.name)
@@ -43,12 +43,12 @@ def bundled_tags() -> dict[int, tuple[str, ...]]:
 
 @cache
 def bundled_entries() -> dict[int, str]:
-    """The names of sequences by the tag of their length."""
+    """Return the names of sequences by the tag of their length."""
     return {each.tag: each.entries for each in _source().fields.values() if each.entries}
 
 
 def renamed(templates: Templates) -> Templates:
-    """Templates of another file, with fields and sequences named as in ours where tags are known.
+    """Return templates with fields and sequences renamed to the bundled names of their tags.
 
     So a newer template file of the exchange needs no new code, however it spells its names.
     """
@@ -60,7 +60,7 @@ def renamed(templates: Templates) -> Templates:
 
 
 def _renamed(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Parts with our names; where two would have the same name, both keep their own."""
+    """Return renamed parts; if two would have the same name, both keep their own."""
     names = [_known_name(part) for part in parts]
     return tuple(
         _with_name(part, name if names.count(name) == 1 else part.name)
@@ -91,7 +91,7 @@ def _with_name(part: Part, name: str) -> Part:
 
 @dataclass(frozen=True, slots=True)
 class _FieldLine:
-    """A field of the file: tag, name, type, and the name of entries if it counts them."""
+    """A field of the file: tag, name, type, and for a length the name of its entries."""
 
     tag: int
     name: str
@@ -123,7 +123,7 @@ class _MessageLine:
 
 
 class _Source:
-    """The file, read."""
+    """Parsed template file."""
 
     def __init__(self, text: str, file: str) -> None:
         self.file = file
@@ -144,7 +144,7 @@ class _Source:
             self._open = [message.members]
         elif not self.messages:
             if len(words) not in (3, 4) or not words[0].isdecimal():
-                raise self._mistake(number, line, "a field has a tag, a name and a type")
+                raise self._mistake(number, line, "a field needs a tag, a name and a type")
             tag, name, kind = words[:3]
             self.fields[name] = _FieldLine(int(tag), name, kind, "".join(words[3:]))
         else:
@@ -157,7 +157,7 @@ class _Source:
             raise self._mistake(number, line, "not a member of a message")
         known = self.fields.get(match["name"])
         if known is None:
-            raise self._mistake(number, line, "no field of that name is stated")
+            raise self._mistake(number, line, "no field of that name is defined")
         around = self._open[depth - 2][-1].templates if depth > 1 else None
         ids = self.messages[-1].ids
         templates = frozenset(ids) if around is None else around
@@ -185,7 +185,7 @@ class _Source:
         return SchemaError(f"{self.file}:{number}: {line.strip()!r}: {reason}")
 
     def tree(self) -> Element:
-        """The tree of the FAST template file that says the same."""
+        """Return the tree of the equivalent FAST template file."""
         root = self._element("templates", 1)
         for message in self.messages:
             for number in message.ids:

@@ -1,4 +1,4 @@
-"""The schemas that are known, and the choice of the one that reads a message."""
+"""Registry of schemas, and selection of the one that decodes a message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEMA_PATH_VARIABLE = "PREGAO_SCHEMA_PATH"
 
 @dataclass(frozen=True, slots=True)
 class KnownSchema:
-    """A schema that a registry can give, and the file it comes from."""
+    """A schema of a registry, and the file it comes from."""
 
     schema_id: int
     version: int
@@ -28,20 +28,20 @@ class KnownSchema:
     file_name: str
 
     def answers(self, version: int | str) -> bool:
-        """Whether this is the version meant by a number or a semantic version."""
+        """Whether this schema has the given version number or semantic version."""
         return version in (self.version, str(self.version), self.semantic_version)
 
 
 class Registry:
     """Schemas by id and version: the bundled ones, a user's files, and the one a user named.
 
-    A message is read with the newest version that is not above the one on the wire. A user's
-    file takes the place of a bundled schema of its id and version; a schema that was named is
-    used for all messages of its id, whatever version they carry.
+    A message is decoded with the newest version that is not newer than the one on the wire. A
+    user's file replaces the bundled schema of its id and version; a named schema is used for all
+    messages of its id, whatever version they have.
     """
 
     def __init__(self, *, named: Iterable[Schema] = ()) -> None:
-        """A registry of the bundled schemas, to which files can be added."""
+        """Create a registry of the bundled schemas, to which files can be added."""
         self._known: dict[tuple[int, int], KnownSchema] = {}
         self._loaded: dict[tuple[int, int], Schema] = {}
         self._named: dict[int, Schema] = {}
@@ -58,15 +58,17 @@ class Registry:
     @staticmethod
     @cache
     def bundled() -> Registry:
-        """The one registry of the bundled schemas alone; nothing can be added to it."""
+        """Return the shared, read-only registry of the bundled schemas."""
         registry = Registry()
         registry._sealed = True
         return registry
 
     @classmethod
     def from_environment(cls, schema_files: Iterable[str | Path] = ()) -> Registry:
-        """The registry for a command: bundled schemas, those of ``PREGAO_SCHEMA_PATH``,
-        and ``schema_files``, which the user named and which are therefore used at any version.
+        """Return the registry for a command.
+
+        It has the bundled schemas, those of ``PREGAO_SCHEMA_PATH``, and ``schema_files``, which the
+        user named and which are therefore used for messages of any version.
         """
         registry = cls()
         registry.add_path(os.environ.get(SCHEMA_PATH_VARIABLE, ""))
@@ -75,7 +77,7 @@ class Registry:
         return registry
 
     def add_file(self, path: str | Path) -> list[KnownSchema]:
-        """Add a user's schema file: a published one as it is, or one of many versions like ours."""
+        """Add a user's schema file: a published one, or one that defines several versions."""
         self._refuse_if_sealed()
         schemas = _load(Path(path))
         added: list[KnownSchema] = []
@@ -89,51 +91,52 @@ class Registry:
         return added
 
     def add_path(self, path: str) -> list[KnownSchema]:
-        """Add the files and folders of a list such as ``PREGAO_SCHEMA_PATH`` holds.
+        """Add the files and folders of a path list such as ``PREGAO_SCHEMA_PATH``.
 
-        Of a folder, every ``.xml`` file that is an SBE schema is added, in the order of their
-        names; other XML files are passed over. A later file takes the place of an earlier one.
+        For a folder, every ``.xml`` file that is an SBE schema is added, in the order of their
+        names; other XML files are ignored. A later file replaces an earlier one.
         """
         added: list[KnownSchema] = []
         for entry in path.split(os.pathsep):
             if not entry.strip():
                 continue
-            place = Path(entry.strip()).expanduser()
-            if not place.is_dir():
-                added += self.add_file(place)
+            location = Path(entry.strip()).expanduser()
+            if not location.is_dir():
+                added += self.add_file(location)
                 continue
-            for file in sorted(place.glob("*.xml")):
+            for file in sorted(location.glob("*.xml")):
                 if read_tree(file).tag == "messageSchema":
                     added += self.add_file(file)
         return added
 
     def name(self, schema: Schema) -> None:
-        """Use a schema for every message of its id, whatever version the message carries."""
+        """Use a schema for every message of its id, whatever version the message has."""
         self._refuse_if_sealed()
         other = self._named.setdefault(schema.id, schema)
         if other is not schema:
             raise UsageError(
                 f"Two schemas of id {schema.id} were named, {_called(other)} and "
                 f"{_called(schema)}: name one of them, or put both in {SCHEMA_PATH_VARIABLE} "
-                "to have each message read by the version that it carries."
+                "to decode each message with its own version."
             )
         self._picked = {}
 
     def name_file(self, path: str | Path) -> Schema:
-        """Load a schema file of one version and use it as ``name`` does."""
+        """Load a schema file of one version and use it for every message of its id."""
         schemas = _load(Path(path))
         if len(schemas) > 1:
             raise UsageError(
-                f"{path} states {len(schemas)} versions, so none of them can be used for every "
+                f"{path} defines {len(schemas)} versions, so none of them can be used for every "
                 f"message: put it in {SCHEMA_PATH_VARIABLE} instead."
             )
         self.name(schemas[0])
         return schemas[0]
 
     def find(self, schema_id: int, version: int) -> Schema:
-        """The schema for a message with this schema id and version in its header.
+        """Return the schema for a message with this schema id and version in its header.
 
-        Raises DecodeError where no schema fits.
+        Raises:
+            DecodeError: No schema fits.
         """
         schema = self._picked.get((schema_id, version))
         if schema is None:
@@ -141,34 +144,34 @@ class Registry:
         return schema
 
     def get(self, schema_id: int, version: int | str) -> Schema:
-        """The schema of exactly this version, by its number or its semantic version."""
+        """Return the schema of exactly this version, by its number or semantic version."""
         known = [each for each in self.schemas() if each.schema_id == schema_id]
         for each in known:
             if each.answers(version):
                 return self._schema(each)
         names = ", ".join(f"{each.version} ({each.semantic_version})" for each in known)
         raise SchemaError(
-            f"version {version} of schema id {schema_id} is not known; "
-            f"known are {names or 'none of this id'}"
+            f"version {version} of schema id {schema_id} is unknown; "
+            f"known versions: {names or 'none of this id'}"
         )
 
     def newest(self, schema_id: int) -> Schema:
-        """The schema of the newest version of an id."""
+        """Return the schema of the newest version of an id."""
         versions = self.versions(schema_id)
         if not versions:
-            raise SchemaError(f"no schema of id {schema_id} is known")
+            raise SchemaError(f"unknown schema id {schema_id}")
         return self._schema(self._known[schema_id, versions[-1]])
 
     def versions(self, schema_id: int) -> list[int]:
-        """The versions known of a schema id, oldest first."""
+        """Return the known versions of a schema id, oldest first."""
         return sorted(version for known_id, version in self._known if known_id == schema_id)
 
     def schemas(self) -> list[KnownSchema]:
-        """What is known, by schema id and version."""
+        """Return all schemas of the registry, sorted by schema id and version."""
         return [self._known[key] for key in sorted(self._known)]
 
     def named(self) -> list[Schema]:
-        """The schemas that a user named, by schema id."""
+        """Return the schemas that a user named, sorted by schema id."""
         return [self._named[schema_id] for schema_id in sorted(self._named)]
 
     def _pick(self, schema_id: int, version: int) -> Schema:
@@ -187,7 +190,7 @@ class Registry:
         return self._schema(self._known[schema_id, newest])
 
     def _schema(self, known: KnownSchema) -> Schema:
-        """A schema, derived from its bundled file when it is first wanted."""
+        """Return a schema, derived from its bundled file on first use."""
         key = known.schema_id, known.version
         if key not in self._loaded:
             protocol = next(name for name, number in PROTOCOLS.items() if number == key[0])
@@ -197,13 +200,13 @@ class Registry:
     def _refuse_if_sealed(self) -> None:
         if self._sealed:
             raise UsageError(
-                "The registry of the bundled schemas is shared: add schemas to a Registry() "
-                "of your own."
+                "The registry of the bundled schemas is shared and read-only: add schemas to "
+                "your own Registry()."
             )
 
 
 def _load(path: Path) -> list[Schema]:
-    """The schemas of a file, whole, so that a mistake in it shows now and not in a decoder."""
+    """Load all schemas of a file completely, so that errors show now and not in a decoder."""
     tree = read_tree(path)
     if not evolves(tree):
         return [load_schema(path)]
