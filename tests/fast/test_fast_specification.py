@@ -502,7 +502,7 @@ def test_dictionaries_share_previous_values(dictionary, shared):
     [
         (UINT32.format(""), {}, "F: mandatory"),
         (UINT32.format(""), {"F": -1}, "F: -1 is not between 0 and 4294967295"),
-        (UINT32.format(""), {"F": "1"}, "F: '1' is not a whole number"),
+        (UINT32.format(""), {"F": "1"}, "F: '1' is not an integer"),
         (UINT32.format(""), {"F": 1, "G": 2}, "G: no such field"),
         (TEXT.format(""), {"F": "ação"}, "F: .* ASCII"),
         (TEXT.format(""), {"F": "\0A"}, "F: .* character 0"),

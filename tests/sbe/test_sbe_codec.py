@@ -49,11 +49,11 @@ REFUSED = [
     ({"small": None}, "small: cannot be null"),
     ({"small": 256}, "small: 256 is not from 0 to 255"),
     ({"small": -1}, "small: -1 is not from 0 to 255"),
-    ({"small": "1"}, "small: '1' is not a whole number"),
-    ({"small": True}, "small: True is not a whole number"),
+    ({"small": "1"}, "small: '1' is not an integer"),
+    ({"small": True}, "small: True is not an integer"),
     ({"tight": 6}, "tight: 6 is not from -5 to 5"),
     ({"big": 2**64}, "big: 18446744073709551616 is not from 0 to 18446744073709551615"),
-    ({"big": 2**64 - 1}, "big: 18446744073709551615 means null here; give None for null"),
+    ({"big": 2**64 - 1}, "big: 18446744073709551615 means null in this field; use None for null"),
     ({"big": -1}, "big: -1 is not from 0 to 18446744073709551615"),
     ({"price": Decimal("0.00001")}, "price: 0.00001 has more than 4 decimal places"),
     ({"price": Decimal(10) ** 15}, "price: 1000000000000000 is out of range"),
@@ -70,27 +70,27 @@ REFUSED = [
     ({"text": "é"}, "text: 'é' has characters that cannot be written"),
     ({"text": b"abc"}, "text: b'abc' is not text"),
     ({"text": ["abc"]}, "text: ['abc'] is not text"),
-    ({"day": date(1970, 1, 1)}, "day: 1970-01-01 means null here"),
+    ({"day": date(1970, 1, 1)}, "day: 1970-01-01 means null in this field"),
     ({"day": "2020-01-01"}, "day: '2020-01-01' is not a date"),
-    ({"letter": "B"}, "letter: 'B' is none of A_LETTER, ZERO_SIGN"),
-    ({"letter": 0}, "letter: 0 means null here"),
+    ({"letter": "B"}, "letter: 'B' is not one of A_LETTER, ZERO_SIGN"),
+    ({"letter": 0}, "letter: 0 means null in this field"),
     ({"letter": ["A_LETTER"]}, "letter: ['A_LETTER'] is not a value of this enumeration"),
     ({"letter": True}, "letter: True is not a value of this enumeration"),
     ({"letter": 300}, "letter: 300 is not a value of this enumeration"),
-    ({"flags": ["Nope"]}, "flags: 'Nope' is none of First, Last"),
+    ({"flags": ["Nope"]}, "flags: 'Nope' is not one of First, Last"),
     ({"flags": 65536}, "flags: 65536 is not from 0 to 65535"),
     ({"flags": "First"}, "flags: 'First' is neither a number nor names of flags"),
     ({"record": {"nope": 1}}, "record.nope: no such member"),
     ({"record": {"document": -1}}, "record.document: -1 is not from"),
     ({"record": 5}, "record: 5 is not a record of"),
     ({"blob": b"abc"}, "blob: b'abc' is not 4 bytes"),
-    ({"version": "v2.0"}, "version: always 'v1.0' here, not 'v2.0'"),
-    ({"entries": [{"n": 1}] * 256}, "entries: 256 entries, 255 at most"),
+    ({"version": "v2.0"}, "version: must be the constant 'v1.0', was 'v2.0'"),
+    ({"entries": [{"n": 1}] * 256}, "entries: 256 entries exceed the maximum of 255"),
     ({"entries": [{}]}, "entries[0].n: a value is required"),
     ({"entries": [{"n": 1}, {"n": 1, "m": 2}]}, "entries[1].m: no such field in entries"),
     ({"entries": {"n": 1}}, "is not a list of entries"),
     ({"entries": [5]}, "entries[0]: 5 is not named values"),
-    ({"memo": "x" * 41}, "memo: 41 bytes, 40 at most"),
+    ({"memo": "x" * 41}, "memo: 41 bytes exceed the maximum of 40"),
 ]
 
 
@@ -228,7 +228,7 @@ def test_messages_carry_64_bits_and_columns_say_that_they_do_not():
     decoded = CODEC.decode(CODEC.encode("M", values))
     assert decoded["key"] == 2**63
     reason = beyond_columns(decoded.message, decoded.values)
-    assert reason == "key: a number above 9223372036854775807, the largest that a column holds"
+    assert reason == "key: a number above 9223372036854775807, the maximum of a column"
     fits = CODEC.decode(CODEC.encode("M", SOUND | {"key": 2**63 - 1}))
     assert beyond_columns(fits.message, fits.values) is None
 

@@ -24,13 +24,13 @@ def schema(types="", messages="", root=""):
 
 MISTAKES = [
     ("", "<message name='M'/>", "'id' is missing"),
-    ("", "<message name='M' id='x'/>", "id 'x' is not a whole number"),
+    ("", "<message name='M' id='x'/>", "id 'x' is not an integer"),
     ("", "<message name='M' id='70000'/>", "id 70000 is not from 0 to 65535"),
     ("", "<message id='1'/>", "'name' is missing"),
     ("", "<message name='1 2' id='1'/>", "'1 2' is not a name"),
-    ("", "<message name='M' id='1'/><message name='N' id='1'/>", "the id 1 is taken"),
-    ("", "<message name='M' id='1'/><message name='M' id='2'/>", "the name is taken"),
-    ("", "<messsage name='M' id='1'/>", "an element that SBE schemas do not have here"),
+    ("", "<message name='M' id='1'/><message name='N' id='1'/>", "another message has the id 1"),
+    ("", "<message name='M' id='1'/><message name='M' id='2'/>", "another message has this name"),
+    ("", "<messsage name='M' id='1'/>", "not allowed in an SBE schema"),
     ("", "<message name='M' id='1'><fild/></message>", "an element that SBE messages do not"),
     (
         "",
@@ -41,7 +41,7 @@ MISTAKES = [
         "",
         "<message name='M' id='1'><field name='a' id='1' type='int8'/>"
         "<field name='a' id='2' type='int8'/></message>",
-        "the name is taken in this block",
+        "another part of this block has this name",
     ),
     (
         "",
@@ -63,7 +63,7 @@ MISTAKES = [
     (
         "",
         "<message name='M' id='1'><field name='a' id='1' type='int8' presence='maybe'/></message>",
-        "the presence 'maybe' is not known",
+        "unknown presence 'maybe'",
     ),
     (
         "<enum name='E' encodingType='uint8'><validValue name='A'>1</validValue></enum>",
@@ -87,7 +87,7 @@ MISTAKES = [
         "the data type 'int8' is not a composite",
     ),
     ("<type name='T'/>", "", "'primitiveType' is missing"),
-    ("<type name='T' primitiveType='int9'/>", "", "primitive type 'int9' is not known"),
+    ("<type name='T' primitiveType='int9'/>", "", "unknown primitive type 'int9'"),
     ("<type name='T' primitiveType='int8' nullValue='300'/>", "", "nullValue 300 is not from"),
     ("<type name='T' primitiveType='char' presence='constant'/>", "", "without a value"),
     ("<type name='T' primitiveType='int8'/><type name='T' primitiveType='int8'/>", "", "taken"),
@@ -113,7 +113,7 @@ MISTAKES = [
         "<enum name='E' encodingType='uint8'><validValue name='A'>1</validValue>"
         "<validValue name='B'>1</validValue></enum>",
         "",
-        "the value '1' is taken",
+        "another member has the value '1'",
     ),
     ("<set name='S' encodingType='uint8'><choice name='A'>8</choice></set>", "", "not from 0 to 7"),
     ("<set name='S' encodingType='double'><choice name='A'>1</choice></set>", "", "not a number"),
@@ -150,7 +150,7 @@ def test_the_line_is_the_elements_own():
         (b"\0\1\2", "not well-formed"),
         (b"<a/>", "<messageSchema>"),
         (b"<messageSchema id='1'/>", "header type 'messageHeader' is not a composite"),
-        (b"<messageSchema id='1' byteOrder='middle'/>", "byteOrder 'middle' is not known"),
+        (b"<messageSchema id='1' byteOrder='middle'/>", "unknown byteOrder 'middle'"),
         (b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "declares the entity 'b'"),
         (b"<a>" * 100, "nested deeper"),
         (b'<?xml version="1.0" encoding="utf-99"?><a/>', "f.xml"),

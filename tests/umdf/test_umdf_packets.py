@@ -222,7 +222,7 @@ def test_a_number_that_columns_cannot_hold_is_read_one_by_one_and_rejected_in_bu
     first, second = PacketDecoder().decode(payload).messages
     assert (first["secondaryOrderID"], second["secondaryOrderID"]) == (2**63, 2**63 - 1)
     _, said = bulk_outcomes([payload])
-    limit = "a number above 9223372036854775807, the largest that a column holds"
+    limit = "a number above 9223372036854775807, the maximum of a column"
     assert said[0, 0][0] == "reject"
     assert said[0, 0][3] == f"secondaryOrderID: {limit}"
     assert said[0, 1][2]["secondary_order_id"] == 2**63 - 1

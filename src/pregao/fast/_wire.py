@@ -318,7 +318,7 @@ def number(value: Any, name: str, minimum: int, maximum: int) -> int:
     if value is None:
         raise EncodeError(f"{name}: mandatory, and no value was given")
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise EncodeError(f"{name}: {value!r} is not a whole number")
+        raise EncodeError(f"{name}: {value!r} is not an integer")
     whole = int(value)
     if not minimum <= whole <= maximum:
         raise EncodeError(f"{name}: {whole} is not between {minimum} and {maximum} (ERR D2)")

@@ -1,7 +1,7 @@
 """Simple Binary Encoding 1.0: XML → schema model → message codec → column kernels.
 
-A schema is read by `load_schema`. `SchemaCodec` reads and writes single messages; `ColumnDecoder`
-reads many of one template into Arrow arrays. `readings` says what the fields mean as values.
+`load_schema` reads a schema. `SchemaCodec` decodes and encodes single messages; `ColumnDecoder`
+decodes many messages of one template into Arrow arrays. `readings` maps fields to typed values.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ _LATE = {
 
 
 def __getattr__(name: str) -> Any:
-    # Arrow and numba take a third of a second to import: only who uses columns waits for them.
+    # Arrow and numba take a third of a second to import: import them only for columns.
     if name in _LATE:
         return getattr(import_module(f"{__name__}.{_LATE[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

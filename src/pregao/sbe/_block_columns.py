@@ -1,4 +1,4 @@
-"""The columns of one block's fixed fields, and the Arrow arrays that hold them."""
+"""Arrow columns of the fixed fields of a block."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ _WIDTHS = {
     _kernels.ENUM8_I16: 2,
 }
 _TEXTS = ("latin-1", "utf-8")
-"""The encodings whose texts a kernel copies, the second as long as they are ASCII."""
+"""Encodings whose texts the kernel copies; UTF-8 only if the text is ASCII."""
 _LONGEST_TEXT = 256
-"""Room for twice as many bytes is set aside for every text."""
+"""Maximum bytes of a text for the kernel, which reserves twice its size for every text."""
 
 
 _SLACK = 3 * _kernels.ALIGNMENT + 8
-"""More than the parts of a column can take beyond what its values need."""
+"""Upper bound of a column's padding, in bytes."""
 
 
 @dataclass(slots=True)
 class _Marks:
-    """What is wrong with some blocks: whether they are bad, and which values were withheld."""
+    """Errors of blocks: which are bad, and the number of withheld values by column."""
 
     bad: Flags
     withheld: Counter[str]
 
     def sorted_out(self, leaf: Reading, wrong: Flags, null: Flags) -> Flags:
-        """What is null, if these values are wrong: they too, where the field is optional."""
+        """Return the nulls, including wrong values of optional fields; else mark blocks bad."""
         if leaf.null is None or leaf.kind is ValueKind.DECIMAL or not wrong.any():
             self.bad |= wrong
             return null
@@ -72,22 +72,22 @@ class _Marks:
 
 @dataclass(slots=True)
 class _Filled:
-    """A column that the kernel fills: what is made of its bytes."""
+    """A column that the kernel fills, and how to build its array."""
 
     index: int
-    """Which leaf it is."""
+    """Index of its leaf."""
     end: int
     type: Any
-    """Of what the kernel stores: of an enumeration, of the indexes."""
+    """Type of the stored values; for an enumeration, of the indices."""
     names: Any
     width: int
     text: bool
     room: int
-    """How many bytes it takes, bits included, for a message."""
+    """Bytes per message, including validity bits."""
 
 
 class BlockColumns:
-    """Decodes the fixed fields of many blocks of one layout and version."""
+    """Decoder of the fixed fields of many blocks of one layout and version."""
 
     def __init__(self, block: Block, version: int, big_endian: bool) -> None:
         self.readings = readings(block)
@@ -115,7 +115,7 @@ class BlockColumns:
         self._kernel_reach = max((filled.end for filled in self._by_kernels), default=0)
 
     def _operation(self, leaf: Reading) -> int | None:
-        """The kernel that reads a part, or None where numpy does it."""
+        """Return the kernel operation of a leaf, or None if numpy reads it."""
         if self._big_endian:
             return None
         if leaf.kind is ValueKind.ENUM:
@@ -139,10 +139,10 @@ class BlockColumns:
         reach: int,
         withheld: Counter[str],
     ) -> list[Any]:
-        """A column for each reading; blocks with a value out of range are marked bad.
+        """Return a column for each reading; blocks with a value out of range are marked bad.
 
-        Where the field is optional, such a value is null instead, and counted as withheld.
-        ``reach`` is the length of the shortest block.
+        In an optional field such a value becomes null, and is counted as withheld. ``reach`` is the
+        length of the shortest block.
         """
         count = len(positions)
         if count == 0:
@@ -179,7 +179,7 @@ class BlockColumns:
         block_lengths: Numbers,
         marks: _Marks,
     ) -> Any:
-        """A column of which some blocks, of an older sender, do not reach the field."""
+        """Return a column for which some blocks, of older senders, are too short."""
         rows = np.flatnonzero(block_lengths >= reading.end)
         wrong = np.zeros(len(rows), np.bool_)
         own = _Marks(wrong, marks.withheld)
@@ -191,22 +191,22 @@ class BlockColumns:
                 parts.append(self._by_numpy(leaf, buffer, positions[rows], own))
         marks.bad[rows[wrong]] = True
         compact = _assembled(reading, iter(parts))
-        places = np.zeros(len(positions), np.int64)
-        places[rows] = np.arange(len(rows))
-        return compact.take(pa.array(places, mask=block_lengths < reading.end))
+        indices = np.zeros(len(positions), np.int64)
+        indices[rows] = np.arange(len(rows))
+        return compact.take(pa.array(indices, mask=block_lengths < reading.end))
 
     def _by_kernel(
         self, buffer: Bytes, positions: Numbers, reach: int, marks: _Marks
     ) -> dict[int, Any]:
-        """The columns that the kernel fills, all in one arena."""
+        """Return the columns that the kernel fills, all in one arena."""
         count = len(positions)
         table, by_kernels, reach = self._table, self._by_kernels, min(reach, self._kernel_reach)
         if reach < self._kernel_reach:
             within = [row for row, filled in enumerate(by_kernels) if filled.end <= reach]
             table = table[within]
             by_kernels = [by_kernels[row] for row in within]
-        room = sum(filled.room for filled in by_kernels) * count + len(table) * _SLACK
-        arena = np.empty(_kernels.ALIGNMENT * (room // _kernels.ALIGNMENT + 1), np.uint8)
+        size = sum(filled.room for filled in by_kernels) * count + len(table) * _SLACK
+        arena = np.empty(_kernels.ALIGNMENT * (size // _kernels.ALIGNMENT + 1), np.uint8)
         report = np.empty((len(table), _kernels.REPORT_WIDTH), np.int64)
         _kernels.fill_columns(
             buffer, positions, table, self._names, reach - 1, arena.view(np.int16),
@@ -215,20 +215,20 @@ class BlockColumns:
         memory = pa.py_buffer(arena)
         bits = (count + 7) // 8
         arrays: dict[int, Any] = {}
-        for filled, (place, validity, nulls, odd, text_place, text_size) in zip(
+        for filled, (start, validity, nulls, unusual, text_start, text_size) in zip(
             by_kernels, report.tolist(), strict=True
         ):
             index = filled.index
-            if odd:  # a name or a value that is out of the ordinary: look at each
+            if unusual:  # an unknown name or an unusual value: check each one
                 arrays[index] = self._by_numpy(self._leaves[index], buffer, positions, marks)
                 continue
             buffers = [
                 memory.slice(validity, bits) if nulls else None,
-                memory.slice(place, filled.width * count),
+                memory.slice(start, filled.width * count),
             ]
             if filled.text:
-                buffers[1] = memory.slice(place, 4 * (count + 1))
-                buffers.append(memory.slice(text_place, text_size))
+                buffers[1] = memory.slice(start, 4 * (count + 1))
+                buffers.append(memory.slice(text_start, text_size))
             array = pa.Array.from_buffers(filled.type, count, buffers, nulls)
             if filled.names is not None:
                 array = pa.DictionaryArray.from_arrays(array, filled.names, safe=False)
@@ -236,7 +236,7 @@ class BlockColumns:
         return arrays
 
     def _by_numpy(self, leaf: Reading, buffer: Bytes, positions: Numbers, marks: _Marks) -> Any:
-        """A column read without the kernel: the rare types, and the values out of the ordinary."""
+        """Return a column read by numpy: rare types and unusual values."""
         starts = positions + leaf.offset
         if leaf.kind is ValueKind.TEXT:
             lengths = np.full(len(starts), leaf.size, np.int64)
@@ -263,7 +263,7 @@ class BlockColumns:
         return self._numbers(leaf, numbers, marks)
 
     def _numbers(self, leaf: Reading, numbers: npt.NDArray[Any], marks: _Marks) -> Any:
-        """A column of single numbers, checked one by one."""
+        """Return a column of single numbers, with every value checked."""
         null = np.zeros(len(numbers), np.bool_)
         if leaf.null is not None:
             null = np.isnan(numbers) if leaf.null != leaf.null else numbers == leaf.null
@@ -297,12 +297,12 @@ def _filled(index: int, leaf: Reading, kind: Any, row: list[int]) -> _Filled:
         names = pa.array([member.name for member in leaf.enum.members], pa.string())
         kind = kind.index_type
     text = row[_kernels.OPERATION] == _kernels.TEXT
-    room = (4 + 2 * size if text else size) + 1
-    return _Filled(index, leaf.end, kind, names, size, text, room)
+    bytes_per_message = (4 + 2 * size if text else size) + 1
+    return _Filled(index, leaf.end, kind, names, size, text, bytes_per_message)
 
 
 def _row(leaf: Reading, operation: int, names: list[npt.NDArray[np.int16]]) -> list[int]:
-    """A part's row in the table of operations; an enumeration's names are put into the list."""
+    """Return a leaf's row in the operation table; append an enumeration's names to ``names``."""
     low, high = _range(leaf)
     row = [0] * _kernels.TABLE_WIDTH
     row[_kernels.OPERATION] = operation
@@ -322,14 +322,14 @@ def _row(leaf: Reading, operation: int, names: list[npt.NDArray[np.int16]]) -> l
 
 
 def _native(numbers: npt.NDArray[Any], leaf: Reading) -> npt.NDArray[Any]:
-    """Numbers as this machine has them, signed unless they are floats."""
+    """Convert numbers to native byte order, signed unless they are floats."""
     if leaf.primitive.nature is Nature.FLOAT:
         return numbers.astype(np.float32 if leaf.primitive.size == 4 else np.float64)
-    return numbers.astype(np.int64)  # what wraps around was marked bad before
+    return numbers.astype(np.int64)  # values that wrap around were marked bad before
 
 
 def _range(leaf: Reading) -> tuple[int, int]:
-    """The numbers that are values of a part."""
+    """Return the valid range of a leaf's numbers."""
     if leaf.kind is ValueKind.DECIMAL:
         return -MAX_MANTISSA, MAX_MANTISSA
     if leaf.kind is ValueKind.DATE:
@@ -340,13 +340,13 @@ def _range(leaf: Reading) -> tuple[int, int]:
 
 
 def _signed(number: int) -> int:
-    """The signed 64-bit number of the same bits."""
+    """Return the signed 64-bit number with the same bits."""
     number &= (1 << 64) - 1
     return number - (1 << 64) if number >> 63 else number
 
 
 def _name_table(leaf: Reading) -> npt.NDArray[np.int16]:
-    """For every byte, the index of its name, or that it is null, or that it has none."""
+    """Return, for every byte, the index of its name, or that it is null or unknown."""
     assert leaf.enum is not None
     table = np.full(256, _kernels.UNKNOWN, np.int16)
     if leaf.null is not None:
@@ -357,24 +357,24 @@ def _name_table(leaf: Reading) -> npt.NDArray[np.int16]:
 
 
 def _enum_column(leaf: Reading, numbers: npt.NDArray[Any], null: Flags) -> Any:
-    """An enumeration in which unknown numbers are kept, named by themselves."""
+    """Return an enumeration's column; the name of an unknown number is its digits."""
     assert leaf.enum is not None
     index_of = {member.value: index for index, member in enumerate(leaf.enum.members)}
     names = [member.name for member in leaf.enum.members]
-    distinct, places = np.unique(numbers, return_inverse=True)
+    distinct, inverse = np.unique(numbers, return_inverse=True)
     indexes = np.zeros(len(distinct), np.int32)
-    for place, number in enumerate(distinct.tolist()):
+    for position, number in enumerate(distinct.tolist()):
         if number not in index_of and not (leaf.null is not None and number == leaf.null):
             index_of[number] = len(names)
             names.append(str(number))
-        indexes[place] = index_of.get(number, 0)
+        indexes[position] = index_of.get(number, 0)
     kind = enum_index_type(leaf)
-    array = pa.array(indexes[places], kind, mask=null if null.any() else None)
+    array = pa.array(indexes[inverse], kind, mask=null if null.any() else None)
     return pa.DictionaryArray.from_arrays(array, pa.array(names, pa.string()))
 
 
 def _assembled(reading: Reading, parts: Any) -> Any:
-    """The column of a reading from those of its parts; a record of only nulls is null."""
+    """Assemble a reading's column from those of its leaves; a record of nulls is null."""
     if reading.kind is not ValueKind.RECORD:
         return next(parts)
     members = [_assembled(member, parts) for member in reading.members]
@@ -392,7 +392,7 @@ def _assembled(reading: Reading, parts: Any) -> Any:
 def list_of(
     kind: Any, offsets: npt.NDArray[np.int32], columns: list[Any] | None, count: int
 ) -> Any:
-    """The column of a group: lists of its entries, of which there are ``count`` in all."""
+    """Return the column of a group: lists of its entries, ``count`` in total."""
     entries_kind = kind.value_type
     if columns is None:
         columns = [pa.array([], field.type) for field in entries_kind]
@@ -410,7 +410,7 @@ def text_of(
     stop_at_nul: bool,
     empty_is_null: bool,
 ) -> Any:
-    """A column of texts that are at those places, or of bytes where there is no encoding."""
+    """Return a column of the texts at ``starts``; of bytes if there is no encoding."""
     lengths = lengths.copy()
     sizes = np.empty(len(starts), np.int64)
     _kernels.text_sizes(buffer, starts, lengths, stop_at_nul, sizes)
@@ -441,7 +441,7 @@ def text_of(
 def _texts_one_by_one(
     buffer: Bytes, starts: Numbers, lengths: Numbers, encoding: str, mask: Flags
 ) -> Any:
-    """Texts with bytes that are not text, or in a rare encoding."""
+    """Return a column of texts decoded one by one: invalid ones, or in a rare encoding."""
     texts = [
         None if empty else decode_text(buffer[start : start + length].tobytes(), encoding)
         for start, length, empty in zip(

@@ -1,8 +1,8 @@
-"""Decoders of messages and groups, written for one layout and one sender's version.
+"""Generated decoders of messages and groups for one layout and one sender's version.
 
-What is written for a message: one ``struct`` that takes the fixed block apart, a copy of a
-dictionary of nulls into which the values go that are none, then its groups and data in order. Of a
-field that came after the sender's version nothing is written: it stays null.
+A generated function unpacks the fixed block with one ``struct``, copies a dictionary of nulls and
+stores the values that are not null in it, then decodes groups and data in order. A field that was
+added after the sender's version stays null.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pregao.sbe.values import Reading, ValueKind, python_encoding, readings
 
 Values = dict[str, Any]
 Decoder = Callable[[Any, int, int, int, int], Any]
-"""Takes a buffer, a block's position and length, the sender's version and the end."""
+"""Arguments: buffer, position and length of the block, the sender's version, end."""
 
 
 def version_marks(block: Block) -> set[int]:
-    """The versions at which something was added to a message or group; 0 is always one."""
+    """Return the versions that added something to a message or group; 0 is always one."""
     marks = {0}
     for reading in readings(block):
         marks.update(_marks(reading))
@@ -47,9 +47,9 @@ def message_decoder(
     version: int,
     decoded: Callable[[Message, int, Values, int], Any],
 ) -> Decoder:
-    """The decoder of a message as a version wrote it.
+    """Return the decoder of a message of one version.
 
-    It gives what ``decoded`` makes of the template, the version, the values and where they end.
+    It returns the result of ``decoded`` for the template, the version, the values and their end.
     """
     return _decoder(message, byte_order, version, decoded)
 
@@ -81,13 +81,13 @@ def _decoder(block: Block, byte_order: str, version: int, decoded: Any) -> Decod
     if decoded is None:
         source.add("return values, position")
     else:
-        made = f"{source.name(decoded)}({source.name(block)}, version, values, position)"
-        source.add(f"return {made}")
+        result = f"{source.name(decoded)}({source.name(block)}, version, values, position)"
+        source.add(f"return {result}")
     return source.compiled()
 
 
 def _block(source: Source, fields: tuple[Reading, ...], byte_order: str, version: int) -> None:
-    """Write how the fixed fields become values."""
+    """Write the conversion of the fixed fields to values."""
     structure = struct.Struct(byte_order + layout_format(fields))
     reach = structure.size
     variables = [f"v{number}" for number in range(sum(field.width for field in fields))]
@@ -113,7 +113,7 @@ def _block(source: Source, fields: tuple[Reading, ...], byte_order: str, version
 
 
 def _store(source: Source, field: Reading, written: _Expression) -> None:
-    """Write that a value goes into the dictionary, unless it is null."""
+    """Write the store of a value in the dictionary, unless it is null."""
     if written.present == _NEVER:
         return
     looked_up = field.kind not in (ValueKind.INTEGER, ValueKind.TIME, ValueKind.RECORD)
@@ -126,38 +126,38 @@ def _store(source: Source, field: Reading, written: _Expression) -> None:
 
 
 class _ShortBlocks:
-    """Blocks of older senders: what they do not reach is null."""
+    """Blocks of older senders, in which fields after their end are null."""
 
     def __init__(self, fields: tuple[Reading, ...], structure: struct.Struct) -> None:
         self._ends = [(field.name, field.end) for field in fields]
         self._structure = structure
 
     def numbers(self, buffer: Any, position: int, block_length: int) -> tuple[Any, ...]:
-        """The numbers of a block, zeros behind the last field that it reaches wholly."""
+        """Return the numbers of a block, with zeros after its last complete field."""
         reached = max((end for _, end in self._ends if end <= block_length), default=0)
         block = bytes(buffer[position : position + reached])
         return self._structure.unpack(block.ljust(self._structure.size, b"\0"))
 
     def forget(self, values: dict[str, Any], block_length: int) -> None:
-        """Make null what the block does not reach."""
+        """Set the fields after the end of the block to null."""
         for name, end in self._ends:
             if end > block_length:
                 values[name] = None
 
 
 class _Expression(NamedTuple):
-    """How a value is written in Python."""
+    """Python expressions of a value."""
 
     value: str
-    """The value, None where it is null."""
+    """The value, or None if it is null."""
     value_if_present: str
-    """The value where it is known not to be null."""
+    """The value, if it is known not to be null."""
     present: str
     """Whether it is not null."""
 
 
 _ALWAYS, _NEVER, _UNTOLD = "always", "never", "untold"
-"""What ``present`` is where there is nothing to test, or where only the value tells."""
+"""Values of ``present`` without a test; ``untold`` if only the value shows its presence."""
 
 
 def _expression(
@@ -193,7 +193,7 @@ def _expression(
 def _record_expression(
     source: Source, reading: Reading, variables: Iterator[str], version: int
 ) -> _Expression:
-    """Of a record; it is null where all of its members are."""
+    """Return the expressions of a record; it is null if all of its members are."""
     members = [(m.name, _expression(source, m, variables, version)) for m in reading.members]
     values = f"{{{', '.join(f'{name!r}: {member.value}' for name, member in members)}}}"
     tests = [member.present for _, member in members if member.present != _NEVER]
@@ -211,7 +211,7 @@ def _record_expression(
 def _group_decoder(
     group: Group, byte_order: str, version: int
 ) -> Callable[[Any, int, int, int], tuple[list[Values], int]]:
-    """The decoder of a whole group: its entries and where they end."""
+    """Return the decoder of a complete group, which returns its entries and their end."""
     dimension, name = group.dimension, group.name
     header_size = dimension.size
     length_at, count_at = dimension.block_length.offset, dimension.num_in_group.offset
@@ -242,21 +242,21 @@ def _group_decoder(
 def write_data(
     source: Source, data: Data, byte_order: str, target: str, *, text: bool = True
 ) -> None:
-    """Write how variable-length data goes into a target, as text or as it is.
+    """Write the decoding of variable-length data into a target, as text or as bytes.
 
-    As text an empty one is left out, as bytes it is None.
+    Empty data is not stored as text; as bytes it is None.
     """
     failure = source.name(DecodeError)
     source.add(f"start = position + {data.header_size}")
     source.open("if start > end:")
     source.add(f"raise {failure}({f'{data.name}: too short for its length'!r}, position)")
     source.close()
-    place = f"position + {data.length.offset}" if data.length.offset else "position"
+    position = f"position + {data.length.offset}" if data.length.offset else "position"
     if data.length.primitive.size == 1:
-        source.add(f"length = buffer[{place}]")
+        source.add(f"length = buffer[{position}]")
     else:
         read = source.name(length_struct(data.length, byte_order).unpack_from)
-        source.add(unpacking(["length"], f"{read}(buffer, {place})"))
+        source.add(unpacking(["length"], f"{read}(buffer, {position})"))
     source.open("if length:")
     source.open("if length > end - start:")
     reason = f'{f"{data.name}: "!r} f"{{length}} bytes run past the end"'

@@ -1,9 +1,9 @@
-"""Encoders of messages and groups, written for one layout.
+"""Generated encoders of messages and groups for one layout.
 
-What is written for a message: the given values put over a dictionary of blanks, so that their
-number tells whether all names are known; for each field a test that the usual value passes; one
-``struct`` for header and block; then groups and data in order. A value that fails its test goes to
-the function of `_to_wire` that says what the field takes; by that function's words it is refused.
+A generated function merges the given values over a dictionary of blanks, whose size then shows
+whether all names are known; tests each field with a test that usual values pass; packs header and
+block with one ``struct``; then encodes groups and data in order. A value that fails its test goes
+to the field's function of `_to_wire`, which converts it or refuses it with a reason.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from pregao.sbe.values import Reading, ValueKind, readings
 Encoder = Callable[[Mapping[str, Any]], bytes]
 
 _FAILURES = (RefusedError, struct.error, TypeError, ValueError, ArithmeticError)
-"""What a value that does not fit can bring about where it is written."""
+"""Exceptions that encoding an invalid value can raise."""
 
 
 def message_encoder(message: Block, byte_order: str, header: bytes) -> Encoder:
-    """The encoder of a message, header first; it raises EncodeError."""
+    """Return the encoder of a message with its header; it raises EncodeError."""
     return _encoder(message, byte_order, header, MessageRefusals(message))
 
 
 def group_encoder(group: Group, byte_order: str) -> GroupEncoder:
-    """The encoder of a group; it raises RefusedError."""
+    """Return the encoder of a group; it raises RefusedError."""
     entry = _encoder(group, byte_order, b"", EntryRefusals(group))
     return GroupEncoder(group, byte_order, entry)
 
 
 def group_header(group: Group, byte_order: str) -> Callable[[int], bytes]:
-    """The writer of a group's header for so many entries; it raises EncodeError."""
+    """Return the encoder of a group's header by number of entries; it raises EncodeError."""
     header = GroupHeader(group, byte_order)
 
     def write(entries: int) -> bytes:
@@ -87,12 +87,12 @@ def _encoder(block: Block, byte_order: str, header: bytes, refusals: EntryRefusa
 
 
 def _over(blanks: str, values: str) -> str:
-    """Values put over blanks; the operator is the faster, but takes dictionaries only."""
+    """Return the merge of values over blanks; the operator is faster, for dictionaries only."""
     return f"{blanks} | {values} if type({values}) is dict else {{**{blanks}, **{values}}}"
 
 
 def _numbers(field: Reading, variable: str) -> list[str]:
-    """The variables of a value's numbers on the wire."""
+    """Return the variables of a value's numbers on the wire."""
     if field.kind is ValueKind.NUMBERS:
         return [f"{variable}_{number}" for number in range(field.length)]
     if field.kind is not ValueKind.RECORD:
@@ -102,7 +102,7 @@ def _numbers(field: Reading, variable: str) -> list[str]:
 
 
 def _write(source: Source, field: Reading, variable: str) -> None:
-    """Write how a value becomes its numbers on the wire."""
+    """Write the conversion of a value to its numbers on the wire."""
     match field.kind:
         case ValueKind.RECORD:
             _write_record(source, field, variable)
@@ -119,8 +119,8 @@ def _write(source: Source, field: Reading, variable: str) -> None:
         case ValueKind.TEXT | ValueKind.DATE:
             source.add(f"{variable} = {source.name(Remembered(encoder(field)))}[{variable}]")
         case ValueKind.NUMBERS:
-            asked = f"{source.name(encoder(field))}({variable})"
-            source.add(unpacking(_numbers(field, variable), asked))
+            converted = f"{source.name(encoder(field))}({variable})"
+            source.add(unpacking(_numbers(field, variable), converted))
         case _:
             source.add(f"{variable} = {source.name(encoder(field))}({variable})")
 
@@ -148,7 +148,7 @@ def _numbers_of_names(field: Reading) -> dict[str | None, int]:
 
 
 def _write_integer(source: Source, field: Reading, variable: str) -> None:
-    """Numbers beyond their bytes need no test: the ``struct`` refuses them."""
+    """Write an integer; ``struct`` itself refuses numbers that exceed their bytes."""
     test = f"type({variable}) is not int"
     low, high = bounds(field)
     if (low, high) != (field.primitive.minimum, field.primitive.maximum):
@@ -182,7 +182,7 @@ def _write_decimal(source: Source, field: Reading, variable: str) -> None:
 
 
 def _write_record(source: Source, record: Reading, variable: str) -> None:
-    """Members are written like fields; null means that all of them are."""
+    """Write a record: its members like fields; null means that all of them are null."""
     refuse = f"raise {source.name(RefusedError)}('')"
     numbers = _numbers(record, variable)
     source.open(f"if {variable} is None:")

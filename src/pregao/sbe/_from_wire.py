@@ -1,4 +1,4 @@
-"""From numbers on the wire to the values that are more than numbers."""
+"""Conversion of numbers on the wire to enumerations, decimals, dates and texts."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _EXACT = Context(prec=60)
 
 
 def values_of_numbers(reading: Reading) -> Remembered | Sequence[Any]:
-    """What to index with a number (or string) on the wire to get its value.
+    """Return a lookup from a number (or string) on the wire to its value.
 
-    For enumerations, decimals, dates and texts. Fields of one name and type share what they
-    remember, in whichever message they are.
+    For enumerations, decimals, dates and texts. Fields of the same name and type share one cache,
+    across messages.
     """
     return _values(replace(reading, offset=0, since_version=0, required=True, description=""))
 
@@ -51,7 +51,7 @@ def _enum_converter(reading: Reading) -> Converter:
     names: dict[int, str | None] = {m.value: m.name for m in reading.enum.members}
     if reading.null is not None:
         names[int(reading.null)] = None
-    return lambda number: names.get(number, number)  # without a name it is itself
+    return lambda number: names.get(number, number)  # a number without a name is its own value
 
 
 def _decimal_converter(reading: Reading) -> Converter:
@@ -78,7 +78,7 @@ def _date_converter(reading: Reading) -> Converter:
             return None
         if not MIN_DAY <= day <= MAX_DAY:
             if null is not None:
-                return day  # the rest of the message is sound without it
+                return day  # the rest of the message is valid without it
             raise FieldRangeError(reason)
         return date.fromordinal(EPOCH_ORDINAL + day)
 
@@ -99,10 +99,10 @@ def _text_converter(reading: Reading) -> Converter:
 
 
 def decode_text(raw: bytes, encoding: str) -> str:
-    """Text of any bytes: what is not text in that encoding is shown as ``\\xNN``."""
+    """Decode any bytes; those that are invalid in the encoding become ``\\xNN``."""
     return raw.decode(encoding, "backslashreplace")
 
 
 def blank_record(values: dict[str, Any]) -> dict[str, Any] | None:
-    """A record, or null where all of it is."""
+    """Return a record, or None if all its members are null."""
     return None if all(value is None for value in values.values()) else values

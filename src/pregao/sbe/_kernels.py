@@ -1,9 +1,9 @@
-"""Kernels that turn many messages of one template into columns.
+"""Kernels that decode many messages of one template into columns.
 
-A column kernel reads one field of a run of messages and stores the values; then, over what was
-stored, it flags nulls, packs the flags into the validity bitmap eight at a time, counts nulls and
-says whether a value was out of its range. The fields of a run are read one after another while
-its bytes are still in cache.
+A column kernel reads one field of a run of messages and stores the values; then, over the stored
+values, it flags nulls, packs the flags into the validity bitmap eight at a time, counts nulls and
+reports whether a value was out of range. The fields of a run are read one after another while its
+bytes are still in cache.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pregao._njit import (
 
 _TWINS = "pregao.sbe._whole_arrays"
 
-# Operations: what is loaded and what is stored.
+# Operations, by loaded and stored type.
 U8_I16 = 0
 U16_I32 = 1
 U32_I64 = 2
@@ -39,24 +39,24 @@ TEXT = 6
 # Columns of the operation table.
 OPERATION, OFFSET, SIZE, NULLABLE, NULL, LOW, SPAN, NAMES = range(8)
 TABLE_WIDTH = 8
-"""``SIZE`` is that of a value in the column; of a text, of its bytes on the wire. A text is widened
-to UTF-8 where its ``NAMES`` is 1; where it is 0, a byte that is not ASCII puts it out of range."""
+"""``SIZE`` is the size of a value in the column; for a text, its bytes on the wire. A text is
+converted from Latin-1 to UTF-8 if its ``NAMES`` is 1; if 0, a non-ASCII byte is out of range."""
 
-# Columns of the report on the columns that were filled.
+# Columns of the report on filled columns.
 PLACE, VALIDITY, NULLS, ODD, TEXT_PLACE, TEXT_SIZE = range(6)
 REPORT_WIDTH = 6
 
 ALIGNMENT = 64
 
 RUN = 256
-"""How many messages are read field by field before the next ones; a multiple of 8."""
+"""Number of messages that are read field by field before the next ones; a multiple of 8."""
 
 _ANY = np.uint64((1 << 64) - 1)
-"""The span of a range that holds every number."""
+"""Span of the range of all numbers."""
 _GATHER = np.uint64(0x0102040810204080)
 
 _ZEROS = np.array([8 - byte.bit_count() for byte in range(256)])
-"""How many of a byte's bits are not set."""
+"""Number of zero bits by byte."""
 
 UNKNOWN = np.int16(-2)
 NULL_NAME = np.int16(-1)
@@ -89,9 +89,9 @@ def _w64(buffer, position):
 
 
 def _loader(load: Any) -> Any:
-    """A kernel that stores one field of a run of messages.
+    """Return a kernel that stores one field of a run of messages.
 
-    Indexes are unsigned, which spares the test for a negative one at every access.
+    Indices are unsigned, which avoids the test for a negative one at every access.
     """
 
     @njit
@@ -108,17 +108,17 @@ _load_i32, _load_w64 = _loader(_i32), _loader(_w64)
 
 @njit
 def _load_names(buffer, positions, offset, names, out):
-    """Numbers of an enumeration to indexes of names, through a table that knows every byte."""
+    """Convert numbers of an enumeration to indices of names, with a table of all bytes."""
     for i in range(np.uint64(len(positions))):
         out[i] = names[load_u8(buffer, positions[i] + offset)]
 
 
-# What was stored is together and in cache: these loops become vector instructions.
+# Stored values are contiguous and in cache: these loops become vector instructions.
 
 
 @njit
 def _out_of_range(values, low, span):
-    """Is any value out of range: further from the lowest, as an unsigned number, than the span?"""
+    """Whether any value minus ``low``, as an unsigned number, exceeds the span."""
     bad = False
     for i in range(np.uint64(len(values))):
         bad |= np.uint64(values[i] - low) > span
@@ -127,7 +127,7 @@ def _out_of_range(values, low, span):
 
 @njit
 def _judge(values, null, low, span, flags):
-    """Flag what is not null; is any of it out of range?"""
+    """Flag values that are not null; return whether any of them is out of range."""
     bad = False
     for i in range(np.uint64(len(values))):
         valid = values[i] != null
@@ -138,14 +138,14 @@ def _judge(values, null, low, span, flags):
 
 @njit
 def _flag(values, null, flags):
-    """Flag what is not null."""
+    """Flag values that are not null."""
     for i in range(np.uint64(len(values))):
         flags[i] = values[i] != null
 
 
 @njit
 def _judge_names(indexes, flags):
-    """Flag what has a name; what has none gets the first index. Was any number unknown?"""
+    """Flag indices of names, replace others by the first; return whether any was unknown."""
     bad = False
     for i in range(np.uint64(len(indexes))):
         index = indexes[i]
@@ -157,12 +157,12 @@ def _judge_names(indexes, flags):
 
 @njit
 def _pack(flags, count, validity):
-    """Pack flags of 0 and 1 into bits, the first lowest; returns how many are 0."""
+    """Pack flags of 0 and 1 into bits, the first lowest; return the number of zeros."""
     nulls = 0
     whole = np.uint64(count) >> np.uint64(3)
     for group in range(whole):
         word = load_u64(flags, group << np.uint64(3))
-        # Every flag is shifted to a bit of its own in the topmost byte.
+        # The product shifts each flag to a different bit of the top byte.
         byte = (word * _GATHER) >> np.uint64(56)
         validity[group] = byte
         nulls += _ZEROS[byte]
@@ -177,7 +177,7 @@ def _pack(flags, count, validity):
 
 @njit_or(_TWINS)
 def check_blocks(positions, block_lengths, ends):
-    """The shortest block, and whether any block runs past the end of its message."""
+    """Return the shortest block, and whether any block runs past the end of its message."""
     shortest = np.int64(1 << 62)
     bad = False
     for i in range(np.uint64(len(positions))):
@@ -189,7 +189,7 @@ def check_blocks(positions, block_lengths, ends):
 
 @njit
 def _fetch(buffer, positions, reach):
-    """Ask for the bytes of messages that will soon be read."""
+    """Prefetch the bytes of the next messages."""
     for i in range(np.uint64(len(positions))):
         for offset in range(0, reach, 64):
             prefetch(buffer, positions[i] + offset)
@@ -203,7 +203,7 @@ def _aligned(size):
 
 @njit
 def lay_out(table, count, report):
-    """Give every column its place: values, bits where it has any, then the bytes of texts."""
+    """Assign offsets to every column: values, bytes of texts, and validity bits if nullable."""
     place = 0
     for c in range(len(table)):
         report[c, PLACE] = place
@@ -224,9 +224,9 @@ def lay_out(table, count, report):
 
 @njit
 def _load_texts(buffer, positions, size, widen, offsets, used, out, flags):
-    """Texts of a fixed size, each up to its first NUL; flags those that are not empty.
+    """Copy texts of a fixed size, each up to its first NUL; flag those that are not empty.
 
-    Returns how many bytes they all took, and whether a byte was there that cannot be copied.
+    Return the end of the used bytes, and whether a byte could not be copied.
     """
     odd = False
     for i in range(np.uint64(len(positions))):
@@ -255,10 +255,10 @@ def _load_texts(buffer, positions, size, widen, offsets, used, out, flags):
 def fill_columns(
     buffer, positions, table, names, reach, out16, out32, out64, arena, report
 ):  # fmt: skip
-    """Fill every column of a table of operations; all blocks must reach all of its fields.
+    """Fill every column of a table of operations; all blocks must contain all of its fields.
 
-    The arena, seen through arrays of four types, holds all columns; the report says where.
-    ``reach`` is the offset of the last byte that is read of a block.
+    The arena, viewed as arrays of four types, has all columns; the report has their offsets.
+    ``reach`` is the offset of the last byte that is read from a block.
     """
     count = len(positions)
     lay_out(table, count, report)
@@ -277,7 +277,7 @@ def fill_columns(
             place = report[c, PLACE]
             bits = report[c, VALIDITY]
             wrong = False
-            # Numbers of up to 32 bits are in range whatever they are.
+            # Unsigned numbers of up to 32 bits are always in range.
             if operation == W64_I64:
                 start = (place >> 3) + first
                 wide = out64[start : start + len(run)]
@@ -345,7 +345,7 @@ MAX_NUMBER = np.uint64(1 << 62)
 
 @njit
 def _number(buffer, position, width, big_endian):
-    """An unsigned number of a header; above 63 bits it is as good as infinite."""
+    """Read an unsigned number of a header, limited to `MAX_NUMBER`."""
     value = np.uint64(0)
     for k in range(width):
         at = position + (k if big_endian else width - 1 - k)
@@ -360,9 +360,9 @@ def walk_parts(
 ):  # fmt: skip
     """Walk the groups and data of many messages, which begin where their blocks end.
 
-    Without ``fill`` it counts the entries of each group (and pieces of data) and marks the
-    messages that cannot be walked. With it, for messages known to be sound, it writes where
-    each entry (or piece) is and how long it is, and the list offsets of each group.
+    Without ``fill`` it counts the entries of each group (and data fields) and marks malformed
+    messages. With it, for well-formed messages, it writes the position and length of each entry (or
+    data field), and the list offsets of each group.
     """
     remaining = np.empty(MAX_NESTING, np.int64)
     length = np.empty(MAX_NESTING, np.int64)
@@ -418,7 +418,7 @@ def walk_parts(
                 remaining[depth] = count
                 length[depth] = size
                 at += 1
-            # Here an entry begins.
+            # Start of an entry.
             if length[depth] > end - position:
                 bad[m] = True
                 break
@@ -432,9 +432,9 @@ def walk_parts(
 
 @njit
 def lay_out_parts(totals, parents, messages, bases, offset_bases):
-    """Give each group and piece of data its places among the entries and the list offsets.
+    """Assign each group and data field its range of entries and of list offsets.
 
-    Returns how many entries and how many list offsets there are in all.
+    Return the total number of entries and of list offsets.
     """
     entries = 0
     offsets = 0
@@ -451,7 +451,7 @@ def lay_out_parts(totals, parents, messages, bases, offset_bases):
 
 @njit
 def text_sizes(buffer, starts, lengths, stop_at_nul, sizes):
-    """How many bytes of UTF-8 each Latin-1 text takes, and how many of its bytes count."""
+    """Compute the UTF-8 size of each Latin-1 text, and its length up to NUL."""
     for i in range(len(starts)):
         length = lengths[i]
         high = 0
@@ -467,7 +467,7 @@ def text_sizes(buffer, starts, lengths, stop_at_nul, sizes):
 
 @njit
 def copy_text(buffer, starts, lengths, offsets, widen, out):
-    """Copy texts one after another, Latin-1 to UTF-8 if asked."""
+    """Copy texts to their offsets; ``widen`` converts Latin-1 to UTF-8."""
     for i in range(len(starts)):
         at = offsets[i]
         for k in range(lengths[i]):

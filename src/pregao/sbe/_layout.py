@@ -1,4 +1,4 @@
-"""The ``struct`` of a block of fixed fields, and of the numbers of headers."""
+"""``struct`` formats of blocks of fixed fields, and of numbers of headers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pregao.sbe.values import Reading, ValueKind
 
 
 def layout_format(readings: Sequence[Reading], block_length: int = 0) -> str:
-    """The ``struct`` format of the leaves of readings, filled up to a block's length.
+    """Return the ``struct`` format of the leaves of readings, padded to a block's length.
 
-    Numbers in order, gaps as padding. The byte order, and what comes before the block, are the
-    caller's to put in front.
+    It has numbers in order, and padding for gaps. The caller prepends the byte order and anything
+    before the block.
     """
     parts: list[str] = []
     position = 0
@@ -34,5 +34,5 @@ def layout_format(readings: Sequence[Reading], block_length: int = 0) -> str:
 
 
 def length_struct(field: LengthField, byte_order: str) -> struct.Struct:
-    """The ``struct`` of a number of a header."""
+    """Return the ``struct`` of a number of a header."""
     return struct.Struct(byte_order + field.primitive.code)

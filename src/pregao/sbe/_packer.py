@@ -1,7 +1,7 @@
-"""Fast writers and readers of chosen fields, as their numbers are on the wire.
+"""Fast encoders and decoders of selected fields as wire values.
 
-For those who handle every message of a busy line and need a few of its fields: no dictionary, no
-decimals, no names. Null is None here too.
+They are for code that processes every message of a busy line and needs a few of its fields: no
+dictionary, no decimals, no names. Null is None here too.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from pregao.sbe.values import Reading, ValueKind, readings
 
 Packer = Callable[..., bytes]
 Unpacker = Callable[[Any, int, int, int], tuple[Any, ...]]
-"""Takes a buffer, a block's position and length, and the end."""
+"""Arguments: buffer, position and length of the block, end."""
 
 
 class Taken(NamedTuple):
-    """Where the number of a field comes from: an attribute of what is written.
+    """Source of a field's wire value: an attribute of the encoded object.
 
-    ``convert`` makes the number on the wire where the attribute is not it already.
+    ``convert`` turns the attribute into the wire value, if it differs.
     """
 
     attribute: str
@@ -42,15 +42,14 @@ def packer(
     taken: Mapping[str, Taken] | None = None,
     fixed: Mapping[str, Any] | None = None,
 ) -> Packer:
-    """A writer of the named fields, given as their numbers on the wire, in that order.
+    """Return an encoder of the named fields, whose arguments are their wire values in that order.
 
-    None means null. Fields that are not named are null, or zero where they cannot be. A member of
-    a record is named by its way, as in ``businessHeader.msgSeqNum``. Groups and data are left to
-    the caller, but if one piece of data is named all are written, as bytes.
+    None means null. Fields that are not named are null, or zero if they cannot be null. A member of
+    a record is named by its path, as in ``businessHeader.msgSeqNum``. The caller appends groups and
+    data, but if one data field is named, all are written, as bytes.
 
-    Fields that are ``taken`` come from attributes of an object, which is then the first thing
-    given, and None is refused where a field cannot be null; those that are ``fixed`` are the same
-    in every message.
+    ``taken`` fields come from attributes of an object, which is then the first argument; None is
+    refused if the field cannot be null. ``fixed`` fields have the same value in every message.
     """
     fields = readings(block)
     leaves = _leaves(block)
@@ -77,8 +76,8 @@ def packer(
     parts = [f"{source.name(struct.Struct(form).pack)}({', '.join(numbers)})"]
     for piece in data:
         write = DataEncoder(piece, byte_order).encode
-        nothing, argument = source.name(write(None)), arguments.get(piece.name, "None")
-        parts.append(f"({nothing} if {argument} is None else {source.name(write)}({argument}))")
+        empty, argument = source.name(write(None)), arguments.get(piece.name, "None")
+        parts.append(f"({empty} if {argument} is None else {source.name(write)}({argument}))")
     source.open("try:")
     source.add(f"return {' + '.join(parts)}")
     source.close(f"except {source.name((struct.error, RefusedError))} as error:")
@@ -88,7 +87,7 @@ def packer(
 
 
 def _taken(source: Source, taken: Taken) -> str:
-    """The expression of an attribute's number."""
+    """Return the expression of an attribute's wire value."""
     attribute, convert = taken
     if not attribute.isidentifier():
         raise EncodeError(f"{attribute!r} is not the name of an attribute")
@@ -97,10 +96,10 @@ def _taken(source: Source, taken: Taken) -> str:
 
 
 def unpacker(block: Block, byte_order: str, names: Sequence[str]) -> Unpacker:
-    """A reader of the named fields and pieces of data, the twin of `packer`.
+    """Return a decoder of the named fields and data to wire values, the reverse of `packer`.
 
-    For senders of the schema's own version, or a later one: a block that does not reach a named
-    field is refused. Data can be named where there are no groups.
+    It is for senders of the schema's version or a later one: a block too short for a named field is
+    refused. Data can be named only if there are no groups.
     """
     leaves = _leaves(block)
     last = max((n for n, piece in enumerate(block.data) if piece.name in names), default=-1)
@@ -130,7 +129,7 @@ def unpacker(block: Block, byte_order: str, names: Sequence[str]) -> Unpacker:
 
 
 def _leaves(block: Block) -> dict[str, Reading]:
-    """The fields of a block that are no records, by their ways."""
+    """Return the fields of a block that are not records, by path."""
     return {name: leaf for field in readings(block) for name, leaf in _ways(field, "")}
 
 
@@ -155,7 +154,7 @@ def _raw_null(leaf: Reading) -> Any:
 
 
 def _raw(leaf: Reading, variables: list[str]) -> str:
-    """The expression of what was packed."""
+    """Return the expression of a leaf's wire value."""
     (variable, *more) = variables
     if more or leaf.kind is ValueKind.NUMBERS:
         return f"({', '.join(variables)},)"

@@ -1,4 +1,4 @@
-"""What follows a block on the wire, written: groups and variable-length data."""
+"""Encoders of the parts after a block: groups and variable-length data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pregao.sbe.values import python_encoding
 
 
 class GroupHeader:
-    """Writes the dimensions of a group."""
+    """Encoder of a group's header (dimensions)."""
 
     def __init__(self, group: Group, byte_order: str) -> None:
         self._group = group
@@ -21,11 +21,11 @@ class GroupHeader:
         self._count = length_struct(group.dimension.num_in_group, byte_order)
 
     def encode(self, entries: int) -> bytes:
-        """The bytes for so many entries."""
+        """Encode the header for the given number of entries."""
         dimension, name = self._group.dimension, self._group.name
         limit = dimension.num_in_group.maximum
         if entries > limit:
-            raise RefusedError(f"{entries} entries, {limit} at most", (name,))
+            raise RefusedError(f"{entries} entries exceed the maximum of {limit}", (name,))
         header = bytearray(dimension.size)
         try:
             self._block_length.pack_into(
@@ -38,7 +38,7 @@ class GroupHeader:
 
 
 class GroupEncoder:
-    """Writes a group: its dimensions, then its entries."""
+    """Encoder of a group: its header, then its entries."""
 
     def __init__(
         self, group: Group, byte_order: str, entry: Callable[[Mapping[str, Any]], bytes]
@@ -48,7 +48,7 @@ class GroupEncoder:
         self._entry = entry
 
     def encode(self, entries: Sequence[Mapping[str, Any]]) -> bytes:
-        """The dimensions' and entries' bytes."""
+        """Encode a group."""
         name, write = self._name, self._entry
         if isinstance(entries, (str, bytes, Mapping)) or not isinstance(entries, Sequence):
             raise RefusedError(f"{entries!r} is not a list of entries", (name,))
@@ -65,7 +65,7 @@ class GroupEncoder:
 
 
 class DataEncoder:
-    """Writes variable-length data: a length, then bytes."""
+    """Encoder of variable-length data: a length, then bytes."""
 
     def __init__(self, data: Data, byte_order: str) -> None:
         self._data = data
@@ -75,7 +75,7 @@ class DataEncoder:
         self._encoding = python_encoding(data.character_encoding or "utf-8")
 
     def encode(self, value: Any) -> bytes:
-        """The length and the bytes."""
+        """Encode a value: its length and its bytes."""
         if value is None:
             raw = b""
         elif isinstance(value, (bytes, bytearray)):
@@ -84,7 +84,9 @@ class DataEncoder:
             raw = self._text(value)
         limit = self._data.length.maximum
         if len(raw) > limit:
-            raise RefusedError(f"{len(raw)} bytes, {limit} at most", (self._data.name,))
+            raise RefusedError(
+                f"{len(raw)} bytes exceed the maximum of {limit}", (self._data.name,)
+            )
         return self._header.pack(len(raw)) + raw
 
     def _text(self, value: Any) -> bytes:

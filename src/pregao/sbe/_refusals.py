@@ -1,4 +1,4 @@
-"""Why a message cannot be written: the first field that refuses its value, and its words."""
+"""Errors of messages that cannot be encoded: the first field with an invalid value."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pregao.sbe.model import Block, Presence
 from pregao.sbe.values import Reading, readings
 
 _MISSING = object()
-"""In place of a value that is required and not given: no field takes it."""
+"""Stand-in for a required value that is not given; no field accepts it."""
 
 
 def blanks_of(fields: Sequence[Reading]) -> dict[str, Any]:
-    """What fields hold whose values are not given."""
+    """Return the values of fields that are not given."""
     return {field.name: _MISSING if field.required else None for field in fields}
 
 
 class EntryRefusals:
-    """What the values of a block must be, asked only when something is wrong with them."""
+    """Diagnosis of a block's values, used only after encoding failed."""
 
     def __init__(self, block: Block) -> None:
         self._block = block
@@ -30,12 +30,12 @@ class EntryRefusals:
             if field.presence is Presence.CONSTANT
         }
         self.blanks = blanks_of(readings(block))
-        """Every name that can be given, in order, with what it is when it is not."""
+        """All names that can be given, in order, with their values if they are not given."""
         self.blanks.update({group.name: None for group in block.groups})
         self.blanks.update({data.name: None for data in block.data})
 
     def without_constants(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The values without the constants among them, which must be right; no unknown names."""
+        """Return the values without constants; refuse unknown names and wrong constants."""
         for name in values:
             if name not in self.blanks:
                 self._check_constant(name, values[name])
@@ -47,10 +47,12 @@ class EntryRefusals:
             raise self._error(RefusedError(f"no such field in {self._block.name}", (name,)))
         constant = self._constants[name]
         if value != constant:
-            raise self._error(RefusedError(f"always {constant!r} here, not {value!r}", (name,)))
+            raise self._error(
+                RefusedError(f"must be the constant {constant!r}, was {value!r}", (name,))
+            )
 
     def of(self, values: Mapping[str, Any], failure: Exception) -> Exception:
-        """What is wrong with values whose writing failed so."""
+        """Return the error for values whose encoding failed."""
         for field in readings(self._block):
             try:
                 if field.required and field.name not in values:
@@ -65,7 +67,7 @@ class EntryRefusals:
 
 
 class MessageRefusals(EntryRefusals):
-    """The same of a message, as the error that users see."""
+    """Diagnosis of a message's values, with errors for users."""
 
     def _error(self, refused: RefusedError) -> Exception:
         return EncodeError(f"{'.'.join(refused.path)}: {refused.reason}")

@@ -1,4 +1,4 @@
-"""Functions that are written as Python source for one layout and compiled when first needed."""
+"""Builder of functions generated as Python source for one layout and compiled on first use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Source:
-    """The source of one function, and the objects that it names."""
+    """Source of one function, and the objects that it refers to."""
 
     def __init__(self, title: str, arguments: str) -> None:
         self._title = title
@@ -18,22 +18,22 @@ class Source:
         self._depth = 1
 
     def add(self, *lines: str) -> None:
-        """Write lines at the present depth."""
+        """Add lines at the current indentation."""
         self._lines.extend("    " * self._depth + line for line in lines)
 
     def open(self, line: str) -> None:
-        """Write a line, and what follows one step further in."""
+        """Add a line and indent the following ones."""
         self.add(line)
         self._depth += 1
 
     def close(self, line: str | None = None) -> None:
-        """Go one step out; the line, if any, opens a new part at that depth."""
+        """Dedent; the line, if any, opens a new block at that indentation."""
         self._depth -= 1
         if line is not None:
             self.open(line)
 
     def name(self, thing: Any) -> str:
-        """The name under which the function finds an object."""
+        """Return the global name of an object in the function."""
         for name, known in self._objects.items():
             if known is thing:
                 return name
@@ -42,9 +42,9 @@ class Source:
         return name
 
     def compiled(self) -> Callable[..., Any]:
-        """The function."""
+        """Compile and return the function."""
         names = dict(self._objects)
-        # What comes from a schema file stands in the source as literals only (``repr``).
+        # Values from a schema file are in the source as literals only (``repr``).
         exec(_code("\n".join(self._lines), self._title), names)  # noqa: S102
         function: Callable[..., Any] = names["function"]
         return function
@@ -52,17 +52,17 @@ class Source:
 
 @lru_cache(maxsize=1024)
 def _code(text: str, title: str) -> CodeType:
-    """Equal layouts have equal sources: the many publishers of a test compile them once."""
+    """Compile a source; cached, because equal layouts have equal sources."""
     return compile(text, f"<{title}>", "exec")
 
 
 def unpacking(variables: list[str], value: str) -> str:
-    """A line that takes a sequence apart into variables."""
+    """Return a line that unpacks a sequence into variables."""
     return f"[{', '.join(variables)}] = {value}"
 
 
 class Asked(dict[Any, Any]):
-    """Answers that are known, by their questions; for another question a function is asked."""
+    """Mapping with known results; a function computes those of other keys."""
 
     __slots__ = ("_ask",)
 
@@ -75,10 +75,10 @@ class Asked(dict[Any, Any]):
 
 
 class Remembered(Asked):
-    """Answers that are remembered for the next time; all are forgotten when they become many.
+    """Cache of a function's results; it is cleared when it reaches its limit.
 
-    Prices, dates, texts and names come again and again, and making them is the dearest part of a
-    message. Only for questions that are equal in no other type, as 1 and True are.
+    Prices, dates, texts and names repeat, and creating them is the most expensive part of decoding
+    a message. Only for keys that equal no key of another type, as 1 and True do.
     """
 
     __slots__ = ("_limit",)
@@ -90,6 +90,6 @@ class Remembered(Asked):
     def __missing__(self, question: Any) -> Any:
         answer = self._ask(question)
         if len(self) >= self._limit:
-            self.clear()  # a sender of ever new values must not fill the memory
+            self.clear()  # a sender of ever new values must not exhaust memory
         self[question] = answer
         return answer

@@ -1,7 +1,7 @@
-"""From values to numbers on the wire; a value that does not fit is refused.
+"""Conversion of values to numbers on the wire; a value that does not fit is refused.
 
-These functions say what each kind of field takes. What is written for a layout (`_encoder`)
-decides the plain cases itself and asks them about all others.
+These functions define the values that each kind of field accepts. Generated encoders (`_encoder`)
+handle the usual cases inline and call these functions for all others.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pregao.sbe.values import EPOCH_ORDINAL, MAX_DAY, MAX_MANTISSA, MIN_DAY, Rea
 EXACT = Context(
     prec=60, Emin=-60, Emax=60, traps=[DivisionByZero, Inexact, InvalidOperation, Overflow]
 )
-"""Reckons with decimals, or refuses: nothing is ever rounded, and no number is of many digits."""
+"""Decimal context that raises instead of rounding, and limits the number of digits."""
 
 
 class RefusedError(Exception):
-    """A value that cannot be written, and the way to it inside its field."""
+    """A value that cannot be encoded, with its path inside the field."""
 
     def __init__(self, reason: str, path: tuple[str, ...] = ()) -> None:
         super().__init__(reason)
@@ -32,7 +32,7 @@ class RefusedError(Exception):
 
 
 def encoder(reading: Reading) -> Converter:
-    """What makes the number on the wire of a value."""
+    """Return the function that converts a value to its number on the wire."""
     match reading.kind:
         case ValueKind.RECORD:
             return _record_encoder(reading)
@@ -61,7 +61,7 @@ def _null(reading: Reading) -> int | float:
 
 
 def bounds(reading: Reading) -> tuple[int, int]:
-    """The smallest and the largest number that a field can carry, null apart."""
+    """Return the smallest and the largest number of a field, except null."""
     primitive = reading.primitive
     low = primitive.minimum if reading.minimum is None else int(reading.minimum)
     high = primitive.maximum if reading.maximum is None else int(reading.maximum)
@@ -78,11 +78,11 @@ def _integer_encoder(reading: Reading) -> Converter:
         if value is None:
             return _null(reading)
         if not isinstance(value, int) or isinstance(value, bool):
-            raise RefusedError(f"{value!r} is not a whole number")
+            raise RefusedError(f"{value!r} is not an integer")
         if not low <= value <= high:
             raise RefusedError(f"{value} is not from {low} to {high}")
         if value == null:
-            raise RefusedError(f"{value} means null here; give None for null")
+            raise RefusedError(f"{value} means null in this field; use None for null")
         return value
 
     return encode
@@ -98,7 +98,7 @@ def _float_encoder(reading: Reading) -> Converter:
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             raise RefusedError(f"{value!r} is not a number")
         if null is not None and (value == null or (null != null and value != value)):
-            raise RefusedError(f"{value} means null here; give None for null")
+            raise RefusedError(f"{value} means null in this field; use None for null")
         if narrow is not None:
             try:
                 narrow.pack(value)
@@ -131,7 +131,7 @@ def _decimal_encoder(reading: Reading) -> Converter:
         if not low <= mantissa <= high:
             raise RefusedError(f"{value} is out of range")
         if mantissa == null:
-            raise RefusedError(f"{value} means null here; give None for null")
+            raise RefusedError(f"{value} means null in this field; use None for null")
         return mantissa
 
     return encode
@@ -147,13 +147,13 @@ def _date_encoder(reading: Reading) -> Converter:
         if isinstance(value, date):
             day = value.toordinal() - EPOCH_ORDINAL
         elif type(value) is int and null is not None and not MIN_DAY <= value <= MAX_DAY:
-            day = value  # of a day that is no date, as messages of others may have it
+            day = value  # a day number that is not a valid date, which other senders may use
         else:
             raise RefusedError(f"{value!r} is not a date")
         if not low <= day <= high:
             raise RefusedError(f"{value} does not fit")
         if day == null:
-            raise RefusedError(f"{value} means null here; give None for null")
+            raise RefusedError(f"{value} means null in this field; use None for null")
         return day
 
     return encode
@@ -171,12 +171,12 @@ def _enum_encoder(reading: Reading) -> Converter:
             number = numbers.get(value)
             if number is None:
                 names = ", ".join(numbers)
-                raise RefusedError(f"{value!r} is none of {names}")
+                raise RefusedError(f"{value!r} is not one of {names}")
             return number
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise RefusedError(f"{value!r} is not a value of this enumeration")
         if value == reading.null:
-            raise RefusedError(f"{value} means null here; give None for null")
+            raise RefusedError(f"{value} means null in this field; use None for null")
         return value
 
     return encode
@@ -195,7 +195,7 @@ def _set_encoder(reading: Reading) -> Converter:
         elif isinstance(value, (list, tuple, set, frozenset)):
             unknown = [bit for bit in value if bit not in bits]
             if unknown:
-                raise RefusedError(f"{unknown[0]!r} is none of {', '.join(bits)}")
+                raise RefusedError(f"{unknown[0]!r} is not one of {', '.join(bits)}")
             number = sum(bits[bit] for bit in set(value))
         else:
             raise RefusedError(f"{value!r} is neither a number nor names of flags")
@@ -220,7 +220,7 @@ def _string_encoder(reading: Reading) -> Converter:
             if b"\0" in raw:
                 raise RefusedError("a NUL character would end the text")
             if not raw and reading.null is not None:
-                raise RefusedError("an empty text means null here; give None")
+                raise RefusedError("an empty text means null in this field; use None")
             if len(raw) > size:
                 raise RefusedError(f"{value!r} is longer than {size} bytes")
             return raw
@@ -232,11 +232,11 @@ def _string_encoder(reading: Reading) -> Converter:
 
 
 def encode_text(value: Any, encoding: str) -> bytes:
-    """The bytes of a text."""
+    """Encode a text."""
     if not isinstance(value, str):
         raise RefusedError(f"{value!r} is not text")
     try:
-        # ASCII is read leniently but written strictly.
+        # ASCII is decoded leniently but encoded strictly.
         return value.encode("ascii" if encoding == "latin-1" else encoding)
     except UnicodeEncodeError:
         raise RefusedError(f"{value!r} has characters that cannot be written") from None

@@ -1,4 +1,4 @@
-"""The `<types>` of an SBE schema: simple types, composites, enumerations and sets."""
+"""Reader of the `<types>` of an SBE schema: simple types, composites, enumerations and sets."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*\Z")
 _WHOLE = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20})")
 _MAX_LENGTH = 1 << 20
 MAX_BLOCK = 1 << 20
-"""Bytes of a composite, a message's block or an entry's; encoders make a block as a whole."""
+"""Maximum bytes of a composite or block; encoders build a block in one piece."""
 
 ENCODINGS = frozenset({"ASCII", "USASCII", "ISO88591", "LATIN1", "UTF8"})
-"""Character encodings that a schema may name, hyphens and case aside.
+"""Character encodings that a schema may name, ignoring hyphens and case.
 
-Python has many more, of which some are no character encodings (``zlib_codec``), some take time in
-the square of a text (``punycode``) and some give text that was not there (``unicode_escape``).
+Python has many more, but some are not character encodings (``zlib_codec``), some need time
+quadratic in the text (``punycode``) and some produce text that was not there (``unicode_escape``).
 """
 
 
 class TypeReader:
-    """Reads types in any order of declaration; a type that contains itself is refused."""
+    """Reader of types in any order of declaration; a type that contains itself is refused."""
 
     def __init__(self) -> None:
         self.types: dict[str, Type] = {
@@ -48,23 +48,23 @@ class TypeReader:
         self._reading: list[str] = []
         self.leaves = Leaves()
         self._expanded: dict[int, tuple[int, int]] = {}
-        """Fields and depth of each composite, by the identity of what is alive as long as we."""
+        """Fields and depth of each composite, by id(); the reader keeps the composites alive."""
 
     def read_types(self, sections: list[Element]) -> None:
         """Read all the types of a schema."""
         for section in sections:
             for element in section.children:
                 if element.tag not in _TAGS:
-                    raise schema_error(element, "an element that <types> does not have")
+                    raise schema_error(element, "not allowed in <types>")
                 name = self.name(element)
                 if name in self._declared:
-                    raise schema_error(element, "the name is taken by another type")
+                    raise schema_error(element, "another type has this name")
                 self._declared[name] = element
         for name in self._declared:
             self._resolve(name)
 
     def type_named(self, element: Element, name: str) -> Type:
-        """The type of that name, which the element uses."""
+        """Return the type of that name, which the element uses."""
         if name not in self._declared and name not in self.types:
             raise schema_error(element, f"the type {name!r} is not declared")
         return self._resolve(name)
@@ -75,7 +75,7 @@ class TypeReader:
         if isinstance(kind, Composite):
             leaves = self._expanded[id(kind)][0]
         elif isinstance(kind, EncodedType) and kind.primitive.size > 1:
-            leaves = kind.length  # each number of an array is decoded by itself
+            leaves = kind.length  # each number of an array is decoded separately
         self.leaves.add(element, leaves)
         return leaves
 
@@ -84,7 +84,7 @@ class TypeReader:
         if element is None or (name in self.types and name not in PRIMITIVES):
             return self.types[name]
         if name in self._reading:
-            if name in PRIMITIVES:  # a type may be called like the primitive it is made of
+            if name in PRIMITIVES:  # a type may have the name of its primitive
                 return EncodedType(name, PRIMITIVES[name])
             raise schema_error(element, "the type contains itself")
         if len(self._reading) > MAX_DEPTH:
@@ -111,14 +111,14 @@ class TypeReader:
     # Attributes
 
     def text(self, element: Element, name: str) -> str:
-        """An attribute that must be there."""
+        """Return a mandatory attribute."""
         value = element.get(name)
         if value is None or not value.strip():
             raise schema_error(element, f"the attribute {name!r} is missing")
         return value.strip()
 
     def name(self, element: Element) -> str:
-        """The element's name."""
+        """Return the element's name."""
         value = self.text(element, "name")
         if not _NAME.match(value):
             raise schema_error(element, f"{value!r} is not a name")
@@ -127,33 +127,33 @@ class TypeReader:
     def number(
         self, element: Element, name: str, low: int, high: int, default: int | None = None
     ) -> int:
-        """An attribute that is a whole number in a range."""
+        """Return an integer attribute in a range."""
         value = element.get(name)
         if value is None and default is not None:
             return default
         return self._whole(element, name, self.text(element, name), low, high)
 
     def since(self, element: Element) -> int:
-        """The version in which the element came."""
+        """Return the version that added the element."""
         return self.number(element, "sinceVersion", 0, 0xFFFF, default=0)
 
     def deprecated(self, element: Element) -> int | None:
-        """The version in which the element was declared obsolete, or None."""
+        """Return the version that deprecated the element, or None."""
         if element.get("deprecated") is None:
             return None
         return self.number(element, "deprecated", 0, 0xFFFF)
 
     def presence(self, element: Element) -> Presence:
-        """The element's presence."""
+        """Return the element's presence."""
         value = element.get("presence") or "required"
         try:
             return Presence(value)
         except ValueError:
-            raise schema_error(element, f"the presence {value!r} is not known") from None
+            raise schema_error(element, f"unknown presence {value!r}") from None
 
     def _whole(self, element: Element, what: str, text: str, low: int, high: int) -> int:
         if not _WHOLE.fullmatch(text):
-            raise schema_error(element, f"{what} {text!r} is not a whole number")
+            raise schema_error(element, f"{what} {text!r} is not an integer")
         value = int(text, 16 if "x" in text.lower() else 10)
         if not low <= value <= high:
             raise schema_error(element, f"{what} {value} is not from {low} to {high}")
@@ -163,11 +163,11 @@ class TypeReader:
 
     def _primitive(self, element: Element, name: str) -> Primitive:
         if name not in PRIMITIVES:
-            raise schema_error(element, f"the primitive type {name!r} is not known")
+            raise schema_error(element, f"unknown primitive type {name!r}")
         return PRIMITIVES[name]
 
     def _value(self, element: Element, what: str, text: str, primitive: Primitive) -> int | float:
-        """A number of a primitive type; for a char also the character itself."""
+        """Return a number of a primitive type; for a char also given as the character."""
         if primitive.nature is Nature.FLOAT:
             try:
                 number = float(text)
@@ -181,7 +181,7 @@ class TypeReader:
         return self._whole(element, what, text, primitive.minimum, primitive.maximum)
 
     def _character(self, element: Element, text: str, primitive: Primitive) -> int:
-        """The value of an enumeration's member: of a char it is always the character."""
+        """Return the value of an enumeration's member; for a char always the character."""
         if primitive.nature is Nature.CHAR:
             if len(text) != 1 or ord(text) > 0xFF:
                 raise schema_error(element, f"{text!r} is not one character")
@@ -189,7 +189,7 @@ class TypeReader:
         return self._whole(element, "the value", text, primitive.minimum, primitive.maximum)
 
     def value_ref(self, element: Element, reference: str) -> tuple[EnumType, EnumMember]:
-        """The enumeration and member that ``Enum.Member`` names."""
+        """Return the enumeration and member that ``Enum.Member`` names."""
         owner_name, dot, member_name = reference.strip().partition(".")
         owner = self.type_named(element, owner_name) if dot else None
         if not isinstance(owner, EnumType):
@@ -200,7 +200,7 @@ class TypeReader:
         return owner, member
 
     def constant_text(self, element: Element, primitive: Primitive, text: str) -> Constant:
-        """The value of a constant: text of chars, else a number."""
+        """Return the value of a constant: text of chars, else a number."""
         if primitive.nature is Nature.CHAR:
             return text
         return self._value(element, "the constant", text, primitive)
@@ -266,10 +266,10 @@ class TypeReader:
             elif child.tag in _TAGS:
                 kind = self._type(child)
             else:
-                raise schema_error(child, "an element that a composite does not have")
+                raise schema_error(child, "not allowed in a composite")
             name = self.name(child)
             if name in names:
-                raise schema_error(child, "the name is taken in this composite")
+                raise schema_error(child, "another member of this composite has this name")
             names.add(name)
             leaves += self.count(child, kind)
             offset = self.number(child, "offset", 0, MAX_BLOCK, default=position)
@@ -308,7 +308,7 @@ class TypeReader:
         return composite
 
     def _number_encoding(self, element: Element) -> EncodedType:
-        """What an enumeration or set is encoded as: a primitive, or a type made of one."""
+        """Return the encoding of an enumeration or set: a primitive, or a type of one."""
         name = self.text(element, "encodingType")
         found = self.type_named(element, name)
         if (
@@ -327,7 +327,7 @@ class TypeReader:
         values: set[int] = set()
         for child in element.children:
             if child.tag != "validValue":
-                raise schema_error(child, "an element that an enumeration does not have")
+                raise schema_error(child, "not allowed in an enumeration")
             member = EnumMember(
                 self.name(child),
                 self._character(child, child.text, encoding.primitive),
@@ -337,9 +337,9 @@ class TypeReader:
             )
             self.leaves.add(child)
             if member.name in names:
-                raise schema_error(child, "the name is taken in this enumeration")
+                raise schema_error(child, "another member of this enumeration has this name")
             if member.value in values:
-                raise schema_error(child, f"the value {child.text!r} is taken")
+                raise schema_error(child, f"another member has the value {child.text!r}")
             names.add(member.name)
             values.add(member.value)
             members.append(member)
@@ -356,11 +356,11 @@ class TypeReader:
     def _set(self, element: Element) -> SetType:
         encoding = self._number_encoding(element)
         if encoding.primitive.nature is not Nature.UNSIGNED:
-            raise schema_error(element, "a set is encoded as an unsigned number")
+            raise schema_error(element, "a set must be encoded as an unsigned number")
         choices: list[Choice] = []
         for child in element.children:
             if child.tag != "choice":
-                raise schema_error(child, "an element that a set does not have")
+                raise schema_error(child, "not allowed in a set")
             choice = Choice(
                 self.name(child),
                 self._whole(child, "the bit", child.text, 0, 8 * encoding.primitive.size - 1),
@@ -369,9 +369,9 @@ class TypeReader:
                 child.get("description") or "",
             )
             if any(choice.name == other.name for other in choices):
-                raise schema_error(child, "the name is taken in this set")
+                raise schema_error(child, "another choice of this set has this name")
             if any(choice.bit == other.bit for other in choices):
-                raise schema_error(child, f"the bit {choice.bit} is taken")
+                raise schema_error(child, f"another choice has the bit {choice.bit}")
             choices.append(choice)
         return SetType(
             name=self.name(element),

@@ -1,4 +1,4 @@
-"""Columns without numba: what the kernels of `_kernels` do to runs, over whole arrays."""
+"""Fallback of `_kernels` without numba: numpy operations on whole arrays instead of runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ANY = (1 << 64) - 1
 
 
 def check_blocks(positions: Any, block_lengths: Any, ends: Any) -> tuple[int, bool]:
-    """What the kernel of this name does."""
+    """Return the shortest block, and whether any block runs past the end of its message."""
     shortest = int(block_lengths.min(initial=1 << 62))
     return shortest, bool((block_lengths > ends - positions).any())
 
@@ -23,12 +23,12 @@ def _at(buffer: Any, places: Any, kind: str) -> Any:
 
 
 def _outside(values: Any, low: int, span: int) -> Any:
-    """Is a value further from the lowest, as an unsigned number, than the span?"""
+    """Return which values minus ``low``, as unsigned numbers, exceed the span."""
     return (values.astype(np.int64) - np.int64(low)).view(np.uint64) > np.uint64(span)
 
 
 def _numbers(places: Any, buffer: Any, row: Any, out: Any, kind: str, judged: bool) -> Any:
-    """Store a number of each message; which are not null, and is any of them out of range?"""
+    """Store a number per message; return which are valid, and whether one is out of range."""
     out[:] = _at(buffer, places, kind)
     low, span = int(row[k.LOW]), int(row[k.SPAN]) & _ANY
     wrong = _outside(out, low, span) if judged else np.zeros(len(out), np.bool_)
@@ -39,38 +39,41 @@ def _numbers(places: Any, buffer: Any, row: Any, out: Any, kind: str, judged: bo
 
 
 def _names(places: Any, buffer: Any, names: Any, out: Any) -> Any:
-    """Store the index of each name; which have one, and was any number unknown?"""
+    """Store the index of each name; return which have one, and whether one is unknown."""
     found = names[buffer[places]]
     out[:] = np.maximum(found, 0)
     return found >= 0, bool((found == k.UNKNOWN).any())
 
 
 def _texts(places: Any, buffer: Any, size: int, widen: bool, offsets: Any, out: Any) -> Any:
-    """Store texts up to their first NUL; which are not empty, is a byte odd, how long are all?"""
+    """Store texts up to their first NUL.
+
+    Return which are not empty, whether a byte could not be copied, and the total size.
+    """
     found = buffer[places[:, None] + np.arange(size)]
     ends = found == 0
-    high = found > 127  # beyond ASCII
+    high = found > 127  # non-ASCII
     if not widen:
         ends |= high
     kept = np.logical_not(np.logical_or.accumulate(ends, axis=1))
-    odd = not widen and bool((high & _first(ends)).any())
+    unsupported = not widen and bool((high & _first(ends)).any())
     sizes = kept.sum(axis=1) + (kept & high).sum(axis=1)
     offsets[0] = 0
     np.cumsum(sizes, out=offsets[1:])
     _copy(found[kept], out)
-    return sizes > 0, odd, int(offsets[-1])
+    return sizes > 0, unsupported, int(offsets[-1])
 
 
 def _first(marks: Any) -> Any:
-    """The first mark of each row."""
+    """Return the first mark of each row."""
     before = np.zeros_like(marks)
     before[:, 1:] = np.logical_or.accumulate(marks, axis=1)[:, :-1]
     return marks & ~before
 
 
 def _copy(characters: Any, out: Any) -> None:
-    """Write Latin-1 as UTF-8."""
-    high = characters > 127  # beyond ASCII
+    """Copy Latin-1 characters as UTF-8."""
+    high = characters > 127  # non-ASCII
     if not high.any():
         out[: len(characters)] = characters
         return
@@ -86,34 +89,36 @@ _KINDS = {
     k.U16_I32: ("<u2", False),
     k.I32_I32: ("<i4", True),
 }
-"""What is loaded, and whether it can be out of range."""
+"""Loaded type, and whether its values can be out of range."""
 
 
 def fill_columns(
     buffer: Any, positions: Any, table: Any, names: Any, reach: int, out16: Any, out32: Any,  # noqa: ARG001
     out64: Any, arena: Any, report: Any,
 ) -> None:  # fmt: skip
-    """What the kernel of this name does."""
+    """Fill every column of a table of operations, like the kernel of this name."""
     count = len(positions)
     k.lay_out(table, count, report)
     views = {2: out16, 4: out32, 8: out64}
-    for row, told in zip(table, report, strict=True):
-        operation, size, place = int(row[k.OPERATION]), int(row[k.SIZE]), int(told[k.PLACE])
-        places = positions + row[k.OFFSET]
+    for row, entry in zip(table, report, strict=True):
+        operation, size, start = int(row[k.OPERATION]), int(row[k.SIZE]), int(entry[k.PLACE])
+        field_positions = positions + row[k.OFFSET]
         if operation == k.TEXT:
-            offsets = out32[place >> 2 : (place >> 2) + count + 1]
-            out = arena[int(told[k.TEXT_PLACE]) :]
-            valid, wrong, used = _texts(places, buffer, size, row[k.NAMES] == 1, offsets, out)
-            told[k.TEXT_SIZE] = used
+            offsets = out32[start >> 2 : (start >> 2) + count + 1]
+            out = arena[int(entry[k.TEXT_PLACE]) :]
+            valid, wrong, used = _texts(
+                field_positions, buffer, size, row[k.NAMES] == 1, offsets, out
+            )
+            entry[k.TEXT_SIZE] = used
         else:
-            values = views[size][place // size : place // size + count]
+            values = views[size][start // size : start // size + count]
             if operation == k.ENUM8_I16:
-                valid, wrong = _names(places, buffer, names[row[k.NAMES]], values)
+                valid, wrong = _names(field_positions, buffer, names[row[k.NAMES]], values)
             else:
                 kind, judged = _KINDS[operation]
-                valid, wrong = _numbers(places, buffer, row, values, kind, judged)
-        if told[k.VALIDITY] >= 0:
+                valid, wrong = _numbers(field_positions, buffer, row, values, kind, judged)
+        if entry[k.VALIDITY] >= 0:
             bits = np.packbits(valid, bitorder="little")
-            arena[told[k.VALIDITY] : told[k.VALIDITY] + len(bits)] = bits
-            told[k.NULLS] = count - np.count_nonzero(valid)
-        told[k.ODD] = wrong
+            arena[entry[k.VALIDITY] : entry[k.VALIDITY] + len(bits)] = bits
+            entry[k.NULLS] = count - np.count_nonzero(valid)
+        entry[k.ODD] = wrong

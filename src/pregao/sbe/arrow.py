@@ -1,4 +1,4 @@
-"""The Arrow types of values: no unsigned numbers, exact decimals, names for enumerations."""
+"""Arrow types of values: no unsigned integers, exact decimals, names for enumerations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _INTEGERS = {
 
 
 def column_type(reading: Reading) -> Any:
-    """The Arrow type of a reading's column."""
+    """Return the Arrow type of a reading's column."""
     match reading.kind:
         case ValueKind.DECIMAL:
             return pa.decimal64(DECIMAL_DIGITS, reading.scale)
@@ -51,22 +51,22 @@ def column_type(reading: Reading) -> Any:
 
 
 def enum_index_type(reading: Reading) -> Any:
-    """The index type of an enumeration's dictionary: wide enough for every number."""
+    """Return the index type of an enumeration's dictionary, wide enough for every number."""
     return pa.int16() if reading.primitive.size == 1 else pa.int32()
 
 
 def data_type(data: Data) -> Any:
-    """The Arrow type of variable-length data."""
+    """Return the Arrow type of variable-length data."""
     return pa.binary() if data.character_encoding is None else pa.string()
 
 
 def group_type(group: Group) -> Any:
-    """The Arrow type of a repeating group: a list of its entries."""
+    """Return the Arrow type of a repeating group: a list of its entries."""
     return pa.list_(pa.field("item", pa.struct(list(block_schema(group))), nullable=False))
 
 
 def block_schema(block: Block) -> Any:
-    """The Arrow schema of a message's or group's columns."""
+    """Return the Arrow schema of a message's or group's columns."""
     fields = [pa.field(reading.column, column_type(reading)) for reading in readings(block)]
     fields += [pa.field(snake_case(group.name), group_type(group)) for group in block.groups]
     fields += [pa.field(snake_case(data.name), data_type(data)) for data in block.data]
@@ -74,7 +74,7 @@ def block_schema(block: Block) -> Any:
 
 
 def widened(kind: Any) -> Any:
-    """The same type with 128-bit decimals, which every Arrow reader knows."""
+    """Return the type with 128-bit decimals, which every Arrow reader supports."""
     if pa.types.is_decimal64(kind):
         return pa.decimal128(kind.precision, kind.scale)
     if pa.types.is_struct(kind):

@@ -1,7 +1,7 @@
-"""The message codec: one message at a time, bytes to named values and back.
+"""Message codec: converts one SBE message at a time between bytes and named values.
 
-Values are as the readings say: numbers, decimals, dates, names of enumerations (a number where
-there is no name), sets as numbers, records as dictionaries, groups as lists of dictionaries,
+The readings define the types of values: numbers, decimals, dates, names of enumerations (a number
+if there is no name), sets as numbers, records as dictionaries, groups as lists of dictionaries,
 data as text. Null is None.
 """
 
@@ -21,21 +21,21 @@ from pregao.sbe.model import Message, Schema
 
 @dataclass(slots=True)
 class Decoded:
-    """A decoded message: its template, the sender's version, its values, its extent."""
+    """A decoded message: its template, the sender's version, its values and its end."""
 
     message: Message
     version: int
     values: dict[str, Any]
     end: int
-    """Where its known parts end; bytes between this and the frame's end were not known."""
+    """End of its known parts; bytes between this and the frame's end are of a later version."""
 
     def __getitem__(self, name: str) -> Any:
-        """A value by the field's name."""
+        """Return a value by field name."""
         return self.values[name]
 
 
 class MessageHeader(NamedTuple):
-    """The four numbers that choose how to read a message."""
+    """The four numbers that select how to decode a message."""
 
     block_length: int
     template_id: int
@@ -48,7 +48,7 @@ _TOO_SHORT = "too short for a message header"
 
 
 class HeaderCodec:
-    """Reads and writes the message header of a schema."""
+    """Codec of the message header of a schema."""
 
     __slots__ = ("_order", "_struct", "size", "unpack_from")
 
@@ -65,12 +65,12 @@ class HeaderCodec:
         self._struct = struct.Struct("".join(parts))
         self._order = tuple(ranked.index(index) for index in range(4))
         self.unpack_from: Callable[[Any, int], tuple[int, ...]] = self._struct.unpack_from
-        """The four numbers at a position, in the order of `MessageHeader`; nothing is checked."""
+        """Read the four numbers at a position, in the order of `MessageHeader`, unchecked."""
         if self._order != _USUAL_ORDER:
             self.unpack_from = self._in_order
 
     def decode(self, buffer: Any, position: int = 0, end: int | None = None) -> MessageHeader:
-        """The header at a position."""
+        """Return the header at a position."""
         end = len(buffer) if end is None else end
         if position < 0 or end - position < self.size:
             raise DecodeError(_TOO_SHORT, position)
@@ -81,18 +81,18 @@ class HeaderCodec:
         return tuple(numbers[index] for index in self._order)
 
     def encode(self, header: MessageHeader) -> bytes:
-        """The bytes of a header."""
+        """Encode a header."""
         ranked = [0, 0, 0, 0]
-        for number, place in zip(header, self._order, strict=True):
-            ranked[place] = number
+        for number, rank in zip(header, self._order, strict=True):
+            ranked[rank] = number
         return self._struct.pack(*ranked)
 
 
 class MessageCodec:
-    """Reads and writes one template of a schema; bodies begin after the message header.
+    """Codec of one template of a schema; bodies begin after the message header.
 
-    The functions that do it are written and compiled when first used: one that encodes, and one
-    that decodes for each version that has a layout of its own.
+    Its functions are generated and compiled on first use: one that encodes, and one that decodes
+    for each version with a different layout.
     """
 
     __slots__ = ("_encode", "_marks", "decoders", "header", "message", "schema")
@@ -105,19 +105,19 @@ class MessageCodec:
         )
         self._encode: Encoder | None = None
         self.decoders: dict[int, Decoder] = {}
-        """The functions that decode, by the sender's version, as far as they were needed."""
+        """Decoding functions by the sender's version, generated on demand."""
         self._marks: list[int] = []
 
     def decode_body(
         self, buffer: Any, position: int, block_length: int, version: int, end: int
     ) -> Decoded:
-        """Decode what follows the header, up to ``end``."""
+        """Decode the body after the header, up to ``end``."""
         decode = self.decoders.get(version) or self.decoder(version)
         decoded: Decoded = decode(buffer, position, block_length, version, end)
         return decoded
 
     def decoder(self, version: int) -> Decoder:
-        """The function that decodes what a version wrote."""
+        """Return the function that decodes messages of a version."""
         self._marks = self._marks or sorted(version_marks(self.message))
         mark = max(mark for mark in self._marks if mark <= version)
         found = self.decoders.get(mark)
@@ -129,11 +129,11 @@ class MessageCodec:
         return found
 
     def encode(self, values: Mapping[str, Any]) -> bytes:
-        """The message's bytes, header first."""
+        """Encode a message, including its header."""
         return (self._encode or self.encoder())(values)
 
     def encoder(self) -> Encoder:
-        """The function that encodes, for those who call it often."""
+        """Return the encoding function, for repeated calls."""
         if self._encode is None:
             self._encode = message_encoder(self.message, self.schema.byte_order, self.header)
         return self._encode
@@ -144,21 +144,22 @@ class MessageCodec:
         taken: Mapping[str, Taken] | None = None,
         fixed: Mapping[str, Any] | None = None,
     ) -> Packer:
-        """A fast writer of header and block from the named fields' numbers on the wire.
+        """Return a fast encoder of header and block from wire values of the named fields.
 
-        None means null. Fields that are not named are null, or zero where they cannot be. A member
-        of a record is named by its way, as in ``businessHeader.msgSeqNum``. Groups and data are
-        the caller's; but where one piece of data is named all are written, each given as bytes.
-        Fields that are ``taken`` come from attributes of an object, which is then given ahead of
-        the numbers; those that are ``fixed`` are the same in every message.
+        None means null. Fields that are not named are null, or zero if they cannot be null. A
+        member of a record is named by its path, as in ``businessHeader.msgSeqNum``. The caller
+        appends groups and data; but if one data field is named, all are written, each given as
+        bytes. ``taken`` fields come from attributes of an object, which is then the first argument;
+        ``fixed`` fields have the same value in every message.
         """
         return packer(self.message, self.schema.byte_order, self.header, names, taken, fixed)
 
     def unpacker(self, *names: str) -> Unpacker:
-        """A fast reader of the named fields' numbers on the wire, the twin of :meth:`packer`.
+        """Return a fast decoder of the named fields to wire values, the reverse of :meth:`packer`.
 
-        It takes a buffer, where the block begins, how long it is, and the end. For senders of the
-        schema's own version, or a later one: a block that does not reach a named field is refused.
+        Its arguments are a buffer, the position and the length of the block, and the end. It is for
+        senders of the schema's version or a later one: a block too short for a named field is
+        refused.
         """
         return unpacker(self.message, self.schema.byte_order, names)
 
@@ -169,10 +170,10 @@ class MessageCodec:
         taken: Mapping[str, Taken] | None = None,
         fixed: Mapping[str, Any] | None = None,
     ) -> tuple[Callable[[int], bytes], Callable[..., bytes]]:
-        """Fast writers of a group: its header for so many entries, and one entry.
+        """Return fast encoders of a group: of its header by number of entries, and of an entry.
 
-        An entry is written from the named fields' numbers on the wire, as by :meth:`packer`; for
-        entries without groups and data of their own.
+        An entry is encoded from wire values of the named fields, as by :meth:`packer`; entries with
+        groups or data are not supported.
         """
         found = next((each for each in self.message.groups if each.name == group), None)
         if found is None:
@@ -182,7 +183,7 @@ class MessageCodec:
 
 
 class SchemaCodec:
-    """Reads and writes every message of a schema."""
+    """Codec of all messages of a schema."""
 
     __slots__ = ("_codecs", "_encoders", "_size", "_unpack", "header", "schema")
 
@@ -195,7 +196,7 @@ class SchemaCodec:
         self._encoders: dict[str, Encoder] = {}
 
     def codec(self, template_id: int) -> MessageCodec | None:
-        """The codec of a template, or None if the schema does not have it."""
+        """Return the codec of a template, or None if the schema does not have it."""
         codec = self._codecs.get(template_id)
         if codec is None:
             message = self.schema.by_id.get(template_id)
@@ -205,7 +206,7 @@ class SchemaCodec:
         return codec
 
     def decode(self, buffer: Any, position: int = 0, end: int | None = None) -> Decoded:
-        """Decode the message whose header is at a position, up to ``end``."""
+        """Decode the message whose header is at ``position``, up to ``end``."""
         if end is None:
             end = len(buffer)
         if position < 0 or end - position < self._size:
@@ -221,7 +222,7 @@ class SchemaCodec:
         return decoded
 
     def encode(self, name: str, values: Mapping[str, Any]) -> bytes:
-        """The bytes of the message of that name, header first."""
+        """Encode the message of that name, including its header."""
         try:
             encode = self._encoders[name]
         except KeyError:

@@ -1,10 +1,10 @@
-"""Many messages of one template and version to Arrow columns.
+"""Column decoder: decodes many messages of one template and version into Arrow columns.
 
-The same readings as the message codec's, by kernels instead of one value at a time. A message
-that the codec would refuse is left out and its index reported; the codec then says why. So is one
-with an unsigned number that a signed 64-bit column cannot hold (`beyond_columns` names it). Where
-such a number, or a day after the year 9999, is in an optional field, the message is kept: the
-column has null there, and the value is counted as withheld.
+It uses the readings of the message codec, with kernels instead of one value at a time. A message
+that the codec would refuse is skipped and its index reported; decoding it with the codec gives the
+reason. So is one with an unsigned number that does not fit a signed 64-bit column
+(`beyond_columns` names it). If such a number, or a day after the year 9999, is in an optional
+field, the message is kept: the column has null there, and the value is counted as withheld.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class _Node:
-    """A group or a piece of data in the tree of a template's parts."""
+    """A group or data field in the tree of a template's parts."""
 
     part: Group | Data
     parent: int
@@ -38,7 +38,7 @@ class _Node:
 
 
 class ColumnDecoder:
-    """Decodes one template as one version of its sender wrote it."""
+    """Decoder of one template for one version of the sender."""
 
     def __init__(self, schema: Schema, message: Message, version: int) -> None:
         self.message = message
@@ -61,7 +61,7 @@ class ColumnDecoder:
         self._parents = np.array([node.parent for node in self._nodes], np.int64)
 
     def _compile(self, block: Block, parent: int) -> None:
-        """Write the program of the walk over the parts of a block that this sender knows."""
+        """Compile the walk over the groups and data of a block that the sender's version has."""
         for group in block.groups:
             if group.since_version > self.version:
                 continue
@@ -107,7 +107,7 @@ class ColumnDecoder:
     def decode(
         self, buffer: Bytes, positions: Numbers, block_lengths: Numbers, ends: Numbers
     ) -> Columns:
-        """Decode the messages whose blocks begin at the positions and whose frames end there."""
+        """Decode the messages with blocks at ``positions`` and frames that end at ``ends``."""
         count = len(positions)
         shortest, past_end = _kernels.check_blocks(positions, block_lengths, ends)
         bad = positions + block_lengths > ends if past_end else np.zeros(count, np.bool_)
@@ -118,7 +118,7 @@ class ColumnDecoder:
             )
             if batch is not None:
                 return Columns(batch, count, None, np.empty(0, np.int64), withheld)
-        # Something is wrong with some: leave them out until the rest is sound.
+        # Some messages are bad: remove them until the rest can be decoded.
         kept = np.arange(count)
         batch = None
         while batch is None:
@@ -144,7 +144,7 @@ class ColumnDecoder:
         shortest: int,
         withheld: Counter[str],
     ) -> Any:
-        """The batch; or None, with the bad ones marked."""
+        """Return the batch; or None, with bad messages marked."""
         count = len(positions)
         arrays: dict[int, Any] = {}
         if self._nodes:
@@ -177,11 +177,11 @@ class ColumnDecoder:
         if np.count_nonzero(bad):
             return None
         fields += self._parts(-1, arrays, count)
-        whole = pa.StructArray.from_buffers(self._struct, count, [None], 0, 0, fields)
-        return pa.RecordBatch.from_struct_array(whole)
+        struct = pa.StructArray.from_buffers(self._struct, count, [None], 0, 0, fields)
+        return pa.RecordBatch.from_struct_array(struct)
 
     def _parts(self, parent: int, arrays: dict[int, Any], count: int) -> list[Any]:
-        """The columns of a block's groups and data; of those unknown to the sender, empty ones."""
+        """Return the columns of a block's groups and data, empty if the sender lacks them."""
         result = []
         for index, kind, is_list in self._plans[parent]:
             if index is not None:
@@ -195,13 +195,13 @@ class ColumnDecoder:
     def _walk(
         self, buffer: Bytes, starts: Numbers, ends: Numbers, bad: npt.NDArray[np.bool_]
     ) -> tuple[Numbers, Numbers, npt.NDArray[np.int32], list[int], list[int], list[int]] | None:
-        """Where the entries of groups and the pieces of data are; None where some are bad."""
+        """Return the positions of group entries and data; None if some messages are bad."""
         nodes = len(self._nodes)
         totals, bases, offset_bases = np.zeros((3, nodes), np.int64)
-        nothing = np.zeros(1, np.int64)
+        unused = np.zeros(1, np.int64)
         _kernels.walk_parts(
             buffer, starts, ends, self._code_table, self._parents, self._big_endian,
-            bases, offset_bases, totals, bad, nothing, nothing, np.zeros(1, np.int32), False,
+            bases, offset_bases, totals, bad, unused, unused, np.zeros(1, np.int32), False,
         )  # fmt: skip
         if np.count_nonzero(bad):
             return None
@@ -232,29 +232,29 @@ class ColumnDecoder:
         totals: list[int],
         bad: npt.NDArray[np.bool_],
     ) -> None:
-        """Mark the messages that own wrong entries of a group."""
+        """Mark the messages that contain wrong entries of a group as bad."""
         while True:
             parent = self._nodes[index].parent
             owners = len(bad) if parent < 0 else totals[parent]
             first = offset_bases[index]
             offsets = list_offsets[first : first + owners + 1]
-            guilty = np.searchsorted(offsets, np.flatnonzero(wrong), side="right") - 1
+            owner_rows = np.searchsorted(offsets, np.flatnonzero(wrong), side="right") - 1
             if parent < 0:
-                bad[guilty] = True
+                bad[owner_rows] = True
                 return
             wrong = np.zeros(owners, np.bool_)
-            wrong[guilty] = True
+            wrong[owner_rows] = True
             index = parent
 
 
 def _plan(nodes: list[_Node], parent: int, block: Block) -> list[tuple[int | None, Any, bool]]:
-    """The groups and data of a block: which node each is, if the sender knows it, and its type."""
+    """Return the groups and data of a block: node (None if the sender lacks it) and type."""
     known = {node.part.name: i for i, node in enumerate(nodes) if node.parent == parent}
     lists = [(known.get(group.name), group_type(group), True) for group in block.groups]
     return lists + [(known.get(data.name), data_type(data), False) for data in block.data]
 
 
 def _data_array(data: Data, buffer: Bytes, starts: Numbers, lengths: Numbers) -> Any:
-    """Variable-length data as a column; an empty piece is null."""
+    """Return variable-length data as a column; empty data is null."""
     encoding = None if data.character_encoding is None else python_encoding(data.character_encoding)
     return text_of(buffer, starts, lengths, encoding, stop_at_nul=False, empty_is_null=True)

@@ -1,4 +1,4 @@
-"""Many messages of one template decoded: as columns, or one by one where Arrow is not installed."""
+"""Decoded messages of one template: as columns, or row by row if Arrow is not installed."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class Columns:
-    """The columns of the messages that could be decoded, and which could not."""
+    """Columns of the decoded messages, and indices of the rejected ones."""
 
     batch: Any
     """A ``pyarrow.RecordBatch``: fixed fields, then groups as lists, then data. Without Arrow, the
-    values of each message by their names."""
+    values of each message by name."""
     count: int
-    """How many messages were decoded; a batch without columns does not tell."""
+    """Number of decoded messages; a batch without columns has no length."""
     kept: Numbers | None
-    """The indexes of the decoded messages; None where all were decoded."""
+    """Indices of the decoded messages; None if all were decoded."""
     rejected: Numbers
-    """The indexes of the messages left out."""
+    """Indices of the messages that could not be decoded."""
     withheld: Counter[str] = field(default_factory=Counter)
-    """How many values of optional fields columns cannot hold, by column; they are null."""
+    """Number of values of optional fields that do not fit, by column; they are null."""
 
 
 class RowDecoder:
-    """Decodes one template by the message codec, as `ColumnDecoder` does to columns.
+    """Decoder of one template by the message codec, with the interface of `ColumnDecoder`.
 
-    Nothing is withheld or refused because a column could not hold it.
+    It withholds and refuses no values, because rows have no limits of columns.
     """
 
     def __init__(self, schema: Schema, message: Message, version: int) -> None:
@@ -48,13 +48,13 @@ class RowDecoder:
     def decode(
         self, buffer: Bytes, positions: Numbers, block_lengths: Numbers, ends: Numbers
     ) -> Columns:
-        """Decode the messages whose blocks begin at the positions and whose frames end there."""
+        """Decode the messages with blocks at ``positions`` and frames that end at ``ends``."""
         data, decode, version = buffer.tobytes(), self._codec.decode_body, self.version
         rows: list[dict[str, Any]] = []
         kept: list[int] = []
         rejected: list[int] = []
-        places = zip(positions.tolist(), block_lengths.tolist(), ends.tolist(), strict=True)
-        for number, (position, length, end) in enumerate(places):
+        extents = zip(positions.tolist(), block_lengths.tolist(), ends.tolist(), strict=True)
+        for number, (position, length, end) in enumerate(extents):
             try:
                 rows.append(decode(data, position, length, version, end).values)
                 kept.append(number)

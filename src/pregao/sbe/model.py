@@ -1,4 +1,4 @@
-"""The schema model: what an SBE schema says, resolved to offsets, sizes and null values.
+"""Model of an SBE schema, resolved to offsets, sizes and null values.
 
 Codecs, column kernels, table schemas and documentation all derive from this model.
 """
@@ -12,11 +12,11 @@ from enum import Enum
 from functools import cached_property
 
 LITTLE_ENDIAN_FRAME = 0xEB50
-"""What a framing header (SOFH) says of a message in little-endian SBE 1.0."""
+"""Encoding type in the framing header (SOFH) of a message in little-endian SBE 1.0."""
 
 
 class Presence(Enum):
-    """Whether a field is always there, may be null, or never travels."""
+    """Whether a field is required, may be null, or is a constant that is not on the wire."""
 
     REQUIRED = "required"
     OPTIONAL = "optional"
@@ -24,7 +24,7 @@ class Presence(Enum):
 
 
 class Nature(Enum):
-    """What the bytes of a primitive type are."""
+    """Nature of a primitive type."""
 
     CHAR = "char"
     SIGNED = "signed"
@@ -40,22 +40,22 @@ class Primitive:
     nature: Nature
     size: int
     code: str
-    """The letter of this type in a ``struct`` format; a char is read as a number."""
+    """Letter of this type in a ``struct`` format; a char is read as a number."""
 
     @property
     def minimum(self) -> int:
-        """The smallest number that fits the bytes."""
+        """Smallest number that fits the bytes."""
         return -(1 << (8 * self.size - 1)) if self.nature is Nature.SIGNED else 0
 
     @property
     def maximum(self) -> int:
-        """The largest number that fits the bytes."""
+        """Largest number that fits the bytes."""
         bits = 8 * self.size - (self.nature is Nature.SIGNED)
         return (1 << bits) - 1
 
     @property
     def null_value(self) -> int | float:
-        """The value that means null where a schema does not name another."""
+        """Default null value, unless the schema names another."""
         match self.nature:
             case Nature.CHAR:
                 return 0
@@ -96,7 +96,7 @@ class EncodedType:
     length: int = 1
     presence: Presence = Presence.REQUIRED
     null_value: int | float | None = None
-    """What the schema names as null; None where it leaves the primitive's default."""
+    """Null value that the schema names; None for the primitive's default."""
     minimum: int | float | None = None
     maximum: int | float | None = None
     character_encoding: str | None = None
@@ -108,12 +108,12 @@ class EncodedType:
 
     @property
     def size(self) -> int:
-        """How many bytes it takes on the wire; a constant takes none."""
+        """Number of bytes on the wire; a constant has none."""
         return 0 if self.presence is Presence.CONSTANT else self.primitive.size * self.length
 
     @property
     def null(self) -> int | float:
-        """The value that means null."""
+        """Value that means null."""
         return self.primitive.null_value if self.null_value is None else self.null_value
 
 
@@ -130,7 +130,7 @@ class EnumMember:
 
 @dataclass(frozen=True, slots=True)
 class EnumType:
-    """A type whose values have names; other values are possible and kept as numbers."""
+    """A type with named values; other values are possible and kept as numbers."""
 
     name: str
     encoding: EncodedType
@@ -142,16 +142,16 @@ class EnumType:
 
     @property
     def size(self) -> int:
-        """How many bytes it takes on the wire."""
+        """Number of bytes on the wire."""
         return self.encoding.primitive.size
 
     @property
     def null(self) -> int:
-        """The number that means null."""
+        """Number that means null."""
         return int(self.encoding.null)
 
     def member(self, name: str) -> EnumMember | None:
-        """The member of that name, or None."""
+        """Return the member of that name, or None."""
         return next((member for member in self.members if member.name == name), None)
 
 
@@ -168,7 +168,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class SetType:
-    """A type whose bits have names; other bits are possible and kept."""
+    """A type with named bits; other bits are possible and kept."""
 
     name: str
     encoding: EncodedType
@@ -180,11 +180,11 @@ class SetType:
 
     @property
     def size(self) -> int:
-        """How many bytes it takes on the wire."""
+        """Number of bytes on the wire."""
         return self.encoding.primitive.size
 
     def names(self, value: int) -> list[str]:
-        """The names of the bits that are set; a bit without a name appears as its number."""
+        """Return the names of the set bits; a bit without a name appears as its number."""
         names = {choice.bit: choice.name for choice in self.choices}
         return [names.get(bit, str(bit)) for bit in range(value.bit_length()) if value >> bit & 1]
 
@@ -203,7 +203,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Composite:
-    """A type made of other types."""
+    """A type composed of other types."""
 
     name: str
     members: tuple[Member, ...]
@@ -214,7 +214,7 @@ class Composite:
     description: str = ""
 
     def member(self, name: str) -> Member | None:
-        """The member of that name, or None."""
+        """Return the member of that name, or None."""
         return next((member for member in self.members if member.name == name), None)
 
 
@@ -238,13 +238,13 @@ class Field:
 
     @property
     def size(self) -> int:
-        """How many bytes it takes on the wire; a constant takes none."""
+        """Number of bytes on the wire; a constant has none."""
         return 0 if self.presence is Presence.CONSTANT else self.type.size
 
 
 @dataclass(frozen=True, slots=True)
 class LengthField:
-    """A number of a header: which primitive, and where in the header it is."""
+    """A number of a header: its primitive, and its offset in the header."""
 
     primitive: Primitive
     offset: int
@@ -253,7 +253,7 @@ class LengthField:
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """The header of a repeating group: where its block length and entry count are."""
+    """The header of a repeating group, with its block length and entry count."""
 
     type: Composite
     block_length: LengthField
@@ -261,7 +261,7 @@ class Dimension:
 
     @property
     def size(self) -> int:
-        """How many bytes the header takes."""
+        """Number of bytes of the header."""
         return self.type.size
 
 
@@ -274,7 +274,7 @@ class Data:
     type: Composite
     length: LengthField
     header_size: int
-    """Where the bytes begin, counted from where the length's composite begins."""
+    """Offset of the bytes from the start of the length's composite."""
     character_encoding: str | None
     since_version: int = 0
     deprecated: int | None = None
@@ -284,7 +284,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A repeating group: a block per entry, which may hold groups and data of its own."""
+    """A repeating group: a block per entry, which may have its own groups and data."""
 
     name: str
     id: int
@@ -315,12 +315,12 @@ class Message:
 
 
 Block = Message | Group
-"""Anything with fixed fields, then groups, then data."""
+"""A structure of fixed fields, then groups, then data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The message header: where the four numbers are that choose how to read a message."""
+    """The message header, with the four numbers that select how to decode a message."""
 
     type: Composite
     block_length: LengthField
@@ -330,7 +330,7 @@ class Header:
 
     @property
     def size(self) -> int:
-        """How many bytes the header takes."""
+        """Number of bytes of the header."""
         return self.type.size
 
 
@@ -351,22 +351,22 @@ class Schema:
 
     @cached_property
     def by_id(self) -> Mapping[int, Message]:
-        """The messages by template id."""
+        """Messages by template id."""
         return {message.id: message for message in self.messages}
 
     @cached_property
     def by_name(self) -> Mapping[str, Message]:
-        """The messages by name."""
+        """Messages by name."""
         return {message.name: message for message in self.messages}
 
     @property
     def byte_order(self) -> str:
-        """The sign of the byte order in a ``struct`` format."""
+        """Character of the byte order in a ``struct`` format."""
         return ">" if self.big_endian else "<"
 
 
 def blocks(block: Block) -> Iterator[Block]:
-    """A message or group and, depth first, all groups in it."""
+    """Yield a message or group and, depth first, all groups in it."""
     yield block
     for group in block.groups:
         yield from blocks(group)

@@ -11,7 +11,7 @@ _WORD_START = re.compile(r"([a-z0-9])([A-Z])")
 
 @cache
 def snake_case(name: str) -> str:
-    """Split at capitals, keep acronyms together; a lower-case first letter belongs to its word."""
+    """Convert a name to snake_case; acronyms stay together (``mDEntryPx`` → ``md_entry_px``)."""
     name = name[:1].upper() + name[1:]
     name = _ACRONYM_END.sub(r"\1_\2", name)
     name = _WORD_START.sub(r"\1_\2", name)
@@ -19,5 +19,5 @@ def snake_case(name: str) -> str:
 
 
 def is_padding(name: str) -> bool:
-    """Is this a field that only fills space?"""
+    """Whether a field is only padding."""
     return name.lower().startswith("padding")

@@ -1,8 +1,8 @@
-"""What the fields of a block mean as values: the one reading that codec and kernels share.
+"""Readings: the typed values of a block's fields, shared by codec and kernels.
 
-A field that never travels (a constant) or only fills space has no reading. Decimals (mantissa
-and constant exponent) and times (time and constant unit) are single values; another composite
-is a record of its members.
+A field that is not on the wire (a constant) or only pads has no reading. Decimals (mantissa and
+constant exponent) and times (time and constant unit) are single values; any other composite is a
+record of its members.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from pregao.sbe.model import (
 from pregao.sbe.names import is_padding, snake_case
 
 MAX_SIGNED = (1 << 63) - 1
-"""The largest whole number that a column holds; messages carry all 64 bits of theirs."""
+"""Largest integer of a column; unsigned numbers of messages may be larger."""
 DECIMAL_DIGITS = 18
 MAX_MANTISSA = 10**DECIMAL_DIGITS - 1
-"""The largest mantissa of a decimal value."""
+"""Largest mantissa of a decimal value."""
 EPOCH_ORDINAL = 719_163
 """1970-01-01 as a proleptic Gregorian ordinal."""
 MIN_DAY = 1 - EPOCH_ORDINAL
 MAX_DAY = 3_652_059 - EPOCH_ORDINAL
-"""9999-12-31, the last day a date can be."""
+"""9999-12-31, the last date of Python."""
 
 _UNITS = {0: "s", 3: "ms", 6: "us", 9: "ns"}
 _SINGLE_BYTE = ("ascii", "us-ascii", "iso-8859-1", "iso8859-1", "latin-1", "latin1")
 
 
 class ValueKind(Enum):
-    """What sort of value a field gives."""
+    """Kind of a field's value."""
 
     INTEGER = "integer"
     FLOAT = "float"
@@ -62,22 +62,22 @@ _WHOLE_NUMBERS = (ValueKind.INTEGER, ValueKind.TIME, ValueKind.SET, ValueKind.NU
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How one field, or one member of a record, is read."""
+    """How one field, or one member of a record, is decoded."""
 
     name: str
     column: str
     kind: ValueKind
     offset: int
-    """Where it begins, counted from the start of its block."""
+    """Offset from the start of its block."""
     size: int
     primitive: Primitive
-    """Of a record: a byte, never used."""
+    """Primitive on the wire; meaningless for a record."""
     length: int = 1
     since_version: int = 0
     required: bool = True
-    """An encoder must be told its value."""
+    """Whether an encoder needs its value."""
     null: int | float | None = None
-    """The number that reads as null, if any does."""
+    """Number that means null, if any."""
     minimum: int | float | None = None
     maximum: int | float | None = None
     scale: int = 0
@@ -90,38 +90,38 @@ class Reading:
 
     @property
     def end(self) -> int:
-        """Where it ends, counted from the start of its block."""
+        """End offset from the start of its block."""
         return self.offset + self.size
 
     @property
     def single(self) -> bool:
-        """Is it one number (or string) on the wire, not several?"""
+        """Whether it is one number (or string) on the wire, not several."""
         return self.kind not in (ValueKind.RECORD, ValueKind.NUMBERS)
 
     @property
     def width(self) -> int:
-        """Of how many numbers (or strings) on the wire it is made."""
+        """Number of numbers (or strings) it has on the wire."""
         if self.kind is ValueKind.RECORD:
             return sum(member.width for member in self.members)
         return self.length if self.kind is ValueKind.NUMBERS else 1
 
     @property
     def leaves(self) -> tuple[Reading, ...]:
-        """Its parts that are no records, in order."""
+        """Its parts that are not records, in order."""
         if self.kind is not ValueKind.RECORD:
             return (self,)
         return tuple(leaf for member in self.members for leaf in member.leaves)
 
 
 def beyond_columns(block: Block, values: Mapping[str, Any]) -> str | None:
-    """Why the values of a message, which the codec takes, do not fit columns; None if they do.
+    """Return the reason for which values that the codec accepts do not fit columns; else None.
 
-    Where a field is optional, a value that does not fit is null in columns and does not matter.
+    Values of optional fields are ignored: one that does not fit becomes null in columns.
     """
     beyond = _beyond(readings(block), values)
     found = next((field.name for field in beyond if field.null is None), None)
     if found is not None:
-        return f"{found}: a number above {MAX_SIGNED}, the largest that a column holds"
+        return f"{found}: a number above {MAX_SIGNED}, the maximum of a column"
     for group in block.groups:
         for entry in values[group.name]:
             reason = beyond_columns(group, entry)
@@ -131,7 +131,7 @@ def beyond_columns(block: Block, values: Mapping[str, Any]) -> str | None:
 
 
 def _beyond(fields: tuple[Reading, ...], values: Mapping[str, Any]) -> Iterator[Reading]:
-    """The fields whose values columns cannot hold."""
+    """Yield the fields whose values do not fit columns."""
     for field in fields:
         value = values[field.name]
         if value is None:
@@ -143,9 +143,9 @@ def _beyond(fields: tuple[Reading, ...], values: Mapping[str, Any]) -> Iterator[
 
 
 def fits_column(field: Reading, value: Any) -> bool:
-    """Can a column hold the value of a field?"""
+    """Whether the value of a field fits a column."""
     if field.kind is ValueKind.DATE:
-        return not isinstance(value, int)  # the number of a day that is no date
+        return not isinstance(value, int)  # a day number that is not a valid date
     if field.primitive.name == "uint64" and field.kind in _WHOLE_NUMBERS:
         numbers = value if field.kind is ValueKind.NUMBERS else (value,)
         return bool(max(numbers) <= MAX_SIGNED)
@@ -153,14 +153,14 @@ def fits_column(field: Reading, value: Any) -> bool:
 
 
 def python_encoding(name: str | None) -> str:
-    """The codec of a character encoding; ASCII is read as its superset that knows every byte."""
+    """Return Python's name of a character encoding; ASCII is read as Latin-1, its superset."""
     lowered = (name or "ascii").lower()
     return "latin-1" if lowered in _SINGLE_BYTE else lowered
 
 
 @cache
 def readings(block: Block) -> tuple[Reading, ...]:
-    """The readings of a block's fields, in order."""
+    """Return the readings of a block's fields, in order."""
     found: list[Reading] = []
     for field in block.fields:
         if field.presence is Presence.CONSTANT or is_padding(field.name):
@@ -184,15 +184,15 @@ def readings(block: Block) -> tuple[Reading, ...]:
 
 
 def _distinct(found: list[Reading]) -> tuple[Reading, ...]:
-    """The same readings with different columns: two names may differ in capitals only."""
-    taken: set[str] = set()
+    """Make the column names of readings unique: two names may differ only in case."""
+    used: set[str] = set()
     result = []
     for reading in found:
         column, number = reading.column, 1
-        while column in taken:
+        while column in used:
             number += 1
             column = f"{reading.column}_{number}"
-        taken.add(column)
+        used.add(column)
         result.append(replace(reading, column=column))
     return tuple(result)
 
@@ -222,8 +222,8 @@ def _reading(
 
 
 def _enum(name: str, kind: EnumType, offset: int, *, optional: bool) -> Reading:
-    # A required enumeration may hold its null on the wire: it reads as null all the same,
-    # unless the schema gives that very number a name.
+    # A required enumeration with its null value on the wire is null too, unless the schema names
+    # that number.
     named = any(member.value == kind.null for member in kind.members)
     return Reading(
         name,
@@ -317,7 +317,7 @@ def _composite(name: str, kind: Composite, offset: int, *, optional: bool) -> Re
 
 
 def _number_and_constant(kind: Composite, number: str, constant: str) -> EncodedType | None:
-    """The travelling number of a composite of exactly these two members, the other constant."""
+    """Return the number of a composite that has exactly it and a constant; else None."""
     if {member.name for member in kind.members} != {number, constant}:
         return None
     first, second = kind.member(number), kind.member(constant)
@@ -344,7 +344,7 @@ def _decimal(name: str, kind: Composite, offset: int, *, optional: bool) -> Read
     mantissa = _number_and_constant(kind, "mantissa", "exponent")
     if mantissa is None or not -DECIMAL_DIGITS <= _constant(kind, "exponent") <= 0:
         return None
-    # A required decimal that holds the null of its primitive has no other possible meaning.
+    # The null value of its primitive can only mean null, also in a required decimal.
     return Reading(
         name,
         snake_case(name),

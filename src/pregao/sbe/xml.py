@@ -1,4 +1,4 @@
-"""From SBE XML to the schema model; a mistake names the file, the line and the element."""
+"""Parser of SBE XML schemas; errors name the file, the line and the element."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def schema_from_bytes(source: bytes, file_name: str = "<schema>") -> Schema:
 
 
 def schema_from_tree(root: Element) -> Schema:
-    """Make the model of a schema from its XML tree."""
+    """Build the model of a schema from its XML tree."""
     return _SchemaReader().read(root)
 
 
 def _included(root: Element, path: Path, seen: list[Path]) -> Element:
-    """Put the elements of included files (same folder, by plain name) in place."""
+    """Replace includes by the elements of the included files (same folder, by plain name)."""
     children: list[Element] = []
     for child in root.children:
         if child.tag != "include" or child.namespace != _XINCLUDE:
@@ -57,7 +57,7 @@ def _included(root: Element, path: Path, seen: list[Path]) -> Element:
         name = child.get("href") or ""
         target = path.parent / name
         if not name or "/" in name or "\\" in name or PurePosixPath(name).name != name:
-            raise schema_error(child, f"only files of the same folder, not {name!r}")
+            raise schema_error(child, f"href must be a file of the same folder, was {name!r}")
         if target in seen or len(seen) > _MAX_INCLUDES:
             raise schema_error(child, f"includes {name!r} again")
         seen.append(target)
@@ -68,14 +68,14 @@ def _included(root: Element, path: Path, seen: list[Path]) -> Element:
 
 
 class _SchemaReader(TypeReader):
-    """Reads the root and the messages; the types are its base's business."""
+    """Reader of the root and the messages; its base class reads the types."""
 
     def read(self, root: Element) -> Schema:
         if root.tag != "messageSchema":
-            raise schema_error(root, "the root element of an SBE schema is <messageSchema>")
+            raise schema_error(root, "the root element of an SBE schema must be <messageSchema>")
         order = (root.get("byteOrder") or "littleEndian").lower()
         if order not in ("littleendian", "bigendian"):
-            raise schema_error(root, f"byteOrder {root.get('byteOrder')!r} is not known")
+            raise schema_error(root, f"unknown byteOrder {root.get('byteOrder')!r}")
         self.read_types([child for child in root.children if child.tag == "types"])
         header = self._header(root, root.get("headerType") or "messageHeader")
         messages: dict[int, Message] = {}
@@ -84,13 +84,13 @@ class _SchemaReader(TypeReader):
             if element.tag == "message":
                 message = self._message(element)
                 if message.id in messages:
-                    raise schema_error(element, f"the id {message.id} is taken")
+                    raise schema_error(element, f"another message has the id {message.id}")
                 if message.name in names:
-                    raise schema_error(element, "the name is taken")
+                    raise schema_error(element, "another message has this name")
                 messages[message.id] = message
                 names.add(message.name)
             elif element.tag != "types":
-                raise schema_error(element, "an element that SBE schemas do not have here")
+                raise schema_error(element, "not allowed in an SBE schema")
         return Schema(
             package=root.get("package") or "",
             id=self.number(root, "id", 0, 0xFFFF),
@@ -117,7 +117,7 @@ class _SchemaReader(TypeReader):
         )
 
     def _length_field(self, element: Element, composite: Composite, name: str) -> LengthField:
-        """An unsigned number of a header composite."""
+        """Return an unsigned number of a header composite."""
         member = composite.member(name)
         if member is None:
             raise schema_error(element, f"the composite {composite.name!r} has no {name!r}")
@@ -156,7 +156,7 @@ class _SchemaReader(TypeReader):
     def _block(
         self, element: Element
     ) -> tuple[tuple[Field, ...], tuple[Group, ...], tuple[Data, ...], int]:
-        """The parts of a message or group, and how many bytes its fields take."""
+        """Return the parts of a message or group, and the size of its fields in bytes."""
         fields: list[Field] = []
         groups: list[Group] = []
         data: list[Data] = []
@@ -166,7 +166,7 @@ class _SchemaReader(TypeReader):
             part: Field | Group | Data
             if child.tag == "field":
                 if groups or data:
-                    raise schema_error(child, "a field comes before all groups and data")
+                    raise schema_error(child, "a field must be before all groups and data")
                 part = self._field(child, position)
                 fields.append(part)
                 self.count(child, part.type)
@@ -176,7 +176,7 @@ class _SchemaReader(TypeReader):
                     raise schema_error(child, f"ends after {MAX_BLOCK:,} bytes")
             elif child.tag == "group":
                 if data:
-                    raise schema_error(child, "a group comes before all data")
+                    raise schema_error(child, "a group must be before all data")
                 part = self._group(child)
                 self.count(child, part.dimension.type)
                 groups.append(part)
@@ -185,9 +185,9 @@ class _SchemaReader(TypeReader):
                 self.count(child, part.type)
                 data.append(part)
             else:
-                raise schema_error(child, "an element that SBE messages do not have")
+                raise schema_error(child, "not allowed in an SBE message")
             if part.name in names:
-                raise schema_error(child, "the name is taken in this block")
+                raise schema_error(child, "another part of this block has this name")
             names.add(part.name)
         return tuple(fields), tuple(groups), tuple(data), position
 
@@ -217,7 +217,7 @@ class _SchemaReader(TypeReader):
         )
 
     def _constant(self, element: Element, kind: Type, inherited: Constant | None) -> Constant:
-        """The value of a constant field: its valueRef's, its type's, or its own text."""
+        """Return the value of a constant field, from its valueRef, its type or its text."""
         reference = element.get("valueRef")
         if reference is not None:
             owner, member = self.value_ref(element, reference)
@@ -278,7 +278,7 @@ class _SchemaReader(TypeReader):
 
 
 def template(schema: Schema, name_or_id: str | int) -> Message:
-    """A message of a schema by id, by name, or by its name without the id at its end."""
+    """Return a message of a schema by id, name, or name without its trailing id."""
     found: Block | None
     if isinstance(name_or_id, int) or name_or_id.isdigit():
         found = schema.by_id.get(int(name_or_id))
