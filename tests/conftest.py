@@ -1,4 +1,4 @@
-"""What holds for all tests: the same cases of properties each time, one folder to clear."""
+"""Setup of all tests: reproducible property cases, one folder to clear."""
 
 import functools
 import gc
@@ -319,7 +319,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_unconfigure():
-    """Leave nothing behind: neither what tests made nor what their commands left."""
+    """Remove everything that tests and their commands left."""
     shutil.rmtree(_FOLDER, ignore_errors=True)
 
 

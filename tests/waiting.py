@@ -15,9 +15,9 @@ def until(
     seconds: float = PATIENCE_S,
     every: float = 0.02,
 ) -> Any:
-    """Ask until the answer is true, and give it; fail with what is the case if it never is.
+    """Call it until the result is true, and return that; fail with the state if it never is.
 
-    What is the case is told by ``state``, or else by the last answer.
+    The state is the result of ``state``, or else the last result.
     """
     end = time.monotonic() + seconds
     while not (found := question()):

@@ -20,7 +20,7 @@ def day(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def lake_report(day, tmp_path_factory):
-    """What the ingest of the day told, with the lake."""
+    """Report of the day's ingest, with the lake."""
     place = tmp_path_factory.mktemp("api-lake") / "lake"
     return Lake(place), Lake(place).ingest(day)
 

@@ -141,7 +141,7 @@ def test_a_followed_channel_ends_with_the_exchanges_books(day, truth):
             assert sizes == sum(size for _, size, _ in expected)
 
 
-def test_trades_are_told_once_though_both_feeds_bring_them(day):
+def test_trades_are_emitted_once_though_both_feeds_deliver_them(day):
     told = [json.loads(line) for line in (day / "truth" / "trades.jsonl").read_text().splitlines()]
     trades = followed(day, kinds=(TradeDone, TradeBusted))
     assert len(trades) == len(told)
@@ -202,7 +202,7 @@ def test_the_second_feed_fills_what_the_first_lost(tmp_path):
     assert healed
 
 
-def test_nothing_to_follow_is_said(tmp_path):
+def test_nothing_to_follow_is_reported(tmp_path):
     path = Market().send(order()).raw(b"noise").write(tmp_path / "short.pcap")
     assert followed(path, from_the_start=True, kinds=(BookChanged,))
     empty = Market().raw(b"noise").write(tmp_path / "noise.pcap")

@@ -33,7 +33,7 @@ def test_an_ingest_makes_messages_books_and_analytics(lake_report):
     assert {"packets", "trades", "book_checkpoints", "umdf_trade_53"} <= set(lake.tables)
 
 
-def test_what_is_there_is_not_taken_in_again(lake, day):
+def test_what_was_ingested_is_not_ingested_again(lake, day):
     before = lake.sql("SELECT count(*) AS n FROM umdf_order_mbo_50")["n"][0]
     again = lake.ingest([day], books=False, analytics=False)
     assert again["messages"]["decoded"] == 0
@@ -71,7 +71,7 @@ def test_conditions_choose_rows(lake, symbol, engine):
     assert rows["symbol"].to_pylist() == [symbol] * expected
 
 
-def test_a_table_has_names_unless_it_is_wanted_as_it_is_stored(lake):
+def test_a_table_has_names_unless_stored_values_are_requested(lake):
     assert {"time", "phase"} <= set(lake.table("trades").schema.names)
     assert lake.table("v_trades").schema == lake.table("trades").schema
     for name in ("trades", "v_trades"):
@@ -120,14 +120,14 @@ def test_a_time_is_of_the_zone_that_is_named(lake, symbol):
         assert same == expected
 
 
-def test_a_book_behind_the_data_says_where_the_data_ends(lake, symbol):
+def test_a_book_after_the_data_states_where_the_data_ends(lake, symbol):
     book = lake.book(symbol, "2026-05-21T23:00:00")
     assert book.data_ends_ns is not None
     assert book.data_ends_ns < book.at_ns
     assert lake.book(symbol, day="2026-05-21").orders == book.orders
 
 
-def test_the_audit_tells_how_many_snapshots_were_equal(lake, symbol):
+def test_the_audit_counts_equal_snapshots(lake, symbol):
     audit = lake.audit()
     assert audit.passed
     assert audit.snapshots == audit.results["equal"] + audit.results["start"] > 0
@@ -151,7 +151,7 @@ def test_the_audit_tells_how_many_snapshots_were_equal(lake, symbol):
         (lambda lake: pregao.Lake("nowhere").tables, "nowhere is not a lake"),
     ],
 )
-def test_a_mistake_is_a_sentence(lake, ask, words):
+def test_an_error_is_one_line(lake, ask, words):
     with pytest.raises(UsageError, match=words):
         ask(lake)
 

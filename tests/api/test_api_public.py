@@ -30,14 +30,14 @@ def test_a_name_loads_what_it_needs(name, needless):
     assert done.stdout.strip() == "[]"
 
 
-def test_everything_it_names_is_there_and_listed():
+def test_everything_it_names_exists_and_is_listed():
     assert dir(pregao) == sorted(pregao.__all__)
     for name in pregao.__all__:
         assert getattr(pregao, name) is not None
     assert pregao.entrypoint.Client is not None
 
 
-def test_nobody_inside_imports_it():
+def test_inner_modules_do_not_import_the_public_names():
     public = "|".join(set(pregao.__all__) - {"entrypoint", "plot"})
     import_of_it = re.compile(rf"^\s*(import pregao$|from pregao import .*\b({public})\b)", re.M)
     found = [path for path in HOUSE.rglob("*.py") if import_of_it.search(path.read_text())]

@@ -158,7 +158,7 @@ def test_several_files_patterns_and_compression(tmp_path):
         assert [message.rpt_seq for message in orders] == [1, 2, 1]
 
 
-def test_info_is_what_the_command_tells(capture):
+def test_info_equals_the_output_of_the_command(capture):
     found = pregao.read(capture).info()
     assert found["channels"] == [72]
     assert json.loads(json.dumps(found)) == found
@@ -203,7 +203,7 @@ def test_messages_of_the_legacy_feed(tmp_path):
         capture.only(symbol="PETR4").messages()
 
 
-def test_what_is_sound_before_damage_is_read(capture, market):
+def test_intact_records_before_damage_are_read(capture, market):
     data = bytearray(capture.read_bytes())
     capture.write_bytes(data + b"\xff" * 64)
     found = pregao.read(capture).messages()
@@ -231,7 +231,7 @@ def test_what_is_sound_before_damage_is_read(capture, market):
         (lambda path: pregao.read(path).table("Nothing_1"), UsageError, "no template 'Nothing_1'"),
     ],
 )
-def test_a_mistake_is_a_sentence_that_says_what_to_do(capture, ask, error, words):
+def test_an_error_message_states_what_to_do(capture, ask, error, words):
     with pytest.raises(error, match=words):
         ask(capture)
 

@@ -38,13 +38,13 @@ def test_other_content_is_named_field_by_field():
     )
 
 
-def test_orders_that_changed_places_are_told():
+def test_orders_that_swapped_positions_are_reported():
     assert kinds([ORDERS[1], ORDERS[0], *ORDERS[2:]]) == [(Kind.PLACE, 1), (Kind.PLACE, 2)]
     (first, _) = compare_side(BID, [ORDERS[1], ORDERS[0]], ORDERS[:2])
     assert str(first) == "bid order 1 at position 1 is at another position"
 
 
-def test_orders_without_numbers_are_compared_place_by_place():
+def test_orders_without_numbers_are_compared_by_position():
     bare = [Order(None, BID, order.price, order.size) for order in ORDERS]
     assert kinds(bare, bare) == []
     assert kinds(bare[:-1], bare) == [(Kind.MISSING, 5)]

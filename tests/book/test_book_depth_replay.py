@@ -49,7 +49,7 @@ depths = st.none() | st.integers(1, 6)
 
 
 def updates_of(at, step):
-    """What a step does; places are mostly such as there are, and sometimes not."""
+    """A random step; its positions usually exist, and sometimes do not."""
     kind, side, place, price, size, orders, flag = step
     where = key(at)
     rest = {"rpt_seq": None, "recovery": flag and size % 5 == 0}
@@ -162,7 +162,7 @@ def test_the_rows_of_a_full_book_bring_a_replay_to_it(script, market_depth):
         assert shown(found)[1] == shown(book)[1]
 
 
-def test_an_audit_of_levels_says_how_they_differ():
+def test_an_audit_of_levels_reports_differences():
     def book(*rows):
         made = [SnapshotLevel(key(1), *row) for row in rows]
         updates = [SnapshotBegun(key(1)), *made, SnapshotEnded(key(1))]

@@ -260,7 +260,7 @@ def test_6_5_13_empty_book_restarts_rpt_seq():
 
 
 def test_6_5_11_replenishing_after_a_stream_reset_needs_no_gap():
-    """The sequence version rises and numbers begin anew: EmptyBook, then recovery orders."""
+    """The sequence version rises and numbers restart: EmptyBook, then recovery orders."""
     book, feed = instrument_a()
     first = feed.empty()
     book.apply(first)

@@ -79,7 +79,7 @@ def test_9_1_order_depth_book():
     assert replayed() == rows(book, BID)
 
 
-def test_9_1_1_a_change_stays_in_place():
+def test_9_1_1_a_change_keeps_its_position():
     book, feed = order_depth_book()
     change = feed.change(BID, None, 1058, 100, position=2)
     assert book.apply(change) is None

@@ -65,7 +65,7 @@ def test_a_book_by_priority_keeps_that_order(rows):
 
 @MANY
 @given(st.permutations(range(1, 7)))
-def test_a_book_by_position_goes_by_the_places_given(places):
+def test_a_book_by_position_uses_the_given_positions(places):
     side = np.array([0, 0, 0, 1, 1, 1], np.uint8)
     owner, position = np.zeros(6, np.int64), np.array(places, np.int64)
     order = queue_order(owner, side, position, side, position, position)
@@ -80,5 +80,5 @@ def test_a_book_by_position_goes_by_the_places_given(places):
 
 @MANY
 @given(st.sampled_from(Side), st.one_of(st.none(), st.integers(-(10**17), 10**17)))
-def test_a_rank_tells_its_price(side, price):
+def test_a_rank_converts_back_to_its_price(side, price):
     assert ranked_price(side, price_rank(side, price)) == price

@@ -126,7 +126,7 @@ def test_kernels_equal_the_classes_on_long_sequences(kind, seed, depth, per_even
     stories=st.lists(scripts, min_size=1, max_size=2),
     cuts=st.lists(st.integers(0, 120), max_size=4),
 )
-def test_a_replay_can_stop_anywhere_and_go_on(kind, stories, cuts):
+def test_a_replay_can_stop_anywhere_and_continue(kind, stories, cuts):
     rows = told(kind, stories, 2)
     whole = Replay(kind, 3).run(rows_of(rows), dump_at=range(len(rows)))
     replay = Replay(kind, 3, chunk=2)
@@ -153,7 +153,7 @@ def test_a_replay_can_stop_anywhere_and_go_on(kind, stories, cuts):
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=40, deadline=None)
 @given(script=scripts, cut=st.integers(0, 60))
-def test_a_full_book_brings_another_replay_to_the_same_place(kind, script, cut):
+def test_a_full_book_brings_another_replay_to_the_same_state(kind, script, cut):
     rows = told(kind, [script], 1)
     if not rows:
         return
@@ -174,7 +174,7 @@ def test_a_full_book_brings_another_replay_to_the_same_place(kind, script, cut):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_deep_books_grow_and_empty_again(kind):
-    """Thousands of orders over many levels: the room grows, the search goes below the scan."""
+    """Thousands of orders over many levels: capacity grows, the search goes below the scan."""
     feed = Feed()
     rng = np.random.default_rng(5)
     rows, standing = [], []

@@ -1,4 +1,4 @@
-"""What books answer, when they are stale and why, and how they come back."""
+"""Queries of books, when and why they become stale, and how they recover."""
 
 from itertools import pairwise
 
@@ -128,7 +128,7 @@ def test_a_stale_book_comes_back(cls, kind, which):
     ("cls", "kind"),
     [(PriorityBook, BookKind.PRIORITY), (PositionBook, BookKind.POSITION)],
 )
-def test_a_snapshot_that_brings_other_counts_than_told_is_not_believed(cls, kind, bids, asks):
+def test_a_snapshot_with_other_counts_than_announced_is_not_trusted(cls, kind, bids, asks):
     feed, book = Feed(), cls()
     updates = feed.snapshot((BID, 1, 10, 1), (ASK, 2, 11, 1), bids=bids, asks=asks)
     faults = [book.apply(update) for update in updates]
@@ -186,7 +186,7 @@ def test_ids_in_a_book_by_position_may_be_missing_or_shared():
     assert shown(book, BID) == [(7, 9, 1000)]
 
 
-def test_queue_positions_count_places_and_sizes_ahead():
+def test_queue_positions_count_orders_and_sizes_ahead():
     for cls in (PriorityBook, PositionBook):
         book, _ = standing(cls)
         assert book.queue_position(1) == QueuePosition(1, 1, 0, 0)

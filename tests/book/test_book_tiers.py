@@ -36,7 +36,7 @@ def test_12_1_1_1_levels_can_be_kept_without_orders(seed, length):
     levels, top = LevelsBook(), TopOfBook()
     for update, book, fault in fully_told(updates):
         if fault is not None and fault.code is FaultCode.DUPLICATE_ORDER:
-            return  # without orders nobody can tell
+            return  # undecidable without orders
         assert (levels.apply(update) is None) == (fault is None)
         top.apply(update)
         assert levels.state == top.state == book.state

@@ -166,7 +166,7 @@ def test_columns_have_the_stated_types_and_lengths():
 
 
 @pytest.mark.parametrize("version", [4, 6])
-def test_words_can_be_loaded_behind_the_last_payload_byte(version):
+def test_words_can_be_loaded_after_the_last_payload_byte(version):
     packet = ipv4(udp(b"last")) if version == 4 else ipv6(udp(b"last"))
     content = pcap_file([Raw(1, framed(packet, version=version))])
     (block,) = read_blocks(io.BytesIO(content))
@@ -182,7 +182,7 @@ def test_a_record_longer_than_the_block_is_read_whole():
     assert len(in_bulk(content, block_bytes=64)[0]) == 3
 
 
-def test_blocks_stay_valid_while_the_reader_goes_on():
+def test_blocks_stay_valid_while_the_reader_continues():
     packets = [Raw(k, framed(ipv4(udp(b"%05d" % k)))) for k in range(500)]
     blocks = list(read_blocks(io.BytesIO(pcap_file(packets)), block_bytes=1000))
     assert len(blocks) > 10

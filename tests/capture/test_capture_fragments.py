@@ -77,7 +77,7 @@ def test_whatever_comes_the_limits_hold_and_the_account_is_right(steps):
     assert statistics.fragments_pending == held
 
 
-def test_a_datagram_in_fragments_has_the_time_and_place_of_the_completing_one():
+def test_a_datagram_in_fragments_has_the_time_and_location_of_the_completing_one():
     body = udp(b"0123456789abcdef")
     frames = [
         framed(ipv4(body[16:], fragment=2)),
@@ -95,7 +95,7 @@ def test_a_datagram_in_fragments_has_the_time_and_place_of_the_completing_one():
     ]
 
 
-def test_datagrams_are_told_apart_by_addresses_protocol_and_identification():
+def test_datagrams_are_distinguished_by_addresses_protocol_and_identification():
     one, two = udp(b"AAAAAAAAAAAA"), udp(b"BBBBBBBBBBBB")
     other = b"\x0a\x00\x00\x09"
     frames = [
@@ -137,7 +137,7 @@ def test_a_fragment_cut_by_the_snap_length_is_not_used():
         (0, True, b"different"[:8]),  # the same place, other bytes
         (0, False, bytes(8)),  # the same bytes, but now the last
         (32, False, bytes(8)),  # a second last fragment
-        (32, True, bytes(8)),  # behind the last
+        (32, True, bytes(8)),  # after the last
         (16, True, bytes(8)),  # the last fragment again, but with more to follow
     ],
 )
@@ -167,7 +167,7 @@ def test_impossible_fragments_are_malformed(offset, more, part, reason):
         fragments.add("key", offset, more, part, 0)
 
 
-def test_old_fragments_are_forgotten():
+def test_old_fragments_are_dropped():
     statistics = CaptureStatistics()
     fragments = Fragments(statistics)
     assert fragments.add("old", 0, True, bytes(8), 0) is None

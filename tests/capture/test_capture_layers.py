@@ -154,7 +154,7 @@ def test_a_packet_cut_in_its_padding_only_is_whole():
     assert payload_of(item_of(frame, original=len(frame) + 20)) == b"whole"
 
 
-def test_a_cut_item_says_how_much_was_there():
+def test_a_truncated_item_has_its_original_size():
     frame = framed(ipv4(udp(b"whole")))
     item = item_of(frame[:40], original=47)
     assert item == Cut(77, 40, 47, 1, 24)

@@ -54,7 +54,7 @@ def test_every_record_comes_back_with_its_fields(content, order, nanos, link_typ
 
 
 @pytest.mark.parametrize("order", "<>")
-def test_a_file_cut_at_any_byte_gives_its_whole_packets_and_says_what_is_left(order):
+def test_a_file_cut_at_any_byte_yields_its_complete_packets_and_reports_the_rest(order):
     content = pcap_file(PACKETS, order=order)
     ends = [24, 24 + 21, 24 + 21 + 16, len(content)]
     for size in range(len(content) + 1):
@@ -70,7 +70,7 @@ def test_a_file_cut_at_any_byte_gives_its_whole_packets_and_says_what_is_left(or
         assert reader.truncated_tail == expected
 
 
-def test_the_truncated_tail_is_told_in_a_sentence():
+def test_the_truncated_tail_is_reported_in_one_line():
     reader = read_packets(io.BytesIO(pcap_file(PACKETS)[:-3]))
     list(reader)
     assert (
@@ -104,7 +104,7 @@ def test_what_is_not_a_capture_is_refused_with_the_reason(content, reason):
     ("snaplen", "limit"),
     [(0, 262144), (96, 262144), (65535, 262144), (300_000, 300_000), (2**32 - 1, 1 << 20)],
 )
-def test_a_record_may_be_as_long_as_the_snap_length_says_within_reason(snaplen, limit):
+def test_a_record_may_be_as_long_as_a_reasonable_snap_length(snaplen, limit):
     head = pcap_header(snaplen=snaplen)
     good = head + pcap_record(0, 0, bytes(limit))
     assert [len(p.data) for p in read(good)] == [limit]
@@ -153,7 +153,7 @@ def test_thousands_of_random_files_give_packets_or_a_capture_error():
     assert sum(outcomes.values()) == rounds
 
 
-def test_a_file_that_grows_is_read_as_it_was_when_it_was_opened(tmp_path):
+def test_a_growing_file_is_read_up_to_its_size_when_opened(tmp_path):
     path = tmp_path / "growing.pcap"
     content = pcap_file(PACKETS)
     path.write_bytes(content[:-4])
@@ -166,7 +166,7 @@ def test_a_file_that_grows_is_read_as_it_was_when_it_was_opened(tmp_path):
     assert len(list(read_packets(path))) == 4
 
 
-def test_a_file_that_shrinks_while_it_is_read_ends_early_and_says_so(tmp_path):
+def test_a_file_that_shrinks_while_it_is_read_ends_early_with_a_warning(tmp_path):
     path = tmp_path / "shrinking.pcap"
     path.write_bytes(pcap_file([Raw(k, bytes(200_000)) for k in range(20)]))
     with read_packets(path) as reader:

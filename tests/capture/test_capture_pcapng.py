@@ -104,7 +104,7 @@ def test_a_simple_packet_is_as_long_as_the_snap_length_of_interface_0():
     assert (packet.data, packet.original_length) == (b"abcd", 1000)
 
 
-def test_a_file_cut_at_any_byte_gives_its_whole_packets_and_says_what_is_left():
+def test_a_file_cut_at_any_byte_yields_its_complete_packets_and_reports_the_rest():
     pieces = [section(), interface(), enhanced(1, b"abc"), simple(b"de"), obsolete(3, b"f")]
     content = b"".join(pieces)
     ends = [sum(map(len, pieces[:k])) for k in range(len(pieces) + 1)]

@@ -105,7 +105,7 @@ def test_a_named_pipe(tmp_path):
     writer.join()
 
 
-def test_a_stream_is_read_from_where_it_stands():
+def test_a_stream_is_read_from_its_current_position():
     file = io.BytesIO(b"something else" + CONTENT)
     file.seek(14)
     assert list(read_packets(file)) == EXPECTED
@@ -173,7 +173,7 @@ def test_nothing_is_lost_from_a_cut_zstd_file_that_can_be_read_again(tmp_path):
     assert str(reader.truncated_tail).startswith("the compressed data ends early, ")
 
 
-def test_a_cut_zstd_pipe_loses_little_and_says_so():
+def test_a_truncated_zstd_pipe_loses_little_and_reports_it():
     stored = zstd(LARGE)
     reader = read_packets(Pipe(stored[: len(stored) // 2], 1000))
     found = list(reader)
@@ -224,7 +224,7 @@ def test_a_file_that_expands_enormously_is_read_in_bounded_steps():
     assert len(reader._window.data) <= 2 << 20
 
 
-def test_paths_that_cannot_be_read_say_why(tmp_path):
+def test_unreadable_paths_are_reported_with_the_reason(tmp_path):
     with pytest.raises(CaptureError, match="is a directory; specify a capture file in it"):
         read_packets(tmp_path)
     with pytest.raises(CaptureError, match=r"absent\.pcap: there is no such file"):
@@ -243,7 +243,7 @@ def test_paths_that_cannot_be_read_say_why(tmp_path):
         read_packets(empty)
 
 
-def test_things_that_are_no_sources_say_what_is():
+def test_invalid_sources_are_reported_with_what_is_allowed():
     wrong: Any
     for wrong, reason in (
         (io.StringIO("text"), "binary mode"),
@@ -266,7 +266,7 @@ def test_a_stream_that_fails_is_a_capture_error():
             list(read_packets(Failing(content, 100)))
 
 
-def test_a_stream_that_gives_text_or_nothing_is_told_apart():
+def test_streams_of_text_or_nothing_are_distinguished():
     class Text:
         def read(self, count: int) -> Any:
             return "text"[:count]

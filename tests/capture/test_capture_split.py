@@ -125,7 +125,7 @@ def lying_captures(draw: st.DrawFn) -> bytes:
         elif kind == "chain":
             data = pcap_record(seconds, fraction, b"", order=order) * (size // 16)
         else:
-            # A record that claims to reach behind this packet, into the next ones.
+            # A record that claims to extend past this packet, into the next ones.
             reach = draw(st.integers(0, MOST))
             data = pcap_record(seconds, fraction, b"xx", reach, captured=reach, order=order)
         if constant is not None and kind in ("zeros", "ones"):
@@ -152,7 +152,7 @@ def test_the_first_boundary_is_always_the_true_one(content, data):
                 known = found
 
 
-def test_lying_captures_are_told_apart_nearby_or_walked():
+def test_lying_captures_are_distinguished_nearby_or_walked():
     """Both ways of the search are used on the captures that the test above is made with."""
     walked = nearby = 0
 
@@ -287,7 +287,7 @@ def test_endless_zeros_are_walked():
         assert finder.walked == 1
 
 
-def test_a_damaged_capture_says_where_the_search_ended():
+def test_a_damaged_capture_reports_where_the_search_ended():
     bad = pcap_header() + pcap_record(1, 1, bytes(50)) * 40 + b"\xff" * 4000
     with boundary_finder(io.BytesIO(bad), most_captured=60) as finder:
         assert finder is not None
@@ -301,7 +301,7 @@ def test_a_pcapng_is_one_range(content):
     assert split_points(io.BytesIO(content), 10) == [0]
 
 
-def test_what_cannot_be_cut_says_so():
+def test_what_cannot_be_split_is_reported():
     with pytest.raises(UsageError, match="only in an uncompressed pcap"):
         first_boundary(io.BytesIO(section() + interface()), 10)
     with pytest.raises(UsageError, match="target_bytes must be at least 1"):

@@ -25,7 +25,7 @@ ENDS = (("10.0.0.1", 1000), ("10.0.0.2", 2000), ("10.0.0.3", 3000))
 
 @st.composite
 def captures(draw):
-    """Segments of a few streams: cut, repeated, overlapping, mixed up, missing, begun anew."""
+    """Segments of a few streams: cut, repeated, overlapping, mixed up, missing, restarted."""
     made = []
     for source in range(draw(st.integers(1, 3))):
         for _ in range(draw(st.integers(1, 2))):
@@ -129,7 +129,7 @@ def test_bulk_streams_are_the_plain_ones(mixed, block_bytes):
     assert statistics == plain.statistics
 
 
-def test_times_and_places_are_those_of_the_packets():
+def test_times_and_locations_are_those_of_the_packets():
     data = written([(0, 100 + 10 * n, 16, bytes([n]) * 10) for n in range(6)])
     with read_blocks(io.BytesIO(data), segments=True) as reader:
         columns = StreamColumns(reader.tcp_flows)

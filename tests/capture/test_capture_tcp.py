@@ -1,4 +1,4 @@
-"""TCP streams: order, repetition, overlap, wrap-around, holes, starts and ends, bounded memory."""
+"""TCP streams: order, repetition, overlap, wrap-around, gaps, starts and ends, bounded memory."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_whatever_is_lost_the_rest_comes_in_order_with_the_gaps_stated(delivery,
             at += event.missing
     assert events[-1].kind == "end"
     assert reassembler._held == 0
-    # With room for everything nothing that was captured is missing.
+    # With capacity for everything, no captured byte is missing.
     if limits.bytes > 900 and limits.segments == 5 and len(kept) <= 5:
         captured = {k for start, end in kept for k in range(start, end)}
         assert len(bytes_of(events)) == len(captured)
@@ -179,13 +179,13 @@ def test_the_sequence_number_wraps_around_many_times():
     assert total == 200 * step
 
 
-def test_a_hole_that_never_fills_is_reported_after_the_bound_in_segments():
+def test_a_gap_that_never_fills_is_reported_after_the_bound_in_segments():
     limits = TcpLimits(segments=3)
     events = fed(seg(0, b"a"), *[seg(k, b"x") for k in (5, 7, 9, 11)], limits=limits)
     assert events[2:] == [StreamGap(FLOW, 0, 4), Chunk(FLOW, 0, b"x")]
 
 
-def test_a_hole_that_never_fills_is_reported_after_the_bound_in_bytes():
+def test_a_gap_that_never_fills_is_reported_after_the_bound_in_bytes():
     limits = TcpLimits(bytes=1000)
     events = fed(seg(0, b"a"), seg(5, bytes(600)), seg(605, bytes(600)), limits=limits)
     assert events[2:] == [StreamGap(FLOW, 0, 4), Chunk(FLOW, 0, bytes(1200))]
@@ -203,7 +203,7 @@ def test_the_bound_over_all_flows_holds_too():
     assert events[0].flow == other
 
 
-def test_directions_are_streams_of_their_own():
+def test_directions_are_separate_streams():
     back = Flow(FLOW.dst, FLOW.dst_port, FLOW.src, FLOW.src_port)
     events = fed(seg(5, b"to"), seg(900, b"fro", flow=back), seg(7, b"!"))
     assert bytes_of(events) == b"to!"
@@ -240,7 +240,7 @@ def test_a_fin_before_the_bytes_it_follows_waits_for_them():
     ]
 
 
-def test_bytes_behind_the_fin_are_no_part_of_the_stream():
+def test_bytes_after_the_fin_are_no_part_of_the_stream():
     events = fed(seg(0, b"a"), seg(3, flags=FIN | ACK), seg(1, b"bcXXX"))
     assert bytes_of(events) == b"abc"
     assert events[-1] == StreamEnd(FLOW, 0, "fin")
@@ -267,7 +267,7 @@ def test_the_same_ports_used_again_are_a_new_stream():
 
 
 @pytest.mark.parametrize("ending", [FIN | ACK, RST])
-def test_ports_used_again_after_the_end_without_a_syn_start_anew(ending):
+def test_ports_reused_after_the_end_without_a_syn_restart(ending):
     events = fed(
         seg(10, b"old", flags=ending),
         seg(10, b"old"),
@@ -276,7 +276,7 @@ def test_ports_used_again_after_the_end_without_a_syn_start_anew(ending):
     assert kinds(events) == ["start", "chunk", "end", "start", "chunk", "chunk", "chunk"]
 
 
-def test_a_new_connection_far_behind_without_a_syn_starts_anew():
+def test_a_new_connection_far_back_without_a_syn_restarts():
     far = 3 * 2**30
     events = fed(seg(far, b"old"), *[seg(far - 2**30 + k, b"n") for k in range(5)])
     assert kinds(events) == ["start", "chunk", "gap", "chunk", "chunk", "chunk"]

@@ -168,7 +168,7 @@ def test_the_ending_of_the_path_decides_on_compression(tmp_path, ending):
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
-def test_what_is_flushed_can_be_read_while_the_writer_goes_on(tmp_path, ending):
+def test_flushed_records_can_be_read_while_the_writer_continues(tmp_path, ending):
     path = tmp_path / f"a.pcap{ending}"
     with PcapWriter(path) as writer:
         writer.write(1, b"one")
@@ -218,6 +218,6 @@ def test_what_cannot_be_written_is_refused(build, reason):
         build()
 
 
-def test_a_path_that_cannot_be_written_says_why(tmp_path):
+def test_an_unwritable_path_is_reported_with_the_reason(tmp_path):
     with pytest.raises(CaptureError, match="cannot be written: No such file or directory"):
         PcapWriter(tmp_path / "absent" / "a.pcap")

@@ -123,9 +123,9 @@ class Market:
         return path
 
     def rows(self, start=START, streams=None, whole=False):
-        """What the message codec reads and columns can hold, in packet order.
+        """Rows that the message codec decodes and that fit columns, in packet order.
 
-        Values that columns cannot hold are null, unless they are asked for as messages have them.
+        Values that do not fit columns are null, unless the values of messages are requested.
         """
         streams = STREAM_OF if streams is None else streams
         found = []
@@ -173,7 +173,7 @@ def wild_market(seed, versions=tuple(VERSIONS), count=60, wild=0.1):
     """Random messages of all templates and of some versions, decodable or not."""
     rng = random.Random(seed)
     market = Market()
-    market.send(order())  # so that the stream is told
+    market.send(order())  # so that the stream is detected
     for _ in range(count):
         messages = []
         for _ in range(rng.randrange(1, 4)):

@@ -17,7 +17,7 @@ COMMANDS = [
 
 
 def ended_well(result):
-    """Told what was wrong, in sentences."""
+    """Check that the command reported the errors, in complete lines."""
     assert result.code in (0, 1, 2)
     assert "Traceback" not in result.err
     assert all(line.startswith("pregao: ") for line in result.err.splitlines())

@@ -70,7 +70,7 @@ def final(symbol):
     return next(line for line in truth() if line["final"] and line["symbol"] == symbol)
 
 
-def test_books_says_what_it_did_and_once_more_that_all_is_up_to_date(tmp_path):
+def test_books_reports_its_work_and_then_that_all_is_up_to_date(tmp_path):
     lake()
     report = tmp_path / "report.json"
     first = run("books", "--lake", lake(), "--master", "here", "--depth", "3",
@@ -108,7 +108,7 @@ def test_ingest_builds_the_books_if_asked(tmp_path):
         (["--symbol", "NOPE"], "NOPE"),
     ],
 )
-def test_books_says_what_is_wrong(arguments, words):
+def test_books_reports_errors(arguments, words):
     with pytest.raises(UsageError, match=words):
         run("books", "--lake", lake(), "--master", "here", *arguments)
 
@@ -161,7 +161,7 @@ def test_book_takes_times_with_zones():
     assert results[0] == results[1] == results[2]
 
 
-def test_book_says_what_is_wrong(tmp_path):
+def test_book_reports_errors(tmp_path):
     with pytest.raises(UsageError, match="--at must be a time"):
         run("book", "PETR4", "--lake", lake(), "--at", "noon")
     with pytest.raises(UsageError, match="has no instrument"):
@@ -263,7 +263,7 @@ def contents(path):
 
 
 @pytest.mark.parametrize("what", ["ticks", "book"])
-def test_the_name_of_a_file_says_its_format(tmp_path, what):
+def test_the_name_of_a_file_determines_its_format(tmp_path, what):
     found = []
     for ending in ENDINGS:
         out = tmp_path / f"x.{ending}"
@@ -293,7 +293,7 @@ def test_levels_that_no_tick_has_are_empty_in_every_format(tmp_path):
         assert {row["bid_px12"] for row in contents(out)} == {""}
 
 
-def test_book_tells_a_day_that_was_built_from_one_that_was_not(tmp_path):
+def test_book_distinguishes_days_that_were_built_from_others(tmp_path):
     place = tmp_path / "lake"
     ingest([str(path) for path in sorted(folder().glob("*.pcap"))], str(place))
     with pytest.raises(UsageError, match="were not built: run"):
@@ -315,7 +315,7 @@ def test_export_to_standard_output():
     assert result.stdout.startswith("updateTime,updateNano,secondaryOrderID,enteringFirm,")
 
 
-def test_export_leaves_no_file_behind_when_it_fails(tmp_path):
+def test_a_failed_export_leaves_no_file(tmp_path):
     out = tmp_path / "x.csv"
     with pytest.raises(UsageError):
         run("export", "book", "--lake", lake(), "--symbol", "NOPE", "--at", "1779364800000000000",
@@ -351,7 +351,7 @@ def test_audit_of_a_clean_day_is_content():
     assert one["instruments"] == 1
 
 
-def test_audit_of_a_wrong_book_exits_with_1_and_tells_where(monkeypatch):
+def test_audit_of_a_wrong_book_exits_with_1_and_reports_where(monkeypatch):
     from pregao.feed import messages
 
     sound = messages.BookColumns.joined

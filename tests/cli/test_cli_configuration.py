@@ -1,4 +1,4 @@
-"""What is set once for all commands: which file counts, who wins, and mistakes in it."""
+"""Configuration for all commands: which file is used, precedence, and errors in it."""
 
 import json
 import os
@@ -78,7 +78,7 @@ def test_a_lake_is_meant_from_the_folder_of_the_file(elsewhere, tmp_path, lake, 
         ("lake", 1, "is not TOML"),
     ],
 )
-def test_a_mistake_is_told_with_the_file_and_the_line(elsewhere, text, line, words):
+def test_an_error_names_the_file_and_the_line(elsewhere, text, line, words):
     path = write(elsewhere, text)
     with pytest.raises(UsageError) as told:
         read_configuration(path)
@@ -123,7 +123,7 @@ def test_the_option_wins_over_the_environment_and_that_over_the_file(
     assert asked_for("--lake", "of-option") == str(elsewhere / "of-option")
 
 
-def test_a_mistake_in_the_file_does_not_touch_who_does_not_need_it(pregao, elsewhere):
+def test_an_error_in_the_file_does_not_affect_commands_that_do_not_need_it(pregao, elsewhere):
     write(elsewhere, "lakes = 1")
     assert pregao("lake", "tables").err.count("line 1: unknown setting lakes") == 1
     assert "is not a lake" in pregao("lake", "tables", "--lake", "none").err
@@ -161,7 +161,7 @@ def test_where_no_zones_are_known(monkeypatch):
         moment("2026-05-21", "--at", "No/Where")
 
 
-def test_the_doctor_tells_what_is_set(pregao, elsewhere, monkeypatch):
+def test_the_doctor_reports_the_settings(pregao, elsewhere, monkeypatch):
     from pregao.cli import doctor, doctor_machine
 
     only = [("configuration", doctor_machine.check_configuration)]

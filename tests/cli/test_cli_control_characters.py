@@ -232,7 +232,7 @@ def calls(tree):
             yield ast.unparse(node.func)
 
 
-def test_no_module_of_the_commands_goes_around_the_guard():
+def test_no_module_of_the_commands_bypasses_the_guard():
     """Streams are those of `sys`, which are guarded; consoles are made in one module."""
     folder = Path(pregao.cli.__file__).parent
     for path in sorted(folder.glob("*.py")):

@@ -281,7 +281,7 @@ def test_what_waits_in_memory_is_bounded(pregao, tmp_path, monkeypatch):
     assert total == len(wild_market(1, count=30, wild=0).rows())
 
 
-def test_fields_called_like_the_key_stand_beside_it(pregao, tmp_path):
+def test_fields_named_like_the_key_are_next_to_it(pregao, tmp_path):
     schema = tmp_path / "mine.xml"
     schema.write_text(users_schema('<field name="channel" id="1" type="uint32"/>'))
     capture = Market().send(heartbeat()).write(tmp_path / "day.pcap")
@@ -319,7 +319,7 @@ def test_by_instrument(pregao, day):
     assert len(decoded(pregao, day, "--security-id", "1001,1002")) == 6
 
 
-def test_by_symbol_as_the_definitions_tell(pregao, day):
+def test_by_symbol_according_to_the_definitions(pregao, day):
     rows = decoded(pregao, day, "--symbol", "demo4")
     assert {row["fields"]["securityID"] for row in rows} == {1002}
     assert len(rows) == 3
@@ -416,7 +416,7 @@ def test_standard_input(pregao, day, packed):
     assert pregao("decode", "-", "-", stdin=data).code == 2
 
 
-def test_streams_of_standard_input_are_told_from_what_came_so_far(pregao, day):
+def test_streams_of_standard_input_are_detected_from_the_packets_so_far(pregao, day):
     lines = pregao("decode", "-", stdin=day.read_bytes()).out.splitlines()
     assert lines[0].split()[2] == "definition"
 
@@ -490,7 +490,7 @@ def test_a_capture_that_is_being_written(pregao, tmp_path):
         assert pregao("decode", path).out.count("\n") == 2
 
 
-def test_a_damaged_capture_gives_what_stands_before_the_damage(pregao, day, tmp_path):
+def test_a_damaged_capture_yields_the_packets_before_the_damage(pregao, day, tmp_path):
     data = bytearray(day.read_bytes())
     second = 24 + 16 + int.from_bytes(data[32:36], "little")
     data[second + 8 : second + 12] = b"\xff\xff\xff\x7f"
@@ -502,7 +502,7 @@ def test_a_damaged_capture_gives_what_stands_before_the_damage(pregao, day, tmp_
     assert len(jsonl((tmp_path / "out.jsonl").read_text())) == 1 + 9
 
 
-def test_rejects_are_counted_and_told(pregao, tmp_path):
+def test_rejects_are_counted_and_reported(pregao, tmp_path):
     old = b"\4\0\2\0\2\0\3\0" + bytes(4)  # version 3
     market = Market().send(order(), old).raw(small_market().packets[0][1][:-3]).send(order())
     for n in range(20):
@@ -533,7 +533,7 @@ def test_a_version_that_is_too_old_needs_a_named_schema(pregao, tmp_path):
     assert (missing.code, "none.xml" in missing.err) == (2, True)
 
 
-def test_unknown_templates_are_skipped_and_told(pregao, tmp_path):
+def test_unknown_templates_are_skipped_and_reported(pregao, tmp_path):
     strange = b"\4\0\x31\0\2\0\x10\0" + bytes(4)
     capture = Market().send(strange, order(), strange).write(tmp_path / "s.pcap")
     result = pregao("decode", capture)
@@ -628,7 +628,7 @@ def test_the_capture_itself_is_not_written_over(pregao, day, tmp_path):
         (["--hex", "00"], "give either"),
     ],
 )
-def test_likely_mistakes_have_a_sentence(
+def test_likely_mistakes_have_an_error_message(
     pregao, day, arguments, words, monkeypatch, tmp_path_factory
 ):
     empty = tmp_path_factory.mktemp("empty")

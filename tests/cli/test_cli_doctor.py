@@ -20,13 +20,13 @@ GIGABYTE = 1 << 30
 
 
 def checked(monkeypatch, *findings):
-    """Let the doctor find this, whatever the machine is like."""
+    """Make the doctor find this, regardless of the machine."""
     from pregao.cli import doctor
 
     monkeypatch.setattr(doctor, "_checks", lambda: [("told", lambda: findings)])
 
 
-def test_this_machine_is_looked_at_and_left_as_it_was(pregao, tmp_path, monkeypatch):
+def test_the_machine_is_inspected_and_left_unchanged(pregao, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = pregao("doctor", "--json")
     found = {each["subject"]: each for each in json.loads(result.out)}
@@ -113,7 +113,7 @@ def test_where_compiled_code_cannot_be_kept(tmp_path):
         assert (found.health, "PREGAO_CACHE_DIR" in found.remedy) == (Health.WARNING, True)
 
 
-def test_places_of_compiled_code_that_others_can_write_are_named(tmp_path):
+def test_folders_of_compiled_code_that_others_can_write_are_named(tmp_path):
     (tmp_path / "kernels" / "pregao_cli").mkdir(parents=True)
     reason = "/tmp/pregao-7 belongs to user 8"
     for folder in (None, str(tmp_path / "kernels" / "pregao_cli")):

@@ -24,7 +24,7 @@ def capture(tmp_path_factory):
 
 
 def test_messages_of_both_sides_in_their_order(pregao, capture):
-    """The exit code tells that bytes were passed over."""
+    """The exit code shows that bytes were skipped."""
     told = pregao("decode", capture)
     assert told.code == 1
     assert "1 rejected" in told.err
@@ -81,7 +81,7 @@ def test_from_a_pipe(pregao, capture):
     assert told.out == pregao("decode", capture).out
 
 
-def test_market_data_beside_sessions(pregao, capture, tmp_path):
+def test_market_data_next_to_sessions(pregao, capture, tmp_path):
     """Both are decoded from one capture, each with its own key."""
     market = small_market().write(tmp_path / "market.pcap")
     with PcapWriter(tmp_path / "both.pcap") as writer:

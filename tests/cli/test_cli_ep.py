@@ -91,7 +91,7 @@ def test_a_shell_takes_its_lines_from_a_pipe():
         assert told in out
 
 
-def test_scripts_end_with_what_came_of_them(tmp_path):
+def test_scripts_end_with_their_result(tmp_path):
     script = tmp_path / "a.txt"
     script.write_text(SCENARIO)
     with Served() as served:

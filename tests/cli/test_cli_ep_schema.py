@@ -97,7 +97,7 @@ def hold(address, monkeypatch, schema=None):
     return str(told.value)
 
 
-def test_ep_says_what_could_not_be_decoded(monkeypatch):
+def test_ep_reports_what_could_not_be_decoded(monkeypatch):
     answer = bytes.fromhex("0c0050eb0000e70301000900")  # template 999 of version 9
 
     async def serve(_reader, writer):
@@ -116,7 +116,7 @@ def test_ep_says_what_could_not_be_decoded(monkeypatch):
     assert "Is the exchange running?" not in words
 
 
-def test_ep_says_that_nothing_answers(monkeypatch):
+def test_ep_reports_that_nothing_answers(monkeypatch):
     async def work():
         async with TcpDesk() as desk:
             return desk.port

@@ -68,14 +68,14 @@ def test_status_shows_phases_and_sessions(pregao, port):
         (("disconnect", "5"), "session 5 is not configured"),
     ],
 )
-def test_mistakes_are_sentences(pregao, port, words, told):
+def test_errors_are_one_line(pregao, port, words, told):
     done = pregao("exchange", "ctl", *words, "--port", port)
     assert done.code == 2
     assert told in done.err
     assert done.err.count("\n") == 1
 
 
-def test_without_an_exchange_that_is_said(pregao):
+def test_a_missing_exchange_is_reported(pregao):
     import socket
 
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as held:
@@ -93,7 +93,7 @@ def test_without_an_exchange_that_is_said(pregao):
         (("--for", "soon"), "--for"),
     ],
 )
-def test_mistakes_before_it_runs(pregao, words, told):
+def test_errors_before_it_runs(pregao, words, told):
     done = pregao("exchange", *words)
     assert done.code == 2
     assert told in done.err

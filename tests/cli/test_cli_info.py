@@ -87,7 +87,7 @@ def test_loops_are_no_gaps(pregao, tmp_path):
     assert (flow["missing"], flow["duplicates"]) == (0, 0)
 
 
-def test_feeds_are_counted_apart(pregao, tmp_path):
+def test_feeds_are_counted_separately(pregao, tmp_path):
     first = Market().send(order(), number=1).send(order(), number=2).write(tmp_path / "a.pcap")
     second = Market().send(order(), number=2, to=("233.252.15.1", 30001)).write(tmp_path / "b.pcap")
     found = told(pregao, first, second)
@@ -97,7 +97,7 @@ def test_feeds_are_counted_apart(pregao, tmp_path):
     assert [flow["duplicates"] for flow in again["flows"]] == [2]
 
 
-def test_versions_rejects_unknown_and_foreign(pregao, tmp_path):
+def test_versions_rejects_unknown_and_unsupported(pregao, tmp_path):
     old = b"\4\0\2\0\2\0\3\0" + bytes(4)
     new = b"\4\0\2\0\2\0\x63\0" + bytes(4)
     strange = b"\4\0\x31\0\2\0\x10\0" + bytes(4)
@@ -146,7 +146,7 @@ def test_what_is_not_udp(pregao, tmp_path):
     assert told(pregao, path)["not_udp"]["other"] == {"ARP": 1}
 
 
-def test_a_damaged_capture_is_told(pregao, day, tmp_path):
+def test_a_damaged_capture_is_reported(pregao, day, tmp_path):
     data = bytearray(day.read_bytes())
     data[24 + 8 : 24 + 12] = b"\xff\xff\xff\x7f"
     day.write_bytes(data)
@@ -196,7 +196,7 @@ def test_tables_for_people(pregao, day, tmp_path):
     assert "2 files: pcap, zstd pcap" in pregao("info", day, packed).out
 
 
-def test_names_in_brackets_are_shown_as_they_are(pregao, tmp_path):
+def test_names_in_brackets_are_shown_unchanged(pregao, tmp_path):
     path = small_market().write(tmp_path / "[bold]day[-bold].pcap")
     assert "[bold]day[-bold].pcap: pcap" in pregao("info", path).out
 

@@ -47,7 +47,7 @@ def test_columns_of_a_view(pregao, lake):
     assert all(row["comment"] for row in described)
 
 
-def test_queries_that_come_along(pregao, lake):
+def test_bundled_queries(pregao, lake):
     assert "vwap_by_minute" in ran(pregao("query", "--examples"))
     assert "messages" in ran(pregao("query", "--example", "busiest-seconds", "--lake", lake))
 
@@ -58,7 +58,7 @@ def test_a_dictionary_of_a_lake(pregao, lake):
     assert "`sending_time_ns` | bigint | " in page
 
 
-def test_a_channel_is_dropped_after_a_look(pregao, lake):
+def test_a_channel_is_dropped_after_a_preview(pregao, lake):
     looked = ran(pregao("lake", "drop", "--lake", lake, "--channel", "51", "--dry-run"))
     assert "would be dropped" in looked
     assert "The lake is consistent." in ran(pregao("lake", "check", "--lake", lake))

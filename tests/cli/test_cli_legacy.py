@@ -1,4 +1,4 @@
-"""``pregao decode`` and ``info`` of the legacy feed, told by its content."""
+"""``pregao decode`` and ``info`` of the legacy feed, detected by content."""
 
 import json
 from decimal import Decimal
@@ -23,7 +23,7 @@ START = 1_376_308_800_000_000_000
 
 
 def sent():
-    """What goes over the wire: datagrams of the incremental and of the recovery stream."""
+    """Datagrams of the incremental and of the recovery stream."""
     for number in range(1, 6):
         bid = entry("0", 0, 1111, number, place=1, size=100, price=Decimal("10.50"))
         yield "233.1.1.1", incremental(number, bid)
@@ -142,7 +142,7 @@ def test_the_account_of_a_legacy_capture(pregao, day):
     assert "Legacy feed" in shown.out
 
 
-def test_what_is_wrong_is_told_and_costs_nothing_else(pregao, tmp_path):
+def test_errors_are_reported_and_cost_nothing_else(pregao, tmp_path):
     broken = bytearray(news(10))
     broken[-1] &= 0x7F
     wrong = [("233.1.1.1", bytes(broken)), ("233.1.1.1", b"\x00\x01")]
@@ -178,7 +178,7 @@ def test_a_template_file_can_be_named(pregao, day, tmp_path):
         (["-t", "Order_MBO_50"], "has no template Order_MBO_50"),
     ],
 )
-def test_what_cannot_be_done_is_said(pregao, day, arguments, sentence, monkeypatch, tmp_path):
+def test_what_cannot_be_done_is_reported(pregao, day, arguments, sentence, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     result = pregao("decode", day, *arguments)
     assert result.code == 2
@@ -219,7 +219,7 @@ def test_rejects_and_choices_of_a_folder(pregao, tmp_path):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["incremental_refresh.parquet"]
 
 
-def test_captures_of_both_feeds_are_decoded_apart(pregao, day, tmp_path):
+def test_captures_of_both_feeds_are_decoded_separately(pregao, day, tmp_path):
     other = small_market().write(tmp_path / "binary.pcap")
     for command in ("decode", "info"):
         result = pregao(command, day, other)

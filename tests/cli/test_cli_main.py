@@ -88,7 +88,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(tmp_path):
     running.stderr.close()
 
 
-def test_an_interrupt_leaves_nothing_behind(pregao, monkeypatch, tmp_path):
+def test_an_interrupt_leaves_no_files(pregao, monkeypatch, tmp_path):
     from pregao.cli.decode_tables import TableOutput
 
     capture = small_market().write(tmp_path / "day.pcap")
@@ -111,7 +111,7 @@ def test_a_process_that_is_interrupted(tmp_path):
     with fifo.open("wb") as feed:  # which waits until the command reads
         feed.write(small_market().write(tmp_path / "day.pcap").read_bytes()[:300])
         feed.flush()
-        # Again where it is not heard: what compiles a kernel takes no notice of it.
+        # Repeat it: the signal is ignored while a kernel compiles.
         for _ in range(6):
             running.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -133,7 +133,7 @@ def test_pipes_by_name_are_read_once(tmp_path):
     assert (tmp_path / "out.jsonl").read_text().count("\n") == 9
 
 
-def test_text_comes_from_a_pipe_as_it_is_written(tmp_path):
+def test_text_comes_from_a_pipe_while_it_is_written(tmp_path):
     data = small_market().write(tmp_path / "day.pcap").read_bytes()
     running = process("decode", "-", stdin=subprocess.PIPE)
     out, err = running.communicate(data, timeout=PATIENCE_S)

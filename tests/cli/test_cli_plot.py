@@ -1,4 +1,4 @@
-"""Pictures: what is drawn is what the lake says, and mistakes are told in a sentence."""
+"""Plots: they show the content of the lake, and errors are one line."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def test_every_picture_is_drawn_and_shows_in_notebooks(lake, tmp_path, arguments
     assert drawn(lake, tmp_path, *arguments).startswith(PNG)
 
 
-def test_the_name_says_the_format(lake, tmp_path):
+def test_the_name_determines_the_format(lake, tmp_path):
     assert b"<svg" in drawn(lake, tmp_path, "depth", "PETR4", name="depth.svg")[:600]
     assert pregao.plot.depth(lake, "PETR4")._repr_png_().startswith(PNG)
 
@@ -79,7 +79,7 @@ def test_the_heatmap_shows_the_last_book_in_its_last_column(lake):
     assert heat[:, -1].sum() == inside > 0
 
 
-def test_a_mistake_is_a_sentence(lake, tmp_path):
+def test_an_error_is_one_line(lake, tmp_path):
     for arguments, words in (
         (["depth", "PETR4", "-o", "x.txt"], "must end in .png, .svg, .pdf"),
         (["depth", "-o", "x.png"], "requires a SYMBOL"),

@@ -34,7 +34,7 @@ def test_every_beginning_of_a_formula_is_marked(beginning):
     assert safe_cells(names).to_pylist() == [f"'{beginning}1", "1"]
 
 
-def test_numbers_stay_as_they_are():
+def test_numbers_stay_unchanged():
     for column in (
         pa.array([-1, 2]),
         pa.array([-1.5]),

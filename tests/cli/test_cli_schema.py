@@ -130,7 +130,7 @@ def test_a_schema_file_of_the_user(pregao, tmp_path):
         (["--schema", "none.xml"], "none.xml"),
     ],
 )
-def test_likely_mistakes_have_a_sentence(pregao, arguments, words):
+def test_likely_mistakes_have_an_error_message(pregao, arguments, words):
     result = pregao("schema", *arguments)
     assert (result.code, result.out) == (2, "")
     assert words in result.err

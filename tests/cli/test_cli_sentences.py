@@ -149,7 +149,7 @@ ABSURD = [
 
 
 @pytest.mark.parametrize(("line", "words"), ABSURD)
-def test_absurd_arguments_are_told_in_one_sentence(pregao, tmp_path, monkeypatch, line, words):
+def test_absurd_arguments_are_one_line_errors(pregao, tmp_path, monkeypatch, line, words):
     monkeypatch.chdir(tmp_path)
     places = {
         "DAY": str(day()),
@@ -236,7 +236,7 @@ def test_a_lake_that_is_gone(pregao, lake):
 
 
 def process(*arguments, limit=None, **options):
-    """A real process of the command, whose files may have only so many bytes."""
+    """A real process of the command, whose files have a maximum size."""
 
     def prepare():
         signal.signal(signal.SIGINT, signal.default_int_handler)

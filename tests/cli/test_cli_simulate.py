@@ -82,7 +82,7 @@ def test_the_same_arguments_give_the_same_bytes(tmp_path):
     assert found[0] == found[1]
 
 
-def test_quiet_says_nothing(tmp_path):
+def test_quiet_prints_nothing(tmp_path):
     result = done("--out", tmp_path / "day", *SHORT, "--quiet")
     assert result.output == ""
 
@@ -111,7 +111,7 @@ def lake(tmp_path_factory):
     return folder / "lake"
 
 
-def test_a_day_like_one_of_a_lake_is_shown_beside_it(tmp_path, lake, monkeypatch):
+def test_a_day_like_one_of_a_lake_is_shown_next_to_it(tmp_path, lake, monkeypatch):
     monkeypatch.setattr(simulate_like, "ROUNDS", 2)
     saved = tmp_path / "like.toml"
     result = done("--like", lake, "--out", tmp_path / "day", "--save-profile", saved)
@@ -131,7 +131,7 @@ def test_a_day_like_one_of_a_lake_is_shown_beside_it(tmp_path, lake, monkeypatch
     done("--profile", saved, "--out", tmp_path / "again", "--quiet", "--duration", "5s")
 
 
-def test_a_day_like_another_says_what_is_wrong(tmp_path, lake):
+def test_a_day_like_another_reports_errors(tmp_path, lake):
     out = ["--out", tmp_path / "day"]
     assert "has no data of 2020-01-02" in refused("--like", lake, "--date", "2020-01-02", *out)
     assert "channel 9" in refused("--like", lake, "--channel", "9", *out)
@@ -173,13 +173,13 @@ def test_help_has_an_example():
         (["--books", "0"], "--books must be from 1 to 10000, was 0"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_a_sentence(tmp_path, monkeypatch, arguments, words):
+def test_invalid_input_is_refused_in_one_line(tmp_path, monkeypatch, arguments, words):
     monkeypatch.chdir(tmp_path)
     assert words in refused("--out", tmp_path / "day", *arguments)
     assert not (tmp_path / "day").exists()
 
 
-def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
+def test_a_file_instead_of_the_folder_is_refused(tmp_path):
     out = tmp_path / "day"
     out.write_text("mine")
     assert "day" in refused("--out", out, *SHORT)
@@ -259,7 +259,7 @@ def test_resets_can_be_given_several_times(tmp_path):
     assert summary["channels"]["51"]["sequence_version"] == 2
 
 
-def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path):
+def test_a_folder_that_cannot_be_made_is_a_one_line_error(tmp_path):
     (tmp_path / "file").write_text("")
     sentence = refused("--out", tmp_path / "file" / "day", *SHORT)
     assert "cannot be used" in sentence

@@ -74,7 +74,7 @@ def names_of(command):
     return {name for each in options_of(command) for name in each.opts}
 
 
-def test_there_are_commands_to_look_at():
+def test_there_are_commands_to_check():
     assert {"decode", "lake tables", "exchange", "exchange ctl halt", "ep run"} <= set(COMMANDS)
     assert len(COMMANDS) > 40
 
@@ -89,7 +89,7 @@ def test_help_has_an_example_of_the_command_itself(name):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_example_uses_options_that_there_are(name):
+def test_an_example_uses_existing_options(name):
     known = names_of(COMMANDS[name]) | {"--help", "--debug"}
     for line in (COMMANDS[name].epilog or "").split("\n\n"):
         example = line.removeprefix("Example: ").removeprefix("Examples: ")
@@ -119,7 +119,7 @@ def test_options_have_help_and_are_spelled_alike(name):
 
 
 def test_options_of_one_name_take_the_same():
-    """The same name means the same kind of value, on however many commands."""
+    """An option name means the same kind of value on all commands."""
     kinds = defaultdict(set)
     for command in COMMANDS.values():
         for option in options_of(command):

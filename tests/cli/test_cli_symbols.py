@@ -1,4 +1,4 @@
-"""Symbols in any case, and what is offered where nobody has that name, wherever one is taken."""
+"""Symbols in any case, and suggestions for unknown ones, for all commands."""
 
 import shutil
 from datetime import date

@@ -59,14 +59,14 @@ def test_what_does_not_fit_is_a_field_on_each_line():
     assert "rows     14,575,644" in text
 
 
-def test_a_file_has_room_for_everything():
+def test_a_file_has_space_for_everything():
     text = printed(80, "t", COLUMNS, ROWS, terminal=False, numbers="rows files bytes")
     line = next(line for line in text.splitlines() if "2,502" in line)
     assert "987,654,321" in line
     assert "2026-05-21T11:00:00Z" in line
 
 
-def test_brackets_are_shown_as_they_are():
+def test_brackets_are_shown_unchanged():
     text = printed(80, "[bold]x[/bold]", ["[red]", "n"], [("[/] a[0] :smile:", 1)], numbers="n")
     assert "[bold]x[/bold]" in text
     assert "[red]" in text

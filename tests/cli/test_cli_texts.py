@@ -89,7 +89,7 @@ def batches(market, version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_lines_of_every_template_say_what_the_codec_says(version):
+def test_lines_of_every_template_agree_with_the_codec(version):
     seen = set()
     for outcome, keys, rows in batches(wild_market(version, (version,), 300), version):
         message = outcome.message

@@ -36,13 +36,13 @@ from tests.waiting import PATIENCE_S
         ([], "No lake given: use --lake"),
     ],
 )
-def test_what_cannot_be_is_said(words, said):
+def test_impossible_values_are_reported(words, said):
     result = CliRunner().invoke(app, ["ui", "--no-open", *words])
     assert result.exit_code != 0
     assert said in f"{result.output} {result.exception}"
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch):
+def test_without_the_extra_the_error_states_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     result = CliRunner().invoke(app, ["ui", "--no-open", "--lake", "a"])
     assert isinstance(result.exception, UsageError)
@@ -76,7 +76,7 @@ def test_it_serves_until_it_is_interrupted(tmp_path):
         ).json()["instruments"]
         own = {"day": about["days"][0]["day"], "channel": found[0]["channel"], "id": found[0]["id"]}
         told = page.get(f"{address}api/instrument", params=own).json()
-        assert told["intervals"] == []  # nobody made analytics
+        assert told["intervals"] == []  # no analytics were built
         running.send_signal(signal.SIGINT)
         assert running.wait(PATIENCE_S) == 0
         assert running.stderr.read() == ""

@@ -10,7 +10,7 @@ from pregao.web.exchange_panel import ExchangePanel
 from tests.waiting import until
 
 
-def test_the_page_of_the_demonstration_has_an_exchange_behind_it():
+def test_the_page_of_the_demonstration_is_backed_by_an_exchange():
     with DemoExchange() as exchange:
         handler = FeedHandler(exchange.config)
         market = LiveMarket(handler, "the test")

@@ -137,5 +137,5 @@ def write_capture(path, *segments):
 
 
 def in_order(segments):
-    """The same segments with times that rise in the order that they have."""
+    """The segments with times that rise in their order."""
     return [(START + number, *rest) for number, (_, *rest) in enumerate(segments)]

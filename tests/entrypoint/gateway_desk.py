@@ -60,7 +60,7 @@ class Line:
         self.events += self.gateway.receive(data, self.desk.now)
 
     def wait(self, milliseconds):
-        """Let time pass, doing what is due when it is."""
+        """Advance the clock and run everything at its due time."""
         end = self.desk.now + milliseconds * MS
         while (due := self.gateway.next_due_ns) is not None and due <= end:
             self.desk.now = max(self.desk.now, due)
@@ -77,11 +77,11 @@ class Line:
         return [name for name, _ in self.hear()]
 
     def kinds(self):
-        """What the gateway told its owner since the last time, by name."""
+        """Events of the gateway since the last call, by name."""
         events, self.events = self.events, []
         return [type(event).__name__ for event in events]
 
     def ends_with(self, code):
-        """Did the gateway's last message end the connection with that code?"""
+        """Whether the gateway's last message ended the connection with that code."""
         name, values = self.hear()[-1]
         return name == "Terminate" and values["terminationCode"] == code and self.gateway.closing

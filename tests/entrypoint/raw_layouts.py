@@ -148,7 +148,7 @@ class Layouts:
         return frame(layout.template, layout.size, body, self.version)
 
     def read(self, data):
-        """The name and the values of one whole frame, of which nothing may be left over."""
+        """The name and the values of one complete frame, without trailing bytes."""
         length, encoding, size, template, schema, version = struct.unpack_from("<6H", data)
         assert (length, encoding, schema) == (len(data), 0xEB50, 1), data[:12].hex(" ")
         assert version == self.version, version

@@ -29,7 +29,7 @@ def report_values(version, number, exec_id=None, *, resend=False):
 
 
 class Exchange:
-    """What a gateway of the tests says; and the client that hears it."""
+    """A scripted gateway, and the client that receives its messages."""
 
     def __init__(self, *, store=None, version=2, **settings):
         self.now = START

@@ -1,4 +1,4 @@
-"""A gateway on a real socket with a small market behind it, which tests can break at any byte."""
+"""A gateway on a real socket with a small market, whose connection can break at any byte."""
 
 import asyncio
 import time
@@ -244,7 +244,7 @@ class _Line(asyncio.Protocol):
     def check(self):
         if self.budget == 0 and not self.transport.is_closing():
             self.desk.breaks += 1
-            # What was written goes out first: the break is behind those bytes.
+            # Flush the written bytes first: the connection breaks after them.
             self.transport.close()
 
     def connection_lost(self, error):

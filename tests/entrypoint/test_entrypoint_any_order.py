@@ -36,7 +36,7 @@ TO_GATEWAY = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(TO_GATEWAY, max_size=25))
-def test_a_gateway_stands_any_order_of_anything(actions):
+def test_a_gateway_survives_any_order_of_anything(actions):
     account = Account(SESSION, FIRM, KEY, throttle=ThrottleLimit(3, 1000))
     desk = Desk(account=account, rules=GatewayRules(retransmission_part=2))
     lines = [desk.connect()]
@@ -91,7 +91,7 @@ TO_CLIENT = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(TO_CLIENT, max_size=25))
-def test_a_client_stands_any_order_of_anything(frames):
+def test_a_client_survives_any_order_of_anything(frames):
     exchange = Exchange()
     exchange.connect()
     received = []

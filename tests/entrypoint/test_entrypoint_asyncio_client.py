@@ -134,7 +134,7 @@ def test_business_rejects_answer_requests():
     run(work())
 
 
-def test_events_tell_everything_in_order():
+def test_events_report_everything_in_order():
     async def work():
         async with TcpDesk() as desk:
             client = Client(SETTINGS, [desk.address], reconnecting=QUICK)
@@ -200,7 +200,7 @@ def test_a_refusal_for_good_is_an_error_and_not_tried_again(key, firm, code):
     run(work())
 
 
-def test_a_client_without_gateway_or_start_says_so():
+def test_a_client_without_gateway_or_start_reports_it():
     async def work():
         with pytest.raises(UsageError, match="at least one gateway"):
             Client(SETTINGS, [])
@@ -213,7 +213,7 @@ def test_a_client_without_gateway_or_start_says_so():
     run(work())
 
 
-def test_what_the_exchange_does_not_have_is_told_to_who_asked():
+def test_a_request_that_the_exchange_did_not_receive_fails():
     """The connection breaks before the order arrives; the exchange goes on without it."""
 
     async def work():
@@ -234,8 +234,8 @@ def test_what_the_exchange_does_not_have_is_told_to_who_asked():
     run(work())
 
 
-def test_the_session_goes_on_in_another_process(tmp_path):
-    """What a file keeps is enough to know every order again, and no number is used twice."""
+def test_the_session_resumes_in_another_process(tmp_path):
+    """A session file is enough to recover every order, and no number is used twice."""
 
     async def work():
         async with TcpDesk() as desk:

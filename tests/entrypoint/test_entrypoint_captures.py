@@ -72,7 +72,7 @@ def test_every_message_however_streams_are_cut(tmp_path_factory, size, block_byt
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 600), st.integers(1, 300))
 def test_a_capture_that_begins_in_the_middle_of_a_connection(tmp_path_factory, gone, size):
-    """The next message is found by its headers, and what lies before it is told."""
+    """The next message is found by its headers, and the bytes before it are reported."""
     whole = TALK.side(True)
     data = whole[gone:]
     segments = [
@@ -96,7 +96,7 @@ def test_a_capture_that_begins_in_the_middle_of_a_connection(tmp_path_factory, g
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 26), st.binary(min_size=1, max_size=60), st.integers(1, 200))
 def test_wrong_bytes_between_messages(tmp_path_factory, place, wrong, size):
-    """Messages behind them are found again; every byte is in a message or a stretch."""
+    """Messages after them are found again; every byte is in a message or a stretch."""
     frames = [data for side, data in TALK.frames if side]
     place = min(place, len(frames))
     data = b"".join(frames[:place]) + wrong + b"".join(frames[place:])
@@ -195,7 +195,7 @@ def test_no_access_key_is_kept(tmp_path):
         assert all(KEY.encode()[:6] not in data and KEY.encode()[-6:] not in data for data in told)
 
 
-def test_business_headers_say_session_number_and_time(tmp_path):
+def test_business_headers_have_session_number_and_time(tmp_path):
     path = write_capture(tmp_path / "a.pcap", segments_of(TALK))
     with FrameBlocks(path) as blocks:
         headers = [business_headers(block) for block in blocks]

@@ -180,7 +180,7 @@ def test_a_sequence_that_shows_missing_messages_makes_it_ask():
     assert exchange.hear() == []
 
 
-def test_messages_that_will_never_come_are_told_and_those_behind_them_passed_on():
+def test_lost_messages_are_reported_and_later_ones_delivered():
     exchange = Exchange().established()
     exchange.say(exchange.report(3))
     exchange.hear()
@@ -223,7 +223,7 @@ def test_003_4_6_3_2_a_message_published_again_under_another_number_is_known(ver
     assert exchange.client.state.next_incoming == 5
 
 
-def test_003_4_5_5_what_was_not_applied_is_told_once():
+def test_003_4_5_5_not_applied_is_sent_once():
     exchange = Exchange().established()
     for _ in range(3):
         exchange.client.send("SimpleNewOrder", ORDER, exchange.now)
@@ -300,7 +300,7 @@ def test_business_messages_need_an_established_session():
         exchange.client.send("ExecutionReport_New", {}, exchange.now)
 
 
-def test_a_client_that_is_started_again_goes_on(tmp_path):
+def test_a_restarted_client_resumes(tmp_path):
     exchange = Exchange(store=SessionFile(tmp_path / "client")).established()
     exchange.client.send("SimpleNewOrder", ORDER, exchange.now)
     exchange.say(exchange.report(1))

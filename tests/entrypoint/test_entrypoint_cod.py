@@ -100,7 +100,7 @@ def test_a_gateway_that_was_killed_begins_the_windows_when_it_is_started_again(t
     store = SessionFile(tmp_path / "sessions")
     desk = Desk(store=store)
     desk.established(cancelOnDisconnectType=kind, codTimeoutWindow=500)
-    store.close()  # nobody told the session that its connection is gone
+    store.close()  # the session does not know that its connection is gone
     again = Desk(store=SessionFile(tmp_path / "sessions"))
     again.now = desk.now + 10_000 * MS
     again.sessions.recover(again.now)

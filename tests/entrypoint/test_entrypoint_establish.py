@@ -45,7 +45,7 @@ def test_003_5_1_normal_connectivity():
     assert line.kinds() == expected
 
 
-def test_003_5_3_after_a_loss_establish_alone_goes_on_with_both_numbers():
+def test_003_5_3_after_a_loss_establish_alone_resumes_both_numbers():
     desk = Desk()
     line = desk.established()
     line.say(line.peer.order() + line.peer.order())
@@ -83,7 +83,7 @@ def test_an_establish_that_was_not_negotiated_is_refused():
     refused(line, "UNNEGOTIATED")
 
 
-def test_yesterdays_session_version_must_be_negotiated_anew():
+def test_yesterdays_session_version_must_be_renegotiated():
     desk = Desk()
     desk.established(4).lose()
     desk.sessions.reset_day(desk.now)
@@ -204,7 +204,7 @@ def test_the_version_is_that_of_the_negotiate():
     assert line.ends_with("PROTOCOL_VERSION_NOT_SUPPORTED")
 
 
-def test_a_gateway_that_takes_no_sessions_says_so():
+def test_a_gateway_that_accepts_no_sessions_reports_it():
     line = Desk(rules=GatewayRules(accepting=False)).connect()
     line.say(line.peer.establish())
     refused(line, "ESTABLISH_NOT_ALLOWED")

@@ -22,7 +22,7 @@ def whole(data):
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, len(STREAM)), max_size=12))
-def test_003_4_4_messages_cut_anywhere_are_put_together(cuts):
+def test_003_4_4_messages_cut_anywhere_are_reassembled(cuts):
     reader, found, last = FrameReader(), [], 0
     for cut in [*sorted(cuts), len(STREAM)]:
         found += reader.receive(STREAM[last:cut])
@@ -106,7 +106,7 @@ def test_a_block_shorter_than_the_versions_own_cannot_be_decoded():
     assert line.ends_with("DECODING_ERROR")
 
 
-def test_a_value_that_its_field_does_not_have_is_rejected_and_the_session_goes_on():
+def test_an_unknown_value_of_a_field_is_rejected_and_the_session_continues():
     line = Desk().established()
     line.say(line.peer.order(side=ord("9")))
     ((name, values),) = line.hear()

@@ -1,7 +1,7 @@
 """A client session against a gateway that is broken or means harm, in virtual time.
 
-It ends connections and tells events; it never raises, never repeats a request without end, keeps
-what it holds within bounds, and passes every report on.
+It ends connections and emits events; it never raises, never repeats a request without end, keeps
+its memory bounded, and passes every report on.
 """
 
 import random
@@ -39,7 +39,7 @@ class Peer(Exchange):
         self.events = []
 
     def tell(self, *frames):
-        """Say something; the events of it."""
+        """Send a message; return the resulting events."""
         events = self.say(*frames)
         self.events += events
         self.note()
@@ -57,7 +57,7 @@ class Peer(Exchange):
         return self
 
     def wait(self, milliseconds):
-        """Let time pass, doing what is due when it is; at most so often."""
+        """Advance the clock and run everything at its due time, with a maximum number of steps."""
         end = self.now + milliseconds * MS
         events = []
         for _ in range(10_000):
@@ -112,7 +112,7 @@ def test_the_wait_before_the_next_request_doubles_up_to_a_limit():
     assert given_up(peer.events) == [("SYSTEM_BUSY", 1, 0)] * 8
 
 
-def test_a_request_without_an_answer_is_made_again_and_then_given_up():
+def test_a_request_without_an_answer_is_repeated_and_then_abandoned():
     peer = Peer().begin()
     peer.tell(peer.report(3))
     for _ in range(20):
@@ -123,7 +123,7 @@ def test_a_request_without_an_answer_is_made_again_and_then_given_up():
     assert numbers(peer.events) == [3]
 
 
-def test_a_retransmission_that_never_ends_does_not_hold_reports_back_for_ever():
+def test_an_endless_retransmission_does_not_hold_reports_back_forever():
     peer = Peer().begin()
     peer.tell(peer.report(5), peer.retransmission(1, 4), peer.report(1))
     number = 6
@@ -153,7 +153,7 @@ def test_a_lower_sequence_of_the_gateway_wins():
     assert len(peer.requests) == 0  # it was made before this peer listened
 
 
-def test_held_reports_are_passed_on_where_the_gateway_says_that_nothing_came_before_them():
+def test_held_reports_are_passed_on_if_the_gateway_confirms_that_none_precede_them():
     peer = Peer().begin()
     peer.tell(peer.report(8), peer.report(9))
     assert numbers(peer.tell(peer.peer.sequence(1))) == [8, 9]
@@ -169,7 +169,7 @@ def test_an_establishment_with_a_lower_number_wins_and_nothing_is_discarded():
         "SessionEstablished", "SequenceLowered",
     ]  # fmt: skip
     assert numbers(peer.tell(peer.report(2, exec_id=92))) == [2]
-    # Both of the reports that had this number are known to who starts again.
+    # A restarted client knows both reports that had this number.
     found = [(number, message["execID"]) for number, _, message in peer.client.kept()]
     assert found == [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (2, 92)]
 
@@ -304,7 +304,7 @@ def test_what_is_held_is_bounded_in_number_and_in_bytes(monkeypatch):
     assert peer.requests[-1][1:] == (12, 488)
 
 
-def test_the_numbers_that_were_given_up_are_bounded_and_each_is_taken_once():
+def test_abandoned_numbers_are_bounded_and_each_is_accepted_once():
     given = AbandonedNumbers()
     given.add(range(1, 6))
     assert [given.take(number) for number in (3, 3, 1, 5, 6, 2, 4, 4)] == [
@@ -349,7 +349,7 @@ def hostile(draw):
 
 @settings(max_examples=150, deadline=None)
 @given(script=st.lists(hostile(), max_size=25), data=st.data())
-def test_whatever_a_gateway_does_the_client_ends_or_goes_on(script, data):
+def test_whatever_a_gateway_does_the_client_ends_or_continues(script, data):
     version = data.draw(st.sampled_from([2, 6]))
     peer = Peer(version=version, keep_reports=True)
     peer.connect()

@@ -137,7 +137,7 @@ def test_retransmissions_that_deliver_nothing_end_after_some_requests():
     assert gateway.connections == 1
 
 
-def test_a_gateway_that_ends_every_session_at_once_is_asked_less_and_less_often():
+def test_a_gateway_that_ends_every_session_immediately_is_tried_less_and_less_often():
     attempts = []
 
     class Counting(Client):
@@ -205,7 +205,7 @@ def test_after_any_noise_a_good_gateway_gets_its_session_and_no_report_is_lost(s
     assert hold(Gateway(*scripts, serve), work) == [1, 2, 3]
 
 
-def test_a_gateway_that_says_nothing_is_left():
+def test_a_silent_gateway_is_left():
     async def silent(_gateway, reader, _writer):
         await reader.read()
 

@@ -134,7 +134,7 @@ def run(link):
 @pytest.mark.parametrize("failures", [False, True])
 @pytest.mark.parametrize("version", [2, 6])
 @pytest.mark.parametrize("seed", [*range(10), 188])
-def test_every_order_is_executed_and_reported_once_or_told_not_applied(seed, version, failures):
+def test_every_order_is_executed_and_reported_once_or_not_applied(seed, version, failures):
     link = Link(seed, version, failures=failures)
     run(link)
     assert link.breaks > 10

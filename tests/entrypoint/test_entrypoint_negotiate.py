@@ -148,7 +148,7 @@ def test_session_version_0_is_refused():
 
 
 @pytest.mark.parametrize("ver", [3, 4, 9])
-def test_003_4_5_3_1_negotiating_again_tells_the_current_session_version(ver):
+def test_003_4_5_3_1_negotiating_again_returns_the_current_session_version(ver):
     desk = Desk()
     desk.established(4).lose()
     line = desk.connect()
@@ -196,7 +196,7 @@ def test_a_stranger_without_credentials_does_not_learn_that_a_session_is_in_use(
     refused(line, "CREDENTIALS")
 
 
-def test_a_gateway_that_takes_no_sessions_says_so_until_it_does():
+def test_a_gateway_that_accepts_no_sessions_reports_it_until_it_does():
     desk = Desk(rules=GatewayRules(accepting=False))
     line = desk.connect()
     line.say(line.peer.negotiate())
@@ -209,7 +209,7 @@ def test_a_gateway_that_takes_no_sessions_says_so_until_it_does():
     ("version", "in_response", "in_ack"),
     [(3, False, False), (4, "8.2.1", False), (6, "8.4.2", "8.4.2")],
 )
-def test_the_gateway_tells_the_semantic_version_where_the_schema_lets_it(
+def test_the_gateway_sends_the_semantic_version_where_the_schema_allows_it(
     version, in_response, in_ack
 ):
     line = Desk(version=version).connect()
@@ -241,7 +241,7 @@ def test_what_comes_before_negotiating_ends_the_connection(message):
     assert line.ends_with("NOT_ESTABLISHED")
 
 
-def test_003_5_5_a_backup_takes_the_same_session_version_once_and_goes_on_with_both_numbers():
+def test_003_5_5_a_backup_accepts_the_session_version_once_and_resumes_both_numbers():
     store = SessionStore()
     primary = Desk(store=store)
     line = primary.established(4)

@@ -119,7 +119,7 @@ def test_the_answer_to_a_wrong_key_takes_longer_each_time_up_to_a_bound():
     assert fail(desk).names() == ["NegotiateReject", "Terminate"]  # forgotten by the success
 
 
-def test_few_refusals_wait_at_a_time_and_further_requests_are_not_looked_at():
+def test_few_refusals_wait_at_a_time_and_further_requests_are_not_read():
     desk = Desk()
     for _ in range(FREE_ATTEMPTS):
         fail(desk)
@@ -146,7 +146,7 @@ def test_what_a_peer_sends_while_its_refusal_waits_is_not_read():
     assert desk.session.state.session_ver_id == 0
 
 
-def test_the_table_of_failures_is_bounded_and_forgets():
+def test_the_table_of_failures_is_bounded_and_expires():
     refusals = Refusals()
     for number in range(MAX_PEERS + 50):
         refusals.failed("10.0.0.1", number, 1)
@@ -158,7 +158,7 @@ def test_the_table_of_failures_is_bounded_and_forgets():
     assert refusals.failed("10.0.0.2", 1, later) == later
 
 
-def test_somebody_without_the_key_does_not_use_up_the_attempts_of_a_session():
+def test_a_peer_without_the_key_does_not_use_up_the_attempts_of_a_session():
     desk = Desk(rules=GatewayRules(establish_attempts=2))
     line = desk.established()
     line.lose()

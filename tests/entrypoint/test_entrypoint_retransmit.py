@@ -55,7 +55,9 @@ def test_messages_sent_while_the_client_was_away_are_there_for_it():
         (1, 1, {"now": START - 61_000 * MS}, "INVALID_TIMESTAMP"),
     ],
 )
-def test_what_cannot_be_sent_again_is_refused_and_the_session_goes_on(first, count, changes, code):
+def test_what_cannot_be_retransmitted_is_refused_and_the_session_continues(
+    first, count, changes, code
+):
     desk, line = busy_desk(3)
     line.hear()
     line.say(line.peer.retransmit(first, count, **changes))

@@ -19,7 +19,7 @@ def test_003_4_6_2_only_business_messages_count():
     assert numbers == [1, 2]
 
 
-def test_003_4_5_5_a_gap_is_told_and_the_message_behind_it_accepted():
+def test_003_4_5_5_a_gap_is_reported_and_the_message_after_it_accepted():
     line = Desk().established()
     line.say(line.peer.order(1) + line.peer.order(5))
     assert line.hear() == [("NotApplied", {"fromSeqNo": 2, "count": 3})]
@@ -39,7 +39,7 @@ def test_numbers_below_the_expected_are_never_executed():
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 12), max_size=20))
-def test_every_number_is_executed_at_most_once_and_each_gap_told_once(numbers):
+def test_every_number_is_executed_at_most_once_and_each_gap_reported_once(numbers):
     line = Desk().established()
     for number in numbers:
         line.say(line.peer.order(number))
@@ -77,7 +77,7 @@ def test_a_message_of_another_session_ends_the_connection():
     assert "Received" not in line.kinds()
 
 
-def test_003_4_5_4_1_the_gateway_sends_sequence_when_it_has_nothing_else_to_say():
+def test_003_4_5_4_1_an_idle_gateway_sends_sequence():
     desk = Desk(rules=GatewayRules(own_keep_alive_ms=300))
     line = desk.established(keep_alive=60_000)
     line.wait(299)

@@ -1,4 +1,4 @@
-"""What survives: session versions, numbers and sent messages, whatever happens to the process."""
+"""Durable state: session versions, numbers and sent messages survive a crash of the process."""
 
 import os
 import signal
@@ -116,7 +116,7 @@ def test_a_reset_makes_the_file_small_and_keeps_the_session_version(tmp_path_fac
     assert path.stat().st_size < 250 * (len(after) + 1)
 
 
-def test_a_reset_that_was_killed_leaves_the_file_as_it_was(tmp_path):
+def test_a_killed_reset_leaves_the_file_unchanged(tmp_path):
     path = tmp_path / "sessions"
     store = SessionFile(path)
     store.record(1, Sent(1, b"message"))
@@ -140,7 +140,7 @@ def test_a_file_belongs_to_one_process_and_is_not_any_file(tmp_path):
         SessionFile(tmp_path / "other")
 
 
-def test_nobody_else_may_read_the_file(tmp_path):
+def test_only_the_owner_may_read_the_file(tmp_path):
     SessionFile(tmp_path / "sessions").close()
     assert (tmp_path / "sessions").stat().st_mode & 0o077 == 0
 
@@ -162,7 +162,7 @@ while True:
 """
 
 
-def test_nothing_that_was_told_is_lost_when_the_process_is_killed(tmp_path):
+def test_no_acknowledged_request_is_lost_when_the_process_is_killed(tmp_path):
     path = tmp_path / "sessions"
     told = 0
     for wanted in (1, 40, 333):
@@ -186,7 +186,7 @@ def test_nothing_that_was_told_is_lost_when_the_process_is_killed(tmp_path):
         assert list(state.sent) == list(range(1, state.next_outgoing))
 
 
-def test_a_gateway_that_is_started_again_goes_on(tmp_path):
+def test_a_restarted_gateway_resumes(tmp_path):
     path = tmp_path / "sessions"
     desk = Desk(store=SessionFile(path))
     line = desk.established(4)
@@ -194,8 +194,8 @@ def test_a_gateway_that_is_started_again_goes_on(tmp_path):
     desk.report()
     assert line.names() == ["BusinessMessageReject"]
     sent = desk.session.state.sent[1]
-    desk.report()  # not taken out: nobody saw it
-    os.close(desk.store._file)  # the process is gone, and told nobody
+    desk.report()  # not read: no client has seen it
+    os.close(desk.store._file)  # the process dies without notice
     again = Desk(store=SessionFile(path))
     line = again.connect()
     line.say(line.peer.establish(4, 3) + line.peer.retransmit(1, 1))

@@ -15,7 +15,7 @@ LARGEST, HEADERS, FRAMING = 2048, 12, 4
 
 
 def sound(data, at):
-    """Do the headers at a place look like those of a message?"""
+    """Whether the headers at an offset look like those of a message."""
     length, encoding, block, _, schema, _ = struct.unpack_from("<HHHHHH", data, at)
     return (
         encoding == 0xEB50 and HEADERS <= length <= LARGEST and schema == 1
@@ -24,12 +24,12 @@ def sound(data, at):
 
 
 def may_be(part):
-    """Can bytes that are less than the headers be their beginning?"""
+    """Whether bytes that are shorter than the headers can be their beginning."""
     return b"\x50\xeb".startswith(part[2:4])
 
 
 def begins(data, at, final):
-    """True, False, or None if more bytes must tell."""
+    """True, False, or None if more bytes are needed to decide."""
     if len(data) - at < HEADERS:
         return None if not final and may_be(data[at:]) else False
     if not sound(data, at):
@@ -90,7 +90,7 @@ class PlainWalk:
 
 
 class BulkWalk:
-    """The same by the kernel."""
+    """Result of the kernel."""
 
     def __init__(self, synced):
         self.synced, self.recognised = synced, False

@@ -19,7 +19,7 @@ def test_003_4_5_7_a_client_that_goes_is_answered_and_may_come_back():
     assert again.names() == ["EstablishAck"]
 
 
-def test_what_comes_behind_a_terminate_is_not_executed():
+def test_messages_after_a_terminate_are_not_executed():
     line = Desk().established()
     line.say(line.peer.terminate() + line.peer.order())
     assert "Received" not in line.kinds()
@@ -37,7 +37,7 @@ def test_a_client_may_go_before_it_is_established(negotiated):
     assert desk.session.connection is None
 
 
-def test_an_unknown_code_is_no_reason_not_to_let_go():
+def test_an_unknown_code_still_releases_the_session():
     line = Desk().established()
     line.say(line.peer.terminate(code=99))
     assert line.ends_with("FINISHED")

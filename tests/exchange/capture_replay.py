@@ -30,7 +30,7 @@ def packets(path: Path) -> list[DecodedPacket]:
 
 
 def arbitrated(folder: Path, channel: int) -> list[DecodedPacket]:
-    """What feeds A and B together deliver of a channel, in order, heartbeats left out."""
+    """Packets of a channel from feeds A and B, in order, without heartbeats."""
     by_number: dict[tuple[int, int], DecodedPacket] = {}
     for feed in "AB":
         for packet in packets(folder / f"{channel:03d}_Incremental_{feed}.pcap"):

@@ -109,7 +109,7 @@ class Side:
 
 @dataclass
 class Instrument:
-    """What a receiver knows of an instrument."""
+    """State of an instrument at a receiver."""
 
     by_position: bool
     rpt_seq: int = 0

@@ -145,7 +145,7 @@ class FeedBook:
 
 
 class Floor:
-    """An engine, its clock, and every book rebuilt from what it tells."""
+    """An engine, its clock, and every book rebuilt from its events."""
 
     def __init__(self, *instruments: Instrument, phase: int = TradingStatus.OPEN, **options: Any):
         instruments = instruments or (share(),)
@@ -229,12 +229,12 @@ class Floor:
         return self.next_id
 
     def unit(self) -> Any:
-        """The one unit that the last command told the market."""
+        """The one unit that the last command published."""
         (unit,) = self.last.market
         return unit
 
     def items(self, *kinds: type) -> list[Any]:
-        """What the last command told the market, of these kinds or of all."""
+        """Market events of the last command, of these kinds or of all."""
         return [
             item
             for unit in self.last.market
@@ -251,7 +251,7 @@ class Floor:
         ]
 
     def reports(self, *kinds: type) -> list[Any]:
-        """What the last command told in private, of these kinds or of all."""
+        """Private reports of the last command, of these kinds or of all."""
         return [report for report in self.last.reports if not kinds or isinstance(report, kinds)]
 
     def reject_code(self) -> int | None:

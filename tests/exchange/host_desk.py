@@ -98,7 +98,7 @@ class Exchange:
         return ask(self.server.control_port, request)
 
     def asked(self, question):
-        """What a function of the host gives, asked in the exchange's own thread."""
+        """Return the result of a host's function, called in the exchange's own thread."""
 
         async def answer():
             return question(self.host)

@@ -111,7 +111,7 @@ class HostFloor:
         return self.heard(session)
 
     def heard(self, session):
-        """What the exchange has said to a client since the last time."""
+        """Messages of the exchange to a client since the last call."""
         return self.peers[session].read(self.lines[session].take_output())
 
     def again(self):

@@ -37,7 +37,7 @@ class Desk:
         self.security = SECURITY + next(market.unused)
 
     def line(self, version=2):
-        """A connection of a session that nobody has used."""
+        """A connection of an unused session."""
         return self.market.connect(version=version, session_id=FIRST + next(self.market.unused))
 
     def trader(self, version=2, **establish):
@@ -48,7 +48,7 @@ class Desk:
         return client
 
     def again(self, client, **establish):
-        """The same session on a new connection."""
+        """Reconnect the session."""
         other = self.market.connect(session_id=client.peer.session_id)
         other.number = client.number
         return other

@@ -46,7 +46,7 @@ class Definitions:
         self.take(self.publisher.publish([MarketEvent([definition], False)], self.now))
 
     def loop(self, later: int = 1) -> list[Any]:
-        """The messages of a loop that begins later: of the next one, if not told otherwise."""
+        """The messages of a later loop; by default of the next one."""
         count = self.publisher.definitions.loops + later + 1
         while self.publisher.definitions.loops < count:
             self.now += SECOND // 1000
@@ -90,7 +90,7 @@ def test_what_is_added_changed_or_deleted_shows_in_the_next_loop():
     assert {x["totNoRelatedSym"] for x in messages} == {2}
 
 
-def test_the_last_fragment_is_marked_anew_when_the_list_changes():
+def test_the_last_fragment_is_marked_again_when_the_list_changes():
     definitions = Definitions(share(), share(OTHER))
     definitions.loop(0)
     definitions.tell(SecurityUpdateAction.DELETE, share(SHARE))

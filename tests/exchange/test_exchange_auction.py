@@ -188,7 +188,7 @@ def test_uncrossing_trades_the_theoretical_quantity_at_one_price_by_priority(ord
         for key in ((BUY, trade.buyer), (SELL, trade.seller)):
             filled[key] = filled.get(key, 0) + trade.size
     for side in (BUY, SELL):
-        # Whoever is ahead by price is filled before anybody behind gets anything.
+        # Orders ahead by price are filled before any order after them gets anything.
         sign = -1 if side == BUY else 1
         ranks: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for number, (own, entered, ticks, _) in enumerate(orders):
@@ -365,7 +365,7 @@ def test_waiting_moc_orders_join_by_time_of_entry_and_can_be_cancelled():
         {"ord_type": OrdType.MARKET_WITH_LEFTOVER_AS_LIMIT, "price": None},
     ],
 )
-def test_orders_that_want_to_trade_at_once_are_refused_in_an_auction(fields):
+def test_immediate_orders_are_refused_in_an_auction(fields):
     floor = Floor(phase=RESERVED)
     floor.order(BUY, 10, **{"price": 10, **fields})
     assert floor.reject_code() == 7027
@@ -405,7 +405,7 @@ def test_iceberg_takes_part_with_all_it_has_and_comes_back_for_each_slice():
     floor.check_feed()
 
 
-def test_statistics_of_an_uncrossing_are_told_once():
+def test_statistics_of_an_uncrossing_are_published_once():
     floor = Floor(phase=RESERVED)
     for _ in range(3):
         floor.order(BUY, 1, 10)
@@ -418,7 +418,7 @@ def test_statistics_of_an_uncrossing_are_told_once():
 
 
 def test_theoretical_price_leaves_the_depth_of_the_book_alone():
-    """What stands behind the crossing prices is not looked at."""
+    """Orders beyond the crossing prices are not inspected."""
     floor = Floor(share(), phase=RESERVED)
     for ticks in range(1, 400):
         floor.order(BUY, 1, ticks / 100)

@@ -56,7 +56,7 @@ def reasons(floor: Floor) -> list[str]:
     return [news.headline.partition(" - ")[2] for news in floor.items(News)]
 
 
-def test_000_15_4_a_late_change_moves_the_end_by_30_seconds_and_news_tell_it():
+def test_000_15_4_a_late_change_moves_the_end_by_30_seconds_and_news_announce_it():
     floor = auction(EXTENDING)
     floor.now = at("12:04:20")
     floor.order(BUY, 5, 10)
@@ -84,7 +84,7 @@ def test_a_change_before_the_window_moves_nothing():
     assert status(floor) == OPEN
 
 
-def test_an_end_moves_once_for_each_schedule_and_not_for_ever():
+def test_an_end_moves_once_for_each_schedule_and_not_forever():
     floor = auction(EXTENDING)
     moved = []
     for time in ("12:04:30", "12:04:40", "12:05:10", "12:05:20", "12:05:40"):
@@ -97,7 +97,7 @@ def test_an_end_moves_once_for_each_schedule_and_not_for_ever():
     assert status(floor) == OPEN
 
 
-def test_an_auction_that_a_band_calls_has_its_own_duration_and_says_why():
+def test_an_auction_called_by_a_band_has_its_own_duration_and_a_reason():
     rules = AuctionRules(duration_ns=90 * SECOND, extension_ns=SECOND, window_ns=3600 * SECOND)
     floor = Floor(share(auction=rules))
     floor.do(SetPriceBand(SHARE, PriceBandType.AUCTION_LIMITS, low=px(9), high=px(11)))
@@ -158,7 +158,7 @@ def test_000_15_2_1_outside_the_protection_band_an_auction_does_not_end():
     (told,) = floor.items(SecurityStatus)
     assert (told.status, told.open_time_ns) == (RESERVED, at("12:06:00"))
     assert reasons(floor) == ["protection band"]
-    # Somebody sells more: within ten percent of 8.00 the auction can end.
+    # Another sell order: within ten percent of 8.00 the auction can end.
     floor.order(SELL, 100, "8.50", session=2)
     go(floor, "12:06:00")
     assert status(floor) == OPEN
@@ -175,7 +175,7 @@ def test_the_protection_band_gives_way_after_its_extensions():
     assert status(floor) == OPEN
 
 
-def test_000_15_3_an_opening_auction_is_extended_apart_from_its_group():
+def test_000_15_3_an_opening_auction_is_extended_independently_of_its_group():
     floor = Floor(future(SHARE, symbol="DOLF24"), future(OTHER, symbol="WDOF24"), phase=CLOSE)
     floor.now = at("08:55:00")
     floor.do(PairAuctions(SHARE, OTHER), after=0)
@@ -195,7 +195,7 @@ def test_000_15_3_an_opening_auction_is_extended_apart_from_its_group():
     assert floor.items(Trade)
 
 
-def test_a_change_after_the_end_of_a_phase_that_nobody_has_ended_moves_it_from_now_on():
+def test_a_change_after_the_end_of_an_unended_phase_moves_it_from_now_on():
     floor = Floor(share(), phase=CLOSE)
     floor.now = at("09:45:00")
     floor.do(SetGroupPhase("XX", RESERVED, open_time_ns=at("10:00:00"), auction=EXTENDING))
@@ -206,7 +206,7 @@ def test_a_change_after_the_end_of_a_phase_that_nobody_has_ended_moves_it_from_n
     assert told.open_time_ns == at("10:05:30")
 
 
-def test_an_opening_auction_can_end_at_random_behind_its_group():
+def test_an_opening_auction_can_end_at_random_after_its_group():
     floor = Floor(share(), phase=CLOSE)
     floor.now = at("09:45:00")
     floor.do(SetGroupPhase("XX", RESERVED, open_time_ns=at("10:00:00"), auction=RANDOM))
@@ -294,6 +294,6 @@ def test_rules_are_read_from_tables():
         ({"extensions": 1.5, "extension": 5}, "integer from 0"),
     ],
 )
-def test_a_mistake_in_the_rules_is_a_sentence(table: object, told: str):
+def test_an_error_in_the_rules_is_one_line(table: object, told: str):
     with pytest.raises(ValueError, match=told):
         parse_auction_rules(table)

@@ -64,14 +64,14 @@ def test_000_13_11_prices_outside_a_band_are_refused_on_both_sides(kind, code):
                 floor.cancel(order)
 
 
-def test_a_refusal_says_the_limits():
+def test_a_refusal_states_the_limits():
     floor = Floor()
     floor.do(band(HARD, 9, None))
     floor.order(BUY, 1, 8.5)
     assert floor.reports()[0].text.endswith("8.5000 is outside 9.0000 to any")
 
 
-def test_000_13_11_bands_of_different_types_stand_side_by_side():
+def test_000_13_11_bands_of_different_types_coexist():
     floor = Floor()
     floor.do(band(HARD, 5, 15))
     floor.do(band(REJECTION, 9, 11))
@@ -86,7 +86,7 @@ def test_000_13_11_bands_of_different_types_stand_side_by_side():
     assert kinds == [HARD, REJECTION]
 
 
-def test_a_band_is_told_on_its_own():
+def test_a_band_is_published_separately():
     floor = Floor()
     floor.do(band(HARD, 9, 11))
     unit = floor.unit()
@@ -307,7 +307,7 @@ def test_a_market_order_is_protected_by_the_bands_too():
         (SetClosingPrice(5, 1, PREVIOUS), "security ID 5"),
     ],
 )
-def test_a_band_that_makes_no_sense_is_refused(command, reason):
+def test_an_invalid_band_is_refused(command, reason):
     floor = Floor()
     with pytest.raises(UsageError, match=reason):
         floor.do(command)

@@ -118,7 +118,7 @@ def test_every_field_of_an_instrument_can_be_given():
     assert set(_FIELDS) == {field.name for field in fields(Instrument)} - derived
 
 
-def test_a_sound_catalogue_is_read_in_its_order():
+def test_a_valid_catalogue_is_read_in_its_order():
     instruments = parse(*ALL)
     assert [instrument.symbol for instrument in instruments] == [table["symbol"] for table in ALL]
     assert instruments[0].min_price_increment == 1_000_000
@@ -126,7 +126,7 @@ def test_a_sound_catalogue_is_read_in_its_order():
     assert instruments[3].legs[1].ratio_qty == 20_000_000
 
 
-def test_kinds_give_what_an_instrument_does_not_say():
+def test_kinds_provide_defaults_of_an_instrument():
     kind = {"currency": "USD", "trade_type_eligibility": ["ORDER_CROSS"], "gtd_gtc_eligible": True}
     plain, own = parse(
         {**SHARE, "like": "foreign"},
@@ -138,7 +138,7 @@ def test_kinds_give_what_an_instrument_does_not_say():
     assert (plain.allows_good_till, own.allows_good_till) == (True, False)
 
 
-def test_json_and_toml_say_the_same(tmp_path):
+def test_json_and_toml_are_equivalent(tmp_path):
     as_json = tmp_path / "list.json"
     as_json.write_text(
         json.dumps({"instrument": [{**SHARE, "min_price_increment": 0.01}]}), "utf-8"
@@ -214,7 +214,7 @@ def test_json_and_toml_say_the_same(tmp_path):
         ("ACMSPREAD", {"security_type": "CS"}, "legs", "MLEG instrument requires legs"),
     ],
 )
-def test_a_mistake_names_the_file_the_instrument_and_the_field(symbol, change, field, reason):
+def test_an_error_names_the_file_the_instrument_and_the_field(symbol, change, field, reason):
     tables = []
     for table in ALL:
         changed = {**table, **change} if table["symbol"] == symbol else table

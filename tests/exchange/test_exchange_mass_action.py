@@ -119,7 +119,7 @@ def test_orders_of_other_sessions_can_be_cancelled_on_behalf_of_an_investor():
     assert refused.reject_reason == MassActionRejectReason.OTHER
 
 
-def test_an_operational_error_is_told_as_it_took_effect():
+def test_an_operational_error_is_reported_as_applied():
     floor = Floor()
     reasons = ExecRestatementReason
     order = floor.order(BUY, 1, 9)

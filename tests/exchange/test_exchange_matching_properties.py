@@ -36,7 +36,7 @@ class Naive:
 
 @dataclass
 class NaiveBook:
-    """The simplest matcher there is: one list, sorted anew for every trade."""
+    """The simplest possible matcher: one list, sorted again for every trade."""
 
     orders: list[Naive] = field(default_factory=list)
     trades: list[tuple[int, int, int, int]] = field(default_factory=list)
@@ -95,7 +95,7 @@ class AnyMarket(RuleBasedStateMachine):
         self.sessions: dict[int, int] = {}
 
     def follow(self) -> None:
-        """Take the books' sums and the trades from what the engine told."""
+        """Collect the books' sums and the trades from the engine's events."""
         for report in self.floor.reports():
             if isinstance(report, OrderAccepted):
                 self.number_of[report.order_id] = report.cl_ord_id

@@ -257,7 +257,7 @@ def test_more_to_be_shown_loses_priority_and_less_keeps_it():
     floor.check_feed()
 
 
-def test_less_of_a_hidden_quantity_is_not_told():
+def test_less_of_a_hidden_quantity_is_not_published():
     floor = Floor()
     order = floor.order(BUY, 100, 10, max_floor=20)
     floor.modify(order, 60)
@@ -318,7 +318,7 @@ def test_a_resting_order_turned_into_immediate_or_cancel_does_not_stay():
         ({"quantity": 10, "max_floor": 11}, 2046),
     ],
 )
-def test_a_change_that_makes_no_sense_leaves_the_order_as_it_was(change, code):
+def test_an_invalid_change_leaves_the_order_unchanged(change, code):
     floor = Floor()
     order = floor.order(BUY, 10, 10)
     floor.modify(order, **change)
@@ -534,7 +534,7 @@ def test_a_cross_needs_continuous_trading_and_an_eligible_instrument():
         ({"min_qty": 150}, 1013),
     ],
 )
-def test_rejects_name_a_code_and_say_why(fields, code):
+def test_rejects_have_a_code_and_a_reason(fields, code):
     floor = Floor(share(min_lot_size=100, min_order_qty=100, max_order_qty=100_000))
     floor.order(BUY, **{"quantity": 1000, "price": 10, **fields})
     (report,) = floor.reports()

@@ -55,7 +55,7 @@ MARKET, TO_LIMIT = OrdType.MARKET, OrdType.MARKET_WITH_LEFTOVER_AS_LIMIT
 
 @dataclass
 class Known:
-    """What an owner knows of an order from its reports."""
+    """State of an order according to its reports."""
 
     session: int
     security_id: int
@@ -317,7 +317,7 @@ TestWholeOrderModel.settings = settings(max_examples=100, stateful_step_count=60
 
 
 class WithRulesOfAuctions(WholeOrderModel):
-    """The same, with auctions that are extended, end at random, and bind their orders."""
+    """Orders in auctions that are extended, end at random, and bind their orders."""
 
     AUCTIONS = AuctionRules(
         duration_ns=60,

@@ -78,7 +78,7 @@ def test_000_14_the_more_restrictive_of_group_and_instrument_rules(phase, own, e
     assert ruling(phase, own) == expected
 
 
-def test_a_closed_group_closes_an_instrument_with_a_state_of_its_own():
+def test_a_closed_group_closes_an_instrument_with_its_own_state():
     floor = Floor()
     floor.do(SetSecurityStatus(SHARE, OPEN))
     floor.do(SetGroupPhase("XX", CLOSE))
@@ -88,7 +88,7 @@ def test_a_closed_group_closes_an_instrument_with_a_state_of_its_own():
     assert (view.ruling_status, view.security_status.status) == (CLOSE, OPEN)
 
 
-def test_000_14_2_pre_close_lets_an_auction_go_on():
+def test_000_14_2_an_auction_continues_in_pre_close():
     floor = Floor(share(), share(OTHER))
     floor.do(SetSecurityStatus(SHARE, RESERVED))
     floor.do(SetGroupPhase("XX", FORBIDDEN))
@@ -100,7 +100,7 @@ def test_000_14_2_pre_close_lets_an_auction_go_on():
 
 @pytest.mark.parametrize("phase", [PAUSE, CLOSE])
 def test_a_theoretical_price_is_deleted_where_the_groups_phase_ends_an_auction(phase):
-    """The instrument's own state stays as it was told, so that nothing else says so."""
+    """The instrument's own state stays as published, so that no other message implies it."""
     floor = Floor()
     floor.do(SetSecurityStatus(SHARE, RESERVED))
     floor.order(BUY, 100, 10)
@@ -188,7 +188,7 @@ def test_000_14_3_statistics_reset_of_one_instrument():
     assert not floor.shown(HighPrice, LowPrice, OpeningPrice, ExecutionStatistics)
 
 
-def test_a_new_session_in_an_auction_tells_the_theoretical_price_again():
+def test_a_new_session_in_an_auction_republishes_the_theoretical_price():
     floor = Floor(phase=RESERVED)
     floor.order(BUY, 10, 10)
     floor.order(SELL, 10, 10, session=2)
@@ -196,7 +196,7 @@ def test_a_new_session_in_an_auction_tells_the_theoretical_price_again():
     assert floor.items(TheoreticalOpeningPrice)
 
 
-def test_an_auction_of_one_instrument_ends_by_itself_at_its_time():
+def test_an_auction_of_one_instrument_ends_automatically_at_its_time():
     floor = Floor()
     end = floor.now + 5 * MINUTE
     floor.do(SetSecurityStatus(SHARE, RESERVED, open_time_ns=end))
@@ -256,7 +256,7 @@ def test_end_of_day_expires_what_is_valid_for_the_day():
     floor.check_feed()
 
 
-def test_a_new_day_starts_numbers_and_figures_afresh_and_tells_the_close():
+def test_a_new_day_resets_numbers_and_statistics_and_publishes_the_close():
     floor = Floor(share(), share(OTHER), share(OTHER + 1))
     for security_id in (SHARE, OTHER):
         floor.order(BUY, 10, 10, security_id=security_id)
@@ -289,7 +289,7 @@ def test_a_new_day_starts_numbers_and_figures_afresh_and_tells_the_close():
         (StartDay(date(2026, 5, 20)), "is before"),
     ],
 )
-def test_mistakes_of_market_operations_are_told_and_change_nothing(command, reason):
+def test_errors_of_market_operations_are_reported_and_change_nothing(command, reason):
     floor = Floor()
     before = floor.engine.book(SHARE)
     with pytest.raises(UsageError, match=reason):
@@ -311,7 +311,7 @@ def test_what_came_due_is_not_lost_when_a_command_is_refused():
     floor.check_feed()
 
 
-def test_a_new_day_ends_the_one_before_if_nobody_did():
+def test_a_new_day_ends_an_unended_previous_day():
     floor = Floor()
     floor.order(BUY, 1, 10)
     floor.order(BUY, 2, 10, time_in_force=TimeInForce.GOOD_TILL_CANCEL)

@@ -337,7 +337,7 @@ def test_a_day_sets_off_what_was_bought_against_what_was_written():
     assert held(floor, WRITER, 8).short == 70
 
 
-def test_clearing_tells_positions_of_before():
+def test_clearing_sets_start_of_day_positions():
     floor = market()
     floor.do(SetPosition(HOLDER, 7, OPTION, 50, 0))
     floor.do(SetPosition(WRITER, 8, OPTION, 0, 50))

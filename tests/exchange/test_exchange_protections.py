@@ -90,7 +90,7 @@ def mine(floor: Floor, side, quantity: int, price: float, security_id: int, **fi
 def hit(
     floor: Floor, side, quantity: int, security_id: int, executions: int = 1, price: float = 10
 ) -> None:
-    """Let a resting order of the account trade, in as many executions."""
+    """Trade a resting order of the account, in this number of executions."""
     mine(floor, side, quantity, price, security_id)
     other = SELL if side == BUY else BUY
     for _ in range(executions):
@@ -285,7 +285,7 @@ def test_003_15_5_what_was_there_before_is_neither_counted_nor_cancelled():
     assert floor.reports(OrderCancelled)
 
 
-def test_003_15_5_2_1_a_reference_counts_and_cancels_as_it_is_set():
+def test_003_15_5_2_1_a_reference_counts_and_cancels_as_configured():
     only_cash = ProtectionReference(
         XPTO3, counts=ProtectionScope.INSTRUMENT, cancels=ProtectionScope.OPTIONS
     )
@@ -330,7 +330,7 @@ def test_003_15_5_2_1_an_asset_of_derivatives():
         ({"executions": 1, "references": (ProtectionReference(),)}, "either"),
     ],
 )
-def test_003_15_5_2_2_a_configuration_that_makes_no_sense_is_refused(fields, words):
+def test_003_15_5_2_2_an_invalid_configuration_is_refused(fields, words):
     floor = market()
     with pytest.raises(UsageError, match=words):
         protect(floor, **fields)

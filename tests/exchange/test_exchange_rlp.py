@@ -97,7 +97,7 @@ def test_003_7_1_6_1_2_a_customer_of_the_firm_takes_it_all():
     retail(floor, 10)
     assert trades(floor) == [(A, 10, 75_000, False)]
     assert left(floor) == 1000
-    # The provider is active again: at the new best price, with a step's room below it.
+    # The provider is active again: at the new best price, with a price step below it.
     retail(floor, 5, 75_005)
     assert trades(floor) == [(A, 5, 75_000, True)]
 
@@ -172,7 +172,7 @@ def test_003_7_1_6_rule_3_with_a_wide_spread_the_price_is_better(improvement, pr
     floor.cancel(floor.next_id, session=2)
     floor.order(BUY, 5, 74_995, firm=C)
     floor.order(SELL, 5, 75_020, firm=A)
-    # A better price goes first, whoever is in the book; a limit worse than the book's is enough.
+    # A better price has priority; a limit worse than the book's is enough.
     retail(floor, 10, price)
     assert trades(floor) == [(A, 10, price, True)]
 

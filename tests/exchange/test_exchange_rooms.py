@@ -1,4 +1,4 @@
-"""What the rooms of the exchange offer to others, and where version 0.1 offered it."""
+"""Public names of the exchange's subpackages, and their import paths in version 0.1."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pregao.exchange import simulation
 
 
 @pytest.mark.parametrize("room", ["engine", "publisher", "publisher.encoding", "traders", "host"])
-def test_a_room_has_what_it_offers(room):
+def test_a_subpackage_has_the_names_it_exports(room):
     module = import_module(f"pregao.exchange.{room}")
     assert module.__doc__
     assert [name for name in module.__all__ if not hasattr(module, name)] == []

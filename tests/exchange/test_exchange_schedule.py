@@ -44,7 +44,7 @@ def test_a_schedule_is_read_per_group_with_a_default():
     assert entry.new_session
 
 
-def test_commands_are_in_order_of_time_and_tell_an_auctions_end():
+def test_commands_are_in_order_of_time_and_state_an_auctions_end():
     document = day(("09:45", "RESERVED"), ("10:00", "OPEN"))
     document["schedule"]["YY"] = [{"time": "09:50", "phase": "OPEN"}]
     commands = parse_schedule(document, "day.toml").commands(["XX", "YY"], DAY)
@@ -90,7 +90,7 @@ def test_another_timezone_moves_the_day():
         (day(("10:00", "OPEN"), holiday=True), "unknown key 'holiday'"),
     ],
 )
-def test_a_mistake_names_the_file_the_group_and_the_entry(document, reason):
+def test_an_error_names_the_file_the_group_and_the_entry(document, reason):
     with pytest.raises(UsageError, match=r"^day\.toml: ") as fault:
         parse_schedule(document, "day.toml")
     assert reason in str(fault.value)

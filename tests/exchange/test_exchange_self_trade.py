@@ -1,4 +1,4 @@
-"""Self-trade prevention (003 §15.4, §16.2; 000 §13.1.2): who is cancelled, and what is told."""
+"""Self-trade prevention (003 §15.4, §16.2; 000 §13.1.2): who is cancelled, and the reports."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_the_firm_does_not_matter_and_other_investors_trade():
     assert not floor.book(SELL)
 
 
-def test_places_are_told_as_the_messages_come_not_as_it_happened():
+def test_positions_are_published_in_message_order_not_as_they_happened():
     floor = Floor()
     floor.order(SELL, 20, 10, max_floor=5)
     floor.order(SELL, 7, 10, investor_id=ME)
@@ -166,9 +166,7 @@ def test_places_are_told_as_the_messages_come_not_as_it_happened():
     ("instruction", "fills"), [(AGGRESSOR, False), (BOTH, False), (RESTING, True)]
 )
 @pytest.mark.parametrize("wish", [{"time_in_force": FOK}, {"min_qty": 20}])
-def test_003_16_2_3_what_must_trade_at_once_is_counted_without_self_trades(
-    instruction, fills, wish
-):
+def test_003_16_2_3_immediate_quantity_is_counted_without_self_trades(instruction, fills, wish):
     floor = Floor()
     floor.order(SELL, 10, 10)
     floor.order(SELL, 10, 10, investor_id=ME)
@@ -181,7 +179,7 @@ def test_003_16_2_3_what_must_trade_at_once_is_counted_without_self_trades(
     floor.check_feed()
 
 
-def test_what_an_iceberg_hides_is_behind_the_investors_own_order():
+def test_the_hidden_quantity_of_an_iceberg_is_after_the_investors_own_order():
     floor = Floor()
     floor.order(SELL, 100, 10, max_floor=10)
     floor.order(SELL, 5, 10, investor_id=ME)

@@ -176,7 +176,7 @@ def test_groups_that_open_at_different_times_wait_for_each_other():
     floor.check_feed()
 
 
-def test_one_group_opens_both_at_once():
+def test_one_group_opens_both_together():
     floor = pair("08:00:00", RESERVED)
     floor.do(SetGroupPhase("XX", OPEN))
     assert [status(floor, each) for each in (DOL, WDO)] == [OPEN, OPEN]

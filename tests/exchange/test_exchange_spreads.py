@@ -106,7 +106,7 @@ def legs_of(floor: Floor) -> list[tuple[int, int, int, bool]]:
     ]
 
 
-def test_000_4_2_1_each_instrument_has_an_event_of_its_own():
+def test_000_4_2_1_each_instrument_has_a_separate_event():
     floor = market()
     floor.order(BUY, 10, 6.99, security_id=F24)
     floor.order(SELL, 10, 7.34, security_id=N24)
@@ -131,7 +131,7 @@ def test_000_4_2_1_each_instrument_has_an_event_of_its_own():
     floor.check_levels()
 
 
-def test_000_18_a_leg_that_shrinks_changes_the_order_in_its_place():
+def test_000_18_a_leg_that_shrinks_changes_the_order_in_its_position():
     floor = moments_1_to_4()
     number = floor.numbers(SELL, F24N24)[1]
     floor.order(SELL, 3, 6.99, security_id=F24, session=5)
@@ -148,9 +148,7 @@ def test_000_18_a_leg_that_shrinks_changes_the_order_in_its_place():
         (BUY, 5, 6.98, F24, None),
     ],
 )
-def test_000_18_another_price_deletes_and_enters_it_anew(
-    side, quantity, price, security_id, expected
-):
+def test_000_18_another_price_deletes_and_reenters_it(side, quantity, price, security_id, expected):
     floor = market()
     floor.order(BUY, 10, 6.99, security_id=F24)
     floor.order(SELL, 10, 7.34, security_id=N24)
@@ -166,7 +164,7 @@ def test_000_18_another_price_deletes_and_enters_it_anew(
     floor.check_feed()
 
 
-def test_more_of_a_leg_gives_more_of_it_behind_all_others():
+def test_more_of_a_leg_adds_quantity_after_all_others():
     floor = moments_1_to_4()
     floor.order(BUY, 5, 6.99, security_id=F24)
     assert len(floor.last.market) == 1
@@ -224,7 +222,7 @@ def test_a_bust_carries_the_bit():
         assert floor.items(TradeBust)[0].implied
 
 
-def test_a_trade_of_two_orders_is_told_in_the_legs_at_prices_that_add_up():
+def test_a_trade_of_two_orders_is_published_in_the_legs_at_prices_that_add_up():
     floor = Floor(
         future(F24, previous_close=7 * 10**8),
         future(N24, previous_close=73 * 10**7),

@@ -1,4 +1,4 @@
-"""Stop orders (003 §7.1.3, §7.1.4, §16.2.4; 000 §13.1.3): when they trigger, and what is told."""
+"""Stop orders (003 §7.1.3, §7.1.4, §16.2.4; 000 §13.1.3): triggers and reports."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ STOP, STOP_LIMIT, LIMIT = OrdType.STOP_LOSS, OrdType.STOP_LIMIT, OrdType.LIMIT
 
 
 def trade_at(floor: Floor, price: float, quantity: int = 1) -> None:
-    """Let two others trade; the outcome is that of the second order."""
+    """Trade two other orders; return the outcome of the second one."""
     floor.order(SELL, quantity, price, session=8)
     floor.order(BUY, quantity, price, session=9)
 
@@ -125,7 +125,7 @@ def test_000_13_1_3_several_stop_orders_trade_in_one_event():
     floor.check_levels()
 
 
-def test_a_stop_order_can_trigger_another_in_an_event_of_its_own():
+def test_a_stop_order_can_trigger_another_in_a_separate_event():
     floor = Floor()
     for price in (10, 10.01, 10.02):
         floor.order(SELL, 5, price)
@@ -193,7 +193,7 @@ def test_an_auction_triggers_stops_after_it():
         (px(10), 10),
         (px(10.5), 5),
     ]
-    # The uncrossing, the state on its own, then what the stop brought about.
+    # The uncrossing, the separate state, then the results of the stop.
     uncrossing, state, triggered = floor.last.market
     assert [x.size for x in uncrossing.items if isinstance(x, Trade)] == [10]
     assert not any(isinstance(x, Trade) for x in state.items)
@@ -201,7 +201,7 @@ def test_an_auction_triggers_stops_after_it():
     floor.check_feed()
 
 
-def test_a_stop_triggered_as_the_market_closes_goes_on_waiting():
+def test_a_stop_triggered_as_the_market_closes_keeps_waiting():
     floor = Floor(phase=TradingStatus.FINAL_CLOSING_CALL)
     stop(floor, BUY, 5, 10, 10.5)
     floor.order(SELL, 10, 10, session=2)

@@ -261,7 +261,7 @@ def test_an_amended_trade_is_published_again_under_its_number():
     assert (made.trade_id, made.price, made.size) == (number, px(12), 30)
     assert made.transact_time_ns == 55
     assert made.trade_condition & ON_BEHALF
-    # It is not the last trade: nobody must take it for the last price.
+    # It is not the last trade: receivers must not use it as the last price.
     assert made.trade_condition & TradeCondition.OUT_OF_SEQUENCE
     assert [(type(i), i.price) for i in floor.items(OpeningPrice, HighPrice, LowPrice)] == [
         (OpeningPrice, px(12)),
@@ -349,7 +349,7 @@ def test_deletion_of_a_side_moves_the_theoretical_price():
         (EnterImplied(OTHER, SELL, px(11), 5), "not eligible"),
     ],
 )
-def test_an_implied_order_that_cannot_stand_is_refused(command, reason):
+def test_an_impossible_implied_order_is_refused(command, reason):
     floor = Floor(future(implied_market_indicator=True), future(OTHER))
     floor.order(BUY, 1, 10)
     floor.order(SELL, 1, 10.5)
@@ -381,7 +381,7 @@ def test_000_6_5_13_book_reset_sends_the_orders_again_as_recovery():
 @pytest.mark.parametrize(
     ("command", "first"), [(ResetChannel(1), ChannelReset), (ResetStream(1), SequenceReset)]
 )
-def test_000_6_5_12_channel_reset_sends_the_books_that_there_are(command, first):
+def test_000_6_5_12_channel_reset_sends_the_existing_books(command, first):
     floor = Floor(share(), share(OTHER), share(OTHER + 1, channel=2))
     floor.order(BUY, 10, 10)
     trade(floor, 11)
@@ -446,7 +446,7 @@ def test_a_removed_instrument_no_longer_follows_its_group():
         (ResetBook(OTHER), "security ID"),
     ],
 )
-def test_mistakes_are_told_and_change_nothing(command, reason):
+def test_errors_are_reported_and_change_nothing(command, reason):
     floor = Floor()
     floor.order(BUY, 10, 10)
     before = floor.engine.book(SHARE)
@@ -493,7 +493,7 @@ def test_000_13_11_3_settlement_prices_on_their_schedule():
     ]
 
 
-def test_closing_price_open_interest_and_last_trade_are_told_on_their_own():
+def test_closing_price_open_interest_and_last_trade_are_published_separately():
     floor = Floor()
     floor.do(SetClosingPrice(SHARE, 1_000_000_001, PREVIOUS, date(2026, 5, 19)))
     assert floor.unit().items == [

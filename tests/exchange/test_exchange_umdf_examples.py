@@ -1,4 +1,4 @@
-"""The worked examples of the market data guidelines (000), as the engine tells them."""
+"""The worked examples of the market data guidelines (000), as the engine's events."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ def test_000_13_1_1_matching_disclosed_quantity_orders():
     assert floor.book(BUY) == [(px(20.50), 500)]
 
 
-def test_a_replenished_iceberg_goes_behind_the_other_orders_of_its_price():
+def test_a_replenished_iceberg_goes_after_the_other_orders_of_its_price():
     floor = Floor()
     floor.order(BUY, 1000, 10, max_floor=100)
     floor.order(BUY, 50, 10, session=2)

@@ -182,7 +182,7 @@ def define(floor: Floor, text: str, session: int = 1) -> SpreadDefined:
     return answer
 
 
-def test_003_15_1_a_spread_is_listed_and_traded_at_once():
+def test_003_15_1_a_spread_is_listed_and_traded_immediately():
     floor = floor_of()
     answer = define(floor, "+1 ACME4 -1 ACME3")
     assert (answer.response, answer.strategy_type) == (AS_IS, "VV")

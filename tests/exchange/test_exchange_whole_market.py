@@ -88,7 +88,7 @@ def instruments() -> tuple[Instrument, Instrument]:
 
 
 def afresh(listing: Listing) -> Listing:
-    """The same book without anything remembered of how it came to be."""
+    """The book without cached state of its history."""
     twin = Listing(listing.instrument, listing.group)
     for order in (*listing.bids, *listing.offers):
         twin.side(order.side).add(copy(order))
@@ -120,7 +120,7 @@ class AnyDay(RuleBasedStateMachine):
             assert views == [self.floor.engine.book(x) for x in (SHARE, OTHER)]
 
     def take(self, command: Command) -> None:
-        """Apply a command and keep count of what it told."""
+        """Apply a command and count its events."""
         outcome = self.floor.do(command, after=7 if isinstance(command, AdvanceTime) else 0)
         self.log.append((command, self.floor.now, outcome))
         for report in outcome.reports:
@@ -324,7 +324,7 @@ class AnyDay(RuleBasedStateMachine):
                 assert summary.last_px == trades[-1].price
 
     def teardown(self):
-        """The same commands give the same outcomes."""
+        """Equal commands give equal outcomes."""
         twin = Engine(instruments(), DAY, track_positions=True, auction_duration_ns=50)
         twin.apply(SetGroupPhase("XX", TradingStatus.OPEN), 1_001)
         for command, now, outcome in self.log:

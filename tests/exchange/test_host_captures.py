@@ -49,7 +49,7 @@ def connections(captures, count, first=0):
     return both
 
 
-def test_a_connection_that_ended_is_forgotten_and_its_bytes_are_all_there(tmp_path):
+def test_an_ended_connection_is_removed_and_its_bytes_are_complete(tmp_path):
     captures = captures_in(tmp_path / "captures")(quiet_settings())
     both = connections(captures, 300)
     assert captures.connections == 0

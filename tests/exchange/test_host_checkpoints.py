@@ -167,9 +167,7 @@ def resealed(data, state):
         (lambda whole: pickle.dumps({"moment": (1, 1, 1)}), "another version of Preg"),
     ],
 )  # fmt: skip
-def test_a_checkpoint_that_cannot_be_used_is_ignored_with_a_sentence(
-    tmp_path, caplog, change, words
-):
+def test_an_unusable_checkpoint_is_ignored_with_a_warning(tmp_path, caplog, change, words):
     expected, path = kept(tmp_path)
     path.write_bytes(change(path.read_bytes()))
     host, count = started(tmp_path)
@@ -224,7 +222,7 @@ def test_whatever_bytes_a_checkpoint_has_the_start_is_right(tmp_path):
     assert 0 < restored < SHARE
 
 
-def test_a_checkpoint_whose_values_do_not_fit_leaves_the_exchange_as_it_was(tmp_path, caplog):
+def test_a_checkpoint_whose_values_do_not_fit_leaves_the_exchange_unchanged(tmp_path, caplog):
     expected, path = kept(tmp_path)
     whole = path.read_bytes()
     for change in (
@@ -246,7 +244,7 @@ def test_a_checkpoint_whose_values_do_not_fit_leaves_the_exchange_as_it_was(tmp_
 
 
 def test_a_journal_that_is_shorter_than_its_checkpoint_refuses_the_start(tmp_path):
-    """What a checkpoint holds was committed: the records were there."""
+    """The content of a checkpoint was committed: its records exist."""
     floor = Days(tmp_path)
     floor.next_day(29)
     floor.end()
@@ -268,7 +266,7 @@ def test_a_checkpoint_of_another_journal_is_ignored(tmp_path, caplog):
     assert "the journal before it has changed" in caplog.text
 
 
-def test_where_a_checkpoint_cannot_be_kept_the_exchange_goes_on(tmp_path, monkeypatch, caplog):
+def test_the_exchange_continues_if_a_checkpoint_cannot_be_written(tmp_path, monkeypatch, caplog):
     floor = Days(tmp_path)
     before = [path.read_bytes() for path in checkpoints(tmp_path)]
 
@@ -401,7 +399,7 @@ def graph(value, seen):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_every_field_of_every_class_is_read_as_it_was_written(seed):
+def test_every_field_of_every_class_survives_a_round_trip(seed):
     values = Values(seed)
     for shape in STATE.shapes[1:]:
         values.object(shape.cls)

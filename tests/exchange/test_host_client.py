@@ -78,7 +78,7 @@ def working_orders(host):
 
 
 def test_captures_of_the_exchange_join_in_the_lake(tmp_path):
-    """Orders and events of the public feed know the requests behind them, with their times."""
+    """Orders and events of the public feed have the requests that caused them, with times."""
     requests = Requests(6)
 
     async def work(exchange):

@@ -22,7 +22,7 @@ def exchange():
 
 
 def say(exchange, data, *, read=True):
-    """What the port answers to bytes, until it closes."""
+    """The port's response to bytes, until it closes."""
     port = exchange.server.control_port
     with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as line:
         line.sendall(data)

@@ -65,7 +65,7 @@ def test_extremes_of_the_session_layer_end_a_connection_at_worst(tmp_path, versi
         sample = dict(session_samples(peer, floor.now, 2, 1))[name]
         for field, part in changed(name, sample, version):
             floor.now += MS
-            if host.store.state(SESSION).next_incoming >= 2**31:  # a client may skip so many
+            if host.store.state(SESSION).next_incoming >= 2**31:  # a client may skip that many
                 host.control({"do": "day", "date": "2026-05-28", "week": True}, floor.now)
             if established:
                 (alive,) = served(floor, floor.now // MS % 10**9)

@@ -23,7 +23,7 @@ class BoomError(RuntimeError):
 
 
 def booming(function, times=1):
-    """The same function, which raises after its work, so many times."""
+    """A wrapper that raises after the function's work, the given number of times."""
     left = [times]
 
     def boom(*given, **named):
@@ -37,7 +37,7 @@ def booming(function, times=1):
 
 
 def broken(monkeypatch, floor, place):
-    """Let one place on the way of an order fail once, after it has done its work."""
+    """Make one step in an order's path fail once, after it has done its work."""
     match place:
         case "apply":
             handlers = engine_module._HANDLERS
@@ -133,7 +133,7 @@ def test_messages_that_cannot_be_encoded_together_end_their_connection_alone(tmp
 
 
 @pytest.mark.parametrize("failing", [1, 2, 3])
-def test_of_several_messages_at_once_the_failing_one_alone_is_rejected(
+def test_of_several_messages_in_one_read_only_the_failing_one_is_rejected(
     tmp_path, monkeypatch, failing
 ):
     floor = HostFloor(tmp_path)
@@ -176,7 +176,7 @@ def test_a_command_that_fails_in_its_middle_changes_nothing(tmp_path, monkeypatc
     assert whole_state(replayed(floor)) == before
 
 
-def test_the_end_of_an_auction_that_fails_is_given_up(tmp_path, monkeypatch):
+def test_the_end_of_a_failing_auction_is_abandoned(tmp_path, monkeypatch):
     floor = HostFloor(tmp_path)
     end = floor.now + 50 * MS
     floor.host.control({"do": "auction", "symbol": "PETR4", "until_ns": end}, floor.now)

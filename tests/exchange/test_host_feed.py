@@ -120,7 +120,7 @@ def test_followed_books_are_the_engines_also_after_a_restart(tmp_path):
         listener.until(lambda: is_the_engines(listener, exchange))
 
 
-def test_who_joins_later_learns_it_from_the_loops():
+def test_a_late_joiner_learns_it_from_the_loops():
     rng = random.Random(6)
     first = Listener()
     with Exchange(quiet_settings(feed="unicast"), capture=first) as exchange:

@@ -1,4 +1,4 @@
-"""Reports tell every field that the schemas have, but for those that nothing is known of."""
+"""Reports have every field of the schemas, except those without a known value."""
 
 import pytest
 
@@ -72,7 +72,7 @@ def test_what_is_read_fast_is_what_the_decoder_reads(version):
     assert (request.investor_prefix, request.investor_document) == (200, 123)
 
 
-def test_003_7_4_who_entered_an_order_stays_and_an_executing_trader_can_be_added():
+def test_003_7_4_the_entering_trader_stays_and_an_executing_trader_can_be_added():
     order = OrderRequest(1, 1, 80, 5, 1, 49, 50, 100, 1, 48, None, b"BVMF", b"ABC", 0, 0)
     first = changed(order, order._replace(trader=b"XYZ", location=b"DMA1", executing_trader=b"E1"))
     assert (first.trader, first.location, first.executing_trader) == (b"ABC", b"BVMF", b"E1")

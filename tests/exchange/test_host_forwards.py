@@ -120,7 +120,7 @@ def test_003_15_3_direct_access_declares_but_does_not_accept(exchange):
     assert (refused["quoteStatus"], refused["quoteRejectReason"]) == ("REJECTED", 2311)
 
 
-def test_003_15_3_7_what_cannot_be_is_rejected_with_a_sentence(exchange):
+def test_003_15_3_7_invalid_requests_are_rejected_with_a_reason(exchange):
     client = exchange.trader(6)
     refused = declare(client, daysToSettlement=5)
     assert refused["quoteStatus"] == "REJECTED"

@@ -1,4 +1,4 @@
-"""A disk that is full: the exchange ends with a sentence, and told nothing that it has not kept."""
+"""A full disk: the exchange ends with an error, and acknowledged nothing it has not journaled."""
 
 import contextlib
 import os
@@ -42,7 +42,7 @@ def test_what_does_not_fit_is_not_there_and_what_did_is(tmp_path, full, room):
     full[0] = room
     with pytest.raises(UsageError, match="cannot be written: No space left on device; the exch"):
         journal.commit()
-    # Even if there is room again, nothing is added behind what was lost.
+    # Even if there is space again, nothing is appended after the lost part.
     full[0] = 10**9
     journal.append(*RECORD)
     with pytest.raises(UsageError, match="cannot be written"):
@@ -56,7 +56,7 @@ def test_what_does_not_fit_is_not_there_and_what_did_is(tmp_path, full, room):
     again.close()
 
 
-def test_a_new_file_that_cannot_be_begun_is_a_sentence_too(tmp_path, full):
+def test_a_new_file_that_cannot_be_begun_is_a_one_line_error_too(tmp_path, full):
     journal = Journal(tmp_path)
     journal.append(*RECORD)
     full[0] = 5
@@ -68,7 +68,7 @@ def test_a_new_file_that_cannot_be_begun_is_a_sentence_too(tmp_path, full):
     again.close()
 
 
-def test_a_torn_end_that_cannot_be_put_aside_is_a_sentence(tmp_path, full):
+def test_a_torn_end_that_cannot_be_put_aside_is_a_one_line_error(tmp_path, full):
     journal = Journal(tmp_path)
     journal.append(*RECORD)
     journal.commit()
@@ -87,7 +87,7 @@ def test_a_torn_end_that_cannot_be_put_aside_is_a_sentence(tmp_path, full):
     again.close()
 
 
-def test_market_operations_are_not_told_that_something_is_done_which_is_not_kept(tmp_path, full):
+def test_market_operations_get_no_success_for_what_is_not_journaled(tmp_path, full):
     exchange = Exchange(quiet_settings(), journal=tmp_path).__enter__()
     assert exchange.control(do="halt", symbol="PETR4") == {"done": "halt"}
     full[0] = 0
@@ -102,7 +102,7 @@ def test_market_operations_are_not_told_that_something_is_done_which_is_not_kept
         exchange.control(do="resume", symbol="PETR4")  # it is still halted
 
 
-def test_the_command_ends_with_a_sentence_and_a_restart_has_all_that_was_told(tmp_path):
+def test_the_command_ends_with_an_error_and_a_restart_has_all_acknowledged_requests(tmp_path):
     ports = free_ports(2)
     running = Process(tmp_path, ports, room=20_000)
     client = Client(ports[0])

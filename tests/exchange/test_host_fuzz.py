@@ -105,7 +105,7 @@ def mutated(frame, rng):
 
 
 @pytest.mark.parametrize("version", [2, 6])
-def test_random_and_mutated_frames_harm_nobody(version, tmp_path):
+def test_random_and_mutated_frames_do_no_harm(version, tmp_path):
     fuzz(version, version, tmp_path)
 
 
@@ -150,7 +150,7 @@ def fuzz(version, seed, folder):
     assert whole_state(again) == whole_state(exchange.host)
 
 
-def test_connections_that_say_nothing_or_nonsense_leave_nothing_behind():
+def test_silent_or_invalid_connections_leave_no_state():
     rng = random.Random(1)
     with Exchange() as exchange:
         for _ in range(200):
@@ -158,7 +158,7 @@ def test_connections_that_say_nothing_or_nonsense_leave_nothing_behind():
             with contextlib.suppress(OSError):
                 client.say(rng.randbytes(rng.randrange(200)))
             client.close()
-        # Who comes behind all of them is served, which shows that all have been accepted.
+        # A later client is served, which shows that all earlier ones were accepted.
         trader = exchange.trader()
         trader.new(1)
         assert trader.one("ExecutionReport_New")["clOrdID"] == 1

@@ -60,7 +60,7 @@ def test_a_journal_cut_anywhere_has_its_whole_records(tmp_path_factory, records,
     os.truncate(path, size)
     found = read(folder)
     assert found == records[: len(found)]
-    # What is added behind the cut is read too.
+    # Records appended after the cut are read too.
     written(folder, records[:1])
     assert read(folder) == [*found, *records[:1]]
 
@@ -138,7 +138,7 @@ def test_damage_before_valid_records_of_the_last_file_is_named(tmp_path):
 @settings(max_examples=150, deadline=None)
 @given(RECORDS, st.integers(60, 400), st.integers(1, 255), st.data())
 def test_no_changed_byte_loses_a_record_silently(tmp_path_factory, records, roll, mask, data):
-    """Also of the last record, whose writer may have told others of it."""
+    """Also of the last record, which its writer may have acknowledged."""
     folder = tmp_path_factory.mktemp("journal")
     files = written(folder, records, roll_bytes=roll)
     path = data.draw(st.sampled_from(files))
@@ -174,7 +174,7 @@ def test_bytes_of_a_client_are_no_record_of_the_journal(tmp_path):
         (lambda a, b, c: c.rename(c.with_name("journal-000004")), "states file number 3, not 4"),
     ],
 )
-def test_a_file_that_is_missing_or_in_the_wrong_place_is_named(tmp_path, change, words):
+def test_a_missing_or_misplaced_file_is_named(tmp_path, change, words):
     records = [REQUEST._replace(time_ns=number) for number in range(6)]
     files = written(tmp_path, records, roll_bytes=73 + 40)
     assert len(files) == 3
@@ -212,7 +212,7 @@ def test_files_of_the_first_version_are_read_and_continued_in_a_new_file(tmp_pat
     assert read(tmp_path) == records[:4]
     written(tmp_path, records[4:])
     assert read(tmp_path) == records
-    # Without links, times tell that files were exchanged, and names that one is missing.
+    # Without links, times show that files were exchanged, and names that one is missing.
     swap(tmp_path / "journal-000001", tmp_path / "journal-000002")
     with pytest.raises(
         UsageError, match=r"000002: does not continue .* records are older than those"
@@ -258,7 +258,7 @@ def test_what_is_no_journal_is_left_alone(tmp_path):
     assert (tmp_path / "journal-000001").read_bytes() == b"something else entirely"
 
 
-def test_what_is_no_file_is_told_before_it_is_read(tmp_path):
+def test_what_is_no_file_is_reported_before_it_is_read(tmp_path):
     (tmp_path / "journal-000001").symlink_to("/dev/full")
     with pytest.raises(UsageError, match="not a regular file"):
         read(tmp_path)

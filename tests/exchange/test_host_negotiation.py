@@ -105,7 +105,7 @@ def test_003_15_3_6_2_a_forward_is_cancelled_by_its_own_number(exchange, forward
         assert client.one("QuoteStatusReport")["quoteStatus"] == "CANCELED"
 
 
-def test_003_15_3_what_makes_no_sense_is_refused(exchange, forward, version):
+def test_003_15_3_invalid_requests_are_refused(exchange, forward, version):
     client = exchange.trader(version)
     declare(client, PETR4)
     refused = client.one("QuoteStatusReport")

@@ -13,11 +13,11 @@ from tests.exchange.host_floor import HostFloor
 from tests.exchange.odd_requests import BASE, odd_requests
 
 EVERY = 97
-"""After so many requests an order is served and the journal is replayed."""
+"""After this number of requests an order is served and the journal is replayed."""
 
 
 def with_feed(floor):
-    """Let a floor encode what it publishes, as a server does."""
+    """Make a floor encode its publications, as a server does."""
     data = MarketData(floor.settings, floor.host.engine, floor.host.starts, floor.now)
     data.begin(floor.now)
     floor.host.take_units()

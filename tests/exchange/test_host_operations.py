@@ -66,7 +66,7 @@ def test_operations_cancel_orders_and_take_instruments_off(exchange):
     assert client.one("ExecutionReport_Reject")["ordRejReason"] == 2047
 
 
-def test_an_auction_ends_by_itself(exchange):
+def test_an_auction_ends_automatically(exchange):
     client = exchange.trader()
     exchange.control(do="auction", symbol="PETR4", until_ns=time.time_ns() + 300_000_000)
     client.new(1, "BUY", 100, 12)
@@ -141,7 +141,7 @@ def test_other_programs_at_the_control_port_are_shown_the_door(exchange):
     assert exchange.control(do="status")["gateway"] == "primary"
 
 
-def test_where_no_exchange_answers_that_is_said():
+def test_an_exchange_that_does_not_answer_is_reported():
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as held:
@@ -168,7 +168,7 @@ def test_metrics_and_health():
     ) in text
 
 
-def test_an_address_in_use_is_told():
+def test_an_address_in_use_is_reported():
     with Exchange() as exchange:
         taken = exchange.server.addresses[1]
         with pytest.raises(NetworkError, match=f"Cannot listen on {taken}: the port is in use"):
@@ -239,7 +239,7 @@ throttle_ms = 1000
 """
 
 
-def test_a_configuration_says_it_all(tmp_path):
+def test_a_configuration_sets_everything(tmp_path):
     path = tmp_path / "exchange.toml"
     path.write_text(CONFIG)
     settings = read_settings(path)
@@ -283,7 +283,7 @@ def test_a_configuration_says_it_all(tmp_path):
         ({"control": 70_000}, "control must be an integer from 0 to 65535"),
     ],
 )
-def test_mistakes_in_a_configuration_are_told_with_their_place(data, words):
+def test_errors_in_a_configuration_name_their_location(data, words):
     with pytest.raises(UsageError, match=words):
         parse_settings(data, "exchange.toml")
 

@@ -33,7 +33,7 @@ def trader(exchange):
     return exchange.trader()
 
 
-def test_003_7_1_4_a_stop_order_tells_when_it_becomes_active(exchange, trader):
+def test_003_7_1_4_a_stop_order_reports_its_activation(exchange, trader):
     other = exchange.trader(session_id=OTHER)
     trader.single(1, ordType="STOP_LIMIT", stopPx=Decimal(12), memo="mine", account=77)
     accepted = trader.hear()[0]
@@ -143,7 +143,7 @@ def test_from_version_3_on_a_mass_action_reaches_an_investors_orders_in_all_sess
     assert gone["actionRequestedFromSessionID"] == SESSION
 
 
-def test_an_operational_error_is_told_as_it_took_effect(trader):
+def test_an_operational_error_is_reported_as_applied(trader):
     trader.new(1)
     trader.one("ExecutionReport_New")
     trader.cancel(2, 1, execRestatementReason="CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR")

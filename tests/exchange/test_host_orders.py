@@ -182,7 +182,7 @@ def test_every_version_has_its_own_reports(exchange, version):
         assert found[0][1]["ordTagID"] == found[2][1]["ordTagID"] == 9
 
 
-def test_003_8_1_1_who_was_the_aggressor(exchange, trader):
+def test_003_8_1_1_reports_name_the_aggressor(exchange, trader):
     seller = exchange.trader(session_id=OTHER)
     trader.new(1, quantity=100)
     trader.one("ExecutionReport_New")
@@ -381,7 +381,7 @@ def test_003_16_2_1_an_investor_does_not_trade_with_itself(exchange):
     )  # fmt: skip
 
 
-def test_003_7_1_4_a_stop_order_waits_and_tells_its_stop(exchange, trader):
+def test_003_7_1_4_a_stop_order_waits_and_reports_its_stop_price(exchange, trader):
     other = exchange.trader(session_id=OTHER)
     trader.single(1, "BUY", 100, 14, ordType="STOP_LIMIT", stopPx=13, memo="mine")
     new = trader.one("ExecutionReport_New")
@@ -394,7 +394,7 @@ def test_003_7_1_4_a_stop_order_waits_and_tells_its_stop(exchange, trader):
     assert (triggered["orderID"], triggered["memo"]) == (new["orderID"], "mine")
 
 
-def test_003_7_2_a_cancel_by_mistake_is_told_as_such(trader):
+def test_003_7_2_a_cancel_by_mistake_is_reported_as_such(trader):
     trader.new(1)
     trader.cancel(2, 1, execRestatementReason="CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR")
     _, cancelled = trader.hear(2)
@@ -468,7 +468,7 @@ def test_numbers_of_any_size_are_refused_or_taken_but_never_harm(exchange):
     ]  # fmt: skip
 
 
-def test_a_good_till_date_order_tells_its_date(trader, exchange):
+def test_a_good_till_date_order_reports_its_date(trader, exchange):
     day = exchange.settings.first_date
     trader.single(1, timeInForce="GOOD_TILL_DATE", expireDate=date(day.year + 1, 1, 2))
     assert trader.one("ExecutionReport_New")["expireDate"] == date(day.year + 1, 1, 2)

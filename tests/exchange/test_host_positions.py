@@ -74,7 +74,7 @@ def test_003_15_2_an_exercise_is_reported_with_the_position(floor):
     told = floor.say(
         HOLDER, "PositionMaintenanceRequest", **WISH, posReqID=5, longQty=200, memo="mine"
     )
-    # Both sessions are of one firm: what is assigned is told to all of it.
+    # Both sessions belong to one firm: assignments are reported to all its sessions.
     assigned, answer = (values for _, values in told)
     assert {name for name, _ in told} == {"PositionMaintenanceReport"}
     assert (answer["posReqID"], answer["posMaintStatus"]) == (5, "COMPLETED")

@@ -131,7 +131,7 @@ def test_the_kind_of_a_damaged_record_decides_whether_it_is_read_as_a_request(
     assert {Kind.REQUEST, Kind.HANDSHAKE} < set(kinds.values())
 
 
-def test_wherever_a_byte_changes_a_repair_lets_the_exchange_start(tmp_path):
+def test_wherever_a_byte_changes_the_exchange_starts_after_a_repair(tmp_path):
     """Of a journal in several files: never more is gone than the request that was damaged."""
     folder = tmp_path / "journal"
     floor = HostFloor(folder)
@@ -211,7 +211,7 @@ def test_a_damaged_header_is_written_again(tmp_path, caplog):
     assert path.read_bytes() == whole
 
 
-def test_what_cannot_be_repaired_is_said_and_nothing_changes(tmp_path):
+def test_what_cannot_be_repaired_is_reported_and_nothing_changes(tmp_path):
     files = written(tmp_path, [REQUEST] * 4, roll_bytes=73 + 40)
     second = files[1].read_bytes()
     damaged(files[0], 20)
@@ -267,7 +267,7 @@ def test_damage_before_a_checkpoint_needs_no_repair(tmp_path):
     assert started(tmp_path) == {2}
 
 
-def test_records_that_only_a_checkpoint_knows_are_given_up_knowingly(tmp_path):
+def test_records_that_only_a_checkpoint_knows_are_abandoned_on_request(tmp_path):
     floor = Days(tmp_path)
     good_till(floor, 1, 20)
     floor.host.commit()

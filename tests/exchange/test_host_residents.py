@@ -1,4 +1,4 @@
-"""Traders without a session on a running exchange: members hear of them only by what they do."""
+"""Traders without a session on a running exchange: members see only the effects of their orders."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ def sell(number, quantity, price):
     )  # fmt: skip
 
 
-def test_a_member_hears_of_its_own_orders_alone():
+def test_a_member_receives_reports_of_its_own_orders_only():
     with Exchange() as exchange:
         trader = exchange.trader()
         in_its_loop(exchange, lambda: exchange.server.enter(sell(1, 500, 12.5)))
@@ -41,7 +41,7 @@ def test_a_member_hears_of_its_own_orders_alone():
         assert row(trade, "clOrdID", "ordStatus", "lastQty", "leavesQty") == (
             "Trade", 1, "PARTIALLY_FILLED", 200, 100,
         )  # fmt: skip
-        # One that is refused, and one of the other's own that nobody asks about.
+        # One that is refused, and one of the other's own, without a request.
         in_its_loop(exchange, lambda: exchange.server.enter(sell(2, 0, 12)))
         trader.new(2, "BUY", 100, 12.5)
         assert [name for name, _ in trader.hear(2)] == [
@@ -50,7 +50,7 @@ def test_a_member_hears_of_its_own_orders_alone():
         assert exchange.asked(lambda host: len(host.engine.market.orders)) == 2
 
 
-def test_a_journal_would_not_tell_of_them(tmp_path):
+def test_with_a_journal_orders_come_from_sessions_only(tmp_path):
     with (
         Exchange(journal=tmp_path / "journal") as exchange,
         pytest.raises(UsageError, match="only from its sessions"),
@@ -58,7 +58,7 @@ def test_a_journal_would_not_tell_of_them(tmp_path):
         in_its_loop(exchange, lambda: exchange.server.enter(sell(1, 100, 12)))
 
 
-def test_a_crowd_fills_the_books_and_goes_on():
+def test_a_crowd_fills_the_books_and_continues():
     with Exchange() as exchange:
         residents = Residents(exchange.server, load_profile("equities"), 500.0, fill=300)
         in_its_loop(exchange, residents.begin)

@@ -108,7 +108,7 @@ def test_a_journal_with_implied_orders_is_not_replayed_without_them(tmp_path):
         assert exchange.host.starts == 2
 
 
-def test_a_session_that_is_gone_from_the_settings_is_told(tmp_path):
+def test_a_session_removed_from_the_settings_is_reported(tmp_path):
     with Exchange(quiet_settings(), journal=tmp_path) as exchange:
         client = exchange.trader()
         client.new(1)
@@ -154,7 +154,7 @@ class Process:
     """`pregao exchange` as a process of its own."""
 
     def __init__(self, folder, ports, room=None):
-        """With ``room`` no file can be larger, as on a disk that is full."""
+        """With ``room`` no file can be larger, as on a full disk."""
         config = folder / "exchange.toml"
         primary, backup = ports
         config.write_text(CONFIG.format(primary=primary, backup=backup))
@@ -191,7 +191,7 @@ def free_ports(count):
 
 
 def test_after_kill_9_no_report_is_lost_and_no_order_done_twice(tmp_path):
-    """Orders flow while the process is killed, again and again; numbers tell what was taken."""
+    """The process is killed repeatedly while orders flow; numbers show which were accepted."""
     rng = random.Random(7)
     ports = free_ports(2)
     reports = {}
@@ -206,7 +206,7 @@ def test_after_kill_9_no_report_is_lost_and_no_order_done_twice(tmp_path):
             ack = client.establish(1, sent + 1)
             taken, following = ack["lastIncomingSeqNo"], ack["nextSeqNo"]
             assert taken <= sent
-            # Nothing that was told is unknown to the exchange that came back.
+            # The restarted exchange knows everything it had reported.
             assert max(reports, default=0) < following
             assert max((each["clOrdID"] for each in reports.values()), default=0) <= taken
             if taken < sent:
@@ -235,13 +235,13 @@ def test_after_kill_9_no_report_is_lost_and_no_order_done_twice(tmp_path):
     assert len(reports) > 100
     numbers = [values["clOrdID"] for _, values in sorted(reports.items())]
     assert numbers == sorted(set(numbers))
-    # Of the last round, of which nothing is asked for again, some may not have been heard.
+    # In the last round, which has no retransmission, some may not have been received.
     assert {number: values["execID"] for number, values in reports.items()} == {
         number: number for number in reports
     }
 
 
-def test_the_command_tells_where_it_is_and_ends_when_asked(tmp_path):
+def test_the_command_prints_its_address_and_ends_on_request(tmp_path):
     running = Process(tmp_path, free_ports(2))
     assert re.search(r"gateways at 127\.0\.0\.1:\d+ \(primary\)", "".join(running.told))
     running.process.send_signal(signal.SIGTERM)

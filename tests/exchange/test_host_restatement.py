@@ -1,4 +1,4 @@
-"""Good-till orders of an earlier day are told again, to sessions of version 6 only."""
+"""Good-till orders of an earlier day are restated, to sessions of version 6 only."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_003_7_1_9_at_8_4_2_a_carried_order_is_restated(tmp_path):
     assert (values["orderQty"], values["cumQty"], values["leavesQty"]) == (300, 100, 200)
     assert (values["memo"], values["account"]) == ("keep", 12)
     assert values["businessHeader"]["msgSeqNum"] == 1
-    # It is told once, and the journal tells it too.
+    # It is restated once, also when the journal is replayed.
     floor.host.lost(floor.lines.pop(FIRST), floor.now)
     line = floor.lines[FIRST] = floor.host.connect(floor.host.active, floor.now)
     floor.host.receive(line, floor.peers[FIRST].establish(2, 1, now=floor.now), floor.now)

@@ -78,7 +78,7 @@ def test_orders_arrive_at_their_own_time_however_late_one_looks(tmp_path):
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(STEP, max_size=30))
-def test_the_same_journal_lets_everything_arrive_again_at_the_same_time(tmp_path_factory, steps):
+def test_the_same_journal_delivers_everything_again_at_the_same_times(tmp_path_factory, steps):
     floor = HostFloor(tmp_path_factory.mktemp("journal"), SLOW)
     for step in steps:
         floor.do(step)

@@ -171,7 +171,7 @@ def test_an_undecodable_order_ends_the_connection(exchange, version):
 # Sequence numbers (§4.5.4, §4.5.5, §4.6.2).
 
 
-def test_003_4_5_5_a_gap_is_told_and_the_message_taken(exchange, version):
+def test_003_4_5_5_a_gap_is_reported_and_the_message_accepted(exchange, version):
     client = exchange.trader(version)
     client.number = 5
     client.new(1)
@@ -208,7 +208,7 @@ def test_003_4_5_4_1_heartbeats_and_silence(exchange, version):
 # Retransmission (§4.5.6).
 
 
-def test_003_4_5_6_messages_are_sent_again_as_they_were(exchange, version):
+def test_003_4_5_6_messages_are_retransmitted_unchanged(exchange, version):
     client = exchange.trader(version)
     for number in range(1, 251):
         client.new(number, price=10)
@@ -389,7 +389,7 @@ def test_003_4_9_too_many_messages_are_rejected(version):
 # The gateway among many.
 
 
-def test_a_slow_reader_is_disconnected_and_others_go_on():
+def test_a_slow_reader_is_disconnected_and_others_continue():
     settings = quiet_settings(slow_reader_bytes=64 * 1024)
     with Exchange(settings) as exchange:
         slow = exchange.connect()
@@ -406,7 +406,7 @@ def test_a_slow_reader_is_disconnected_and_others_go_on():
         other.one("ExecutionReport_New")
 
 
-def test_many_sessions_at_once():
+def test_many_concurrent_sessions():
     count = 120
     accounts = tuple(Account(SESSION + n, FIRM, KEY) for n in range(count))
     with Exchange(quiet_settings(sessions=accounts)) as exchange:

@@ -60,7 +60,7 @@ def _raise(error):
 
 
 def told(floor, line, transport, count, number):
-    """Let so many reports be written to a client; how much has piled up when it was cut off."""
+    """Write reports to a client; return the backlog when it was cut off."""
     for each in range(count):
         floor.now += MS
         floor.request("new", SESSION, number + each, "BUY", 5, 100, 0)

@@ -176,7 +176,7 @@ def replaced(data, path, value):
 
 
 @pytest.mark.parametrize("reader", sorted(PARSED))
-def test_values_at_the_extremes_are_refused_in_a_sentence(reader):
+def test_values_at_the_extremes_are_refused_in_one_line(reader):
     make, parse = PARSED[reader]
     data = make()
     parse(data)

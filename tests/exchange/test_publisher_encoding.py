@@ -269,7 +269,7 @@ def decoded(version: int, message: bytes) -> Decoded:
 
 
 def older(version: int, template: int, expected: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    """What a case reads as in a version: template and values."""
+    """A case decoded in a version: template and values."""
     values = dict(expected)
     if version < 15 and template in (53, 54, 55, 57):
         values["mDEntryTimestamp"] = values.pop("transactTime")
@@ -440,7 +440,7 @@ def test_every_instrument_of_the_catalogue_is_defined(version):
         assert ("optPayoutType" in message.values) == (version == 16)
 
 
-def test_a_tick_that_four_decimals_cannot_say_is_null_in_version_7():
+def test_a_tick_that_does_not_fit_four_decimals_is_null_in_version_7():
     fine = share(min_price_increment=1_000)
     seven = ENCODERS[7].definitions.message(fine, SecurityUpdateAction.MODIFY, 1, True)
     eight = ENCODERS[8].definitions.message(fine, SecurityUpdateAction.MODIFY, 1, True)

@@ -52,7 +52,7 @@ class Example:
         return self.publish([MarketEvent(list(items))])
 
     def last(self) -> list[Any]:
-        """Publish what the last command on the floor told."""
+        """Publish the events of the last command on the floor."""
         return self.publish(self.floor.last.market)
 
     def book(self, security_id: int = SHARE) -> tuple[list[Any], list[Any]]:
@@ -113,7 +113,7 @@ OFFERS = [(95010, 15, 12.30), (101020, 10, 12.30), (434001, 25, 12.60), (200452,
 
 def scenario(offers: list[tuple[int, int, float]], version: int = 16) -> Example:
     example = Example(version=version)
-    # By number any order of telling will do; by place they come as they queue.
+    # By number any order is valid; by position they come in queue order.
     bids = BIDS if version < 15 else BIDS[::-1]
     example.tell(*(order(BUY, *row) for row in bids), *(order(SELL, *row) for row in offers))
     assert example.book() == (BIDS, offers)
@@ -302,7 +302,7 @@ def test_000_14_group_phase_and_instrument_status():
     assert phase["matchEventIndicator"] == 0x80
 
 
-def test_000_18_1_an_implied_order_is_flagged_and_stands_last_in_its_price():
+def test_000_18_1_an_implied_order_is_flagged_and_last_at_its_price():
     spread = share(implied_market_indicator=True, security_group="YY")
     example = Example(spread)
     example.floor.do(EnterImplied(SHARE, SELL, px(0.35), 10))

@@ -126,7 +126,7 @@ def test_the_legacy_feed_gives_the_engines_books_and_trades(depth, steps):
     broadcast = LegacyBroadcast(depth)
     for step in steps:
         act(broadcast, step)
-        # Behind a stream reset books are confirmed by the next loop of snapshots.
+        # After a stream reset books are confirmed by the next loop of snapshots.
         broadcast.check(broadcast.channel, all_valid=False)
     broadcast.rest(2 * SECOND)
     broadcast.check(broadcast.channel)
@@ -168,7 +168,7 @@ def test_no_book_that_differs_is_called_valid_over_lossy_lines(depth, steps):
         at = len(broadcast.sent)
         for channel, resets in ((late, before_late), (lossy, 0)):
             channel.tick(broadcast.floor.now + SECOND)
-            # A state holds at a place: what came behind it is not known yet.
+            # A state is as of a packet key: later changes are not known yet.
             place = (1 + broadcast.resets - resets, broadcast.publisher.writer.last_number)
             if channel.follower.position == place:
                 compared += 1

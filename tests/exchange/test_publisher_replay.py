@@ -116,7 +116,7 @@ class Broadcast:
                 assert rows == truth
 
     def check_late_joiner(self) -> None:
-        """Whoever joined in any loop has the same books and figures by now."""
+        """Receivers that joined in any loop have the same books and statistics by now."""
         ends = [
             place
             for place, payload in enumerate(self.snapshots)
@@ -177,7 +177,7 @@ def act(broadcast: Broadcast, step: tuple[Any, ...]) -> None:
     floor.next_id += 1
     match step:
         case ("new", security_id, side, price, quantity, shown):
-            # Every other order does not tell its firm.
+            # Every other order has no firm.
             firm = 7 * (floor.next_id % 2)
             order = commands.NewOrder(
                 1, firm, floor.next_id, security_id, side, quantity, price, max_floor=shown
@@ -304,7 +304,7 @@ def test_000_12_1_a_replaced_order_of_an_anonymous_market_keeps_its_number_below
     assert added["mDUpdateAction"] == "NEW"
     kept = added["secondaryOrderID"] == deleted["secondaryOrderID"]
     assert kept == (version < 15 and not firm)
-    # The owner is told the number that the feed shows, and the place is lost in any case.
+    # The owner gets the number on the feed, and the position is lost in any case.
     (report,) = broadcast.floor.reports(OrderModified)
     assert report.secondary_order_id == added["secondaryOrderID"]
     assert added.values.get("mDEntryPositionNo") == (2 if version < 15 else None)
@@ -340,7 +340,7 @@ def test_positions_are_those_that_the_engine_tracks(version):
         assert shown == (told if version < 15 else [None] * len(told))
 
 
-def test_figures_set_by_market_operations_stand_in_the_snapshot_of_every_version():
+def test_statistics_set_by_market_operations_are_in_the_snapshot_of_every_version():
     for version in VERSIONS:
         broadcast = Broadcast(version)
         # Only an economic indicator shows a reference price.

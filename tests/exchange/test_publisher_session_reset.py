@@ -1,4 +1,4 @@
-"""What snapshots forget with a new trading session is what receivers are told to forget."""
+"""A new trading session clears the same in snapshots as in the incremental stream."""
 
 import pytest
 

@@ -134,7 +134,7 @@ def test_numbers_that_make_no_sense_are_refused():
 # Heartbeats
 
 
-def test_000_6_5_10_and_7_5_heartbeats_tell_the_next_number():
+def test_000_6_5_10_and_7_5_heartbeats_carry_the_next_number():
     publisher = channel(first_number=1235)
     (packet,) = packets(publisher.publish([event(order(1))], START))
     assert packet.number == 1235
@@ -271,7 +271,7 @@ def test_000_6_5_12_channel_reset_at_the_start_of_the_system(version):
     assert reset["matchEventIndicator"] == 0x20 | 0x80
     assert [x["lastFragment"] for x in definitions] == ["FALSE_VALUE"] * 2 + ["TRUE_VALUE"]
     assert [x["totNoRelatedSym"] for x in definitions] == [3, 3, 3]
-    # Only what had a book is sent anew; statistics and counters of the others stand.
+    # Only books are resent; statistics and counters of other instruments stay.
     assert [x["securityID"] for x in receiver.log if x.message.id == 9] == [SHARE, OTHER]
     flags = [x["matchEventIndicator"] for x in receiver.log[4:]]
     assert flags == [0x20, 0x20, 0xA0, 0x20, 0xA0]
@@ -359,7 +359,7 @@ def test_definitions_added_changed_and_deleted_during_the_day():
             publisher.publish([event(order(1, OTHER))], START)
     with pytest.raises(UsageError, match="is not listed on this channel"):
         publisher.publish([event(order(2, OTHER))], START)
-    # Listed again, its counter goes on: nobody was told that it restarted.
+    # Listed again, its counter continues: no message announced a restart.
     definition = SecurityDefinition(SecurityUpdateAction.ADD, new, START)
     publisher.publish([alone(definition)], START)
     (packet,) = packets(publisher.publish([event(order(3, OTHER))], START))
@@ -436,7 +436,7 @@ def phase(group: str) -> SecurityGroupPhase:
     return SecurityGroupPhase(group, TradingSession.REGULAR, TradingStatus.OPEN, None, 1, None, 1)
 
 
-def test_what_is_told_goes_to_the_channels_it_concerns():
+def test_events_go_to_the_channels_they_concern():
     publisher = two_channels()
     sent = publisher.publish([event(order(1), order(2, OTHER), order(3))], START)
     assert by_channel(sent) == {1: [50, 50], 2: [50]}

@@ -268,7 +268,7 @@ def test_003_4_5_6_a_request_of_another_session_is_rejected(desk):
 
 
 @pytest.mark.parametrize("code", ["FINISHED", "UNSPECIFIED", "KEEPALIVE_INTERVAL_LAPSED"])
-def test_003_4_5_7_terminate_is_confirmed_and_the_session_goes_on_later(desk, code):
+def test_003_4_5_7_terminate_is_confirmed_and_the_session_resumes_later(desk, code):
     client = five_reports(desk)
     client.say(client.peer.terminate(code))
     ((name, values),) = client.ended()

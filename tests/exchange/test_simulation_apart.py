@@ -89,7 +89,7 @@ def test_the_bytes_are_those_of_one_process(tmp_path, started, profile, changes)
     assert gone(started[0])
 
 
-def test_an_error_of_the_market_comes_through_as_it_is(tmp_path, monkeypatch, started):
+def test_an_error_of_the_market_comes_through_unchanged(tmp_path, monkeypatch, started):
     def refuse(_operations: Operations) -> None:
         raise UsageError("the market cannot close")
 
@@ -101,7 +101,7 @@ def test_an_error_of_the_market_comes_through_as_it_is(tmp_path, monkeypatch, st
     assert gone(started[0])
 
 
-def test_an_error_that_cannot_be_sent_is_told_with_its_place(tmp_path, monkeypatch):
+def test_an_error_that_cannot_be_sent_is_reported_with_its_location(tmp_path, monkeypatch):
     class UnknownElsewhereError(Exception):
         pass
 
@@ -113,7 +113,7 @@ def test_an_error_that_cannot_be_sent_is_told_with_its_place(tmp_path, monkeypat
         simulation(tmp_path / "day").run(apart=True)
 
 
-def test_a_process_that_is_killed_is_a_sentence(tmp_path, monkeypatch):
+def test_a_process_that_is_killed_is_a_one_line_error(tmp_path, monkeypatch):
     def die(_operations: Operations) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -139,7 +139,7 @@ def test_trading_ends_where_publishing_does(tmp_path, monkeypatch, started, erro
     assert gone(started[0])
 
 
-def test_an_interruption_is_for_those_who_publish(tmp_path, monkeypatch):
+def test_only_publishers_are_interrupted(tmp_path, monkeypatch):
     """Ctrl-C reaches both processes: the one that trades goes on until it is ended."""
     closing = Operations.closing
 
@@ -162,7 +162,7 @@ def test_where_no_process_can_be_started_the_day_passes_in_this_one(tmp_path, mo
     assert files(tmp_path / "refused") == files(tmp_path / "here")
 
 
-def test_a_process_of_its_own_is_for_long_runs_on_more_than_one_core(tmp_path, monkeypatch):
+def test_a_worker_process_is_for_long_runs_on_more_than_one_core(tmp_path, monkeypatch):
     small, large = (simulation(tmp_path, rate=rate).trading for rate in (250.0, 250_000.0))
     for cores in ({0, 3}, {3}):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: cores)
@@ -173,7 +173,7 @@ def test_a_process_of_its_own_is_for_long_runs_on_more_than_one_core(tmp_path, m
     assert not apart.pays(large)
 
 
-def test_trading_ends_when_nobody_listens_any_more():
+def test_trading_ends_when_the_last_listener_leaves():
     told, tells = os.pipe()
     answered, answers = os.pipe()
     with os.fdopen(tells, "wb") as stream, os.fdopen(answered, "rb") as reading:

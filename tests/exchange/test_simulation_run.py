@@ -155,7 +155,7 @@ def test_every_packet_is_on_both_feeds_at_its_own_time(plain):
     assert len({(x.dst, x.dst_port) for feed in feeds for x in feed}) == 2
 
 
-def test_auctions_bring_news_where_a_profile_says_how_they_end(tmp_path):
+def test_auctions_publish_news_if_a_profile_defines_their_end(tmp_path):
     """Extensions and random ends; other profiles' auctions end when they are scheduled to."""
     run(tmp_path, "thin-derivatives", duration_ns=30 * SECOND)
     told = {
@@ -187,7 +187,7 @@ def test_the_day_has_an_opening_auction_a_closing_call_and_an_after_market(plain
         "CLOSE", "RESERVED", "OPEN", "FINAL_CLOSING_CALL", "CLOSE", "RESERVED", "OPEN", "CLOSE",
     ]  # fmt: skip
     assert theoretical_before_open > 0
-    # The trades of the uncrossing have no summary: there are more trades than summaries tell.
+    # The trades of the uncrossing have no summary, so there are more trades than in summaries.
     assert replay.templates["OpeningPrice"] > 0
     assert replay.templates["ClosingPrice"] > 0
 
@@ -271,7 +271,7 @@ def test_late_join_leaves_out_what_was_before(plain, tmp_path):
     ).read_bytes()
 
 
-def test_resets_send_the_books_anew(tmp_path):
+def test_resets_resend_the_books(tmp_path):
     resets = tuple(parse_reset(text) for text in ("0.4", "sequence@0.7"))
     summary = run(tmp_path, resets=resets)
     assert summary["channels"]["51"]["sequence_version"] == 2
@@ -311,7 +311,7 @@ def test_compressed_captures_hold_the_same_packets(tmp_path, compression):
     ]
 
 
-def test_many_instruments_are_made_up_with_names_of_their_own(tmp_path):
+def test_many_instruments_are_generated_with_distinct_names(tmp_path):
     summary = run(tmp_path, instruments=120, duration_ns=2 * SECOND)
     symbols = [each["symbol"] for each in summary["instruments"]]
     assert len(symbols) == len(set(symbols)) == 120
@@ -347,7 +347,7 @@ def test_any_seed_gives_books_that_a_replay_agrees_with(seed, profile, version):
 
 
 def test_a_session_that_begins_in_the_middle_of_the_day(tmp_path):
-    """Trades of the session before no longer count: nobody busts them."""
+    """Trades of the previous session no longer count and are not busted."""
     schedule = tmp_path / "schedule.toml"
     schedule.write_text(
         "".join(
@@ -369,7 +369,7 @@ def test_a_session_that_begins_in_the_middle_of_the_day(tmp_path):
         assert list(checked_books(out, number, 16))
 
 
-def test_a_disk_that_is_full_is_a_sentence(tmp_path, monkeypatch):
+def test_a_full_disk_is_a_one_line_error(tmp_path, monkeypatch):
     def full(*_arguments: object, **_named: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -378,7 +378,7 @@ def test_a_disk_that_is_full_is_a_sentence(tmp_path, monkeypatch):
         run(tmp_path / "day")
 
 
-def test_who_joins_late_has_the_same_books_in_the_end(tmp_path):
+def test_a_late_joiner_has_the_same_books_in_the_end(tmp_path):
     late = parse_moment("--late-join", "0.5")
     faults = dict.fromkeys(("A", "B", "snapshot", "definition"), FaultRates(duplicate=0.1))
     summary = run(tmp_path, late_join=late, faults=faults)

@@ -117,7 +117,7 @@ def test_a_day_fits_its_duration_and_keeps_its_order(seconds, count):
         assert (told.group, told.phase, told.session) == (meant.group, meant.phase, meant.session)
         if told.open_time_ns is not None:
             assert day.start_ns < told.open_time_ns < day.end_ns
-    # The spans cover the run without holes.
+    # The spans cover the run without gaps.
     assert day.phases[0][0] == day.start_ns
     assert day.phases[-1][1] == day.end_ns
     for before, after in pairwise(day.phases):

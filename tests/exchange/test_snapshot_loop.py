@@ -1,4 +1,4 @@
-"""The snapshot recovery stream: what a loop tells, of which moment, and what it leaves out."""
+"""The snapshot recovery stream: content of a loop, its time, and omissions."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Stage:
         self.take(self.publisher.publish([MarketEvent(list(items), event)], self.now))
 
     def run_until_loops(self, count: int) -> list[Any] | None:
-        """Let time go by until so many loops have ended, and give the last; None if none comes."""
+        """Advance the clock until this number of loops has ended; return the last, or None."""
         deadline = self.now + 3 * SECOND
         while self.publisher.snapshots.loops < count:
             if self.now > deadline:
@@ -146,12 +146,12 @@ class Stage:
         return loop
 
     def snapshot(self, security_id: int = SHARE) -> Any:
-        """What the next loop tells of an instrument, None if nothing."""
+        """Messages of the next loop for an instrument, or None."""
         loop = self.run_until_loops(self.publisher.snapshots.loops + 2)
         return None if loop is None else snapshots(loop, self.version).get(security_id)
 
     def figures(self, security_id: int = SHARE) -> list[str]:
-        """The names of the figures that the next loop tells of an instrument."""
+        """Names of the statistics of an instrument in the next loop."""
         shown = self.snapshot(security_id)["figures"]
         names = [codec(self.version).schema.by_id[template].name for template, _ in shown]
         return sorted(name.rsplit("_", 1)[0] for name in names)
@@ -257,7 +257,7 @@ def test_orders_without_a_price_come_first_in_a_snapshot():
     assert [entry["mDEntryPx"] for entry in orders] == [None, None, Decimal(11)]
 
 
-def test_a_changed_order_is_shown_as_it_is_now():
+def test_a_changed_order_is_shown_in_its_current_state():
     stage = Stage()
     stage.tell(order(1), event=True)
     stage.tell(OrderChanged(SHARE, BUY, px(10), 2, 5, 1, 8, START, START + 1), event=True)
@@ -273,7 +273,7 @@ def test_000_14_4_group_phases_and_states():
     stage.tell(status(TradingStatus.PAUSE, TradingEvent.SECURITY_STATUS_CHANGE))
     loop = stage.loop()
     phases = [x.values for packet in loop for x in packet.messages if x.message.id == PHASE]
-    # A group without instruments on the channel is not told of.
+    # A group without instruments on the channel is not published.
     assert [(x["securityGroup"], x["tradingSessionSubID"]) for x in phases] == [("XX", "OPEN")]
     found = snapshots(loop)
     assert set(found) == {SHARE, OTHER}
@@ -302,7 +302,7 @@ def test_000_7_4_1_last_rpt_seq_is_null_where_only_the_group_gave_a_state():
     assert found[OTHER]["header"]["lastRptSeq"] == 1
 
 
-def test_an_instrument_with_nothing_to_tell_has_no_snapshot():
+def test_an_instrument_without_state_has_no_snapshot():
     stage = Stage(share(), share(OTHER))
     stage.tell(order(1), event=True)
     found = snapshots(stage.loop())
@@ -311,7 +311,7 @@ def test_an_instrument_with_nothing_to_tell_has_no_snapshot():
 
 
 def run_until_first_header(stage: Stage) -> None:
-    """Let a loop of one instrument's many packets begin."""
+    """Begin a loop of one instrument with many packets."""
     stage.loop()
     before = len(stage.payloads)
     while len(stage.payloads) == before:
@@ -389,7 +389,7 @@ def test_a_channel_reset_takes_the_books_out_of_the_snapshot_and_leaves_the_figu
 # Figures
 
 
-def test_the_last_trade_is_told_as_last_trade_price():
+def test_the_last_trade_is_published_as_last_trade_price():
     stage = Stage()
     stage.tell(trade(10, 20.50), event=True)
     ((template, values),) = stage.snapshot()["figures"]
@@ -454,7 +454,7 @@ def test_withdrawn_figures_leave_the_snapshot():
     assert stage.figures() == []
 
 
-def test_bands_of_different_types_stand_side_by_side():
+def test_bands_of_different_types_coexist():
     stage = Stage()
     for kind in (*PriceBandType, PriceBandType.HARD_LIMIT):
         stage.tell(PriceBand(SHARE, kind, PriceLimitType.PRICE_UNIT, None, 1, 2, None, START))
@@ -498,7 +498,7 @@ def test_000_14_3_a_new_session_resets_the_figures_of_the_old_one(change):
     stage.tell(change)
     assert stage.figures() == ["ClosingPrice", "SecurityStatus"]
     for values in (values for template, values in stage.snapshot()["figures"] if template == 3):
-        # Told again and again in the snapshot, it must not reset anybody else's.
+        # Repeated in the snapshot, it must not reset other instruments' values.
         assert values["securityTradingEvent"] != "TRADING_SESSION_CHANGE"
 
 
@@ -523,7 +523,7 @@ def test_000_13_10_1_the_theoretical_price_ends_with_the_auction(change, stands)
     assert bool(found) is stands
 
 
-def test_an_instrument_in_an_auction_of_its_own_keeps_its_theoretical_price():
+def test_an_instrument_in_its_own_auction_keeps_its_theoretical_price():
     stage = Stage()
     stage.tell(phase("XX", TradingStatus.OPEN))
     stage.tell(status(TradingStatus.RESERVED, TradingEvent.SECURITY_STATUS_CHANGE))
@@ -536,19 +536,19 @@ def test_an_instrument_in_an_auction_of_its_own_keeps_its_theoretical_price():
 
 
 @pytest.mark.parametrize("rate", [1, 50, 1000])
-def test_packets_go_out_at_the_rate_that_was_asked_for(rate):
+def test_packets_are_sent_at_the_requested_rate(rate):
     stage = Stage(share(), share(OTHER), rate=rate)
     stage.tell(*(order(number) for number in range(1, 200)), event=True)
     sent = stage.publisher.advance(stage.now + 4 * SECOND)
     times = [x.time_ns for x in sent if x.stream is Stream.SNAPSHOT]
-    # There was nothing to tell at the start: it looks again after a second.
+    # There was nothing to publish at the start: it checks again after a second.
     assert times[0] == START + SECOND
     assert len(times) == (stage.now + 4 * SECOND - times[0]) * rate // SECOND + 1
     steps = {after - before for before, after in pairwise(times)}
     assert steps == {SECOND // rate}
 
 
-def test_a_loop_ends_with_a_packet_of_its_own_that_counts_them():
+def test_a_loop_ends_with_a_separate_packet_that_counts_them():
     stage = Stage(share(), share(OTHER))
     stage.tell(*(order(number) for number in range(1, 120)), order(200, OTHER), event=True)
     loop = stage.loop()

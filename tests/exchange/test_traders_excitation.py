@@ -44,7 +44,7 @@ def cluster(agenda: Agenda) -> list[int]:
 
 @settings(max_examples=8)
 @given(st.integers(), st.sampled_from([0.0, 0.4, 0.7]), st.sampled_from([1.0, 4.0]))
-def test_each_request_brings_about_as_many_others_as_it_should(seed, branching, together):
+def test_each_request_causes_the_expected_number_of_others(seed, branching, together):
     excitation = Excitation(branching, together)
     agenda = Agenda(Draws(seed, "a"), excitation, Makers(), 0.0)
     assert agenda.spontaneous == pytest.approx(1 - branching)
@@ -52,7 +52,7 @@ def test_each_request_brings_about_as_many_others_as_it_should(seed, branching, 
     assert fmean(sizes) == pytest.approx(1 / (1 - branching), rel=0.3)
 
 
-def test_those_who_react_together_make_larger_clusters_of_the_same_mean():
+def test_bots_that_react_together_form_larger_clusters_of_the_same_mean():
     def sizes(together: float) -> list[int]:
         agenda = Agenda(Draws(1, "a"), Excitation(0.8, together), Makers(), 0.0)
         return [len(cluster(agenda)) for _ in range(4000)]
@@ -62,7 +62,7 @@ def test_those_who_react_together_make_larger_clusters_of_the_same_mean():
     assert pvariance(groups) > 3 * pvariance(alone)
 
 
-def test_reactions_come_at_once_or_a_little_later_mostly_on_the_same_instrument():
+def test_reactions_come_immediately_or_a_little_later_mostly_on_the_same_instrument():
     agenda = Agenda(Draws(1, "a"), Excitation(0.9, 1.0, 0.6, 100.0, 10.0, 0.75), Makers(), 0.0)
     delays, where = [], Counter[str]()
     for _ in range(5000):

@@ -1,4 +1,4 @@
-"""What the crowd sends: it looks like a market, and the engine takes it."""
+"""Orders of the crowd: they resemble a market, and the engine accepts them."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_the_most_active_books_are_the_large_ones(shares):
     assert min(sizes[:2]) > 2 * max(sizes[2:])
 
 
-def test_the_traders_forget_orders_that_are_gone(shares):
+def test_the_bots_forget_orders_that_ended(shares):
     for desk in shares.crowd.desks:
         assert len(desk.live) < 200 + 4 * desk.resting()
 
@@ -180,7 +180,7 @@ def test_a_burst_goes_mostly_to_one_instrument():
     assert common[0][1] > 1.5 * common[1][1]
 
 
-def test_nobody_sends_orders_while_the_market_is_closed():
+def test_no_bot_sends_orders_while_the_market_is_closed():
     run = Run(SHARES, load_profile("equities"), 1, 100)
     run.trade(50)
     assert run.requests == []

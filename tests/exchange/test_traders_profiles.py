@@ -22,7 +22,7 @@ BUNDLE = tomllib.loads(
 )
 
 
-def test_the_bundled_profiles_are_sound():
+def test_the_bundled_profiles_are_valid():
     assert bundled_profiles() == ("equities", "derivatives", "stress", "thin-derivatives")
     for name in bundled_profiles():
         profile = load_profile(name)

@@ -1,4 +1,4 @@
-"""What the FAST tests share: random templates, random values, mutated messages."""
+"""Helpers of the FAST tests: random templates, random values, mutated messages."""
 
 from decimal import Decimal
 from xml.sax.saxutils import quoteattr
@@ -238,7 +238,7 @@ def mutated(rng, message):
 
 
 def shown(parts, row):
-    """What the message codec gives, from a row of Arrow columns."""
+    """Values in the message codec's form, from a row of Arrow columns."""
     return present({part.name: _shown(part, row) for part in parts})
 
 

@@ -183,7 +183,7 @@ def test_random_bytes_give_a_message_or_a_decode_error(name):
     assert set(found.status[refused].tolist()) <= set(REASONS)
 
 
-def test_the_published_template_files_load_as_they_are():
+def test_the_published_template_files_load_unchanged():
     """Those that are beside the checkout; every template decodes and refuses alike."""
     project = Path(__file__).parents[2]
     for path in sorted((project.parent / "shared" / "reference" / "fast").glob("*.xml")):

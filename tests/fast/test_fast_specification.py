@@ -127,7 +127,7 @@ def test_002_3_1_3_a_decimal_and_a_timestamp():
 
 
 def test_002_3_1_10_string_differences():
-    """Its "-5" should be 6: so many characters go from the end."""
+    """Its "-5" should be 6: that many characters are removed from the end."""
     fields = f'<string name="F"{OPTIONAL}><delta/></string>'
     check(
         fields,
@@ -358,7 +358,7 @@ def test_presence_map_optional_with_each_operator(operator):
     check(f'<uInt32 name="F"{OPTIONAL}>{inner}</uInt32>', *steps)
 
 
-def test_sequences_have_presence_maps_of_their_own():
+def test_sequences_have_separate_presence_maps():
     fields = (
         f'<sequence name="F"{OPTIONAL}><length name="N"/><uInt32 name="A"><copy/></uInt32>'
         f'<sequence name="B"{OPTIONAL}><uInt32 name="C"/></sequence></sequence>'
@@ -368,7 +368,7 @@ def test_sequences_have_presence_maps_of_their_own():
           ({"F": entries}, "", "83 c0 81 80 80 83 85 86"))  # fmt: skip
 
 
-def test_references_put_a_template_in_place():
+def test_references_insert_a_template():
     rest = '<template name="R"><uInt32 name="A"><copy/></uInt32></template>'
     templates = templates_of('<templateRef name="R"/><uInt32 name="B"/>', rest)
     message = Encoder(templates).encode("T", {"A": 1, "B": 2})
@@ -450,13 +450,13 @@ def test_a_previous_value_of_another_kind():
         Encoder(templates_of(fields)).encode("T", {"F": 5, "G": 5})
 
 
-def test_texts_do_not_grow_for_ever():
+def test_texts_do_not_grow_forever():
     fields = '<byteVector name="F"><delta/></byteVector>'
     half = "80 02 00 80" + "41" * 32768
     refused(fields, "80 80 02 00 80" + "42" * 32768, "grown", before=["c0 81" + half])
 
 
-def test_after_an_error_previous_values_are_forgotten():
+def test_after_an_error_previous_values_are_reset():
     templates = templates_of(COPY.format(""))
     decoder = Decoder(templates)
     decoder.decode(hexes("e0 81 85"))
@@ -466,7 +466,7 @@ def test_after_an_error_previous_values_are_forgotten():
             decoder.decode(hexes(broken))
 
 
-def test_a_template_can_forget_all_previous_values():
+def test_a_template_can_reset_all_previous_values():
     templates = templates_of(
         COPY.format(' value="1"'),
         '<template name="R" id="2" xmlns:scp="urn:s" scp:reset="yes"/>',

@@ -1,4 +1,4 @@
-"""Template files: what is read of them, and mistakes that are told with file, line and element."""
+"""Template files: the model read from them, and errors with file, line and element."""
 
 import pytest
 
@@ -87,7 +87,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("fields", "reason", "code"), MISTAKES)
-def test_mistakes_name_file_line_element_and_code(fields, reason, code):
+def test_errors_name_file_line_element_and_code(fields, reason, code):
     source = f'<templates>\n<template name="T" id="1">\n{fields}</template></templates>'
     with pytest.raises(SchemaError, match=f"ERR {code}") as told:
         templates_from_bytes(source.encode(), "my.xml")
@@ -132,7 +132,7 @@ def test_files_that_are_refused(source, reason):
 
 
 def test_templates_that_grow_by_references_are_bounded():
-    """Twenty templates, each with the one before twice: a million fields if nobody stopped."""
+    """Twenty templates, each with the previous one twice: a million fields without a limit."""
     source = "<template name='T0'><uInt32 name='A'/></template>"
     for i in range(1, 21):
         groups = "".join(

@@ -37,20 +37,20 @@ LATENCY_NS = {"A": 9_000, "B": 12_500}
 
 @dataclass
 class Day:
-    """A day as it was sent: packets of every stream, and how each book was behind which packet."""
+    """A day as sent: packets of every stream, and the state of each book after each packet."""
 
     start_ns: int
     end_ns: int
     sent: list = field(default_factory=list)
     """Time, stream and payload of every packet, in order."""
     places: list = field(default_factory=list)
-    """The incremental packets behind which the truth is known, in order."""
+    """The incremental packets after which the truth is known, in order."""
     books: dict = field(default_factory=dict)
     """Of each instrument: since which of these places, how its book is."""
     messages: int = 0
 
     def book(self, security_id, at):
-        """How a book is behind the place of an index."""
+        """The state of a book after the packet key of an index."""
         known = self.books[security_id]
         found = bisect_left(known, at + 1, key=lambda each: each[0]) - 1
         return known[found][1] if found >= 0 else ((), ())
@@ -143,7 +143,7 @@ class Faults:
     bursts: int = 0
     """How many times a run of packets is lost on both feeds."""
     burst_packets: int = 200
-    """How long these are at the most."""
+    """Their maximum duration."""
     torn: float = 0.0
     """Packets whose last message is cut short on both feeds."""
     crash: bool = False
@@ -151,14 +151,14 @@ class Faults:
     join: float = 0.0
     """After which part of the day the channel is joined."""
     until: float = 0.8
-    """Behind this part of the day the lines are sound."""
+    """After this part of the day the lines are free of faults."""
     slow: int = 0
-    """Events are taken only after so many packets."""
+    """Events are taken only after this number of packets."""
 
 
 @dataclass
 class Counts:
-    """What was done to the packets."""
+    """Faults applied to the packets."""
 
     lost: Counter = field(default_factory=Counter)
     both: int = 0
@@ -169,7 +169,7 @@ class Counts:
 
 
 def arrivals(day, faults, seed):
-    """The packets as they come: time, stream, feed, payload; and what was done to them."""
+    """The packets in arrival order: time, stream, feed, payload; and the faults applied to them."""
     draw = random.Random(seed)
     span = day.sent[-1][0] - day.start_ns
     joined_ns = day.start_ns + int(span * faults.join)
@@ -244,7 +244,7 @@ def other_site(day, version_ahead=100):
 
 
 def is_last_of_version(payload):
-    """Does a packet hold a SequenceReset?"""
+    """Whether a packet contains a SequenceReset."""
     return any(frame.template_id == templates.SEQUENCE_RESET for frame in frames(payload))
 
 
@@ -310,7 +310,7 @@ class Checked:
         return found
 
     def follow(self, found, joined_ns, *, slow=0):
-        """Bring packets as they come, to who listens."""
+        """Deliver packets in arrival order to the listeners."""
         channel = self.channel
         channel.start(joined_ns)
         self.act()
@@ -349,11 +349,11 @@ _TECHNICAL = frozenset(
     {"rptSeq", "matchEventIndicator", "mDEntryTimestamp", "transactTime", "tradeCondition",
      "tradSesOpenTime", "totNoRelatedSym", "lastFragment", "securityUpdateAction"}
 )  # fmt: skip
-"""Fields that differ between what a message told and what a snapshot tells of the same."""
+"""Fields that differ between a message and a snapshot of the same state."""
 
 
 def told_of(channel):
-    """What is known of instruments, states and statistics, comparable between two followers."""
+    """Instruments, states and statistics, comparable between two followers."""
     found = {}
     for security_id, instrument in channel.instruments.items():
         statistics = {
@@ -370,14 +370,14 @@ def told_of(channel):
 
 
 MARKETS = 20
-"""So many markets are simulated; each is followed with many mixes of faults."""
+"""Number of simulated markets; each is followed with many mixes of faults."""
 RESETS = ((), (), ("channel@0.4",), ("sequence@0.5",), ("sequence@0.3", "channel@0.6"))
 VERSIONS = (16, 16, 15, 10, 7)
 
 
 @cache
 def market(number):
-    """A simulated market, and what is told of it over sound lines."""
+    """A simulated market, and its events over lines without faults."""
     day = made_day(
         number,
         version=VERSIONS[number % len(VERSIONS)],

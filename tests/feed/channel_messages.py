@@ -134,7 +134,7 @@ class Driven:
         self.send(*loop(version, *parts), feeds=(feed,), stream=DEFINITION)
 
     def wait(self, nanoseconds=30 * MILLISECOND):
-        """Let time pass, as who has a clock would."""
+        """Advance the clock, as an owner with a timer would."""
         until = self.now + nanoseconds
         while (deadline := self.channel.deadline()) is not None and deadline <= until:
             self.now = deadline

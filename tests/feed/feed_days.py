@@ -77,7 +77,7 @@ def packets_of(folder, channel=CHANNEL):
 
 
 class Lines:
-    """A follower behind an arbiter, as a channel has them: packets of any feed as they come."""
+    """A follower after an arbiter, as in a channel: packets of any feed in arrival order."""
 
     def __init__(self, follower, lost, **settings):
         self.follower = follower
@@ -111,11 +111,11 @@ class Lines:
 
 
 def arbitrated(captured):
-    """Packets with the first copy of each incremental one only, in sequence; others as they came.
+    """Packets with only the first copy of each incremental one, in sequence; others as received.
 
-    A packet counts from when it came first, but never before one that precedes it. What comes of a
-    loop of snapshots when the next one has begun is left out: who reads a whole day can still use
-    it, who follows the channel cannot.
+    A packet counts from its first arrival, but never before one that precedes it. Packets of a
+    snapshot loop that arrive after the next one has begun are left out: a reader of a complete day
+    can still use them, a follower of the channel cannot.
     """
     first = {}
     for each in captured:
@@ -270,7 +270,7 @@ class Ticks:
 
 
 def holes_of(captured, base):
-    """What is missing of the incremental stream, by the numbers that are there."""
+    """Packets missing from the incremental stream, by sequence number."""
     numbers, ended = {}, set()
     for each in captured:
         header = each.packet.header

@@ -52,7 +52,7 @@ def synchronized(**settings):
 # Synchronization
 
 
-def test_6_5_9_the_streams_are_joined_and_left_as_the_document_says():
+def test_6_5_9_the_streams_are_joined_and_left_as_documented():
     driven = Driven(start=False)
     driven.channel.start(driven.now)
     assert driven.channel.take_actions() == [
@@ -72,7 +72,7 @@ def test_6_5_9_the_streams_are_joined_and_left_as_the_document_says():
     assert driven.channel.take_actions() == [Leave(SNAPSHOT, "A")]
     assert driven.channel.state is ChannelState.LIVE
     assert [type(each) for each in driven.events()][-1] is told.Synchronized
-    assert driven.orders() == [1, 2, 3]  # packet 703 was queued, and came behind the snapshot
+    assert driven.orders() == [1, 2, 3]  # packet 703 was queued, and came after the snapshot
     assert driven.state(2222) == "EMPTY"
 
 
@@ -124,7 +124,7 @@ def test_6_3_an_instrument_without_a_snapshot_has_an_empty_book_after_a_whole_lo
     assert (driven.state(2222), driven.orders(2222)) == ("VALID", [5])
 
 
-def test_from_the_start_nothing_is_looked_for():
+def test_from_the_start_nothing_is_searched():
     driven = Driven(from_the_start=True)
     driven.receive(packet(1, order(1, 1)))
     assert driven.joined == {*LINES, (DEFINITION, "A")}
@@ -144,7 +144,7 @@ def test_6_5_3_the_first_of_two_feeds_counts():
     assert (feeds["B"].first, feeds["B"].duplicates) == (1, 2)
 
 
-def test_6_5_3_what_one_feed_loses_the_other_brings():
+def test_6_5_3_packets_lost_on_one_feed_come_from_the_other():
     driven = synchronized()
     driven.send(packet(11, order(5, 1)), packet(13, order(7, 3)), feeds="A")
     assert driven.channel.place == Place(1, 11)
@@ -153,7 +153,7 @@ def test_6_5_3_what_one_feed_loses_the_other_brings():
     assert driven.events(told.Gap, told.Unconfirmed) == []
 
 
-def test_a_gap_is_told_when_the_window_of_time_ends():
+def test_a_gap_is_reported_when_the_window_of_time_ends():
     driven = synchronized()
     driven.send(packet(12, order(6, 2)))
     assert driven.channel.deadline() == driven.now + 20 * MILLISECOND
@@ -164,7 +164,7 @@ def test_a_gap_is_told_when_the_window_of_time_ends():
     assert (gap.sequence_version, gap.first, gap.last) == (1, 11, 11)
 
 
-def test_a_gap_is_told_when_both_feeds_are_past_it_by_the_window_of_packets():
+def test_a_gap_is_reported_when_both_feeds_are_past_it_by_the_window_of_packets():
     driven = synchronized(reorder_packets=3)
     later = [packet(number, order(number - 6, number)) for number in range(12, 16)]
     driven.send(*later, feeds="A")
@@ -180,7 +180,7 @@ def test_a_gap_is_told_when_both_feeds_are_past_it_by_the_window_of_packets():
 
 def test_7_4_1_a_lost_packet_that_did_not_touch_the_instrument_is_confirmed_by_its_next_message():
     driven = synchronized()
-    for number in range(11, 71):  # a count that no lost EmptyBook could have brought about
+    for number in range(11, 71):  # a count that no lost EmptyBook could have caused
         driven.send(packet(number, order(number - 6, number)))
     driven.events()
     driven.send(packet(72, order(65, 100)))
@@ -213,7 +213,7 @@ def test_7_4_1_a_lost_packet_that_did_touch_it_makes_it_stale_until_a_snapshot_a
     assert driven.joined == LINES
 
 
-def test_others_go_on_while_one_is_healed():
+def test_others_continue_while_one_is_healed():
     driven = synchronized()
     driven.send(packet(12, order(6, 2)), packet(13, order(8, 8, security=2222)))
     driven.wait()
@@ -227,12 +227,12 @@ def test_a_queue_that_overflows_restarts_the_healing_of_that_instrument():
     driven.wait()
     assert driven.channel.counters.overflows == 5
     driven.snapshots(2, [snapshot(13, 7, bids=3), snapshot_orders(9, 12, 13)])
-    assert driven.state() == "STALE"  # what came behind that snapshot is not all there
+    assert driven.state() == "STALE"  # some packets after that snapshot are missing
     driven.snapshots(3, [snapshot(17, 11, bids=1), snapshot_orders(9)])
     assert (driven.state(), driven.orders()) == ("VALID", [9, 18, 19])
 
 
-def test_7_2_a_header_alone_tells_of_an_empty_book():
+def test_7_2_a_header_alone_means_an_empty_book():
     driven = synchronized()
     driven.send(packet(12, order(1, 2, security=2222)))
     driven.wait()
@@ -286,7 +286,7 @@ def encode_status(status, event=None, security=1111):
     )  # fmt: skip
 
 
-def test_a_message_that_cannot_be_read_is_a_hole():
+def test_an_unreadable_message_is_a_gap():
     driven = synchronized()
     torn = packet(11, order(5, 1), order(8, 5, security=2222))[:-3]
     driven.send(torn)
@@ -327,7 +327,7 @@ def test_a_version_that_ends_without_a_stream_reset_leaves_everything_unconfirme
     assert driven.state(2222) == "UNCONFIRMED"
 
 
-def test_a_new_version_of_which_only_heartbeats_come_is_noticed():
+def test_a_new_version_with_only_heartbeats_is_noticed():
     driven = synchronized()
     driven.send(heartbeat(5, version=2), feeds="AB")
     assert driven.state() == "VALID"  # packets of the old version may still be on their way
@@ -352,7 +352,7 @@ def test_6_5_12_a_start_of_the_system_needs_no_recovery_streams():
     assert driven.state() == "VALID"
 
 
-def test_6_5_12_a_list_that_is_sent_again_with_a_hole_is_not_whole():
+def test_6_5_12_a_list_that_is_resent_with_a_gap_is_incomplete():
     driven = Driven()
     driven.send(
         packet(1, channel_reset(), definition(total=3)),
@@ -447,13 +447,13 @@ def test_6_5_3_and_6_5_11_a_silent_site_is_left_for_the_other_whose_numbers_are_
     )  # fmt: skip
     assert (driven.state(), driven.orders()) == ("VALID", [9, 77])
     assert driven.channel.state is ChannelState.LIVE
-    # The first site is heard of again: it is not followed while the other one lives.
+    # The first site is received again: it is not followed while the other one is alive.
     driven.send(packet(11, order(5, 1)), feeds="A")
     assert driven.orders() == [9, 77]
     assert driven.channel.counters.unasked == 3
 
 
-def test_numbers_that_go_back_for_long_are_followed_anew():
+def test_numbers_that_go_back_for_long_are_followed_as_a_restart():
     driven = synchronized()
     for number in range(1, 9):
         driven.wait(SECOND // 2)
@@ -466,7 +466,7 @@ def test_numbers_that_go_back_for_long_are_followed_anew():
     assert (driven.state(), driven.orders()) == ("VALID", [8])
 
 
-def test_a_late_duplicate_after_a_silence_is_no_reason_to_begin_anew():
+def test_a_late_duplicate_after_a_silence_is_no_reason_to_restart():
     driven = synchronized()
     driven.send(packet(11, order(5, 1)))
     driven.silence()
@@ -481,7 +481,7 @@ def test_a_late_duplicate_after_a_silence_is_no_reason_to_begin_anew():
 
 
 @pytest.mark.parametrize("stream", [INCREMENTAL, SNAPSHOT, DEFINITION])
-def test_bytes_that_are_no_packets_are_counted_and_the_feed_goes_on(stream):
+def test_bytes_that_are_no_packets_are_counted_and_the_feed_continues(stream):
     driven = synchronized()
     if stream is not INCREMENTAL:
         driven.send(packet(12, order(6, 2)))

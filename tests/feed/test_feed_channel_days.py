@@ -1,7 +1,7 @@
 """Small days over lines as bad as they get: no book that is called valid or empty is ever wrong.
 
 Each day has its own mix of faults, drawn from its seed; a failure names the seed. The suite runs
-some of them. `PREGAO_CHANNEL_DAYS=1000` runs so many, `PREGAO_CHANNEL_SEED=17` that one alone.
+some of them. `PREGAO_CHANNEL_DAYS=1000` runs that many, `PREGAO_CHANNEL_SEED=17` that one alone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PARTS = 3
 
 
 def followed(seed):
-    """Follow the day of a seed, and tell what was done to it."""
+    """Follow the day of a seed; return the faults applied to it."""
     day, expected = market(seed % MARKETS)
     faults, settings = mix(seed)
     found, counts, joined_ns = arrivals(day, faults, seed)
@@ -81,7 +81,7 @@ def test_over_bad_days_no_book_called_valid_or_empty_is_wrong_and_all_end_right(
 
 
 @pytest.mark.parametrize("join", [0.0, 0.2, 0.5])
-def test_over_sound_lines_one_whole_loop_is_enough_and_nothing_is_doubted_afterwards(join):
+def test_without_faults_one_complete_loop_confirms_everything(join):
     day, expected = market(0)
     found, _, joined_ns = arrivals(day, Faults(join=join), 1)
     checked = Checked(day, settings_of())
@@ -122,7 +122,7 @@ def test_a_site_that_dies_is_left_for_the_other_and_no_trusted_book_is_wrong_on_
 
 @pytest.mark.parametrize("seed", range(5))
 def test_packets_with_wrong_bytes_never_stop_the_channel(seed):
-    """What they say may be wrong, and nobody can know; but it is taken or refused, no more."""
+    """Their content may be wrong undetectably; it is accepted or refused, without an exception."""
     day, _ = market(seed)
     draw = random.Random(seed)
     channel = Channel(settings_of())

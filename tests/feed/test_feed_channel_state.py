@@ -1,4 +1,4 @@
-"""What a followed channel tells beside its books: events, trades, states, statistics, news."""
+"""State of a followed channel other than books: events, trades, states, statistics, news."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def shown(driven, security=1111):
 # Events
 
 
-def test_10_a_book_is_told_once_when_its_event_is_over():
+def test_10_a_book_is_emitted_once_at_the_end_of_its_event():
     driven = channel()
     driven.send(packet(1, order(1, 1, flags=0), trade(2, 7), order(3, 2, flags=0)))
     assert [type(each).__name__ for each in driven.events()] == ["TradeDone"]
@@ -133,7 +133,7 @@ def test_10_a_book_is_told_once_when_its_event_is_over():
     assert {each.sending_ns for each in changed} == {10**18 + 2}
 
 
-def test_10_an_event_whose_end_is_lost_is_told_before_the_gap():
+def test_10_an_event_whose_end_is_lost_is_emitted_before_the_gap():
     driven = channel()
     driven.send(packet(1, order(1, 1, flags=0)), packet(3, order(3, 3)))
     driven.wait()
@@ -141,7 +141,7 @@ def test_10_an_event_whose_end_is_lost_is_told_before_the_gap():
     assert kinds[:2] == ["BookChanged", "Gap"]
 
 
-def test_events_that_nobody_takes_are_dropped_and_that_is_told():
+def test_events_that_are_not_consumed_are_dropped_and_counted():
     driven = channel(most_events=10)
     for number in range(1, 36):
         driven.send(packet(number, order(number, number)))
@@ -172,7 +172,7 @@ def test_events_as_columns():
 # Trades
 
 
-def test_13_3_and_13_4_trades_busts_and_corrections_are_told_as_they_come():
+def test_13_3_and_13_4_trades_busts_and_corrections_are_emitted_in_order():
     driven = channel()
     driven.send(packet(1, trade(1, 7, flags=END)), packet(2, trade(2, 8, 11, flags=END)))
     driven.send(packet(3, bust(3, 8)), packet(4, trade(4, 7, 12, flags=END)))
@@ -184,7 +184,7 @@ def test_13_3_and_13_4_trades_busts_and_corrections_are_told_as_they_come():
     assert [each.corrects for each in done if isinstance(each, told.TradeDone)] == [0, 0, 1]
 
 
-def test_trades_of_a_stale_book_are_told_once_and_at_once():
+def test_trades_of_a_stale_book_are_emitted_once_and_immediately():
     driven = channel()
     driven.send(packet(1, order(1, 1)), packet(3, trade(3, 7, flags=END)))
     driven.wait()
@@ -220,12 +220,12 @@ def test_14_states_follow_the_group_leave_it_and_rejoin():
     changed = [(each.security_id, each.now) for each in driven.events(told.StatusChanged)]
     assert changed == [(1111, Status.PAUSE), (2222, Status.CLOSE)]
     driven.send(packet(4, status(2, "OPEN", "SECURITY_REJOINS_SECURITY_GROUP_STATUS")))
-    # It tells the group's phase as well.
+    # It implies the group's phase as well.
     changed = [(each.security_id, each.now) for each in driven.events(told.StatusChanged)]
     assert sorted(changed) == [(1111, Status.OPEN), (2222, Status.OPEN)]
 
 
-def test_14_phases_of_a_snapshot_loop_count_where_the_incremental_stream_told_none():
+def test_14_phases_of_a_snapshot_loop_count_if_the_incremental_stream_had_none():
     driven = Driven()
     driven.send(heartbeat(11))
     driven.definitions(1, [definition()])
@@ -236,7 +236,7 @@ def test_14_phases_of_a_snapshot_loop_count_where_the_incremental_stream_told_no
     driven.send(packet(12, empty_book()))
     driven.snapshots(2, [phase("OPEN")], [snapshot(12, 4, stats=1), status(None, None)])
     assert driven.channel.phases.status(1111) is Status.PAUSE
-    # ...but behind a loss it is believed.
+    # ...but after a loss it is trusted.
     driven.send(heartbeat(15))
     driven.wait()
     assert (SNAPSHOT, "A") in driven.joined
@@ -258,7 +258,7 @@ def test_13_11_bands_of_different_types_are_side_by_side():
     assert (first.kind, second.kind, third.kind) == ("HARD_LIMIT", "AUCTION_LIMITS", "HARD_LIMIT")
 
 
-def test_13_10_theoretical_price_and_imbalance_are_forgotten_after_the_auction():
+def test_13_10_theoretical_price_and_imbalance_are_cleared_after_the_auction():
     driven = channel()
     driven.send(packet(1, phase("RESERVED"), theoretical(1, 10), imbalance(2, 5), high(3, 11)))
     assert set(shown(driven)) == {
@@ -299,7 +299,7 @@ def test_6_5_12_a_channel_reset_clears_books_and_no_statistics():
     assert (driven.state(), shown(driven)) == ("EMPTY", {("HighPrice", None): Decimal(11)})
 
 
-def test_a_snapshot_replaces_what_was_told_up_to_its_place_and_nothing_newer():
+def test_a_snapshot_replaces_updates_up_to_its_packet_key_and_nothing_newer():
     driven = channel()
     driven.send(packet(1, high(1, 11), band(2, 9, "HARD_LIMIT")))
     driven.send(packet(3, high(4, 13)))  # the second packet is lost
@@ -336,7 +336,7 @@ def test_instruments_are_added_changed_and_deleted_during_the_day():
     assert driven.channel.statistics(1111) == {}
 
 
-def test_6_5_8_behind_a_loss_a_whole_loop_tells_which_instruments_there_are():
+def test_6_5_8_after_a_loss_a_complete_loop_lists_the_instruments():
     driven = channel()
     driven.send(packet(3, definition(4444, "ITUB4")))
     driven.wait()

@@ -1,4 +1,4 @@
-"""The follower's own rules: heartbeats, messages that are no matter of books, misfits."""
+"""Rules of the follower: heartbeats, messages without books, inconsistent updates."""
 
 from decimal import Decimal
 
@@ -66,7 +66,7 @@ def follower(*, from_the_start=True):
     return Follower(from_the_start=from_the_start, listener=heard), heard
 
 
-def test_7_5_an_idle_channel_is_joined_by_the_number_its_heartbeats_tell():
+def test_7_5_an_idle_channel_is_joined_by_the_number_of_its_heartbeats():
     followed, heard = follower(from_the_start=False)
     lines = Lines(followed, heard.lost)
     followed.snapshot(packet(1, snapshot(1235, 4)))

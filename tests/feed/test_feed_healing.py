@@ -147,7 +147,7 @@ def test_while_packets_are_missing_messages_are_applied_and_kept():
     assert followed.queued == 0
 
 
-def test_a_snapshot_from_within_a_hole_proves_only_what_it_holds():
+def test_a_snapshot_from_within_a_gap_proves_only_its_content():
     followed = known(5, 10)
     changes = followed.snapshot(*snapshot(12, 6), 5, 2)  # 11 to 15 are missing
     assert kinds(changes) == [Load]
@@ -155,7 +155,7 @@ def test_a_snapshot_from_within_a_hole_proves_only_what_it_holds():
     assert followed.unconfirmed(5)
 
 
-def test_6_5_9_below_a_hole_in_the_queue_nothing_is_joined():
+def test_6_5_9_below_a_gap_in_the_queue_nothing_is_joined():
     followed = instrument(from_the_start=False)
     followed.message(message(700, 5))
     followed.message(message(705, 9))
@@ -209,7 +209,7 @@ def test_a_second_gap_opens_where_the_first_was_healed():
     assert applied(followed.snapshot(*snapshot(14, 9))) == [10]
 
 
-def test_a_snapshot_that_counts_more_than_has_come_is_loaded_at_once():
+def test_a_snapshot_that_counts_more_than_was_received_is_loaded_immediately():
     """The lost message would only be noticed with the next one."""
     followed = known(5, 10)
     assert kinds(followed.snapshot(*snapshot(12, 6))) == [Load]
@@ -217,8 +217,8 @@ def test_a_snapshot_that_counts_more_than_has_come_is_loaded_at_once():
     assert kinds(followed.snapshot(*snapshot(13, 7))) == [Agreed]
 
 
-def test_the_first_count_behind_an_unknown_one_is_held_against_a_late_snapshot():
-    """Nothing was known when 9 came; a snapshot of before it tells that 8 is missing."""
+def test_the_first_count_after_an_unknown_one_is_compared_with_a_late_snapshot():
+    """Nothing was known when 9 came; an earlier snapshot shows that 8 is missing."""
     followed = known(9, 20)
     (stale,) = followed.snapshot(*snapshot(15, 7))
     assert isinstance(stale, Stale)
@@ -257,14 +257,14 @@ def test_the_queue_has_a_limit():
     assert applied(followed.snapshot(*snapshot(7, 7))) == [8, 9]
 
 
-def test_7_2_a_header_that_is_alone_and_counts_nothing_tells_nothing():
+def test_7_2_a_header_that_is_alone_and_counts_nothing_means_nothing():
     assert is_void(SnapshotHeader(1, 5, 1, 0, 0, 0, None, 1))
     assert not is_void(SnapshotHeader(1, 5, 1, 0, 0, 0, 7, 1))
     assert not is_void(SnapshotHeader(1, 5, 1, 0, 0, 1, None, 1))
 
 
 class Exchange:
-    """Counts messages of one instrument; a book is the list of what was told since EmptyBook."""
+    """Counts messages of one instrument; a book is the list of messages since EmptyBook."""
 
     def __init__(self, rng):
         self.rng = rng

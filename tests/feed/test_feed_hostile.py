@@ -31,7 +31,7 @@ ALL = "PREGAO_HOSTILE" in os.environ
 SHARE = 1 if ALL else 10
 FORGED = int(os.environ.get("PREGAO_FORGED", "30"))
 AHEAD = 40
-"""The day after the hostile packets has sequence versions so much higher."""
+"""Offset of the sequence versions on the day after the hostile packets."""
 STREAMS = (Stream.INCREMENTAL, Stream.SNAPSHOT, Stream.DEFINITION)
 _day = {}
 
@@ -109,12 +109,12 @@ def test_no_short_block_and_no_extreme_value_fails_and_a_day_is_followed_after_t
 # One forged packet
 
 RATE = 8
-"""Of the loops of the recovery streams one in so many is sent: they are very short."""
+"""One in this many loops of the recovery streams is sent, because they are very short."""
 LOOPS = 3
-"""So many whole loops of each recovery stream are enough, once a channel can see that numbers have
-gone back: it takes three heartbeat intervals in which everything that comes is of the past."""
+"""Number of complete loops of each recovery stream that is enough, once a channel can detect that
+numbers have gone back: it needs three heartbeat intervals in which all packets are of the past."""
 SEEN_NS = 5 * SECOND
-"""After so long that is seen, with a heartbeat a second."""
+"""Time until that is detected, with one heartbeat per second."""
 FAR = (0, 1, 2, 100, 32_765, 32_766, 32_767, 32_768, 65_433, 65_532, 65_533)
 NUMBERS = (1, 2, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1)
 

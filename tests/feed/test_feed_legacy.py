@@ -89,7 +89,7 @@ def price(mantissa):
 
 
 def shown(*rows):
-    """A desk whose book a snapshot tells; the incremental stream is at message 1."""
+    """A desk with a book from a snapshot; the incremental stream is at message 1."""
     desk = Desk()
     desk.raw(news(1))
     desk.number = 1
@@ -197,7 +197,7 @@ def test_002_5_3_5_synchronization_discards_what_a_snapshot_holds():
         desk.send(entry(BID, NEW, rpt=rpt, place=1, size=number, price="10.00"), number=number)
     assert desk.state() is State.STALE
     assert not desk.channel.synchronized
-    # The snapshot holds as of message 103, whose count is 7: 104 and 105 come behind it.
+    # The snapshot is as of message 103, whose count is 7: 104 and 105 come after it.
     desk.snapshot(103, 7, (BID, 103, "10.00"), (BID, 50, "9.00"))
     assert [size for size, _ in desk.rows(BID)] == [105, 104, 103, 50]
     assert desk.state() is State.VALID
@@ -248,7 +248,7 @@ def test_no_snapshot_in_a_whole_loop_means_an_empty_book():
     assert desk.state(2) is State.EMPTY
 
 
-def test_a_loop_of_which_a_message_is_missing_proves_nothing_absent():
+def test_a_loop_with_a_missing_message_proves_nothing_absent():
     desk = Desk()
     desk.send(entry(BID, NEW, 2, 5, place=1, size=1, price="1.00"), number=20)
     desk.loop += 1
@@ -264,7 +264,7 @@ def test_snapshots_in_chunks():
     assert [size for size, _ in desk.rows(BID)] == list(range(1, 400))
 
 
-def test_002_5_3_7_after_a_stream_reset_books_are_synchronized_anew():
+def test_002_5_3_7_after_a_stream_reset_books_are_resynchronized():
     desk = shown(*BOOK)
     desk.raw(reset())
     desk.number = 0
@@ -302,7 +302,7 @@ def test_002_5_3_8_book_reset_of_one_instrument():
 
 
 @pytest.mark.parametrize("own_count", [0, 1, 57])
-def test_002_5_3_8_the_entry_that_empties_a_book_may_have_a_count_of_its_own(own_count):
+def test_002_5_3_8_the_entry_that_empties_a_book_may_have_its_own_count(own_count):
     desk = shown(*BOOK)
     following = own_count + 1 if own_count < 2 else 1
     desk.send(

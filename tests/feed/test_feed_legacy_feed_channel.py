@@ -86,7 +86,7 @@ def test_prices_of_trades_fit_a_column(price, expected):
     assert trade.price == expected
 
 
-def test_books_trades_and_gaps_are_told_in_order():
+def test_books_trades_and_gaps_are_emitted_in_order():
     followed = channel()
     told = [
         bid(1),
@@ -149,7 +149,7 @@ def test_a_book_by_prices_has_levels_and_no_orders():
     assert book.orders(0) == []
 
 
-def test_a_slow_reader_is_told_what_it_missed():
+def test_a_slow_reader_is_notified_of_losses():
     followed = channel(most_events=3)
     for number in range(1, 11):
         followed.receive(Stream.INCREMENTAL, "A", bid(number), START + number)
@@ -160,6 +160,6 @@ def test_a_slow_reader_is_told_what_it_missed():
     assert followed.take_events() == []
 
 
-def test_a_platform_that_nobody_knows_is_refused():
+def test_an_unknown_platform_is_refused():
     with pytest.raises(UsageError, match="PUMA or MEGABOLSA"):
         LegacyFeedChannel(ChannelSettings(72, legacy=LegacyFeed("BELL")))

@@ -1,4 +1,4 @@
-"""What a legacy channel tells beside books: instruments, phases, statistics, trades, news."""
+"""State of a legacy channel other than books: instruments, phases, statistics, trades, news."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_002_11_3_a_new_session_resets_its_statistics():
     assert state.volumes == {}
 
 
-def test_002_10_statistics_of_venues_are_kept_apart():
+def test_002_10_statistics_of_venues_are_kept_separately():
     state = market()
     told(state, entry("B", 0, 1, 1, size=10, price="100"))
     told(state, entry("B", 0, 1, 2, size=3, price="30", MDStreamID="O"))
@@ -136,7 +136,7 @@ def test_002_10_6_settlement_prices_of_both_days_are_kept():
     assert {key.kind for key in state.statistics[1]} == {0, 4}
 
 
-def test_002_10_7_the_theoretical_price_is_forgotten_when_the_auction_ends():
+def test_002_10_7_the_theoretical_price_is_cleared_when_the_auction_ends():
     state = market()
     status(state, SecurityGroup="DI", TradingSessionSubID="21")
     for security in (1, 2):
@@ -191,7 +191,7 @@ def test_002_10_11_news():
     assert [each["Headline"] for each in state.news] == ["aviso"]
 
 
-def test_002_11_4_snapshots_tell_states_and_statistics():
+def test_002_11_4_snapshots_carry_states_and_statistics():
     state = market()
     rows = [
         {"MDEntryType": "c", "TradingSessionSubID": "17", "SecurityTradingStatus": 2},

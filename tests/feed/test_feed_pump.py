@@ -1,7 +1,7 @@
-"""The pump and the plain machine tell the same of the same datagrams, event by event.
+"""The fast path and the plain machine emit the same events for the same datagrams.
 
 Days over bad lines go to both, one packet at a time to the plain machine, in batches of any size to
-the pump. `PREGAO_CHANNEL_SEED=17` follows that day alone.
+the fast path. `PREGAO_CHANNEL_SEED=17` follows that day alone.
 """
 
 import os
@@ -117,11 +117,11 @@ class Both:
         at, singly = 0, self._draw.random() < 0.3
         while at < len(self._waiting):
             at = self.pumped.receive_many(batch, at, singly=singly)
-            if self._draw.random() < 0.1:  # whoever looks in between changes nothing
+            if self._draw.random() < 0.1:  # reading in between changes nothing
                 assert self.pumped.place is not None or self.pumped.counters is not None
         self._waiting = []
         self.compare()
-        if self._draw.random() < self.deaf:  # for a while nobody is to be told
+        if self._draw.random() < self.deaf:  # for a while events are disabled
             self.wanted = not self.wanted
             self.plain.want_events(wanted=self.wanted)
             self.pumped.want_events(wanted=self.wanted)
@@ -173,7 +173,7 @@ def follow(found, joined_ns, settings, seed):
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_over_bad_days_the_pump_tells_what_the_plain_machine_tells(part):
+def test_over_bad_days_the_fast_path_emits_what_the_plain_machine_emits(part):
     seeds = [seed for seed in range(DAYS) if seed % MARKETS % PARTS == part]
     if ONE is not None:
         seeds = [int(ONE)] if part == 0 else []
@@ -196,7 +196,7 @@ def test_over_bad_days_the_pump_tells_what_the_plain_machine_tells(part):
         assert total["pumped"] > total["packets"] / 10
 
 
-def test_over_sound_lines_nearly_every_packet_is_pumped():
+def test_without_faults_nearly_every_packet_takes_the_fast_path():
     day, _ = market(0)
     found, _, joined_ns = arrivals(day, Faults(), 1)
     both = follow(found, joined_ns, settings_of(), 3)

@@ -1,4 +1,4 @@
-"""What the pump tells of trades and statistics, read quickly, is what the plain machine tells."""
+"""Trades and statistics of the fast path, read quickly, equal those of the plain machine."""
 
 import copy
 import pickle
@@ -43,7 +43,7 @@ def message_of(draw, schema, template, security_id, count):
 
 
 def followed(kind, payloads):
-    """What a machine tells of packets, and the statistics that it ends with."""
+    """Events of a machine for packets, and its final statistics."""
     channel = kind(ChannelSettings(CHANNEL, ("A",), from_the_start=True))
     now = 10**18
     channel.start(now)
@@ -61,7 +61,7 @@ def followed(kind, payloads):
 
 @pytest.mark.parametrize("version", [each.number for each in bundled_versions("umdf")])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_pump_tells_of_statistics_what_the_plain_machine_tells(version, seed):
+def test_the_fast_path_emits_the_statistics_of_the_plain_machine(version, seed):
     draw = random.Random(f"{version} {seed}")
     schema = bundled("umdf", version)
     known = [template for template in TOLD if template in schema.by_id]
@@ -95,7 +95,7 @@ def high_price(codec, rpt, price):
     )  # fmt: skip
 
 
-def test_values_that_nobody_has_looked_at_can_be_kept_and_sent():
+def test_unread_values_can_be_kept_and_sent():
     codec = SchemaCodec(bundled("umdf", 16))
     packets = [packet(at, high_price(codec, at, Decimal(at))) for at in (1, 2, 3)]
     _, found = followed(PumpedChannel, packets)

@@ -70,7 +70,7 @@ class Comparison(Listener):
 
 
 def followed(out, truth, *, from_the_start):
-    """Follow the captures of both feeds, as they came."""
+    """Follow the captures of both feeds, in arrival order."""
     seen = Comparison(truth)
     follower = Follower(from_the_start=from_the_start, listener=seen)
     lines = Lines(follower, seen.lost, most_wait_ns=5 * MILLISECOND)
@@ -97,7 +97,7 @@ def check_the_end(follower, truth):
 
 
 @pytest.mark.parametrize("version", [7, 9, 10, 15, 16])
-def test_over_sound_lines_every_version_gives_the_books_of_the_exchange(tmp_path, version):
+def test_without_faults_every_version_gives_the_books_of_the_exchange(tmp_path, version):
     truth = simulated(tmp_path, version)
     follower, seen = followed(tmp_path, truth, from_the_start=True)
     assert (seen.packets_lost, seen.opened, seen.untrusted) == (0, 0, 0)
@@ -130,7 +130,9 @@ def test_over_bad_lines_gaps_open_and_heal(tmp_path, version, feeds, resets):
 
 
 @pytest.mark.parametrize(("version", "lossy"), [(16, False), (16, True), (10, True)])
-def test_who_joins_in_the_middle_of_the_day_has_the_same_books(tmp_path, version, lossy):
+def test_a_receiver_that_joins_in_the_middle_of_the_day_has_the_same_books(
+    tmp_path, version, lossy
+):
     feeds = ("A", "B") if lossy else ()
     truth = simulated(tmp_path, version, lossy=feeds, late_join="0.5")
     follower, _ = followed(tmp_path, truth, from_the_start=False)
@@ -138,7 +140,7 @@ def test_who_joins_in_the_middle_of_the_day_has_the_same_books(tmp_path, version
 
 
 def test_levels_without_orders_follow_a_day_of_version_16(tmp_path):
-    """The sizes and prices that messages tell of the past are enough."""
+    """The sizes and prices in messages about the past are sufficient."""
     truth = simulated(tmp_path, 16)
     follower, seen = followed(tmp_path, truth, from_the_start=True)
     levels = {security_id: LevelsBook() for security_id in follower.books}

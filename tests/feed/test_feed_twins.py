@@ -34,7 +34,7 @@ DEPTH = 5
 
 
 class Log(Listener):
-    """What happened to each book, dated: what a snapshot heals counts as of its place."""
+    """Events of each book, dated: healing by a snapshot counts as of its packet key."""
 
     def __init__(self, base):
         self.base = base
@@ -160,7 +160,7 @@ def compare(folder, version, *, from_the_start=True):
 
 
 @pytest.mark.parametrize("version", SCHEMA_VERSIONS)
-def test_a_day_over_sound_lines(tmp_path, version):
+def test_a_day_over_lines_without_faults(tmp_path, version):
     simulated(tmp_path, version)
     ticks, spans, log = compare(tmp_path, version)
     assert ticks > 100
@@ -204,7 +204,7 @@ def test_a_day_joined_in_the_middle(tmp_path, version, lossy):
     ("behind", "expected"), [((), State.BUILDING), ((12,), State.VALID), ((12, 12), State.VALID)]
 )
 def test_6_5_12_building_ends_with_a_snapshot_in_both(behind, expected):
-    """Orders are sent again behind an EmptyBook; a snapshot of that place ends it."""
+    """Orders are resent after an EmptyBook; a snapshot as of that packet ends it."""
     recovery = templates.RECOVERY | END
     sent = [
         ("Incremental_A", packet(11, channel_reset())),

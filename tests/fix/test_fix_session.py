@@ -82,7 +82,7 @@ def test_heartbeats_keep_a_silent_session_alive():
     assert pair.client.state is pair.server.state is SessionState.ACTIVE
 
 
-def test_a_silent_side_is_asked_and_then_given_up():
+def test_a_silent_peer_is_tested_and_then_abandoned():
     pair = logged_on()
     pair.advance(15)
     kinds = [message.type for message in Parser().feed(pair.client.take_output())]
@@ -139,7 +139,7 @@ def test_a_number_that_is_past_ends_the_session():
         ([(35, "A"), (49, "ME"), (56, "B3")], "without a sequence number"),
     ],
 )
-def test_a_wrong_logon_is_told_and_ends_the_session(message, reason):
+def test_a_wrong_logon_is_reported_and_ends_the_session(message, reason):
     server = Session(SessionSettings("B3", "ME", acceptor=True), 0)
     (event,) = server.receive(encode(message), 0)
     assert reason in event.reason
@@ -201,7 +201,7 @@ def test_logout_is_answered():
     assert pair.server.state is SessionState.ENDED
 
 
-def test_no_logon_is_not_waited_for_for_ever():
+def test_a_missing_logon_is_not_waited_for_forever():
     client = Session(SessionSettings("ME", "B3", 10 * SECOND), 0)
     assert client.tick(14 * SECOND) == []
     assert client.tick(15 * SECOND) == [LoggedOut("no logon received in time")]

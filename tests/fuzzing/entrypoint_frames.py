@@ -103,8 +103,8 @@ def compare(found: list[tuple[str, bytes]], expected: list[tuple[str, bytes]]) -
     messages, own = placed(found), placed(expected)
     assert {at: messages[at] for at in own} == own
     for at in messages.keys() - own.keys():
-        # Columns tell a stretch by its bytes: one of a message's size stays a message, though its
-        # headers promise more than there is.
+        # Columns detect a stretch by its bytes: one of a message's size stays a message, even if
+        # its headers promise more bytes than there are.
         assert not sound(messages[at], 0)
     assert sum(len(data) for _, data in found) == sum(len(data) for _, data in expected)
 

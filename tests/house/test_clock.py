@@ -20,7 +20,7 @@ from pregao.errors import UsageError
 
 
 @given(st.integers(0, 253402300799 * SECOND + 999_999_999))
-def test_a_time_is_read_as_it_is_written(when):
+def test_a_written_time_is_read_back(when):
     assert parse_ns(format_ns(when)) == when
 
 
@@ -84,6 +84,6 @@ def test_spans_are_read_exactly(text, expected):
 
 
 @pytest.mark.parametrize("text", ["", "1", "-1h", "1w", "soon", "1h30m"])
-def test_what_is_no_span_is_said_with_the_option(text):
+def test_what_is_no_span_is_reported_with_the_option(text):
     with pytest.raises(UsageError, match="--span must be a duration such as 500ms"):
         parse_span(text, "--span")

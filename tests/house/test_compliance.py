@@ -54,7 +54,7 @@ def names_in(path):
 
 
 def faults_of(text, name="a file", folder=FOLDER):
-    """What is wrong with the rows and links of a file."""
+    """Errors in the rows and links of a file."""
     faults = []
     for row in rows_of(text, name):
         status = row.cells["Status"]
@@ -136,11 +136,11 @@ HERE = "../../tests/house/test_compliance.py"
         (f"| §1 | a | done | | [this one]({HERE}) |", "names no test"),
     ],
 )
-def test_a_mistake_in_a_table_is_found(row, fault):
+def test_an_error_in_a_table_is_found(row, fault):
     (found,) = faults_of(HEAD + row)
     assert fault in found
 
 
-def test_a_sound_table_has_no_faults():
-    row = f"| §1 | a | partly | Open: b | [test_a_sound_table_has_no_faults]({HERE}) |"
+def test_an_intact_table_has_no_faults():
+    row = f"| §1 | a | partly | Open: b | [test_an_intact_table_has_no_faults]({HERE}) |"
     assert faults_of(f"{HEAD}{row}\n| §2 | c | open | | |") == []

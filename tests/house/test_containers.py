@@ -25,7 +25,7 @@ def instructions():
     return [tuple(line.split(" ", 1)) for line in lines]
 
 
-def test_the_image_is_built_from_what_is_there_and_sent():
+def test_the_image_is_built_from_existing_files_in_the_context():
     known = {"FROM", "WORKDIR", "COPY", "RUN", "USER", "ENV", "VOLUME", "ENTRYPOINT", "CMD"}
     made = instructions()
     assert {name for name, _ in made} <= known
@@ -39,7 +39,7 @@ def test_the_image_is_built_from_what_is_there_and_sent():
     assert dict(made)["ENTRYPOINT"] == '["pregao"]'
 
 
-def test_the_image_has_extras_that_there_are():
+def test_the_image_has_existing_extras():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     text = (ROOT / "Dockerfile").read_text()
     wanted = re.search(r"\.\[([a-z,]+)\]", text)[1].split(",")
@@ -47,7 +47,7 @@ def test_the_image_has_extras_that_there_are():
 
 
 @pytest.mark.parametrize("name", ["exchange", "live", "page"])
-def test_a_service_runs_a_command_with_options_that_there_are(name):
+def test_a_service_runs_a_command_with_existing_options(name):
     service = compose()["services"][name]
     first, *rest = service["command"]
     command = typer.main.get_command(app).commands[first]

@@ -33,7 +33,7 @@ def test_they_are_those_of_the_package():
     for package, extra in extras.EXTRAS.items():
         assert package in packages(wanted[extra]), package
     own = packages(project["dependencies"])
-    listed = set(extras.EXTRAS) | {"uvloop"}  # which nobody needs: it makes things faster
+    listed = set(extras.EXTRAS) | {"uvloop"}  # optional: it only improves speed
     assert set().union(*map(packages, wanted.values())) <= listed | own
 
 

@@ -1,4 +1,4 @@
-"""The import rules of the house hold."""
+"""Import rules between packages."""
 
 import ast
 import subprocess
@@ -36,7 +36,7 @@ def imported(source):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_nobody_imports_the_underscore_modules_of_another_package():
+def test_underscore_modules_are_imported_by_their_own_package_only():
     for path in HOUSE.rglob("*.py"):
         inside = ".".join(path.relative_to(HOUSE.parent).parent.parts) + "."
         for name in imported(path.read_text()):
@@ -61,7 +61,7 @@ def test_nobody_imports_the_underscore_modules_of_another_package():
         "pregao.web",
     ],
 )
-def test_a_package_has_what_it_says_it_has(package):
+def test_a_package_has_the_names_it_exports(package):
     module = import_module(package)
     assert len(module.__doc__) > 40
     for name in module.__all__:
@@ -82,7 +82,7 @@ def test_a_package_has_what_it_says_it_has(package):
         "pregao.web",
     ],
 )
-def test_arrow_and_numba_are_loaded_by_those_who_use_them(module):
+def test_arrow_and_numba_are_loaded_on_first_use(module):
     code = (
         f"import sys, {module}; print(sorted({{'numba', 'numpy', 'pyarrow'}} & set(sys.modules)))"
     )

@@ -1,4 +1,4 @@
-"""What kernels are made of gives the same compiled and in the interpreter."""
+"""Kernels give the same results compiled and interpreted."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ WORKS = {name: compiled(name) for name in OF_A_WORD}
 
 
 @given(st.binary(min_size=8, max_size=24), st.data())
-def test_numbers_are_read_at_any_place(content, data):
+def test_numbers_are_read_at_any_offset(content, data):
     place = data.draw(st.integers(0, len(content) - 8))
     array = np.frombuffer(bytearray(content), np.uint8)
     for name, load in LOADS.items():
@@ -38,7 +38,7 @@ def test_numbers_are_read_at_any_place(content, data):
 
 
 @given(WORDS)
-def test_words_are_looked_at_alike(word):
+def test_words_are_compared_alike(word):
     for name, work in WORKS.items():
         assert getattr(_interpreted, name)(np.uint64(word)) == work(np.uint64(word)), name
 
@@ -84,7 +84,7 @@ def test_memory_is_seen_as_an_array(view, kind):
     assert [seen[place] for place in range(5)] == memory.tolist()
 
 
-def test_who_calls_a_kernel_gets_arrays_as_he_gave_them():
+def test_a_kernel_returns_arrays_as_given():
     tail = _interpreted.njit(lambda array: (array[1:], array[0]))
     found, first = tail(np.arange(3, dtype=np.uint8))
     assert type(found) is np.ndarray

@@ -39,14 +39,14 @@ def run(environment, program=PROGRAM):
     )
 
 
-def test_the_cache_is_where_the_user_says(tmp_path):
+def test_the_cache_is_in_the_configured_folder(tmp_path):
     result = run({"PREGAO_CACHE_DIR": str(tmp_path)})
     assert result.stdout.strip() == "0", result.stderr
     (folder,) = (tmp_path / "numba").iterdir()
     assert list(folder.rglob("*.nbi"))
 
 
-def test_without_a_writable_place_kernels_still_compile(tmp_path):
+def test_without_a_writable_folder_kernels_still_compile(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     nowhere = str(blocked / "cache")
@@ -61,7 +61,7 @@ def test_without_a_writable_place_kernels_still_compile(tmp_path):
     assert result.stdout.strip() == "0", result.stderr
 
 
-def test_an_unwritable_place_is_passed_over(tmp_path, monkeypatch):
+def test_an_unwritable_path_is_skipped(tmp_path, monkeypatch):
     blocked = tmp_path / "file"
     blocked.write_text("")
     monkeypatch.setenv("PREGAO_CACHE_DIR", str(blocked))
@@ -93,7 +93,7 @@ def package(tmp_path):
     return copy
 
 
-def test_a_change_of_any_file_that_a_kernel_is_made_of_gives_another_folder(package):
+def test_a_change_of_any_source_file_of_a_kernel_gives_another_folder(package):
     sources = kernel_sources(package)
     seen = {digest_of(sources, ["1"])}
     for name in sources:
@@ -115,7 +115,7 @@ def test_other_versions_of_the_compiler_give_another_folder():
     assert digest_of(sources, ["1", "2"]) != digest_of(sources, ["1", "3"])
 
 
-def test_what_no_kernel_is_made_of_changes_nothing(package):
+def test_files_without_kernels_change_nothing(package):
     before = digest_of(kernel_sources(package), ["1"])
     with (package / "cli" / "main.py").open("a") as file:
         file.write("# more\n")
@@ -128,7 +128,7 @@ def test_without_files_the_version_names_the_folder(tmp_path):
     assert digest_of(sources, ["0.1.0"]) != digest_of(sources, ["0.2.0"])
 
 
-def test_the_files_behind_the_constants_of_kernels_are_among_the_sources():
+def test_the_files_of_kernel_constants_are_among_the_sources():
     """Those of the book come from enumerations, those of packets from the schema file."""
     wanted = {"book/rows.py", "book/faults.py", "umdf/layout.py", "schemas/umdf/umdf.xml"}
     assert wanted <= set(kernel_sources())
@@ -244,7 +244,7 @@ def place(tmp_path, monkeypatch):
     return tmp_path / "numba"
 
 
-def test_a_new_folder_removes_those_that_nobody_used_for_a_month(place):
+def test_a_new_folder_removes_those_unused_for_a_month(place):
     unused = aged(place / f"kernels-{OLD}", 31)
     half_gone = aged(place / f".kernels-{OLD}.12.unused", 31)
     used = aged(place / f"kernels-{'0' * 32}", 29)

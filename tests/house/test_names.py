@@ -16,7 +16,7 @@ def test_any_case_is_the_same_name(symbol, random):
 
 
 @given(SYMBOLS, st.lists(SYMBOLS, max_size=12))
-def test_only_names_that_there_are_are_offered_and_few(wanted, known):
+def test_only_a_few_existing_names_are_suggested(wanted, known):
     near = similar(wanted, known)
     assert set(near) <= set(known)
     assert len(near) == len(set(near)) <= 5

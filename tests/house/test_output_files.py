@@ -60,7 +60,7 @@ def test_a_file_that_appears_in_between_is_kept(tmp_path: Path, precious: Path) 
     unharmed(precious)
 
 
-def test_not_even_between_the_last_look_and_the_name(
+def test_not_even_between_the_last_check_and_the_rename(
     tmp_path: Path, precious: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, plain = tmp_path / "out", os.link
@@ -76,7 +76,7 @@ def test_not_even_between_the_last_look_and_the_name(
     unharmed(precious)
 
 
-def test_a_temporary_name_is_never_one_that_is_there(
+def test_a_temporary_name_never_exists(
     precious: Path, link: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert temporary_name(link) != temporary_name(link)
@@ -100,7 +100,7 @@ def test_captures_and_lines_are_not_written_through_a_link(precious: Path, link:
     unharmed(precious)
 
 
-def test_a_report_takes_the_place_of_a_link(precious: Path, link: Path) -> None:
+def test_a_report_replaces_a_link(precious: Path, link: Path) -> None:
     check_report(link)
     assert link.is_symlink()
     write_report(link, {"a": 1})

@@ -18,7 +18,7 @@ STRANGER = 54_321
 
 
 def given_to_a_stranger(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give a file to another user; where we are not root, let it look as if it had been given."""
+    """Give a file to another user; without root, make it appear so."""
     if os.geteuid() == 0:
         os.chown(path, STRANGER, STRANGER, follow_symlinks=False)
         return
@@ -163,7 +163,7 @@ def all_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Pat
     return found
 
 
-def test_unsafe_places_are_passed_over_and_named(places: dict[str, Path]) -> None:
+def test_unsafe_folders_are_skipped_and_named(places: dict[str, Path]) -> None:
     expected = {
         "PREGAO_CACHE_DIR": Path("numba"),
         "NUMBA_CACHE_DIR": Path(),

@@ -60,7 +60,7 @@ READERS = {
 
 
 def owned_by(user, monkeypatch):
-    """Let files seem to belong to a user; only root can give them away."""
+    """Make files appear to belong to a user; only root can give them away."""
     real = os.fstat
 
     def fstat(descriptor):
@@ -103,7 +103,7 @@ def test_a_refused_secret_keeps_its_mode_and_its_descriptor_is_closed(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o644
 
 
-def test_the_rules_of_secret_files_stand_in_one_module():
+def test_the_rules_of_secret_files_are_in_one_module():
     found = [
         path.name
         for path in Path(private_files.__file__).parent.rglob("*.py")

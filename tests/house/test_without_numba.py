@@ -192,7 +192,7 @@ def test_the_live_feed_is_followed_by_the_plain_machine(day, tmp_path):
         ["stream", "--from", "day", "--lake", "lake", "--master", "here", "--once"],
     ],
 )
-def test_a_lake_is_refused_in_a_sentence(day, words):
+def test_a_lake_is_refused_in_one_line(day, words):
     done = command(BLOCKED, words, day.parent)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1, done.stderr
@@ -200,7 +200,7 @@ def test_a_lake_is_refused_in_a_sentence(day, words):
     assert not (day.parent / "lake").exists()
 
 
-def test_the_doctor_tells_it(tmp_path):
+def test_the_doctor_reports_it(tmp_path):
     done = command(BLOCKED, ["doctor", "--json"], tmp_path)
     (found,) = [each for each in json.loads(done.stdout) if each["subject"] == "kernels"]
     assert "numba is not installed" in found["found"]

@@ -4,7 +4,7 @@ import types
 
 
 def use_twins(patch, kernels, twins):
-    """Let every public function of the twins take the place of the kernel of its name."""
+    """Replace each kernel by the public function of its name in the fallback."""
     names = [
         name
         for name, found in vars(twins).items()

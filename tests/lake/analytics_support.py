@@ -29,10 +29,10 @@ def lake_of(**settings):
 
 
 def analysed(tables=None, books=False, **settings):
-    """The same with analytics tables, after books if need be, made once for all tests.
+    """A lake with analytics tables, after books if needed, built once for all tests.
 
-    They are made in this process, in a fraction of the time that Spark takes for so small a day;
-    `assert_same_on_spark` holds the two equal.
+    They are built in this process, in a fraction of the time that Spark needs for such a small day;
+    `assert_same_on_spark` checks that both are equal.
     """
     truth = day(**settings) / "truth"
 

@@ -160,7 +160,7 @@ def place(row):
 
 
 def tick_place(tick):
-    """Where a tick is; what a snapshot or a hole says is behind the packet."""
+    """Event key of a tick; those of a snapshot or a gap are after the packet."""
     index = BEHIND_PACKET if tick["event"] is None else tick["index_in_packet"]
     return *place(tick), index
 

@@ -96,7 +96,7 @@ class LoopbackCluster:
             )
 
     def start_worker(self):
-        """Start one more worker, and tell its folder."""
+        """Start another worker; return its folder."""
         work = self.folder / f"worker-{len(self.workers) + 1}"
         limits = ("--cores", 1, "--memory", "1g", "--webui-port", free_port(), "-d", work)
         self.workers[work] = self._start(work.name, "worker.Worker", *limits, self.url)

@@ -1,4 +1,4 @@
-"""What the lake's tests share: a Spark session, a cluster, an S3 store, a small lake."""
+"""Fixtures of the lake's tests: a Spark session, a cluster, an S3 store, a small lake."""
 
 from __future__ import annotations
 

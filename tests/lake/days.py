@@ -36,7 +36,7 @@ def sorted_table(lake, table, *, without=("capture_id", "unit_id")):
 
 
 def expected_table(lake, table):
-    """The same of a lake that many are compared with: read again only when it has changed."""
+    """Rows of a lake that many are compared with: re-read only when it has changed."""
     log = sorted(path.name for path in Path(lake, table, "_delta_log").iterdir())
     return _read_once(str(lake), table, tuple(log))
 

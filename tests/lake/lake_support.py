@@ -70,7 +70,7 @@ def order(security_id, number, price="10.0000", **more):
 
 
 def stored_type(kind):
-    """What files hold for a declared type: decimals as 64-bit integers, texts as dictionaries."""
+    """Storage type of a declared type: decimals as 64-bit integers, texts as dictionaries."""
     if pa.types.is_decimal(kind):
         return pa.decimal64(kind.precision, kind.scale)
     if pa.types.is_string(kind):
@@ -118,7 +118,7 @@ def counts(lake: Lake):
 
 @contextlib.contextmanager
 def compiling(session):
-    """Let Spark compile expressions: it cannot list its own tables without."""
+    """Make Spark compile expressions: it cannot list its own tables without."""
     name = "spark.sql.codegen.factoryMode"
     before = session.conf.get(name)
     session.conf.set(name, "FALLBACK")
@@ -136,6 +136,6 @@ def python(code: str, *arguments: str, wait=True):
 
 
 def new_python(code: str, *arguments: str):
-    """The same in a Python that begins with nothing, where that or its end is asked about."""
+    """Run it in a new Python process, to test its start or its end."""
     command = [sys.executable, "-c", PREFACE + code, *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, check=False, timeout=PATIENCE_S).returncode

@@ -113,7 +113,7 @@ def test_a_query_is_written_as_parquet_csv_and_json(spark, odd_lake, tmp_path, e
     assert json.loads(empty.read_text()) == []
 
 
-def test_a_file_that_is_there_is_only_replaced_when_told(small_lake, tmp_path):
+def test_an_existing_file_is_only_replaced_on_request(small_lake, tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("mine")
     place = small_lake.location
@@ -135,7 +135,7 @@ def test_a_file_that_is_there_is_only_replaced_when_told(small_lake, tmp_path):
         (["SELECT 1", "--conf", "x"], "--conf must be"),
     ],
 )
-def test_a_mistake_in_a_query_is_one_sentence(spark, small_lake, arguments, said):
+def test_an_error_in_a_query_is_one_line(spark, small_lake, arguments, said):
     with pytest.raises(UsageError, match=said) as caught:
         run("query", *arguments, "--lake", small_lake.location, "--engine", "spark")
     assert "\n" not in str(caught.value)
@@ -215,7 +215,7 @@ def test_small_files_are_merged(small_lake):
     assert len(small_lake.files("orders", "2026-05-21")) == 1
 
 
-def test_files_that_are_not_as_told_are_found(small_lake):
+def test_files_that_differ_from_the_record_are_found(small_lake):
     assert unsound(small_lake) == []
     first, second = small_lake.files("orders")
     (third, _) = small_lake.files("trades")

@@ -136,7 +136,7 @@ def test_a_query_runs_on_the_server(connect_session, small_lake, sql, rows):
         assert engine.ask(f"EXPLAIN EXTENDED {sql}").rows().num_rows == 1
 
 
-def test_a_stream_looks_for_new_bytes_itself(connect_server, lake, tmp_path):
+def test_a_stream_polls_for_new_bytes_itself(connect_server, lake, tmp_path):
     place = tmp_path / "lake"
     stream = ("stream", "--from", day(duration="12s"), "--lake", place, "--once")
     code, out, err = pregao(*stream, "--quiet-period", "0s", master=connect_server)
@@ -148,7 +148,7 @@ def test_a_stream_looks_for_new_bytes_itself(connect_server, lake, tmp_path):
     assert "--checkpoint requires Spark's streaming" in " ".join(err.split())
 
 
-def test_a_server_that_does_not_answer_is_told_at_once(tmp_path):
+def test_a_server_that_does_not_answer_is_reported_immediately(tmp_path):
     pytest.importorskip("grpc", reason="pyspark[connect] is not installed here")
     port = free_port()
     with pytest.raises(UsageError, match=rf"No Spark Connect server answers at 127.0.0.1:{port}"):

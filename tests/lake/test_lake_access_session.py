@@ -26,7 +26,7 @@ from pregao.lake.spark.spark_errors import sentence
 
 
 def java_home(folder, version=None, printed=None):
-    """A Java installation that tells its version in its release file or when it is run."""
+    """A Java installation that states its version in its release file or when it is run."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True)
     if version is not None:
@@ -57,7 +57,7 @@ def test_java_home_comes_first_but_only_if_it_is_new_enough(tmp_path):
     assert find_java({"PATH": path}).version == 17
 
 
-def test_a_java_that_is_missing_or_too_old_is_said_with_what_to_do(tmp_path, monkeypatch):
+def test_a_missing_or_old_java_is_reported_with_a_remedy(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "platform", "linux")
     old = java_home(tmp_path / "old", version="1.8.0_412")
     with pytest.raises(UsageError, match=r"needs Java 17 or newer, and none was found\. Install"):
@@ -68,7 +68,7 @@ def test_a_java_that_is_missing_or_too_old_is_said_with_what_to_do(tmp_path, mon
         find_java({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(tmp_path)})
 
 
-def test_what_nobody_can_do_anything_about_is_left_out():
+def test_tracebacks_without_a_remedy_are_left_out():
     broken = [
         b"Traceback (most recent call last):\n",
         b'  File "/x/pyspark/daemon.py", line 264, in manager\n',
@@ -97,7 +97,7 @@ def test_what_nobody_can_do_anything_about_is_left_out():
         ("yarn", "yarn"),
     ],
 )
-def test_local_tasks_are_tried_again_unless_the_user_says_how_often(master, expected):
+def test_local_tasks_are_retried_unless_the_user_sets_a_limit(master, expected):
     assert retrying(master) == expected
 
 
@@ -146,7 +146,7 @@ def test_the_driver_takes_a_quarter_of_the_machine():
         ("delta-spark.jar", None),
     ],
 )
-def test_the_spark_that_a_connector_is_built_for_is_told_by_its_name(name, spark):
+def test_the_spark_version_of_a_connector_is_read_from_its_name(name, spark):
     assert connector_of(name).spark == spark
     assert connector_of("delta-storage-4.4.0.jar") is None
 
@@ -224,7 +224,7 @@ def _dividing(batches):
         ("SELECT assert_true(id > 9) FROM range(3)", "is not true"),
     ],
 )
-def test_an_error_of_sql_is_one_sentence(spark, capfd, text, said):
+def test_an_error_of_sql_is_one_line(spark, capfd, text, said):
     with pytest.raises(Exception) as caught:  # noqa: PT011 - Spark has many classes
         spark.sql(text).collect()
     words = sentence(caught.value)
@@ -235,7 +235,7 @@ def test_an_error_of_sql_is_one_sentence(spark, capfd, text, said):
     assert capfd.readouterr().err == ""
 
 
-def test_an_error_in_a_task_is_the_sentence_that_the_task_raised(spark, capfd):
+def test_an_error_in_a_task_has_the_message_that_the_task_raised(spark, capfd):
     with pytest.raises(Exception) as caught:  # noqa: PT011
         spark.range(2).mapInArrow(_raising, "id long").collect()
     assert sentence(caught.value) == "x.pcap: at byte 7: the record is too long"
@@ -245,12 +245,12 @@ def test_an_error_in_a_task_is_the_sentence_that_the_task_raised(spark, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_an_error_of_java_is_what_java_says():
+def test_an_error_of_java_has_the_message_of_java():
     text = "An error occurred while calling o1.x.\n: java.lang.Y: No room.\n\tat z"
     assert sentence(RuntimeError(text)) == "No room."
 
 
-def test_a_session_that_cannot_start_is_one_sentence():
+def test_a_session_that_cannot_start_is_a_one_line_error():
     """In processes of their own: this one has a session."""
     code = (
         "import sys\n"
@@ -278,13 +278,13 @@ def test_a_session_that_cannot_start_is_one_sentence():
     assert done.stderr == ""
 
 
-def test_our_own_error_is_its_sentence():
+def test_our_own_error_is_its_message():
     assert sentence(UsageError("Say please.")) == "Say please."
     assert sentence(ValueError("a\nb")) == "a"
     assert len(sentence(ValueError("x" * 2000))) == 500
 
 
-def test_python_is_started_with_pyspark_as_it_is_installed(tmp_path):
+def test_python_is_started_with_the_installed_pyspark(tmp_path):
     installed = Path(pyspark.__file__).parent
     archives = [str(path) for path in sorted((installed / "python" / "lib").glob("*.zip"))]
     assert archives

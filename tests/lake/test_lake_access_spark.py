@@ -121,7 +121,7 @@ def test_what_a_dead_process_left_is_finished_first(spark, small_lake):
     assert numbers(connect(small_lake.location, spark=spark)) == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_path_with_odd_characters_is_taken_as_it_is(spark, tmp_path):
+def test_a_path_with_odd_characters_is_used_unchanged(spark, tmp_path):
     lake = Lake(tmp_path / "we[ir]d {a,b} % *?#é")
     lake.ensure_tables([ORDERS, TableSpec("trades", ORDERS.schema)])
     file = write_file(lake.location, ORDERS, [order(1, 7)])

@@ -49,7 +49,7 @@ def test_auctions_are_the_times_in_which_orders_gather(lake, auctions):
     assert sorted(found) == sorted(expected)
 
 
-def test_000_13_9_2_the_theoretical_prices_are_there_in_order(lake, auctions):
+def test_000_13_9_2_the_theoretical_prices_are_published_in_order(lake, auctions):
     told = messages(lake, 16)
     shown = 0
     for auction in auctions:
@@ -60,7 +60,7 @@ def test_000_13_9_2_the_theoretical_prices_are_there_in_order(lake, auctions):
         ]
         found = [tuple(one.values()) for one in auction["theoretical"]]
         assert found == expected
-        # The price is withdrawn with the uncrossing: what it came to is what was told before.
+        # The price is withdrawn with the uncrossing: the result is the last published one.
         standing = [each for each in expected if each[1] is not None]
         counted = standing if auction["uncross_trades"] else expected
         last = counted[-1] if counted else (None, None, None)
@@ -69,7 +69,7 @@ def test_000_13_9_2_the_theoretical_prices_are_there_in_order(lake, auctions):
     assert shown == len(told)
 
 
-def test_000_13_10_the_imbalances_are_there_in_order(lake, auctions):
+def test_000_13_10_the_imbalances_are_published_in_order(lake, auctions):
     sides = {1 << 8: "BUY", 1 << 9: "SELL", 0: "BALANCED"}
     told = messages(lake, 19)
     for auction in auctions:
@@ -85,7 +85,7 @@ def test_000_13_10_the_imbalances_are_there_in_order(lake, auctions):
 
 
 def test_000_14_1_an_auction_ends_with_trades_at_the_theoretical_price(lake, auctions):
-    """What was told last is what is traded, unless the next auction takes the orders over."""
+    """The last published price is traded, unless the next auction takes over the orders."""
     taken_over = {(row["security_id"], row["start_event"]) for row in auctions}
     tried = 0
     for auction in auctions:
@@ -109,7 +109,7 @@ DEFINED = 77
 
 @pytest.fixture(scope="module")
 def by_hand(spark, tmp_path_factory):
-    """Auctions that end as the exchange ends them: what was told is withdrawn first."""
+    """Auctions that end as the exchange ends them: publications are withdrawn first."""
     tape = Tape()
 
     def state(code):
@@ -195,7 +195,7 @@ def by_hand(spark, tmp_path_factory):
     return sorted(rows(lake, "auctions"), key=lambda row: row["auction"])
 
 
-def test_what_is_withdrawn_for_the_uncrossing_was_told_before(by_hand):
+def test_orders_withdrawn_for_the_uncrossing_were_published_before(by_hand):
     told = [
         (
             row["uncross_price"],

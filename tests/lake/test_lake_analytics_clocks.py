@@ -1,4 +1,4 @@
-"""The offset between the clocks of captures and the exchange: estimated, told, taken out."""
+"""The offset between the clocks of captures and the exchange: estimated, reported, removed."""
 
 import struct
 from pathlib import Path
@@ -39,7 +39,7 @@ BEFORE = TableSpec(
 
 
 def shifted(capture, seconds, wrong=()):
-    """The same capture with its times moved; the packets of some numbers have a wrong time."""
+    """The capture with its times moved; the packets of some numbers have a wrong time."""
     data = bytearray(capture.read_bytes())
     at, number = HEADER_BYTES, 0
     while at < len(data):
@@ -53,7 +53,7 @@ def shifted(capture, seconds, wrong=()):
 
 @pytest.fixture(scope="module")
 def lake(spark):
-    """A day whose incremental stream was captured by a clock 16 seconds behind, twice wrong."""
+    """A day whose incremental stream was captured by a clock 16 seconds late, twice wrong."""
     folder = Path(mkdtemp(prefix="pregao-clock-"))
     for capture in day(seed=3, instruments=2, duration="10s").glob("*.pcap"):
         late = BEHIND if "Incremental" in capture.stem else 0
@@ -113,7 +113,7 @@ def test_network_times_are_given_raw_and_without_the_offset(lake):
     assert any(row["p50_ns"] < 0 for row in rows(lake, "latency_minutes", measure="network_raw"))
 
 
-def test_the_command_tells_the_offsets(lake):
+def test_the_command_prints_the_offsets(lake):
     told = list(_clocks(lake, {DATE}))
     assert "Incremental_" in told[0]
     assert "is 15,9" in told[0]
@@ -122,7 +122,7 @@ def test_the_command_tells_the_offsets(lake):
     assert list(_clocks(lake, set())) == []
 
 
-def test_columns_that_are_times_say_so(spark, lake):
+def test_time_columns_are_marked(spark, lake):
     for table in ("clock_offsets", "latency", "latency_minutes"):
         for field in lake.schema(table):
             ours = field.name not in BEFORE.schema.names

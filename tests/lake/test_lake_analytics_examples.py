@@ -269,7 +269,7 @@ def test_000_6_5_12_orders_end_with_their_book_unless_they_are_sent_again(lake):
     assert again["price"] is None
 
 
-def test_000_13_4_a_trade_published_again_after_its_bust_stands(lake):
+def test_000_13_4_a_trade_republished_after_its_bust_is_valid(lake):
     again, forward = rows(lake, "trades", security_id=5)
     assert again["trade_id"] == 10
     assert not again["busted"]

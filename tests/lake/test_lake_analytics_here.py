@@ -247,7 +247,7 @@ def test_names_that_would_hide_each_other_are_refused(here):
         assert F.col("a") == 1
 
 
-def test_what_fails_is_one_sentence(lake, here):
+def test_a_failure_is_one_line(lake, here):
     table = ANALYTICS["trades"]
     lake.ensure_tables([table.spec])
     frame = here.createDataFrame([("x",)], "channel string").select(
@@ -310,7 +310,7 @@ def test_the_command_needs_no_java(tmp_path, monkeypatch):
     assert "trades" in run(*asked, "--table", "bars", "--interval", "1m")
     made = in_some_order(lake, "bars")
     assert made
-    # A day is known by what it was made of, whoever made it; without a master it is the same.
+    # A day is identified by its inputs, whichever engine built it.
     assert "up to date" in run("--lake", lake.location, "--table", "trades")
     assert run(*asked, "--table", "trades", "--quiet") == ""
     assert "up to date" in run(*asked, "--table", "trades")

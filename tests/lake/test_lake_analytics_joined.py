@@ -1,4 +1,4 @@
-"""What other tables add: the book around trades and orders, the requests behind events."""
+"""Columns from other tables: the book around trades and orders, the requests of events."""
 
 import pyarrow as pa
 import pytest
@@ -114,7 +114,7 @@ class Book:
 
 
 def book_rows(lake):
-    """The ticks of the day, and of each instrument and event the levels behind it."""
+    """The ticks of the day, and for each instrument and event the levels after it."""
     books, ticks, after, before = {}, [], {}, {}
     pending = messages(lake, 9, 50, 51, 52)
     for number, row in enumerate(pending):
@@ -174,7 +174,7 @@ def joined(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def with_books():
-    """The same day with the books that the lake builds itself."""
+    """The day with the books that the lake builds itself."""
     lake, _ = lake_of(**SETTINGS)
     build_books(lake.location, BookOptions(depth=DEPTH))
     analyse(None, lake, tables=["trades", "orders"])
@@ -214,7 +214,7 @@ def test_trades_know_the_best_prices_before_their_event(ticked):
     assert known > 3
 
 
-def test_an_order_knows_its_place_in_the_queue_of_its_price(ticked):
+def test_an_order_has_its_queue_position_at_its_price(ticked):
     lake, ticks, after, _ = ticked
     shown = {(row["security_id"], row["event"]) for row in ticks if row["state"] != "stale"}
     sides = {"BUY": 0, "SELL": 1}

@@ -50,13 +50,15 @@ def test_this_process_makes_the_same_rows_as_spark_of_days_with_snapshots(spark,
     assert assert_same_on_spark(spark, lake, TABLES)["orders"] > 100
 
 
-def test_what_an_order_showed_was_traded_reduced_cancelled_missed_or_is_there(lake_and_truth):
+def test_the_shown_quantity_of_an_order_was_traded_reduced_cancelled_missed_or_remains(
+    lake_and_truth,
+):
     lake, _ = lake_and_truth
     orders = rows(lake, "orders")
     assert any(row["filled_quantity"] for row in orders)
     for row in orders:
         if row["filled_quantity"] is None or row["size"] is None:
-            continue  # never in a message or snapshot that told its size
+            continue  # never in a message or snapshot with its size
         left = 0 if row["end_reason"] == "FILLED" else row["last_size"] or 0
         gone = row["filled_quantity"] + row["reduced_quantity"] + row["unseen_quantity"]
         assert row["size"] == gone + left

@@ -15,7 +15,7 @@ BY_HAND = 1 << 3 | 1 << 6
 
 
 def happened(row):
-    """T5 of a message, or None where it does not tell."""
+    """T5 of a message, or None if it has none."""
     if row["template"] == 50:
         if row["match_event_indicator"] & RECOVERY:
             return None

@@ -1,5 +1,5 @@
-"""Analytics of the legacy feed: one session on both feeds gives the same rows, and what differs is
-what the feed does not tell."""
+"""Analytics of the legacy feed: one session on both feeds gives the same rows, except for what
+the feed does not publish."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLACES = {
 """Where something is in the stream, which is another on each feed."""
 TABLES = ["status", "auctions", "session_stats", "latency", "orders"]
 FILLS = {"reductions", "reduced_quantity", "fills", "filled_quantity", "end_reason"}
-"""What depends on who aggressed, which the legacy feed does not tell."""
+"""Columns that depend on the aggressor, which the legacy feed does not publish."""
 
 
 def simulated(out, kind=LegacyDepth.ORDERS, **changes):
@@ -93,7 +93,7 @@ def test_both_feeds_give_the_same_auctions(binary, legacy):
 
 
 def test_both_feeds_give_the_same_sessions(binary, legacy):
-    # Entries do not tell to which session they belong, and trades not whether they are late.
+    # Entries do not state their session, and trades not whether they are late.
     but = ["trading_session_id", "last", "last_price_high", "last_price_low"]
     found = told(legacy, "session_stats", but)
     assert found == told(binary, "session_stats", but)

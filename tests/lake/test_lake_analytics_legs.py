@@ -30,7 +30,7 @@ def trades(session_and_lake):
     }
 
 
-def test_every_trade_of_a_spread_and_its_legs_is_there(session_and_lake, trades):
+def test_every_trade_of_a_spread_and_its_legs_is_present(session_and_lake, trades):
     session, _ = session_and_lake
     assert trades.keys() == session.trades.keys()
     for key, told in session.trades.items():

@@ -48,7 +48,7 @@ def final_books(truth):
                     )  # fmt: skip
 
 
-def test_the_orders_that_stand_at_the_end_are_those_of_the_exchange(lake_and_truth):
+def test_the_resting_orders_at_the_end_are_those_of_the_exchange(lake_and_truth):
     lake, truth = lake_and_truth
     standing = {
         (row["security_id"], row["secondary_order_id"], row["side"], row["price"],

@@ -86,11 +86,11 @@ def compared(updates):
 
 @settings(max_examples=200, deadline=None)
 @given(scripts)
-def test_places_tell_the_orders_of_the_book(script):
+def test_positions_identify_the_orders_of_the_book(script):
     compared(list(told(script)))
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32))
-def test_places_tell_the_orders_of_long_sequences(seed):
+def test_positions_identify_the_orders_of_long_sequences(seed):
     compared(list(told(long_script(seed, 300))))

@@ -25,7 +25,7 @@ def made(spark, lake, **options):
         return {one.table: one.rows for one in analyse(spark, lake, **options)}
 
 
-def test_tables_stand_behind_those_that_they_are_made_of():
+def test_tables_come_after_those_they_are_derived_from():
     names = list(ANALYTICS)
     for name, table in ANALYTICS.items():
         assert all(names.index(need) < names.index(name) for need in table.needs)
@@ -59,7 +59,7 @@ def test_a_day_is_made_again_only_when_it_has_more_data(spark):
     assert lake.delta("trades").version() == version + 2
 
 
-def test_whoever_replaces_a_day_at_the_same_time_does_not_add_to_it(spark, monkeypatch):
+def test_concurrent_replacements_of_a_day_do_not_add_rows(spark, monkeypatch):
     lake, _ = lake_of(**SMALL)
     made(spark, lake, tables=["trades"])
     trades = rows(lake, "trades")
@@ -79,7 +79,7 @@ def test_whoever_replaces_a_day_at_the_same_time_does_not_add_to_it(spark, monke
     assert rows(lake, "trades") == trades
 
 
-def test_what_fails_in_a_task_is_one_sentence(spark):
+def test_a_failure_in_a_task_is_one_line(spark):
     lake, _ = lake_of(**SMALL)
     table = ANALYTICS["trades"]
     lake.ensure_tables([table.spec])
@@ -101,7 +101,7 @@ def run(*arguments):
     return result.output
 
 
-def test_the_command_says_what_it_made(spark):
+def test_the_command_reports_what_it_built(spark):
     lake, _ = lake_of(**SMALL)
     with few_partitions(spark):
         told = run("--lake", lake.location, "--table", "trades,bars", "--interval", "60s,1m")
@@ -127,7 +127,7 @@ def test_the_command_says_what_it_made(spark):
         ([], "is not a lake: create one with `pregao ingest"),
     ],
 )
-def test_mistakes_show_before_spark_starts(tmp_path, monkeypatch, arguments, complaint):
+def test_errors_show_before_spark_starts(tmp_path, monkeypatch, arguments, complaint):
     monkeypatch.setattr("pregao.lake.spark.session.spark_session", None)
     with pytest.raises(UsageError, match=complaint):
         run("--lake", tmp_path / "none", *arguments)

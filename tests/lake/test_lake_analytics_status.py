@@ -58,7 +58,7 @@ def holding(lines, subject, name, time_ns):
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(told(), max_size=12))
-def test_at_every_moment_the_timeline_says_what_the_rules_say(several):
+def test_the_timeline_follows_the_rules_at_every_time(several):
     several = numbered(several)
     lines = timeline([Member(one, group) for one, group in GROUPS.items()], several)
     phases = Phases()
@@ -94,7 +94,7 @@ def test_at_every_moment_the_timeline_says_what_the_rules_say(several):
                 assert line["phase"] == whole["phase"]
 
 
-def test_a_snapshot_counts_only_for_whom_nothing_was_told():
+def test_a_snapshot_counts_only_for_instruments_without_updates():
     def phase(code, n, **more):
         return Told("G", None, code, None, None, None, 100 * n, 100 * n, place=n, **more)
 
@@ -194,7 +194,7 @@ def test_a_capture_that_begins_in_the_day_takes_states_from_snapshots():
 
 
 def test_002_15_6_a_state_that_is_its_groups_rejoins():
-    """The legacy feed does not say why a state is told."""
+    """The legacy feed does not state why a state is published."""
 
     def one(subject, code, event):
         own = {"security_group": None, "security_id": None} | subject
@@ -222,7 +222,7 @@ def test_002_15_6_a_state_that_is_its_groups_rejoins():
     ]  # fmt: skip
 
 
-def test_messages_without_a_turn_or_a_subject_say_nothing():
+def test_messages_without_a_turn_or_a_subject_have_no_effect():
     """In a packet without a number, or with a block too short to say what it is about."""
     several = numbered(
         {"security_group": group, "security_id": security, "code": "OPEN", "trading_event": None,

@@ -1,4 +1,4 @@
-"""The table of trades: each trade once, as it stands in the end, and as it came about."""
+"""The table of trades: each trade once, in its final state, and how it came about."""
 
 from decimal import Decimal
 
@@ -26,7 +26,7 @@ def trades(lake_and_truth):
     return rows(lake_and_truth[0], "trades")
 
 
-def test_every_trade_is_there_once_as_the_exchange_left_it(lake_and_truth, trades):
+def test_every_trade_appears_once_in_its_final_state(lake_and_truth, trades):
     stands, corrected, busted = {}, set(), set()
     for line in truth_lines(lake_and_truth[1], "trades.jsonl"):
         key = line["security_id"], line["trade_id"]
@@ -70,7 +70,7 @@ def test_the_aggressor_is_that_of_the_summary_ahead_in_the_event(lake_and_truth,
     assert {side for side, _ in expected.values()} >= {None, "BUY", "SELL", "NO_AGGRESSOR"}
 
 
-def test_flags_say_what_conditions_and_sub_type_say(trades):
+def test_flags_agree_with_conditions_and_sub_type(trades):
     bits = {
         "opening": 0, "crossed": 1, "same_price": 2, "out_of_sequence": 3, "on_behalf": 6,
         "regular": 13, "block": 14,
@@ -91,7 +91,7 @@ def test_flags_say_what_conditions_and_sub_type_say(trades):
     assert seen >= {"opening", "crossed", "out_of_sequence", "on_behalf", "regular", "block", "rlp"}
 
 
-def test_a_trade_stands_where_it_was_first_published(lake_and_truth, trades):
+def test_a_trade_stays_where_it_was_first_published(lake_and_truth, trades):
     first = {}
     for row in messages(lake_and_truth[0], 53, 54):
         first.setdefault((row["security_id"], row["trade_id"]), row)
@@ -109,7 +109,7 @@ def test_without_ticks_the_quotes_are_null(trades):
     assert all(row["bid_price"] is None and row["spread"] is None for row in trades)
 
 
-def test_columns_say_what_they_mean(lake_and_truth):
+def test_columns_have_comments(lake_and_truth):
     schema = lake_and_truth[0].schema("trades")
     assert all(field.metadata[b"comment"] for field in schema)
     assert lake_and_truth[0].delta("trades").metadata().partition_columns == ["date"]

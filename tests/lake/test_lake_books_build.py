@@ -1,4 +1,4 @@
-"""Builds of books: once for the same data, anew for more, whole or not at all."""
+"""Builds of books: once for the same data, again for more, complete or not at all."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_building_twice_adds_nothing(lake):
     assert content(lake, without=()) == before
 
 
-def test_other_settings_replace_what_is_there_and_back_again(lake):
+def test_other_settings_replace_existing_rows_and_back_again(lake):
     build_books(lake.location)
     wide = content(lake)
     (narrow,) = build_books(lake.location, BookOptions(depth=2, interval_ns=SECOND))
@@ -81,7 +81,7 @@ def test_more_levels_than_the_table_had_columns(lake):
     assert any(tick["bid_price_12"] is not None for tick in ticks)
 
 
-def test_what_is_ingested_later_makes_the_day_anew(tmp_path):
+def test_a_later_ingest_rebuilds_the_day(tmp_path):
     lake = Lake(tmp_path / "lake")
     incremental = sorted(folder().glob("*Incremental*.pcap"))
     ingest(incremental, lake.location)
@@ -149,7 +149,7 @@ def test_a_build_that_dies_while_it_commits_is_finished_by_the_next_command(lake
     assert not report.built
 
 
-def test_two_builds_at_once_make_one(lake, monkeypatch):
+def test_two_concurrent_builds_make_one(lake, monkeypatch):
     commit = build_module._commit
     other = []
 
@@ -167,7 +167,7 @@ def test_two_builds_at_once_make_one(lake, monkeypatch):
     assert len(day.rows("ticks")) == report.counts["ticks"]
 
 
-def test_of_two_builds_at_once_with_other_settings_the_later_one_stays(lake, monkeypatch):
+def test_of_two_concurrent_builds_with_other_settings_the_later_one_stays(lake, monkeypatch):
     commit = build_module._commit
     other = []
 
@@ -238,7 +238,7 @@ def test_a_sequence_in_windows_gives_the_same_as_in_one(lake):
     assert cut.counts["checkpoints"] >= whole.counts["checkpoints"]
 
 
-def test_instruments_with_very_many_messages_are_taken_in_windows(lake, monkeypatch):
+def test_instruments_with_very_many_messages_are_read_in_windows(lake, monkeypatch):
     monkeypatch.setattr("pregao.lake.books.plan.ROWS_PER_WINDOW", 100)
     monkeypatch.setattr("pregao.lake.books.plan.ROWS_PER_TASK", 100)
     monkeypatch.setattr("pregao.lake.books.plan.SMALLEST_TASK", 1)
@@ -262,12 +262,12 @@ def test_instruments_with_very_many_messages_are_taken_in_windows(lake, monkeypa
         (BookOptions(symbols=("NOPE",)), "NOPE"),
     ],
 )
-def test_what_cannot_be_built_is_said(lake, options, words):
+def test_what_cannot_be_built_is_reported(lake, options, words):
     with pytest.raises(UsageError, match=words):
         build_books(lake.location, options)
 
 
-def test_a_place_without_a_lake_is_said(tmp_path):
+def test_a_path_without_a_lake_is_reported(tmp_path):
     with pytest.raises(UsageError, match="not a lake"):
         build_books(str(tmp_path))
 

@@ -86,7 +86,7 @@ def test_what_both_feeds_lose_makes_just_those_instruments_stale_until_a_snapsho
 
 
 @pytest.mark.parametrize("version", [9, 10, 16])
-def test_who_joins_late_begins_with_snapshots_and_ends_with_the_same_books(version):
+def test_a_late_joiner_begins_with_snapshots_and_ends_with_the_same_books(version):
     late = day(version=version, late_join="0.5", seconds=20)
     assert compare_final(late) == []
     assert compare_ticks(late) > 20
@@ -112,7 +112,7 @@ def test_resets_in_the_middle_of_a_day(version, resets):
 
 
 @pytest.mark.parametrize("version", [7, 16])
-def test_everything_at_once(version):
+def test_everything_together(version):
     worst = day(
         version=version,
         seconds=20,
@@ -194,7 +194,7 @@ def test_the_audit_finds_a_fault_planted_in_the_code_of_the_book(monkeypatch, mu
                  if row["result"] == "different"]  # fmt: skip
         assert len(found) == audit["different"]
         assert all(row["differences"] > 0 and row["detail"] for row in found)
-        if mutate is sizes_too_large:  # what did not fit is told too, and healed by snapshots
+        if mutate is sizes_too_large:  # reported too, healed by snapshots
             gaps = [
                 row for row in BookDay(source.folder, source.lake).rows("gaps") if row["reason"]
             ]

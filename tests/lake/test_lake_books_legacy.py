@@ -26,7 +26,7 @@ TRADE = (
     "security_id", "symbol", "trade_id", "trade_date", "price", "size", "buyer", "seller",
     "busted", "corrected", "publications", "opening", "crossed", "bid_price", "ask_price",
 )  # fmt: skip
-"""What both feeds tell of a trade."""
+"""Fields of a trade that both feeds publish."""
 
 
 def simulated(out, **changes):

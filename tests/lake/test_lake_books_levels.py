@@ -1,7 +1,7 @@
-"""Channels of the legacy feed that tell price levels: books, ticks and audits in the lake.
+"""Channels of the legacy feed with price levels: books, ticks and audits in the lake.
 
-One session is published with all its orders, which the truth writes down and the binary feed
-tells, and with price levels: at any moment the levels are those of the orders.
+One session is published with all its orders, recorded as the truth and on the binary feed,
+and with price levels: at any time the levels are those of the orders.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def trades_file(folder):
     return folder / "truth/trades.jsonl"
 
 
-def test_bars_and_trades_are_made_of_the_levels_too(whole):
+def test_bars_and_trades_are_derived_from_the_levels_too(whole):
     folder, lake, _ = whole
     analyse(None, lake, tables=["trades", "bars"])
     trades = rows(lake.location.uri, "trades")
@@ -228,7 +228,7 @@ def test_no_levels_that_differ_are_called_valid_after_loss(tmp_path, kind, late,
     assert any(row["state"] in UNTRUSTED for row in rows(lake.location.uri, "ticks"))
 
 
-def test_without_snapshots_nobody_knows_how_many_levels_there_are(tmp_path):
+def test_without_snapshots_the_number_of_levels_is_unknown(tmp_path):
     folder = simulated(tmp_path / "day", LegacyDepth.PRICES, duration_ns=4 * SECOND)
     captures = [*folder.glob("*Legacy_Inc*_A.pcap"), *folder.glob("*Legacy_Instr*.pcap")]
     lake = made(tmp_path / "lake", captures)

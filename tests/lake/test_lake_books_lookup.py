@@ -40,7 +40,7 @@ def day(**settings) -> BookDay:
 
 
 class Lookups(dict):
-    """What `book_at` gives, with the books of each instrument opened once."""
+    """Results of `book_at`, with the books of each instrument opened once."""
 
     def __init__(self, lake):
         self.catalogue = Catalogue(lake)
@@ -119,7 +119,7 @@ def test_before_the_first_message_there_is_nothing():
     assert moment.last_price is None
 
 
-def test_who_lost_messages_is_stale_until_healed_by_a_snapshot_in_between():
+def test_after_lost_messages_a_book_is_stale_until_healed_by_a_snapshot():
     bad = day(version=16, loss="0.2")
     stale = healed = 0
     symbols = ["PETR3", "PETR4", "VALE3", "ITUB4"]
@@ -161,7 +161,7 @@ def test_an_instrument_may_be_named_by_its_number():
     assert len(by_number.book) == len(by_symbol.book) > 0
 
 
-def test_books_that_were_not_built_and_unknown_names_are_said(tmp_path):
+def test_books_that_were_not_built_and_unknown_names_are_reported(tmp_path):
     lake = Lake(tmp_path / "lake")
     with pytest.raises(UsageError, match="not a lake"):
         book_at(lake, "PETR4")

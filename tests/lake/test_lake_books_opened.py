@@ -1,4 +1,4 @@
-"""Files of message tables, opened: whoever wrote them, and however their texts are stored."""
+"""Reading files of message tables, of any writer and with any encoding of texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIDES = "entries.list.element.side"
 
 
 def listed(count: int, names: int) -> pa.Table:
-    """Rows with lists of records, of which one member has so many names."""
+    """Rows with lists of records, one member of which has this many names."""
     entries = [
         [{"side": f"name {(row * 7 + at) % names}", "size": at} for at in range(row % 4)]
         for row in range(count)

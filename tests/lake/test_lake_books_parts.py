@@ -42,7 +42,7 @@ def both(pairs):
 
 @MANY
 @given(places, places)
-def test_the_last_row_before_a_place(rows, wanted):
+def test_the_last_row_before_an_event_key(rows, wanted):
     found = np.empty(len(wanted), np.int64)
     _kernels.last_before(*both(rows), *both(wanted), found)
     for at, (rank, place) in enumerate(wanted):
@@ -82,7 +82,7 @@ def plain_statistics(rows, rank, place, event):
 
 @MANY
 @given(statistics(), places, st.integers(0, 20))
-def test_last_price_and_volume_at_a_place(rows, wanted, cut):
+def test_last_price_and_volume_at_an_event_key(rows, wanted, cut):
     columns = [column([row[at] for row in rows]) for at in range(6)]
     columns[3] = columns[3].astype(np.uint8)
     state = np.full(5, NULL, np.int64)
@@ -134,7 +134,7 @@ def test_names_become_numbers_and_numbers_names():
         st.tuples(st.integers(1, 3), st.integers(1, 2**32 - 1), st.integers(0, 5000)), max_size=20
     )
 )
-def test_places_sort_like_the_stream_and_tell_their_packet(keys):
+def test_message_serials_sort_like_the_stream_and_give_their_packet(keys):
     versions, numbers, index = (column([key[at] for key in keys]) for at in range(3))
     place = place_of(serial_of(versions, numbers, 1), index)
     order = in_order(np.zeros(len(keys), np.int64), place)
@@ -155,7 +155,7 @@ def test_versions_go_round():
 
 @MANY
 @given(st.lists(st.integers(0, 4), max_size=20), st.lists(st.integers(0, 4), max_size=20))
-def test_ranks_are_places_among_the_distinct_instruments(one, other):
+def test_ranks_are_indices_among_the_distinct_instruments(one, other):
     known, (ranks, others) = ranked(column(one), column(other))
     assert known.tolist() == sorted({*one, *other})
     assert known[ranks].tolist() == one

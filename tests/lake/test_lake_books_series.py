@@ -38,7 +38,7 @@ def books(day, symbol):
 
 
 def told(moment):
-    """Everything that a moment tells, in a form that can be compared."""
+    """The complete state at a time, in a comparable form."""
     book = moment.book
     columns = ("side", "order_id", "price", "size", "firm", "inserted", "implied")
     orders = [tuple(np.asarray(getattr(book, name)).tolist()) for name in columns]
@@ -56,7 +56,7 @@ def test_each_moment_of_a_series_is_what_a_lookup_gives(day, symbol, shares):
     series = lookup.series(times)
     assert [moment.at_ns for moment in series] == times
     assert list(map(told, series)) == [told(lookup.at(time)) for time in times]
-    # Nobody knows what comes later: one by one, each read up to its own time, they are the same.
+    # Independent of later data: read one by one, each up to its own time, they are the same.
     assert list(map(told, series)) == [told(lookup.exactly([time])[0]) for time in times]
 
 

@@ -1,4 +1,4 @@
-"""Books that packets may be missing of: unconfirmed from the hole on to the first proof."""
+"""Books with possibly missing packets: unconfirmed from the gap to the first proof."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def lossy(seed) -> BookDay:
 
 
 def rewritten(source, out, change, heartbeat=None):
-    """The captures of a day, each incremental packet as ``change`` gives it, or without it.
+    """The captures of a day, each incremental packet as returned by ``change``, or without it.
 
-    A heartbeat that tells the number of the next packet may come at the end.
+    A heartbeat with the number of the next packet may follow at the end.
     """
     out.mkdir(parents=True, exist_ok=True)
     for capture in sorted(source.glob("*.pcap")):
@@ -134,7 +134,7 @@ def test_an_unconfirmed_book_is_confirmed_by_the_next_whole_snapshot(seed):
             continue
         version, number = place(row)
         if any(v == version and first <= number + 1 <= last + 1 for v, first, last in holes):
-            continue  # the snapshot is from within a hole, or from right before one
+            continue  # the snapshot is from within a gap, or from right before one
         own = ticks.get(row["security_id"], [])
         before = [tick for tick in own if place(tick) <= (version, number)]
         if before:
@@ -197,7 +197,7 @@ def replace_header(header, payload, sending):
     return PACKET_HEADER.pack(changed[0], 0, *changed[1:]) + payload[PACKET_HEADER.size :]
 
 
-def test_a_packet_with_a_part_that_cannot_be_read_is_a_hole(tmp_path):
+def test_a_packet_with_an_unreadable_part_is_a_gap(tmp_path):
     middle = last_number(day_folder()) // 2
 
     def damage(header, payload):
@@ -241,7 +241,7 @@ def test_compaction_does_not_make_a_build_out_of_date(tmp_path):
     assert not again.built
 
 
-def test_a_lookup_behind_the_data_says_where_it_ends(tmp_path):
+def test_a_lookup_after_the_data_states_where_it_ends(tmp_path):
     lake = lake_of(simulate(tmp_path / "day", seconds=4))
     end = max(row["sending_time_ns"] for row in BookDay(tmp_path, Lake(lake)).rows("packets"))
     assert book_at(Lake(lake), "PETR4", end).data_ends_ns is None

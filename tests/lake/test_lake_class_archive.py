@@ -30,7 +30,7 @@ def spark_on_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def made_by(options: str, content: bytes = b"classes", age_s: float = 0) -> Path:
-    """What a Java with these options leaves behind."""
+    """Files that a Java with these options leaves."""
     assert options.startswith(MAKE)
     made = Path(options.removeprefix(MAKE).split()[0])
     made.write_bytes(content)
@@ -63,7 +63,7 @@ def test_two_make_it_at_most(jars: Path) -> None:
     assert archive_options("4.2.0", jars) == ""
 
 
-def test_who_came_second_is_cleared_away(jars: Path) -> None:
+def test_the_second_writer_is_cleared_away(jars: Path) -> None:
     made = made_by(archive_options("4.2.0", jars), age_s=60)
     assert archive_options("4.2.0", jars).startswith(USE)
     late = made.with_name(f"late{made.name}")
@@ -84,7 +84,7 @@ def test_another_java_or_spark_has_another_archive(jars: Path, other: str) -> No
     assert archive_options("4.1.0" if other == "spark" else "4.2.0", jars).startswith(MAKE)
 
 
-def test_without_a_place_to_keep_it_java_starts_as_ever(
+def test_without_a_folder_for_it_java_starts_as_usual(
     jars: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PREGAO_CACHE_DIR", str(tmp_path / "a place with spaces"))
@@ -106,7 +106,7 @@ def test_none_is_asked_for_with_a_folder_of_settings_on_the_class_path(
 
 
 @pytest.mark.spark
-def test_a_start_with_settings_in_a_folder_says_nothing_of_archives(tmp_path: Path) -> None:
+def test_a_start_with_settings_in_a_folder_prints_nothing_about_archives(tmp_path: Path) -> None:
     conf = tmp_path / "conf"
     conf.mkdir()
     (conf / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 3\n")

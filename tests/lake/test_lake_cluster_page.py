@@ -90,13 +90,13 @@ class Reader:
         )
 
     def end(self, process):
-        """What a block has printed, when it is done."""
+        """Output of a block, when it has ended."""
         out, err = process.communicate(timeout=600)
         assert process.returncode == 0, err[-3000:]
         return out
 
     def follow_in_one_process(self, section):
-        """The same of the commands of Pregão, one after the other; Spark is started once."""
+        """Output of Pregão's commands, one after another; Spark is started once."""
         texts = [self.words(text).replace("\\\n", " ") for _, text in blocks(section)]
         done = subprocess.run(
             [sys.executable, "-c", ONE_PROCESS],
@@ -116,7 +116,7 @@ class Reader:
         return {**paths(os.environ), **archived_classes(), **more}
 
     def follow(self, section):
-        """Do all that a section says, and tell what came of each command, by its first words."""
+        """Run a section; return the result of each command, by its first words."""
         told = {}
         for language, text in blocks(section):
             if language == "python":
@@ -144,7 +144,7 @@ def refused(reader):
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory):
-    """The same day, taken in without any cluster."""
+    """The day, ingested without a cluster."""
     lake = tmp_path_factory.mktemp("here") / "lake"
     ingest([str(day(duration="12s"))], str(lake))
     return lake
@@ -199,7 +199,7 @@ def test_spark_submit_runs_the_command_line_and_scripts(reader, here):
     assert copies >= len(rows(here, ORDERS)) > 0
 
 
-def test_a_cluster_that_gives_no_executor_says_what_it_has(reader, refused):
+def test_a_cluster_without_executors_reports_its_resources(reader, refused):
     _, err = refused.communicate(timeout=120)
     words = " ".join(err.split())
     assert refused.returncode == 2
@@ -240,7 +240,7 @@ def test_the_page_of_a_master_is_read():
     assert read_page(told, "app-2").granted
 
 
-def test_an_interpreter_that_only_workers_have_is_told_before_a_read(tmp_path, monkeypatch):
+def test_an_interpreter_that_only_workers_have_is_reported_before_a_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     context = SimpleNamespace(pythonExec="./environment/bin/python")
     with pytest.raises(UsageError, match=r"with the workers' Python, \./environment/bin/python"):

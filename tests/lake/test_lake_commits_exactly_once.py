@@ -1,4 +1,4 @@
-"""A unit is committed exactly once, whoever dies on the way and whoever comes in between."""
+"""A unit is committed exactly once, despite crashes and concurrent writers."""
 
 import signal
 from collections import Counter
@@ -42,7 +42,7 @@ def commit(lake, unit_id, captures, **options):
     return lake.commit(unit_of(lake.location, unit_id, captures, **options))
 
 
-def test_a_unit_becomes_visible_in_all_tables_and_is_told_in_ingests(lake):
+def test_a_unit_becomes_visible_in_all_tables_and_is_recorded_in_ingests(lake):
     steps: list[str] = []
     outcome = lake.commit(unit_of(lake.location, "u1", ["c1", "c2"]), watch=steps.append)
     assert (outcome.unit_id, outcome.committed, outcome.taken) == ("u1", True, {})
@@ -80,7 +80,7 @@ def test_a_capture_that_is_taken_refuses_the_whole_unit(lake):
     assert commit(lake, "u3", ["c2"]).committed
 
 
-def test_a_capture_is_refused_also_when_it_is_taken_in_the_last_moment(lake):
+def test_a_capture_that_is_claimed_in_the_last_moment_is_refused(lake):
     unit = unit_of(lake.location, "u2", ["c1"])
 
     def overtake(step):
@@ -145,7 +145,7 @@ def test_a_process_killed_at_any_step_loses_nothing_and_doubles_nothing(tmp_path
     assert counts(lake) == seen
 
 
-def test_processes_that_roll_forward_at_once_are_harmless(tmp_path):
+def test_processes_that_roll_forward_concurrently_are_harmless(tmp_path):
     assert python(COMMIT_AND_DIE, tmp_path, "intended") == -signal.SIGKILL
     processes = [python(ROLL_FORWARD, tmp_path, wait=False) for _ in range(3)]
     assert [process.wait() for process in processes] == [0] * 3

@@ -12,7 +12,7 @@ from tests.lake.days import rows
 
 
 def check(told):
-    """What every demonstration tells."""
+    """Output of every demonstration."""
     for question in QUESTIONS:
         assert question.words in told
     equal, compared = re.search(r"([\d,]+) of ([\d,]+) snapshots equal", told).groups()

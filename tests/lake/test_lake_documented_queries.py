@@ -22,7 +22,7 @@ FENCED = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def queries():
-    """What is asked, by where it is written."""
+    """Queries, by their location in the documents."""
     for page in PAGES:
         text = page.read_text()
         for number, sql in enumerate(ON_THE_COMMAND_LINE.findall(text)):
@@ -83,7 +83,7 @@ def test_there_are_queries_of_every_kind():
 
 
 @pytest.mark.parametrize("sql", list(QUERIES.values()), ids=list(QUERIES))
-def test_a_query_that_is_shown_runs_and_counts_what_stands(session, by_symbol, sql):
+def test_a_documented_query_runs_and_counts_valid_rows(session, by_symbol, sql):
     found = [row.asDict() for row in session.sql(sql).collect()]
     assert "umdf_trade_53" not in sql
     if "trades" not in sql or not re.search(r"\b(count|sum)\(", sql):
@@ -107,7 +107,7 @@ def rows_of(result):
 
 
 @pytest.mark.parametrize("code", list(snippets()))
-def test_the_ways_to_open_the_tables_count_what_stands(
+def test_the_ways_to_open_the_tables_count_valid_rows(
     spark, monkeypatch, tmp_path, capsys, lake_and_truth, by_symbol, code
 ):
     (tmp_path / "lake").symlink_to(Path(lake_and_truth[0].location.path))

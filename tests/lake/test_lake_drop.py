@@ -107,7 +107,7 @@ def test_a_dry_run_changes_nothing(both, lake):
     assert (told.rows, told.pairs) == (done.rows, done.pairs)
 
 
-def test_dropped_twice_and_taken_in_thrice(tmp_path):
+def test_dropped_twice_and_ingested_thrice(tmp_path):
     lake = taken_in(tmp_path, [first()])
     expected = rows(tmp_path, "umdf_order_mbo_50")
     for _ in range(2):
@@ -156,7 +156,7 @@ def test_an_ingest_that_others_lean_on_is_not_dropped_alone(tmp_path):
     assert_sound(lake)
 
 
-def test_instruments_are_those_that_other_ingests_tell(tmp_path):
+def test_instruments_come_from_other_ingests(tmp_path):
     (whole,) = captures(first(), "InstrumentDefinition")
     packets = list(read_packets(whole))
     halves = []
@@ -224,7 +224,7 @@ def test_killed_at_any_step_it_is_finished_or_never_was(both, lake, step):
 
 
 def test_what_comes_in_meanwhile_is_seen(tmp_path, monkeypatch):
-    """Feed B is ingested after the drop has looked: it is looked for anew, and goes too."""
+    """Feed B is ingested after the drop was planned: it is planned again, and feed B goes too."""
     lake = taken_in(tmp_path, captures(first(), "Incremental_A"))
     real = Lake.commit
     came = []
@@ -242,7 +242,7 @@ def test_what_comes_in_meanwhile_is_seen(tmp_path, monkeypatch):
     assert_sound(lake)
 
 
-def test_an_ingest_that_was_planned_before_a_drop_plans_anew(tmp_path, monkeypatch):
+def test_an_ingest_that_was_planned_before_a_drop_plans_again(tmp_path, monkeypatch):
     """Feed B would be kept as duplicates of feed A, which is dropped before B is committed."""
     lake = taken_in(tmp_path, captures(first(), "Incremental_A"))
     but = ("capture_id", "feed", "capture_time_ns")
@@ -281,7 +281,7 @@ def test_books_go_and_are_built_again_from_what_is_left(tmp_path):
     assert_sound(lake)
 
 
-def test_what_a_stream_brought_is_dropped_and_streamed_again(tmp_path):
+def test_the_rows_of_a_stream_are_dropped_and_streamed_again(tmp_path):
     first_time = streamed(first(), tmp_path, max_bytes=60_000)
     lake = Lake(tmp_path)
     expected = {name: rows(tmp_path, name) for name in ("umdf_order_mbo_50", "umdf_trade_53")}
@@ -305,6 +305,6 @@ def test_what_a_stream_brought_is_dropped_and_streamed_again(tmp_path):
         (Selection(ingests=("ab",)), "too short"),
     ],
 )
-def test_what_cannot_be_meant_is_said(both, selection, said):
+def test_invalid_values_are_reported(both, selection, said):
     with pytest.raises(UsageError, match=said):
         drop(both, selection)

@@ -1,4 +1,4 @@
-"""Exports hold what the lake's books and trades hold, whoever reads them."""
+"""Exports have the content of the lake's books and trades, for every reader."""
 
 import csv
 import json
@@ -201,7 +201,7 @@ def halted(lake, symbol):
 
 
 @pytest.mark.parametrize("symbol", ["BBAS3", "ITUB4", "PETR3"])
-def test_lobster_tells_halts_and_auctions_that_are_called(lake, tmp_path, symbol):
+def test_lobster_contains_halts_and_called_auctions(lake, tmp_path, symbol):
     folder = exported(lake, "lobster", tmp_path / "lobster", symbol=symbol)
     messages, books = (path.read_text().splitlines() for path in sorted(folder.iterdir()))
     rows = [line.split(",") for line in messages]
@@ -256,7 +256,7 @@ def test_a_name_that_does_not_fit_the_format_is_an_error(lake, tmp_path):
 
 
 def read_by_the_consumer(code, *arguments):
-    """What a program of the environment of consumers prints as JSON."""
+    """JSON output of a program in the consumers' environment."""
     done = subprocess.run(
         [CONSUMERS, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False
     )

@@ -94,7 +94,7 @@ def written(
 
 
 def read_type(kind: pa.DataType) -> pa.DataType:
-    """What a reader of Parquet makes of a type."""
+    """The type that a Parquet reader returns."""
     if pa.types.is_dictionary(kind):
         return pa.string()
     return pa.decimal128(18, 4) if pa.types.is_decimal(kind) else kind
@@ -229,7 +229,7 @@ def test_what_is_not_flat() -> None:
     st.lists(st.tuples(st.integers(0, 5), st.integers(1, 30_000)), max_size=12),
     st.sampled_from([10_000, 65_536]),
 )
-def test_rows_with_a_common_value_are_in_groups_of_their_own(runs, most) -> None:
+def test_rows_with_a_common_value_are_in_separate_groups(runs, most) -> None:
     values = np.repeat(
         np.cumsum([step for step, _ in runs], dtype=np.int64), [count for _, count in runs]
     )

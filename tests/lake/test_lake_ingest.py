@@ -179,7 +179,7 @@ def test_gaps_are_those_that_were_injected(whole):
         assert row["feed"] in ("A", "B")
 
 
-def test_gaps_tell_when_the_packet_behind_them_came(whole):
+def test_gaps_have_the_time_of_the_packet_after_them(whole):
     lake, _ = whole
     arrived: dict[tuple, dict[int, int]] = {}
     for row in rows(lake, "packets"):
@@ -248,7 +248,7 @@ def test_a_later_capture_of_the_other_feed_adds_only_what_was_missing(whole, tmp
     assert len(rows(lake, "packets")) == len(rows(whole[0], "packets"))
 
 
-def test_twins_in_one_command_count_once(tmp_path):
+def test_duplicates_in_one_command_count_once(tmp_path):
     source = next(Path(faulty_day()).glob("*Incremental_A.pcap"))
     shutil.copy(source, tmp_path / "one.pcap")
     shutil.copy(source, tmp_path / "two.pcap")
@@ -327,7 +327,7 @@ def test_older_schema_versions_share_the_tables(tmp_path, version):
     )
 
 
-def test_a_truncated_last_packet_is_told(tmp_path):
+def test_a_truncated_last_packet_is_reported(tmp_path):
     source = next(Path(day()).glob("*Incremental_A.pcap"))
     cut = tmp_path / "cut.pcap"
     cut.write_bytes(source.read_bytes()[:-7])
@@ -355,7 +355,7 @@ def test_noise_becomes_rejects(tmp_path):
 @pytest.mark.parametrize(
     ("content", "reason"), [(b"", "empty"), (b"x", "capture"), (b"hello world" * 99, "capture")]
 )
-def test_a_file_of_something_else_is_a_sentence(tmp_path, content, reason):
+def test_a_file_of_something_else_is_a_one_line_error(tmp_path, content, reason):
     path = tmp_path / "thing.pcap"
     path.write_bytes(content)
     with pytest.raises(CaptureError, match=reason) as caught:
@@ -363,6 +363,6 @@ def test_a_file_of_something_else_is_a_sentence(tmp_path, content, reason):
     assert "thing.pcap" in str(caught.value)
 
 
-def test_nothing_to_take_in(tmp_path):
+def test_nothing_to_ingest(tmp_path):
     with pytest.raises(UsageError, match="no captures found"):
         ingest([str(tmp_path / "nothing")], str(tmp_path / "lake"))

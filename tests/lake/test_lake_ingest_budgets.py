@@ -1,4 +1,4 @@
-"""Packets with impossible sending times are rejected, and an ingest has so many days at most."""
+"""Packets with impossible sending times are rejected, and the days of an ingest are limited."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_what_is_far_is_found_at_all_times(times: list[tuple[int, int]]) -> None
 
 
 @pytest.mark.parametrize("days", [3, 4])
-def test_an_ingest_has_so_many_days(
+def test_an_ingest_has_a_maximum_number_of_days(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int
 ) -> None:
     monkeypatch.setattr(budgets, "MAX_DAYS", 3)

@@ -1,4 +1,4 @@
-"""EntryPoint captures in the lake: through the same ingest as market data, every byte told."""
+"""EntryPoint captures in the lake: the same ingest as market data, every byte accounted for."""
 
 import shutil
 from collections import Counter
@@ -66,7 +66,7 @@ def test_no_credentials_reach_the_lake(tmp_path):
 
 
 def test_bytes_that_are_no_message_are_rejects(tmp_path):
-    """The middle of a connection, and bytes lost: what was skipped is told and kept."""
+    """The middle of a connection, and bytes lost: skipped bytes are reported and kept."""
     lake = tmp_path / "lake"
     segments = segments_of(TALK, size=60, syn=False)
     kept = [each for number, each in enumerate(segments) if number not in (0, 1, 2, 20)]
@@ -87,7 +87,7 @@ def test_bytes_that_are_no_message_are_rejects(tmp_path):
 
 
 def test_a_folder_with_market_data_and_sessions(tmp_path):
-    """Market data comes out as without them; both are told in the report."""
+    """Market data is as without them; the report has both."""
     folder = tmp_path / "day"
     shutil.copytree(day(), folder)
     both(folder / "orders.pcap")
@@ -126,7 +126,7 @@ def test_one_capture_with_market_data_and_sessions(tmp_path, size):
     assert check_lake(Lake(str(lake))).faults == []
 
 
-def test_other_tcp_traffic_is_nothing_to_take_in(tmp_path):
+def test_other_tcp_traffic_is_not_ingested(tmp_path):
     web = [(1 + at, CLIENT, ("10.9.9.9", 443), at, 24, b"GET / HTTP/1.1\r\n" * 50)
            for at in range(0, 80_000, 800)]  # fmt: skip
     path = write_capture(tmp_path / "web.pcap", web)

@@ -79,7 +79,7 @@ def test_killed_at_any_step_and_run_again(clean, tmp_path, step):
     assert not check_lake(Lake(str(tmp_path))).faults
 
 
-def test_two_ingests_at_once_make_one_lake(tmp_path):
+def test_two_concurrent_ingests_make_one_lake(tmp_path):
     """Two days, two processes, one new lake; and the same day from both sides."""
     lake = tmp_path / "both"
     days = [str(day()), str(day(seed=2, day="2026-05-22")), str(day())]
@@ -104,8 +104,8 @@ def test_two_ingests_at_once_make_one_lake(tmp_path):
     assert not check_lake(Lake(str(lake))).faults
 
 
-def test_both_feeds_at_once_from_two_sides(clean, tmp_path):
-    """Each side brings one feed: whoever is later plans anew and adds only what is missing."""
+def test_both_feeds_concurrently_from_two_sides(clean, tmp_path):
+    """Each side ingests one feed: the later one plans again and adds only what is missing."""
     source = Path(day())
     second = [str(path) for path in source.glob("*Incremental_B.pcap")]
     first = [str(path) for path in source.glob("*.pcap") if str(path) not in second]
@@ -157,7 +157,7 @@ def test_a_full_disk_leaves_nothing_visible(clean, tmp_path):
 
 
 def test_a_file_that_grows_while_it_is_read(tmp_path):
-    """What was there at the start is taken in; the grown file is another capture."""
+    """The content at the start is ingested; the grown file is another capture."""
     source = next(Path(day()).glob("*Incremental_A.pcap"))
     with read_packets(source) as reader:
         packets = list(reader)

@@ -34,7 +34,7 @@ def plain(tmp_path_factory):
     return lake
 
 
-def test_a_capture_beside_its_compressed_copy_counts_once(plain, tmp_path):
+def test_a_capture_next_to_its_compressed_copy_counts_once(plain, tmp_path):
     folder = tmp_path / "captures"
     folder.mkdir()
     shutil.copy(snapshots(), folder)
@@ -47,7 +47,7 @@ def test_a_capture_beside_its_compressed_copy_counts_once(plain, tmp_path):
 
 
 @pytest.mark.parametrize("first", ["plain", "packed"])
-def test_a_compressed_copy_that_comes_later_is_there_already(plain, tmp_path, first):
+def test_a_later_compressed_copy_is_a_duplicate(plain, tmp_path, first):
     captures = [snapshots(), packed(snapshots(), tmp_path)]
     one, other = captures if first == "plain" else captures[::-1]
     lake = tmp_path / "lake"
@@ -88,8 +88,8 @@ def test_captures_of_equal_size_head_and_tail_are_each_known(tmp_path, monkeypat
         assert list(report.skipped) == [capture.name]
 
 
-def test_another_file_under_the_name_of_a_streamed_one_is_taken_in(tmp_path):
-    """It begins with the same packet and is shorter: only its bytes tell that it is another."""
+def test_another_file_under_the_name_of_a_streamed_one_is_ingested(tmp_path):
+    """It begins with the same packet and is shorter: only its bytes identify it as another."""
     source = next(Path(day()).glob("*Incremental_A.pcap"))
     with read_packets(source) as reader:
         packets = [(packet.time_ns, packet.data) for packet in reader]

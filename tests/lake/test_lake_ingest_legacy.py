@@ -124,7 +124,7 @@ def test_trades_are_those_of_the_exchange_and_not_counted_twice(day, lake):
     ]
     lost = json.loads((day / "truth/faults.json").read_text())["channels"]
     assert all(channel["legacy A"]["lost"] for channel in lost.values())
-    # An amended trade is told again under its number.
+    # An amended trade is published again under its number.
     assert Counter(told) <= Counter(truth)
     assert len(told) > 0.85 * len(truth)
 
@@ -142,7 +142,7 @@ def test_the_query_for_trades_leaves_out_what_was_cancelled(day, lake):
         for key, row in found.items()
         if standing[key] not in (None, (row["price"], row["size"])) or row["symbol"] is None
     ]
-    # A cancellation or correction that neither feed brought is not known.
+    # A cancellation or correction that neither feed delivered is not known.
     assert len(wrong) <= 0.05 * len(found)
 
 
@@ -208,7 +208,7 @@ def test_what_cannot_be_read_is_in_rejects_and_costs_nothing_else(tmp_path, monk
     assert check_lake(Lake(str(tmp_path / "lake"))).faults == []
 
 
-def test_a_flow_whose_channel_nobody_named_is_asked_for(tmp_path):
+def test_a_flow_without_a_named_channel_is_an_error(tmp_path):
     own = capture(tmp_path / "a.pcap", [(5001, news(1)), (5001, news(2))])
     with pytest.raises(UsageError, match=r"PREGAO_LEGACY_CHANNELS='233\.1\.1\.1:5001=51'"):
         ingest([own], str(tmp_path / "lake"))
@@ -224,11 +224,11 @@ def test_channels_of_flows_can_be_named(monkeypatch):
 
 
 def sent(seconds):
-    """The time of sending of a message, so many seconds after the first."""
+    """The sending time of a message, ``seconds`` after the first."""
     return {"SendingTime": timestamp_digits(START + seconds * SECOND)}
 
 
-def test_002_5_3_7_numbers_that_begin_anew_are_no_copies_and_no_gaps(tmp_path, monkeypatch):
+def test_002_5_3_7_numbers_that_restart_are_no_duplicates_and_no_gaps(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, "233.1.1.1:5001=51,233.1.1.2:5001=51")
     first = [news(number, **sent(0)) for number in (1, 2, 3)]
     anew = [reset(), *(news(number, **sent(5)) for number in (1, 2, 4))]
@@ -250,7 +250,7 @@ def test_002_5_3_7_numbers_that_begin_anew_are_no_copies_and_no_gaps(tmp_path, m
     assert check_lake(Lake(str(lake))).faults == []
 
 
-def test_002_15_7_numbers_go_on_over_the_hours_and_over_heartbeats(tmp_path, monkeypatch):
+def test_002_15_7_numbers_continue_over_the_hours_and_over_heartbeats(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, "233.1.1.1:5001=51")
     payloads = [
         news(1, **sent(0)), heartbeat(2, **sent(10)), news(3, **sent(600)) + news(4, **sent(600)),
@@ -290,7 +290,7 @@ def test_002_5_3_1_captures_are_read_with_the_templates_of_another_file(tmp_path
         (number, "0", 7, number, Decimal("1.5")) for number in (1, 2)
     ]
     assert {row["schema_version"] for row in found} == {300}
-    # Without it, nobody knows the template.
+    # Without it, the template is unknown.
     report = ingest([own], str(tmp_path / "other"), may_be_nothing=True)
     assert not report.messages
 
@@ -300,8 +300,8 @@ def test_002_5_3_7_a_reset_near_a_cut_between_tasks_loses_and_doubles_nothing(
     tmp_path, monkeypatch, compressed
 ):
     monkeypatch.setenv(VARIABLE, "233.1.1.1:5001=51,233.1.1.2:5001=51")
-    # Numbers begin anew every few seconds, within the same ten minutes, and tasks are small: one
-    # cut or another lies before, at and behind a reset.
+    # Numbers restart every few seconds, within the same ten minutes, and tasks are small: one cut
+    # or another lies before, at and after a reset.
     told, number = [], 0
     for at in range(1_200):
         if at % 170 == 169:

@@ -1,4 +1,4 @@
-"""What an ingest needs of all earlier ones is read from one file, and says what they said."""
+"""History of earlier ingests is read from one file, and equals that of their tables."""
 
 import json
 
@@ -55,7 +55,7 @@ def lake(folder, monkeypatch):
 
 
 def anew(lake):
-    """What is known without any memory."""
+    """State without any history file."""
     known = Known()
     rows = lake.delta("ingests").to_pyarrow_table().sort_by("committed_at_ns").to_pylist()
     known.add(rows)
@@ -82,7 +82,7 @@ def test_few_reports_are_read_and_all_are_known(lake, files_read):
     assert len(known.fingerprints) == 5
 
 
-def test_captures_that_are_remembered_are_there_already(folder, lake):
+def test_captures_in_the_history_are_duplicates(folder, lake):
     again = ingest([capture_of(folder, number) for number in range(6)], str(lake.location))
     assert [capture.name for capture in again.captures] == ["day-5.pcap"]
     assert sorted(again.skipped) == [f"day-{number}.pcap" for number in range(5)]
@@ -90,14 +90,14 @@ def test_captures_that_are_remembered_are_there_already(folder, lake):
     assert set(again.skipped.values()) < owners
 
 
-def test_a_capture_with_more_of_a_remembered_day_adds_what_is_new(folder, lake):
+def test_a_capture_with_more_of_a_known_day_adds_new_packets(folder, lake):
     (folder / "more").mkdir()
     report = ingest([capture_of(folder / "more", 0, packets=5)], str(lake.location))
     assert +report.sums.packets == {"duplicate": 3, "decoded": 2}
     assert check_lake(lake).faults == []
 
 
-def test_what_compaction_merges_is_read_anew_and_remembered_again(folder, lake, files_read):
+def test_files_merged_by_compaction_are_reread_and_recorded_again(folder, lake, files_read):
     (folder / "more").mkdir()
     ingest([capture_of(folder / "more", 0, channel=85)], str(lake.location))
     compact(lake)
@@ -108,7 +108,7 @@ def test_what_compaction_merges_is_read_anew_and_remembered_again(folder, lake, 
     assert len(known.roles) == 2
 
 
-def test_rows_that_were_taken_out_are_forgotten(lake):
+def test_removed_rows_are_not_in_the_history(lake):
     read_known(lake)
     table = lake.delta("ingests")
     unit = table.to_pyarrow_table()["unit_id"][0].as_py()
@@ -165,7 +165,7 @@ ROWS = st.fixed_dictionaries(
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(ROWS, max_size=4), st.lists(ROWS, max_size=4))
-def test_what_is_remembered_and_then_added_to_is_what_all_rows_tell(first, second):
+def test_an_extended_history_equals_that_of_all_rows(first, second):
     whole = Known()
     whole.add([*first, *second])
     before = Known()

@@ -111,7 +111,7 @@ def test_the_command_lists_what_was_left_out(with_damage, tmp_path, capsys, monk
     assert "other.pcap" in told
 
 
-def test_damaged_pages_are_found_by_a_deep_look(tmp_path, capsys, monkeypatch):
+def test_damaged_pages_are_found_by_a_deep_check(tmp_path, capsys, monkeypatch):
     ingest([str(next(Path(day()).glob("*Incremental_A.pcap")))], str(tmp_path))
     assert unsound(Lake(str(tmp_path)), deep=True) == []
     file = max((tmp_path / "umdf_order_mbo_50").rglob("*.parquet"), key=lambda f: f.stat().st_size)

@@ -1,4 +1,4 @@
-"""Packets that make little sense are taken, counted and told; they never break an ingest."""
+"""Implausible packets are accepted, counted and reported; they never break an ingest."""
 
 import gzip
 import shutil
@@ -90,7 +90,7 @@ def with_odd_time(folder, time_ns, share):
 
 @pytest.mark.parametrize("share", [0, 0.3, 0.5, 1])
 @pytest.mark.parametrize("when", ODD_TIMES)
-def test_one_time_that_makes_no_sense_moves_no_cut(whole, tmp_path, when, share):
+def test_one_invalid_time_moves_no_cut(whole, tmp_path, when, share):
     folder = with_odd_time(tmp_path / "day", ODD_TIMES[when], share)
     report = ingest([str(folder)], str(tmp_path / "lake"), Options(target_bytes=60_000))
     assert report.committed

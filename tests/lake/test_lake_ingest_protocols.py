@@ -138,7 +138,7 @@ def mixed_capture(path, umdf, feed, numbers):
     return str(path)
 
 
-def test_a_second_protocol_beside_umdf_in_one_lake(tmp_path):
+def test_a_second_protocol_next_to_umdf_in_one_lake(tmp_path):
     lake = tmp_path / "lake"
     numbers = [*range(1, 301)]
     feeds = [

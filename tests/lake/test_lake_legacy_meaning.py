@@ -84,13 +84,13 @@ def table_of(told):
 
 
 def by_columns(told, levels):
-    """What each entry does, by its number."""
+    """Effect of each entry, by its number."""
     rows = Entries(table_of(told), levels=levels)
     found = {}
     for template in BOOK_TEMPLATES:
         made = messages_of(rows, template)
         for name in (LEVEL_FIELDS if levels else ORDER_FIELDS)[template]:
-            if name not in made.column_names:  # what the feed does not tell
+            if name not in made.column_names:  # not published by the feed
                 made = made.append_column(name, pa.nulls(made.num_rows, pa.int64()))
         messages = ArrowColumns(made)
         masks = implied_masks(np.full(len(messages), IMPLIED_SINCE))

@@ -1,4 +1,4 @@
-"""Where numbers of a feed without sequence versions begin anew, and what is missing of them."""
+"""Restarts of the numbers of a feed without sequence versions, and gaps in them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ EPOCHS = st.lists(st.integers(2, 30), min_size=1, max_size=4)
 
 
 def sent(epochs, step_ns):
-    """Times and numbers of messages, and how often numbers had begun anew by each."""
+    """Times and numbers of messages, and the number of restarts before each."""
     rows = [(number, epoch) for epoch, last in enumerate(epochs) for number in range(1, last + 1)]
     times = START + np.arange(len(rows), dtype=np.int64) * step_ns
     return times, np.array([row[0] for row in rows], np.int64), [row[1] for row in rows]
 
 
 @given(EPOCHS, st.sampled_from([MILLISECOND, MINUTE, 7 * MINUTE]), st.booleans(), st.randoms())
-def test_002_5_3_7_where_numbers_begin_anew_is_found_with_and_without_resets(
+def test_002_5_3_7_restarts_of_numbers_are_found_with_and_without_resets(
     epochs, step_ns, told, rng
 ):
     times, numbers, expected = sent(epochs, step_ns)
@@ -38,7 +38,7 @@ def test_002_5_3_7_where_numbers_begin_anew_is_found_with_and_without_resets(
 
 
 @given(EPOCHS, st.sets(st.integers(0, 100), max_size=5))
-def test_numbers_go_on_over_versions_until_they_begin_anew(epochs, lost):
+def test_numbers_continue_over_versions_until_they_restart(epochs, lost):
     times, numbers, expected = sent(epochs, 7 * MINUTE)
     places = {}
     for at, (version, number) in enumerate(
@@ -72,7 +72,7 @@ def test_a_snapshot_holds_as_of_the_version_in_which_its_message_was_sent():
         runs = places.setdefault((1, 72, version), {(0, ""): []})[0, ""]
         runs.append((number, number))
     slots = Slots.of(anew, numberings_of(places, timed_versions=True))
-    # Sent a minute behind each message, and as of it.
+    # Sent a minute after each message, and as of it.
     found = slots.held_as_of(times + MINUTE, numbers)
     assert found.tolist() == versions.tolist()
     # As of an earlier one: that one's version.

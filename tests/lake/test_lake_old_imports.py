@@ -1,4 +1,4 @@
-"""What the documents of version 0.1 import can still be imported, with a warning if it moved."""
+"""Imports in the documents of version 0.1 still work, with a warning if the name moved."""
 
 import importlib
 
@@ -24,7 +24,7 @@ def test_what_did_not_move_needs_no_warning():
 
 
 @pytest.mark.parametrize("room", ["store", "ingest", "spark", "source", "streaming"])
-def test_all_that_a_room_exports_is_there(room):
+def test_all_exports_of_a_subpackage_exist(room):
     package = importlib.import_module(f"pregao.lake.{room}")
     names = getattr(package, "_HOME", None) or package.__all__
     assert all(getattr(package, name) is not None for name in names)

@@ -61,7 +61,7 @@ def test_what_is_measured_fits_what_was_simulated(day):
     assert measure_flow(Lake(str(lake)), flow.date, 72) == flow
 
 
-def test_a_lake_without_such_a_day_or_channel_says_so(day, tmp_path):
+def test_a_lake_without_such_a_day_or_channel_reports_it(day, tmp_path):
     lake = Lake(str(day[0]))
     with pytest.raises(UsageError, match="has no data of 2020-01-02; it has 2026-05-21"):
         measure_flow(lake, date(2020, 1, 2))

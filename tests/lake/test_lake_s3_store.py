@@ -51,7 +51,7 @@ def test_tables_are_created_committed_to_and_read_by_others(lake):
     assert uri.startswith("s3://bucket/lake/orders/date=2026-05-21/part-")
 
 
-def test_processes_that_create_and_commit_at_once_are_told_apart(s3_endpoint):
+def test_processes_that_create_and_commit_concurrently_are_distinguished(s3_endpoint):
     processes = [
         python(COMMIT, "u1", "shared", wait=False),
         python(COMMIT, "u2", "shared", wait=False),
@@ -103,6 +103,6 @@ def test_captures_are_found_and_read_there(s3_endpoint, tmp_path):
         find_captures(["s3://bucket/none/*.pcap"])
 
 
-def test_a_bucket_that_is_not_there_is_said(s3_endpoint):
+def test_a_missing_bucket_is_reported(s3_endpoint):
     with pytest.raises(UsageError, match=r"s3://nowhere/lake/_intents cannot be "):
         Lake("s3://nowhere/lake").ensure_tables([ORDERS])

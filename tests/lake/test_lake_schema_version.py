@@ -1,4 +1,4 @@
-"""Rows of messages tell the schema version that each was sent in; older lakes get the column."""
+"""Rows of messages have the schema version of each message; older lakes get the column."""
 
 from datetime import date
 
@@ -53,7 +53,7 @@ def versions(lake, table=ORDERS):
 
 
 def test_each_row_has_the_version_of_its_message(tmp_path):
-    """Two versions in one capture, and in one packet; one that nobody knows is kept as it is."""
+    """Two versions in one capture, and in one packet; an unknown one is kept unchanged."""
     packets = [
         [order(9, 1)],
         [order(10, 2), order(9, 3), order(15, 4)],
@@ -160,7 +160,7 @@ def test_every_day_of_a_capture_that_spans_two_is_judged_by_its_messages(
     assert [[each["implied"] for each in row["bids"]] for row in books] == [[implied], [implied]]
 
 
-def test_books_of_an_older_lake_with_mixed_versions_say_nothing_of_implied_orders(tmp_path):
+def test_books_of_an_older_lake_with_mixed_versions_do_not_flag_implied_orders(tmp_path):
     write_capture(tmp_path / "mixed.pcap", [[order(10, 1, rpt=1)], [order(9, 2, rpt=2)]])
     ingest([str(tmp_path / "mixed.pcap")], str(tmp_path / "lake"))
     without_versions(tmp_path / "lake")

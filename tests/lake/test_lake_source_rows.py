@@ -165,7 +165,7 @@ COLUMNS = {"channel": "channel", "stream": "stream", "securityId": "security_id"
 
 
 def chosen_by(options, row):
-    """What the options mean, said in Python."""
+    """Meaning of the options, in Python."""
     time = row["capture_time_ns"]
     if "from" in options and time < options["from"][0]:
         return False
@@ -369,7 +369,7 @@ def test_the_rows_of_every_template_have_the_declared_types(template):
         ({"path": "", "paths": "[broken"}, "must be a list of paths"),
     ],
 )  # fmt: skip
-def test_mistakes_are_sentences(options, words):
+def test_errors_are_one_line(options, words):
     with pytest.raises(UsageError, match=words):
         asked_for(options)
 
@@ -380,7 +380,7 @@ def asked_for(options):
     check_selection(request)
 
 
-def test_a_version_that_is_not_known_is_told():
+def test_an_unknown_version_is_reported():
     with pytest.raises(SchemaError, match="99"):
         shape_of(parse_request({"path": "day", "template": "50", "version": "99"}))
 

@@ -28,7 +28,7 @@ def expected(template, names, holds=lambda row: True):
 
 
 @pytest.mark.parametrize("template", ["Order_MBO_50", "12", "30", "packets"])
-def test_rows_arrive_in_spark_as_they_were_made(b3, template):
+def test_rows_arrive_in_spark_unchanged(b3, template):
     frame = b3(template=template)
     assert collected(frame) == expected(template, frame.columns)
     assert frame.count() == plain(template).num_rows > 0
@@ -108,7 +108,7 @@ def test_patterns_and_lists_of_paths(b3, spark):
     assert pattern.count() == several.count() == plain("50").num_rows
 
 
-def test_mistakes_come_as_one_sentence(b3, tmp_path):
+def test_errors_come_as_one_line(b3, tmp_path):
     with pytest.raises(Exception, match="template") as caught:
         b3(template="Order_MBA_50")
     assert "Did you mean Order_MBO_50?" in sentence(caught.value)

@@ -62,7 +62,7 @@ def test_on_spark_with_a_worker_that_dies(clean, tmp_path, spark, monkeypatch):
     assert not vacuum(Lake(str(tmp_path / "lake")), older_than_ns=0).files
 
 
-def test_an_error_inside_a_task_is_one_sentence(tmp_path, spark):
+def test_an_error_inside_a_task_is_one_line(tmp_path, spark):
     broken = tmp_path / "broken.pcap"
     source = next(Path(day()).glob("*Incremental_A.pcap"))
     data = bytearray(source.read_bytes())

@@ -1,4 +1,4 @@
-"""Both engines of `pregao query` give the same rows, of exactly what the tables' logs tell."""
+"""Both engines of `pregao query` return the same rows, of exactly the files in the tables' logs."""
 
 import subprocess
 import sys
@@ -305,13 +305,13 @@ def test_files_can_be_read_when_that_is_wanted(small_lake, spark, tmp_path):
         ("SELECT CAST('x' AS INT) AS x", "Could not convert"),
     ],
 )
-def test_a_mistake_is_one_sentence_of_duckdb_too(small_lake, sql, said):
+def test_an_error_of_duckdb_is_one_line_too(small_lake, sql, said):
     with pytest.raises(UsageError, match=said) as caught:
         DuckdbEngine(small_lake).ask(sql).rows()
     assert "\n" not in str(caught.value)
 
 
-def test_a_lost_or_damaged_file_is_told_in_one_sentence(small_lake):
+def test_a_lost_or_damaged_file_is_reported_in_one_line(small_lake):
     (first, second) = small_lake.files("orders")
     first.delete()
     with pytest.raises(UsageError, match="The query failed") as caught:

@@ -75,7 +75,7 @@ FILES = [name for name in READING if name not in ("secrets", "which secret", "se
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_session_refuses_what_the_tree_would_let_pass(small_lake, folder, monkeypatch, name):
+def test_the_session_refuses_what_the_tree_would_accept(small_lake, folder, monkeypatch, name):
     """The second wall: as if a function that reads files were taken for a harmless one."""
     monkeypatch.setattr(duckdb_engine, "parse", lambda sql, unsafe: parse(sql, unsafe=True))
     before = contents(folder, small_lake.location.uri)
@@ -105,7 +105,7 @@ def test_the_session_writes_no_file_whatever_runs_in_it(folder):
             session.execute(f"RESET {name}")
 
 
-def test_files_beside_those_of_a_table_are_not_read(small_lake, folder, monkeypatch):
+def test_other_files_in_the_folder_of_a_table_are_not_read(small_lake, folder, monkeypatch):
     """Neither files that are not committed, nor by links and .. from those that are."""
     place = small_lake.location.join("orders")
     (file, *_) = [path.uri for path in small_lake.files("orders")]
@@ -168,14 +168,14 @@ def test_questions_about_tables_are_answered(small_lake, sql, shown):
     assert shown in str(DuckdbEngine(small_lake).ask(sql).rows().to_pylist())
 
 
-def test_a_query_that_is_nested_too_deeply_is_refused_in_a_sentence(small_lake):
+def test_a_query_that_is_nested_too_deeply_is_refused(small_lake):
     for sql in ("SELECT " + "1 + " * 700 + "1", "SELECT " + "(" * 5000 + "1" + ")" * 5000):
         with pytest.raises(UsageError) as caught:
             DuckdbEngine(small_lake).ask(sql)
         assert "\n" not in str(caught.value)
 
 
-def test_what_does_not_fit_into_memory_goes_to_a_private_folder_that_is_removed(small_lake):
+def test_spilled_data_goes_to_a_private_folder_that_is_removed(small_lake):
     answer = DuckdbEngine(small_lake).ask("SELECT count(*) AS n FROM orders")
     told = dict(answer._connection.execute("SELECT name, value FROM duckdb_settings()").fetchall())
     assert told["enable_external_access"] == told["autoload_known_extensions"] == "false"

@@ -1,4 +1,4 @@
-"""Changes of tables: a lost race is run again, all else that goes wrong is told at once."""
+"""Changes of tables: a lost race is retried, all other errors are reported immediately."""
 
 from datetime import date
 from decimal import Decimal
@@ -62,7 +62,7 @@ def commits(monkeypatch):
     return commits
 
 
-def test_a_race_that_was_lost_is_run_again_with_the_table_as_it_is_then(small_lake):
+def test_a_lost_race_is_retried_with_the_current_table(small_lake):
     place = small_lake.table_location("orders")
     seen = []
 
@@ -89,7 +89,7 @@ def test_an_error_of_the_storage_is_not_taken_for_a_race(small_lake, commits, er
     assert counts(small_lake)["orders"] == 4
 
 
-def test_a_disk_that_is_full_is_told_by_the_commit_itself(small_lake):
+def test_a_full_disk_is_reported_by_the_commit(small_lake):
     told = """
 import resource, signal
 from pregao.errors import UsageError
@@ -110,7 +110,7 @@ except UsageError as error:
     assert counts(small_lake)["orders"] == 6
 
 
-def test_a_race_that_is_lost_for_ever_is_told_in_the_end(small_lake, commits, monkeypatch):
+def test_a_race_that_is_always_lost_is_finally_reported(small_lake, commits, monkeypatch):
     monkeypatch.setattr(delta_tables, "_ATTEMPTS", 3)
     commits.raised = [CONFLICT] * 3
     place = small_lake.table_location("orders")
@@ -157,7 +157,7 @@ def test_instruments_are_settled_also_when_another_process_is_faster(crowded, co
     assert commits.count == 2
 
 
-def test_instruments_that_cannot_be_settled_say_why(crowded, commits):
+def test_instruments_that_cannot_be_settled_have_a_reason(crowded, commits):
     commits.raised = [OSError(FULL)]
     with pytest.raises(UsageError, match=r"instruments cannot be written: .*No space left"):
         settle_latest(crowded)
@@ -165,7 +165,7 @@ def test_instruments_that_cannot_be_settled_say_why(crowded, commits):
     assert sorted(numbers(crowded)) == [1, 2]
 
 
-def test_a_day_is_replaced_or_it_is_told_why_not(small_lake, commits):
+def test_a_day_is_replaced_or_the_reason_is_reported(small_lake, commits):
     place = small_lake.table_location("orders")
     file = write_file(small_lake.location, ORDERS, [order(1, 99)])
     commits.raised = [DeltaError(FULL)]
@@ -179,7 +179,7 @@ def test_a_day_is_replaced_or_it_is_told_why_not(small_lake, commits):
     assert sorted(rows["sequence_number"].to_pylist()) == [3, 4, 99]
 
 
-def test_who_is_never_the_first_to_commit_is_told_so_in_the_end(tmp_path):
+def test_a_writer_that_never_commits_first_finally_fails(tmp_path):
     attempts = iter([None, None, "done"])
     lake = Lake(tmp_path).location
     assert until_committed(lake, "others are faster", lambda: next(attempts)) == "done"
@@ -202,7 +202,7 @@ def test_files_hold_decimals_as_integers_where_they_fit():
     assert "date" not in stored_schema(ORDERS.schema).names
 
 
-def test_files_that_are_written_again_are_coded_as_they_were(tmp_path):
+def test_rewritten_files_keep_their_encoding(tmp_path):
     lake = Lake(tmp_path)
     lake.ensure_tables([ORDERS, TRADES])
     schema = stored_schema(ORDERS.schema)
@@ -232,7 +232,7 @@ def test_files_that_are_written_again_are_coded_as_they_were(tmp_path):
     assert prices == [Decimal("10.0000")] * 4
 
 
-# What units replace and tell
+# What units replace and report
 
 
 def test_a_unit_replaces_rows_by_the_values_of_columns(tmp_path):
@@ -267,7 +267,7 @@ def test_an_intent_of_version_0_1_is_understood():
     )
 
 
-def test_what_is_told_of_a_unit_has_its_columns(tmp_path):
+def test_the_record_of_a_unit_has_its_columns(tmp_path):
     lake = Lake(tmp_path)
     lake.ensure_tables([ORDERS, TRADES])
     unit = unit_of(tmp_path, "u", ["c"])

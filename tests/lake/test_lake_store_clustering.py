@@ -29,7 +29,7 @@ DAY = date(2026, 5, 21)
 
 @st.composite
 def files(draw):
-    """Small and large files of two days; some tell no bounds."""
+    """Small and large files of two days; some have no bounds."""
     found = []
     for place in range(draw(st.integers(0, 12))):
         low = draw(st.one_of(st.none(), st.integers(0, 20)))
@@ -117,7 +117,7 @@ def crowded(tmp_path, monkeypatch):
     for number in range(18):
         day = "2026-05-21" if number < 9 else "2026-05-22"
         rows = [order(security, 100 * number) for security in range(40)]
-        # An instrument that is busier than a file has room for.
+        # An instrument that exceeds the capacity of a file.
         rows += [order(40, 100 * number + place) for place in range(20)]
         file = write_file(tmp_path, ORDERS, rows, day)
         name = f"c{number}"

@@ -57,7 +57,7 @@ def test_what_is_appended_is_in_the_table_with_its_bounds_and_its_mark(place):
     assert action["partition.date"].isoformat() == "2026-05-21"
 
 
-def test_a_mark_that_is_there_refuses_whoever_set_it(place):
+def test_an_existing_mark_refuses_further_appends(place):
     append(place, "a", 1)
     append(place, "a", 2)
     assert append_once(place, ["a"], [add_action(new_file(place, 3))]) == ["a"]
@@ -74,7 +74,7 @@ def test_columns_and_settings_are_those_of_the_table(place):
     assert target.settings == table.metadata().configuration
 
 
-def test_an_append_to_a_table_as_it_was_finds_what_came_in_between(place):
+def test_an_append_to_an_old_version_finds_concurrent_commits(place):
     before, stale = open_target(place), open_target(place)
     append(place, "a", 1)
     change_table(place, lambda table: commit_changes(table, [], {"x": 3}))
@@ -85,7 +85,7 @@ def test_an_append_to_a_table_as_it_was_finds_what_came_in_between(place):
     assert asked == [1, 1]
 
 
-def test_one_whose_mark_was_retired_in_between_is_refused_by_who_knows(place):
+def test_a_writer_whose_mark_was_retired_in_between_is_refused(place):
     stale = open_target(place)
     append(place, "a", 1)
     change_table(place, lambda table: commit_changes(table, [], retired=["a"]))
@@ -168,7 +168,7 @@ def test_checkpoints_are_made_as_the_library_makes_them(place, monkeypatch):
     assert len(numbers(place)) == 35
 
 
-def test_threads_that_append_at_once_each_append_once(place):
+def test_threads_that_append_concurrently_each_append_once(place):
     names = [f"m{number % 6}" for number in range(24)]
     threads = [threading.Thread(target=append, args=(place, name, 1)) for name in names]
     for thread in threads:
@@ -193,7 +193,7 @@ def test_logs_that_are_not_plain_are_left_to_the_library(place, tmp_path):
         open_target(place.parent.join("nothing"))
 
 
-def test_a_log_that_cannot_be_written_is_told(place, monkeypatch):
+def test_a_log_that_cannot_be_written_is_reported(place, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 

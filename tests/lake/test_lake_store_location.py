@@ -49,7 +49,7 @@ def test_a_location_survives_a_pickle_with_what_opens_it(part):
     assert "hush" not in str(again)
 
 
-def test_a_local_path_is_absolute_and_one_place_has_one_name(tmp_path, monkeypatch):
+def test_a_local_path_is_absolute_and_one_location_has_one_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert Location.parse("a/../b").uri == str(tmp_path / "b")
@@ -115,7 +115,7 @@ def test_s3_takes_its_settings_from_the_uri_too():
         ("s3://bucket/lake?regoin=x", "unknown option 'regoin' of an s3 URI; options are region"),
     ],
 )
-def test_a_slip_is_said(text, said):
+def test_a_typing_error_is_reported(text, said):
     with pytest.raises(UsageError, match=said):
         Location.parse(text)
 
@@ -129,7 +129,7 @@ def test_other_schemes_are_opened_by_pyarrow():
         _ = Location.parse("nope://x/y").filesystem
 
 
-def test_hdfs_without_its_library_says_what_it_needs(monkeypatch):
+def test_hdfs_without_its_library_reports_what_it_needs(monkeypatch):
     monkeypatch.setenv("ARROW_LIBHDFS_DIR", "/nowhere")
     with pytest.raises(UsageError, match="HDFS needs libhdfs: set HADOOP_HOME"):
         Location.parse("hdfs://127.0.0.1:9/lake").exists()

@@ -68,7 +68,7 @@ READERS = {
 
 
 def rewrite(lake, path):
-    """Let the log name another file in place of the table's own."""
+    """Make the log name another file instead of the table's own."""
     folder = Path(lake.location.uri) / "orders" / "_delta_log"
     for log in sorted(folder.glob("*.json")):
         lines = [json.loads(line) for line in log.read_text().splitlines()]

@@ -91,7 +91,7 @@ def test_they_are_retired_when_there_are_many_and_pending_ones_are_not(lake):
     assert lake.taken(["c0", "c9"]) == {"c0": "u0", "c9": "u9"}
 
 
-def test_one_who_comes_late_to_a_unit_that_is_retired_adds_nothing(lake):
+def test_a_late_writer_to_a_retired_unit_adds_nothing(lake):
     declared_and_left(lake)
     (unit,) = intents.read(lake.location, ["u9"])
     opened = {name: load_existing(lake.location.join(name)) for name in ("orders", "trades")}
@@ -104,7 +104,7 @@ def test_one_who_comes_late_to_a_unit_that_is_retired_adds_nothing(lake):
     assert counts(lake) == before
 
 
-def test_a_unit_that_is_retired_between_the_look_and_the_commit_is_not_doubled(lake, monkeypatch):
+def test_a_unit_that_is_retired_between_the_check_and_the_commit_is_not_doubled(lake, monkeypatch):
     declared_and_left(lake)
     (unit,) = intents.read(lake.location, ["u9"])
     asked = []
@@ -128,7 +128,7 @@ def test_a_unit_that_is_retired_between_the_look_and_the_commit_is_not_doubled(l
 
 
 @pytest.mark.parametrize("table", ["ingests", "orders", "trades"])
-def test_one_who_dies_while_retiring_leaves_a_lake_that_refuses(lake, monkeypatch, table):
+def test_a_writer_that_dies_while_retiring_leaves_a_lake_that_refuses(lake, monkeypatch, table):
     change = delta_tables.change_table
 
     def die(location, work, loaded=None):
@@ -159,7 +159,7 @@ for _ in range(12):
 """
 
 
-def test_processes_that_retire_and_commit_at_once_lose_and_double_nothing(lake):
+def test_processes_that_retire_and_commit_concurrently_lose_and_double_nothing(lake):
     processes = [python(RETIRE, lake.location, wait=False) for _ in range(2)]
     number = 100
     while any(process.poll() is None for process in processes):
@@ -189,7 +189,7 @@ def test_the_log_has_no_more_to_remember_after_many_units_than_after_few(tmp_pat
     assert len(visible_files(lake.delta("_intents"))) <= most
 
 
-def test_a_lake_of_before_there_was_this_goes_on(tmp_path, monkeypatch):
+def test_an_older_lake_continues_to_work(tmp_path, monkeypatch):
     with monkeypatch.context() as before:
         for module in (delta_tables, lake_module):
             before.setattr(module, "settings_of", lambda spec: {"delta.checkpointInterval": "10"})

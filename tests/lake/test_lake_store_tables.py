@@ -52,7 +52,7 @@ def test_a_table_keeps_its_columns_comments_and_description(tmp_path):
     assert lake.delta("orders").metadata().partition_columns == ["date"]
 
 
-def test_a_folder_without_a_lake_is_said_to_be_none(tmp_path):
+def test_a_folder_without_a_lake_is_an_error(tmp_path):
     lake = Lake(tmp_path)
     assert lake.table_names() == []
     assert lake.known_captures() == {}
@@ -131,7 +131,7 @@ Lake(sys.argv[1]).ensure_tables([ORDERS, TRADES])
 """
 
 
-def test_processes_that_create_the_same_tables_at_once_all_succeed(tmp_path):
+def test_processes_that_create_the_same_tables_concurrently_all_succeed(tmp_path):
     """Each table is described once: one description more would undo a change in between."""
     processes = [python(CREATE, tmp_path, wait=False) for _ in range(4)]
     assert [process.wait() for process in processes] == [0] * 4
@@ -150,7 +150,7 @@ Lake(sys.argv[1]).ensure_tables([ORDERS, TRADES])
 """
 
 
-def test_a_creator_that_died_is_not_waited_for_for_ever(tmp_path, monkeypatch):
+def test_a_dead_creator_is_not_waited_for_forever(tmp_path, monkeypatch):
     assert python(DIE_BEFORE_CREATING, tmp_path) == 3
     lake = Lake(tmp_path)
     assert "trades" not in lake.table_names()
@@ -168,9 +168,7 @@ def test_a_creator_that_is_known_to_be_gone_is_not_waited_for(tmp_path, monkeypa
     assert caplog.messages == []
 
 
-def test_a_creator_of_which_nothing_is_known_is_waited_for_and_that_is_told(
-    tmp_path, monkeypatch, caplog
-):
+def test_an_unknown_creator_is_waited_for_with_a_message(tmp_path, monkeypatch, caplog):
     unknown = iter([False] * 5)  # then it shows that the process has ended
     monkeypatch.setattr("pregao.lake.store.delta_tables.is_gone", lambda name: next(unknown, True))
     monkeypatch.setattr("pregao.lake.store.delta_tables.LEASE_MS", 600_000)
@@ -198,7 +196,7 @@ Lake(sys.argv[1]).ensure_table(TableSpec("orders", new))
 """
 
 
-def test_processes_that_add_columns_at_once_all_succeed(tmp_path):
+def test_processes_that_add_columns_concurrently_all_succeed(tmp_path):
     lake = Lake(tmp_path)
     lake.ensure_tables([ORDERS, TRADES])
     names = [["x", "a"], ["x", "b"], ["b", "c"]]

@@ -28,7 +28,7 @@ from tests.lake.lake_support import (
 
 
 def age(path, hours):
-    """Let a file be so old."""
+    """Set the age of a file."""
     old = Path(path).stat().st_mtime_ns - hours * HOUR
     os.utime(path, ns=(old, old))
 
@@ -107,7 +107,7 @@ def test_what_was_merged_is_kept_for_readers_within_the_limit(small_lake):
     age_all(small_lake, 48)
     (merged,) = compact(small_lake, ["orders"])
     assert (merged.files, merged.rows, merged.date) == (2, 4, TODAY)
-    # The log tells that they were taken out just now.
+    # According to the log they were removed just now.
     assert removed(small_lake) == []
     age_all(small_lake, 48)
     assert len(removed(small_lake)) == 2
@@ -166,7 +166,7 @@ def test_the_intent_of_a_pending_unit_is_not_merged(small_lake, monkeypatch):
 COMPACT = "from pregao.lake.ingest import compact; compact(Lake(sys.argv[1]))"
 
 
-def test_processes_that_compact_and_commit_at_once_lose_and_double_nothing(small_lake):
+def test_processes_that_compact_and_commit_concurrently_lose_and_double_nothing(small_lake):
     for number in range(5):
         unit = unit_of(small_lake.location, f"x{number}", [f"x{number}"], first_number=10 * number)
         small_lake.commit(unit)

@@ -51,7 +51,7 @@ def test_channels_that_are_not_wanted_are_counted_only(tmp_path):
     assert {row["outcome"] for row in rows(lake, "packets")} == {"filtered"}
 
 
-def test_it_goes_on_until_it_is_told_to_stop(tmp_path):
+def test_it_continues_until_it_is_stopped(tmp_path):
     """A file that grows is followed; an interrupt ends the command well."""
     source = next(day(duration="12s").glob("*_Incremental_A.pcap")).read_bytes()
     folder, lake, once = tmp_path / "folder", tmp_path / "lake", tmp_path / "once"
@@ -95,19 +95,19 @@ def test_it_goes_on_until_it_is_told_to_stop(tmp_path):
         (["--feed", "x"], "--feed must be"),
     ],
 )
-def test_mistakes_are_sentences(tmp_path, options, words):
+def test_errors_are_one_line(tmp_path, options, words):
     done = run("--from", tmp_path, "--lake", tmp_path / "lake", "--master", "here", *options)
     assert isinstance(done.exception, UsageError)
     assert words in str(done.exception)
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path):
+def test_a_missing_folder_is_reported(tmp_path):
     done = run("--from", tmp_path / "none", "--lake", tmp_path / "lake", "--master", "here")
     assert "no such folder" in str(done.exception)
     assert not (tmp_path / "lake").exists()
 
 
-def test_an_empty_folder_is_no_mistake(tmp_path):
+def test_an_empty_folder_is_no_error(tmp_path):
     shutil.rmtree(tmp_path / "folder", ignore_errors=True)
     (tmp_path / "folder").mkdir()
     options = ["--once", "--master", "here"]

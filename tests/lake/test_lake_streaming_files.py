@@ -196,9 +196,7 @@ def test_files_one_after_the_other_fill_a_batch(tmp_path):
     st.integers(1, 2000),
 )
 @example(times=[0, 10, 1000], wanted=[9], stretch=1)
-def test_the_place_of_a_time_is_that_of_the_first_packet_not_before_it(
-    tmp_path, times, wanted, stretch
-):
+def test_a_time_maps_to_the_first_packet_not_before_it(tmp_path, times, wanted, stretch):
     times = sorted(NOW + time for time in times)
     content = capture_bytes(tmp_path / "made.pcap", times, size=200)
     places = boundaries(content)
@@ -309,4 +307,4 @@ def test_a_file_that_is_no_capture_is_named(tmp_path):
     (tmp_path / "letter.pcap").write_bytes(b"Dear reader, this is no capture. " * 20)
     files = looked(tmp_path)
     (found,) = files.look()
-    assert found.whole  # whoever reads it says what it is
+    assert found.whole  # its reader decides what it is

@@ -105,14 +105,14 @@ def test_files_that_grow_and_roll_are_followed(tmp_path):
     assert batches == steps
     once = tmp_path / "once"
     ingest([str(complete)], str(once))
-    # The feeds' files were not cut at the same times: which came first may be told otherwise.
+    # The feeds' files were not cut at the same times: the first feed may be another one.
     assert_same_messages(once, lake)
     # A packet out of order may have been missing when the file was looked at.
     assert {*map(repr, rows(once, "gaps"))} <= {*map(repr, rows(lake, "gaps"))}
 
 
 def assert_same_messages(one, other, but=()):
-    """The same messages in the same events, whichever feed is said to have brought them first."""
+    """The same messages in the same events, whichever feed delivered them first."""
     loose = {"feed", "feed_difference_ns", "capture_time_ns", "outcome", *but}
     for table in tables(one):
         if table in ("instruments", "gaps", "rejects"):
@@ -146,7 +146,7 @@ def test_one_feed_long_after_the_other_adds_only_what_was_missing(whole, tmp_pat
         shutil.copy(capture, folder)
     reports = streamed(folder, lake)
     assert sum(report.messages for report in reports) > 0
-    # Where an event began could not be told in holes that were closed only later.
+    # The start of an event was unknown in gaps that were closed only later.
     assert_same_messages(whole, lake, but=["event"])
     assert check_lake(Lake(lake)).faults == []
 

@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE_S
 FAULTY = {"loss": "A=0.02,B=0.03", "reorder": "0.01", "duplicate": "0.01"}
 
 # Follows a folder and dies at the step of that number: before and after the tasks of a batch, when
-# the rows of `ingests` are written, when the unit is intended, and behind each table.
+# the rows of `ingests` are written, when the unit is intended, and after each table.
 DYING = """
 import signal
 from pregao.lake.ingest import intake as ingests

@@ -152,7 +152,7 @@ def test_urls_lose_their_secrets_and_get_them_back(scheme, user, password, path,
         assert secret is None or secret not in hidden
 
 
-def test_texts_without_urls_stay_as_they_are() -> None:
+def test_texts_without_urls_stay_unchanged() -> None:
     for text in ("Is it there?", "a@b: 10:05?", "/data/lake?x", "C:\\x", "lake", "ratio 3:/4"):
         assert redacted(text) == text or text == "ratio 3:/4"
         assert without_secrets(text) == text

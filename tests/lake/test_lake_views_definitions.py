@@ -1,4 +1,4 @@
-"""What views are made of: names of flags from the schema, names of moments, what old lakes lack."""
+"""Definitions of views: flag names from the schema, timestamp names, columns of old lakes."""
 
 from decimal import Decimal
 
@@ -27,7 +27,7 @@ VERSIONS = Registry.bundled().versions(UMDF_SCHEMA_ID)
 
 
 def names_of(name, version, value):
-    """The names as the message codec tells them."""
+    """The names from the message codec."""
     kind = Registry.bundled().get(UMDF_SCHEMA_ID, version).types[set_columns()[name]]
     assert isinstance(kind, SetType)
     return "|".join(kind.names(value))
@@ -94,7 +94,7 @@ def test_moments_have_names_that_no_query_must_quote(name, expected):
     assert moment_name(name) == expected
 
 
-def test_lengths_of_time_are_columns_that_there_are():
+def test_durations_are_existing_columns():
     known = {field.name for spec in own_specs() for field in spec.schema}
     assert known >= DURATIONS
 
@@ -192,11 +192,11 @@ def test_a_table_keeps_its_name_even_if_it_is_that_of_a_view(tmp_path):
 
 def test_the_dictionary_is_that_of_this_version():
     assert (ROOT / "docs" / "dictionary.md").read_text() == dictionary(own_specs()), (
-        "write it anew with: pregao lake dictionary -o docs/dictionary.md --force"
+        "generate it again with: pregao lake dictionary -o docs/dictionary.md --force"
     )
 
 
-def test_every_column_says_what_it_means():
+def test_every_column_has_a_comment():
     for spec in own_specs():
         assert spec.description
         for field in spec.schema:

@@ -122,7 +122,7 @@ def test_symbols_are_those_of_the_definitions(lake):
 
 
 def held_at(lake):
-    """What the table of states says, instrument by instrument, in the order of the channel."""
+    """The table of states, by instrument, in the order of the channel."""
     found = defaultdict(list)
     for row in rows(lake, "status"):
         if row["security_id"] is not None:

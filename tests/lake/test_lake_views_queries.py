@@ -1,4 +1,4 @@
-"""The queries that come along: both engines give the same rows, and the page shows the files."""
+"""The bundled queries: both engines return the same rows, and the page shows the files."""
 
 import math
 from datetime import datetime
@@ -80,12 +80,12 @@ def test_both_engines_answer_alike_about_the_legacy_feed(spark, tmp_path, monkey
 
 def test_the_page_shows_the_files():
     assert (ROOT / "docs" / "queries.md").read_text() == page(), (
-        "write it anew with: python -c "
+        "generate it again with: python -c "
         "'from pregao.lake.sql.examples import page; print(page(), end=\"\")' > docs/queries.md"
     )
 
 
-def test_there_are_twenty_and_they_ask_views_and_say_what_they_answer():
+def test_there_are_twenty_queries_of_views_with_descriptions():
     assert len(NAMES) >= 20
     for one in examples():
         assert "v_" in one.sql

@@ -60,7 +60,7 @@ def test_a_symbol_on_a_day(lake):
     assert (one.security_id, one.channel, one.security_group) == (7, 51, "01")
 
 
-def test_a_number_is_looked_up_likewise(lake):
+def test_a_number_is_looked_up_too(lake):
     assert {one.symbol for one in find_symbol(lake, "7")} == {"PETR4", "PETR3"}
     assert [one.symbol for one in find_symbol(lake, "10")] == [None]
 
@@ -76,12 +76,12 @@ def test_a_number_is_looked_up_likewise(lake):
         ("PETR4", date(2020, 1, 1), "definitions of 2020-01-01; it has those of 2026-05-19 to"),
     ],
 )
-def test_what_nobody_has_is_said_with_what_may_be_meant(lake, name, day, said):
+def test_unknown_names_are_reported_with_suggestions(lake, name, day, said):
     with pytest.raises(UsageError, match=said):
         find_symbol(lake, name, day)
 
 
-def test_the_command_tells_it_too(lake):
+def test_the_command_reports_it_too(lake):
     place = str(lake.location)
     shown = CliRunner().invoke(app, ["lake", "symbol", "VALE3", "--lake", place])
     assert shown.exit_code == 0, shown.output

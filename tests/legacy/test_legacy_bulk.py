@@ -138,7 +138,7 @@ def test_times_in_bulk_are_those_of_the_plain_reader(digits):
         assert found == expected
 
 
-def test_heads_tell_template_number_and_time():
+def test_heads_have_template_number_and_time():
     bodies = [message("News_143", 7), message("IncrementalRefresh_152", 8, MDEntries=[]),
               message("SecurityList_149", 9, TotNoRelatedSym=0, LastFragment="Y", RelatedSym=[],
                       SendingTime=str(SENT)), b"\x80\x81", b"\xc0\x07\x07"]  # fmt: skip
@@ -192,7 +192,7 @@ def test_a_row_for_each_entry_with_the_fields_of_its_message():
      ("1.200000000", True), ("9E+9", True), ("9E+12", True),
      ("-92233720368547758.08", True), ("-9E+18", True), ("9E+20", False), ("1E-30", False)],
 )  # fmt: skip
-def test_decimals_have_one_scale_or_are_told_not_to_fit(price, fits):
+def test_decimals_have_one_scale_or_are_refused(price, fits):
     own = entry("2", 0, 6, 1, size=7, price=price)
     made, found = rows(message("IncrementalRefresh_152", 1, MDEntries=[{**own, "MDEntryTime": 1}]))
     assert made.unfit.tolist() == ([] if fits else [0])
@@ -213,7 +213,7 @@ def test_a_field_that_templates_hold_in_different_types_is_a_text():
     assert kinds["underlyings"] == pa.string()
 
 
-def test_the_feed_is_told_by_its_content():
+def test_the_feed_is_detected_from_its_content():
     bid = entry("0", 0, 5, 1, place=1, size=100, price="10.5")
     own = [news(1), heartbeat(2), incremental(3, bid), *snapshot(1, 3, 1, ("0", 5, "1.00"))]
     assert all(is_legacy(each, READER) for each in own)

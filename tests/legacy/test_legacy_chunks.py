@@ -68,21 +68,21 @@ def test_a_chunk_that_comes_twice_is_counted():
 
 
 @pytest.mark.parametrize("other", [Chunk(5, 3, 2, b"xx"), Chunk(5, 2, 1, b"xx")])
-def test_chunks_that_disagree_begin_the_message_anew(other):
+def test_chunks_that_disagree_restart_the_message(other):
     assembler = Assembler()
     assembler.add(Chunk(5, 2, 1, b"ab"), 0)
     assert assembler.add(other, 0) is None
     assert (assembler.contradicting, assembler.abandoned, assembler.waiting) == (1, 1, 1)
 
 
-def test_a_whole_message_takes_the_place_of_one_that_waits():
+def test_a_complete_message_replaces_a_waiting_one():
     assembler = Assembler()
     assembler.add(Chunk(5, 2, 1, b"ab"), 0)
     assert assembler.add(Chunk(5, 1, 1, b"new"), 0) == Message(5, b"new")
     assert (assembler.abandoned, assembler.waiting) == (1, 0)
 
 
-def test_chunks_of_different_loops_are_not_put_together():
+def test_chunks_of_different_loops_are_not_combined():
     assembler = Assembler()
     assembler.add(Chunk(5, 2, 1, b"ab"), 0)
     assert assembler.add(Chunk(5, 2, 2, b"cd"), 2 * SECOND) is None
@@ -113,13 +113,13 @@ def test_what_waits_is_bounded():
         ("00000001 0001 0001 0001 61 00", "too short", 11),
     ],
 )
-def test_broken_datagrams_say_where_and_why(datagram, reason, position):
+def test_broken_datagrams_are_reported_with_location_and_reason(datagram, reason, position):
     with pytest.raises(DecodeError, match=reason) as told:
         list(read_chunks(bytes.fromhex(datagram)))
     assert told.value.position == position
 
 
-def test_what_is_sound_in_a_broken_datagram_is_given():
+def test_intact_parts_of_a_broken_datagram_are_returned():
     chunks = read_chunks(write_chunks(7, b"seven")[0] + b"\0")
     assert next(chunks).number == 7
     with pytest.raises(DecodeError):

@@ -37,14 +37,14 @@ def numbers(events):
     return [event.message.number for event in events if isinstance(event, Told)]
 
 
-def test_a_message_is_what_its_template_says():
+def test_a_message_follows_its_template():
     read = MessageReader().read(Message(7, message("News_143", 7, Headline="aviso")))
     assert (read.type, read.number, read.template_id) == (MsgType.NEWS, 7, 143)
     assert read.values["Headline"] == "aviso"
     assert read.sending_time_ns == timestamp_ns(SENT)
 
 
-def test_the_number_of_the_header_is_held_against_tag_34():
+def test_the_number_of_the_header_is_compared_with_tag_34():
     with pytest.raises(DecodeError, match="tag 34"):
         MessageReader().read(Message(8, message("News_143", 7)))
     with pytest.raises(DecodeError, match="bytes after"):
@@ -127,7 +127,7 @@ def test_002_5_2_megabolsas_feeds_are_never_mixed():
     events += line.receive("A", news(2), 2)
     assert numbers(events) == [1, 2]
     assert line.counters.ignored == 1
-    # Feed A is dead: feed B is followed from where it is, and books begin anew.
+    # Feed A is dead: feed B is followed from its position, and books restart.
     later = 31 * SECOND
     assert line.is_dead(later)
     events = line.receive("B", news(905), later)
@@ -135,7 +135,7 @@ def test_002_5_2_megabolsas_feeds_are_never_mixed():
     assert line.followed == "B"
 
 
-def test_what_neither_feed_brings_is_told_after_a_while():
+def test_packets_that_neither_feed_delivers_are_reported_after_a_while():
     line = IncrementalLine(most_wait_ns=10 * MILLISECOND)
     events = line.receive("A", news(1), 0) + line.receive("A", news(4), MILLISECOND)
     assert numbers(events) == [1]
@@ -147,7 +147,7 @@ def test_what_neither_feed_brings_is_told_after_a_while():
     assert (line.awaited, line.deadline_ns, line.counters.lost) == (None, None, 2)
 
 
-def test_a_message_that_was_asked_for_again_fills_its_place():
+def test_a_retransmitted_message_fills_its_gap():
     line = IncrementalLine(most_wait_ns=SECOND)
     line.receive("A", news(1), 0)
     line.receive("A", news(3), 0)
@@ -155,7 +155,7 @@ def test_a_message_that_was_asked_for_again_fills_its_place():
     assert numbers(line.recovered(1, again, MILLISECOND)) == [2, 3]
 
 
-def test_002_5_3_7_a_reset_of_the_incremental_stream_begins_anew_once():
+def test_002_5_3_7_a_reset_of_the_incremental_stream_restarts_it_once():
     line = IncrementalLine()
     for number in (1, 2, 3):
         line.receive("A", news(number), 0)
@@ -169,7 +169,7 @@ def test_002_5_3_7_a_reset_of_the_incremental_stream_begins_anew_once():
     assert line.counters.lost == 0
 
 
-def test_a_reset_at_the_start_begins_nothing_anew():
+def test_a_reset_at_the_start_restarts_nothing():
     line = IncrementalLine()
     assert line.receive("A", reset(), 0) == []
     (told,) = line.receive("A", news(1), 0)
@@ -226,7 +226,7 @@ def test_what_cannot_be_read_is_left_to_the_other_feed():
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 1 << 30), st.floats(0, 0.3), st.integers(1, 4))
-def test_every_number_is_told_once_in_order_or_missing(seed, loss, shuffle):
+def test_every_number_is_delivered_once_in_order_or_reported_missing(seed, loss, shuffle):
     draw = random.Random(seed)
     line = IncrementalLine(most_wait_ns=MILLISECOND)
     sent = []

@@ -68,7 +68,7 @@ def test_002_6_2_a_successful_request():
     assert not recovery.client.busy
 
 
-def test_002_6_2_large_requests_are_made_of_several_of_2000():
+def test_002_6_2_large_requests_are_split_into_several_of_2000():
     recovery = Recovery(store_of(range(1, 5001)))
     recovery.client.ask(Wanted("10", 1, 5000), 0)
     events = recovery.run()
@@ -110,7 +110,7 @@ def test_002_6_2_a_request_of_two_channels_may_be_accepted_in_part():
     assert wire.read_report(answers[3])[1:] == ("99", Fault.NO_SUCH_CHANNEL)
 
 
-def test_what_is_there_only_in_part_is_told():
+def test_a_partly_available_range_is_reported():
     recovery = Recovery(store_of([1, 2, 3]))
     recovery.client.ask(Wanted("10", 2, 6), 0)
     events = recovery.run()
@@ -139,7 +139,7 @@ def test_requests_wait_for_the_logon_and_end_with_the_session():
         client.ask(Wanted("10", 3, 2), 0)
 
 
-def test_raw_data_that_makes_no_sense_ends_the_session():
+def test_invalid_raw_data_ends_the_session():
     recovery = Recovery(store_of([1]))
     recovery.run()
     wrong = [(1346, "1"), (1180, "10"), (10054, 1), (1181, 1), (10055, 5), (95, 9), (95, 2)]

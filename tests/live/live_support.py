@@ -65,9 +65,9 @@ def running(config, *listeners, **settings):
 
 
 def settled(handler, packets, seconds=60):
-    """The report once the incremental feeds have brought so many packets; or after a minute.
+    """The report once the incremental feeds have received ``packets``; or after a minute.
 
-    Packets that the system dropped never come: what became of them is for the test to say.
+    Packets that the system dropped never arrive: the test must account for them.
     """
     stop = time.monotonic() + seconds
     while True:
@@ -118,7 +118,7 @@ def ten_thousandths(text):
 
 
 def unicast(config):
-    """The same lines at addresses of this machine instead of groups."""
+    """The lines at addresses of localhost instead of groups."""
     lines = tuple(
         Line(line.channel, line.stream, line.feed, Address("127.0.0.1", free_port()))
         for line in config.lines

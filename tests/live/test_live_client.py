@@ -25,7 +25,7 @@ def feed_threads():
 
 
 async def heard(live, sending, enough):
-    """What is told while a replay runs, until there is enough of it."""
+    """Events while a replay runs, until there are enough."""
     found = []
     async with live:
         running = asyncio.create_task(asyncio.to_thread(sending.run))
@@ -63,7 +63,7 @@ def test_events_of_a_symbol_come_with_its_book(day, tmp_path):
     assert feed_threads() == []
 
 
-def test_a_program_that_is_too_slow_is_told_and_goes_on_with_fresh_books(day):
+def test_a_slow_program_is_notified_and_continues_with_fresh_books(day):
     folder, summary = day
     config, targets = followed_at()
 
@@ -97,7 +97,7 @@ def test_a_program_that_is_too_slow_is_told_and_goes_on_with_fresh_books(day):
     assert feed_threads() == []
 
 
-def test_mistakes_are_told_at_once(tmp_path):
+def test_errors_are_reported_immediately(tmp_path):
     with pytest.raises(UsageError, match="there is no such file"):
         Live(tmp_path / "nothing.toml")
     config, _ = followed_at()

@@ -47,7 +47,7 @@ BOOK = BookCopy(
 )
 
 
-def test_lines_have_exact_prices_and_places():
+def test_lines_have_exact_prices_and_positions():
     trade = TradeDone(
         Place(1, 7), 5, 6, 14, 70, 1910, None, 361_900, 300, 3, None, 0, None, 4, False, False, True
     )
@@ -86,7 +86,7 @@ def test_the_demonstration_simulates_sends_and_follows(pregao, small_demo):
     assert sum(line["event"] == "TradeDone" for line in lines) > 0
 
 
-def test_mistakes_are_sentences(pregao, tmp_path):
+def test_errors_are_one_line(pregao, tmp_path):
     path = tmp_path / "live.toml"
     config, _ = followed_at()
     path.write_text(config_text(config))

@@ -1,4 +1,4 @@
-"""The configuration: what it says is what is followed, and mistakes are told where they are."""
+"""The configuration: what is followed, and errors with their location."""
 
 import tomllib
 
@@ -44,7 +44,7 @@ def parsed(text):
     return parse_config(tomllib.loads(text), "live.toml")
 
 
-def test_what_a_file_says_is_followed(tmp_path):
+def test_the_settings_of_a_file_are_followed(tmp_path):
     path = tmp_path / "live.toml"
     path.write_text(GOOD)
     config = read_config(path)
@@ -99,7 +99,7 @@ def test_some_channels_can_be_chosen():
         ("14.2:30512", "14.1:30511", "channel 51, incremental A .* have the same address"),
     ],
 )
-def test_mistakes_are_told_where_they_are(before, after, words):
+def test_errors_name_their_location(before, after, words):
     text = GOOD.replace(before, after, 1)
     if before == "14.2:30512":
         text = text.replace("127.0.0.1", "lo")

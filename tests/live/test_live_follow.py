@@ -71,14 +71,14 @@ def lossy_day(tmp_path_factory):
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getscheduler"), reason="only Linux has such threads")
-def test_the_feed_goes_first_where_that_is_granted_and_goes_on_where_not(caplog):
+def test_the_feed_has_realtime_priority_if_granted_and_runs_without_it(caplog):
     config = replace(followed_at()[0], realtime=True)
     with running(config) as handler:
         policy = handler.ask(lambda _: os.sched_getscheduler(0))
     went_first = policy & os.SCHED_FIFO
     refused = [each for each in caplog.messages if "feed's thread was refused" in each]
     assert bool(went_first) != bool(refused)
-    assert os.sched_getscheduler(0) == os.SCHED_OTHER  # nobody else goes first
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER  # no real-time scheduling
 
 
 def test_what_spins_does_not_go_first():
@@ -134,7 +134,7 @@ def test_every_book_of_a_followed_day_is_the_engines(day, compiled):
     assert made.state is ChannelState.LIVE
     assert made.books[State.STALE] == made.books[State.UNCONFIRMED] == 0
     assert (made.counters["gaps"], made.counters["bad_packets"], made.dropped) == (0, 0, 0)
-    # On a busy machine the first snapshot may be there before what it holds: that is not told.
+    # On a busy machine the first snapshot may arrive before its content: that is not reported.
     packets = messages_of_packets(folder)
     told = packets[len(packets) - made.counters["delivered"] :]
     assert len(told) > len(packets) / 2
@@ -151,7 +151,7 @@ def test_every_book_of_a_followed_day_is_the_engines(day, compiled):
     assert 0 < made.delays_ns[0] <= made.delays_ns[1] <= made.delays_ns[2]
 
 
-def test_loss_on_both_feeds_is_told_and_no_trusted_book_is_wrong(lossy_day):
+def test_loss_on_both_feeds_is_reported_and_no_trusted_book_is_wrong(lossy_day):
     folder, summary = lossy_day
     config, targets = followed_at()
     heard = Heard()
@@ -159,7 +159,7 @@ def test_loss_on_both_feeds_is_told_and_no_trusted_book_is_wrong(lossy_day):
     with running(config, heard) as handler:
         replayer(folder, targets).run()
         settled(handler, packets_of(summary))
-    # Stopped: what was told and what was counted is the same now.
+    # Stopped: events and counters are the same now.
     made = handler.ask(report).channels[0]
     found, trusted = books_of(handler), trusted_of(handler)
     assert lost > 0
@@ -210,7 +210,7 @@ def test_a_publisher_that_is_killed_and_begins_again_is_followed_again(day):
 
 
 def brought(handler):
-    """How many packets the incremental feeds have brought."""
+    """Number of packets received on the incremental feeds."""
     return sum(feed["packets"] for feed in handler.ask(report).channels[0].feeds.values())
 
 
@@ -221,7 +221,7 @@ def until_down(handler):
     return until(lambda: (now := made()).state is ChannelState.DOWN and now, made)
 
 
-def test_many_packets_at_once_beside_another_channel_tell_the_same_as_one_by_one(day):
+def test_batches_next_to_another_channel_give_the_same_as_single_packets(day):
     folder, summary = day
     config, targets = followed_at()
     silent = tuple(Line(52, stream, "A", free_group(), "lo") for stream in STREAMS)
@@ -245,7 +245,7 @@ def test_many_packets_at_once_beside_another_channel_tell_the_same_as_one_by_one
             lambda: [(delivered(each), each.ask(statistics)) for each in every],
         )
         pumped = deaf.ask(lambda asked: asked.channels[NUMBER].channel.pumped)
-    # Snapshots may come at another moment: what the incremental stream told is the same.
+    # Snapshots may arrive at another time: the events of the incremental stream are the same.
     first, second = (
         [replace(each, received_ns=0) for each in heard.events if is_of_market(each)]
         for heard in (one_by_one, at_once)
@@ -269,7 +269,7 @@ def delivered(handler):
 
 
 def statistics(handler):
-    """What is known of every instrument; whether a snapshot told it or the stream is left out."""
+    """State of every instrument, without its source (snapshot or stream)."""
     channel = handler.channels[NUMBER].channel
     return {
         number: {
@@ -280,7 +280,7 @@ def statistics(handler):
     }
 
 
-def test_noise_at_full_rate_is_counted_and_the_feed_goes_on(day):
+def test_noise_at_full_rate_is_counted_and_the_feed_continues(day):
     folder, summary = day
     config, targets = followed_at()
     addresses = [line.address for line in config.lines]
@@ -331,7 +331,7 @@ def test_what_is_followed_can_be_recorded_whole_and_followed_again(day, tmp_path
     assert {each.flow.src for each in found} == {"127.0.0.1"}
 
 
-def test_a_recorder_without_room_does_not_stop_the_feed(day, tmp_path, caplog):
+def test_a_recorder_without_disk_space_does_not_stop_the_feed(day, tmp_path, caplog):
     folder, summary = day
     config, targets = followed_at()
     recorder = Recorder(RecordSettings(tmp_path / "gone"))
@@ -356,7 +356,7 @@ def test_unicast_is_followed_too(day):
     assert made.counters["messages"] == summary.messages
 
 
-def test_a_slow_consumer_is_told_what_it_missed_and_gets_fresh_books(day):
+def test_a_slow_consumer_is_notified_of_losses_and_gets_fresh_books(day):
     folder, summary = day
     config, targets = followed_at()
     slow, quick = Subscription(most_waiting=50), Subscription(["PETR4"], kinds=(BookChanged,))
@@ -384,7 +384,7 @@ def test_a_slow_consumer_is_told_what_it_missed_and_gets_fresh_books(day):
     assert heard[-1].book.bids == next(each.book.bids for each in fresh if each.symbol == "PETR4")
 
 
-def test_fresh_books_always_have_room_and_what_was_missed_is_never_forgotten(day):
+def test_fresh_books_always_fit_and_losses_are_never_forgotten(day):
     folder, summary = day
     config, targets = followed_at()
     tiny = Subscription(most_waiting=1)
@@ -394,7 +394,7 @@ def test_fresh_books_always_have_room_and_what_was_missed_is_never_forgotten(day
         settled(handler, packets_of(summary))
         first = tiny.missed
         handler.ask(tiny.refresh)
-        replayer(folder, targets, speed=40.0).run()  # of the past: nothing new to tell
+        replayer(folder, targets, speed=40.0).run()  # of the past: no new events
         settled(handler, 2 * packets_of(summary))
         if tiny.behind:
             handler.ask(tiny.refresh)
@@ -438,7 +438,7 @@ def test_metrics_health_and_readiness_are_served(day):
     assert metrics_text(made).count("\n") == text.count("\n")
 
 
-def test_what_the_network_refuses_is_told_at_the_start():
+def test_network_errors_are_reported_at_the_start():
     config, _ = followed_at()
     first = config.lines[-1]
     taken = LiveConfig(config.channels, (*config.lines[:-1], unicast(config).lines[-1]))

@@ -122,7 +122,7 @@ def test_a_packet_that_fails_counts_as_lost_and_its_channel_is_rebuilt(
 
 
 class Heard:
-    """Counts what a handler tells."""
+    """Counts the events of a handler."""
 
     def __init__(self):
         self.kinds = Counter()

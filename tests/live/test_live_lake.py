@@ -41,7 +41,7 @@ class Running:
                 self.status = data
 
     def until(self, recorded):
-        """Wait until so many packets were recorded."""
+        """Wait until this number of packets was recorded."""
 
         def there():
             assert self.process.poll() is None, self.process.stderr.read()

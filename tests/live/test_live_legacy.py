@@ -46,7 +46,7 @@ def followed_at(legacy=FEED, reorder_ns=5 * SECOND):
 
 
 class Heard:
-    """Keeps what was told."""
+    """Keeps the events."""
 
     def __init__(self):
         self.events = []
@@ -126,7 +126,7 @@ def test_a_configuration_names_the_feed_and_its_platform():
             parse_config({"channel": {"72": {**lines, **wrong}}})
 
 
-def test_silence_is_told_and_confirms_nothing():
+def test_silence_is_reported_and_confirms_nothing():
     config, _ = followed_at()
     with running(config) as handler:
         assert isinstance(handler, FeedHandler)

@@ -142,7 +142,7 @@ def serving(store, port, cut_after=None):
 
 
 def counted(handler, done):
-    """What was counted, once something is so."""
+    """Return the counters once a condition is true."""
 
     def counters():
         return handler.ask(report).channels[0].counters
@@ -206,7 +206,7 @@ def test_002_6_2_what_both_feeds_lost_is_asked_for_and_no_snapshot_is_needed():
     assert not heard.gaps
 
 
-def test_002_6_2_a_connection_that_breaks_in_the_middle_of_an_answer_is_made_anew():
+def test_002_6_2_a_connection_that_breaks_during_an_answer_is_reopened():
     lines, port = lines_here(), free_port()
     published, heard = Publishing(lines), Heard()
     config = config_of(lines, port, reorder_ns=20 * SECOND)
@@ -243,7 +243,7 @@ def test_without_a_gateway_nothing_is_waited_for_longer():
     assert heard.gaps
 
 
-def test_messages_that_the_gateway_no_longer_has_are_given_up():
+def test_messages_that_the_gateway_no_longer_has_are_abandoned():
     lines, port = lines_here(), free_port()
     published, heard = Publishing(lines), Heard()
     with serving(published.store, port), handled(config_of(lines, port), heard) as handler:
@@ -257,7 +257,7 @@ def test_messages_that_the_gateway_no_longer_has_are_given_up():
     published.socket.close()
 
 
-def test_the_configuration_names_gateways_and_who_asks():
+def test_the_configuration_names_gateways_and_clients():
     lines = lines_here()
     config = config_of(lines, 9620, 9621)
     table = {
@@ -282,7 +282,7 @@ def test_the_configuration_names_gateways_and_who_asks():
         parse_config({"channel": {"1": {**table, "recovery": own}}})
 
 
-def test_the_exchange_tells_where_its_messages_are_asked_for():
+def test_the_exchange_reports_the_address_of_its_recovery():
     data = {"feed": {"legacy": "orders", "recovery": f"{HOST}:9620"}}
     text = parse_settings(data).legacy_live_config()
     parsed = parse_config(tomllib.loads(text))

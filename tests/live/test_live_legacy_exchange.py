@@ -111,7 +111,7 @@ async def follow(rng, feed, published, channel, filler, connection):
         except TimeoutError:
             datagram = None
         now = system_clock()
-        # What comes last is not lost: nothing behind it would show that.
+        # The last message is not lost: no later one would show that.
         if datagram is not None and sent < 195 and rng.random() < 0.2:
             lost += 1
         elif datagram is not None:
@@ -126,7 +126,7 @@ async def follow(rng, feed, published, channel, filler, connection):
     return lost
 
 
-def test_an_exchange_is_told_of_its_legacy_feed():
+def test_settings_configure_the_legacy_feed():
     port = free_port()
     settings = parse_settings({"feed": {"legacy": "prices", "recovery": f"{HOST}:{port}"}})
     assert settings.legacy is LegacyDepth.PRICES

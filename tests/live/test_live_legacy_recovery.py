@@ -59,7 +59,7 @@ def test_messages_are_recovered_over_a_socket():
     assert second[-1] == Finished(Wanted("10", 2999, 3005), Fault.NOT_AVAILABLE)
 
 
-def test_a_gateway_that_goes_away_is_told():
+def test_a_lost_gateway_is_reported():
     async def run():
         async def hang_up(reader, writer):
             await reader.read(10)
@@ -91,7 +91,7 @@ def test_the_wrong_name_is_refused_with_a_reason():
     assert isinstance(event, Ended)
 
 
-def test_nobody_listens():
+def test_an_unreachable_server_is_a_network_error():
     async def run():
         async with recovery_server(HOST, 0, SERVER, store_of(1)) as port:
             pass
@@ -144,7 +144,7 @@ async def read_to_the_end(reader):
     return found
 
 
-def test_there_are_so_many_connections_at_most(monkeypatch):
+def test_the_number_of_connections_is_limited(monkeypatch):
     monkeypatch.setattr(legacy_recovery, "MAX_CONNECTIONS", 2)
 
     async def run():

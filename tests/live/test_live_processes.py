@@ -1,4 +1,4 @@
-"""Groups of channels in processes of their own: asked together, apart from who asks."""
+"""Groups of channels in worker processes: queried together, isolated from the caller."""
 
 from dataclasses import replace
 
@@ -21,13 +21,13 @@ def day(tmp_path_factory):
 
 
 def with_another(config):
-    """The same configuration with a silent channel beside its own."""
+    """The configuration with an additional silent channel."""
     lines = tuple(Line(52, stream, "A", free_group(), "lo") for stream in STREAMS)
     channels = (*config.channels, ChannelSettings(52, ("A",)))
     return replace(config, channels=channels, lines=(*config.lines, *lines))
 
 
-def test_channels_are_followed_apart_and_answer_together(day):
+def test_channels_are_followed_in_workers_and_answer_together(day):
     folder, _summary = day
     config, targets = followed_at()
     groups = with_another(config).groups(2)
@@ -58,14 +58,14 @@ def test_channels_are_followed_apart_and_answer_together(day):
         processes.ask(report)
 
 
-def test_what_the_network_refuses_in_a_process_is_told_at_once():
+def test_network_errors_of_a_worker_process_are_reported_immediately():
     config, _ = followed_at()
     wrong = tuple(replace(line, interface="nothere0") for line in config.lines)
     with pytest.raises(NetworkError, match="nothere0"):
         FeedProcesses([LiveConfig(config.channels, wrong)])
 
 
-def test_a_configuration_says_which_process_follows_a_channel():
+def test_a_configuration_assigns_channels_to_processes():
     config = with_another(followed_at()[0])
     assert len(config.groups()) == 1
     apart = replace(config, processes={52: "other"})

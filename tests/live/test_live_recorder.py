@@ -1,4 +1,4 @@
-"""What is received is what is recorded, in whole records, whatever happens to the process."""
+"""Recordings contain what was received, in complete records, despite crashes of the process."""
 
 import os
 import signal
@@ -113,7 +113,7 @@ def test_two_recorders_never_write_under_one_name(tmp_path):
         recorder(tmp_path, name="other").close()
 
 
-def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path):
+def test_an_unwritable_path_is_a_one_line_error(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("no folder")
     with pytest.raises(CaptureError, match="cannot be written: Not a directory"):
@@ -159,7 +159,7 @@ def run(program, folder):
     )
 
 
-def test_a_full_disk_is_a_sentence_and_leaves_whole_records(tmp_path):
+def test_a_full_disk_is_a_one_line_error_and_leaves_complete_records(tmp_path):
     done = run(FULL, tmp_path)
     told, _ = done.communicate(timeout=60)
     assert "cannot be written: File too large" in told

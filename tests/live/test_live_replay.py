@@ -62,7 +62,7 @@ def test_captures_are_merged_by_time_and_each_keeps_its_order(tmp_path_factory, 
 
 
 class Clock:
-    """Time that passes only while somebody waits."""
+    """Time that passes only during waits."""
 
     def __init__(self):
         self.now_ns = START
@@ -79,7 +79,7 @@ class Clock:
 
 @pytest.fixture
 def sent(monkeypatch):
-    """What replays send, in the order of sending: time, target, payload; nothing goes out."""
+    """Datagrams of replays, in the order of sending: time, target, payload; nothing is sent."""
     clock, found = Clock(), []
 
     class Kept:
@@ -236,7 +236,7 @@ def test_targets_follow_each_other():
     assert found == {GROUPS[0]: ("239.1.1.1", 31000), GROUPS[1]: ("239.1.1.2", 31001)}
 
 
-def test_the_command_sends_and_tells(pregao, tmp_path):
+def test_the_command_sends_and_prints(pregao, tmp_path):
     framer = UdpFramer("10.0.0.1", 20000, *GROUPS[0])
     with PcapWriter(tmp_path / "a.pcap") as writer:
         for number in range(5):

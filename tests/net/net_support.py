@@ -24,7 +24,7 @@ def free_group(port=None):
 
 
 def received(receiver, count, tries=20):
-    """So many datagrams, as (line, payload, time); fewer if no more come."""
+    """Receive ``count`` datagrams, as (line, payload, time); fewer if no more come."""
     found = []
     for _ in range(tries):
         batch = receiver.receive(0.2)

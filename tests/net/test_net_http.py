@@ -67,7 +67,7 @@ def test_other_requests_are_refused_and_the_next_one_is_answered(server):
     assert asked(server, "GET", "/health") == (200, "well\n")
 
 
-def test_a_port_in_use_is_a_sentence(server):
+def test_a_port_in_use_is_a_one_line_error(server):
     with pytest.raises(NetworkError, match=f"Cannot serve HTTP on 127.0.0.1:{server.port}"):
         HttpServer(server.port, {})
 
@@ -96,7 +96,7 @@ def test_a_connection_that_sends_no_whole_request_ends(server, begin):
     assert server._open == 0
 
 
-def test_a_peer_that_does_not_read_is_given_up(server):
+def test_a_peer_that_does_not_read_is_abandoned(server):
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Datagrams over loopback: what is heard, in which order, with which time, and what is lost."""
+"""Datagrams over loopback: reception, order, times and losses."""
 
 import logging
 import socket
@@ -91,11 +91,11 @@ def test_everything_sent_arrives_in_order_with_the_kernels_time(receiver, many):
 
 
 @BOTH
-def test_groups_that_were_not_joined_are_not_heard(receiver):
+def test_groups_that_were_not_joined_are_not_received(receiver):
     joined = free_group()
     other = Address(free_group().host, joined.port)
     receiver.add(receive_socket(joined, interface=LO))
-    # Somebody else on this machine listens to the other group at the same port.
+    # Another process on this machine listens to the other group at the same port.
     with receive_socket(other, interface=LO), Sender([other, joined], interface=LO) as sender:
         sender.send(0, b"not for us")
         sender.send(1, b"for us")
@@ -104,7 +104,7 @@ def test_groups_that_were_not_joined_are_not_heard(receiver):
 
 
 @BOTH
-def test_a_group_is_heard_from_the_chosen_sender_alone(receiver):
+def test_a_group_is_received_from_the_selected_source_only(receiver):
     wanted, refused = (Address("232." + free_group().host[4:], free_port()) for _ in range(2))
     receiver.add(receive_socket(wanted, interface=LO, source="127.0.0.1"))
     receiver.add(receive_socket(refused, interface=LO, source="127.0.0.9"))
@@ -116,7 +116,7 @@ def test_a_group_is_heard_from_the_chosen_sender_alone(receiver):
 
 
 @BOTH
-def test_lines_come_and_go_while_others_are_heard(receiver):
+def test_lines_come_and_go_while_others_are_received(receiver):
     groups = [free_group() for _ in range(3)]
     with Sender(groups, interface=LO) as sender:
         first = receiver.add(receive_socket(groups[0], interface=LO))
@@ -149,7 +149,7 @@ def test_unicast_short_and_long_datagrams(receiver):
 
 
 @BOTH
-def test_what_does_not_fit_into_a_batch_is_told_and_comes_next(receiver):
+def test_what_does_not_fit_into_a_batch_is_reported_and_comes_next(receiver):
     group = free_group()
     receiver.add(receive_socket(group, interface=LO))
     with Sender([group], interface=LO) as sender:
@@ -196,7 +196,7 @@ def test_a_receiver_without_sockets_waits_and_one_that_spins_receives(compiled):
     receiver.close()
 
 
-def test_an_address_in_use_is_a_sentence():
+def test_an_address_in_use_is_a_one_line_error():
     address = Address("127.0.0.1", free_port())
     with (
         receive_socket(address),
@@ -230,7 +230,7 @@ def test_interfaces_by_name_and_address():
         ("233.252.14.1:65536", "65536 is not a port"),
     ],
 )
-def test_what_is_no_address_is_said(text, reason):
+def test_what_is_no_address_is_reported(text, reason):
     with pytest.raises(UsageError, match=f"--to.*{reason}"):
         parse_address(text, "--to")
 
@@ -242,7 +242,7 @@ def test_groups_move_with_their_ports_and_machines_do_not():
         Address("127.0.0.1", 65535).moved(1)
 
 
-def test_a_small_buffer_is_told_with_what_raises_it(caplog):
+def test_a_small_buffer_is_reported_with_a_remedy(caplog):
     assert buffer_warning(1000, 1000) is None
     told = buffer_warning(1 << 25, 1 << 22)
     assert "4,194,304 bytes instead of 33,554,432" in told
@@ -252,7 +252,7 @@ def test_a_small_buffer_is_told_with_what_raises_it(caplog):
     assert caplog.messages == []
 
 
-def test_what_cannot_be_sent_is_a_sentence():
+def test_what_cannot_be_sent_is_a_one_line_error():
     address = Address("127.0.0.1", free_port())
     with (
         Sender([address]) as sender,

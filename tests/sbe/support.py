@@ -1,4 +1,4 @@
-"""What the SBE tests share: random schemas, random values, and rows as columns show them."""
+"""Helpers of the SBE tests: random schemas, random values, and rows in the form of columns."""
 
 import math
 import random

@@ -24,7 +24,7 @@ def test_decode_is_the_inverse_of_encode(data):
 
 
 def blank(block, values):
-    """What is read back of values: a record of only nulls is null."""
+    """Values after a round trip: a record of only nulls is null."""
     result = {}
     for name, value in values.items():
         group = next((group for group in block.groups if group.name == name), None)

@@ -31,7 +31,7 @@ MISTAKES = [
     ("", "<message name='M' id='1'/><message name='N' id='1'/>", "another message has the id 1"),
     ("", "<message name='M' id='1'/><message name='M' id='2'/>", "another message has this name"),
     ("", "<messsage name='M' id='1'/>", "not allowed in an SBE schema"),
-    ("", "<message name='M' id='1'><fild/></message>", "an element that SBE messages do not"),
+    ("", "<message name='M' id='1'><fild/></message>", "not allowed in an SBE message"),
     (
         "",
         "<message name='M' id='1'><field name='a' id='1' type='Nope'/></message>",
@@ -90,7 +90,11 @@ MISTAKES = [
     ("<type name='T' primitiveType='int9'/>", "", "unknown primitive type 'int9'"),
     ("<type name='T' primitiveType='int8' nullValue='300'/>", "", "nullValue 300 is not from"),
     ("<type name='T' primitiveType='char' presence='constant'/>", "", "without a value"),
-    ("<type name='T' primitiveType='int8'/><type name='T' primitiveType='int8'/>", "", "taken"),
+    (
+        "<type name='T' primitiveType='int8'/><type name='T' primitiveType='int8'/>",
+        "",
+        "another type has this name",
+    ),
     ("<composite name='C'><ref name='c' type='C'/></composite>", "", "contains itself"),
     ("<composite name='C'/>", "", "a composite without members"),
     (
@@ -126,7 +130,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("types", "messages", "reason"), MISTAKES)
-def test_a_mistake_names_file_line_and_element(types, messages, reason):
+def test_an_error_names_file_line_and_element(types, messages, reason):
     with pytest.raises(SchemaError) as caught:
         schema(types, messages)
     text = str(caught.value)
@@ -193,7 +197,7 @@ def test_includes_come_from_the_same_folder_only(tmp_path):
             load_schema(main)
 
 
-def test_a_mistake_in_an_included_file_names_that_file(tmp_path):
+def test_an_error_in_an_included_file_names_that_file(tmp_path):
     (tmp_path / "types.xml").write_text("<types>\n\n<type name='T' primitiveType='int7'/></types>")
     main = tmp_path / "main.xml"
     main.write_text(
@@ -204,7 +208,7 @@ def test_a_mistake_in_an_included_file_names_that_file(tmp_path):
         load_schema(main)
 
 
-def test_what_a_schema_can_say():
+def test_features_of_a_schema():
     found = schema(
         """<type name="Version" primitiveType="char" length="4" presence="constant">v1</type>
         <type name="Small" primitiveType="uint8" minValue="2" maxValue="9" nullValue="0"

@@ -1,7 +1,7 @@
-"""What a schema says, as a set of plain sentences, so that two schemas can be compared both ways.
+"""Facts of a schema, as a set of plain sentences, so that two schemas can be compared both ways.
 
-``tree_facts`` works on XML trees alone and lays fields out by itself; ``model_facts`` looks at what
-the loader made of them. The two share nothing, so that a mistake in one does not hide in the other.
+``tree_facts`` works on XML trees alone and lays out fields itself; ``model_facts`` inspects the
+model that the loader built. They share nothing, so an error in one does not hide in the other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PARTS = ("field", "group", "data")
 
 @dataclasses.dataclass
 class Node:
-    """An XML element, whoever parsed it."""
+    """An XML element, of any parser."""
 
     tag: str
     attributes: dict[str, str]

@@ -66,7 +66,7 @@ def test_versions_are_those_of_the_root():
     version=st.sampled_from(VERSIONS),
 )
 @settings(max_examples=100, deadline=None)
-def test_a_field_stands_from_its_first_to_its_last_version(ranges, own, version):
+def test_a_field_exists_from_its_first_to_its_last_version(ranges, own, version):
     ranges = [
         (first, last) for first, last in ranges if (first or VERSIONS[0]) <= (last or VERSIONS[-1])
     ]
@@ -137,7 +137,7 @@ def test_a_change_of_text_and_of_name():
     assert found == {3: ("OLD", "1"), 5: ("NEW", "1"), 6: ("NEW", "1"), 9: ("NEW", "2")}
 
 
-def test_a_since_version_of_the_published_schema_is_kept_beside_ours():
+def test_a_since_version_of_the_published_schema_is_kept_next_to_ours():
     source = tree(message(f'{F} sinceVersion="2" evo:since="6"/>'))
     (kept,) = fields_of(derive(source, 9))
     assert kept.attributes["sinceVersion"] == "2"
@@ -153,7 +153,7 @@ def test_two_elements_of_one_name_may_follow_each_other():
     assert kinds == ["type", "type", "enum", "enum"]
 
 
-def test_what_stands_in_a_gone_message_is_gone():
+def test_the_content_of_a_lost_message_is_lost():
     body = (
         '<s:message name="M" id="1" evo:until="5"><field name="f" id="1" type="int8"/></s:message>'
     )
@@ -201,7 +201,7 @@ def test_what_stands_in_a_gone_message_is_gone():
         ),
     ],
 )
-def test_a_mistake_names_file_line_and_element_whatever_the_version(body, reason):
+def test_an_error_names_file_line_and_element_whatever_the_version(body, reason):
     for version in VERSIONS:
         with pytest.raises(SchemaError) as raised:
             derive(tree(body), version)
@@ -217,7 +217,7 @@ def test_a_mistake_names_file_line_and_element_whatever_the_version(body, reason
         (message(f"{F}/>") + '<s:message name="N" id="1"/>', 'id as <message name="M">'),
     ],
 )
-def test_two_elements_for_one_thing_in_the_same_version_are_a_mistake(body, reason):
+def test_duplicate_elements_in_the_same_version_are_an_error(body, reason):
     with pytest.raises(SchemaError) as raised:
         derive(tree(body), 6)
     assert str(raised.value).startswith("test.xml:2: <")
@@ -232,7 +232,7 @@ def test_two_elements_for_one_thing_in_the_same_version_are_a_mistake(body, reas
         '<validValue name="B">2<evo:from version="9" evo:text="1"/></validValue>',
     ],
 )
-def test_two_names_of_one_value_in_the_same_version_are_a_mistake(members):
+def test_two_names_of_one_value_in_the_same_version_are_an_error(members):
     source = tree(types=f'<enum name="E" encodingType="uint8">{members}</enum>')
     with pytest.raises(SchemaError, match='same value as <validValue name="A">'):
         derive(source, 9)
@@ -257,12 +257,12 @@ def test_the_list_of_versions_is_in_order_and_not_empty(versions):
         ('evo:since="9"', "the root must be in all versions"),
     ],
 )
-def test_the_root_does_not_say_a_version_itself(root, reason):
+def test_the_root_has_no_version_itself(root, reason):
     with pytest.raises(SchemaError, match=reason):
         derive(tree(root=root), 3)
 
 
-def test_an_entry_of_the_version_list_says_both_names():
+def test_an_entry_of_the_version_list_has_both_names():
     source = tree()
     del source.children[0].attributes["semanticVersion"]
     with pytest.raises(SchemaError, match="must have the attributes number and semanticVersion"):

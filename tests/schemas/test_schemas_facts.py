@@ -137,7 +137,7 @@ def test_message_counts_without_the_pseudo_message():
         (58, ()),
     ],
 )
-def test_in_which_versions_a_template_stands(template, versions):
+def test_versions_of_a_template(template, versions):
     assert tuple(each for each in UMDF if template in bundled("umdf", each).by_id) == versions
 
 
@@ -161,7 +161,7 @@ def test_the_position_in_the_book_is_padding_from_version_16_on(template, offset
 @pytest.mark.parametrize(
     ("template", "offset"), [(50, 56), (51, 32), (52, 16), (53, 44), (54, 42), (55, 56), (57, 36)]
 )
-def test_transact_time_takes_the_place_of_the_entry_time_at_version_15(template, offset):
+def test_transact_time_replaces_the_entry_time_at_version_15(template, offset):
     for version in UMDF:
         old = field(bundled("umdf", version), template, "mDEntryTimestamp")
         new = field(bundled("umdf", version), template, "transactTime")
@@ -324,7 +324,7 @@ def test_every_message_and_most_fields_are_described(protocol, version):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_block_only_grows_where_the_documents_say_it_grows(protocol):
+def test_a_block_only_grows_as_documented(protocol):
     """Fields are appended or take padding; only quotes, the legacy of version 2, were moved."""
     versions = [each.number for each in bundled_versions(protocol)]
     for old, new in pairwise(versions):

@@ -44,7 +44,7 @@ def operation(templates: Templates, each) -> str:
 
 
 def layout(templates: Templates, parts) -> str:
-    """What decides the bytes and the meaning of a message: tags, types, operators, their order."""
+    """Bytes and meaning of a message: tags, types, operators, their order."""
     lines = []
     for part in parts:
         mark = "?" if part.optional else ""
@@ -151,7 +151,7 @@ def test_a_tag_that_changed_its_meaning_has_two_names():
         ("      MsgSeqNum", "not a member"),
     ],
 )
-def test_a_mistake_in_the_file_names_its_line(line, reason):
+def test_an_error_in_the_file_names_its_line(line, reason):
     text = f"fields\n  34 MsgSeqNum uInt32\nmessage Heartbeat 1\n{line}\n"
     with pytest.raises(SchemaError, match=rf"^own:4: .*{reason}"):
         fast_templates._Source(text, "own")

@@ -49,7 +49,7 @@ def chain(levels):
 
 
 def backwards(types):
-    """The same types, the last one first."""
+    """The types in reverse order."""
     parts = [part + "</composite>" for part in types.split("</composite>")[:-1]]
     return "".join(reversed(parts))
 
@@ -279,7 +279,7 @@ def test_xml_that_grows_is_refused(case):
         parse_tree(source.encode(), "bad.xml")
 
 
-def test_text_in_many_pieces_is_put_together():
+def test_text_in_many_pieces_is_assembled():
     assert parse_tree(b"<a>" + b"x<!---->" * 50_000 + b"</a>", "long.xml").text == "x" * 50_000
 
 

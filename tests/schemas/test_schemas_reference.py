@@ -39,9 +39,7 @@ def ours(protocol: str, version: int) -> Node:
 
 
 @pytest.mark.parametrize(("protocol", "version", "semantic_version"), FILES)
-def test_a_derived_tree_says_what_the_published_file_says(
-    reference, protocol, version, semantic_version
-):
+def test_a_derived_tree_equals_the_published_file(reference, protocol, version, semantic_version):
     published = tree_facts(node_of_file(reference / f"{protocol}-{semantic_version}.xml"))
     derived = tree_facts(ours(protocol, version))
     assert len(published) > 4000

@@ -115,7 +115,7 @@ def test_exact_versions_of_a_registry():
         registry.newest(9)
 
 
-def test_what_is_not_bundled_is_said_with_what_is():
+def test_what_is_not_bundled_is_reported_with_what_is():
     with pytest.raises(SchemaError, match=r"5\.6 of entrypoint is not bundled.* 5 \(8\.3\.3"):
         bundled("entrypoint", "5.6")
     with pytest.raises(
@@ -165,7 +165,7 @@ def test_a_named_schema_reads_every_version_of_its_id(tmp_path):
     assert registry.named() == [schema]
 
 
-def test_a_schema_can_be_named_at_once():
+def test_a_schema_can_be_named_directly():
     registry = Registry(named=[bundled("umdf", 7)])
     assert registry.find(UMDF_SCHEMA_ID, 1).version == 7
 

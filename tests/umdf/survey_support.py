@@ -1,4 +1,4 @@
-"""What the tests of the survey share: packets in a block, as a capture would give them."""
+"""Helpers of the survey's tests: packets in a block, as read from a capture."""
 
 import numpy as np
 

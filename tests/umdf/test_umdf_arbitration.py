@@ -1,4 +1,4 @@
-"""One line out of several feeds: each packet once, in order, and holes told."""
+"""Arbitration of several feeds: each packet once, in order, and gaps reported."""
 
 import random
 
@@ -17,7 +17,7 @@ def lost(outcomes):
     return [outcome for outcome in outcomes if isinstance(outcome, Lost)]
 
 
-def test_the_first_of_two_feeds_counts_and_the_difference_is_told():
+def test_the_first_of_two_feeds_counts_and_the_difference_is_recorded():
     arbiter = Arbiter()
     (first,) = arbiter.accept("A", Place(1, 7), 100, "seven")
     assert first == Delivered(Place(1, 7), "seven", "A", 100)
@@ -35,7 +35,7 @@ def test_a_packet_lost_on_one_feed_comes_from_the_other():
     assert arbiter.deadline_ns is None
 
 
-def test_a_packet_lost_on_both_feeds_is_given_up_after_a_while():
+def test_a_packet_lost_on_both_feeds_is_abandoned_after_a_while():
     arbiter = Arbiter(most_wait_ns=1000)
     arbiter.accept("A", Place(1, 1), 0, 1)
     assert arbiter.accept("A", Place(1, 3), 50, 3) == []
@@ -48,7 +48,7 @@ def test_a_packet_lost_on_both_feeds_is_given_up_after_a_while():
     assert arbiter.accept("B", Place(1, 2), 1100, 2) == [TooLate(Place(1, 2), "B")]
 
 
-def test_too_many_waiting_packets_give_up_the_hole():
+def test_too_many_waiting_packets_abandon_the_gap():
     arbiter = Arbiter(most_held=3)
     arbiter.accept("A", Place(1, 1), 0, 1)
     outcomes = []
@@ -58,7 +58,7 @@ def test_too_many_waiting_packets_give_up_the_hole():
     assert delivered(outcomes) == [3, 4, 5, 6]
 
 
-def test_a_heartbeat_that_tells_of_more_packets_opens_a_hole():
+def test_a_heartbeat_with_a_higher_number_opens_a_gap():
     arbiter = Arbiter(most_wait_ns=1000)
     arbiter.accept("A", Place(1, 1), 0, 1)
     assert arbiter.heartbeat(1, 2, 10) == []
@@ -70,7 +70,7 @@ def test_a_heartbeat_that_tells_of_more_packets_opens_a_hole():
     assert arbiter.deadline_ns is None
 
 
-def test_6_5_11_after_a_sequence_reset_the_next_version_follows_at_once():
+def test_6_5_11_after_a_sequence_reset_the_next_version_follows_immediately():
     arbiter = Arbiter()
     outcomes = arbiter.accept("A", Place(LAST_SEQUENCE_VERSION, 9), 0, 9, resets=True)
     outcomes += arbiter.accept("A", Place(1, 2), 1, 2)  # came before its predecessor
@@ -93,7 +93,7 @@ def test_a_version_that_skips_one_waits_for_what_may_still_come():
     assert [outcome.item for outcome in arbiter.expire(11)] == [61]
 
 
-def test_another_version_without_a_reset_tells_that_the_end_is_unknown():
+def test_another_version_without_a_reset_reports_an_unknown_end():
     arbiter = Arbiter(most_wait_ns=10)
     arbiter.accept("A", Place(4, 9), 0, 9)
     assert arbiter.accept("A", Place(5, 2), 1, 2) == []
@@ -103,7 +103,7 @@ def test_another_version_without_a_reset_tells_that_the_end_is_unknown():
     assert arbiter.accept("B", Place(4, 10), 12, 10) == [TooLate(Place(4, 10), "B")]
 
 
-def test_what_is_remembered_has_a_limit_and_streams_are_kept_apart():
+def test_the_cache_has_a_limit_and_streams_are_kept_separate():
     seen = FirstArrivals(remembered=10)
     for number in range(1, 31):
         assert seen.note(1, "incremental", Place(1, number), "A", number) is None
@@ -113,7 +113,7 @@ def test_what_is_remembered_has_a_limit_and_streams_are_kept_apart():
     assert seen.note(2, "incremental", Place(1, 30), "B", 35) is None
 
 
-def test_named_feeds_that_are_all_well_past_it_give_a_packet_up_at_once():
+def test_named_feeds_that_are_all_well_past_it_abandon_a_packet_immediately():
     arbiter = Arbiter(most_wait_ns=10**9, feeds=("A", "B"), reorder=2)
     arbiter.accept("A", Place(1, 1), 0, 1)
     for number in (3, 4, 5, 6):
@@ -133,7 +133,7 @@ def test_heartbeats_of_a_later_version_end_the_one_before():
     assert (arbiter.expected, arbiter.deadline_ns) == (Place(5, 3), 21)
 
 
-def test_behind_a_stream_reset_heartbeats_of_the_next_version_show_no_loss():
+def test_after_a_stream_reset_heartbeats_of_the_next_version_show_no_loss():
     arbiter = Arbiter(most_wait_ns=10)
     arbiter.accept("A", Place(4, 9), 0, 9, resets=True)
     assert arbiter.heartbeat(5, 1, 1) == []
@@ -150,7 +150,7 @@ def test_behind_a_stream_reset_heartbeats_of_the_next_version_show_no_loss():
     shuffle=st.integers(0, 8),
     feeds=st.sampled_from([(), ("A", "B")]),
 )
-def test_two_lossy_feeds_give_every_packet_once_in_order_and_tell_the_rest(
+def test_two_lossy_feeds_give_every_packet_once_in_order_and_report_the_rest(
     seed, count, loss, shuffle, feeds
 ):
     rng = random.Random(seed)

@@ -29,7 +29,7 @@ class Sent:
 COPIES = st.lists(st.tuples(st.integers(0, 2), st.integers(0, LATEST_NS)), max_size=4)
 RUNS = st.lists(
     st.tuples(
-        st.integers(1, 3),  # so many versions on
+        st.integers(1, 3),  # number of versions ahead
         st.booleans(),  # does it end with a SequenceReset?
         st.lists(COPIES, min_size=1, max_size=12),
     ),
@@ -53,7 +53,7 @@ def stream_of(first, joined, runs):
 
 
 def arrivals_of(sent):
-    """Time, feed and packet of every copy, as they came."""
+    """Time, feed and packet of every copy, in arrival order."""
     return sorted(
         (
             (STEP_NS * at + delay, feed, packet)
@@ -65,7 +65,7 @@ def arrivals_of(sent):
 
 
 def arbitrated(arrivals, outside=None):
-    """What the columns say: the packets that count, in order."""
+    """Result of the columns: the packets that count, in order."""
     places = [packet.place for _, _, packet in arrivals]
     versions, numbers = np.array(places, np.int64).T
     return arbitrate(
@@ -77,7 +77,7 @@ def arbitrated(arrivals, outside=None):
 
 
 def holes_of(packets):
-    """What is missing between packets that are in order; nobody knows how a version went on."""
+    """Gaps between packets in order; the end of a version is unknown."""
     for before, packet in itertools.pairwise(packets):
         version, expected = packet.place.sequence_version, before.place.sequence_number + 1
         if version != before.place.sequence_version:
@@ -91,7 +91,7 @@ def holes_of(packets):
 @settings(max_examples=300, deadline=None)
 @given(st.integers(1, LAST_SEQUENCE_VERSION), st.integers(1, 5), RUNS)
 @example(LAST_SEQUENCE_VERSION, 1, [(1, True, [[(0, 0)]]), (1, False, [[(1, 0)]])])
-def test_the_machine_delivers_what_the_columns_say(first, joined, runs):
+def test_the_machine_and_the_columns_agree(first, joined, runs):
     arrivals = arrivals_of(stream_of(first, joined, runs))
     columns = arbitrated(arrivals)
     machine = Arbiter(most_wait_ns=LATEST_NS + 1)
@@ -141,7 +141,7 @@ def test_the_order_is_that_of_the_sequence(first, runs):
             assert version_distance(one.sequence_version, other.sequence_version) > 0
 
 
-def test_one_feed_in_order_is_taken_as_it_is():
+def test_one_feed_in_order_is_used_unchanged():
     found = arbitrate(np.arange(5, 9), np.arange(4), np.zeros(4, np.int32))
     assert found.nothing_twice
     assert found.order.tolist() == found.leader.tolist() == [0, 1, 2, 3]
@@ -156,7 +156,7 @@ def test_no_packets_at_all():
 
 
 @given(st.integers(1, LAST_SEQUENCE_VERSION), RUNS, st.data())
-def test_a_packet_from_outside_counts_only_where_no_other_has_its_place(first, runs, data):
+def test_a_packet_from_outside_counts_only_if_no_other_has_its_key(first, runs, data):
     arrivals = arrivals_of(stream_of(first, 1, runs))
     flags = st.lists(st.booleans(), min_size=len(arrivals), max_size=len(arrivals))
     outside = np.array(data.draw(flags), np.bool_)

@@ -39,7 +39,7 @@ UNKNOWN = 999
 
 
 def in_bulk(payloads, *channels):
-    """The events of packets, so many of each channel."""
+    """The events of packets, several of each channel."""
     block = block_of(payloads)
     walked = walk(block.buffer, block.offset, block.length)
     events = EventColumns(BulkDecoder()).number(walked, channels)
@@ -73,9 +73,9 @@ def one_by_one(payloads):
 
 
 def message_of(template, flags, version, said, cut):
-    """A message with these flags, if it has any, that says to be of a version.
+    """A message with these flags, if any, that states a version.
 
-    ``cut`` is the length that it gives to its block, which may reach behind its end.
+    ``cut`` is the block length in its header, which may exceed its end.
     """
     schema = bundled("umdf", version)
     known = schema.by_id.get(template)
@@ -105,7 +105,7 @@ PACKETS = st.lists(
 
 
 def payloads_of(packets, version=LAST_SEQUENCE_VERSION - 1, channel=7):
-    """Packets, each so many numbers behind the one before; below 0 in the next version."""
+    """Packets, each this many numbers after the previous one; below 0 in the next version."""
     number, payloads = 0, []
     for step, messages in packets:
         number += step
@@ -124,7 +124,7 @@ def test_any_messages_have_the_same_events_one_by_one_and_in_bulk(packets):
 
 @settings(max_examples=50, deadline=None)
 @given(PACKETS, PACKETS, PACKETS)
-def test_channels_are_numbered_apart_and_other_streams_not_at_all(one, other, rest):
+def test_channels_are_numbered_separately_and_other_streams_not_at_all(one, other, rest):
     first, second = payloads_of(one), payloads_of(other, version=1, channel=8)
     found = in_bulk([*first, *second, *payloads_of(rest)], len(first), len(second))
     expected = one_by_one(first)
@@ -165,7 +165,7 @@ def test_a_simulated_day_has_the_same_events_one_by_one_and_in_bulk(version):
 
 
 @pytest.mark.parametrize("version", SCHEMA_VERSIONS)
-def test_what_is_decoded_tells_the_same_flags(version):
+def test_decoded_messages_have_the_same_flags(version):
     """A live feed has decoded messages at hand, not their bytes."""
     decoder = PacketDecoder()
     for payload in simulated(version)[:200]:
@@ -174,7 +174,7 @@ def test_what_is_decoded_tells_the_same_flags(version):
             assert told == flags_of(payload, outcome.frame, decoder)
 
 
-def test_an_event_begins_behind_the_end_of_another():
+def test_an_event_begins_after_the_end_of_another():
     events = EventNumbers()
     numbered = [
         events.number(Place(1, 5), 0, ORDER, 0),
@@ -187,7 +187,7 @@ def test_an_event_begins_behind_the_end_of_another():
 
 
 @pytest.mark.parametrize("place", [Place(1, 7), Place(2, 1), Place(2, 6)])
-def test_an_event_begins_behind_a_hole(place):
+def test_an_event_begins_after_a_gap(place):
     events = EventNumbers()
     events.number(Place(1, 5), 0, ORDER, 0)
     assert events.number(place, 0, ORDER, 0) == event_number(*place, 0)
@@ -212,7 +212,7 @@ def test_a_message_without_flags_ends_its_event_but_a_summary_never_does():
         min_size=2,
     )
 )
-def test_numbers_of_events_sort_as_their_places(places):
+def test_event_keys_sort_like_their_messages(places):
     """A packet of 64 kB has at most 5457 messages."""
     numbers = [event_number(*place) for place in sorted(places)]
     assert numbers == sorted(numbers)

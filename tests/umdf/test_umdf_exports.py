@@ -1,4 +1,4 @@
-"""What the package exports is light: no machine of the feed needs numba or Arrow."""
+"""The package's exports are light: no machine of the feed needs numba or Arrow."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import sys
 from pregao import umdf
 
 
-def test_every_exported_name_is_there():
+def test_every_exported_name_exists():
     for name in umdf.__all__:
         assert getattr(umdf, name).__doc__, name
 

@@ -128,7 +128,7 @@ def test_a_first_count_above_one_is_a_gap_unless_a_loop_shows_an_empty_book():
         (UNSEEN, 5, Step.GAP),
     ],
 )
-def test_7_4_1_what_a_count_is_behind_the_last_one(last, count, step):
+def test_7_4_1_steps_of_a_count_after_the_last_one(last, count, step):
     counter = InstrumentCount(last)
     assert counter.follow(Item.MESSAGE, count) is step
     assert counter.stale == (step is Step.GAP)
@@ -148,7 +148,7 @@ def test_6_5_13_the_first_message_after_empty_book_carries_1_and_is_no_gap():
 
 
 def doubted(last, *, missing=1):
-    """A counter behind which so many packets are missing."""
+    """A counter after which this number of packets is missing."""
     counter = InstrumentCount(last)
     counter.follow(Item.HOLE, 0, missing)
     assert missing > counter.proven
@@ -161,7 +161,7 @@ def test_a_message_that_continues_a_long_count_proves_that_nothing_was_missed():
     assert counter.proven == 1
 
 
-def test_a_short_count_could_be_a_new_one_behind_an_empty_book():
+def test_a_short_count_could_be_a_new_one_after_an_empty_book():
     """All of it fits into the packets that are missing."""
     counter = doubted(5)
     counter.follow(Item.MESSAGE, 6, 1)
@@ -184,7 +184,7 @@ def test_a_short_count_could_be_a_new_one_behind_an_empty_book():
         (Item.MESSAGE, 1, Step.RESTART),
     ],
 )
-def test_what_proves_a_book_behind_a_hole(item, count, step):
+def test_what_proves_a_book_after_a_gap(item, count, step):
     counter = doubted(5)
     assert counter.follow(item, count, 1) is step
     assert counter.proven == 1
@@ -197,7 +197,7 @@ def test_what_empties_a_book_in_a_packet_with_unread_parts_proves_only_what_was_
     assert counter.proven == 2
 
 
-def test_who_joins_in_the_middle_has_no_proof_before_a_snapshot_or_reset():
+def test_a_late_joiner_has_no_proof_before_a_snapshot_or_reset():
     counter = InstrumentCount.new(from_the_start=False)
     counter.follow(Item.MESSAGE, 1, 0)
     assert counter.proven == UNPROVEN

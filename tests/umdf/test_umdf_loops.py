@@ -92,7 +92,7 @@ def test_a_loop_that_began_before_we_listened_gives_way_to_the_next():
     assert loop.complete
 
 
-def test_a_stream_whose_versions_go_back_for_long_has_begun_anew():
+def test_a_stream_whose_versions_go_back_for_long_has_restarted():
     loop = SnapshotLoop()
     play(loop, packets_of_7_1(), version=900)
     for number in range(1, MOST_OLDER + 1):
@@ -104,7 +104,7 @@ def test_a_stream_whose_versions_go_back_for_long_has_begun_anew():
     assert loop.complete
 
 
-def test_fewer_headers_than_told_or_other_counts_are_not_a_whole_loop():
+def test_fewer_headers_than_announced_or_other_counts_are_no_complete_loop():
     loop = play(SnapshotLoop(), [[("header", header(1111))], [("reset",)]])
     assert loop.reason == "1 of 2 instruments were received"
     loop = play(
@@ -162,7 +162,7 @@ def test_memory_has_a_limit():
     late=st.permutations(range(1, 11)),
 )
 def test_a_loop_is_whole_exactly_if_every_packet_came_in_whatever_order(lost, late):
-    """Behind packet 1, that is: it says where a loop begins."""
+    """After packet 1, which is where a loop begins."""
     loop = SnapshotLoop()
     loop.packet(7, 44, resets=True)
     order = [number for number in late if number not in lost]

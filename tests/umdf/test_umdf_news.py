@@ -20,7 +20,7 @@ def part(number, count, text="", **changes):
     return values | changes
 
 
-def test_a_single_part_is_whole_at_once():
+def test_a_single_part_is_complete_immediately():
     news = NewsParts().part(part(1, 1, "suspenso"), 0)
     assert (news.headline, news.text, news.security_id, news.parts) == (
         "Leilão", "suspenso", 1111, 1,

@@ -40,7 +40,7 @@ def test_a_packet_round_trip():
     assert [outcome.frame.index_in_packet for outcome in decoded.outcomes] == [0, 1]
 
 
-def test_a_heartbeat_has_no_place_in_the_stream():
+def test_a_heartbeat_has_no_packet_key_in_the_stream():
     assert HEADER.sequenced
     assert not HEADER._replace(sequence_number=0).sequenced
 
@@ -76,7 +76,7 @@ def test_every_malformed_shape_gives_its_reason_and_position(reason, position, s
     assert (outcome.frame, outcome.position, outcome.end) == (None, position, len(spoilt))
 
 
-def test_messages_before_a_malformed_one_stand():
+def test_messages_before_a_malformed_one_are_kept():
     spoilt = packet(SEQUENCE, SEQUENCE)[:-3]
     decoded = PacketDecoder().decode(spoilt)
     assert len(decoded.messages) == 1
@@ -161,7 +161,7 @@ def slow_outcomes(packets, registry=None):
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 12))
-def test_bulk_and_single_decoding_say_the_same(seed, count):
+def test_bulk_and_single_decoding_agree(seed, count):
     rng = random.Random(seed)
     versions = [known.number for known in bundled_versions("umdf")]
     packets = []
@@ -192,7 +192,7 @@ def test_bulk_and_single_decoding_say_the_same(seed, count):
             )
 
 
-def test_more_kinds_than_the_kernel_tells_apart():
+def test_more_kinds_than_the_kernel_distinguishes():
     """Headers full of noise are sorted the slow way, and nothing is lost."""
     messages = []
     for version in range(3000):

@@ -59,7 +59,7 @@ def test_14_an_instrument_separates_from_its_group_and_rejoins_it():
     assert phases.status(99999999) is Status.PAUSE
 
 
-def test_14_rejoining_tells_the_phase_of_the_group():
+def test_14_rejoining_emits_the_phase_of_the_group():
     phases = Phases()
     phases.define(1, XX)
     phases.define(2, XX)
@@ -210,7 +210,7 @@ EVENTS = st.sampled_from([None, SESSION, OWN, REJOIN])
         max_size=40,
     )
 )
-def test_every_change_of_what_holds_is_told_and_nothing_else(steps):
+def test_every_change_of_state_is_emitted_and_nothing_else(steps):
     phases = Phases()
     known = dict.fromkeys(range(1, 5), Status.UNKNOWN)
     for step in steps:

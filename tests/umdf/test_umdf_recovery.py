@@ -22,5 +22,5 @@ def test_below_version_15_the_version_is_that_of_the_incrementals():
     assert is_usable(old, 8)
 
 
-def test_from_version_15_on_a_snapshot_tells_its_version():
+def test_from_version_15_on_a_snapshot_carries_its_version():
     assert snapshot_place(header(703, version=9), 8) == Place(9, 703)

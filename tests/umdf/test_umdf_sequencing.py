@@ -11,7 +11,7 @@ from tests.umdf.survey_support import HEARTBEAT, ORDER, RESET, block_of, payload
 
 
 class PlainAudit:
-    """The same account with sets: what the kernel is held against."""
+    """The account with sets, as a reference for the kernel."""
 
     def __init__(self):
         self.runs = {}
@@ -106,7 +106,7 @@ def test_any_packets_are_accounted_for_as_with_sets(packets, pieces):
     assert audit.untracked == 0
 
 
-def test_a_gap_is_reported_with_the_time_of_the_packet_behind_it():
+def test_a_gap_is_reported_with_the_time_of_the_packet_after_it():
     audit = audited([(0, 7, 1, n, False) for n in (5, 6, 10, 8)])
     (run,) = audit.runs()
     assert (run.first, run.last, run.missing, run.gaps, run.late) == (5, 10, 2, 2, 1)
@@ -121,7 +121,7 @@ def test_a_loop_is_whole_from_1_to_the_sequence_reset():
     assert [run.missing for run in runs] == [0, 0, 1]  # only the first may be joined midway
 
 
-def test_versions_go_round_after_65534_however_far_apart_they_are():
+def test_versions_wrap_around_after_65534_at_any_distance():
     """32766 versions on from 40000 is 7232: it follows, and its packets 1 to 4 are missing."""
     runs = audited([(0, 7, 40_000, 1, False), (0, 7, 7_232, 5, False)]).runs()
     assert [run.missing for run in runs] == [0, 4]
@@ -138,7 +138,7 @@ def test_a_version_that_comes_round_again_is_another_turn():
     assert (run.turns, run.duplicates, run.packets) == (2, 0, 2)
 
 
-def test_the_memory_has_a_limit_and_what_goes_beyond_it_is_counted():
+def test_the_history_has_a_limit_and_excess_is_counted():
     packets = [(0, 7, v, 1, False) for v in range(1, 11)]
     audit = audited(packets, audit=SequenceAudit(most_runs=5))
     assert len(audit.runs()) == 4  # and one row for the line and channel

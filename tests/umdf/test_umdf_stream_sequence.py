@@ -43,7 +43,7 @@ def test_the_distance_of_versions_is_the_steps_taken(old, steps):
 @given(
     st.tuples(st.integers(1, 5), st.integers(1, 9)), st.tuples(st.integers(1, 5), st.integers(1, 9))
 )
-def test_a_snapshot_covers_what_is_not_behind_it(snapshot, place):
+def test_a_snapshot_covers_what_is_not_after_it(snapshot, place):
     assert covers(Place(*snapshot), Place(*place)) == (place <= snapshot)
 
 
@@ -72,7 +72,7 @@ def test_kernels_know_how_versions_go_round(old, new):
 
 
 @given(base=VERSIONS, places=st.lists(st.tuples(VERSIONS, NUMBERS)), kind=KINDS)
-def test_the_serials_of_columns_are_those_of_their_places(base, places, kind):
+def test_the_serials_of_columns_are_those_of_their_messages(base, places, kind):
     versions = np.array([version for version, _ in places], kind)
     numbers = np.array([number for _, number in places], np.int64)
     serials = serial_of(versions, numbers, base)
@@ -96,7 +96,7 @@ def test_serials_of_one_version_too(base, version, numbers, kind):
     one=st.tuples(st.integers(-HALF // 2, HALF // 2), NUMBERS),
     other=st.tuples(st.integers(-HALF // 2, HALF // 2), NUMBERS),
 )
-def test_serials_sort_as_the_stream_goes_also_where_versions_come_round(base, one, other):
+def test_serials_sort_like_the_stream_also_where_versions_wrap_around(base, one, other):
     """Places are given by their distance from the version that serials are counted from."""
     places = [
         Place((base - 1 + steps) % LAST_SEQUENCE_VERSION + 1, number)
@@ -118,7 +118,7 @@ def test_the_first_packet_may_be_joined_midway():
     assert (sequence.version, sequence.first, sequence.next_number) == (3, 700, 701)
 
 
-def test_6_5_10_heartbeats_are_no_gap_and_tell_the_next_number():
+def test_6_5_10_heartbeats_are_no_gap_and_carry_the_next_number():
     sequence = StreamSequence()
     assert verdicts(sequence, (1, 1235)) == [Verdict.EXPECTED]
     for _ in range(3):
@@ -137,7 +137,7 @@ def test_7_5_a_heartbeat_shows_that_the_last_packets_are_missing():
     assert sequence.missing == [range(11, 12), range(13, 14)]
 
 
-def test_a_gap_is_told_once_and_filled_by_late_packets():
+def test_a_gap_is_reported_once_and_filled_by_late_packets():
     sequence = StreamSequence()
     sequence.accept(1, 1)
     arrival = sequence.accept(1, 5)

@@ -1,4 +1,4 @@
-"""The stream of a flow is told from all the templates seen on it."""
+"""The stream of a flow is detected from all the templates seen on it."""
 
 import pytest
 

@@ -27,7 +27,7 @@ def surveyed(blocks, names=None, streams=None):
     return survey
 
 
-def test_streams_are_told_by_all_that_is_on_a_line():
+def test_streams_are_detected_from_all_packets_of_a_line():
     snapshot = b"\x22\x00\x1e\x00\x02\x00\x10\x00" + bytes(34)
     block = block_of(
         [
@@ -155,7 +155,7 @@ def test_peaks_are_the_largest_counts_of_any_span(events):
         assert peaks.per_second(key) == 10 * max(spans.values(), default=0)
 
 
-def test_rejects_are_counted_by_reason_with_the_first_places():
+def test_rejects_are_counted_by_reason_with_the_first_locations():
     old = b"\0\0\2\0\2\0\x05\0"
     big = bytearray(ORDER)
     big[8 + 8 + 4 : 8 + 8 + 4 + 8] = b"\xff" * 7 + b"\x7f"
@@ -174,7 +174,7 @@ def test_rejects_are_counted_by_reason_with_the_first_places():
     assert str(told).startswith("day.pcap: packet 2 at byte 124, byte 16 of its payload: ")
 
 
-def test_a_thousand_rejects_keep_ten_places():
+def test_a_thousand_rejects_keep_ten_locations():
     old = b"\0\0\2\0\2\0\x05\0"
     survey = surveyed([block_of([payload(n, (old,)) for n in range(1, 1001)])])
     assert (survey.rejects.total, len(survey.rejects.first)) == (1000, 10)
@@ -184,7 +184,7 @@ def test_a_thousand_rejects_keep_ten_places():
     assert noise.line_accounts() == []
 
 
-def test_the_first_places_are_the_first_in_the_captures():
+def test_the_first_locations_are_the_first_in_the_captures():
     old = b"\0\0\2\0\2\0\x05\0"
     block = block_of([payload(n, (old,)) if n % 2 else b"short" for n in range(1, 31)])
     survey = surveyed([block, block])

@@ -47,7 +47,7 @@ def decoded(schema, message, bodies):
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_rows_of_every_version_stand_in_one_table(template):
+def test_rows_of_every_version_are_in_one_table(template):
     rng = random.Random(template)
     present = [v for v in VERSIONS if template in bundled("umdf", v).by_id]
     versions = [(bundled("umdf", v), bundled("umdf", v).by_id[template]) for v in present]
@@ -93,7 +93,7 @@ def test_dictionaries_only_grow():
 
 
 def old_and_new(old, new, *, group=False):
-    """The same message in two versions whose field ``f`` differs in type."""
+    """A message in two versions whose field ``f`` differs in type."""
     schemas = []
     for version, kind in ((1, old), (2, new)):
         field = f'<field name="f" id="1" type="{kind}"/>'
@@ -167,7 +167,7 @@ def test_key_columns_are_those_of_the_packets(seed):
     ]
 
 
-def test_the_agreement_of_columns_and_codec_is_what_these_tests_stand_on():
+def test_columns_and_codec_agree_as_these_tests_require():
     schema = bundled("umdf", 16)
     rng = random.Random(3)
     message = schema.by_id[12]

@@ -1,4 +1,4 @@
-"""Template ids and flag bits come from the schemas, and nobody else states them."""
+"""Template ids and flag bits come from the schemas, and are stated nowhere else."""
 
 import ast
 import re
@@ -27,7 +27,7 @@ def test_an_unknown_name_is_an_error():
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_bit_for_implied_orders_is_what_each_version_says(version):
+def test_the_bit_for_implied_orders_follows_the_version(version):
     """000 §18: the bit is LastImpliedMsg up to version 9."""
     found = bundled("umdf", version).types["MatchEventIndicator"]
     assert isinstance(found, SetType)
@@ -95,7 +95,7 @@ def numbers_in(node):
 
 
 def is_template(node):
-    """Is an expression the id of a template?"""
+    """Whether an expression is the id of a template."""
     match node:
         case ast.Name(id="template" | "template_id"):
             return True

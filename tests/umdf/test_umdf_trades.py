@@ -1,4 +1,4 @@
-"""Which trades set the last price: said once, for a trade, for columns and for every room."""
+"""Which trades set the last price: one rule for trades, columns and all packages."""
 
 import datetime
 
@@ -28,7 +28,7 @@ def test_000_13_3_neither_a_late_trade_nor_a_leg_sets_the_last_price(condition, 
 
 
 @pytest.mark.parametrize(("condition", "sub_type", "sets"), CASES)
-def test_the_engine_says_what_the_rule_says(condition, sub_type, sets):
+def test_the_engine_follows_the_rule(condition, sub_type, sets):
     kind = None if sub_type is None else TrdSubType[sub_type]
     day = (datetime.date(2026, 5, 21) - datetime.date(1970, 1, 1)).days
     trade = Trade(

@@ -1,4 +1,4 @@
-"""What day a message belongs to."""
+"""The trading day of a message."""
 
 import numpy as np
 import pytest

@@ -29,8 +29,8 @@ def twins():
 @pytest.mark.parametrize(
     "agree",
     [
-        packets.test_bulk_and_single_decoding_say_the_same,
-        packets.test_more_kinds_than_the_kernel_tells_apart,
+        packets.test_bulk_and_single_decoding_agree,
+        packets.test_more_kinds_than_the_kernel_distinguishes,
         packets.test_any_payload_is_safe,
         survey.test_messages_are_counted_by_line_kind_and_version,
         survey.test_noise_in_the_headers_is_counted_without_growing,

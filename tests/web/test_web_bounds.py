@@ -32,7 +32,7 @@ DEEP = "[" * 100_000
 
 
 class Quiet:
-    """A live market of which nothing is known."""
+    """A live market without any data."""
 
     mode = "live"
 
@@ -142,7 +142,7 @@ def test_a_byte_now_and_then_does_not_keep_a_connection_open(page, start):
         until(closed)
 
 
-def test_a_peer_that_does_not_read_is_given_up(page):
+def test_a_peer_that_does_not_read_is_abandoned(page):
     with opened(page) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.sendall(head(page, "GET", "/large"))
@@ -167,7 +167,7 @@ def test_an_answer_may_take_longer_than_a_peer_may_wait():
         assert asked.result().json() == "done"
 
 
-def test_there_are_so_many_connections_at_most():
+def test_the_number_of_connections_is_limited():
     with served(limits=Limits(max_connections=3)) as page:
         held = [opened(page) for _ in range(3)]
         until(lambda: connections(page) == 3)
@@ -204,7 +204,7 @@ def test_a_socket_whose_message_is_half_sent_is_closed(page):
     until(lambda: connections(page) == 0)
 
 
-def test_work_at_once_is_bounded_others_wait_and_too_many_are_turned_away():
+def test_concurrent_work_is_bounded_others_wait_and_too_many_are_refused():
     running, most, begun = [], [], threading.Semaphore(0)
     go_on = threading.Event()
 
@@ -293,7 +293,7 @@ def test_a_request_that_is_too_large_or_none_is_refused(page, request_of, capfd)
     assert "Traceback" not in "".join(capfd.readouterr())
 
 
-def test_an_error_of_ours_is_a_sentence_and_is_logged(caplog):
+def test_an_error_of_ours_is_one_line_and_is_logged(caplog):
     def fails(_given):
         raise KeyError("a secret of the inside")
 

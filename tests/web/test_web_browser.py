@@ -76,7 +76,7 @@ def go(page, at):
 
 
 def shown_rows(drawn):
-    """What the ladder shows, from the highest ask to the lowest bid."""
+    """Content of the ladder, from the highest ask to the lowest bid."""
     names = ("side", "price", "size", "orders")
     return [tuple(row[name] for name in names) for row in levels_of(drawn)]
 
@@ -86,7 +86,7 @@ def levels_of(drawn):
 
 
 def rows_of(book, drawn):
-    """What it must show of a book; how many levels have room is its own business."""
+    """Expected content for a book; the number of visible levels may differ."""
     asks, bids = (
         sum(1 for row in levels_of(drawn) if row["side"] == side) for side in ("ask", "bid")
     )
@@ -100,7 +100,7 @@ def rows_of(book, drawn):
     ]
 
 
-def test_what_is_drawn_is_what_the_lake_says(opened, lake, busiest):
+def test_plots_show_the_content_of_the_lake(opened, lake, busiest):
     watched = opened()
     page = watched.page
     drawn = settled(page)
@@ -136,7 +136,7 @@ def test_what_is_drawn_is_what_the_lake_says(opened, lake, busiest):
     assert {url.split("/")[2] for url in watched.asked} == {page.url.split("/")[2]}
 
 
-def test_a_replay_goes_on_and_stops_where_the_lake_agrees(opened, lake, busiest):
+def test_a_replay_continues_and_stops_where_the_lake_agrees(opened, lake, busiest):
     page = opened().page
     settled(page)
     before = page.evaluate("__pregao.drawn.at")
@@ -221,7 +221,7 @@ def entered(page, side, quantity, price):
     page.keyboard.press("Escape")
 
 
-def test_orders_entered_on_the_page_are_drawn_when_the_feed_brings_them(opened):
+def test_orders_entered_on_the_page_are_drawn_when_the_feed_delivers_them(opened):
     with live_page() as (served, exchange, _):
         watched = opened(served.url)
         page = watched.page
@@ -301,7 +301,7 @@ def test_a_late_answer_does_not_undo_a_later_choice(opened):
     assert watched.errors == []
 
 
-def test_who_types_on_behind_enter_has_not_chosen(opened):
+def test_typing_on_after_enter_is_no_choice(opened):
     watched = opened()
     page = watched.page
     before = settled(page)["symbol"]
@@ -394,7 +394,7 @@ def test_no_text_of_a_capture_becomes_markup(opened, place):
         watched.close()
 
 
-def test_a_server_that_is_gone_is_told(opened, market):
+def test_a_lost_server_is_reported(opened, market):
     with PageServer(lake_application(market), 0) as served:
         page = opened(served.url).page
         settled(page)

@@ -1,4 +1,4 @@
-"""What the page is told of a lake is what the lake says."""
+"""The page's data of a lake equals the lake's content."""
 
 import json
 from datetime import date
@@ -41,7 +41,7 @@ def lake_levels(side):
     ]
 
 
-def test_the_page_is_there(server):
+def test_the_page_exists(server):
     answer = visiting.get(server)
     assert answer.status_code == 200
     assert "Pregão" in answer.text
@@ -89,7 +89,7 @@ def test_trades_are_the_lakes(server, lake, busiest, about):
     assert sum(about["activity"]) == sum(row["size"] for row in rows)
 
 
-def test_a_replay_shows_books_as_they_were(server, lake, busiest, about):
+def test_a_replay_shows_books_at_that_time(server, lake, busiest, about):
     begin = (about["begin"] + about["end"]) // 2
     step = 500_000_000
     request = own(busiest, request=7, step=step, to=begin + 20 * step) | {"from": begin}
@@ -180,7 +180,7 @@ def test_bars_auctions_latency_health_and_news(server, lake, busiest, about):
         ("api/jump", {"day": DAY}, "kind is missing"),
     ],
 )
-def test_what_is_wrong_is_said(server, path, parameters, said):
+def test_errors_are_reported(server, path, parameters, said):
     answer = visiting.get(server, path, **parameters)
     assert answer.status_code == 400
     assert said in answer.json()["error"]
@@ -204,7 +204,7 @@ ANYTHING = st.text(max_size=12) | st.integers(-(2**70), 2**70).map(str)
         max_size=5,
     ),
 )
-def test_whatever_is_asked_is_answered_with_data_or_a_sentence(
+def test_every_request_is_answered_with_data_or_an_error(
     server, busiest, path, day, channel, others
 ):
     asked = {"id": busiest["id"], "day": day, "channel": channel, "at": "43200000000000"} | others

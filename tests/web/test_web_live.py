@@ -1,4 +1,4 @@
-"""The page of the live feed: what it is told is what the exchange has, and what it asks is done."""
+"""The page of the live feed: it shows the exchange's state, and its requests are executed."""
 
 import json
 import threading
@@ -92,7 +92,7 @@ def test_a_symbol_is_found_ahead_of_those_that_begin_with_it(page, monkeypatch):
 
 
 class Slow:
-    """A market that tells of an instrument while another one has been asked for already."""
+    """A market that publishes an instrument while another one has already been selected."""
 
     def __init__(self, market):
         self._market = market
@@ -109,7 +109,7 @@ class Slow:
         return self._market.view(channel, security_id)
 
 
-def test_a_book_is_told_under_its_own_number_when_another_is_chosen_meanwhile(page):
+def test_a_book_is_sent_under_its_own_number_when_another_is_selected_meanwhile(page):
     server, _, market = page
     known(server)
     order(server, "BUY", 100, "29.90")
@@ -121,7 +121,7 @@ def test_a_book_is_told_under_its_own_number_when_another_is_chosen_meanwhile(pa
         socket.send(json.dumps(OWN))
         assert slow.asked.wait(PATIENCE_S)
         socket.send(json.dumps(OTHER))
-        # The server has seen that message when it has answered a question that came behind it.
+        # The server has read that message when it has answered a later request.
         assert get(served, "api/book", **OTHER).status_code == 200
         slow.go_on.set()
         books = {}
@@ -138,7 +138,7 @@ def test_a_book_is_told_under_its_own_number_when_another_is_chosen_meanwhile(pa
         assert books[OWN["id"]]["sides"] == get(server, "api/book", **OWN).json()["sides"]
 
 
-def test_trades_and_busts_are_told(page):
+def test_trades_and_busts_are_emitted(page):
     server, _, _ = page
     known(server)
     order(server, "BUY", 500, "30.20")

@@ -83,7 +83,7 @@ def test_the_first_visit_leaves_a_cookie_and_an_address_without_the_token(page):
         assert socket.recv(PATIENCE_S) == "there"
 
 
-def test_a_visit_that_another_site_began_goes_on_from_our_own_page(page):
+def test_a_visit_from_another_site_continues_from_our_own_page(page):
     # A browser sends no strict cookie after a redirect of such a visit.
     first = httpx.get(page.url, headers={"sec-fetch-site": "cross-site"}, timeout=PATIENCE_S)
     assert (first.status_code, first.headers["refresh"]) == (200, "0; url=/")
