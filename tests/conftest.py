@@ -145,7 +145,7 @@ TOGETHER = {
 """Files that use the same Spark, cluster or server: one process runs them, and starts it once."""
 
 FOLDERS_TOGETHER = ("api", "web")
-"""Folders whose files all look at one lake."""
+"""Folders whose files all read one lake."""
 
 SLOW = ON_SPARK | {
     "test_api_book",
@@ -297,7 +297,7 @@ def pytest_collection_finish():
 
 
 def together(test):
-    """The file that a test is of, or what stands for it and others: one process runs them."""
+    """The file of a test, or the stand-in for it and others: one process runs them."""
     file = Path(test.partition("::")[0])
     if file.parent.name in FOLDERS_TOGETHER:
         return file.parent.name
@@ -306,7 +306,7 @@ def together(test):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Where whole files go to a process, those that belong together go to the same."""
+    """If complete files go to a process, those that belong together go to the same one."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling

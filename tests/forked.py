@@ -1,6 +1,6 @@
 """Processes that a test kills or lets race: forked from one that has imported the lake already.
 
-A Python of its own would import for a second what it needs for a tenth of one.
+A new Python process would import for a second what it needs for a tenth of one.
 """
 
 import multiprocessing

@@ -10,7 +10,7 @@ from tempfile import mkdtemp
 def made_once(kind: str, settings: Mapping[str, object], make: Callable[[Path], object]) -> Path:
     """The folder of this kind and these settings, made unless a process has made it already.
 
-    Two processes may make the same one at once; the later then uses the other's.
+    Two processes may make the same one concurrently; the later then uses the other's.
     """
     digest = hashlib.sha256(repr(sorted(settings.items())).encode()).hexdigest()[:16]
     folder = Path(os.environ["PREGAO_TESTS_SHARED"], f"pregao-{kind}-{digest}")

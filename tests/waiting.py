@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 PATIENCE_S = 120.0
-"""Many times what anything takes here: who waits so long has found a mistake."""
+"""Many times what anything takes here: a longer wait is a failure."""
 
 
 def until(

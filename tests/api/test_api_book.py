@@ -79,7 +79,7 @@ def test_levels_add_the_orders_up(day, truth):
     assert f"{security_id}: valid" in str(book)
 
 
-def test_what_is_missed_makes_a_book_stale_and_a_snapshot_heals_it(day, truth):
+def test_missed_messages_make_a_book_stale_and_a_snapshot_heals_it(day, truth):
     security_id = max(truth, key=lambda each: len(truth[each]))
     (feed,) = (day / name for name in ["051_Incremental_A.pcap"] if (day / name).exists())
     messages = list(pregao.read(feed, security_id=security_id).messages())

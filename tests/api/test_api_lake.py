@@ -33,7 +33,7 @@ def test_an_ingest_makes_messages_books_and_analytics(lake_report):
     assert {"packets", "trades", "book_checkpoints", "umdf_trade_53"} <= set(lake.tables)
 
 
-def test_what_was_ingested_is_not_ingested_again(lake, day):
+def test_ingested_captures_are_not_ingested_again(lake, day):
     before = lake.sql("SELECT count(*) AS n FROM umdf_order_mbo_50")["n"][0]
     again = lake.ingest([day], books=False, analytics=False)
     assert again["messages"]["decoded"] == 0

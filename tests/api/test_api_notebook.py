@@ -15,7 +15,7 @@ EXAMPLES = Path(pregao.__file__).parents[2] / "examples"
 
 
 def test_the_notebook_runs(tmp_path):
-    """In a process of its own: its kernel is one already."""
+    """Run in a separate process, because it starts a kernel."""
     code = (
         "import sys, nbformat\n"
         "from nbclient import NotebookClient\n"

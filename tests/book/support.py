@@ -95,7 +95,7 @@ def shown(book, side):
 
 
 def place(book, order_id):
-    """Where an order stands on its side, from 1."""
+    """Position of an order on its side, from 1."""
     position = book.queue_position(order_id)
     assert position is not None
     return position.in_side
@@ -141,7 +141,7 @@ def long_script(seed, length):
 
 
 class Story:
-    """Turns drawn steps into updates that mostly fit, following them with a book of its own."""
+    """Turns drawn steps into updates that mostly fit, tracking them with its own book."""
 
     def __init__(self, by_position):
         self.by_position = by_position
@@ -162,7 +162,7 @@ class Story:
         return 1 + next(i for i, order in enumerate(orders) if order.order_id == order_id)
 
     def _new_place(self, side, price):
-        """Where a new order of this price would stand, the books being kept by price."""
+        """Position of a new order of this price, in books kept by price."""
         better = [
             order
             for order in self.book.orders(side)

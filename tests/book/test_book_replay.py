@@ -141,7 +141,7 @@ def test_a_replay_can_stop_anywhere_and_continue(kind, stories, cuts):
         ]
         faults += part.faults
         books += [(book.row, as_orders(book, 0), as_orders(book, 1)) for book in part.books]
-        replay.state = replay.state.copy()  # a checkpoint goes on like the original
+        replay.state = replay.state.copy()  # a checkpoint continues like the original
     assert faults == whole.faults
     assert books == [(book.row, as_orders(book, 0), as_orders(book, 1)) for book in whole.books]
     assert ticks == [

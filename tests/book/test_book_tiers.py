@@ -30,7 +30,7 @@ def fully_told(updates):
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), length=st.integers(0, 150))
 def test_12_1_1_1_levels_can_be_kept_without_orders(seed, length):
-    """From previous sizes alone: equal to the full book as long as that one is sound."""
+    """From previous sizes alone: equal to the full book as long as that one is valid."""
     story = [step for step in long_script(seed, length) if step[0] != "from" and not step[5]]
     updates = Story(by_position=False).tell(story)
     levels, top = LevelsBook(), TopOfBook()

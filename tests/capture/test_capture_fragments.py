@@ -1,4 +1,4 @@
-"""Joining IP fragments: any order, bounded memory, overlaps given up, nothing uncounted."""
+"""Joining IP fragments: any order, bounded memory, overlaps abandoned, everything counted."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_fragment_cut_by_the_snap_length_is_not_used():
     [
         (8, True, bytes(16)),  # reaches into the third
         (0, True, bytes(16)),  # the same start, but longer
-        (0, True, b"different"[:8]),  # the same place, other bytes
+        (0, True, b"different"[:8]),  # the same offset, other bytes
         (0, False, bytes(8)),  # the same bytes, but now the last
         (32, False, bytes(8)),  # a second last fragment
         (32, True, bytes(8)),  # after the last

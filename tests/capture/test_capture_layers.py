@@ -145,7 +145,7 @@ def test_ip_and_tcp_options_are_stepped_over():
 def test_a_cut_packet_is_reported_and_never_decoded(captured):
     frame = framed(ipv4(udp(b"whole")))
     assert item_of(frame[:captured], original=len(frame)).kind == "cut"
-    # The same bytes, but stated to be the whole frame: then the frame is wrong.
+    # The same bytes, but stated to be the complete frame: then the frame is wrong.
     assert item_of(frame[:captured]).kind == "malformed"
 
 
@@ -217,7 +217,7 @@ def test_an_authentication_header_is_stepped_over():
     assert payload_of(item_of(framed(ipv6(header + udp(b"ok"), 51), version=6))) == b"ok"
 
 
-def test_what_is_neither_udp_nor_tcp_is_counted_by_kind():
+def test_packets_that_are_neither_udp_nor_tcp_are_counted_by_kind():
     frames = [
         (bytes(12) + b"\x08\x06" + bytes(28), "ARP"),
         (bytes(12) + b"\x12\x34" + bytes(28), "ethertype 0x1234"),
@@ -235,7 +235,7 @@ def test_what_is_neither_udp_nor_tcp_is_counted_by_kind():
     assert items.statistics.other == Counter(reason for _, reason in frames)
 
 
-def test_what_is_not_wanted_may_be_cut_without_being_reported_as_cut():
+def test_unselected_packets_may_be_cut_without_being_reported_as_cut():
     icmp = framed(ipv4(bytes(100), 1))
     assert item_of(icmp[:60], original=len(icmp)).kind == "other"
 

@@ -94,7 +94,7 @@ def test_the_truncated_tail_is_reported_in_one_line():
         (pcap_header()[:4] + b"\5\0\0\0" + pcap_header()[8:], "at byte 4: pcap version 5.0"),
     ],
 )
-def test_what_is_not_a_capture_is_refused_with_the_reason(content, reason):
+def test_a_file_that_is_no_capture_is_refused_with_the_reason(content, reason):
     with pytest.raises(CaptureError) as raised:
         read(content)
     assert reason in str(raised.value)

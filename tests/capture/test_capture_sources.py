@@ -1,4 +1,4 @@
-"""Where captures come from: paths, streams, filesystems, compressed or not, whole or cut."""
+"""Sources of captures: paths, streams, filesystems, compressed or not, complete or cut."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ STORED = {
     "zstd of several frames": b"".join(
         zstd(CONTENT[k : k + 999]) for k in range(0, len(CONTENT), 999)
     ),
-    "zstd behind a skippable frame": b"\x53\x2a\x4d\x18\x03\0\0\0abc" + zstd(CONTENT),
+    "zstd after a skippable frame": b"\x53\x2a\x4d\x18\x03\0\0\0abc" + zstd(CONTENT),
 }
 
 
@@ -115,7 +115,7 @@ def test_a_stream_is_read_from_its_current_position():
     assert next(read_packets(file, start=points[1])).position == points[1]
 
 
-def test_what_was_handed_over_stays_open_and_what_was_opened_is_closed(tmp_path):
+def test_files_given_by_the_caller_stay_open_and_others_are_closed(tmp_path):
     handed = io.BytesIO(CONTENT)
     list(read_packets(handed))
     assert not handed.closed
@@ -133,7 +133,7 @@ def test_what_was_handed_over_stays_open_and_what_was_opened_is_closed(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["gzip", "gzip of several members", "zstd"])
-def test_a_compressed_capture_cut_short_gives_its_whole_packets(name, tmp_path):
+def test_a_compressed_capture_cut_short_gives_its_complete_packets(name, tmp_path):
     content = zstd(LARGE) if name == "zstd" else STORED[name]
     expected = LARGE_EXPECTED if name == "zstd" else EXPECTED
     path = tmp_path / "cut"
@@ -157,7 +157,7 @@ def test_a_compressed_capture_cut_short_gives_its_whole_packets(name, tmp_path):
 
 
 def test_nothing_is_lost_from_a_cut_zstd_file_that_can_be_read_again(tmp_path):
-    # Frames of their own, so that all of them but the last are known to be whole.
+    # Separate frames, so that all of them except the last are known to be complete.
     step = 300_000
     frames = [zstd(LARGE[k : k + step]) for k in range(0, len(LARGE), step)]
     path = tmp_path / "cut.zst"
@@ -288,7 +288,7 @@ def test_a_compressed_capture_is_one_range():
         read_packets(io.BytesIO(STORED["gzip"]), start=100)
 
 
-def test_the_tail_counts_what_is_left():
+def test_the_tail_counts_the_rest():
     reader = read_packets(Pipe(CONTENT[:-1]))
     list(reader)
     last = EXPECTED[-1]

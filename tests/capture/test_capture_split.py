@@ -103,7 +103,7 @@ MOST = 200
 
 @st.composite
 def lying_captures(draw: st.DrawFn) -> bytes:
-    """Captures whose payloads hold whole records that may run into the true ones."""
+    """Captures whose payloads contain complete records that may run into the true ones."""
     order, nanos = draw(st.sampled_from("<>")), draw(st.booleans())
     now = draw(st.sampled_from([0, NOW]))
     step = draw(st.sampled_from([0, 60, 10**9]))

@@ -100,7 +100,7 @@ def test_records_in_bulk_are_those_made_one_by_one(sent):
     st.lists(st.tuples(st.integers(0, 2**32 * 10**9 - 1), st.binary(max_size=99)), max_size=9),
     st.integers(0, 65535),
 )
-def test_what_is_written_is_what_is_read(frames, link_type):
+def test_written_records_are_read_back(frames, link_type):
     file = io.BytesIO()
     with PcapWriter(file, link_type) as writer:
         for time_ns, frame in frames:

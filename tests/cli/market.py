@@ -97,7 +97,7 @@ class Row:
 
 @dataclass
 class Market:
-    """Packets to be written to a capture, one after the other."""
+    """Packets to be written to a capture, in sequence."""
 
     packets: list[Any] = field(default_factory=list)
     now: int = START
@@ -187,7 +187,7 @@ def wild_market(seed, versions=tuple(VERSIONS), count=60, wild=0.1):
 
 
 def as_json(block, values):
-    """Values as they stand in a JSON file."""
+    """Values in the form of a JSON file."""
     result = {}
     for reading in readings(block):
         result[reading.name] = _json_value(reading, values[reading.name])
@@ -215,7 +215,7 @@ def _json_value(reading, value):
 
 
 def as_text(block, values):
-    """Values as they stand in a line for people."""
+    """Values in the form of a line for people."""
     parts = []
     for reading in readings(block):
         text = _text_value(reading, values[reading.name])
@@ -274,7 +274,7 @@ def month_year(value):
 
 
 def as_table(block, values):
-    """Values as they stand in a table's row, without the nulls."""
+    """Values in the form of a table's row, without the nulls."""
     result = {}
     for reading in readings(block):
         value = _table_value(reading, values[reading.name])

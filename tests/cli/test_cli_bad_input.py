@@ -1,4 +1,4 @@
-"""Captures with anything changed in them: each command ends with a sentence, not a trace."""
+"""Captures with arbitrary changes: each command ends with an error message, not a traceback."""
 
 import random
 
@@ -54,7 +54,7 @@ def test_any_damage_to_a_capture(pregao, tmp_path, seed):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_any_damage_to_packets(pregao, tmp_path, seed):
-    """The capture is sound; what is in its packets is not."""
+    """The capture is valid; the content of its packets is not."""
     rng = random.Random(seed)
     market = wild_market(seed, count=30)
     market.packets = [

@@ -88,7 +88,7 @@ def test_books_reports_its_work_and_then_that_all_is_up_to_date(tmp_path):
     assert quiet.output == ""
 
 
-def test_ingest_builds_the_books_if_asked(tmp_path):
+def test_ingest_builds_the_books_on_request(tmp_path):
     place = tmp_path / "lake"
     captures = sorted(folder().glob("*.pcap"))
     result = run("ingest", *captures, "--lake", place, "--master", "here", "--books")
@@ -334,7 +334,7 @@ def test_a_failed_export_leaves_no_file(tmp_path):
         (("export", "book", "--symbol", "NOSUCH", "-o", "-"), "has no rows of NOSUCH"),
     ],
 )
-def test_what_is_not_there_is_an_error_and_not_an_empty_answer(arguments, words):
+def test_missing_data_is_an_error_and_not_an_empty_answer(arguments, words):
     with pytest.raises(UsageError, match=words):
         run(*arguments, "--lake", lake())
 

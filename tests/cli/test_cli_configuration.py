@@ -56,7 +56,7 @@ def test_the_nearest_file_counts_and_the_users_is_the_last(elsewhere, tmp_path, 
         ("hdfs://name/b3", "hdfs://name/b3"),
     ],
 )
-def test_a_lake_is_meant_from_the_folder_of_the_file(elsewhere, tmp_path, lake, expected):
+def test_a_lakes_path_is_relative_to_the_folder_of_the_file(elsewhere, tmp_path, lake, expected):
     path = write(elsewhere, f"lake = '{lake}'")
     for word, folder in (("FOLDER", elsewhere), ("ABOVE", elsewhere.parent)):
         expected = expected.replace(word, str(folder))

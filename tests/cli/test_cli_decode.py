@@ -64,7 +64,7 @@ def expected_tables(rows):
 
 
 def in_key_order(rows):
-    """Versions of a template stand one after the other within a block of packets."""
+    """Versions of a template follow each other within a block of packets."""
     return sorted(rows, key=lambda row: (row["capture_time_ns"], row["index_in_packet"]))
 
 
@@ -355,7 +355,7 @@ def test_by_time_of_capture(pregao, day):
     assert decoded(pregao, day, "--since", "2026-05-21T10:00:00-03:00") == decoded(pregao, day)
 
 
-def test_the_stream_is_known_also_from_packets_that_are_not_asked_for(pregao, day):
+def test_the_stream_is_detected_also_from_unselected_packets(pregao, day):
     rows = decoded(pregao, day, "--since", START + 6000, "--until", START + 7000)
     assert [(row["message"], row["stream"]) for row in rows] == [("Sequence_2", "definition")]
 
@@ -451,7 +451,7 @@ def test_a_file_that_is_no_capture(pregao, day, tmp_path, content, reason):
         assert result.err.count("\n") == 1
 
 
-def test_a_capture_cut_at_any_byte_is_decoded_up_to_its_last_whole_packet(pregao, day, tmp_path):
+def test_a_capture_cut_at_any_byte_is_decoded_up_to_its_last_complete_packet(pregao, day, tmp_path):
     data = day.read_bytes()
     everything = pregao("decode", day).out.splitlines()
     path = tmp_path / "cut.pcap"
@@ -468,7 +468,7 @@ def test_a_capture_cut_at_any_byte_is_decoded_up_to_its_last_whole_packet(pregao
 
 
 def _whole(data, size):
-    """Where the last whole record ends."""
+    """End of the last complete record."""
     at = 24
     while at + 16 <= size:
         length = int.from_bytes(data[at + 8 : at + 12], "little")

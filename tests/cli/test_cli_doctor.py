@@ -145,7 +145,7 @@ def test_small_buffers():
     assert "sysctl -w net.core.rmem_max=33554432" in found.remedy
 
 
-def test_a_port_that_is_taken():
+def test_a_port_in_use():
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = server.getsockname()
         found = doctor_machine.judged_ports([taken])

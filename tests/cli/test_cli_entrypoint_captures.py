@@ -1,4 +1,4 @@
-"""``pregao decode`` and ``pregao info`` on captures of EntryPoint, alone and beside market data."""
+"""``pregao decode`` and ``pregao info`` on captures of EntryPoint, alone and with market data."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ OTHER = conversation(2, version=6, session_id=SESSION + 1, ids=100)
 
 @pytest.fixture(scope="module")
 def capture(tmp_path_factory):
-    """Two connections; of the second, only what came after the first segments."""
+    """Two connections; the second without its first segments."""
     late = segments_of(OTHER, client=("10.1.0.8", 40_002), size=60, syn=False)[2:]
     path = tmp_path_factory.mktemp("sessions") / "orders.pcap"
     return write_capture(path, segments_of(TALK), late)

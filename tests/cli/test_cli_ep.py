@@ -131,7 +131,7 @@ def test_a_session_is_kept_in_a_file(tmp_path):
         ('new "BUY', "Invalid line"),
     ],
 )
-def test_what_is_no_line(line, complaint):
+def test_invalid_lines_are_refused(line, complaint):
     with pytest.raises(UsageError, match=complaint):
         parse(line)
 

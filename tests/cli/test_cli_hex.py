@@ -90,13 +90,13 @@ def test_any_bytes_in_any_shape(data):
         assert packet_bytes(text) == packet, shape
 
 
-def test_text_that_looks_like_digits_is_not_taken_for_bytes():
+def test_text_that_looks_like_digits_is_not_mistaken_for_bytes():
     packet = Market().send(order()).packets[0][1] + b"abcdef0123456789" * 3 + b"ab"
     for shape, text in printed(packet):
         assert packet_bytes(text) == packet, shape
 
 
-def test_a_whole_frame_may_be_pasted(pregao):
+def test_a_complete_frame_may_be_pasted(pregao):
     frame = udp_frame("10.0.0.1", 5, *INCREMENTAL, Market().send(order()).packets[0][1])
     result = pregao("decode", "--hex", frame.hex())
     assert (result.code, result.out.split()[4]) == (0, "Order_MBO_50")
@@ -112,7 +112,7 @@ def test_a_whole_frame_may_be_pasted(pregao):
         ("00" * 70000, "at most 65536 bytes"),
     ],
 )
-def test_what_is_no_packet(pregao, text, words):
+def test_invalid_packets(pregao, text, words):
     with pytest.raises(UsageError, match=words):
         packet_bytes(text)
     result = pregao("decode", "--hex", text)

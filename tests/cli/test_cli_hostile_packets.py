@@ -58,7 +58,7 @@ def test_short_blocks_are_decoded_with_nulls(pregao, capture, tmp_path):
     assert json.loads(done.out)["messages"] == len(rows) + rejected
 
 
-def test_they_are_taken_into_a_lake_whose_books_are_right_after_them(
+def test_they_are_ingested_into_a_lake_whose_books_are_right_after_them(
     pregao, day, capture, tmp_path
 ):
     lake = tmp_path / "lake"

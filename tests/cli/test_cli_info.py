@@ -125,7 +125,7 @@ def test_versions_rejects_unknown_and_unsupported(pregao, tmp_path):
         assert words in shown
 
 
-def test_what_is_not_udp(pregao, tmp_path):
+def test_packets_that_are_not_udp(pregao, tmp_path):
     path = tmp_path / "mixed.pcap"
     payload = small_market().packets[3][1]
     with PcapWriter(path, snaplen=160) as writer:

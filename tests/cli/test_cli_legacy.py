@@ -97,7 +97,7 @@ def test_a_raw_dump_without_a_capture_around_it(pregao, tmp_path):
     assert told["messages"] == 11
 
 
-def test_a_raw_dump_is_taken_into_a_lake(pregao, tmp_path, monkeypatch):
+def test_a_raw_dump_is_ingested_into_a_lake(pregao, tmp_path, monkeypatch):
     dump, lake = tmp_path / "channel.dump", tmp_path / "lake"
     dump.write_bytes(b"".join(data for address, data in sent() if address == "233.1.1.1"))
     command = ("ingest", dump, "--lake", lake, "--master", "here", "--only", "messages")

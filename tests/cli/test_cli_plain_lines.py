@@ -1,4 +1,4 @@
-"""Lines written message by message, without Arrow, are those of whole columns."""
+"""Lines written message by message, without Arrow, equal those written from columns."""
 
 import numpy as np
 import pytest

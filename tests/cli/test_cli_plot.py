@@ -90,5 +90,5 @@ def test_an_error_is_one_line(lake, tmp_path):
         assert words in str(result.exception)
     with pytest.raises(NothingFoundError, match="no trades of NONE4 in this time range"):
         pregao.plot.tape(lake, "NONE4")
-    with pytest.raises(UsageError, match="there are network"):
+    with pytest.raises(UsageError, match="one of network"):
         pregao.plot.latency(lake, "light")

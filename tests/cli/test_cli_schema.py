@@ -125,7 +125,7 @@ def test_a_schema_file_of_the_user(pregao, tmp_path):
     [
         (["ordr_mbo_50"], "Did you mean Order_MBO_50?"),
         (["zzzzzzzz"], "`pregao schema` lists"),
-        (["--version", "99"], "known are 7 (1.6.0)"),
+        (["--version", "99"], "known versions: 7 (1.6.0)"),
         (["--protocol", "fast"], "--protocol must be one of entrypoint, umdf"),
         (["--schema", "none.xml"], "none.xml"),
     ],

@@ -141,7 +141,7 @@ ABSURD = [
     ("decode --nope", "No such option"),
     ("info [red]", "[red]"),
     ("schema [red]", "[red]"),
-    ("schema --version 99999999999999999999999", "not known"),
+    ("schema --version 99999999999999999999999", "is unknown"),
     ("pack NOWHERE/x.tar.gz", "no folder"),
     ("demo -o /dev/null/x", "Cannot create folder"),
     ("nope", "No such command"),
@@ -285,7 +285,7 @@ def test_where_files_cannot_grow(lake, tmp_path, command):
     ]
     line = told(Ended(process(*arguments, limit=LIMIT)))
     assert "File too large" in line
-    # What was begun is not taken for something whole.
+    # An incomplete file is not taken for a complete one.
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("new.")]
 
 

@@ -20,9 +20,9 @@ WITHOUT_JSON = {
     "books": "--report writes JSON",
     "export": "its output is a file",
     "plot": "its output is a picture",
-    "analytics": "its output is tables; `lake tables --json` tells of them",
+    "analytics": "its output is tables; `lake tables --json` lists them",
     "pack": "its output is a file",
-    "exchange": "it runs until it is stopped; `exchange ctl status --json` tells of it",
+    "exchange": "it runs until it is stopped; `exchange ctl status --json` shows its state",
     "lake views": "its output is SQL",
     "lake ddl": "its output is SQL",
     "lake dictionary": "its output is Markdown",
@@ -99,7 +99,7 @@ def test_an_example_uses_existing_options(name):
                 assert used <= known, part
 
 
-def test_what_is_data_can_be_had_as_json():
+def test_data_can_be_printed_as_json():
     without = {name for name in COMMANDS if "--json" not in names_of(COMMANDS[name])}
     assert {name for name in without if not name.startswith(ORDERS)} == set(WITHOUT_JSON)
     assert "exchange ctl status" not in without

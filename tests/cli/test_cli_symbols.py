@@ -39,7 +39,7 @@ def test_similar_ones_are_named(pregao, command):
 
 
 def test_books_of_one_instrument_in_any_case(pregao, tmp_path):
-    own = shutil.copytree(sound_lake(), tmp_path / "lake")  # others look into it as it is
+    own = shutil.copytree(sound_lake(), tmp_path / "lake")  # other tests read it unchanged
     result = pregao("books", "--symbol", "petr4", "--lake", own, "--master", "here")
     assert (result.code, "1 instruments" in result.err + result.out) == (0, True)
 

@@ -28,7 +28,7 @@ def printed(width, *arguments, terminal=True, **options):
 
 @pytest.mark.parametrize("framed", [False, True])
 @pytest.mark.parametrize("width", [200, 120, 80, 60, 40, 20])
-def test_every_number_is_whole_at_any_width(width, framed):
+def test_every_number_is_complete_at_any_width(width, framed):
     text = printed(width, "t", COLUMNS, ROWS, numbers="rows files bytes", framed=framed)
     words = set(re.split(r"[\s│┃]+", text))
     for row in ROWS:

@@ -62,7 +62,7 @@ def test_it_serves_until_it_is_interrupted(tmp_path):
         subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running,
         ExitStack() as left,
     ):
-        left.callback(running.kill)  # or what fails here would wait for it for ever
+        left.callback(running.kill)  # or a failure here would wait for it forever
         line = running.stderr.readline()
         address, token = re.search(r"(http://127\.0\.0\.1:\d+/)\?token=(\S+)", line).groups()
         assert httpx.get(f"{address}api/about", timeout=PATIENCE_S).status_code == 403

@@ -1,4 +1,4 @@
-"""``pregao ui --demo``: an exchange of its own, which is followed, operated and traded on."""
+"""``pregao ui --demo``: its own exchange, which is followed, operated and traded on."""
 
 from pregao.book.updates import Side
 from pregao.cli.ui_demo import INSTRUMENTS, DemoExchange

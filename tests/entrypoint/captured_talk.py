@@ -1,4 +1,4 @@
-"""Sessions held in virtual time, and captures made of what went over their connections."""
+"""Sessions in virtual time, and captures of the bytes on their connections."""
 
 import itertools
 from dataclasses import dataclass, field

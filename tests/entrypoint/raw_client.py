@@ -39,7 +39,7 @@ class Client:
             if len(found) < count:
                 data = self.socket.recv(1 << 16)
                 if not data:
-                    raise EOFError(f"the exchange closed behind {[name for name, _ in found]}")
+                    raise EOFError(f"the exchange closed after {[name for name, _ in found]}")
                 self._rest += data
         return found
 
@@ -162,6 +162,6 @@ def parties(cl_ord_id, side, quantity, price):
 
 
 def row(message, *names):
-    """The name of a message and some of its values, prices as whole numbers."""
+    """The name of a message and some of its values, prices as integers."""
     name, values = message
     return (name.removeprefix("ExecutionReport_"), *(values.get(each) for each in names))

@@ -1,4 +1,4 @@
-"""A peer of the tests that frames and reads messages by itself: it imports nothing of Pregão."""
+"""A peer of the tests that frames and reads messages itself: it imports nothing of Pregão."""
 
 import json
 import struct
@@ -98,7 +98,7 @@ class RawPeer:
         while data:
             length, version = struct.unpack_from("<H8xH", data)
             assert 12 <= length <= len(data)
-            # Before a session is agreed a gateway answers in a version of its own.
+            # Before a session is agreed a gateway answers in its own version.
             found.append(layouts(version).read(data[:length]))
             data = data[length:]
         return found

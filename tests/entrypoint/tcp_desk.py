@@ -19,7 +19,7 @@ DAY = date(2026, 5, 21)
 
 
 class Market:
-    """Orders that rest until they are changed; every third quantity trades in part at once."""
+    """Orders that rest until they are changed; every third quantity trades in part immediately."""
 
     def __init__(self):
         self.orders = {}

@@ -1,4 +1,4 @@
-"""Anything in any order, sound or broken: a session answers or ends, and never more than once."""
+"""Anything in any order, valid or broken: a session answers or ends, and never more than once."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,7 +59,7 @@ def test_a_gateway_survives_any_order_of_anything(actions):
                 executed = []
                 desk.sessions.reset_day(desk.now)
         line.gateway.go_on(desk.now)
-        line.hear()  # every byte of it is whole messages
+        line.hear()  # all its bytes are complete messages
         executed += [event.number for event in line.events if hasattr(event, "message")]
         ended = [event for event in line.events if hasattr(event, "graceful")]
         assert len(ended) == int(line.gateway.closing or bool(ended))

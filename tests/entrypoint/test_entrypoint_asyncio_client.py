@@ -214,7 +214,7 @@ def test_a_client_without_gateway_or_start_reports_it():
 
 
 def test_a_request_that_the_exchange_did_not_receive_fails():
-    """The connection breaks before the order arrives; the exchange goes on without it."""
+    """The connection breaks before the order arrives; the exchange continues without it."""
 
     async def work():
         budgets = iter([420])
@@ -261,7 +261,7 @@ def test_the_session_resumes_in_another_process(tmp_path):
 
 
 @pytest.mark.parametrize("version", [2, 6])
-def test_003_4_6_3_2_what_is_published_again_counts_once_also_after_a_restart(version, tmp_path):
+def test_003_4_6_3_2_republished_messages_count_once_also_after_a_restart(version, tmp_path):
     async def work():
         settings = replace(SETTINGS, version=version)
         async with TcpDesk() as desk:

@@ -142,7 +142,7 @@ def test_a_gateway_that_holds_the_session_in_another_version_is_believed():
     assert (name, values["sessionVerID"]) == ("Establish", 99)
 
 
-def test_003_4_6_2_messages_that_were_missed_are_asked_for_and_come_in_order():
+def test_003_4_6_2_missed_messages_are_requested_and_come_in_order():
     exchange = Exchange().established()
     assert numbers(exchange.say(exchange.report(1), exchange.report(4), exchange.report(5))) == [1]
     ((name, values),) = exchange.hear()
@@ -156,7 +156,7 @@ def test_003_4_6_2_messages_that_were_missed_are_asked_for_and_come_in_order():
     assert exchange.hear() == []
 
 
-def test_003_4_5_6_more_than_1000_are_asked_for_one_request_after_the_other():
+def test_003_4_5_6_more_than_1000_are_requested_in_sequence():
     exchange = Exchange().established(next_number=2002)
     exchange.client.lost()
     exchange.connect()
@@ -190,7 +190,7 @@ def test_lost_messages_are_reported_and_later_ones_delivered():
     assert numbers(exchange.say(exchange.report(4))) == [4]
 
 
-def test_a_request_that_was_throttled_is_made_again_with_the_next_sequence():
+def test_a_throttled_request_is_repeated_with_the_next_sequence():
     exchange = Exchange().established()
     exchange.say(exchange.report(3))
     exchange.hear()
@@ -204,7 +204,7 @@ def test_a_request_that_was_throttled_is_made_again_with_the_next_sequence():
     assert (values["fromSeqNo"], values["count"]) == (1, 2)
 
 
-def test_messages_of_before_are_not_passed_on_again():
+def test_earlier_messages_are_not_passed_on_again():
     exchange = Exchange().established()
     events = exchange.say(exchange.report(1), exchange.report(1), exchange.report(2))
     assert kinds(events) == ["Received", "Ignored", "Received"]
@@ -281,7 +281,7 @@ def test_003_4_5_7_a_gateway_that_goes_is_answered():
         (struct.pack("<HHHHHH", 12, 0xEB50, 4, 9, 1, 2), "DECODING_ERROR"),
     ],
 )
-def test_what_is_no_message_for_clients_ends_the_connection(frame, code):
+def test_a_message_not_for_clients_ends_the_connection(frame, code):
     exchange = Exchange().established()
     (ended,) = exchange.say(frame)
     assert ended.code == code

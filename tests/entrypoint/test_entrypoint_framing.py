@@ -46,7 +46,7 @@ def test_003_4_4_several_messages_in_one_segment_are_all_answered():
         (struct.pack("<HH", 2049, 0xEB50), "a message length of 2049 bytes is not from 12 to 2048"),
     ],
 )
-def test_003_4_4_what_is_no_frame_ends_the_connection(frame, reason):
+def test_003_4_4_an_invalid_frame_ends_the_connection(frame, reason):
     reader = FrameReader()
     assert reader.receive(PEER.sequence(1) + frame)[1:] == [BadFrame(reason)]
     assert reader.receive(PEER.sequence(1)) == []
@@ -56,7 +56,7 @@ def test_003_4_4_what_is_no_frame_ends_the_connection(frame, reason):
     assert line.events[0].reason == reason
 
 
-def test_the_longest_message_is_taken_and_a_longer_one_not_made():
+def test_the_longest_message_is_accepted_and_a_longer_one_not_encoded():
     assert len(framed(bytes(2044))) == 2048
     assert isinstance(FrameReader().receive(framed(bytes(2044)))[0], Frame)
     with pytest.raises(EncodeError, match="2049 bytes is longer than 2048"):

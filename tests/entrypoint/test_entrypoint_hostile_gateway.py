@@ -235,7 +235,7 @@ def test_the_highest_session_version_does_not_lock_the_session_out():
     assert (name, values["sessionVerID"]) == ("Negotiate", peer.now // MS)
 
 
-def test_a_not_applied_of_any_size_names_only_what_was_sent():
+def test_a_not_applied_of_any_size_names_only_sent_messages():
     peer = Peer(keep_reports=True).begin()
     tracker = OrderTracker()
     for _ in range(3):
@@ -250,7 +250,7 @@ def test_a_not_applied_of_any_size_names_only_what_was_sent():
 
 
 @pytest.mark.parametrize("interval", [0, 60_001, 2**63, 2**64 - 1])
-def test_an_interval_that_is_not_allowed_is_taken_for_the_own(interval):
+def test_a_forbidden_interval_is_replaced_by_the_own(interval):
     peer = Peer(keep_alive_ms=1_000).established(keep_alive=interval)
     peer.now += 1_999 * MS
     peer.client.advance(peer.now)
@@ -289,7 +289,7 @@ def test_terminates_without_end_are_answered_once():
     assert peer.heard == ["Terminate"]
 
 
-def test_what_is_held_is_bounded_in_number_and_in_bytes(monkeypatch):
+def test_held_packets_are_bounded_in_number_and_in_bytes(monkeypatch):
     monkeypatch.setattr(missing, "HOLD_LIMIT", 50)
     peer = Peer().begin()
     peer.tell(*(peer.report(number) for number in range(2, 500)))
@@ -405,7 +405,7 @@ def act(peer, kind, number, dice):
     )
 )  # fmt: skip
 def test_no_report_is_lost_and_no_request_hurried(script):
-    """Each report with a number of its own is passed on, whatever else the gateway says."""
+    """Each report with a distinct number is passed on, whatever else the gateway sends."""
     peer = Peer(silent_intervals=1_000).begin()
     sent, used = [], set()
     for exec_id, (kind, number, seed) in enumerate(script, 1):

@@ -121,7 +121,7 @@ class Link:
 
 
 def run(link):
-    """Many broken connections, then a sound one."""
+    """Many broken connections, then a working one."""
     for _ in range(120):
         link.step(breaking=True)
     link.failures = link.forgetting = False

@@ -232,7 +232,7 @@ def test_a_connection_that_does_not_negotiate_in_time_is_ended():
     "message",
     [RawPeer().order(1), RawPeer().sequence(1), RawPeer().retransmit(1, 1)],
 )
-def test_what_comes_before_negotiating_ends_the_connection(message):
+def test_messages_before_negotiation_end_the_connection(message):
     line = Desk().connect()
     line.say(message)
     assert line.ends_with("UNNEGOTIATED")

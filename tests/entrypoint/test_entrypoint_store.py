@@ -219,7 +219,7 @@ def test_a_file_that_others_can_read_is_closed_to_them_and_a_link_is_not_followe
     reopened(path)
     assert mode(path) == 0o600
     assert "other users could access it (mode 644)" in caplog.text
-    # What a reset writes is as private, whatever is in its place.
+    # A file written by a reset is private too, whatever it replaces.
     target = tmp_path / "target"
     target.write_bytes(b"untouched")
     (tmp_path / "sessions.new").symlink_to(target)

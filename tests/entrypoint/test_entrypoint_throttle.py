@@ -35,7 +35,7 @@ def test_no_window_ever_holds_more_than_the_limit_and_none_is_refused_below_it(s
             taken.append(now)
 
 
-def test_003_4_9_what_is_too_much_is_rejected_and_not_executed():
+def test_003_4_9_excess_requests_are_rejected_and_not_executed():
     account = Account(SESSION, FIRM, KEY, throttle=TEN_IN_5)
     desk = Desk(account=account)
     line = desk.established()

@@ -154,7 +154,7 @@ class Replay:
 def joined_late(folder: Path, channel: int) -> Replay:
     """The books at the end of a capture (version 16) that begins in the middle of a day.
 
-    The first whole snapshot loop is taken, and of the incrementals what it does not hold yet.
+    It uses the first complete snapshot loop, and the incrementals after it.
     """
     replay = Replay(16)
     processed: dict[int, int] = {}

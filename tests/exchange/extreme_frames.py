@@ -18,7 +18,7 @@ _HEADER_MEMBERS = (("sessionID", 0, 4), ("sendingTime", 8, 8), ("marketSegmentID
 
 
 def samples(peer, header):
-    """A sound message of every kind that clients send; ``header`` makes a business header."""
+    """A valid message of every kind that clients send; ``header`` makes a business header."""
     resend = {"possResend": 0} if peer.version < 5 else {"eventIndicator": 0}
     own = "7" if peer.version <= 2 else 7
     order = ORDER | parties(77, "BUY", 100, 12)
@@ -65,7 +65,7 @@ def samples(peer, header):
 
 
 def session_samples(peer, now, ver, number):
-    """A sound session message of every kind."""
+    """A valid session message of every kind."""
     yield "Negotiate", peer.negotiate(ver, now=now)
     yield "Establish", peer.establish(ver, number, now=now)
     yield "Sequence", peer.frame("Sequence", nextSeqNo=number)

@@ -261,7 +261,7 @@ class Receiver:
             del rows[:position]
 
     def join(self, loop: list[Packet]) -> None:
-        """Begin with a whole loop of the snapshot stream."""
+        """Begin with a complete loop of the snapshot stream."""
         for security_id, snapshot in snapshots(loop, self.version).items():
             header = snapshot["header"]
             instrument = self.instrument(security_id)
@@ -294,7 +294,7 @@ def _row(values: dict[str, Any]) -> Row:
 
 
 def loops(payloads: list[bytes], version: int = 16) -> list[list[Packet]]:
-    """The whole loops of a looping stream, their numbers checked; the last may be unfinished."""
+    """The complete loops of a looping stream, numbers checked; the last may be unfinished."""
     found: list[list[Packet]] = []
     current: list[Packet] = []
     expected = 1

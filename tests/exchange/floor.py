@@ -243,7 +243,7 @@ class Floor:
         ]
 
     def shown(self, *kinds: type, security_id: int = SHARE) -> list[Any]:
-        """The statistics that stand, of these kinds or of all."""
+        """The current statistics, of these kinds or of all."""
         return [
             item
             for item in self.engine.book(security_id).statistics

@@ -55,7 +55,7 @@ class Exchange:
     def __exit__(self, *_):
         for client in self._clients:
             client.close()
-        with contextlib.suppress(RuntimeError):  # it has ended by itself
+        with contextlib.suppress(RuntimeError):  # it has ended on its own
             self.loop.call_soon_threadsafe(self.server.stop)
         self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()

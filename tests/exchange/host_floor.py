@@ -98,7 +98,7 @@ class HostFloor:
         self.host.receive(self.lines[session], frame, self.now)
 
     def send(self, session, name, **values):
-        """Send any message of a client, and give what the exchange says to it at once."""
+        """Send any message of a client; return the exchange's immediate replies."""
         header = {
             "sessionID": session,
             "msgSeqNum": self.numbers[session],

@@ -1,4 +1,4 @@
-"""One exchange for many conversations of the raw client, each with sessions of its own."""
+"""One exchange for many conversations of the raw client, each with its own sessions."""
 
 import itertools
 import time
@@ -18,7 +18,7 @@ SOON = date.today() + timedelta(days=9)
 
 
 def raw_market():
-    """An exchange with many instruments and sessions, all alike, of which none is used twice."""
+    """An exchange with many equal instruments and sessions, none of which is used twice."""
     like = next(each for each in bundled_catalogue() if each.symbol == "PETR4")
     instruments = tuple(
         replace(like, security_id=SECURITY + n, symbol=f"RAW{n:03}") for n in range(MANY)
@@ -30,7 +30,7 @@ def raw_market():
 
 
 class Desk:
-    """An instrument of its own, and fresh sessions for as long as a scenario lasts."""
+    """A separate instrument, and fresh sessions for the duration of a scenario."""
 
     def __init__(self, market):
         self.market = market

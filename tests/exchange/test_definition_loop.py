@@ -1,4 +1,4 @@
-"""The instrument definition stream: the whole list, over and over, as it stands."""
+"""The instrument definition stream: the complete current list, repeatedly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ THIRD = 100_000_000_003
 
 
 class Definitions:
-    """A channel of which only the definition stream is looked at."""
+    """A channel of which only the definition stream is read."""
 
     def __init__(self, *instruments: Any, version: int = 16) -> None:
         self.version = version
@@ -75,7 +75,7 @@ def test_000_6_5_8_a_loop_defines_every_instrument_once(version):
     assert all(packet.size > 1000 for packet in first[:-2])
 
 
-def test_what_is_added_changed_or_deleted_shows_in_the_next_loop():
+def test_additions_changes_and_deletions_show_in_the_next_loop():
     definitions = Definitions(share(), share(OTHER))
     definitions.loop(0)
     definitions.tell(SecurityUpdateAction.ADD, share(THIRD))

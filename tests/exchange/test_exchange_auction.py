@@ -298,14 +298,14 @@ def test_one_book_update_per_order_however_many_trades_it_made():
     assert len(floor.items(OrderDeleted)) == 4
 
 
-def test_003_7_1_14_moa_is_taken_only_in_an_auction_and_ends_with_it():
+def test_003_7_1_14_moa_is_accepted_only_in_an_auction_and_ends_with_it():
     floor = Floor()
     floor.order(BUY, 10, ord_type=OrdType.MARKET, time_in_force=MOA)
     assert floor.reject_code() == 7027
     floor.do(SetGroupPhase("XX", RESERVED))
     floor.order(BUY, 10, 9)
     market = floor.order(BUY, 10, ord_type=OrdType.MARKET, time_in_force=MOA)
-    # An order without a price stands ahead of every price.
+    # An order without a price is ahead of every price.
     assert floor.book(BUY) == [(None, 10), (px(9), 10)]
     floor.do(SetGroupPhase("XX", OPEN))
     (gone,) = floor.reports(OrderCancelled)

@@ -34,7 +34,7 @@ def at(time: str) -> int:
 
 
 def auction(rules: AuctionRules | None = None, until: str = "12:05:00", **options: object) -> Floor:
-    """An instrument in an auction of its own since 12:00, with two orders that will trade."""
+    """An instrument in its own auction since 12:00, with two orders that will trade."""
     floor = Floor(share(auction=rules), phase=OPEN, **options)
     floor.now = at("12:00:00")
     floor.do(SetSecurityStatus(SHARE, RESERVED, open_time_ns=at(until)), after=0)
@@ -223,7 +223,7 @@ def test_an_opening_auction_can_end_at_random_after_its_group():
     floor.check_feed()
 
 
-def test_what_is_in_the_theoretical_price_is_bound_unless_by_mistake():
+def test_orders_in_the_theoretical_price_are_bound_unless_cancelled_by_mistake():
     floor = auction(BINDING)
     bound = floor.order(BUY, 10, "10.10")
     free = floor.order(BUY, 10, "9.90")

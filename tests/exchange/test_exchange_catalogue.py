@@ -1,4 +1,4 @@
-"""The catalogue: the bundled one is sound, and every mistake names file, instrument and field."""
+"""The catalogue: the bundled one is valid, and every error names file, instrument and field."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def parse(*tables: dict[str, Any], **kinds: dict[str, Any]) -> list[Instrument]:
     return parse_catalogue({"kind": kinds, "instrument": list(tables)}, "list.toml")
 
 
-def test_bundled_catalogue_covers_what_is_listed():
+def test_bundled_catalogue_covers_the_listed_instruments():
     instruments = {instrument.symbol: instrument for instrument in bundled_catalogue()}
     assert 55 <= len(instruments) <= 70
     kinds = {instrument.security_type for instrument in instruments.values()}

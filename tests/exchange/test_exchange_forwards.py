@@ -106,7 +106,7 @@ def test_003_15_3_2_with_cash_the_underlying_is_traded_the_other_way_round():
     assert fills == [(1, ACME4T, BUY), (2, ACME4T, SELL), (1, ACME4, SELL), (2, ACME4, BUY)]
 
 
-def test_003_15_3_3_with_registered_cash_a_trade_of_before_is_named():
+def test_003_15_3_3_with_registered_cash_an_earlier_trade_is_named():
     floor = market()
     floor.do(declaration(cash_trade_id=10))
     assert floor.reports()[0].status == QuoteStatus.REJECTED

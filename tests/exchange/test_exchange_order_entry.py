@@ -75,7 +75,7 @@ def test_003_7_1_1_market_order_with_protection():
     assert (accepted.price, accepted.protection_price) == (None, px(12))
     fills = [fill for fill in floor.reports(OrderFilled) if fill.aggressor]
     assert [(fill.last_qty, fill.last_px) for fill in fills] == [(500, px(10)), (300, px(11))]
-    # The rest stands as a limit order at the protection price.
+    # The rest is a limit order at the protection price.
     assert floor.book(BUY) == [(px(12), 200)]
     assert floor.book(SELL) == [(px(13), 200)]
 
@@ -195,7 +195,7 @@ def test_003_7_1_20_2_in_flight_modification():
 
 
 @pytest.mark.parametrize("quantity", [700, 800])
-def test_003_7_1_20_3_modification_below_what_is_executed_cancels(quantity):
+def test_003_7_1_20_3_modification_below_the_filled_quantity_cancels(quantity):
     floor = Floor()
     order = floor.order(BUY, 1000, 12)
     floor.order(SELL, 800, 12, session=2)
@@ -231,7 +231,7 @@ def test_003_7_5_impact_of_changes_on_priority(change, keeps):
     assert floor.reject_code() is None
     after = floor.numbers(BUY)
     if keeps is None:
-        # A minimum that cannot be met at once ends the order.
+        # A minimum that cannot be met immediately ends the order.
         assert after == before[1:]
     elif keeps:
         assert after == before

@@ -69,7 +69,7 @@ class WholeOrderModel(RuleBasedStateMachine):
     """Two instruments with everything on; an owner's reports and the feed are followed."""
 
     AUCTIONS: AuctionRules | None = None
-    """How auctions end, besides when the phase says so."""
+    """Ends of auctions other than by the phase."""
 
     def __init__(self) -> None:
         super().__init__()

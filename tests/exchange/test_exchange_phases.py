@@ -156,7 +156,7 @@ def test_000_14_3_statistics_reset_on_a_change_of_session():
     floor.order(BUY, 10, 10)
     floor.order(SELL, 10, 10, session=2)
     (trade,) = floor.items(Trade)
-    # It opens the new session; trade numbers go on within the day.
+    # It opens the new session; trade numbers continue within the day.
     assert floor.items(OpeningPrice)
     assert (trade.trade_id, trade.trading_session) == (20, TradingSession.NON_REGULAR)
     assert floor.items(ExecutionStatistics)[0].number_of_trades == 1
@@ -237,7 +237,7 @@ def test_time_does_not_go_back():
         floor.engine.apply(AdvanceTime(), floor.now - 1)
 
 
-def test_end_of_day_expires_what_is_valid_for_the_day():
+def test_end_of_day_expires_day_orders():
     floor = Floor()
     day = floor.order(BUY, 1, 10)
     floor.order(BUY, 2, 10, time_in_force=TimeInForce.GOOD_TILL_CANCEL)
@@ -298,7 +298,7 @@ def test_errors_of_market_operations_are_reported_and_change_nothing(command, re
     assert floor.engine.trade_date == DAY
 
 
-def test_what_came_due_is_not_lost_when_a_command_is_refused():
+def test_due_actions_are_not_lost_when_a_command_is_refused():
     floor = Floor()
     end = floor.now + 1_000
     floor.do(SetSecurityStatus(SHARE, RESERVED, open_time_ns=end))

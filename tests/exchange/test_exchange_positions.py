@@ -162,7 +162,7 @@ def test_a_european_option_is_exercised_on_its_last_day_only():
     assert ask(floor, 10).status == COMPLETED
 
 
-def test_an_exercise_that_gains_nothing_must_be_wanted():
+def test_an_exercise_without_gain_must_be_requested():
     floor = market(close=30)
     trade(floor)
     assert ask(floor, 10).code == 2013
@@ -196,7 +196,7 @@ def written_and_bought_back(floor: Floor) -> int:
     return number
 
 
-def test_003_15_2_what_is_blocked_is_not_assigned():
+def test_003_15_2_blocked_positions_are_not_assigned():
     floor = market()
     bought = written_and_bought_back(floor)
     answer = block(floor, bought, 60, 60, allocation_id=4000)
@@ -293,7 +293,7 @@ def test_an_automatic_exercise_without_writers_is_not_executed_despite_an_earlie
     assert [(each.status, each.trade_id) for each in told] == [(NOT_EXECUTED, 0)]
 
 
-def test_a_wish_can_be_taken_back_but_not_an_exercise():
+def test_a_request_can_be_cancelled_but_not_an_exercise():
     floor = market(maturity_date=DAY)
     trade(floor)
     ask(floor, 100, NOT_AUTOMATIC, request_id=600)
@@ -316,7 +316,7 @@ def test_a_wish_can_be_taken_back_but_not_an_exercise():
     assert [each.status for each in floor.reports(PositionReported)][-1] == COMPLETED
 
 
-def test_a_wish_of_an_earlier_day_can_be_taken_back():
+def test_a_request_of_an_earlier_day_can_be_cancelled():
     floor = market()
     trade(floor)
     ask(floor, 100, NOT_AUTOMATIC, request_id=700)

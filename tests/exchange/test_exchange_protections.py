@@ -272,7 +272,7 @@ def test_003_15_5_1_a_trade_after_the_interval_begins_a_new_one():
     assert is_protected(floor)
 
 
-def test_003_15_5_what_was_there_before_is_neither_counted_nor_cancelled():
+def test_003_15_5_earlier_orders_are_neither_counted_nor_cancelled():
     floor = market()
     old = mine(floor, BUY, 10, 9, XPTO3)
     protect(floor, executions=1)
@@ -409,7 +409,7 @@ def test_003_16_3_1_orders_of_other_instruments_are_cancelled_as_one_event():
     assert cancelled(floor) == rest
 
 
-def test_003_16_3_2_2_a_change_with_the_tag_resets_and_one_without_is_taken():
+def test_003_16_3_2_2_a_change_with_the_tag_resets_and_one_without_is_accepted():
     floor = market(executions=1)
     kept = mine(floor, BUY, 5, 9, XPTO3, time_in_force=GTC)
     hit(floor, BUY, 5, XPTO3)
@@ -456,7 +456,7 @@ def test_003_16_3_3_an_order_of_an_auction_is_filled_in_protected_mode():
     assert not floor.book(SELL, XPTO3)
 
 
-def test_003_16_3_4_what_is_left_after_a_partial_fill_is_cancelled():
+def test_003_16_3_4_the_remainder_after_a_partial_fill_is_cancelled():
     floor = market(executions=1)
     order = in_auction(floor, 500)
     floor.order(BUY, 100, 11, security_id=XPTO3, session=2)

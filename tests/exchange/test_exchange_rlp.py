@@ -1,4 +1,4 @@
-"""Retail liquidity providers (003 §7.1.6): the six printed scenarios, and the rules beside them."""
+"""Retail liquidity providers (003 §7.1.6): the six printed scenarios, and further rules."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_003_7_1_6_rule_3_with_a_wide_spread_the_price_is_better(improvement, pr
     assert trades(floor) == [(A, 10, price, True)]
 
 
-def test_003_7_1_6_rule_4_what_is_left_goes_to_the_book():
+def test_003_7_1_6_rule_4_the_remainder_goes_to_the_book():
     floor = scenario((D, 5, 75_000), (F, 10, 75_005))
     retail(floor, 1010, 75_005)
     assert trades(floor) == [

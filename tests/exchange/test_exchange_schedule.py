@@ -1,4 +1,4 @@
-"""The day's schedule: times in order, mistakes named, and a whole day on the engine."""
+"""The day's schedule: times in order, errors named, and a complete day on the engine."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_an_investor_named_by_a_change_counts_from_then_on():
     floor.check_feed()
 
 
-def test_003_16_2_3_what_was_filled_stays_and_the_rest_is_cancelled():
+def test_003_16_2_3_fills_stay_and_the_rest_is_cancelled():
     floor = Floor()
     for quantity in (100, 100):
         floor.order(SELL, quantity, 10)

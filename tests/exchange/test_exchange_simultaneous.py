@@ -118,7 +118,7 @@ def test_000_15_4_intraday_auction():
     assert [status(floor, each) for each in (DOL, WDO)] == [OPEN, OPEN]
 
 
-def test_000_15_2_2_in_the_window_nothing_is_taken():
+def test_000_15_2_2_in_the_window_nothing_is_accepted():
     floor = pair("12:00:00")
     order = floor.order(BUY, 1, 9, security_id=DOL)
     floor.do(SetSecurityStatus(DOL, RESERVED, open_time_ns=at("12:05:00")))

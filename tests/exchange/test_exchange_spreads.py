@@ -118,7 +118,7 @@ def test_000_4_2_1_each_instrument_has_a_separate_event():
         assert unit.event
         assert isinstance(unit.items[0], ExecutionSummary)
         assert isinstance(unit.items[-1], ExecutionStatistics)
-    # The implied order has what is left, in its place: the event of the trade changed it.
+    # The implied order has the remainder, in its position: the event of the trade changed it.
     (changed,) = [x for x in events[0].items if isinstance(x, OrderChanged)]
     assert (changed.size, changed.prev_size, changed.implied) == (6, 10, True)
     assert floor.book(SELL, F24N24) == [(px(0.35), 6)]
@@ -188,7 +188,7 @@ def test_both_sides_are_derived_and_withdrawn_with_their_legs():
     floor.check_feed()
 
 
-def test_an_implied_order_that_crosses_trades_and_the_legs_get_what_is_better():
+def test_an_implied_order_that_crosses_trades_and_the_legs_get_the_better_price():
     floor = market()
     floor.order(BUY, 5, 0.40, security_id=F24N24, session=3)
     floor.order(BUY, 10, 6.99, security_id=F24)

@@ -121,7 +121,7 @@ def test_000_13_4_bust_of_the_only_trade_withdraws_its_statistics():
     assert not floor.shown(OpeningPrice, HighPrice, LowPrice, LastTradePrice)
 
 
-def test_bust_of_a_trade_in_between_changes_only_what_it_made():
+def test_bust_of_a_trade_in_between_changes_only_its_own_effects():
     floor = Floor()
     first, high, low, last = (trade(floor, price) for price in (10, 12, 9, 11))
     floor.do(BustTrade(SHARE, high))
@@ -142,7 +142,7 @@ def test_bust_of_a_trade_in_between_changes_only_what_it_made():
     assert (figures.trade_volume, figures.vwap_px) == (10, px(9))
 
 
-def test_003_7_1_18_a_bust_lowers_what_is_done_but_not_raises_what_is_left():
+def test_003_7_1_18_a_bust_lowers_the_filled_but_does_not_raise_the_remaining_quantity():
     floor = Floor()
     order = floor.order(BUY, 100, 10)
     floor.order(SELL, 40, 10, session=2)
@@ -152,7 +152,7 @@ def test_003_7_1_18_a_bust_lowers_what_is_done_but_not_raises_what_is_left():
     buyer, seller = floor.reports(FillBusted)
     assert (buyer.session, buyer.cl_ord_id, buyer.exec_ref_id) == (1, order, fill.exec_id)
     assert (buyer.last_qty, buyer.cum_qty, buyer.leaves_qty) == (40, 30, 30)
-    # The other order was filled: nothing of it stands.
+    # The other order was filled: nothing of it remains.
     assert (seller.session, seller.cum_qty, seller.leaves_qty) == (2, 0, 0)
     assert (buyer.contra_firm, seller.contra_firm) == (102, 101)
     assert floor.book(BUY) == [(px(10), 30)]
@@ -393,7 +393,7 @@ def test_000_6_5_12_channel_reset_sends_the_existing_books(command, first):
     assert [type(item) for item in reset.items] == [first]
     assert book.event
     assert {item.security_id for item in floor.items(EmptyBook, OrderAdded)} == {SHARE}
-    # Statistics stand.
+    # Statistics are unchanged.
     assert floor.shown() == figures
     with pytest.raises(UsageError, match="no instrument is on channel 9; choose from 1, 2"):
         floor.do(replace(command, channel=9))
@@ -486,7 +486,7 @@ def test_000_13_11_3_settlement_prices_on_their_schedule():
                 floor.now,
             )
         ]
-    # The latest for each day stands.
+    # The latest for each day is valid.
     assert [(s.flag, s.price) for s in floor.shown(SettlementPrice)] == [
         (PREVIOUS, px(11)),
         (DAILY, px(13)),

@@ -152,7 +152,7 @@ def test_003_app_b_has_31_types_and_each_is_tried():
         f"+1 {C}001900 -1 {P}001900",
     ],
 )
-def test_what_comes_close_is_generic(text):
+def test_near_matches_of_a_strategy_are_generic(text):
     assert strategy_type(legs(text)) == "GN"
 
 
@@ -206,7 +206,7 @@ def test_003_15_1_a_spread_is_listed_and_traded_immediately():
     floor.check_feed()
 
 
-def test_003_15_1_1_the_same_again_is_the_same_and_ratios_are_made_small():
+def test_003_15_1_1_a_repeated_strategy_is_the_same_and_ratios_are_reduced():
     floor = floor_of()
     first = define(floor, "+1 ACME4 -2 ACME3")
     again = define(floor, "-4 ACME3 +2 ACME4", session=2)

@@ -337,7 +337,7 @@ TestAnyDay = AnyDay.TestCase
 TestAnyDay.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
 
 
-def test_positions_are_worked_out_only_when_asked_for():
+def test_positions_are_computed_only_on_request():
     floor = Floor(track_positions=False)
     floor.order(Side.BUY, 1, 10)
     (added,) = floor.items(OrderAdded)

@@ -105,7 +105,7 @@ def test_from_a_checkpoint_the_exchange_is_the_same(tmp_path_factory, before, af
     assert whole_state(slow) == expected
     assert STATE.pack(state_of(quick)) == STATE.pack(state_of(slow))
     assert few < all_records
-    # Both go on alike.
+    # Both continue alike.
     for host in (quick, slow):
         host.control({"do": "day", "date": "2026-05-30"}, floor.now + 10**9)
         host.control({"do": "phase", "phase": "OPEN"}, floor.now + 10**9)
@@ -113,7 +113,7 @@ def test_from_a_checkpoint_the_exchange_is_the_same(tmp_path_factory, before, af
     assert quick.engine.market.carried == slow.engine.market.carried
 
 
-def test_only_what_came_since_the_day_began_is_replayed(tmp_path):
+def test_only_messages_since_the_start_of_the_day_are_replayed(tmp_path):
     floor = Days(tmp_path)
     for number in range(1, 200):
         good_till(floor, number, 20)  # a long queue at one price

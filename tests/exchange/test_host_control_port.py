@@ -1,4 +1,4 @@
-"""The control port: for those who can read its token, a line at a time, and not for ever."""
+"""The control port: for clients that can read its token, a line at a time, for a limited time."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Handlers that fail: the request is rejected, its traces are gone, and the exchange goes on."""
+"""Handlers that fail: the request is rejected, its traces removed, and the exchange continues."""
 
 from dataclasses import replace
 

@@ -85,7 +85,7 @@ def is_the_engines(listener, exchange):
 
 
 def trade(client, rng, count, first):
-    """Orders, some of which trade; give the public numbers that the reports name."""
+    """Send orders, some of which trade; return the public numbers that the reports name."""
     for number in range(first, first + count):
         side = rng.choice(("BUY", "SELL"))
         client.new(number, side, rng.randrange(1, 9) * 100, rng.randrange(30, 36))
@@ -111,7 +111,7 @@ def test_followed_books_are_the_engines_also_after_a_restart(tmp_path):
         assert public <= named
         before = listener.channel.place
     with Exchange(settings, journal=tmp_path, capture=listener) as exchange:
-        # A sequence version of its own.
+        # A separate sequence version.
         listener.until(lambda: listener.channel.place[0] == before[0] + 1)
         listener.until(lambda: is_the_engines(listener, exchange))
         client = exchange.connect()

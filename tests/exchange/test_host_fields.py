@@ -53,7 +53,7 @@ def test_a_request_is_read_with_every_field_of_its_version(name, version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_is_read_fast_is_what_the_decoder_reads(version):
+def test_fast_reading_equals_the_decoder(version):
     peer = RawPeer(version)
     header = {"sessionID": 7, "msgSeqNum": 8, "sendingTime": 9, "marketSegmentID": 80}
     values = ORDER | parties(77, "SELL", 300, 12) | {"businessHeader": header}

@@ -17,7 +17,7 @@ PETR4T = next(each.security_id for each in bundled_catalogue() if each.symbol ==
 
 
 def requests(peer, rng):
-    """Frames of every business message a client may send, most of them sound."""
+    """Frames of every business message a client may send, most of them valid."""
 
     segment = rng.choice((80, 80, 80, 80, 72, 81, 99))
 
@@ -110,7 +110,7 @@ def test_random_and_mutated_frames_do_no_harm(version, tmp_path):
 
 
 def fuzz(version, seed, folder):
-    """Send sound and broken frames: another session does not notice, and the journal has it all."""
+    """Send valid and broken frames: another session is not affected, and the journal has all."""
     rng = random.Random(seed)
     with Exchange(journal=folder) as exchange:
         other = exchange.trader(session_id=SESSION + 1)

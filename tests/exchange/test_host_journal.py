@@ -44,7 +44,7 @@ def read(folder):
 
 @settings(max_examples=40, deadline=None)
 @given(RECORDS, st.integers(60, 200))
-def test_what_is_written_is_read_again_over_any_number_of_files(tmp_path_factory, records, roll):
+def test_written_records_are_read_back_over_any_number_of_files(tmp_path_factory, records, roll):
     folder = tmp_path_factory.mktemp("journal")
     written(folder, records, roll_bytes=roll)
     assert read(folder) == records
@@ -52,7 +52,7 @@ def test_what_is_written_is_read_again_over_any_number_of_files(tmp_path_factory
 
 @settings(max_examples=60, deadline=None)
 @given(RECORDS, st.data())
-def test_a_journal_cut_anywhere_has_its_whole_records(tmp_path_factory, records, data):
+def test_a_journal_cut_anywhere_has_its_complete_records(tmp_path_factory, records, data):
     folder = tmp_path_factory.mktemp("journal")
     (path,) = written(folder, records)
     whole = path.read_bytes()
@@ -94,7 +94,7 @@ def test_zeros_at_the_end_are_a_write_that_did_not_reach_the_disk(tmp_path, zero
     records = [REQUEST._replace(body=b"x" * 700)] * 3
     (path,) = written(tmp_path, records)
     whole = path.read_bytes()
-    # Whole records are missing; then also the end of one, from a sector on.
+    # Complete records are missing; then also the end of one, from a sector on.
     path.write_bytes(whole + bytes(zeros))
     assert read(tmp_path) == records
     path.write_bytes(whole[: len(whole) // 512 * 512] + bytes(zeros))
@@ -153,7 +153,7 @@ def test_no_changed_byte_loses_a_record_silently(tmp_path_factory, records, roll
 
 
 def test_bytes_of_a_client_are_no_record_of_the_journal(tmp_path):
-    """A torn request that holds a record of its own sender's making is still torn."""
+    """A torn request that contains a record made by its own sender is still torn."""
     body = struct.pack("<QIB", 5, 0, Kind.CONTROL) + b'{"do":"day"}'
     forged = struct.pack("<II", len(body), zlib.crc32(body)) + body
     (path,) = written(tmp_path, [REQUEST, REQUEST._replace(body=forged + b"rest")])
@@ -184,7 +184,7 @@ def test_a_missing_or_misplaced_file_is_named(tmp_path, change, words):
 
 
 def replace_with_other(path):
-    """Put the file of another journal, as large as this one, in its place."""
+    """Replace the file by that of another journal of the same size."""
     records = [REQUEST._replace(time_ns=number) for number in range(2)]
     (other,) = written(path.parent / "other", records)
     path.write_bytes(other.read_bytes())
@@ -251,14 +251,14 @@ def test_a_journal_has_one_owner(tmp_path):
     journal.close()
 
 
-def test_what_is_no_journal_is_left_alone(tmp_path):
+def test_other_files_than_journals_are_left_alone(tmp_path):
     (tmp_path / "journal-000001").write_bytes(b"something else entirely")
     with pytest.raises(UsageError, match="not a journal of Preg"):
         read(tmp_path)
     assert (tmp_path / "journal-000001").read_bytes() == b"something else entirely"
 
 
-def test_what_is_no_file_is_reported_before_it_is_read(tmp_path):
+def test_a_path_that_is_no_file_is_reported_before_it_is_read(tmp_path):
     (tmp_path / "journal-000001").symlink_to("/dev/full")
     with pytest.raises(UsageError, match="not a regular file"):
         read(tmp_path)

@@ -1,4 +1,4 @@
-"""Odd requests of market operations: refused as a whole, without a trace in state or journal."""
+"""Odd requests of market operations: refused completely, without a trace in state or journal."""
 
 import pytest
 

@@ -19,7 +19,7 @@ def exchange():
         yield running
 
 
-def test_phases_and_halts_rule_what_is_taken(exchange):
+def test_phases_and_halts_determine_accepted_orders(exchange):
     client = exchange.trader()
     exchange.control(do="halt", symbol="PETR4")
     client.new(1)
@@ -175,7 +175,7 @@ def test_an_address_in_use_is_reported():
             Exchange(quiet_settings(primary=taken)).__enter__()
 
 
-def test_what_is_sent_and_received_is_captured_without_credentials(tmp_path):
+def test_messages_of_both_sides_are_captured_without_credentials(tmp_path):
     from pregao.capture import read_packets
 
     folder = tmp_path / "captures"

@@ -188,7 +188,7 @@ def define(trader, *legs):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_003_15_1_a_strategy_is_made_and_traded(exchange, version):
+def test_003_15_1_a_strategy_is_created_and_traded(exchange, version):
     trader, other = exchange.trader(version), exchange.trader(session_id=OTHER)
     made = define(trader, ("PETR4", 1, "BUY"), ("VALE3", 1, "SELL"))
     assert made["securityResponseType"] == "ACCEPT_SECURITY_PROPOSAL_AS_IS"
@@ -205,7 +205,7 @@ def test_003_15_1_a_strategy_is_made_and_traded(exchange, version):
         assert leg["multiLegReportingType"] == "INDIVIDUALLEG_OF_MULTILEG_SECURITY"
         assert (leg["orderID"], leg["clOrdID"]) == (spread["orderID"], 1)
     assert legs[0]["lastPx"] - legs[1]["lastPx"] == Decimal(-20)
-    # The rest of the order goes on.
+    # The rest of the order remains.
     trader.cancel(2, 1, securityID=number)
     assert trader.one("ExecutionReport_Cancel")["cumQty"] == 100
 

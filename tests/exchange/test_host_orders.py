@@ -51,7 +51,7 @@ def test_003_7_1_20_2_modification_in_flight(exchange, trader):
     )  # fmt: skip
 
 
-def test_003_7_1_20_3_modification_below_what_is_executed(exchange, trader):
+def test_003_7_1_20_3_modification_below_the_filled_quantity(exchange, trader):
     seller = exchange.trader(session_id=OTHER)
     trader.new(20230301, quantity=1000, price=12)
     trader.one("ExecutionReport_New")
@@ -108,7 +108,7 @@ def test_003_7_6_1_3_identifiers_are_echoed_in_rejects_too(trader):
     ]
 
 
-def test_003_7_6_1_3_one_number_can_be_used_for_a_whole_chain(trader):
+def test_003_7_6_1_3_one_number_can_be_used_for_a_complete_chain(trader):
     number = 202211141530
     trader.new(number)
     trader.modify(number, number, quantity=1250)
@@ -455,7 +455,7 @@ def test_crosses_that_make_no_sense_are_refused(exchange):
     assert codes == [2115, 2115, 2311, 2311]
 
 
-def test_numbers_of_any_size_are_refused_or_taken_but_never_harm(exchange):
+def test_numbers_of_any_size_are_refused_or_accepted_but_never_harm(exchange):
     client = exchange.trader(6)
     client.new(2**64 - 1, quantity=2**64 - 1)
     client.new(2**63, quantity=100, price="99999999999999.9999")

@@ -1,4 +1,4 @@
-"""Exercise, blocking and give-ups over EntryPoint; who may use which location and account."""
+"""Exercise, blocking and give-ups over EntryPoint; permitted locations and accounts."""
 
 from dataclasses import replace
 from datetime import date
@@ -116,7 +116,7 @@ def test_003_15_2_a_refusal_names_why(floor):
     assert told["text"] == "The request is unknown or no longer pending"
 
 
-def test_003_15_2_a_wish_for_the_last_day_is_kept_and_taken_back(floor):
+def test_003_15_2_a_request_for_the_last_day_is_kept_and_cancelled(floor):
     wish = WISH | {"posTransType": "EXERCISE_NOT_AUTOMATIC"}
     ((_, told),) = floor.say(HOLDER, "PositionMaintenanceRequest", **wish, posReqID=6, longQty=1)
     assert told["posMaintStatus"] == "ACCEPTED"
@@ -173,7 +173,7 @@ def test_003_15_2_a_purchase_is_allocated_to_block_what_was_written(floor):
         ("PositionMaintenanceCancelRequest", {"posReqID": 1}, "must name the request to cancel"),
     ],
 )
-def test_what_is_malformed_gets_a_business_reject(floor, name, values, words):
+def test_a_malformed_message_gets_a_business_reject(floor, name, values, words):
     usual = WISH if name == "PositionMaintenanceRequest" else PLACE | {"securityID": PETRF360}
     ((told, reject),) = floor.say(HOLDER, name, **(usual | values))
     assert told == "BusinessMessageReject"

@@ -37,7 +37,7 @@ def offsets(path):
 
 
 def traded(folder, count=6):
-    """An exchange with some orders, of which the last is changed and cancelled; its orders."""
+    """An exchange with some orders, the last changed and cancelled; return its orders."""
     floor = HostFloor(folder)
     for number in range(1, count + 1):
         floor.do(("new", SESSIONS[0], number, "BUY", 30, 100, 0))
@@ -67,7 +67,7 @@ def refused(folder, path):
 
 
 def entering(path, wanted):
-    """The place of the record with the wanted request of the first session, counted from 0."""
+    """The index of the record with the given request of the first session."""
     places = [place for place, record in offsets(path) if record.kind is Kind.REQUEST]
     return places[wanted]
 
@@ -132,7 +132,7 @@ def test_the_kind_of_a_damaged_record_decides_whether_it_is_read_as_a_request(
 
 
 def test_wherever_a_byte_changes_the_exchange_starts_after_a_repair(tmp_path):
-    """Of a journal in several files: never more is gone than the request that was damaged."""
+    """In a journal of several files never more is lost than the damaged request."""
     folder = tmp_path / "journal"
     floor = HostFloor(folder)
     floor.journal._roll_bytes = 1200
@@ -256,7 +256,7 @@ def test_damage_before_a_checkpoint_needs_no_repair(tmp_path):
     assert found.sound
     assert "a start resumes from a later checkpoint" in found.notes[0]
     assert started(tmp_path) == {1, 2}
-    # Without it, the record is lost, and a checkpoint that does not fit any more goes too.
+    # Without it, the record is lost, and a checkpoint that no longer fits goes too.
     (checkpoint,) = checkpoints(tmp_path)
     data = bytearray(checkpoint.read_bytes())
     data[-1] ^= 1

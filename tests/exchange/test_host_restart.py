@@ -1,4 +1,4 @@
-"""An exchange that ends at any moment and begins again: the same books, sessions and numbers."""
+"""An exchange that ends at any time and restarts: the same books, sessions and numbers."""
 
 import contextlib
 import os
@@ -151,7 +151,7 @@ mode = "none"
 
 
 class Process:
-    """`pregao exchange` as a process of its own."""
+    """`pregao exchange` as a separate process."""
 
     def __init__(self, folder, ports, room=None):
         """With ``room`` no file can be larger, as on a full disk."""

@@ -126,7 +126,7 @@ def test_a_blocked_session_stays_out(version):
         (struct.pack("<HHHHHH", 12, 0xEB50, 0, 1, 1, 2), "DECODING_ERROR"),
     ],
 )
-def test_003_4_4_what_is_no_message_ends_the_connection(line, data, code):
+def test_003_4_4_an_invalid_message_ends_the_connection(line, data, code):
     line.say(data)
     ends_with(line, code)
 

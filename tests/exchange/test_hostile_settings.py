@@ -1,4 +1,4 @@
-"""Settings that are deep, long, no files, or at the extremes: a sentence, never a trace."""
+"""Settings that are deep, long, no files, or at the extremes: an error, never a traceback."""
 
 import copy
 import math

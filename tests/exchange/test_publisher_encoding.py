@@ -388,7 +388,7 @@ def test_every_template_of_every_version_is_written_by_some_encoder():
             encoder.sequence(5),
         ]
         templates = {decoded(version, message).message.id for message in written}
-        # At 8 and 9 the old definition and band still stand in the schema, deprecated.
+        # At 8 and 9 the old definition and band are still in the schema, deprecated.
         there = {message.id for message in codec(version).schema.messages} - {0}
         assert templates == there - ({4, 20} if version >= 8 else set())
 

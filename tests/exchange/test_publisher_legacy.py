@@ -178,7 +178,7 @@ def test_no_book_that_differs_is_called_valid_over_lossy_lines(depth, steps):
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_a_late_joiner_is_synchronized_by_a_whole_loop(depth):
+def test_a_late_joiner_is_synchronized_by_a_complete_loop(depth):
     broadcast = LegacyBroadcast(depth)
     broadcast.do(new(broadcast, SHARE, BUY, 10, 99_000))
     broadcast.do(new(broadcast, OTHER, SELL, 10, 101_000))
@@ -224,7 +224,7 @@ def test_silent_streams_send_heartbeats_every_ten_seconds():
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5])
-def test_what_is_shown_of_a_side_is_always_its_best_levels(depth):
+def test_the_shown_levels_of_a_side_are_always_its_best(depth):
     draw = random.Random(depth)
     side = DepthSide(SELL, depth)
     orders: list[tuple[int, int]] = []

@@ -229,7 +229,7 @@ def test_000_6_5_11_stream_reset(version, following):
         if datagram.stream is Stream.INCREMENTAL:
             receiver.feed(datagram.payload)
     assert [x["matchEventIndicator"] for x in parts[2].messages] == [0x20, 0x20, 0xA0]
-    # The counter of the instrument begins again as well.
+    # The counter of the instrument restarts as well.
     assert [x["rptSeq"] for x in parts[2].messages[1:]] == [1, 2]
     assert publisher.incremental.sequence_version == following
 

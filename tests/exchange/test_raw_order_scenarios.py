@@ -118,7 +118,7 @@ def test_003_7_1_11_a_fill_or_kill_order_trades_all_or_nothing(desk):
     report(buyer, "Trade", ordStatus="FILLED", lastQty=400, leavesQty=0)
 
 
-def test_003_7_1_5_1_what_is_left_of_a_market_order_becomes_a_limit(desk):
+def test_003_7_1_5_1_the_remainder_of_a_market_order_becomes_a_limit_order(desk):
     seller, buyer = desk.trader(), desk.trader()
     desk.order(seller, 1, "SELL", 2000, "10.58")
     report(seller, "New")
@@ -165,7 +165,7 @@ def test_003_7_1_18_quantities_of_several_fills(desk):
                ordStatus="PARTIALLY_FILLED" if left else "FILLED")  # fmt: skip
 
 
-def test_003_7_1_19_what_was_cancelled_follows_from_two_quantities(desk):
+def test_003_7_1_19_the_cancelled_quantity_follows_from_two_quantities(desk):
     buyer, seller = desk.trader(), desk.trader()
     desk.order(buyer, 1, "BUY", 1000, 10)
     desk.order(seller, 1, "SELL", 300, 10)
@@ -190,7 +190,7 @@ def test_003_7_1_20_1_a_change_is_confirmed_with_both_numbers(desk, simple):
 
 
 @pytest.mark.parametrize("kind", ["modify", "replace", "cancel"])
-def test_003_16_1_2_what_is_not_there_cannot_be_changed(desk, kind):
+def test_003_16_1_2_missing_orders_cannot_be_changed(desk, kind):
     client = desk.trader()
     getattr(client, kind)(2, 1, securityID=desk.security)
     response = "CANCEL" if kind == "cancel" else "REPLACE"

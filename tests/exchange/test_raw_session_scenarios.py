@@ -180,7 +180,7 @@ def test_003_4_5_4_1_a_sequence_that_is_right_is_a_heartbeat(desk):
 
 
 @pytest.mark.parametrize("gap", [1, 7, 500])
-def test_003_4_5_5_a_message_after_a_gap_is_taken(desk, gap):
+def test_003_4_5_5_a_message_after_a_gap_is_accepted(desk, gap):
     client = desk.trader()
     client.number += gap
     desk.order(client, 5)

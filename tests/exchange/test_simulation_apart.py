@@ -1,4 +1,4 @@
-"""Trading in a process of its own: the same bytes, the same errors, and nothing left behind."""
+"""Trading in a worker process: the same bytes, the same errors, and nothing left over."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_trading_ends_where_publishing_does(tmp_path, monkeypatch, started, erro
 
 
 def test_only_publishers_are_interrupted(tmp_path, monkeypatch):
-    """Ctrl-C reaches both processes: the one that trades goes on until it is ended."""
+    """Ctrl-C reaches both processes: the trading one continues until it is ended."""
     closing = Operations.closing
 
     def interrupted(operations: Operations) -> Any:

@@ -47,7 +47,7 @@ def test_without_faults_everything_arrives_in_order(seed, packets):
     assert [arrived for packet in packets for arrived in feed.send(packet)] == packets
 
 
-def test_faults_happen_about_as_often_as_asked_for():
+def test_faults_happen_about_as_often_as_requested():
     feed: FaultyFeed[int] = FaultyFeed(FaultRates(0.1, 0.05, 0.02), Draws(1, "test"))
     for packet in range(20_000):
         feed.send(packet)

@@ -1,4 +1,4 @@
-"""Whole runs: the captures and the truth about them, read by something that knows no engine."""
+"""Complete runs: the captures and their truth, read by code that does not know the engine."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run(out: Path, profile: str = "equities", **changes: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A day without faults, for all who only look at it."""
+    """A day without faults, for all tests that only read it."""
     out: Path = tmp_path_factory.mktemp("plain")
     run(out)
     return out
@@ -255,7 +255,7 @@ def _numbers(path: Path) -> list[tuple[int, int]]:
     ]
 
 
-def test_late_join_leaves_out_what_was_before(plain, tmp_path):
+def test_late_join_leaves_out_earlier_packets(plain, tmp_path):
     summary = run(tmp_path / "late", late_join=parse_moment("--late-join", "0.5"))
     begin = summary["capture_from_ns"]
     assert begin == summary["start_ns"] + 3 * SECOND

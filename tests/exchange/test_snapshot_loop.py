@@ -99,7 +99,7 @@ def status(state: Any, event: TradingEvent, security_id: int = SHARE) -> Securit
 
 
 class Stage:
-    """A channel whose snapshot loops are looked at one by one."""
+    """A channel whose snapshot loops are inspected one by one."""
 
     def __init__(self, *instruments: Any, version: int = 16, rate: int = 1000, **more: Any) -> None:
         self.version = version
@@ -353,8 +353,8 @@ def test_000_7_2_a_header_alone_keeps_the_count_of_the_loop(reason):
         assert stage.snapshot(OTHER)["header"]["lastRptSeq"] == 1
 
 
-def test_each_snapshot_is_whole_as_of_the_packet_it_names():
-    """A book that changes while its snapshot goes out packet by packet is shown as it was."""
+def test_each_snapshot_is_complete_as_of_the_packet_it_names():
+    """A book that changes while its snapshot is sent packet by packet is sent as of its start."""
     stage = Stage()
     stage.tell(*(order(number) for number in range(1, 301)), event=True)
     run_until_first_header(stage)

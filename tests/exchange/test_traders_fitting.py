@@ -40,7 +40,7 @@ def test_every_guess_is_a_profile_that_can_be_read(wanted, given_, rate, instrum
     parse_profile("like", tomllib.loads(profile_text(data)), "like.toml")
 
 
-def test_the_first_guess_takes_over_what_is_known():
+def test_the_first_guess_uses_known_values():
     data = first_guess(REAL)
     assert data["rate"] == 150.0
     assert data["security_types"] == ["FUT", "MLEG"]
@@ -49,7 +49,7 @@ def test_the_first_guess_takes_over_what_is_known():
     assert data["calibrated"] == CALIBRATED
 
 
-def test_numbers_are_turned_towards_what_is_wanted():
+def test_numbers_are_adjusted_towards_the_target():
     data = first_guess(REAL)
     given_ = {**CALIBRATED, "fano": 70.0, "cancels_per_trade": 29.4, "lifetime_median_ms": 8.0}
     after = next_guess(data, REAL, Flow(75.0, given_))

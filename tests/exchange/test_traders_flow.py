@@ -34,7 +34,7 @@ FUTURES = [
 
 
 class Run:
-    """A crowd in front of an engine; what it sends and what comes of it is counted."""
+    """A crowd in front of an engine, with counts of its orders and their results."""
 
     def __init__(self, instruments: Any, profile: Profile, seed: int, orders: int) -> None:
         self.engine = Engine(instruments, date(2026, 5, 21))
@@ -88,7 +88,7 @@ def shares() -> Run:
 
 @pytest.fixture(scope="module")
 def filled() -> Run:
-    """Continuous trading in books that are as full as they are meant to be."""
+    """Continuous trading in books that are as full as intended."""
     run = Run(SHARES, load_profile("equities"), 6, 12_000)
     run.phase(TradingStatus.OPEN)
     run.trade(5000)
@@ -99,7 +99,7 @@ def filled() -> Run:
     return run
 
 
-def test_the_engine_takes_what_is_sent(shares):
+def test_the_engine_accepts_nearly_all_orders(shares):
     assert len(shares.rejects) < len(shares.requests) / 200
 
 
@@ -176,7 +176,7 @@ def test_a_burst_goes_mostly_to_one_instrument():
     run.trade(1000, burst=1)
     common = Counter(request.security_id for request in run.requests).most_common(2)
     assert common[0][0] == run.crowd.desks[4].security_id
-    # What was planned before the burst goes on beside it.
+    # What was planned before the burst continues alongside it.
     assert common[0][1] > 1.5 * common[1][1]
 
 

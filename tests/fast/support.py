@@ -77,7 +77,7 @@ def operator_xml(draw, kind, optional, *, tails=True):
 
 @st.composite
 def exponent_xml(draw, optional):
-    """An exponent with an operator of its own; its initial value is one that decimals have."""
+    """An exponent with its own operator; its initial value is valid for decimals."""
     operator = draw(st.sampled_from(["none", "constant", "default", "copy", "delta", "increment"]))
     if operator == "none":
         return "<exponent/>"

@@ -1,4 +1,4 @@
-"""Kernel and codec agree on templates of a feed's shape, on sound, mutated and random bytes.
+"""Kernel and codec agree on templates of a feed's shape, on valid, mutated and random bytes.
 
 Random bytes are tried 10,000 times per template; mutated ones by PREGAO_FUZZ_CASES.
 """
@@ -88,7 +88,7 @@ def test_the_three_decoders_agree_on_a_stream(reset):
     cases = sound_messages(rng, NAMES, CASES, **settings)
     columns = ColumnDecoder(TEMPLATES, **settings)
     codec, plain = Decoder(TEMPLATES, **settings), Decoder(TEMPLATES, **settings)
-    # In several calls, of which the later ones have more messages: columns grow on the way.
+    # In several calls, the later ones with more messages: columns grow on the way.
     for first, last in ((0, 3), (3, 30), (30, len(cases))):
         part = cases[first:last]
         assert compare_with_codec(columns, codec, part) == len(part)
@@ -184,7 +184,7 @@ def test_random_bytes_give_a_message_or_a_decode_error(name):
 
 
 def test_the_published_template_files_load_unchanged():
-    """Those that are beside the checkout; every template decodes and refuses alike."""
+    """Those next to the checkout; every template decodes and refuses alike."""
     project = Path(__file__).parents[2]
     for path in sorted((project.parent / "shared" / "reference" / "fast").glob("*.xml")):
         templates = load_templates(path)

@@ -138,7 +138,7 @@ def test_the_entries_of_all_sequences_of_a_message_count_together():
         assert refusals(templates, message) == [expected, expected]
 
 
-def test_a_refused_message_leaves_the_next_one_its_whole_budget():
+def test_a_refused_message_leaves_the_next_one_its_full_budget():
     templates = templates_of(text("copy"))
     cases = [message_of(templates, count) for count in (400, 900, 400, 1_000, 430)]
     columns = ColumnDecoder(templates, reset_each_message=True)

@@ -1,6 +1,6 @@
-"""Small simulated days for tests of a followed channel: all packets, and the truth at each place.
+"""Small simulated days for tests of a followed channel: all packets, and the truth at each key.
 
-A day is made once, in memory; a `Network` then brings its packets over lines as bad as is wished,
+A day is built once, in memory; a `Network` then delivers its packets over lines with any faults,
 and only those of streams that are joined.
 """
 
@@ -46,7 +46,7 @@ class Day:
     places: list = field(default_factory=list)
     """The incremental packets after which the truth is known, in order."""
     books: dict = field(default_factory=dict)
-    """Of each instrument: since which of these places, how its book is."""
+    """By instrument: the states of its book, each with the index since which it is valid."""
     messages: int = 0
 
     def book(self, security_id, at):
@@ -147,7 +147,7 @@ class Faults:
     torn: float = 0.0
     """Packets whose last message is cut short on both feeds."""
     crash: bool = False
-    """Is every SequenceReset of the incremental stream lost, as if the sender had died?"""
+    """Whether every SequenceReset of the incremental stream is lost, as if the sender had died."""
     join: float = 0.0
     """After which part of the day the channel is joined."""
     until: float = 0.8
@@ -219,7 +219,7 @@ def arrivals(day, faults, seed):
 
 
 def other_site(day, version_ahead=100):
-    """The packets of a day as another site sends them: with sequence versions of its own."""
+    """The packets of a day as another site sends them: with its own sequence versions."""
     decoder = PacketDecoder()
     found = []
     for time, stream, payload in day.sent:
@@ -279,7 +279,7 @@ class Checked:
         teller.delivered = lambda _place: self.compare()
 
     def compare(self):
-        """Every book, with the truth at its place."""
+        """Every book, with the truth at its packet key."""
         channel = self.channel
         at = self._index.get(channel.place)
         if at is None:

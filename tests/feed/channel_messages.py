@@ -93,13 +93,13 @@ def snapshot_orders(*numbers, security=1111):
 
 
 def loop(version, *parts):
-    """A whole loop of a recovery stream: a packet each, and the SequenceReset."""
+    """A complete loop of a recovery stream: a packet each, and the SequenceReset."""
     packets = [packet(at, *messages, version=version) for at, messages in enumerate(parts, 1)]
     return [*packets, packet(len(parts) + 1, sequence_reset(), version=version)]
 
 
 class Driven:
-    """A channel driven by hand: time goes on a little with every packet."""
+    """A channel driven by hand: time advances a little with every packet."""
 
     def __init__(self, *, start=True, **settings):
         self.channel = Channel(ChannelSettings(CHANNEL, **settings))

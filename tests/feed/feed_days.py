@@ -1,4 +1,4 @@
-"""Simulated days for tests of the feed: packets as they were captured, and messages as columns."""
+"""Simulated days for tests of the feed: packets as captured, and messages as columns."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_6_5_9_a_definition_or_snapshot_loop_with_a_lost_packet_is_waited_for_ag
     assert [each.symbol for each in driven.channel.instruments.values()] == ["PETR4", "VALE3"]
     whole = loop(1, [snapshot(10, 4, reports=2)], [snapshot(10, 7, security=2222, reports=2)])
     driven.send(whole[0], whole[2], stream=SNAPSHOT)
-    # One whole snapshot is enough for its own instrument.
+    # One complete snapshot is enough for its own instrument.
     assert (driven.state(), driven.state(2222)) == ("EMPTY", "UNCONFIRMED")
     assert (SNAPSHOT, "A") in driven.joined
     driven.snapshots(2, [snapshot(10, 4, reports=2)], [snapshot(10, 7, security=2222, reports=2)])
@@ -113,7 +113,7 @@ def test_6_5_9_definitions_and_news_of_the_queue_are_never_discarded():
     assert set(driven.channel.instruments) == {1111, 3333}
 
 
-def test_6_3_an_instrument_without_a_snapshot_has_an_empty_book_after_a_whole_loop():
+def test_6_3_an_instrument_without_a_snapshot_has_an_empty_book_after_a_complete_loop():
     driven = Driven()
     driven.send(heartbeat(11))
     driven.definitions(1, [definition(total=2), definition(2222, "VALE3", total=2)])

@@ -285,7 +285,7 @@ def test_a_statistic_that_is_withdrawn_is_no_more():
 
 
 @pytest.mark.parametrize("by_group", [True, False])
-def test_14_3_a_new_session_resets_what_is_of_the_session(by_group):
+def test_14_3_a_new_session_resets_session_data(by_group):
     driven = channel()
     driven.send(packet(1, trade(1, 7, flags=END), high(2, 11), band(3, 9, "HARD_LIMIT")))
     change = "TRADING_SESSION_CHANGE"

@@ -78,7 +78,7 @@ def test_7_5_an_idle_channel_is_joined_by_the_number_of_its_heartbeats():
     assert [each.order_id for each in followed.books[1111].orders(Side.BID)] == [1]
 
 
-def test_7_5_a_heartbeat_shows_what_is_missing_before_the_first_packet():
+def test_7_5_a_heartbeat_shows_packets_missing_before_the_first_one():
     followed, heard = follower(from_the_start=False)
     lines = Lines(followed, heard.lost)
     lines.receive("A", heartbeat(1236), 0)

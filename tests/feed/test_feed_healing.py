@@ -56,7 +56,7 @@ def kinds(changes):
 
 
 def test_7_4_1_a_lost_packet_that_did_not_touch_the_instrument_needs_no_recovery():
-    """Packet 703 is lost; the counter of instrument 1111 goes on."""
+    """Packet 703 is lost; the counter of instrument 1111 continues."""
     followed = known(6997, 702)
     assert kinds(followed.message(message(704, 6998))) == [Apply]
     assert followed.gap is None
@@ -90,7 +90,7 @@ def test_7_4_1_a_later_snapshot_heals_and_the_queue_catches_up():
 
 
 def test_7_4_1_a_snapshot_of_just_the_missing_message_is_enough():
-    """Its place is before the message that showed the gap, but the counter connects."""
+    """Its packet key is before the message that showed the gap, but the counter connects."""
     followed = known(6998, 802)
     followed.message(message(806, 7000))
     assert applied(followed.snapshot(*snapshot(804, 6999))) == [7000]
@@ -125,7 +125,7 @@ def test_6_5_9_an_instrument_without_a_snapshot_begins_empty_and_misses_nothing(
     assert applied(followed.message(message(703, 43))) == [43]
 
 
-def test_a_stale_book_is_empty_when_a_whole_loop_is_without_it():
+def test_a_stale_book_is_empty_when_a_complete_loop_is_without_it():
     followed = known(5, 10)
     followed.message(message(12, 9))
     assert kinds(followed.absent(Place(1, 11), 1, 1)) == [Emptied, Healed, Apply]
@@ -160,7 +160,7 @@ def test_6_5_9_below_a_gap_in_the_queue_nothing_is_joined():
     followed.message(message(700, 5))
     followed.message(message(705, 9))
     changes = followed.snapshot(*snapshot(700, 5))
-    assert kinds(changes) == [Load, Healed, Stale]  # sound up to 700, stale again at 705
+    assert kinds(changes) == [Load, Healed, Stale]  # valid up to 700, stale again at 705
     assert applied(followed.snapshot(*snapshot(704, 8))) == [9]
 
 
@@ -274,7 +274,7 @@ class Exchange:
         self.told = 0
 
     def packet(self):
-        """The messages of the next packet, each with the book as it is after it."""
+        """The messages of the next packet, each with the book after it."""
         self.number += 1
         found = []
         for _ in range(self.rng.randint(0, 2)):

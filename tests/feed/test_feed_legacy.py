@@ -42,7 +42,7 @@ LEVELS = [
 
 
 class Desk:
-    """A channel with someone who writes its messages."""
+    """A channel with a writer of its messages."""
 
     def __init__(self, **settings):
         self.channel = LegacyChannel(LegacyChannelSettings(**settings))
@@ -238,7 +238,7 @@ def test_002_6_2_2_only_instruments_that_missed_something_are_stale():
     assert len(desk.rows(BID, 1)) == 3
 
 
-def test_no_snapshot_in_a_whole_loop_means_an_empty_book():
+def test_no_snapshot_in_a_complete_loop_means_an_empty_book():
     desk = Desk()
     desk.send(entry(BID, NEW, 2, 5, place=1, size=1, price="1.00"), number=20)
     assert desk.state(2) is State.STALE

@@ -51,7 +51,7 @@ def market():
 
 
 @pytest.mark.parametrize("last", ["Y", "1"])
-def test_002_5_3_4_the_list_of_instruments_is_whole_with_the_last_fragment(last):
+def test_002_5_3_4_the_list_of_instruments_is_complete_with_the_last_fragment(last):
     state = LegacyState()
     state.message(listed(9, [row(9, "OLD")], 1, "Y"))
     state.definition(InLoop(1, listed(2, [row(3, "DOLF14")], 3, last)))
@@ -88,7 +88,7 @@ def test_002_15_6_an_instrument_leaves_its_group_and_rejoins_it():
     state = market()
     open_group = {"SecurityGroup": "DI", "TradingSessionSubID": "17"}
     status(state, **open_group)
-    # Following: a state of its own separates it, be it another one or the same.
+    # Following: its own state separates it, be it another one or the same.
     status(state, SecurityID=1, SecurityTradingStatus=2)
     assert (state.phases.status(1), state.phases.is_separate(1)) == (Status.PAUSE, True)
     # Separated: the phase of the group never lets it rejoin.
@@ -143,7 +143,7 @@ def test_002_10_7_the_theoretical_price_is_cleared_when_the_auction_ends():
         told(state, entry("4", 0, security, 1, price="9", OpenCloseSettlFlag=5))
         told(state, entry("A", 0, security, 2, size=100, TradeCondition="P"))
     told(state, entry("4", 0, 1, 3, price="8"))
-    status(state, SecurityID=2, SecurityTradingStatus=21)  # its auction goes on
+    status(state, SecurityID=2, SecurityTradingStatus=21)  # its auction continues
     status(state, SecurityGroup="DI", TradingSessionSubID="17")
     assert list(state.statistics[1]) == [StatisticKey("4", "E")]
     assert len(state.statistics[2]) == 2

@@ -1,4 +1,4 @@
-"""Simulated days, over sound and bad lines: the books end equal to the exchange's own."""
+"""Simulated days, over good and bad lines: the books end equal to the exchange's own."""
 
 from decimal import Decimal
 
@@ -85,7 +85,7 @@ def followed(out, truth, *, from_the_start):
 
 
 def check_the_end(follower, truth):
-    """All books are sound and equal the truth."""
+    """All books are valid and equal the truth."""
     assert follower.stale == {}
     assert follower.unconfirmed == frozenset()
     orders = 0

@@ -151,7 +151,7 @@ def compare(folder, version, *, from_the_start=True):
     ]
     closed = sorted(span for span in spans if span[2] is not None)
     known = {span[:2] for span in closed}
-    # What begins in the middle is stale without a span of its own in the bulk twin.
+    # What begins in the middle is stale without a separate span in the bulk twin.
     mine = sorted(span for span in log.spans if from_the_start or span[:2] in known)
     assert mine == closed
     still = {span[:2] for span in spans if span[2] is None}

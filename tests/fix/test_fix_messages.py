@@ -33,7 +33,7 @@ def as_bytes(fields):
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(bodies, min_size=1, max_size=4), st.integers(1, 17))
-def test_what_is_written_is_read_in_any_pieces(several, size):
+def test_written_bytes_are_read_back_in_any_pieces(several, size):
     wanted = [fields_of(body) for body in several]
     stream = b"".join(encode(fields) for fields in wanted)
     parser = Parser()
@@ -81,7 +81,7 @@ def test_text_of_any_bytes_encodes_to_the_same_bytes(value):
         b"8=FIX.4.4\x019=5\x01350=\x0110=161\x01",
     ],
 )
-def test_what_is_no_message_is_a_decode_error(stream):
+def test_an_invalid_message_is_a_decode_error(stream):
     with pytest.raises(DecodeError):
         list(Parser().feed(stream))
 

@@ -92,13 +92,13 @@ def test_a_silent_peer_is_tested_and_then_abandoned():
     assert pair.client.deadline_ns is None
 
 
-def test_a_gap_is_asked_for_and_answered_by_a_gap_fill():
+def test_a_gap_is_requested_and_answered_by_a_gap_fill():
     pair = logged_on()
     for number in range(3):
         pair.server.send("URDR", [(58, number)], pair.now)
     pair.exchange(lose=True)
     assert pair.lost == 3
-    pair.server.send("URDR", [(58, "behind the gap")], pair.now)
+    pair.server.send("URDR", [(58, "after the gap")], pair.now)
     pair.exchange()
     assert pair.events["client"] == []
     pair.server.send("URDR", [(58, "next")], pair.now)

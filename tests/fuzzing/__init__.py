@@ -1,1 +1,1 @@
-"""Damaged bytes for every kernel that reads bytes of others."""
+"""Damaged bytes for every kernel that reads untrusted bytes."""

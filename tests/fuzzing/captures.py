@@ -1,6 +1,6 @@
 """Captures with damage, through the kernels of captures, packets and messages (Binary UMDF).
 
-Either the file is damaged, or the payloads of its packets inside of whole records, so that the
+Either the file is damaged, or the payloads of its packets inside complete records, so that the
 kernels of messages are reached. Whatever comes is rows, counted rejects or an error of ours.
 """
 
@@ -33,7 +33,7 @@ def prepare() -> tuple[Path, list[tuple[bytes, list[tuple[int, bytes]]]]]:
 
 
 def run(rng: random.Random, prepared: tuple[Path, list]) -> bool:
-    """Damage a capture and read it whole; return whether something of it was decoded."""
+    """Damage a capture and read it completely; return whether any of it was decoded."""
     folder, captures = prepared
     content, packets = rng.choice(captures)
     path = folder / "damaged.pcap"

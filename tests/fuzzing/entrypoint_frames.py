@@ -110,7 +110,7 @@ def compare(found: list[tuple[str, bytes]], expected: list[tuple[str, bytes]]) -
 
 
 def placed(found: list[tuple[str, bytes]]) -> dict[int, bytes]:
-    """Return the messages by their places in the stream, without their credentials."""
+    """Return the messages by their offsets in the stream, without their credentials."""
     at, messages = 0, {}
     for kind, data in found:
         if kind == "message":

@@ -17,7 +17,7 @@ NULL = -(1 << 63)
 
 
 def prepare() -> tuple[Path, list[bytes]]:
-    """Write some whole files: every coding, with and without nulls, one and several row groups."""
+    """Write some complete files: every encoding, with and without nulls, several row groups."""
     rng = random.Random(7)
     files = []
     for number in range(24):
@@ -31,7 +31,7 @@ def prepare() -> tuple[Path, list[bytes]]:
 
 
 def footer_of(content: bytes) -> int:
-    """Return where the footer of a whole file begins."""
+    """Return the offset of the footer of a complete file."""
     return len(content) - 8 - int.from_bytes(content[-8:-4], "little")
 
 
@@ -44,7 +44,7 @@ def run(rng: random.Random, prepared: tuple[Path, list[bytes]]) -> bool:
         tail = damaged(rng, whole[footer:-8])
         content = whole[:footer] + tail + len(tail).to_bytes(4, "little") + whole[-4:]
     elif rng.random() < 0.9:
-        # Pages keep their places, so that their content is reached.
+        # Pages keep their offsets, so that their content is reached.
         pages = damaged(rng, whole[4:footer])
         content = whole[:4] + pages[: footer - 4].ljust(footer - 4, b"\0") + whole[footer:]
     else:

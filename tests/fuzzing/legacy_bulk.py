@@ -25,7 +25,7 @@ HEADER = 10
 
 
 def prepare() -> list[list[bytes]]:
-    """Write datagrams of some messages, whole and in chunks."""
+    """Write datagrams of some messages, complete and in chunks."""
     rng = random.Random(6)
     found = []
     for _ in range(60):
@@ -111,7 +111,7 @@ def one_by_one(datagram: bytes) -> tuple[list[Chunk], str]:
 
 
 def compare_head(heads: Any, at: int, message: Any) -> None:
-    """Compare what was read first of a message with the whole of it."""
+    """Compare the part of a message that was read first with the complete one."""
     assert heads.template[at] == message.template.id
     if heads.number[at] >= 0:
         assert heads.number[at] == message["MsgSeqNum"]
@@ -132,7 +132,7 @@ def compare_rows(template: Any, columns: Any, decoded: list[Decoded | None]) -> 
     repeated = repeated_of(template)
     messages = columns.rows(template)
     own = messages.entries(repeated) if repeated else ()
-    # What is a constant of its template has no column of its own.
+    # A constant of its template has no separate column.
     fields = [
         (name, field, held, field in own)
         for name, field, held in table.columns

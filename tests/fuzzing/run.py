@@ -1,4 +1,4 @@
-"""Run one fuzzer in a process of its own: ``python -m tests.fuzzing.run NAME SEED CASES``.
+"""Run one fuzzer in a separate process: ``python -m tests.fuzzing.run NAME SEED CASES``.
 
 It prints how many cases gave an answer and how many an error of ours. A case that gives a wrong
 answer, another exception or a crash ends the process; its number is printed before it begins, so

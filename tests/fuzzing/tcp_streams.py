@@ -47,7 +47,7 @@ def frames(rng: random.Random) -> list[bytes]:
 
 
 def run(rng: random.Random, prepared: list[list[bytes]]) -> bool:
-    """Damage frames or the file and read it both ways; return whether every frame was sound."""
+    """Damage frames or the file and read it both ways; return whether every frame was valid."""
     share = rng.choice((0.0, 0.1, 0.3, 1.0))
     out = io.BytesIO()
     writer = PcapWriter(out)

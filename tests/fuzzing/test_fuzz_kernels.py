@@ -1,6 +1,6 @@
-"""Kernels that read bytes of others never read outside of them, whatever the bytes are.
+"""Kernels never read outside of untrusted bytes, whatever the bytes are.
 
-Each fuzzer runs in a process of its own, so that a crash is a failure of its test. A small share
+Each fuzzer runs in a separate process, so that a crash is a failure of its test. A small share
 runs here; ``make fuzz`` runs more, with every access to an array checked (``NUMBA_BOUNDSCHECK``).
 ``PREGAO_FUZZ_CASES`` and ``PREGAO_FUZZ_SEED`` choose others.
 """

@@ -64,7 +64,7 @@ def sbe(types="", messages=""):
 
 
 def doubling(levels):
-    """Composites of which each holds the one before twice."""
+    """Composites, each of which contains the previous one twice."""
     first = '<composite name="c0"><type name="a" primitiveType="uint8"/></composite>'
     return first + "".join(
         f'<composite name="c{n}"><ref name="a" type="c{n - 1}"/><ref name="b" type="c{n - 1}"/>'
@@ -112,7 +112,7 @@ def fast(fields, more=""):
 
 
 def referring(levels):
-    """Templates of which each refers to the next one twice."""
+    """Templates, each of which refers to the next one twice."""
     return "".join(
         f'<template name="r{n}" id="{n + 10}">'
         + "".join(
@@ -298,7 +298,7 @@ def journal_file(folder):
 
 
 def with_bytes(change):
-    """A journal whose last file is changed, without the checkpoint that would stand in for it."""
+    """A journal whose last file is changed, without the checkpoint that would replace it."""
 
     def damage(folder):
         for checkpoint in folder.glob("checkpoint-*"):

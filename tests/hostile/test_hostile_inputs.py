@@ -1,4 +1,4 @@
-"""Hostile input on every surface: a sentence or a reply, nothing executed, the service goes on.
+"""Hostile input on every surface: an error or a reply, nothing executed, the service continues.
 
 The attacks are in `hostile_cases`; a new one is a line there.
 """

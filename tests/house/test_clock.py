@@ -53,7 +53,7 @@ def test_a_time_without_a_zone_is_of_the_one_that_is_given(text, when):
 
 
 @pytest.mark.parametrize("text", ["", "now", "1970-13-01", "1970-01-01T00:00:00.", "12:00"])
-def test_what_is_no_time(text):
+def test_invalid_times(text):
     with pytest.raises(ValueError, match=r".+"):
         parse_ns(text)
 
@@ -84,6 +84,6 @@ def test_spans_are_read_exactly(text, expected):
 
 
 @pytest.mark.parametrize("text", ["", "1", "-1h", "1w", "soon", "1h30m"])
-def test_what_is_no_span_is_reported_with_the_option(text):
+def test_an_invalid_duration_is_reported_with_the_option(text):
     with pytest.raises(UsageError, match="--span must be a duration such as 500ms"):
         parse_span(text, "--span")

@@ -35,7 +35,7 @@ def test_many_dots_are_no_deep_key():
     assert len(parse_toml(f'n = [{numbers}]\ntext = "{"a." * 1_000}"')["n"]) == 1_000
 
 
-def test_fractions_stay_exact_where_decimals_are_asked_for():
+def test_fractions_stay_exact_if_decimals_are_requested():
     assert parse_json("0.10", decimals=True) == Decimal("0.10")
     assert str(parse_toml("price = 0.10", decimals=True)["price"]) == "0.10"
 

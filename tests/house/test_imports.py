@@ -14,7 +14,7 @@ HOUSE = Path(pregao.__file__).parent
 
 
 def test_a_folder_imports_only_from_folders_above_it():
-    # In a process of its own: the linter switches off every logger that is there.
+    # In a separate process: the linter switches off every existing logger.
     lint = "import sys; from importlinter.cli import lint_imports as lint"
     code = f"{lint}; sys.exit(lint(no_cache=True))"
     done = subprocess.run(

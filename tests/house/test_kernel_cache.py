@@ -1,4 +1,4 @@
-"""Kernels compile wherever Pregão is installed, and are never older than what they are made of."""
+"""Kernels compile wherever Pregão is installed, and are never older than their sources."""
 
 import ast
 import os
@@ -206,7 +206,7 @@ def small_package(folder):
     return package
 
 
-def test_what_was_compiled_serves_the_same_sources_elsewhere(tmp_path):
+def test_compiled_kernels_serve_the_same_sources_elsewhere(tmp_path):
     shown = []
     for place in ("here", "there"):
         package = small_package(tmp_path / place)

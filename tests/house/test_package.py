@@ -1,4 +1,4 @@
-"""The package as it is built: all it needs is in it, and it works outside the checkout."""
+"""The built package: it is complete, and it works outside the checkout."""
 
 import subprocess
 import sys

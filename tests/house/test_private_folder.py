@@ -18,7 +18,7 @@ STRANGER = 54_321
 
 
 def given_to_a_stranger(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give a file to another user; without root, make it appear so."""
+    """Change the owner of a file; without root, make it appear so."""
     if os.geteuid() == 0:
         os.chown(path, STRANGER, STRANGER, follow_symlinks=False)
         return
@@ -90,7 +90,7 @@ def planted(case: str, base: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         (inner / "kernel.nbi").chmod(0o666)
         return f"{inner / 'kernel.nbi'} can be written by other users"
     modes = {
-        "a folder that everybody writes": (inner, 0o777),
+        "a world-writable folder": (inner, 0o777),
         "a sticky folder among ours": (inner, 0o1777),
         "a folder that a group writes": (ours, 0o770),
         "a parent that others write": (base, 0o777),
@@ -109,7 +109,7 @@ CASES = [
     "a file of a stranger",
     "a link inside",
     "a file that others could write",
-    "a folder that everybody writes",
+    "a world-writable folder",
     "a sticky folder among ours",
     "a folder that a group writes",
     "a parent that others write",
@@ -153,7 +153,7 @@ def test_links_of_ours_lead_to_the_base(tmp_path: Path) -> None:
 
 @pytest.fixture(name="places")
 def all_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
-    """A base for each place in which a cache is looked for, in their order."""
+    """A base for each candidate folder of a cache, in their order."""
     found = {}
     for name in ("PREGAO_CACHE_DIR", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR"):
         found[name] = tmp_path / name

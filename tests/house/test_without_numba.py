@@ -73,7 +73,7 @@ TABLES = ("Trade_53", "SecurityDefinition_12", "SnapshotFullRefresh_Orders_MBO_7
 
 
 @pytest.mark.parametrize(("blocked", "tables"), [(BLOCKED, TABLES), (BARE, ())])
-def test_what_is_read_is_the_same(day, blocked, tables):
+def test_reading_without_numba_gives_the_same(day, blocked, tables):
     here = {}
     exec(LOOK, here)
     code = f"{LOOK}\nprint(json.dumps(looked({str(day)!r}, {tables!r})))"
@@ -106,7 +106,7 @@ FILES = [
 
 
 @pytest.mark.parametrize(("blocked", "commands"), [(BLOCKED, FILES), (BARE, LINES)])
-def test_what_is_decoded_is_the_same(day, legacy_day, tmp_path, blocked, commands):
+def test_decoding_without_numba_gives_the_same(day, legacy_day, tmp_path, blocked, commands):
     """JSON, CSV and Parquet of both feeds, and a simulated day."""
     legacy = sorted(str(each) for each in legacy_day.glob("*Legacy_Incremental*"))[0]
 

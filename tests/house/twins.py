@@ -1,4 +1,4 @@
-"""Kernels replaced by their twins over whole arrays: those that serve without numba."""
+"""Kernels replaced by their fallback over whole arrays, which serves without numba."""
 
 import types
 

@@ -1,4 +1,4 @@
-"""Simulated days taken into a lake, and their books held against the truth."""
+"""Simulated days ingested into a lake, and their books compared with the truth."""
 
 from __future__ import annotations
 

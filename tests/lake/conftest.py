@@ -32,7 +32,7 @@ def spark():
 
 @pytest.fixture(scope="session")
 def connect_server(tmp_path_factory):
-    """The address of a Spark Connect server on loopback, in a process of its own."""
+    """The address of a Spark Connect server on loopback, in a separate process."""
     pytest.importorskip("grpc", reason="pyspark[connect] is not installed here")
     folder = tmp_path_factory.mktemp("connect")
     port = free_port()
@@ -83,7 +83,7 @@ def connect_server(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def connect_session(connect_server):
-    """A session of Spark Connect, beside the classic one of this process."""
+    """A session of Spark Connect, next to the classic one of this process."""
     from pyspark.sql.connect.session import SparkSession
 
     session = SparkSession.builder.remote(connect_server).create()
@@ -93,7 +93,7 @@ def connect_session(connect_server):
 
 @pytest.fixture
 def small_lake(tmp_path):
-    """Two units on two days, two rows each, in orders and trades; an empty table besides."""
+    """Two units on two days, two rows each, in orders and trades; plus an empty table."""
     lake = Lake(tmp_path / "lake")
     lake.ensure_tables([ORDERS, TRADES])
     lake.commit(unit_of(lake.location, "u1", ["c1"], day="2026-05-21"))

@@ -10,7 +10,7 @@ from pregao.cli.simulate import simulate
 from tests.made_once import made_once
 
 SMALL: dict[str, Any] = {"instruments": 3, "duration": "10s", "rate": 60.0}
-"""A day that is cheap to take in again and again, where its size is not what is asked about."""
+"""A day that is cheap to ingest repeatedly, for tests that do not depend on its size."""
 
 
 @cache
@@ -66,6 +66,6 @@ def assert_same(one, other, *, but=()):
     for table in tables(one):
         if table not in but:
             found = expected_table(one, table), sorted_table(other, table)
-            # Rows are made of them only where there is a difference to be shown.
+            # Rows are built only if there is a difference to show.
             if not found[0].equals(found[1]):
                 assert found[0].to_pylist() == found[1].to_pylist(), table

@@ -130,7 +130,7 @@ PREFACE = "import os, sys; from tests.lake.lake_support import *\n"
 
 
 def python(code: str, *arguments: str, wait=True):
-    """Run a piece of Python in a process of its own."""
+    """Run a piece of Python in a separate process."""
     process = Forked(PREFACE + code, *arguments)
     return process.wait() if wait else process
 

@@ -51,7 +51,7 @@ def instruments():
 
 
 class Session:
-    """Members trade the legs, the spread and a spread of their own, at random but always alike."""
+    """Members trade the legs, the spread and their own spread, at random but reproducibly."""
 
     def __init__(self, folder, seed=5):
         self._draws = random.Random(seed)

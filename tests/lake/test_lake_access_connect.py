@@ -22,7 +22,7 @@ COMMAND = "from pregao.cli.main import run; run()"
 
 
 def pregao(*arguments, master=None):
-    """The command line in a process of its own, without Java."""
+    """The command line in a separate process, without Java."""
     environment = {**os.environ, "JAVA_HOME": "/nowhere", "COLUMNS": "200"}
     command = [sys.executable, "-c", COMMAND, *map(str, arguments)]
     done = subprocess.run(

@@ -39,7 +39,7 @@ def java_home(folder, version=None, printed=None):
 @pytest.mark.parametrize(
     ("text", "major"), [("17.0.15", 17), ("1.8.0_412", 8), ("21", 21), ("25-ea", 25)]
 )
-def test_versions_are_read_from_the_release_file_or_asked_for(tmp_path, text, major):
+def test_versions_are_read_from_the_release_file_or_queried(tmp_path, text, major):
     told = java_home(tmp_path / "told", version=text) / "bin" / "java"
     asked = java_home(tmp_path / "asked", printed=text) / "bin" / "java"
     assert java_version(told) == major
@@ -191,7 +191,7 @@ def test_conf_on_the_command_line_is_key_and_value():
             parse_conf([wrong])
 
 
-def test_the_session_of_the_process_is_taken_and_its_settings_change(spark):
+def test_the_session_of_the_process_is_used_and_its_settings_change(spark):
     again = spark_session(conf={"spark.sql.shuffle.partitions": "3"})
     assert again.sparkContext is spark.sparkContext
     assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
@@ -251,7 +251,7 @@ def test_an_error_of_java_has_the_message_of_java():
 
 
 def test_a_session_that_cannot_start_is_a_one_line_error():
-    """In processes of their own: this one has a session."""
+    """Run in separate processes: this one has a session."""
     code = (
         "import sys\n"
         "from pregao.errors import UsageError\n"
@@ -305,7 +305,7 @@ def test_only_our_own_python_is_started_so(monkeypatch):
     assert name not in our_settings("local[2]", {})
 
 
-def test_workers_import_what_is_installed(spark):
+def test_workers_import_the_installed_package(spark):
     def where(_):
         import pyspark.worker
 

@@ -168,13 +168,13 @@ def by_hand(spark, tmp_path_factory):
     tape.event()
     withdraw()
     state("OPEN")
-    # Withdrawn for good while the auction goes on.
+    # Withdrawn for good while the auction continues.
     begin(("8.00", 500, 20))
     tape.event()
     withdraw()
     tape.event()
     state("OPEN")
-    # The imbalance is withdrawn while prices go on.
+    # The imbalance is withdrawn while prices continue.
     begin(("9.00", 600, 10))
     tape.event()
     imbalance(0, None, "DELETE")

@@ -75,6 +75,6 @@ def test_an_interval_has_one_name(unit, count):
 
 
 @pytest.mark.parametrize("text", ["", "0s", "1", "m", "1.5m", "-1m", "2d", "1 fortnight"])
-def test_what_is_no_interval_is_refused(text):
+def test_an_invalid_interval_is_refused(text):
     with pytest.raises(UsageError, match="--interval"):
         interval_ns(text)

@@ -75,7 +75,7 @@ def flows(lake):
     return found
 
 
-def test_the_offset_is_the_smallest_difference_that_makes_sense(lake):
+def test_the_offset_is_the_smallest_plausible_difference(lake):
     expected = flows(lake)
     found = rows(lake, "clock_offsets")
     assert len(found) == len(expected)

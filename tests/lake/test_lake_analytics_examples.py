@@ -211,7 +211,7 @@ def lake(spark, tmp_path_factory):
 
 
 def ends(lake, security_id):
-    """Of each order how it ended, what of it was traded, and its place in a chain."""
+    """By order: its end, its traded quantity, and its position in a chain."""
     return {
         row["secondary_order_id"]: (
             row["end_reason"],

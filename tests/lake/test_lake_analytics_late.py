@@ -103,7 +103,7 @@ def test_orders_that_went_in_a_gap_ended_unseen():
 
 
 @pytest.mark.parametrize("settings", [LATE, LATE_OLD, LATE | {"seed": 7, "late_join": "0.3"}])
-def test_on_perfect_data_what_came_after_the_first_known_statistics_is_equal(settings):
+def test_on_perfect_data_rows_after_the_first_known_statistics_are_equal(settings):
     lake, _ = analysed(TABLES if settings in (LATE, LATE_OLD) else TABLES[:1], **settings)
     stats = [row for row in rows(lake, "session_stats") if row["session"] == 0]
     assert stats

@@ -139,7 +139,7 @@ def test_both_feeds_give_the_same_orders(binary, legacy):
     assert sum(row["fills"] for row in ours.values()) > 50
 
 
-def test_orders_are_never_taken_for_others_after_loss(day, binary, tmp_path):
+def test_orders_are_never_mistaken_for_others_after_loss(day, binary, tmp_path):
     rates = FaultRates(0.08, 0.0, 0.0)
     faults = {"A": rates, "B": rates, "snapshot": FaultRates(), "definition": FaultRates()}
     folder = simulated(tmp_path / "day", faults=faults)

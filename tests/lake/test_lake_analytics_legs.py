@@ -64,7 +64,7 @@ def test_legs_count_in_the_volume_but_not_in_the_last_price(session_and_lake, tr
 
 
 def test_leg_trades_have_the_event_of_their_own_instrument(trades):
-    """Each instrument has an event of its own (000 §18): none is shared with the spread."""
+    """Each instrument has a separate event (000 §18): none is shared with the spread."""
     events = {}
     for (security_id, _), row in trades.items():
         events.setdefault(row["event"], set()).add(security_id)

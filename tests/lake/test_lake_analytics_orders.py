@@ -60,7 +60,7 @@ def test_the_resting_orders_at_the_end_are_those_of_the_exchange(lake_and_truth)
     assert standing == expected
 
 
-def test_what_orders_were_filled_is_what_was_traded(lake_and_truth):
+def test_filled_quantities_of_orders_equal_the_traded_ones(lake_and_truth):
     """A trade in the auction fills an order of each side, any other only the passive one."""
     lake, _ = lake_and_truth
     traded, filled = {}, {}
@@ -102,7 +102,7 @@ def test_lives_equal_a_plain_recomputation(lake_and_truth):
             assert order["end_event"] == last["event"]
             assert order["ended_ns"] == (last["transact_time_ns"] or last["md_entry_timestamp_ns"])
             assert order["lifetime_ns"] == order["ended_ns"] - order["entered_ns"]
-        # All that an order ever showed was traded, reduced, cancelled or stands.
+        # All that an order ever showed was traded, reduced, cancelled or remains.
         left = 0 if order["end_reason"] == "FILLED" else order["last_size"]
         spent = order["filled_quantity"] + order["reduced_quantity"]
         assert order["size"] == spent + left
@@ -151,7 +151,7 @@ def test_chains_lead_back_to_their_first_order(choices):
 
 @st.composite
 def position_acts(draw):
-    """Messages about the positions of two sides, and who each deletion from the top took away."""
+    """Messages about the positions of two sides, and the orders that each deletion removed."""
     sides = {"BUY": [], "SELL": []}
     acts, expected = [], []
     for number in range(1, draw(st.integers(0, 40)) + 1):

@@ -1,4 +1,4 @@
-"""Orders that the legacy feed names by their places: the kernel finds those of the book."""
+"""Orders that the legacy feed identifies by position: the kernel finds those of the book."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -68,7 +68,7 @@ def by_the_kernel(updates):
 
 
 def compared(updates):
-    # The feed's own rules keep snapshots whole: here they come without what they announce.
+    # The feed's own rules keep snapshots complete: here they come without what they announce.
     plain = [
         SnapshotBegun(update.key) if isinstance(update, SnapshotBegun) else update
         for update in updates

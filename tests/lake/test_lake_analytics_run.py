@@ -1,4 +1,4 @@
-"""Making the tables: in order, only when due, each day replaced as a whole; and the command."""
+"""Building the tables: in order, only when due, each day replaced completely; and the command."""
 
 import datetime
 
@@ -34,7 +34,7 @@ def test_tables_come_after_those_they_are_derived_from():
     ]  # fmt: skip
 
 
-def test_a_day_is_made_again_only_when_it_has_more_data(spark):
+def test_a_day_is_rebuilt_only_when_it_has_more_data(spark):
     lake, _ = lake_of(**SMALL)
     first = made(spark, lake, tables=["bars"], wanted=Wanted(("1m",)))
     assert first == {"trades": len(rows(lake, "trades")), "bars": len(rows(lake, "bars"))}
@@ -69,7 +69,7 @@ def test_concurrent_replacements_of_a_day_do_not_add_rows(spark, monkeypatch):
     def interfere(*change):
         calls.append(change)
         if len(calls) == 1:
-            # Between our look at the table and our change of it, another is faster.
+            # Between our read of the table and our change of it, another writer is faster.
             made(spark, lake, tables=["trades"], again=True)
         original(*change)
 

@@ -53,7 +53,7 @@ def test_000_14_3_sessions_begin_where_the_rules_reset_the_statistics(spark, lak
     assert len(found) == len(expected) > 0
 
 
-def test_what_was_lost_shows_as_a_difference(spark, lake):
+def test_losses_show_as_a_difference(spark, lake):
     counted = [row for row in rows(lake, "trades") if not row["busted"]]
     most = max(counted, key=lambda row: row["price"])
     lost = f"security_id = {most['security_id']} and price = {most['price']}"

@@ -209,7 +209,7 @@ def test_002_15_6_a_state_that_is_its_groups_rejoins():
                 one(group, "OPEN", None),
                 one(own, "OPEN", UNTOLD),  # separates, though the number is the same
                 one(group, "PAUSE", None),
-                one(own, "RESERVED", UNTOLD),  # another state of its own
+                one(own, "RESERVED", UNTOLD),  # another own state
                 one(own, "PAUSE", UNTOLD),  # what its group does: it rejoins
                 one(group, "CLOSE", None),
             ]

@@ -1,4 +1,4 @@
-"""Books of simulated days: equal to the engine's, at every version, over sound and bad lines."""
+"""Books of simulated days: equal to the engine's, at every version, over good and bad lines."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_what_one_feed_loses_or_mixes_up_changes_no_book(faults):
 @pytest.mark.parametrize("version", [8, 16])
 def test_what_both_feeds_lose_makes_just_those_instruments_stale_until_a_snapshot(version):
     bad = day(version=version, loss="0.2", seconds=20)
-    assert compare_final(bad) == []  # the day ends with a whole loop of snapshots
+    assert compare_final(bad) == []  # the day ends with a complete loop of snapshots
     assert 0 < compare_ticks(bad) < len(bad.truth())
     gaps = bad.rows("gaps")
     found = [row for row in gaps if row["security_id"] is not None]
@@ -210,7 +210,7 @@ def test_checkpoints_hold_the_book_of_their_message():
     clean = day(version=16)
     finals = {line["security_id"]: line for line in clean.truth() if line["final"]}
     ends = {row["security_id"]: row for row in clean.rows("book_checkpoints", reason="end")}
-    assert set(finals) <= set(ends)  # besides, some were listed and taken off again
+    assert set(finals) <= set(ends)  # in addition, some were listed and delisted again
     for security, line in finals.items():
         row = ends[security]
         assert checkpoint_orders(row["bids"]) == line["bids"]

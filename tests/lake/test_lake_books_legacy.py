@@ -89,7 +89,7 @@ def final(folder):
 
 
 def ladders(lake):
-    """By instrument: the levels of its ticks, one after the other, each once."""
+    """By instrument: the levels of its ticks in sequence, without repetitions."""
     found = {}
     for row in rows(lake, "ticks"):
         levels = tuple(value for name, value in row.items() if name[:4] in ("bid_", "ask_"))
@@ -138,7 +138,7 @@ def test_a_lake_with_both_feeds_counts_nothing_twice(binary, both):
         assert rows(both, table) == rows(binary, table)
 
 
-def test_an_instrument_on_both_feeds_is_taken_from_the_binary_one_whatever_its_channel(
+def test_an_instrument_on_both_feeds_is_read_from_the_binary_one_whatever_its_channel(
     day, binary, tmp_path, monkeypatch
 ):
     flows = {

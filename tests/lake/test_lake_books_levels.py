@@ -49,7 +49,7 @@ def made(lake, captures):
 
 @pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.value)
 def whole(request, tmp_path_factory):
-    """A whole day: its folder, the lake of its levels, and how many the feed shows."""
+    """A complete day: its folder, the lake of its levels, and the number of levels on the feed."""
     folder = simulated(tmp_path_factory.mktemp("day"), request.param)
     lake = made(tmp_path_factory.mktemp("levels") / "lake", folder.glob("*Legacy*.pcap"))
     return folder, lake, KINDS[request.param]
@@ -212,7 +212,7 @@ def test_bars_and_trades_are_derived_from_the_levels_too(whole):
         (LegacyDepth.PRICES, 0.4, None),
         (LegacyDepth.TOP, None, ResetKind.SEQUENCE),
     ],
-    ids=["reset", "numbers anew", "late", "top, numbers anew"],
+    ids=["reset", "numbers restart", "late", "top, numbers restart"],
 )
 def test_no_levels_that_differ_are_called_valid_after_loss(tmp_path, kind, late, reset):
     rates = FaultRates(0.1, 0.0, 0.02)

@@ -31,7 +31,7 @@ def listed(count: int, names: int) -> pa.Table:
 def test_names_in_lists_are_read_whether_they_repeat_or_not(tmp_path: Path, names: int) -> None:
     path = tmp_path / "lists.parquet"
     rows = listed(1_000, names)
-    # So small a dictionary does not hold 900 names: most of them are stored as they are.
+    # Such a small dictionary cannot have 900 names: most of them are stored plain.
     pq.write_table(rows, path, row_group_size=400, dictionary_pagesize_limit=200)
     opened = open_file(Location.parse(str(path)), {SIDES})
     found = opened.read([0, 2], ["entries"])

@@ -88,7 +88,7 @@ def test_last_price_and_volume_at_an_event_key(rows, wanted, cut):
     state = np.full(5, NULL, np.int64)
     state[0], state[4] = -1, 0
     found = []
-    for part in (wanted[:cut], wanted[cut:]):  # what is known goes on from call to call
+    for part in (wanted[:cut], wanted[cut:]):  # state is kept from call to call
         rank, place = both(part)
         price, volume = np.empty(len(part), np.int64), np.empty(len(part), np.int64)
         _kernels.statistics_at(*columns, rank, place, place // 2, state, price, volume)
@@ -208,8 +208,8 @@ def test_checkpoints_are_at_intervals_phases_many_updates_and_ends():
     assert reasons.tolist() == [BY_UPDATES, INTERVAL]
 
 
-def test_only_columns_that_were_asked_for_are_read(tmp_path):
-    """Whether rows of a file are chosen, or its row groups are taken whole."""
+def test_only_requested_columns_are_read(tmp_path):
+    """Whether rows of a file are selected, or its row groups are read completely."""
     ingest([str(day())], str(tmp_path))
     catalogue = Catalogue(Lake(str(tmp_path)))
     date = catalogue.dates()[0]

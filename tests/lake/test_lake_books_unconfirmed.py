@@ -117,7 +117,7 @@ def test_no_lookup_that_is_valid_or_empty_differs_from_the_truth(seed):
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
-def test_an_unconfirmed_book_is_confirmed_by_the_next_whole_snapshot(seed):
+def test_an_unconfirmed_book_is_confirmed_by_the_next_complete_snapshot(seed):
     """Calling everything unconfirmed is no answer."""
     day = lossy(seed)
     holes = [
@@ -150,7 +150,7 @@ def test_a_day_without_loss_has_no_unconfirmed_book():
     assert "unconfirmed" not in states(day.lake.location.path).values()
 
 
-def test_a_heartbeat_shows_what_is_missing_at_the_end(tmp_path):
+def test_a_heartbeat_shows_packets_missing_at_the_end(tmp_path):
     """000 §7.5: its nextSeqNo is above the last number that came."""
     last = last_number(day_folder())
 
@@ -165,7 +165,7 @@ def test_a_heartbeat_shows_what_is_missing_at_the_end(tmp_path):
     assert json.loads(shown.stdout)["state"] in UNTRUSTED
 
 
-def test_the_next_days_first_number_shows_what_is_missing_at_the_end(tmp_path):
+def test_the_next_days_first_number_shows_packets_missing_at_the_end(tmp_path):
     folder = day_folder()
     last = last_number(folder)
 

@@ -46,7 +46,7 @@ def test_the_first_start_makes_what_later_ones_use(jars: Path) -> None:
     assert not made.exists()
 
 
-def test_what_is_still_being_written_is_not_used(jars: Path) -> None:
+def test_incomplete_files_are_not_used(jars: Path) -> None:
     made_by(archive_options("4.2.0", jars))
     assert archive_options("4.2.0", jars).startswith(MAKE)
 
@@ -57,7 +57,7 @@ def test_nothing_that_java_left_empty_is_used(jars: Path) -> None:
     assert not made.exists()
 
 
-def test_two_make_it_at_most(jars: Path) -> None:
+def test_at_most_two_processes_make_it(jars: Path) -> None:
     for _ in range(2):
         made_by(archive_options("4.2.0", jars))
     assert archive_options("4.2.0", jars) == ""
@@ -94,7 +94,7 @@ def test_without_a_folder_for_it_java_starts_as_usual(
 
 
 @pytest.mark.parametrize("variable", [*FOLDERS, "SPARK_HOME"])
-def test_none_is_asked_for_with_a_folder_of_settings_on_the_class_path(
+def test_none_is_requested_with_a_folder_of_settings_on_the_class_path(
     jars: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
 ) -> None:
     folder = tmp_path / "spark" / "conf"

@@ -1,4 +1,4 @@
-"""docs/cluster.md followed word for word, on two workers of which one is killed in the middle."""
+"""docs/cluster.md followed word for word, on two workers, one of which is killed in the middle."""
 
 import contextlib
 import json
@@ -53,7 +53,7 @@ def blocks(section):
 
 
 class Reader:
-    """Someone who follows the page, with a cluster, a shared folder and a memory of their own."""
+    """A follower of the page, with a cluster, a shared folder and its own memory limit."""
 
     def __init__(self, cluster, folder):
         self.cluster = cluster
@@ -134,7 +134,7 @@ def reader(cluster, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def refused(reader):
-    """A command that asks for more than the cluster has: it waits while others are looked at."""
+    """A command that requests more than the cluster has: it waits while others are inspected."""
     command = blocks("Packages on the workers")[1][1].replace("memory=4g", "memory=900g")
     running = reader.start(command.replace("/shared/lake", "/shared/none"))
     yield running

@@ -106,7 +106,7 @@ def test_an_archive_is_the_same_bytes_every_time_and_runs_anywhere(tmp_path):
     assert "python9.9 was not found; install Python" in failed.stderr
 
 
-def test_what_is_needed_follows_from_the_packages_themselves():
+def test_requirements_follow_from_the_packages():
     everything = {each.metadata["Name"].lower() for each in needed("pregao")}
     assert {"pregao", *LARGE, "llvmlite", "typer"} <= everything
     assert not everything & {"pyspark", "py4j", "pytest"}

@@ -71,7 +71,7 @@ def test_a_second_attempt_with_other_files_adds_nothing(lake):
     assert counts(lake) == {"ingests": 1, "orders": 2, "trades": 2}
 
 
-def test_a_capture_that_is_taken_refuses_the_whole_unit(lake):
+def test_a_claimed_capture_refuses_the_complete_unit(lake):
     commit(lake, "u1", ["c1"])
     outcome = commit(lake, "u2", ["c2", "c1"])
     assert not outcome.committed

@@ -1,4 +1,4 @@
-"""The demonstration: a session simulated, taken in, asked, proved and drawn; and the same again."""
+"""The demonstration: a session simulated, ingested, queried, proved and plotted; and repeated."""
 
 import re
 

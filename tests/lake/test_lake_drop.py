@@ -223,7 +223,7 @@ def test_killed_at_any_step_it_is_finished_or_never_was(both, lake, step):
         assert there == {SECOND}
 
 
-def test_what_comes_in_meanwhile_is_seen(tmp_path, monkeypatch):
+def test_a_concurrent_ingest_is_dropped_too(tmp_path, monkeypatch):
     """Feed B is ingested after the drop was planned: it is planned again, and feed B goes too."""
     lake = taken_in(tmp_path, captures(first(), "Incremental_A"))
     real = Lake.commit
@@ -262,7 +262,7 @@ def test_an_ingest_that_was_planned_before_a_drop_plans_again(tmp_path, monkeypa
     assert_sound(lake)
 
 
-def test_books_go_and_are_built_again_from_what_is_left(tmp_path):
+def test_books_are_dropped_and_rebuilt_from_the_rest(tmp_path):
     lake = taken_in(tmp_path, captures(first(), "Incremental_A", "Snapshot"))
     build_books(lake.location)
     ticks = rows(tmp_path, "ticks")
@@ -270,7 +270,7 @@ def test_books_go_and_are_built_again_from_what_is_left(tmp_path):
     drop(lake, Selection(ingests=(units(lake)[1],)))
     for table in ("ticks", "books", "book_checkpoints", "book_audit"):
         assert rows(tmp_path, table) == []
-    # What is left is what the last build was made of; its rows are gone all the same.
+    # The rest is the input of the last build; its rows are removed all the same.
     (report,) = build_books(lake.location)
     assert report.built
     assert rows(tmp_path, "ticks") == ticks

@@ -43,7 +43,7 @@ def lake(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def lossy(tmp_path_factory):
-    """A lake of a day of which both lines lost some packets."""
+    """A lake of a day on which both lines lost some packets."""
     return made(tmp_path_factory.mktemp("lossy"), seed=3, loss=0.02)
 
 
@@ -58,7 +58,7 @@ def instruments(lake):
 
 
 def ticks_of(lake, instrument):
-    """The ticks of an instrument's day that nothing is unknown of: place and ten levels."""
+    """The ticks of an instrument's day without unknown state: event key and ten levels."""
     levels = ", ".join(
         f"{side}_{part}_{level}"
         for side in ("bid", "ask") for level in range(1, 11) for part in ("price", "size", "orders")
@@ -104,7 +104,7 @@ def test_the_flow_of_orders_makes_the_books_of_the_lake(which, request):
         assert {Cause.SNAPSHOT, Cause.CLEARING} & causes
 
 
-def test_what_trades_took_of_orders_is_what_was_traded(lake):
+def test_quantities_taken_from_orders_equal_the_traded_ones(lake):
     """In continuous trading the fills of an event's resting orders add up to its trades."""
     instrument = find_instrument(Catalogue(Lake(lake)), SYMBOL, None, None)
     flow = order_flow(Lake(lake), instrument)
@@ -343,7 +343,7 @@ def derivatives(tmp_path_factory):
 
 
 def definition(lake, kind):
-    """The busiest instrument of a kind, as it was defined."""
+    """The busiest instrument of a kind, with its definition."""
     rows = pregao.Lake(lake).sql(
         "SELECT i.symbol, asset, contract_multiplier, strike_price, min_price_increment, "
         "security_validity_timestamp_s AS ends FROM instruments i JOIN orders USING (security_id) "

@@ -115,7 +115,7 @@ def as_read(rows: pa.Table) -> pa.Table:
     plain=st.sampled_from([*KINDS, "price"]),
     seed=st.integers(0, 1 << 30),
 )
-def test_what_was_written_is_read(count, shapes, nulls, rows, delta, plain, seed) -> None:
+def test_written_rows_are_read_back(count, shapes, nulls, rows, delta, plain, seed) -> None:
     given_rows = table(min(count, 30 * rows), shapes, nulls, seed)
     file = written([given_rows], rows, tuple(delta), plain)
     assert pq.read_table(pa.BufferReader(file)).equals(as_read(given_rows))

@@ -13,7 +13,7 @@ CODED = {
 
 
 @pytest.mark.parametrize("reader", ["quick", "plain"])
-def test_spark_finds_what_was_written(spark, tmp_path, reader):
+def test_spark_finds_written_rows(spark, tmp_path, reader):
     setting = "spark.sql.parquet.enableVectorizedReader"
     spark.conf.set(setting, "true" if reader == "quick" else "false")
     nulls = [0.0, 0.1, 0.9, 0.0, 0.2, 0.5]

@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def kept(folder: Path, file: pa.Buffer) -> str:
-    """The file on disk, under a name of its own."""
+    """The file on disk, under a separate name."""
     path = folder / f"{len(list(folder.iterdir()))}.parquet"
     path.write_bytes(file)
     return str(path)
@@ -176,8 +176,8 @@ for path in sys.argv[1:]:
 """
 
 
-def test_a_number_is_not_taken_for_a_position(tmp_path: Path) -> None:
-    """In a process of its own, which it would end."""
+def test_a_number_is_not_mistaken_for_a_position(tmp_path: Path) -> None:
+    """Run in a separate process, which it would end."""
     cases = ("", "schema", "groups", "columns", "column", "statistics", "bounds", "page")
     answers = []
     for far in (FAR, 30):  # outside of the file, and inside

@@ -31,7 +31,7 @@ def faulty_day(**more):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A lake made of the faulty day by one task."""
+    """A lake built from the faulty day by one task."""
     lake = tmp_path_factory.mktemp("whole")
     report = ingest([str(faulty_day())], str(lake))
     assert report.tasks == 1
@@ -228,7 +228,7 @@ def test_again_adds_nothing(whole, tmp_path):
     assert_same(whole[0], lake)
 
 
-def test_a_later_capture_of_the_other_feed_adds_only_what_was_missing(whole, tmp_path):
+def test_a_later_capture_of_the_other_feed_adds_only_missing_packets(whole, tmp_path):
     source = Path(faulty_day())
     lake = tmp_path / "lake"
     second = [str(path) for path in source.glob("*Incremental_B.pcap")]

@@ -59,14 +59,14 @@ def test_a_packet_sent_a_day_from_its_capture_is_rejected(tmp_path: Path) -> Non
     assert check_lake(Lake(lake)).faults == []
 
 
-def test_captures_without_times_are_taken_by_their_sending_times(tmp_path: Path) -> None:
+def test_captures_without_times_are_ingested_by_their_sending_times(tmp_path: Path) -> None:
     lake = str(tmp_path / "lake")
     report = ingest([capture(tmp_path / "a.pcap", [(at, NOON + at) for at in range(9)])], lake)
     assert report.json()["messages"]["decoded"] == 9
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1)), max_size=9))
-def test_what_is_far_is_found_at_all_times(times: list[tuple[int, int]]) -> None:
+def test_sending_times_far_from_the_capture_are_found(times: list[tuple[int, int]]) -> None:
     sent, came = (np.array([each[at] for each in times], np.int64) for at in (0, 1))
     expected = [one > 0 and two >= DAY and abs(one - two) > DAY for one, two in times]
     assert sent_far_from_capture(sent, came).tolist() == expected

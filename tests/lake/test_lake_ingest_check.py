@@ -12,7 +12,7 @@ DAY = date(2026, 5, 21)
 
 
 def test_packets_that_were_decoded_twice_are_found(tmp_path):
-    """A filter on the stream, of which files keep no statistics, must find its rows."""
+    """A filter on the stream, for which files have no statistics, must find its rows."""
     capture = day(instruments=2, duration="5s", rate=40.0) / "051_Incremental_A.pcap"
     lake = Lake(tmp_path)
     ingest([str(capture)], lake.location)

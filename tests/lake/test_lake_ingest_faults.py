@@ -185,7 +185,7 @@ def test_a_file_that_grows_while_it_is_read(tmp_path):
     assert not check_lake(Lake(str(lake))).faults
 
 
-def test_the_check_finds_what_is_missing(clean, tmp_path):
+def test_the_check_finds_missing_rows(clean, tmp_path):
     import shutil
 
     lake = tmp_path / "lake"

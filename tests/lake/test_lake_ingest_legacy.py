@@ -1,4 +1,4 @@
-"""Captures of the legacy feed in a lake: the same pipeline, tables of its own."""
+"""Captures of the legacy feed in a lake: the same pipeline, separate tables."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_trades_are_those_of_the_exchange_and_not_counted_twice(day, lake):
     assert len(told) > 0.85 * len(truth)
 
 
-def test_the_query_for_trades_leaves_out_what_was_cancelled(day, lake):
+def test_the_query_for_trades_leaves_out_cancelled_trades(day, lake):
     asked = DuckdbEngine(Lake(str(lake))).ask(example("legacy_trades").sql).rows().to_pylist()
     standing = {}
     for line in json_lines(day / "truth/trades.jsonl"):

@@ -47,7 +47,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def lake(folder, monkeypatch):
-    """A lake of five ingests, of which the first ones are remembered."""
+    """A lake of five ingests, the first ones in the history file."""
     monkeypatch.setattr(memory_module, "REMEMBER_FROM", 3)
     for number in range(5):
         ingest([capture_of(folder, number)], str(folder / "lake"))

@@ -1,4 +1,4 @@
-"""Captures with nothing to take in, or damaged ones among others: said so, and nothing left."""
+"""Captures with nothing to ingest, or damaged ones among others: reported, and nothing left."""
 
 import struct
 from pathlib import Path
@@ -100,7 +100,7 @@ def test_nothing_but_damaged_captures(tmp_path):
     refused(tmp_path, [str(tmp_path / "other.pcap")], "No capture can be read", skip_damaged=True)
 
 
-def test_the_command_lists_what_was_left_out(with_damage, tmp_path, capsys, monkeypatch):
+def test_the_command_lists_skipped_captures(with_damage, tmp_path, capsys, monkeypatch):
     arguments = ["ingest", str(with_damage), "--lake", str(tmp_path / "lake"), "--master", "here"]
     monkeypatch.setattr("sys.argv", ["pregao", *arguments, "--skip-damaged"])
     with pytest.raises(SystemExit) as ended:

@@ -36,7 +36,7 @@ FIELDS = {
 )
 NUMBERS = ("order_id", "price", "size", "position", "firm", "inserted")
 WITHOUT_PLACE = (UpdateKind.CLEAR_SIDE, UpdateKind.OVERLAY)
-"""Whatever place they name is of no concern."""
+"""The position that they name does not matter."""
 
 
 def or_none(strategy):

@@ -59,7 +59,7 @@ def test_numbers_continue_over_versions_until_they_restart(epochs, lost):
     assert sorted(numbers_of) == sorted(
         int(number) for at, number in enumerate(numbers) if at not in lost
     )
-    # With versions of their own, each is a numbering.
+    # With separate versions, each is a numbering.
     assert len(list(numberings_of(places, timed_versions=False))) == len(places)
 
 

@@ -43,7 +43,7 @@ def test_real_and_simulated_are_shown_side_by_side(day):
     assert all(0.5 <= float(row[3]) <= 2 for row in rows)
 
 
-def test_what_is_measured_fits_what_was_simulated(day):
+def test_measurements_fit_the_simulation(day):
     lake, flow, summary = day
     assert flow.channel == 72
     assert flow.date == date(2026, 5, 21)

@@ -58,7 +58,7 @@ def test_columns_without_nulls_are_declared_so_and_read_back_the_same(made, begi
 
 
 def test_one_instrument_is_cheap_to_find(tmp_path, monkeypatch):
-    """Rows stand by instrument: of the row groups there, few are read."""
+    """Rows are clustered by instrument: few row groups are read."""
     from pregao.lake.store import parquet
 
     monkeypatch.setattr(parquet, "ROW_GROUP", 256)

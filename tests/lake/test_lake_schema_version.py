@@ -90,7 +90,7 @@ def without_versions(lake):
 
 @pytest.fixture
 def old_lake(tmp_path):
-    """A lake with a day of feed A that an older Pregão has taken in."""
+    """A lake with a day of feed A that an older Pregão has ingested."""
     captures = [str(path) for path in sorted(day().glob("*.pcap")) if "_B" not in path.name]
     ingest(captures, str(tmp_path / "lake"))
     without_versions(tmp_path / "lake")

@@ -31,7 +31,7 @@ def busiest():
     return by_instrument().most_common(1)[0][0]
 
 
-def test_a_frame_that_was_filtered_once_is_whole_again(orders):
+def test_a_frame_that_was_filtered_once_is_complete_again(orders):
     everything, some = plain("50").num_rows, by_instrument()[busiest()]
     assert orders.count() == everything
     assert orders.where(f"security_id = {busiest()}").count() == some < everything

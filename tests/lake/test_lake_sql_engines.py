@@ -106,7 +106,7 @@ def test_the_first_rows_and_their_number_are_the_same(engines):
     assert of == same > 7
 
 
-def test_sums_are_whole_numbers_of_64_bits_where_they_fit(engines):
+def test_sums_are_64_bit_integers_if_they_fit(engines):
     duckdb, _ = engines
     rows = duckdb.ask("SELECT sum(md_entry_size) AS s, sum(9223372036854775807) AS t "
                       "FROM umdf_trade_53").rows()  # fmt: skip
@@ -165,7 +165,7 @@ def test_only_committed_files_are_read(small_lake, spark):
         assert row == {"n": 4, "d": date(2026, 5, 22)}
 
 
-def test_days_that_are_not_asked_for_are_not_opened(small_lake):
+def test_unselected_days_are_not_opened(small_lake):
     for file in small_lake.files("trades", "2026-05-22"):
         file.write_bytes(file.read_bytes()[:-40] + b"\0" * 36 + b"PAR1")
     # Elsewhere than on this machine, opening a file is a request.
@@ -187,7 +187,7 @@ def test_a_lake_on_s3_is_read_without_extensions(s3_endpoint):
     ]
 
 
-def test_spark_answers_where_it_is_asked_for_or_duckdb_cannot(small_lake):
+def test_spark_is_used_on_request_or_if_duckdb_cannot_read_the_lake(small_lake):
     far = Lake("hdfs://name/lake")
     assert choose_engine(small_lake, None, spark_wanted=False) is EngineName.DUCKDB
     assert choose_engine(small_lake, None, spark_wanted=True) is EngineName.SPARK
@@ -286,7 +286,7 @@ def test_values_are_bound(small_lake, spark):
         assert all_["n"] > none["n"] == 0
 
 
-def test_files_can_be_read_when_that_is_wanted(small_lake, spark, tmp_path):
+def test_files_can_be_read_on_request(small_lake, spark, tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text("a,b\n1,2\n")
     duckdb = DuckdbEngine(small_lake, unsafe=True)

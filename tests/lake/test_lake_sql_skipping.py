@@ -113,7 +113,7 @@ def test_conditions_choose_files(lake, everything, read, where, files):
 
 
 QUERIES = (
-    # Read twice, each with conditions of its own.
+    # Read twice, each with separate conditions.
     "SELECT count(*) FROM orders a, orders b WHERE a.security_id = 7 AND b.security_id = 39",
     "SELECT * FROM orders WHERE security_id = 7 UNION ALL SELECT * FROM orders WHERE price > 9",
     "SELECT * FROM orders WHERE security_id = 7 UNION ALL SELECT * FROM orders WHERE price < -9",

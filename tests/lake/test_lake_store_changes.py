@@ -79,7 +79,7 @@ def test_a_lost_race_is_retried_with_the_current_table(small_lake):
 
 
 @pytest.mark.parametrize("error", [OSError(FULL), DeltaError(FULL), PermissionError(13, "denied")])
-def test_an_error_of_the_storage_is_not_taken_for_a_race(small_lake, commits, error):
+def test_an_error_of_the_storage_is_not_mistaken_for_a_race(small_lake, commits, error):
     commits.raised = [error]
     unit = unit_of(small_lake.location, "u3", ["c3"])
     commits.count = 0
@@ -279,6 +279,6 @@ def test_the_record_of_a_unit_has_its_columns(tmp_path):
     assert lake.commit(told).committed
     (row,) = lake.delta("ingests").to_pyarrow_table().to_pylist()
     assert (row["weather"], row["unit_id"]) == ("fine", "u")
-    # Who needs other tables does not take the column away.
+    # A writer that needs other tables does not remove the column.
     Lake(tmp_path).ensure_table(TRADES)
     assert "weather" in lake.schema("ingests").names

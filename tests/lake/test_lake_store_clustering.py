@@ -1,4 +1,4 @@
-"""Compaction by value: which files are put together, where they part, and what that is good for."""
+"""Compaction by value: which files are merged, where they are split, and the benefit of it."""
 
 from collections import Counter
 from datetime import date, timedelta
@@ -110,7 +110,7 @@ def test_counts_are_over_all_columns():
 
 @pytest.fixture
 def crowded(tmp_path, monkeypatch):
-    """Two days of nine files each, of which every one has rows of all forty instruments."""
+    """Two days of nine files each, every one with rows of all forty instruments."""
     monkeypatch.setattr(compaction, "TARGET_ROWS", 60)
     lake = Lake(tmp_path)
     lake.ensure_tables([ORDERS, TRADES])
@@ -150,7 +150,7 @@ def test_after_compaction_an_instrument_is_in_few_files_of_a_day(crowded):
     touched, there = admitting(crowded, 7)
     assert touched == 1
     assert there == done[0].into >= 9
-    assert admitting(crowded, 40)[0] == 3  # 180 rows, of which 60 fit a file
+    assert admitting(crowded, 40)[0] == 3  # 180 rows, 60 of which fit a file
     assert compact(crowded, ["orders"]) == []
 
 

@@ -47,7 +47,7 @@ def numbers(place):
     return sorted(load_existing(place).to_pyarrow_table()["sequence_number"].to_pylist())
 
 
-def test_what_is_appended_is_in_the_table_with_its_bounds_and_its_mark(place):
+def test_appended_files_are_in_the_table_with_bounds_and_mark(place):
     append(place, "a", 5)
     table = load_existing(place)
     assert numbers(place) == [5]
@@ -156,7 +156,7 @@ def _retired(steps):
     return retired
 
 
-def test_checkpoints_are_made_as_the_library_makes_them(place, monkeypatch):
+def test_checkpoints_are_written_as_by_the_library(place, monkeypatch):
     for number in range(35):
         append(place, f"m{number}", number)
     log = read_log(place)

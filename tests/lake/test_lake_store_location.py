@@ -1,4 +1,4 @@
-"""Locations: what a user writes names one place, on any filesystem, in any process."""
+"""Locations: a user's text names one location, on any filesystem, in any process."""
 
 import os
 import pickle

@@ -180,7 +180,7 @@ def test_the_log_has_no_more_to_remember_after_many_units_than_after_few(tmp_pat
     for number in range(40):
         retire(lake, least=8)
         assert commit(lake, number).committed
-    most = 8 + 10  # and what came since the checkpoint before
+    most = 8 + 10  # and commits since the previous checkpoint
     for name, ids in (("orders", 1), ("trades", 1), ("ingests", 1), ("_intents", 3)):
         log = tmp_path / name / "_delta_log"
         newest = max(log.glob("*.checkpoint.parquet"))

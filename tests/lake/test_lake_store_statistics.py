@@ -138,7 +138,7 @@ NAMED = TableSpec(
 
 
 def named_lake(tmp_path):
-    """Two files; names are dictionaries, of which Parquet keeps no statistics."""
+    """Two files; names are dictionaries, for which Parquet has no statistics."""
     lake = Lake(tmp_path)
     lake.ensure_tables([NAMED])
     files = []

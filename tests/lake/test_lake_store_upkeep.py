@@ -101,7 +101,7 @@ def test_files_of_an_intent_are_kept_even_if_it_cannot_be_finished_now(small_lak
     assert counts(small_lake)["orders"] == 6
 
 
-def test_what_was_merged_is_kept_for_readers_within_the_limit(small_lake):
+def test_merged_files_are_kept_for_readers_within_the_limit(small_lake):
     place = small_lake.location
     small_lake.commit(unit_of(place, "u3", ["c3"], first_number=5))
     age_all(small_lake, 48)

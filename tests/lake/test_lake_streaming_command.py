@@ -1,4 +1,4 @@
-"""`pregao stream`: what a user types, and what comes of it."""
+"""`pregao stream`: the command line and its results."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ def run(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-def test_once_here(tmp_path):
+def test_once_without_spark(tmp_path):
     folder, lake, once = day(duration="12s"), tmp_path / "lake", tmp_path / "once"
     report = tmp_path / "report.jsonl"
     options = ["--once", "--master", "here", "--quiet-period", "0s", "--report", report]
@@ -42,7 +42,7 @@ def test_once_here(tmp_path):
     assert (again.exit_code, again.output) == (0, "")
 
 
-def test_channels_that_are_not_wanted_are_counted_only(tmp_path):
+def test_channels_that_are_not_selected_are_only_counted(tmp_path):
     folder, lake = day(duration="12s"), tmp_path / "lake"
     done = run("--from", folder, "--lake", lake, "--once", "--master", "here", "--channel", "7")
     assert done.exit_code == 0, done.output
@@ -115,7 +115,7 @@ def test_an_empty_folder_is_no_error(tmp_path):
     assert (done.exit_code, done.output) == (0, "")
 
 
-def test_what_was_filtered_is_not_taken_for_decoded(tmp_path):
+def test_filtered_messages_do_not_count_as_decoded(tmp_path):
     """Another capture of a channel that was left out brings its messages, later on."""
     folder, lake = day(duration="12s"), tmp_path / "lake"
     feeds = {name: tmp_path / name for name in "AB"}

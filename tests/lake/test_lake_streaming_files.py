@@ -1,4 +1,4 @@
-"""Rolling files: read up to the last whole packet, each byte once, in bounded batches."""
+"""Rolling files: read up to the last complete packet, each byte once, in bounded batches."""
 
 import gzip
 import os
@@ -37,7 +37,7 @@ def capture_bytes(path, times, size=40, seed=0):
 
 @cache
 def boundaries(content):
-    """Every place at which a record begins or the last one ends."""
+    """Every offset at which a record begins or the last one ends."""
     places, at = [24], 24
     while at + 16 <= len(content):
         at += 16 + int.from_bytes(content[at + 8 : at + 12], "little")
@@ -110,7 +110,7 @@ def test_every_packet_is_in_exactly_one_batch(tmp_path, growth, max_bytes, max_f
     assert sorted(taken) == sorted(wanted)
 
 
-def test_a_file_is_read_up_to_its_last_whole_packet(tmp_path):
+def test_a_file_is_read_up_to_its_last_complete_packet(tmp_path):
     content = capture_bytes(tmp_path / "made.pcap", [SECOND * k for k in range(1, 30)])
     path = tmp_path / "folder" / "x.pcap"
     path.parent.mkdir()
@@ -243,7 +243,7 @@ def test_until_a_time(tmp_path):
     assert next_offset({}, files.look(), until_ns=2 * SECOND)["a.pcap"].end == len(content)
 
 
-def test_compressed_files_are_taken_once_they_are_quiet(tmp_path):
+def test_compressed_files_are_ingested_once_they_are_quiet(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     content = capture_bytes(tmp_path / "made.pcap", [SECOND * k**3 for k in range(1, 99)])

@@ -1,4 +1,4 @@
-"""Growing files into tables: what comes of it is what one ingest of the same files gives."""
+"""Streaming growing files into tables gives the same as one ingest of the same files."""
 
 import gzip
 import os
@@ -63,7 +63,7 @@ def test_a_batch_of_several_tasks_gives_the_same(whole, tmp_path):
 
 
 def rolled(folder, packets_per_file=150):
-    """The captures of the day as rolling files: several for each, one after the other."""
+    """The captures of the day as rolling files: several for each, in sequence."""
     folder.mkdir()
     for capture in sorted(Path(faulty_day()).glob("*.pcap")):
         content = capture.read_bytes()
@@ -107,12 +107,12 @@ def test_files_that_grow_and_roll_are_followed(tmp_path):
     ingest([str(complete)], str(once))
     # The feeds' files were not cut at the same times: the first feed may be another one.
     assert_same_messages(once, lake)
-    # A packet out of order may have been missing when the file was looked at.
+    # A packet out of order may have been missing when the file was scanned.
     assert {*map(repr, rows(once, "gaps"))} <= {*map(repr, rows(lake, "gaps"))}
 
 
 def assert_same_messages(one, other, but=()):
-    """The same messages in the same events, whichever feed delivered them first."""
+    """Messages and events are equal, whichever feed delivered them first."""
     loose = {"feed", "feed_difference_ns", "capture_time_ns", "outcome", *but}
     for table in tables(one):
         if table in ("instruments", "gaps", "rejects"):
@@ -134,7 +134,7 @@ def test_files_that_roll_in_step_give_exactly_the_same(tmp_path):
     assert_same(once, lake)
 
 
-def test_one_feed_long_after_the_other_adds_only_what_was_missing(whole, tmp_path):
+def test_one_feed_long_after_the_other_adds_only_missing_packets(whole, tmp_path):
     folder, lake = tmp_path / "folder", tmp_path / "lake"
     folder.mkdir()
     late = sorted(Path(faulty_day()).glob("*_Incremental_B.pcap"))
@@ -158,7 +158,7 @@ def test_again_adds_nothing(whole, tmp_path):
     assert_same(whole, tmp_path)
 
 
-def test_what_was_streamed_before_is_left_alone_by_an_ingest(whole, tmp_path):
+def test_streamed_files_are_left_alone_by_an_ingest(whole, tmp_path):
     folder = tmp_path / "files"
     shutil.copytree(faulty_day(), folder)
     streamed(tmp_path, tmp_path / "lake")
@@ -174,7 +174,7 @@ def test_what_was_streamed_before_is_left_alone_by_an_ingest(whole, tmp_path):
     assert captures[0].name not in ingest([str(captures[0])], str(tmp_path / "lake")).skipped
 
 
-def test_what_was_ingested_before_is_left_alone(whole, tmp_path):
+def test_earlier_ingests_are_left_alone(whole, tmp_path):
     shutil.copytree(whole, tmp_path / "lake")
     assert streamed(faulty_day(), tmp_path / "lake") == []
     assert_same(whole, tmp_path / "lake")
@@ -198,7 +198,7 @@ def test_two_streams_over_the_same_files(whole, tmp_path):
     assert_same(whole, tmp_path)
 
 
-def test_compressed_files_are_taken_as_a_whole(whole, tmp_path):
+def test_compressed_files_are_ingested_completely(whole, tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     for capture in faulty_day().glob("*.pcap"):
@@ -210,7 +210,7 @@ def test_compressed_files_are_taken_as_a_whole(whole, tmp_path):
 
 
 def test_the_newest_packets_wait_for_the_other_feed(tmp_path):
-    """A stream that goes on keeps back the last second, until no file grows any more."""
+    """A running stream keeps back the last second, until no file grows any longer."""
     folder = tmp_path / "folder"
     folder.mkdir()
     for name in ("A", "B"):

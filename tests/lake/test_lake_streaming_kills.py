@@ -85,7 +85,7 @@ def test_the_command_killed_with_its_spark(tmp_path):
 
 
 def start(folder, lake):
-    """The command with a Spark of its own, in a group of processes of its own."""
+    """The command with its own Spark, in a separate process group."""
     command = "import typer; from pregao.cli.stream import stream; typer.run(stream)"
     options = ["--once", "--batch-size", "120k", "--master", "local[2]", "--quiet"]
     settings = ["--conf", "spark.driver.memory=1g"]

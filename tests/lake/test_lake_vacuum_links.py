@@ -49,7 +49,7 @@ def test_nothing_is_removed_through_a_link(small_lake: Lake, outside: Path, wher
     lake = Path(small_lake.location.uri)
     link = lake / where
     link.parent.mkdir(exist_ok=True)
-    if where == "planted":  # a whole table, with a log of its own
+    if where == "planted":  # a complete table, with its own log
         (outside / "_delta_log").mkdir()
         log = lake / "orders" / "_delta_log"
         for path in log.glob("*.json"):

@@ -111,7 +111,7 @@ def test_no_view_has_a_column_twice_and_none_hides_one_of_its_table():
 @settings(max_examples=40)
 @given(st.data())
 def test_any_table_that_lacks_columns_has_a_view(data):
-    """Lakes of earlier versions have fewer columns, and fewer tables beside them."""
+    """Lakes of earlier versions have fewer columns, and fewer other tables."""
     specs = own_specs()
     spec = data.draw(st.sampled_from(specs), label="table")
     kept = data.draw(st.sets(st.sampled_from(spec.schema.names), min_size=1), label="columns")

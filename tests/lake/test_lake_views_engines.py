@@ -151,7 +151,7 @@ def test_a_tick_shows_what_held_after_its_event(lake):
     assert {"OPEN", "RESERVED"} <= seen
 
 
-def test_a_trade_shows_what_held_when_it_was_made(lake):
+def test_a_trade_shows_the_phase_at_its_time(lake):
     told = held_at(lake)
     sql = "SELECT * FROM v_trades"
     ends = 0

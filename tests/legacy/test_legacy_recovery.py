@@ -118,7 +118,7 @@ def test_a_partly_available_range_is_reported():
     assert events[-1] == Finished(Wanted("10", 2, 6), Fault.NOT_AVAILABLE)
 
 
-def test_002_5_3_7_nothing_of_before_a_reset_is_available():
+def test_002_5_3_7_nothing_before_a_reset_is_available():
     store = store_of(range(1, 50))
     store.reset("10")
     store.add("10", 1, message("News_143", 1))
@@ -147,7 +147,7 @@ def test_invalid_raw_data_ends_the_session():
     assert recovery.run() == [Ended("a message is empty or extends past the raw data")]
 
 
-def test_002_6_2_what_a_line_misses_is_asked_for_after_a_while_and_again_if_need_be():
+def test_002_6_2_missing_messages_are_requested_after_a_while_and_again_if_needed():
     store = store_of([])
     recovery = Recovery(store)
     recovery.run()

@@ -35,7 +35,7 @@ def simulated(folder, *, loss=None, seed=1, seconds=20, rate=150.0, instruments=
 
 
 def followed_at(number=NUMBER):
-    """A configuration of one channel, and where its captured packets are to be sent."""
+    """A configuration of one channel, and the targets of its captured packets."""
     lines, targets = [], {}
     for stream in STREAMS:
         for feed, endpoint in Channel.numbered(number).endpoints(stream):

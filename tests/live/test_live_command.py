@@ -122,7 +122,7 @@ def test_errors_are_one_line(pregao, tmp_path):
     assert "another program listens there" in done.err
 
 
-def test_what_is_followed_is_recorded_and_ends_in_time(pregao, tmp_path):
+def test_live_records_and_ends_in_time(pregao, tmp_path):
     path = tmp_path / "live.toml"
     config, _ = followed_at()
     path.write_text(config_text(config))

@@ -314,7 +314,7 @@ def test_noise_at_full_rate_is_counted_and_the_feed_continues(day):
     assert {number: found[number] for number in truth} == truth
 
 
-def test_what_is_followed_can_be_recorded_whole_and_followed_again(day, tmp_path):
+def test_followed_packets_can_be_recorded_completely_and_followed_again(day, tmp_path):
     folder, _ = day
     config, targets = followed_at()
     with running(config, recorder=Recorder(RecordSettings(tmp_path))) as handler:
@@ -323,7 +323,7 @@ def test_what_is_followed_can_be_recorded_whole_and_followed_again(day, tmp_path
             lambda: handler.recorder.packets >= sent.packets,
             lambda: (handler.recorder.packets, sent.packets),
         )
-    # Also the loops that the channel did not want any more.
+    # Also the loops that the channel no longer needed.
     (path,) = tmp_path.iterdir()
     found = list(datagrams(read_packets(path)))
     assert len(found) == sent.packets

@@ -59,7 +59,7 @@ class Running:
         return code, told
 
 
-def test_what_was_recorded_is_in_the_lake_once_across_a_kill_and_a_stop(tmp_path):
+def test_recorded_packets_are_in_the_lake_once_across_a_kill_and_a_stop(tmp_path):
     day = tmp_path / "day"
     simulated(day, seconds=20, rate=80.0, instruments=3)
     config, targets = followed_at()

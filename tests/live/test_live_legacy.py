@@ -77,7 +77,7 @@ def test_books_and_trades_are_the_exchanges(tmp_path, kind, lost):
     sent = sum(len(captured(path)) for path in captures if "Incremental" in path.name)
     heard = Heard()
     with running(config, heard) as handler:
-        # Sending times are in the messages: they must stay as they are.
+        # Sending times are in the messages: they must stay unchanged.
         Replayer(captures, targets, speed=Speed(10.0), interface=LO, current_times=True).run()
         made = settled(handler, sent)
         channel = handler.channels[NUMBER].channel

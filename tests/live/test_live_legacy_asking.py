@@ -54,7 +54,7 @@ class Publishing:
         self.sent = self.lost = 0
 
     def trade(self, share_lost=0.0):
-        """An order, which may trade; what comes of it is sent, or lost on both feeds."""
+        """An order, which may trade; its results are sent, or lost on both feeds."""
         rng = self.rng
         self.floor.now = max(self.floor.now, system_clock())
         self.floor.order(
@@ -184,7 +184,7 @@ def assert_same_books(handler, published):
     assert published.book(SHARE, Side.BID)
 
 
-def test_002_6_2_what_both_feeds_lost_is_asked_for_and_no_snapshot_is_needed():
+def test_002_6_2_messages_lost_on_both_feeds_are_requested_and_no_snapshot_is_needed():
     lines, port = lines_here(), free_port()
     published, heard = Publishing(lines), Heard()
     # Feed A's gateway does not answer: the other one is asked.

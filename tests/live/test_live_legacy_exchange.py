@@ -1,4 +1,4 @@
-"""A running exchange with a legacy feed: who loses packets asks for them over TCP."""
+"""A running exchange with a legacy feed: receivers request lost packets over TCP."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Publishing:
         self.socket.connect((HOST, port))
 
     def trade(self, rng):
-        """An order, which may trade; what comes of it is sent."""
+        """An order, which may trade; its results are sent."""
         side, security = rng.choice((BUY, SELL)), rng.choice((SHARE, OTHER))
         self.floor.now = max(self.floor.now, system_clock())
         price = 10 + rng.randrange(-5, 6) / 100
@@ -62,7 +62,7 @@ class Publishing:
         return [(each.price, each.size, each.secondary_order_id) for each in entries]
 
 
-def test_002_6_2_packets_that_were_lost_are_asked_for_from_the_running_publisher():
+def test_002_6_2_lost_packets_are_requested_from_the_running_publisher():
     async def run():
         rng = random.Random(5)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as feed:
@@ -94,7 +94,7 @@ def test_002_6_2_packets_that_were_lost_are_asked_for_from_the_running_publisher
 
 
 async def follow(rng, feed, published, channel, filler, connection):
-    """Send, lose a fifth of it, and go on until nothing is missing; gives how much was lost."""
+    """Send, lose a fifth of it, and continue until nothing is missing; return the losses."""
     loop, lost, sent, quiet = asyncio.get_running_loop(), 0, 0, 0
 
     async def recovered():

@@ -1,4 +1,4 @@
-"""Channels of the legacy feed of which something cannot be processed: they are rebuilt."""
+"""Channels of the legacy feed with messages that cannot be processed: they are rebuilt."""
 
 from __future__ import annotations
 

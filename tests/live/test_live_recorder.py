@@ -22,7 +22,7 @@ GROUPS = [Address("239.1.1.1", 31000), Address("239.1.1.2", 31001)]
 
 
 def batch(payloads, start_ns=START, step_ns=1000):
-    """Datagrams of both groups in turn, as they are received."""
+    """Datagrams of both groups in turn, as received."""
     length = np.array([len(each) for each in payloads], np.int32)
     count = len(payloads)
     return Batch(
@@ -52,7 +52,7 @@ def recorded(folder, name="live"):
     return found
 
 
-def test_what_is_received_is_recorded_with_times_senders_and_groups(tmp_path):
+def test_received_packets_are_recorded_with_times_senders_and_groups(tmp_path):
     groups = [free_group(), free_group()]
     receiver = open_receiver()
     with Recorder(RecordSettings(tmp_path)) as made, Sender(groups, interface=LO) as sender:
@@ -166,7 +166,7 @@ def test_a_full_disk_is_a_one_line_error_and_leaves_complete_records(tmp_path):
     assert len(recorded(tmp_path)) == 7
 
 
-def test_a_recorder_that_is_killed_leaves_whole_records_in_order(tmp_path):
+def test_a_recorder_that_is_killed_leaves_complete_records_in_order(tmp_path):
     for _ in range(3):
         running = run(ENDLESS, tmp_path)
         known = set(tmp_path.iterdir())

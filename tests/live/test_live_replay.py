@@ -155,7 +155,7 @@ REMOTE = Destination("192.0.2.7", 30003)
 """An address of no machine, kept for documents."""
 
 
-def test_no_target_off_this_machine_is_taken_unless_that_is_allowed(tmp_path, monkeypatch, pregao):
+def test_no_remote_target_is_accepted_unless_allowed(tmp_path, monkeypatch, pregao):
     path = capture(tmp_path / "a.pcap", [(START, GROUPS[0], b"1"), (START, REMOTE, b"2")])
 
     def refused(*_, **__):

@@ -91,7 +91,7 @@ def test_a_name_of_another_site_is_refused(server, host):
 
 
 @pytest.mark.parametrize("begin", [b"", b"GET", b"GET /health HTTP/1.1\r\nHost: local"])
-def test_a_connection_that_sends_no_whole_request_ends(server, begin):
+def test_a_connection_that_sends_no_complete_request_ends(server, begin):
     assert raw(server, begin) == b""
     assert server._open == 0
 

@@ -230,7 +230,7 @@ def test_interfaces_by_name_and_address():
         ("233.252.14.1:65536", "65536 is not a port"),
     ],
 )
-def test_what_is_no_address_is_reported(text, reason):
+def test_an_invalid_address_is_reported(text, reason):
     with pytest.raises(UsageError, match=f"--to.*{reason}"):
         parse_address(text, "--to")
 

@@ -64,7 +64,7 @@ def test_blocks_of_other_senders_are_read_the_same(protocol, version):
 
 @pytest.mark.parametrize(("protocol", "version"), VERSIONS)
 def test_any_bytes_decode_or_raise_decode_error(protocol, version):
-    """Random bytes, every prefix of a sound message, every number of its header at extremes."""
+    """Random bytes, every prefix of a valid message, every number of its header at extremes."""
     schema = bundled(protocol, version)
     codec = SchemaCodec(schema)
     rng = random.Random(f"any {protocol} {version}")

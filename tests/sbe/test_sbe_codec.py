@@ -194,7 +194,7 @@ def test_decimals_and_dates_out_of_range_are_decode_errors(field, raw, reason):
 
 
 def with_bytes(field, raw):
-    """A sound message with some bytes in place of a field."""
+    """A valid message with some bytes instead of a field."""
     offset = next(f.offset for f in SCHEMA.by_name["M"].fields if f.name == field)
     encoded = bytearray(CODEC.encode("M", SOUND))
     encoded[8 + offset : 8 + offset + len(raw)] = raw

@@ -161,7 +161,7 @@ def test_the_line_is_the_elements_own():
         (b" " * (17 << 20), "not a schema file"),
     ],
 )
-def test_what_is_no_schema(source, reason):
+def test_invalid_schemas(source, reason):
     with pytest.raises(SchemaError, match=re.escape(reason)):
         schema_from_bytes(source, "f.xml")
 

@@ -1,4 +1,4 @@
-"""Comparing with the published schemas needs them beside the checkout.
+"""Comparing with the published schemas needs them next to the checkout.
 
 Without them their facts still hold: the layouts are pinned in ``layouts_*.txt``.
 """

@@ -1,4 +1,4 @@
-"""The layout of every message as lines of text: names, places and sizes in bytes, no prose."""
+"""The layout of every message as lines of text: names, offsets and sizes in bytes, no prose."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ SIZES = {
     "int64": 8,
     "uint64": 8,
 }
-LAID_OUT = ("offset", "blockLength")  # compared as what they come to, not as they are written
+LAID_OUT = ("offset", "blockLength")  # compared by value, not as written
 PARTS = ("field", "group", "data")
 
 

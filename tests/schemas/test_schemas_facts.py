@@ -349,7 +349,7 @@ def test_a_block_only_grows_as_documented(protocol):
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_001_4_2_every_field_of_every_version_is_where_the_documents_put_it(protocol):
-    """The files beside this one were written from the published schemas."""
+    """The files next to this one were written from the published schemas."""
     schemas = {
         version.number: bundled(protocol, version.number) for version in bundled_versions(protocol)
     }

@@ -1,4 +1,4 @@
-"""The bundled FAST templates: their layouts as facts, and those of the published file beside it."""
+"""The bundled FAST templates: their layouts as facts, and those of the published file."""
 
 from __future__ import annotations
 

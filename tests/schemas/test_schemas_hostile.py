@@ -32,7 +32,7 @@ def schema(types="", fields=FIELD, root=""):
 
 
 def doubled(levels, last='<type name="c0" primitiveType="uint32"/>'):
-    """Composites of which each refers to the one before twice."""
+    """Composites, each of which refers to the previous one twice."""
     return last + "".join(
         f'<composite name="c{n}"><ref name="a" type="c{n - 1}"/><ref name="b" type="c{n - 1}"/>'
         "</composite>"
@@ -41,7 +41,7 @@ def doubled(levels, last='<type name="c0" primitiveType="uint32"/>'):
 
 
 def chain(levels):
-    """Composites of which each refers to the one before once."""
+    """Composites, each of which refers to the previous one once."""
     return '<type name="c0" primitiveType="uint32"/>' + "".join(
         f'<composite name="c{n}"><ref name="a" type="c{n - 1}"/></composite>'
         for n in range(1, levels + 1)
@@ -228,7 +228,7 @@ def test_no_name_or_value_of_a_template_becomes_code(kind, tmp_path):
 
 
 def references(levels, inner):
-    """Templates of which each refers to the one before twice."""
+    """Templates, each of which refers to the previous one twice."""
     return f'<templates><template name="t0">{inner}</template>' + "".join(
         f'<template name="t{n}"><group name="a"><templateRef name="t{n - 1}"/></group>'
         f'<group name="b"><templateRef name="t{n - 1}"/></group></template>'

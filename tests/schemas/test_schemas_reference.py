@@ -1,4 +1,4 @@
-"""Our schema files against the published ones, where those stand beside the checkout."""
+"""The bundled schema files compared with the published ones, if those are next to the checkout."""
 
 from __future__ import annotations
 

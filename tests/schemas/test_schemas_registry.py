@@ -115,7 +115,7 @@ def test_exact_versions_of_a_registry():
         registry.newest(9)
 
 
-def test_what_is_not_bundled_is_reported_with_what_is():
+def test_an_unknown_bundled_name_is_reported_with_the_known_ones():
     with pytest.raises(SchemaError, match=r"5\.6 of entrypoint is not bundled.* 5 \(8\.3\.3"):
         bundled("entrypoint", "5.6")
     with pytest.raises(

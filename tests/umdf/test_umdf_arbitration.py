@@ -185,5 +185,5 @@ def test_two_lossy_feeds_give_every_packet_once_in_order_and_report_the_rest(
     assert not set(found) & missing
     assert set(order) - came <= missing
     late = {outcome.place for outcome in outcomes if isinstance(outcome, TooLate)}
-    assert missing - (set(order) - came) <= late  # given up although they came later
+    assert missing - (set(order) - came) <= late  # abandoned although they came later
     assert arbiter.held == 0

@@ -39,7 +39,7 @@ RUNS = st.lists(
 
 
 def stream_of(first, joined, runs):
-    """The packets of a stream that is joined at a place; the first one comes at once."""
+    """The packets of a stream that is joined at a key; the first one comes immediately."""
     version, number, sent = first, joined, []
     for steps, ends, packets in runs:
         if sent:

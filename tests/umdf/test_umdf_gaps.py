@@ -22,9 +22,9 @@ from pregao.umdf.gaps import (
 
 @st.composite
 def streams(draw):
-    """Items of three instruments whose counters go on, restart, jump and are lost.
+    """Items of three instruments whose counters continue, restart, jump and are lost.
 
-    Each is (instrument, kind, count, missing packets, those that come before it, sound).
+    Each is (instrument, kind, count, missing packets, those that come before it, valid).
     """
     counters = {}
     items = []
@@ -191,7 +191,7 @@ def test_what_proves_a_book_after_a_gap(item, count, step):
 
 
 @pytest.mark.parametrize("item", [Item.EMPTIED, Item.RESET])
-def test_what_empties_a_book_in_a_packet_with_unread_parts_proves_only_what_was_before(item):
+def test_an_empty_book_in_a_packet_with_unread_parts_proves_only_earlier_state(item):
     counter = doubted(5, missing=2)
     counter.follow(item, 0, 3, sound=False)
     assert counter.proven == 2

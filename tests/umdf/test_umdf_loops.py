@@ -1,4 +1,4 @@
-"""When a loop of snapshots or definitions is whole (000 §6.5.8, §7.1, §7.2)."""
+"""When a loop of snapshots or definitions is complete (000 §6.5.8, §7.1, §7.2)."""
 
 import pytest
 from hypothesis import given, settings
@@ -71,7 +71,7 @@ def test_7_1_a_loop_that_lacks_a_packet_is_not_complete(skip, reason):
     assert reason in loop.reason
 
 
-def test_7_1_an_instrument_whose_parts_all_came_is_whole_in_a_broken_loop():
+def test_7_1_an_instrument_whose_parts_all_came_is_complete_in_a_broken_loop():
     loop = play(SnapshotLoop(), packets_of_7_1(), skip=(1, 4))
     assert {key: found.complete for key, found in loop.instruments.items()} == {
         1111: True,
@@ -161,7 +161,7 @@ def test_memory_has_a_limit():
     lost=st.sets(st.integers(1, 10)),
     late=st.permutations(range(1, 11)),
 )
-def test_a_loop_is_whole_exactly_if_every_packet_came_in_whatever_order(lost, late):
+def test_a_loop_is_complete_exactly_if_every_packet_came_in_whatever_order(lost, late):
     """After packet 1, which is where a loop begins."""
     loop = SnapshotLoop()
     loop.packet(7, 44, resets=True)
@@ -182,7 +182,7 @@ def definition_loop(total, numbers, *, version=3, tell=None):
     return loop
 
 
-def test_6_5_8_the_definition_loop_is_whole_when_every_instrument_came():
+def test_6_5_8_the_definition_loop_is_complete_when_every_instrument_came():
     loop = definition_loop(4, range(1, 6))
     assert loop.complete
     assert list(loop.definitions) == [1001, 1002, 1003, 1004]
@@ -193,7 +193,7 @@ def test_6_5_8_the_definition_loop_is_whole_when_every_instrument_came():
 
 
 def test_two_loops_of_an_older_version_begin_a_stream_again():
-    """A packet that is of no loop names a later version: short loops are whole soon after it."""
+    """A packet outside any loop names a later version: short loops are complete soon after it."""
     loop = play(SnapshotLoop(), packets_of_7_1(), version=9)
     assert loop.packet(700, 3)
     whole = []

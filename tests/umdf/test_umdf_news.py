@@ -1,4 +1,4 @@
-"""News put together from its parts: in any order, doubled, missing, too long."""
+"""News assembled from its parts: in any order, doubled, missing, too long."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_single_part_is_complete_immediately():
 @given(st.lists(st.text(max_size=8), min_size=2, max_size=9), st.randoms())
 def test_000_5_8_parts_in_any_order_and_doubled_give_the_text_once(texts, draw):
     parts = [part(at, len(texts), text) for at, text in enumerate(texts, 1)]
-    sent = parts[:-1] * 2  # the last one only once: it makes the piece whole
+    sent = parts[:-1] * 2  # the last one only once: it completes the piece
     draw.shuffle(sent)
     collector = NewsParts()
     assert [collector.part(each, 0) for each in sent] == [None] * len(sent)

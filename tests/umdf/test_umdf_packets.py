@@ -1,4 +1,4 @@
-"""Packets: the walk over sound and malformed ones, one at a time and in bulk, which agree."""
+"""Packets: the walk over valid and malformed ones, one at a time and in bulk, which agree."""
 
 import random
 

@@ -167,7 +167,7 @@ def test_14_3_a_new_session_resets_statistics_by_either_message():
     assert phases.status(2) is Status.PAUSE
 
 
-def test_14_3_what_is_reset():
+def test_14_3_reset_data():
     names = {m.id: m.name.rpartition("_")[0] for m in bundled("umdf", 16).messages}
     assert {names[template] for template in RESET_WITH_THE_SESSION} == {
         "LastTradePrice",

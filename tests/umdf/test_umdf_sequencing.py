@@ -113,7 +113,7 @@ def test_a_gap_is_reported_with_the_time_of_the_packet_after_it():
     assert [(g.first, g.last, g.time_ns) for g in audit.gaps()] == [(7, 7, 3), (9, 9, 3)]
 
 
-def test_a_loop_is_whole_from_1_to_the_sequence_reset():
+def test_a_loop_is_complete_from_1_to_the_sequence_reset():
     loop = [(0, 7, 1, 4, False), (0, 7, 1, 5, True)]
     loop += [(0, 7, 2, 1, False), (0, 7, 2, 2, True), (0, 7, 3, 2, True)]
     runs = audited(loop).runs()

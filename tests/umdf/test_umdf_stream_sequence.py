@@ -43,7 +43,7 @@ def test_the_distance_of_versions_is_the_steps_taken(old, steps):
 @given(
     st.tuples(st.integers(1, 5), st.integers(1, 9)), st.tuples(st.integers(1, 5), st.integers(1, 9))
 )
-def test_a_snapshot_covers_what_is_not_after_it(snapshot, place):
+def test_a_snapshot_covers_everything_not_after_it(snapshot, place):
     assert covers(Place(*snapshot), Place(*place)) == (place <= snapshot)
 
 
@@ -97,7 +97,7 @@ def test_serials_of_one_version_too(base, version, numbers, kind):
     other=st.tuples(st.integers(-HALF // 2, HALF // 2), NUMBERS),
 )
 def test_serials_sort_like_the_stream_also_where_versions_wrap_around(base, one, other):
-    """Places are given by their distance from the version that serials are counted from."""
+    """Keys are given by their distance from the version that serials are counted from."""
     places = [
         Place((base - 1 + steps) % LAST_SEQUENCE_VERSION + 1, number)
         for steps, number in (one, other)
@@ -179,7 +179,7 @@ def test_memory_has_a_limit():
 
 @settings(max_examples=80)
 @given(numbers=st.lists(st.integers(1, 25), min_size=1, max_size=60))
-def test_what_is_missing_is_what_has_not_come(numbers):
+def test_missing_numbers_are_those_not_received(numbers):
     sequence = StreamSequence()
     seen = set()
     for number in numbers:

@@ -141,7 +141,7 @@ def test_001_6_sample_packet():
 
 
 def test_003_4_5_8_establish_with_credentials():
-    """The legible bytes stand as printed; the lost ones are filled with values that fit."""
+    """The legible bytes are as printed; the lost ones are filled with values that fit."""
     credentials = (
         '{   "auth_type": "basic",   "username": "100000001",   "access_key": "123456789ABC" }'
     )

@@ -1,4 +1,4 @@
-"""Bounds of the page: connections that wait, work at once, sizes, and errors without stack traces.
+"""Bounds of the page: waiting connections, concurrent work, sizes, and errors without traces.
 
 The limits of time are short here; nothing depends on how long something takes, only on its end.
 """
@@ -73,7 +73,7 @@ def head(page, method="GET", path="/api/none", *more):
 
 
 def ended(connection):
-    """Read to the end of a connection; what came before it."""
+    """Read to the end of a connection; return the bytes before it."""
     found = b""
     with suppress(ConnectionResetError):
         while piece := connection.recv(1 << 16):

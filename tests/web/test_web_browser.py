@@ -327,7 +327,7 @@ def test_a_late_answer_does_not_undo_a_later_choice_on_the_live_page(opened):
     with live_page(panel=False) as (served, _, _):
         watched = opened(served.url)
         until(watched.page, "!!window.__pregao && document.title.endsWith('· live')")
-        until(watched.page, "!!__pregao.page.about")  # what the page chooses by itself
+        until(watched.page, "!!__pregao.page.about")  # the page's own choice
         in_the_order_of_choice(watched.page, "petr4", "vale3")
         assert watched.errors == []
         watched.close()

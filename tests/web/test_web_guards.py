@@ -1,4 +1,4 @@
-"""Who may ask the page: this machine, from the page itself."""
+"""Access to the page: from localhost, and from the page itself."""
 
 import string
 

@@ -55,7 +55,7 @@ def hostile(place, tmp_path_factory):
 
 
 def payload(written, name):
-    """Text that ends a literal, writes a file, and is markup beside that."""
+    """Text that ends a literal, writes a file, and is markup too."""
     target = written / f"{name}.csv"
     return f"{MARKUP}X'); COPY (SELECT 42) TO '{target}'; SELECT ('"
 

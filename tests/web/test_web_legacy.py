@@ -20,7 +20,7 @@ DAY = date(2026, 5, 21)
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
-    """Two minutes over lines that lose packets, of which only the legacy captures are kept."""
+    """Two minutes over lines that lose packets, with only the legacy captures kept."""
     folder = tmp_path_factory.mktemp("legacy")
     lost, none = parse_rates("--loss", "0.05"), parse_rates("--reorder", None)
     settings = Settings(

@@ -1,4 +1,4 @@
-"""Books as they are sent: levels and queues are those of the book."""
+"""Books as sent: levels and queues are those of the book."""
 
 import json
 
