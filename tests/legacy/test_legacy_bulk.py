@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import date
 from decimal import Decimal
 
 import numpy as np
@@ -29,6 +30,14 @@ from pregao.schemas import bundled_templates
 from tests.legacy.writing import SENT, entry, heartbeat, incremental, message, news, snapshot
 
 READER = MessageReader()
+ALL_DAYS = [
+    year * 10_000 + month * 100 + day
+    for year in range(1969, 2263)
+    for month in range(14)
+    for day in range(33)
+]
+"""Dates of the years that fit into nanoseconds and their neighbors, and impossible dates."""
+EDGES = st.sampled_from([-(1 << 40), -1000, -1, 0, 1, 235_959, 240_000, 999_999, 1_000_000])
 
 
 def columns_of(datagrams):
@@ -230,8 +239,8 @@ def test_the_feed_is_detected_from_its_content():
 @given(
     st.lists(
         st.tuples(
-            st.one_of(st.none(), st.integers(0, 100_000_000)),
-            st.one_of(st.none(), st.integers(0, 240_000_000)),
+            st.one_of(st.none(), st.integers(-1, 100_000_000), st.sampled_from(ALL_DAYS)),
+            st.one_of(st.none(), st.integers(-240_000_000, 240_000_000), EDGES),
         ),
         min_size=1,
     )
@@ -243,12 +252,26 @@ def test_moments_of_columns_are_those_of_single_ones(pairs):
         for at in range(2)
     )
     expected = [moment_ns(*pair) for pair in pairs]
-    # Columns begin with 1970, and do not say whether a day is in its month.
-    for found, own in zip(moments_of(days, times, nothing).tolist(), expected, strict=True):
-        if own is not None and 0 < own < 9_000_000_000_000_000_000:
-            assert found == own
-        elif found != nothing:
-            assert own is None
+    # In columns, 0 is no time: the first moment of 1970 is null.
+    assert moments_of(days, times, nothing).tolist() == [own or nothing for own in expected]
+
+
+def test_days_of_columns_are_those_of_single_ones_over_all_dates():
+    """Every combination of a year, a month from 0 to 13 and a day from 0 to 32."""
+    nothing = -(1 << 63)
+    days = np.array(ALL_DAYS, np.int64)
+    times = np.full(len(days), 1, np.int64)
+    expected = [moment_ns(day, 1) for day in ALL_DAYS]
+    found = moments_of(days, times, nothing).tolist()
+    assert found == [nothing if own is None else own for own in expected]
+    dates = (date(2262, 1, 1) - date(1970, 1, 1)).days
+    assert (len(days) - dates, dates) == (found.count(nothing), len(set(found)) - 1)
+
+
+@pytest.mark.parametrize("day", [20260231, 20250229, 21000229, 20260431, 20261131, 20260100])
+def test_dates_that_do_not_exist_are_no_times(day):
+    assert moment_ns(day, 120000) is None
+    assert times_of(np.array([day * 1_000_000_000 + 120_000_000])).tolist() == [0]
 
 
 def test_a_message_without_entries_has_a_row_all_the_same():

@@ -102,6 +102,12 @@ def test_002_15_11_the_time_of_an_entry_has_milliseconds_on_puma():
     assert moment_ns(20130812, 246060000) is None
 
 
+@pytest.mark.parametrize("milliseconds", [None, False, True])
+@pytest.mark.parametrize("time", [-1, -999, -1000, -999_999, -1_000_000, -(1 << 63)])
+def test_a_negative_time_is_none(time, milliseconds):
+    assert moment_ns(20130812, time, milliseconds=milliseconds) is None
+
+
 def test_a_stream_is_known_by_what_it_sends():
     assert stream_of({MsgType.HEARTBEAT, MsgType.SEQUENCE_RESET}) is None
     assert stream_of({MsgType.SECURITY_LIST}) is Stream.INSTRUMENT_DEFINITION

@@ -152,9 +152,16 @@ def read_heads(buffer, start, size, kinds, template, number, digits):
 
 @part
 def _day_of(day):
-    """Convert a date (YYYYMMDD) to days since 1970; -1 if it is out of range."""
+    """Convert a date (YYYYMMDD) to days since 1970; -1 if it is invalid or out of range."""
     year, month, date = day // 10_000, day // 100 % 100, day % 100
-    if not (1970 <= year < 2262 and 1 <= month <= 12 and 1 <= date <= 31):
+    if not (1970 <= year < 2262 and 1 <= month <= 12):
+        return np.int64(-1)
+    if month == 2:
+        leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+        last = 29 if leap else 28
+    else:
+        last = 30 + (month + month // 8) % 2
+    if not 1 <= date <= last:
         return np.int64(-1)
     # Counting years from March puts the leap day last.
     years = year - (month < 3)

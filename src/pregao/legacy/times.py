@@ -44,6 +44,8 @@ def moment_ns(day: Digits, time: Digits, *, milliseconds: bool | None = None) ->
     number = _number(time)
     if number is None:
         return start if time is None else None
+    if number < 0:
+        return None
     if milliseconds is None:
         milliseconds = number >= FIRST_WITH_MILLISECONDS
     number = number if milliseconds else number * 1000
