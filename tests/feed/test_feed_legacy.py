@@ -9,7 +9,7 @@ import pytest
 
 from pregao.book.faults import State
 from pregao.book.updates import Side
-from pregao.clock import SECOND
+from pregao.clock import MILLISECOND, MINUTE, SECOND
 from pregao.feed.legacy_channel import LegacyChannel, LegacyChannelSettings
 from pregao.feed.legacy_meaning import (
     CHANGE,
@@ -19,7 +19,7 @@ from pregao.feed.legacy_meaning import (
     NEW,
     OVERLAY,
 )
-from pregao.legacy import MEGABOLSA, PUMA, Stream
+from pregao.legacy import MEGABOLSA, PUMA, Stream, moment_ns
 from tests.legacy.writing import entry, incremental, news, reset, snapshot
 
 BID, ASK = "0", "1"
@@ -378,3 +378,43 @@ def test_damaged_datagrams_never_break_a_channel(seed):
         channel.tick(now * 1_000_000)
     assert channel.incremental.counters.rejected > 100
     assert channel.incremental.counters.delivered
+
+
+TIMES = {
+    0: (0, 0),
+    1: (MILLISECOND, SECOND),
+    100: (100 * MILLISECOND, MINUTE),
+    959: (959 * MILLISECOND, 9 * MINUTE + 59 * SECOND),
+    999: (999 * MILLISECOND, None),
+    1000: (SECOND, 10 * MINUTE),
+    59_999: (59 * SECOND + 999 * MILLISECOND, None),
+    100_000: (MINUTE, 10 * 60 * MINUTE),
+    235_959: (2 * MINUTE + 35 * SECOND + 959 * MILLISECOND, (24 * 60) * MINUTE - SECOND),
+    240_000: (2 * MINUTE + 40 * SECOND, None),
+    959_999: (9 * MINUTE + 59 * SECOND + 999 * MILLISECOND, None),
+    999_999: (None, None),
+    1_000_000: (10 * MINUTE, None),
+}
+"""Digits of a time of day: the time since midnight on PUMA, and on MEGABOLSA."""
+
+
+@pytest.mark.parametrize("digits", TIMES)
+@pytest.mark.parametrize("platform", [PUMA, MEGABOLSA])
+def test_002_15_11_the_platform_decides_whether_a_time_has_milliseconds(platform, digits):
+    day, midnight = 20130812, moment_ns(20130812, None)
+    after = TIMES[digits][0 if platform is PUMA else 1]
+    expected = None if after is None else midnight + after
+    desk = Desk(platform=platform, from_the_start=True)
+    when = {"MDInsertDate": day, "MDInsertTime": digits}
+    desk.send(
+        entry(BID, NEW, rpt=1, place=1, size=100, price="10.58", **when),
+        entry("2", NEW, rpt=2, size=100, price="10.58", TradeID="10", MDEntryDate=day,
+              MDEntryTime=digits),
+    )  # fmt: skip
+    (order,) = desk.channel.book(1111).orders(Side.BID)
+    (trade,) = desk.channel.state.take_trades()
+    assert (order.insert_time_ns, trade.time_ns) == (expected, expected)
+    desk.snapshot(desk.number, 7, (BID, 100, "10.58", when), security=2222)
+    desk.end_loop()
+    (shown_order,) = desk.channel.book(2222).orders(Side.BID)
+    assert shown_order.insert_time_ns == expected

@@ -77,8 +77,9 @@ class LegacyChannel:
             market_depth=own.market_depth,
             listener=listener,
             max_instruments=own.max_instruments,
+            milliseconds=own.platform.milliseconds,
         )
-        self.state = LegacyState(own.max_instruments)
+        self.state = LegacyState(own.max_instruments, milliseconds=own.platform.milliseconds)
 
     @property
     def synchronized(self) -> bool:

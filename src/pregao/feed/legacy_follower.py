@@ -7,6 +7,8 @@ binary feed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pregao.book.depth import PriceDepthBook
 from pregao.book.faults import Fault, State
 from pregao.book.orders import OrderBook
@@ -51,9 +53,15 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
         room: Room | None = None,
         books: dict[int, LegacyBook] | None = None,
         max_instruments: int = MAX_INSTRUMENTS,
+        milliseconds: bool | None = None,
     ) -> None:
-        """``market_depth`` applies to books without a snapshot; None is a book of all orders."""
+        """``market_depth`` applies to books without a snapshot; None is a book of all orders.
+
+        ``milliseconds`` states whether the platform's times of day include them; None decides by
+        their size.
+        """
         self._usual_depth = market_depth
+        self._milliseconds = milliseconds
         self._depths: dict[int, int | None] = {}
         """Depth stated by the last snapshot of each instrument."""
         self._last_processed = 0
@@ -162,7 +170,9 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
         security_id = message.security_id or 0
         book = self.books.get(security_id)
         depth = self.market_depth(security_id) if book is None else _depth_of(book)
-        return update_of(key_of(message), message.item.values, depth)
+        return update_of(
+            key_of(message), message.item.values, depth, milliseconds=self._milliseconds
+        )
 
     def _load(self, snapshot: Snapshot, place: Place) -> None:
         assert snapshot.header is not None
@@ -173,10 +183,14 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
             doubted = security_id in self._doubted
             self.books[security_id] = replacement = _new_book(depth)
             replacement.doubt(doubted=doubted)
-        updates = snapshot_orders if depth is None else snapshot_levels
         entries = snapshot.items[-1].values.get("MDEntries", [])
-        last = snapshot.header.last_rpt_seq
-        for update in updates(MessageKey(*place), entries, last):
+        key, last = MessageKey(*place), snapshot.header.last_rpt_seq
+        updates: Iterator[Update | DepthUpdate]
+        if depth is None:
+            updates = snapshot_orders(key, entries, last, milliseconds=self._milliseconds)
+        else:
+            updates = snapshot_levels(key, entries, last)
+        for update in updates:
             self._apply(security_id, -1, update)
 
     def _apply(self, security_id: int, event: int, update: Update | DepthUpdate) -> Fault | None:

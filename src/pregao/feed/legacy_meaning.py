@@ -129,14 +129,18 @@ def _firm(entry: Entry, side: Side) -> int | None:
     return number_of(entry.get("MDEntryBuyer" if side is Side.BID else "MDEntrySeller"))
 
 
-def _inserted_ns(entry: Entry) -> int | None:
-    return moment_ns(entry.get("MDInsertDate"), entry.get("MDInsertTime"))
+def _inserted_ns(entry: Entry, milliseconds: bool | None) -> int | None:
+    day, time = entry.get("MDInsertDate"), entry.get("MDInsertTime")
+    return moment_ns(day, time, milliseconds=milliseconds)
 
 
-def update_of(key: MessageKey, entry: Entry, depth: int | None) -> Update | DepthUpdate | None:
+def update_of(
+    key: MessageKey, entry: Entry, depth: int | None, *, milliseconds: bool | None = None
+) -> Update | DepthUpdate | None:
     """Return the update for a book of ``depth`` price levels, or of all orders if it is None.
 
-    Returns None if the entry does not change a book.
+    Returns None if the entry does not change a book. ``milliseconds`` states whether the platform's
+    times of day include them; None decides by their size.
     """
     kind = entry.get("MDEntryType")
     if kind == EMPTY_BOOK:
@@ -144,19 +148,21 @@ def update_of(key: MessageKey, entry: Entry, depth: int | None) -> Update | Dept
     if kind not in SIDES:
         return None
     try:
-        return _order_update(key, entry) if depth is None else _level_update(key, entry)
+        if depth is None:
+            return _order_update(key, entry, milliseconds)
+        return _level_update(key, entry)
     except _UnreadableError as error:
         return Interrupted(key, str(error))
 
 
-def _order_update(key: MessageKey, entry: Entry) -> Update:
+def _order_update(key: MessageKey, entry: Entry, milliseconds: bool | None) -> Update:
     side, position, rpt_seq = _side(entry), _position(entry), entry.get("RptSeq")
     match entry.get("MDUpdateAction", NEW):
         case action if action in (NEW, CHANGE):
             price = mantissa_of(entry.get("MDEntryPx"))
             size = _needed(entry.get("MDEntrySize"), "size")
             quote_conditions = conditions(entry.get("QuoteCondition"))
-            firm, inserted = _firm(entry, side), _inserted_ns(entry)
+            firm, inserted = _firm(entry, side), _inserted_ns(entry, milliseconds)
             implied, recovery = IMPLIED in quote_conditions, RETRANSMITTED in quote_conditions
             order_id = number_of(entry.get("OrderID"))
             if action == NEW:
@@ -210,9 +216,13 @@ def book_entries(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def snapshot_orders(
-    key: MessageKey, entries: Sequence[Entry], last_rpt_seq: int | None
+    key: MessageKey,
+    entries: Sequence[Entry],
+    last_rpt_seq: int | None,
+    *,
+    milliseconds: bool | None = None,
 ) -> Iterator[Update]:
-    """Yield a snapshot as updates of a book by order depth."""
+    """Yield a snapshot as updates of a book by orders; for ``milliseconds`` see `update_of`."""
     own = book_entries(entries)
     yield SnapshotBegun(key, *_counts(own), last_rpt_seq)
     for entry in own:
@@ -226,7 +236,7 @@ def snapshot_orders(
                 _needed(entry.get("MDEntrySize"), "size"),
                 None,
                 _firm(entry, side),
-                _inserted_ns(entry),
+                _inserted_ns(entry, milliseconds),
                 IMPLIED in conditions(entry.get("QuoteCondition")),
             )
         except _UnreadableError as error:
@@ -282,10 +292,11 @@ class LegacyTrade:
     """Whether it was the last one of its instrument and venue when it was received."""
 
 
-def trade_of(entry: Entry) -> LegacyTrade | None:
+def trade_of(entry: Entry, *, milliseconds: bool | None = None) -> LegacyTrade | None:
     """Return the trade of an entry; None if it is not a trade (002 §10.1).
 
-    An entry with the condition U is not a trade: it has the price of the last one.
+    An entry with the condition U is not a trade: it has the price of the last one. For
+    ``milliseconds`` see `update_of`.
     """
     if entry.get("MDEntryType") != TRADE:
         return None
@@ -301,7 +312,7 @@ def trade_of(entry: Entry) -> LegacyTrade | None:
         entry.get("MDEntrySeller"),
         trade_conditions,
         stream_id_of(entry),
-        moment_ns(entry.get("MDEntryDate"), entry.get("MDEntryTime")),
+        moment_ns(entry.get("MDEntryDate"), entry.get("MDEntryTime"), milliseconds=milliseconds),
         entry.get("MDUpdateAction") == DELETE,
         entry.get("TradeVolume"),
         entry.get("SellerDays"),

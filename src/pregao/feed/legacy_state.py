@@ -107,8 +107,14 @@ def _everything(_security_id: int) -> bool:
 class LegacyState:
     """State from messages and snapshots, without the books."""
 
-    def __init__(self, max_instruments: int = MAX_INSTRUMENTS) -> None:
+    def __init__(
+        self, max_instruments: int = MAX_INSTRUMENTS, *, milliseconds: bool | None = None
+    ) -> None:
+        """``milliseconds`` states whether the platform's times of day include them; None decides
+        by their size.
+        """
         self._max_instruments = max_instruments
+        self._milliseconds = milliseconds
         self.dropped = 0
         """Definitions of instruments beyond the limit."""
         self.instruments: dict[int, LegacyInstrument] = {}
@@ -151,7 +157,7 @@ class LegacyState:
 
     def _entry(self, entry: Entry) -> None:
         security_id = entry.get("SecurityID") or 0
-        trade = trade_of(entry)
+        trade = trade_of(entry, milliseconds=self._milliseconds)
         if trade is not None:
             self._trade(trade)
             return

@@ -49,8 +49,10 @@ class Platform:
     """Whether incremental numbers restart weekly; else they restart daily (002 §15.7)."""
     recovered_at_most: int | None
     """Number of past messages that TCP recovery has; None for all since the last reset."""
+    milliseconds: bool
+    """Whether times of day include milliseconds (002 §15.11)."""
 
 
-PUMA = Platform("PUMA", 1420, True, True, 10_000)
-MEGABOLSA = Platform("MEGABOLSA", 1400, False, False, None)
+PUMA = Platform("PUMA", 1420, True, True, 10_000, True)
+MEGABOLSA = Platform("MEGABOLSA", 1400, False, False, None, False)
 PLATFORMS = {each.name: each for each in (PUMA, MEGABOLSA)}
