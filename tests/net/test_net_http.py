@@ -1,7 +1,9 @@
 """The small HTTP server: what it answers, and what it refuses."""
 
+import asyncio
 import http.client
 import socket
+import threading
 from http import HTTPStatus
 
 import pytest
@@ -108,3 +110,22 @@ def test_an_error_of_ours_is_an_answer_and_is_logged(server, caplog):
     assert asked(server, "GET", "/fails") == (500, "internal error; see the log\n")
     assert caplog.records[-1].exc_info[0] is KeyError
     assert asked(server, "GET", "/health") == (200, "well\n")
+
+
+def test_a_server_that_does_not_start_in_time_is_an_error(monkeypatch):
+    monkeypatch.setattr("pregao.net.http._START_S", 0.05)
+    begin = threading.Event()
+    start = asyncio.start_server
+
+    async def late(*values, **options):
+        begin.wait(60)
+        return await start(*values, **options)
+
+    monkeypatch.setattr("pregao.net.http.asyncio.start_server", late)
+    before = set(threading.enumerate())
+    with pytest.raises(NetworkError, match="127.0.0.1:0: the server did not start in 0.05 s"):
+        HttpServer(0, {})
+    (left,) = set(threading.enumerate()) - before
+    begin.set()
+    left.join(60)
+    assert not left.is_alive()

@@ -196,6 +196,48 @@ def test_a_receiver_without_sockets_waits_and_one_that_spins_receives(compiled):
     receiver.close()
 
 
+@BOTH
+@pytest.mark.parametrize("spin", [True, False], ids=["spinning", "waiting"])
+@pytest.mark.parametrize("sockets", [1, 3])
+def test_the_error_of_a_socket_names_it(compiled, spin, sockets):
+    receiver = open_receiver(compiled=compiled, spin=spin)
+    for _ in range(sockets - 1):
+        receiver.add(receive_socket(Address("127.0.0.1", free_port())))
+    refused = receive_socket(Address("127.0.0.1", free_port()))
+    receiver.add(refused)
+    assert len(receiver.receive(0.01)) == 0
+    refused.connect(("127.0.0.1", free_port()))
+    refused.send(b"to nowhere")  # the host answers that the port is closed
+    host, port = refused.getsockname()
+
+    def received_the_error():
+        try:
+            return len(receiver.receive(0.1)) > 0
+        except NetworkError as error:
+            return str(error)
+
+    assert until(received_the_error) == f"Receiving on {host}:{port} failed: Connection refused."
+    assert len(receiver.receive(0.01)) == 0  # reported once
+    receiver.close()
+
+
+@BOTH
+@pytest.mark.parametrize("spin", [True, False], ids=["spinning", "waiting"])
+def test_an_error_that_arrives_during_a_wait_is_reported(compiled, spin):
+    receiver = open_receiver(compiled=compiled, spin=spin)
+    refused = receive_socket(Address("127.0.0.1", free_port()))
+    refused.connect(("127.0.0.1", free_port()))
+    receiver.add(refused)
+    sending = threading.Timer(0.2, refused.send, [b"to nowhere"])
+    sending.start()
+    with pytest.raises(
+        NetworkError, match=r"Receiving on 127.0.0.1:\d+ failed: Connection refused"
+    ):
+        until(lambda: len(receiver.receive(2)), seconds=20)
+    sending.join()
+    receiver.close()
+
+
 def test_an_address_in_use_is_a_one_line_error():
     address = Address("127.0.0.1", free_port())
     with (
@@ -217,6 +259,13 @@ def test_interfaces_by_name_and_address():
     assert find_interface("127.0.0.3") == LO
     with pytest.raises(NetworkError, match=r"no interface 'eth77' .* available: lo \(127.0.0.1\)"):
         find_interface("eth77")
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "127.0.0.3", "lo"])
+def test_a_host_without_addresses_has_no_interface(monkeypatch, name):
+    monkeypatch.setattr("pregao.net.addresses.interfaces", list)
+    with pytest.raises(NetworkError, match=f"no interface '{name}' .* available: none"):
+        find_interface(name)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ those of 64-bit Linux: a ``mmsghdr`` has 8 words, an ``iovec`` 2, a ``pollfd`` 1
 from __future__ import annotations
 
 import numpy as np
+from numba import carray
 from numba.core import types
 
 from pregao._njit import load_i32, load_i64, njit
@@ -19,8 +20,8 @@ SOCKADDR_BYTES = 16
 NAME, NAME_LENGTH, VECTOR, VECTORS, CONTROL, CONTROL_LENGTH, FLAGS, LENGTH = range(HEADER_WORDS)
 
 # Results of `receive` other than the datagrams.
-COUNT, HEAD, TROUBLE, MORE = range(4)
-RESULTS = 4
+COUNT, HEAD, TROUBLE, TROUBLED, MORE = range(5)
+RESULTS = 5
 
 # Counters of each socket.
 PACKETS, BYTES, CUT = range(3)
@@ -29,7 +30,8 @@ TALLIES = 3
 _DONT_WAIT = 0x40
 _TRUNCATED = 0x20
 _POLL_IN = 1
-_POLL_BAD = 0x38  # POLLERR, POLLHUP, POLLNVAL
+_POLL_BAD = 0x28  # POLLERR, POLLNVAL
+_NO_ERRORS = (4, 11)  # EINTR, EAGAIN: there is nothing to receive
 _SOL_SOCKET = 1
 _TIMESTAMPNS = 35
 _CONTROL_HEAD = 16
@@ -42,6 +44,7 @@ _sendmmsg = types.ExternalFunction(
     "sendmmsg", types.int32(types.int32, types.intp, types.uint32, types.int32)
 )
 _poll = types.ExternalFunction("poll", types.int32(types.intp, types.uint64, types.int32))
+_errno_at = types.ExternalFunction("__errno_location", types.CPointer(types.int32)())
 
 
 @njit
@@ -61,9 +64,15 @@ def kernel_time(control, start, length):
 
 @njit
 def _take(fd, headers_at, head, most):
-    """Receive up to ``most`` datagrams of a socket into the slots from ``head`` on."""
+    """Receive up to ``most`` datagrams of a socket into the slots from ``head`` on.
+
+    Returns their number, or the negative number of the socket's error, which the call clears.
+    """
     got = _recvmmsg(fd, headers_at + head * HEADER_WORDS * 8, most, _DONT_WAIT, 0)
-    return max(got, 0)
+    if got >= 0:
+        return got
+    error = carray(_errno_at(), 1)[0]
+    return 0 if error in _NO_ERRORS else -error
 
 
 @njit
@@ -106,7 +115,8 @@ def receive(
 
     ``polled`` has each socket as a ``pollfd``, and last the one that wakes a waiting receiver.
     Sockets are read in turn, beginning with ``first``, so that none starves. They are read
-    ``rounds`` times without waiting (to spin), then once more after at most ``timeout_ms``.
+    ``rounds`` times without waiting (to spin), then once more after at most ``timeout_ms``. The
+    error of a socket, if any, is in ``result``, with the socket's position among those polled.
     """
     sockets = len(polled) - 1
     result[COUNT] = 0
@@ -124,31 +134,31 @@ def receive(
         runs[0] = head
         for place in range(sockets):
             number = (first + place) % sockets
-            if turn == rounds and not (polled[number] >> 48) & _POLL_IN:
-                continue  # poll reported no data
+            if turn == rounds and not (polled[number] >> 48) & (_POLL_IN | _POLL_BAD):
+                continue  # poll reported neither data nor an error
             begin = runs[found]
             most = min(share, head + batch - begin)
             if most <= 0:
                 result[MORE] = 1
                 break
             got = _take(polled[number] & 0xFFFFFFFF, headers_at, begin, most)
-            if got:
+            if got < 0:
+                result[TROUBLE] = -got
+                result[TROUBLED] = number
+            elif got:
                 owners[found] = number
                 found += 1
                 runs[found] = begin + got
             if got == most:
                 result[MORE] = 1
         turn += 1
-        if found or turn > rounds:
+        if found or result[TROUBLE] or turn > rounds:
             break
         if turn == rounds:
             for place in range(sockets + 1):
                 polled[place] = (polled[place] & 0xFFFFFFFF) | (_POLL_IN << 32)
             if timeout_ms == 0 or _poll(polled_at, np.uint64(sockets + 1), timeout_ms) <= 0:
                 return
-            for place in range(sockets):
-                if (polled[place] >> 48) & _POLL_BAD:
-                    result[TROUBLE] = 1
     count = runs[found] - head
     for run in range(found):
         owner = owners[run]

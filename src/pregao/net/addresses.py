@@ -78,11 +78,11 @@ def find_interface(name: str) -> Interface:
         if name in (each.name, each.address):
             return each
     with contextlib.suppress(AddressValueError):
-        if IPv4Address(name).is_loopback:
+        if IPv4Address(name).is_loopback and available:
             return next((each for each in available if each.address == "127.0.0.1"), available[0])
         if not sys.platform.startswith("linux"):
             return Interface(name, 0, name)
-    listed = ", ".join(f"{each.name} ({each.address})" for each in available)
+    listed = ", ".join(f"{each.name} ({each.address})" for each in available) or "none"
     raise NetworkError(f"There is no interface {name!r} with an IPv4 address; available: {listed}.")
 
 

@@ -58,10 +58,20 @@ class HttpServer:
         self._open = 0
         self._loop = asyncio.new_event_loop()
         self._error: OSError | None = None
+        self._late = False
+        """Whether the constructor no longer waits for the start: then the thread ends."""
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pregao-http", daemon=True)
         self._thread.start()
-        self._started.wait(_START_S)
+        if not self._started.wait(_START_S):
+            self._late = True
+            if self._started.is_set():  # between the timeout and the line above
+                with contextlib.suppress(RuntimeError):
+                    self.close()
+            raise NetworkError(
+                f"Cannot serve HTTP on {HOST}:{port}: the server did not start in {_START_S:g} s; "
+                "the host may be overloaded. Try again."
+            )
         if self._error is not None:
             self._thread.join()
             why = self._error.strerror or str(self._error)
@@ -82,7 +92,8 @@ class HttpServer:
             )
             self.port = server.sockets[0].getsockname()[1]
             self._started.set()
-            loop.run_forever()
+            if not self._late:
+                loop.run_forever()
             server.close()
             for task in asyncio.all_tasks(loop):
                 task.cancel()

@@ -14,7 +14,6 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
@@ -185,8 +184,10 @@ class CompiledReceiver:
         self._first = (self._first + 1) % max(1, len(self._lines))
         if not count:
             self._waker.clear()
-            if self._result[self._kernels.TROUBLE]:
-                _look_for_trouble(self._lines.values())
+        if code := int(self._result[self._kernels.TROUBLE]):
+            line_number = int(self._numbers[self._result[self._kernels.TROUBLED]])
+            error = OSError(code, os.strerror(code))
+            raise NetworkError(_broken(self._lines[line_number].socket, error)) from error
         columns = (offset[:count], length[:count], time_ns[:count], line[:count], source[:count])
         return Batch(self._buffer, *columns, bool(self._result[self._kernels.MORE]))
 
@@ -340,14 +341,6 @@ def _batch(taken: _Taken) -> Batch:
         np.array(taken.sources, np.int64)[order],
         taken.more,
     )
-
-
-def _look_for_trouble(lines: Iterable[_Line]) -> None:
-    """Raise NetworkError if a socket has a pending error."""
-    for line in lines:
-        code = line.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if code:
-            raise NetworkError(_broken(line.socket, OSError(code, os.strerror(code))))
 
 
 def _broken(listening: socket.socket, error: OSError) -> str:
