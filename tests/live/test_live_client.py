@@ -8,8 +8,9 @@ import pytest
 import pregao
 from pregao.errors import NetworkError, PregaoError, UsageError
 from pregao.feed.channel_events import BookChanged, TradeDone
-from pregao.live import FreshBook, Live, LiveEvent, Missed, config_text
+from pregao.live import FreshBook, Live, LiveEvent, Missed
 from pregao.net import receive_socket
+from tests.live.config_text import config_text
 from tests.live.live_support import followed_at, replayer, simulated, unicast
 from tests.waiting import PATIENCE_S
 

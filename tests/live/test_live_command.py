@@ -31,10 +31,10 @@ from pregao.live import (
     LiveEvent,
     Missed,
     Report,
-    config_text,
 )
 from pregao.net import receive_socket
 from pregao.umdf import Place
+from tests.live.config_text import config_text
 from tests.live.live_support import followed_at, unicast
 from tests.waiting import PATIENCE_S
 

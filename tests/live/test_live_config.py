@@ -1,14 +1,17 @@
 """The configuration: what is followed, and errors with their location."""
 
 import tomllib
+from dataclasses import replace
+from datetime import date, datetime
+from datetime import time as daytime
 
 import pytest
 
 from pregao.clock import MILLISECOND
 from pregao.errors import UsageError
 from pregao.live import parse_config, read_config
-from pregao.live.config import config_text
 from pregao.umdf import Stream
+from tests.live.config_text import config_text
 
 GOOD = """
 interface = "lo"
@@ -62,8 +65,7 @@ def test_the_settings_of_a_file_are_followed(tmp_path):
         "198.51.100.12",
     )
     assert lines[72, Stream.DEFINITION, "A"].interface == "lo"
-    again = parsed(config_text(config))
-    assert again.lines == config.lines
+    assert parsed(config_text(config)) == replace(config, name="live.toml")
 
 
 def test_some_channels_can_be_chosen():
@@ -128,3 +130,91 @@ def test_switches_are_true_or_false(name):
     assert getattr(parsed(config_text(config)), name)
     with pytest.raises(UsageError, match=f"{name} must be true or false, was 1"):
         parsed(f"{name} = 1\n{GOOD}")
+
+
+LEGACY = """
+[channel.10]
+protocol = "legacy"
+platform = "PUMA"
+market_depth = 5
+process = "other"
+[channel.10.incremental]
+A = "233.252.16.1:30101"
+[channel.10.snapshot]
+A = "233.252.16.3:30103"
+[channel.10.definition]
+A = "233.252.16.4:30104"
+[channel.10.recovery]
+A = "10.0.0.1:9620"
+sender = "CUSTOMER"
+target = "BVMF"
+"""
+EVERY_KEY = (
+    """
+spin = true
+realtime = false
+"""
+    + GOOD.replace(
+        "reorder_packets = 7",
+        '''reorder_packets = 7
+heartbeat = "2s"
+most_held = 9
+most_queued = 8
+most_queued_in_all = 11
+max_instruments = 12
+backup = ["C"]
+process = "one"''',
+    )
+    + LEGACY
+)
+WRONG = [
+    0, -1, 1, 1 << 70, 1.5, float("nan"), float("inf"), True, "", "A", "\x00", "9" * 5000,
+    "9" * 400 + "ms", "1:" + "9" * 5000, [], [[]], ["A"], [["A"]], [{}], [1, "A"], ["A", "A"], {},
+    {"A": {}}, {"A": []}, {"": 1}, {"7": {}}, {"9" * 5000: {}}, date(2026, 5, 21),
+    datetime(2026, 5, 21), daytime(1),
+]  # fmt: skip
+"""Values of every type of TOML, hardly one of which suits an entry."""
+
+
+def paths_of(table, before=()):
+    """The keys of every entry, tables included."""
+    for key, value in table.items():
+        yield (*before, key)
+        if isinstance(value, dict):
+            yield from paths_of(value, (*before, key))
+
+
+@pytest.mark.parametrize("path", list(paths_of(tomllib.loads(EVERY_KEY))), ids=".".join)
+def test_a_wrong_value_anywhere_is_a_usage_error(path):
+    refused = 0
+    for value in WRONG:
+        data = tomllib.loads(EVERY_KEY)
+        table = data
+        for key in path[:-1]:
+            table = table[key]
+        table[path[-1]] = value
+        try:
+            parse_config(data, "live.toml")
+        except UsageError:
+            refused += 1
+    assert refused >= len(WRONG) // 2
+
+
+@pytest.mark.parametrize("backup", [[["A"]], [{}], [1], "A", {"A": 1}])
+def test_a_backup_is_a_list_of_feeds(backup):
+    data = tomllib.loads(GOOD)
+    data["channel"]["51"]["backup"] = backup
+    with pytest.raises(UsageError, match=r"channel\.51\.backup must be a list of the incremental"):
+        parse_config(data, "live.toml")
+
+
+@pytest.mark.parametrize("number", ["007", "07", "00", "0255"])
+def test_a_channel_is_numbered_in_one_way(number):
+    text = GOOD.replace("channel.72", f"channel.{number}")
+    with pytest.raises(UsageError, match=rf"channel\.{number} is not a channel"):
+        parsed(text)
+
+
+def test_a_configuration_as_text_is_read_as_it_was():
+    config = parsed(EVERY_KEY)
+    assert parsed(config_text(config)) == config

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pregao.capture import datagrams, read_packets
-from pregao.live import config_text
+from tests.live.config_text import config_text
 from tests.live.live_support import followed_at, replayer, simulated
 from tests.waiting import until
 

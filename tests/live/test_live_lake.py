@@ -11,7 +11,7 @@ from pathlib import Path
 from pregao.capture import datagrams, read_packets
 from pregao.lake.ingest import check_lake
 from pregao.lake.store import Lake
-from pregao.live import config_text
+from tests.live.config_text import config_text
 from tests.live.live_support import followed_at, replayer, simulated
 from tests.waiting import until
 

@@ -12,9 +12,10 @@ from pregao.feed.channel_events import BookChanged, Gap, Synchronized, TradeDone
 from pregao.feed.channel_settings import ChannelSettings, ChannelState, LegacyFeed
 from pregao.feed.legacy_feed_channel import LegacyFeedChannel
 from pregao.live import FeedHandler, Line, LiveConfig, Replayer, Speed, report
-from pregao.live.config import STREAMS, config_text, parse_config
+from pregao.live.config import STREAMS, parse_config
 from pregao.umdf.survey import Destination
 from tests.exchange.capture_replay import captured, json_lines
+from tests.live.config_text import config_text
 from tests.live.live_support import running, settled, true_books
 from tests.net.net_support import LO, free_group
 

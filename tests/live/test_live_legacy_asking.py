@@ -24,11 +24,12 @@ from pregao.fix import SessionSettings
 from pregao.legacy import MessageStore
 from pregao.legacy import Stream as LegacyStream
 from pregao.live import FeedHandler, Line, LiveConfig, report
-from pregao.live.config import RecoveryGateways, config_text, parse_config
+from pregao.live.config import RecoveryGateways, parse_config
 from pregao.live.legacy_recovery import recovery_server
 from pregao.net import Address
 from pregao.umdf.streams import Stream
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
+from tests.live.config_text import config_text
 from tests.net.net_support import free_port
 from tests.waiting import PATIENCE_S, until
 

@@ -1,9 +1,13 @@
 """Groups of channels in worker processes: queried together, isolated from the caller."""
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
+import pregao.live.processes as processes_module
 from pregao.errors import NetworkError, UsageError
 from pregao.feed.channel_settings import ChannelSettings
 from pregao.live import FeedProcesses, Line, LiveConfig, report
@@ -18,6 +22,29 @@ from tests.waiting import until
 def day(tmp_path_factory):
     folder = tmp_path_factory.mktemp("apart")
     return folder, simulated(folder, seconds=5)
+
+
+def subscriptions(handler):
+    """The subscriptions of a worker process, and as many listeners; asked there."""
+    assert len(processes_module._subscribed) == len(handler._listeners)
+    return [len(processes_module._subscribed)]
+
+
+def test_subscriptions_of_several_threads_have_different_numbers():
+    class Slow(int):
+        """A number that other threads can change while it is added to."""
+
+        def __add__(self, other):
+            value = int(self)
+            time.sleep(0.001)
+            return Slow(value + other)
+
+    processes = FeedProcesses.__new__(FeedProcesses)
+    processes._members, processes._lock, processes.failure = [], threading.Lock(), None
+    processes._subscriptions = Slow(0)
+    with ThreadPoolExecutor(8) as threads:
+        made = list(threads.map(lambda _: processes.subscribe()._number, range(40)))
+    assert sorted(made) == list(range(1, 41))
 
 
 def with_another(config):
@@ -50,6 +77,15 @@ def test_channels_are_followed_in_workers_and_answer_together(day):
         found += heard.take()
         assert any(isinstance(each, LiveEvent) for each in found)
         assert all(isinstance(each, LiveEvent | FreshBook) for each in found)
+        other = processes.subscribe(depth=1)
+        assert other.take()
+        assert processes.ask(subscriptions) == [2, 2]
+        heard.close()
+        heard.close()
+        assert heard.take() == []
+        assert processes.ask(subscriptions) == [1, 1]
+        other.close()
+        assert processes.ask(subscriptions) == [0, 0]
         with pytest.raises(UsageError, match="cannot be merged"):
             processes.ask(str)
     finally:

@@ -123,7 +123,7 @@ def test_a_server_that_does_not_start_in_time_is_an_error(monkeypatch):
 
     monkeypatch.setattr("pregao.net.http.asyncio.start_server", late)
     before = set(threading.enumerate())
-    with pytest.raises(NetworkError, match="127.0.0.1:0: the server did not start in 0.05 s"):
+    with pytest.raises(NetworkError, match=r"127\.0\.0\.1:0: the server did not start in 0.05 s"):
         HttpServer(0, {})
     (left,) = set(threading.enumerate()) - before
     begin.set()

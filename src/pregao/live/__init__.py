@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pregao.live.collector import seldom_collected as seldom_collected
     from pregao.live.config import Line as Line
     from pregao.live.config import LiveConfig as LiveConfig
-    from pregao.live.config import config_text as config_text
     from pregao.live.config import parse_config as parse_config
     from pregao.live.config import read_config as read_config
     from pregao.live.followed import LineState as LineState
@@ -51,7 +50,7 @@ _HOMES = {
     "books": ["BookCopy", "FreshBook", "Item", "LiveEvent", "Missed"],
     "client": ["Live"],
     "collector": ["seldom_collected"],
-    "config": ["Line", "LiveConfig", "config_text", "parse_config", "read_config"],
+    "config": ["Line", "LiveConfig", "parse_config", "read_config"],
     "followed": ["LineState", "Listener"],
     "handler": ["FeedHandler"],
     "priority": ["check_manner"],

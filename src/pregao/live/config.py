@@ -34,7 +34,6 @@ An error names the file, the table and the entry.
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -62,7 +61,6 @@ _CHANNEL = (
     *_NUMBERS,
 )  # fmt: skip
 _LINE = ("address", "interface", "source")
-_FEEDS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LEAST_BUFFER, _MOST_BUFFER = 4096, 1 << 30
 
 
@@ -177,8 +175,10 @@ def parse_config(data: Mapping[str, Any], name: str = "the configuration") -> Li
     channels, lines, processes, recoveries = [], [], {}, {}
     for number, table in tables.items():
         inside = reading.inside(f"channel.{number}")
-        if not (number.isascii() and number.isdigit() and int(number) <= 0xFF):
+        if not (number.isascii() and number.isdigit() and len(number) <= 3 and int(number) <= 0xFF):
             inside.fail("", "is not a channel: channels are numbered from 0 to 255")
+        if number != str(int(number)):
+            inside.fail("", f"is not a channel: write its number as {int(number)}")
         if not isinstance(table, Mapping):
             inside.fail("", f"must be a table, was {table!r}")
         own = list(_lines(inside, int(number), table, interface))
@@ -281,7 +281,7 @@ def _settings(
     reading.names(table, _CHANNEL)
     names = [line.feed for line in lines if line.stream is Stream.INCREMENTAL]
     backup = table.get("backup", [each for each in names if each == BACKUP_FEED])
-    if not isinstance(backup, list) or not set(backup) <= set(names):
+    if not isinstance(backup, list) or any(each not in names for each in backup):
         reading.fail(
             "backup", f"must be a list of the incremental feeds {', '.join(names)}, was {backup!r}"
         )
@@ -371,40 +371,3 @@ def _check_distinct(name: str, lines: Iterable[Line]) -> None:
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def config_text(config: LiveConfig) -> str:
-    """Return a configuration as the text of a TOML file."""
-    parts = (
-        [f"buffer_bytes = {config.buffer_bytes}\n"] if config.buffer_bytes != BUFFER_BYTES else []
-    )
-    parts += [f"{name} = true\n" for name in ("spin", "realtime") if getattr(config, name)]
-    for channel in config.channels:
-        own = []
-        if channel.number in config.processes:
-            own.append(f"process = {json.dumps(config.processes[channel.number])}\n")
-        if channel.legacy is not None:
-            own.append('protocol = "legacy"\n')
-            own.append(f"platform = {json.dumps(channel.legacy.platform)}\n")
-            own.append(f"market_depth = {channel.legacy.market_depth or 0}\n")
-        if own:
-            parts += [f"\n[channel.{channel.number}]\n", *own]
-        gateways = config.recoveries.get(channel.number)
-        if gateways is not None:
-            parts.append(f"\n[channel.{channel.number}.recovery]\n")
-            for feed, address in zip(_FEEDS, gateways.addresses, strict=False):
-                parts.append(f'{feed} = "{address}"\n')
-            parts.append(f"sender = {json.dumps(gateways.sender)}\n")
-            parts.append(f"target = {json.dumps(gateways.target)}\n")
-        for stream in STREAMS:
-            parts.append(f"\n[channel.{channel.number}.{stream.value}]\n")
-            for line in config.lines:
-                if (line.channel, line.stream) == (channel.number, stream):
-                    values = {
-                        "address": str(line.address),
-                        "interface": line.interface,
-                        "source": line.source,
-                    }
-                    entries = ", ".join(f'{k} = "{v}"' for k, v in values.items() if v is not None)
-                    parts.append(f"{line.feed} = {{ {entries} }}\n")
-    return "".join(parts)

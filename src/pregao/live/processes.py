@@ -93,8 +93,9 @@ class FeedProcesses:
         most_waiting: int = MOST_WAITING,
     ) -> ProcessSubscription:
         """Subscribe to the events of some instruments, or all."""
-        self._subscriptions += 1
-        number = self._subscriptions
+        with self._lock:
+            self._subscriptions += 1
+            number = self._subscriptions
         wanted = None if symbols is None else frozenset(symbols)
         self._ask(_Begin(number, wanted, kinds, depth, most_waiting))
         return ProcessSubscription(self, number)
@@ -120,6 +121,10 @@ class ProcessSubscription:
     def take(self) -> list[Item]:
         """Return the items queued since the last call, process by process."""
         return self._processes.ask(_Take(self._number))
+
+    def close(self) -> None:
+        """End the subscription; `take` then returns nothing. May be called more than once."""
+        self._processes.ask(_End(self._number))
 
 
 class _Member:
@@ -232,12 +237,27 @@ class _Take:
         self._number = number
 
     def __call__(self, handler: FeedHandler) -> list[Item]:
-        subscription = _subscribed[self._number]
+        subscription = _subscribed.get(self._number)
+        if subscription is None:
+            return []
         items = subscription.take()
         if subscription.behind:
             handler.ask(subscription.refresh)
             items += subscription.take()
         return items
+
+
+class _End:
+    """A call that ends a subscription."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __call__(self, handler: FeedHandler) -> list[Item]:
+        subscription = _subscribed.pop(self._number, None)
+        if subscription is not None:
+            handler.forget(subscription)
+        return []
 
 
 def _together(answers: list[Any]) -> Any:

@@ -27,7 +27,6 @@ ROLL_BYTES = 256 * 1024 * 1024
 ROLL_NS = 10 * MINUTE
 SYNC_NS = SECOND
 ENDING = ".pcap"
-_MOST_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
