@@ -13,6 +13,7 @@ from pregao.feed.legacy_meaning import update_of
 from pregao.feed.meaning import BOOK_TEMPLATES, LEVEL_FIELDS, ORDER_FIELDS, update_columns
 from pregao.lake.books.legacy_entries import ENTRY_COLUMNS, Entries
 from pregao.lake.books.legacy_messages import messages_of
+from pregao.lake.books.legacy_snapshots import SnapshotEntries
 from pregao.lake.books.reading import ArrowColumns
 from pregao.lake.ingest import PROTOCOLS
 from pregao.umdf.templates import IMPLIED_SINCE, implied_masks
@@ -126,3 +127,21 @@ def test_columns_of_entries_do_what_each_entry_does(told, levels):
         if expected["kind"] == UpdateKind.INTERRUPT:
             row = {"kind": row["kind"]}
         assert row == expected, entry
+
+
+@settings(max_examples=20, deadline=None)
+@given(captures=st.permutations([None, *(f"{number:032x}" for number in range(12))]))
+def test_snapshots_of_several_captures_are_sorted_by_capture(captures):
+    """Copies that agree in everything else have the same order in every process."""
+    told = [{"MDEntryType": "0", "MDEntrySize": size} for size in range(len(captures))]
+    rows = table_of(told)
+    same = {name: pa.array([1] * len(told), rows.schema.field(name).type)
+            for name in ("msg_seq_num", "sending_time_ns", "capture_time_ns")}  # fmt: skip
+    same["index_in_packet"] = pa.array([0] * len(told), pa.int32())
+    same["capture_id"] = pa.array(captures, pa.string())
+    for extra in ("market_depth", "last_msg_seq_num_processed", "tot_num_reports"):
+        same[extra] = pa.array([0] * len(told), pa.int64())
+    columns = {name: rows.column(name) for name in rows.column_names}
+    sorted_rows = SnapshotEntries(pa.table(columns | same), None).entries.rows
+    first, *others = sorted_rows.column("capture_id").to_pylist()
+    assert (first, others) == (None, sorted(captures[at] for at in range(13) if captures[at]))

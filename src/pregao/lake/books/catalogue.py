@@ -276,22 +276,24 @@ def guard_prefix(day: date, channel: int) -> str:
 
 
 def latest_build(lake: Lake, day: date, channel: int) -> tuple[int, str | None]:
-    """Return the number of builds of a channel's day, and the unit of the last one."""
+    """Return the number of the next build of a channel's day, and the unit of the last one."""
     prefix = guard_prefix(day, channel)
     found = {
         int(name.removeprefix(prefix)): unit
         for name, unit in lake.taken_beginning_with(prefix).items()
     }
-    return len(found), found[max(found)] if found else None
+    last = max(found, default=-1)
+    return last + 1, found.get(last)
 
 
-_BUILD = re.compile(r"books (\d{4}-\d\d-\d\d) (\d+) \d+")
+_BUILD = re.compile(r"books (\d{4}-\d\d-\d\d) (\d+) (\d+)")
 
 
 def build_counts(lake: Lake) -> Counter[tuple[date, int]]:
-    """Return the number of builds of each channel's day."""
+    """Return the number of the next build of each channel's day."""
     found: Counter[tuple[date, int]] = Counter()
     for name in lake.taken_beginning_with("books "):
         if matched := _BUILD.fullmatch(name):
-            found[date.fromisoformat(matched.group(1)), int(matched.group(2))] += 1
+            place = date.fromisoformat(matched.group(1)), int(matched.group(2))
+            found[place] = max(found[place], int(matched.group(3)) + 1)
     return found

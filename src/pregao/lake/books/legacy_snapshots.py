@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pregao.book.rows import NULL
 from pregao.feed.legacy_meaning import SIDES
 from pregao.feed.meaning import NUMBER_OF_ORDERS
 from pregao.lake.books.columns import integers, nulled, prices, taken
@@ -30,10 +29,12 @@ class SnapshotEntries:
     def __init__(self, rows: Any, slots: Slots, market_depth: int = 0) -> None:
         """``market_depth`` is the number of levels in the snapshots; 0 if they have orders."""
         entries = Entries(rows)
+        captures = set(rows.column("capture_id").unique().to_pylist()) - {None}
+        rank = {text: at for at, text in enumerate(sorted(captures))}
         order = np.lexsort(
             (
                 entries.entry,
-                entries.told("capture_id", _number, np.int64),
+                entries.told("capture_id", lambda text: rank.get(text, -1), np.int64),
                 entries.numbers("capture_time_ns"),
                 entries.number,
                 entries.numbers("sending_time_ns"),
@@ -125,7 +126,3 @@ def _looped(table: Any, index: Numbers) -> Any:
     }
     columns = {name: changed.get(name, table.column(name)) for name in table.column_names}
     return pa.table(columns)
-
-
-def _number(text: str | None) -> int:
-    return NULL if text is None else hash(text) >> 2
