@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pregao.cli.ep_language import Command, parse
+from pregao.cli.ep_language import Command, parse, quantity, security
 from pregao.errors import UsageError
 from tests.entrypoint.tcp_desk import TcpDesk
 from tests.waiting import PATIENCE_S
@@ -167,3 +167,11 @@ def test_the_example_of_the_documents():
         "entered: NEW, 200 left", "modified: 300 at 10.4000", "ended: CANCELED, 0 traded",
     ]  # fmt: skip
     assert "  report 2: ExecutionReport_Modify" in lines
+
+
+@pytest.mark.parametrize("read", [quantity, security])
+def test_numbers_of_commands_have_64_bits(read):
+    assert read("18446744073709551615") == (1 << 64) - 1
+    for text in ("18446744073709551616", "9" * 4301, "9" * 10_000, "-1", "\u00b2", ""):
+        with pytest.raises(UsageError, match=r"quantity|instrument"):
+            read(text)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
 from pregao.errors import SchemaError, UsageError
 from pregao.lake.source.plan import ranges_of, streams_of
-from pregao.lake.source.request import parse_request
+from pregao.lake.source.request import parse_request, parse_size
 from pregao.lake.source.rows import RangeReader
 from pregao.lake.source.selection import check_selection
 from pregao.lake.source.shapes import shape_of
@@ -223,6 +223,31 @@ def test_times_are_read_as_people_write_them():
     request = parse_request({"path": "day", "from": "2026-05-21T13:00:00.5-03:00"})
     assert request.from_ns == 1779379200500000000
     assert parse_request({"path": "day", "to": str(first)}).to_ns == first
+
+
+@pytest.mark.parametrize("digits", [20, 21, 101, 4_300, 4_301, 10_000])
+@pytest.mark.parametrize(
+    "option",
+    ["channel", "securityId", "maxFilesPerBatch", "maxBytesPerBatch", "rangeSize", "from", "to",
+     "holdback", "quietPeriod"],
+)  # fmt: skip
+def test_a_number_of_many_digits_is_a_usage_error(option, digits):
+    for text in ("9" * digits, "9" * digits + "g"):
+        if option in ("from", "to") and text.isdigit() and digits <= 4_300:
+            continue  # a time is any number of nanoseconds that Python can read
+        with pytest.raises(UsageError, match=option):
+            parse_request({"path": "day", option: text})
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1", 1), ("64m", 64 << 20), ("1 GiB", 1 << 30), ("8589934591g", ((1 << 33) - 1) << 30)],
+)
+def test_sizes_are_read_up_to_63_bits(text, size):
+    assert parse_size(text, "rangeSize") == size
+    for wrong in ("0", "0g", "8589934592g", "\u0661", "", "m", "-1"):
+        with pytest.raises(UsageError, match="rangeSize must be a size"):
+            parse_size(wrong, "rangeSize")
 
 
 def test_all_messages_have_their_fields_as_json():

@@ -91,9 +91,14 @@ def parse(line: str) -> Command | None:
     return Command(name, tuple(words), tuple(fields), label, within)
 
 
+def _is_whole(text: str) -> bool:
+    """Whether a text is an unsigned integer of at most 64 bits; Python refuses very long ones."""
+    return text.isascii() and text.isdigit() and len(text) <= 20 and int(text) < 1 << 64
+
+
 def quantity(text: str) -> int:
     """Parse a quantity."""
-    if not (text.isascii() and text.isdigit()):
+    if not _is_whole(text):
         raise UsageError(f"QUANTITY must be an integer, was {text!r}.")
     return int(text)
 
@@ -108,7 +113,7 @@ def price(text: str) -> Decimal:
 
 def security(text: str) -> int:
     """Parse a security ID."""
-    if not (text.isascii() and text.isdigit()):
+    if not _is_whole(text):
         raise UsageError(f"SECURITY must be a security ID (an integer), was {text!r}.")
     return int(text)
 

@@ -30,8 +30,11 @@ OPTIONS = (
     "rangeSize", "maxBytesPerBatch", "maxFilesPerBatch", "holdback", "quietPeriod",
 )  # fmt: skip
 
-_SIZE = re.compile(r"(\d+)\s*([kmg]?)i?b?")
+_SIZE = re.compile(r"(\d{1,18})\s*([kmg]?)i?b?", re.ASCII)
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+_LARGEST = (1 << 63) - 1
+_MAX_DIGITS = 100
 
 QUIET_NS = 5 * SECOND
 
@@ -130,10 +133,16 @@ def _streams(text: str | None) -> tuple[str, ...] | None:
     return tuple(found) or None
 
 
+def _is_whole(text: str, largest: int) -> bool:
+    """Whether a text is an integer from 0 to ``largest``; Python refuses very long ones."""
+    digits = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+    return digits and int(text) <= largest
+
+
 def _channels(text: str | None) -> tuple[int, ...] | None:
     found = _parts(text)
     for part in found:
-        if not (part.isascii() and part.isdigit() and int(part) < 256):
+        if not _is_whole(part, 255):
             raise UsageError(f"The option channel must be a number from 0 to 255, was {part!r}.")
     return tuple(int(part) for part in found) or None
 
@@ -141,7 +150,7 @@ def _channels(text: str | None) -> tuple[int, ...] | None:
 def _securities(text: str | None) -> tuple[int, ...] | None:
     found = _parts(text)
     for part in found:
-        if not (part.isascii() and part.isdigit() and int(part) < 1 << 64):
+        if not _is_whole(part, (1 << 64) - 1):
             raise UsageError(
                 f"The option securityId must be a number such as 100000010014, was {part!r}."
             )
@@ -163,7 +172,7 @@ def _moment(text: str | None, option: str) -> int | None:
 def _count(text: str | None, option: str) -> int | None:
     if text is None:
         return None
-    if not (text.isascii() and text.strip().isdigit() and int(text) > 0):
+    if not _is_whole(text.strip(), _LARGEST) or int(text) == 0:
         raise UsageError(f"The option {option} must be a number of at least 1, was {text!r}.")
     return int(text)
 
@@ -173,9 +182,10 @@ def parse_size(text: str | None, option: str) -> int | None:
     if text is None:
         return None
     matched = _SIZE.fullmatch(text.strip().lower())
-    if matched is None or int(matched.group(1)) == 0:
+    size = int(matched.group(1)) * _SIZES[matched.group(2)] if matched else 0
+    if not 0 < size <= _LARGEST:
         raise UsageError(f"{option} must be a size such as 64m or 1g, was {text!r}.")
-    return int(matched.group(1)) * _SIZES[matched.group(2)]
+    return size
 
 
 @lru_cache(maxsize=8)

@@ -70,7 +70,8 @@ def _named(text: str) -> dict[str, int]:
     found = {}
     for part in filter(None, (each.strip() for each in text.split(","))):
         flow, _, number = part.rpartition("=")
-        if not flow or not number.isdigit() or int(number) > _MOST:
+        digits = number.isascii() and number.isdigit() and len(number) <= len(str(_MOST))
+        if not flow or not digits or int(number) > _MOST:
             raise UsageError(
                 f"{VARIABLE} must be ADDRESS:PORT=CHANNEL, such as 233.1.1.1:5001=51, with a "
                 f"channel from 0 to {_MOST}; was {part!r}."
