@@ -1,11 +1,15 @@
 """Exports have the content of the lake's books and trades, for every reader."""
 
 import csv
+import io
 import json
 import os
 import subprocess
+from dataclasses import fields
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import numpy as np
@@ -19,12 +23,19 @@ from pregao.cli.main import app
 from pregao.lake.books import Catalogue, find_instrument
 from pregao.lake.books.columns import integers
 from pregao.lake.exports import Act, Cause, order_flow
+from pregao.lake.exports.acts import OrderFlow
+from pregao.lake.exports.halts import Halt
 from pregao.lake.exports.ladders import ladders
+from pregao.lake.exports.lobster import write_lobster
+from pregao.lake.exports.nautilus import catalogue_files
+from pregao.lake.exports.nautilus_instruments import Terms
 from pregao.lake.store import Lake
 
 pytestmark = pytest.mark.slow
 
 SYMBOL = "PETR4"
+DAY = date(2026, 5, 21)
+START_NS = 1_779_357_600_000_000_000  # 10:00 UTC of that day
 ROOT = Path(pregao.__file__).parents[2]
 CONSUMERS = Path(os.environ.get("PREGAO_CONSUMERS", ROOT / ".venv-consumers"), "bin", "python")
 
@@ -212,6 +223,37 @@ def test_lobster_contains_halts_and_called_auctions(lake, tmp_path, symbol):
         assert books[place] == books[place - 1]
     times = [Decimal(row[0]) for row in rows]
     assert times == sorted(times)
+
+
+def flow_of(acts, price=NULL):
+    """A flow of one order's acts, all without a price."""
+    count = len(acts)
+    values = {each.name: np.zeros(count, np.int64) for each in fields(OrderFlow)}
+    values |= {"act": np.array(acts, np.uint8), "cause": np.zeros(count, np.uint8)}
+    values |= {"side": np.zeros(count, np.uint8), "last_of_event": np.ones(count, np.bool_)}
+    values |= {"off_book": np.zeros(count, np.bool_), "order_id": np.full(count, 7)}
+    values |= {"price": np.full(count, price), "old_price": np.full(count, price)}
+    values["event_time"] = values["capture_time"] = START_NS + np.arange(count) * 1_000_000
+    values["size"] = values["old_size"] = np.full(count, 100)
+    return OrderFlow(**values)
+
+
+@pytest.mark.parametrize("acts", [[Act.ADD], [Act.ADD, Act.CHANGE, Act.DELETE], []])
+@pytest.mark.parametrize("halts", [(), (Halt(0, START_NS, 0),)])
+def test_a_flow_of_unpriced_orders_alone_is_an_empty_file(acts, halts):
+    flow = flow_of(acts)
+    messages, books = io.BytesIO(), io.BytesIO()
+    assert write_lobster(flow, DAY, 3, "UTC", messages, books, halts) == 0
+    assert (messages.getvalue(), books.getvalue()) == (b"", b"")
+    instrument = SimpleNamespace(symbol="PETR4", security_id=1, date=DAY, channel=51)
+    assert catalogue_files(flow, instrument, Terms()) == {}
+
+
+def test_a_flow_of_one_priced_order_is_a_message():
+    messages, books = io.BytesIO(), io.BytesIO()
+    assert write_lobster(flow_of([Act.ADD], 105_800), DAY, 1, "UTC", messages, books) == 1
+    assert messages.getvalue() == b"36000.000000000,1,7,100,105800,1\n"
+    assert books.getvalue() == b"9999999999,0,105800,100\n"
 
 
 def test_mbo_and_mbp_10(lake, tmp_path):

@@ -47,6 +47,8 @@ def write_lobster(
 ) -> int:
     """Write both files. Returns the number of rows of each."""
     flow = flow.priced()
+    if not len(flow):
+        return 0  # LOBSTER has no orders without a price: both files are empty
     levels = ladders(flow, depth)
     kept = np.flatnonzero(_told(flow))
     # LOBSTER has no message for another price or a larger size: write a deletion and an entry.

@@ -29,6 +29,8 @@ _DECIMAL = pa.decimal128(38, 16)
 def catalogue_files(flow: OrderFlow, instrument: Instrument, terms: Terms) -> dict[str, bytes]:
     """Return the files of a catalog by their paths in its folder."""
     flow = flow.priced()
+    if not len(flow):
+        return {}
     orders = flow.taken(np.flatnonzero(flow.act != Act.TRADE))
     trades = flow.taken(np.flatnonzero(flow.act == Act.TRADE))
     name = f"{instrument.symbol or instrument.security_id}.{VENUE}"
