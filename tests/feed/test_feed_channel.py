@@ -199,7 +199,7 @@ def test_7_4_1_a_lost_packet_that_did_touch_it_makes_it_stale_until_a_snapshot_a
     driven.wait()
     (stale,) = driven.events(told.Stale)
     assert stale.security_id == 1111
-    assert "1 messages of the instrument are missing" in stale.reason
+    assert stale.reason == "1 message of the instrument is missing before this one"
     assert (driven.state(), driven.state(2222)) == ("STALE", "UNCONFIRMED")
     driven.send(packet(13, order(7, 3)))
     driven.snapshots(

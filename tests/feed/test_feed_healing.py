@@ -1,7 +1,9 @@
 """One instrument followed through gaps, and how it heals (000 §6.5.9, §6.5.13, §7.4, §7.4.1)."""
 
 import random
+from decimal import Decimal
 
+import numpy as np
 from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
@@ -19,7 +21,9 @@ from pregao.feed.healing import (
     Room,
     Stale,
     is_void,
+    messages_missing,
 )
+from pregao.feed.statistics_audit import _price
 from pregao.umdf.gaps import NOTHING, InstrumentCount, Item
 from pregao.umdf.loops import InstrumentSnapshot, SnapshotHeader
 from pregao.umdf.recovery import Incremental
@@ -69,7 +73,7 @@ def test_7_4_1_a_lost_packet_that_did_touch_it_must_be_recovered():
     assert isinstance(stale, Stale)
     assert (stale.gap.first, stale.gap.last) == (6999, 6999)
     assert stale.gap.found_at == MessageKey(1, 804, 0)
-    assert "1 messages" in stale.gap.reason
+    assert "1 message of" in stale.gap.reason
     assert followed.message(message(806, 7001)) == []
     assert followed.queued == 2
 
@@ -375,3 +379,23 @@ def run(seed, loss):
     assert client.followed.gap is None
     client.check(exchange.book)
     return lost, client.healed
+
+
+def test_missing_messages_are_counted_in_words():
+    assert [messages_missing(count) for count in (1, 2, 11)] == [
+        "1 message of the instrument is missing",
+        "2 messages of the instrument are missing",
+        "11 messages of the instrument are missing",
+    ]
+
+
+@given(st.integers(-(2**63) + 1, 2**63 - 1))
+@example(2**53 + 1)
+@example(-(2**63) + 1)
+@example(-1)
+@example(0)
+def test_a_price_of_the_audit_has_all_its_digits(mantissa):
+    text = _price(np.int64(mantissa))
+    assert int(text.replace(".", "")) == mantissa
+    assert len(text.partition(".")[2]) == 4
+    assert Decimal(text) * 10**4 == mantissa

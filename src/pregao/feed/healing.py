@@ -99,6 +99,13 @@ Change = Apply[T] | Restart[T] | Stale[T] | Load[T] | Agreed | Emptied | Healed
 """An action on a book."""
 
 
+def messages_missing(count: int) -> str:
+    """Return the words for a number of missing messages of an instrument."""
+    if count == 1:
+        return "1 message of the instrument is missing"
+    return f"{count} messages of the instrument are missing"
+
+
 def key_of(message: Incremental[T]) -> MessageKey:
     """Return the key of a message."""
     return MessageKey(*message.place, message.index_in_packet)
@@ -348,7 +355,7 @@ class FollowedInstrument(Generic[T]):
             return Gap(self.security_id, key, None, None, NO_PAST)
         if count > last:
             missing = count - last - 1
-            reason = f"{missing} messages of the instrument are missing before this one"
+            reason = f"{messages_missing(missing)} before this one"
             return Gap(self.security_id, key, last + 1, count - 1, reason)
         reason = f"rptSeq of the instrument went back from {last} to {count}"
         return Gap(self.security_id, key, None, None, reason)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pregao.feed.healing import messages_missing
 from pregao.feed.sequence import Sequence
 from pregao.umdf.gap_columns import HEALED, Followed
 from pregao.umdf.gaps import Item, Step
@@ -89,7 +90,7 @@ class StaleSpans:
         else:
             last, extent = count - 1, "before this one"
         if count > before:
-            reason = f"{last - before} messages of the instrument are missing {extent}"
+            reason = f"{messages_missing(last - before)} {extent}"
             self._begin(sequence, at, security, reason, before + 1, last)
         else:
             reason = f"the counter of the instrument went from {before} back to {count}"

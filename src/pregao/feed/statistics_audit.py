@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -235,4 +236,4 @@ def _say(found: dict[int, list[str]], snapshot: Any, text: str) -> None:
 
 
 def _price(mantissa: Any) -> str:
-    return f"{int(mantissa) / 10**PRICE_SCALE:.{PRICE_SCALE}f}"
+    return f"{Decimal(int(mantissa)).scaleb(-PRICE_SCALE):f}"
