@@ -1,6 +1,7 @@
 """docs/cluster.md followed word for word, on two workers, one of which is killed in the middle."""
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -9,12 +10,14 @@ import subprocess
 import sys
 import time
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
 from pregao.errors import UsageError
 from pregao.lake.ingest import ingest
 from pregao.lake.source import register
+from pregao.lake.spark import executors
 from pregao.lake.spark.executors import Cluster, Worker, no_executor, read_page
 from tests.lake.cluster_support import archived_classes, paths
 from tests.lake.days import day, rows, tables
@@ -228,6 +231,23 @@ def test_why_no_executor_came(cluster, words):
     told = no_executor("spark://head:7077", 15, 2, 4096, cluster)
     assert told.startswith("spark://head:7077 started no executor in 15 s. Each requires 4,096 MB")
     assert words in told
+
+
+@pytest.mark.parametrize(("granted", "seconds"), [(True, 120), (False, 15)])
+def test_the_time_that_was_waited_for_an_executor_is_stated(monkeypatch, granted, seconds):
+    clock = itertools.count(0, 0.4)
+    cluster = Cluster((BUSY,), granted)
+    monkeypatch.setattr(executors, "time", SimpleNamespace(
+        monotonic=lambda: next(clock), sleep=lambda _seconds: None
+    ))  # fmt: skip
+    monkeypatch.setattr(executors, "look_at_cluster", lambda _context: cluster)
+    monkeypatch.setattr(executors, "_asked_memory", lambda _context: 1024)
+    spark = MagicMock()
+    spark.sparkContext.master = "spark://head:7077"
+    spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size.return_value = 1
+    with pytest.raises(UsageError, match=f"head:7077 started no executor in {seconds} s. Each"):
+        executors.require_executors(spark, {})
+    spark.stop.assert_called_once()
 
 
 def test_the_page_of_a_master_is_read():

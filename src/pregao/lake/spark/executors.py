@@ -64,15 +64,15 @@ def require_executors(
     cores = int(settings.get("spark.executor.cores", "1"))
     memory = _asked_memory(context)
     spark.stop()
-    raise UsageError(no_executor(master, patience, cores, memory, cluster))
+    raise UsageError(no_executor(master, int(waited), cores, memory, cluster))
 
 
 def no_executor(
-    master: str, patience: float, cores: int, memory: int, cluster: Cluster | None
+    master: str, waited: float, cores: int, memory: int, cluster: Cluster | None
 ) -> str:
     """Return the reason why no executor started, if known."""
     required = f"{memory:,} MB of memory and {_cores(cores)}"
-    message = f"{master} started no executor in {patience:g} s. Each requires {required}"
+    message = f"{master} started no executor in {waited:g} s. Each requires {required}"
     if cluster is None:
         return f"{message}; see the resources of the cluster on its master's web page."
     if not cluster.workers:
