@@ -218,9 +218,10 @@ def test_channels_of_flows_can_be_named(monkeypatch):
     assert channel_of("233.252.14.5:30725") == channel_of("233.252.14.6:30726") == 72
     monkeypatch.setenv(VARIABLE, "233.1.1.1:5001=51, 233.1.1.2:6001=51")
     assert channel_of("233.1.1.1:5001") == channel_of("233.1.1.2:6001") == 51
-    monkeypatch.setenv(VARIABLE, "nonsense")
-    with pytest.raises(UsageError, match="ADDRESS:PORT=CHANNEL"):
-        channel_of("233.1.1.1:5001")
+    for wrong in ("nonsense", "233.1.1.1:5001=256", f"a:1={'9' * 5000}", "a:1=\u00b2"):
+        monkeypatch.setenv(VARIABLE, wrong)
+        with pytest.raises(UsageError, match="ADDRESS:PORT=CHANNEL"):
+            channel_of("233.1.1.1:5001")
 
 
 def sent(seconds):
