@@ -7,7 +7,7 @@ those of 64-bit Linux: a ``mmsghdr`` has 8 words, an ``iovec`` 2, a ``pollfd`` 1
 from __future__ import annotations
 
 import numpy as np
-from numba import carray
+from numba import carray  # type: ignore[attr-defined]
 from numba.core import types
 
 from pregao._njit import load_i32, load_i64, njit
