@@ -44,8 +44,8 @@ def test_the_first_guess_uses_known_values():
     data = first_guess(REAL)
     assert data["rate"] == 150.0
     assert data["security_types"] == ["FUT", "MLEG"]
-    assert data["makers"]["life_ms"] == 16.0
-    assert data["makers"]["replace"] == 0.1
+    assert data["makers"]["lifetime_ms"] == 16.0
+    assert data["makers"]["replace_share"] == 0.1
     assert data["calibrated"] == CALIBRATED
 
 
@@ -54,9 +54,9 @@ def test_numbers_are_adjusted_towards_the_target():
     given_ = {**CALIBRATED, "fano": 70.0, "cancels_per_trade": 29.4, "lifetime_median_ms": 8.0}
     after = next_guess(data, REAL, Flow(75.0, given_))
     assert after["rate"] == 2 * data["rate"]
-    assert after["excitation"]["together"] == 2 * data["excitation"]["together"]
-    assert after["open"]["take"] == 2 * data["open"]["take"]
-    assert after["makers"]["life_ms"] == 2 * data["makers"]["life_ms"]
+    assert after["excitation"]["cluster_size"] == 2 * data["excitation"]["cluster_size"]
+    assert after["open"]["aggress"] == 2 * data["open"]["aggress"]
+    assert after["makers"]["lifetime_ms"] == 2 * data["makers"]["lifetime_ms"]
     assert next_guess(data, REAL, Flow(150.0, CALIBRATED)) == data
 
 

@@ -70,18 +70,18 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("bursts.length_ms", 0),
         ("book.orders", 0),
         ("book.orders", 1.5),
-        ("book.least", 301),
-        ("book.large", -1),
-        ("prices.near", 0),
+        ("book.min_orders", 301),
+        ("book.large_books", -1),
+        ("prices.near_ticks", 0),
         ("prices.far_share", 1.5),
-        ("prices.move", -0.5),
+        ("prices.drift_probability", -0.5),
         ("quantities.lots", [1, 0]),
         ("quantities.lots", [1, 2.5]),
         ("quantities.weights", [1, 2]),
         ("quantities.weights", [0, 0, 0, 0, 0, 0, 0, 0, 0]),
         ("open.quote", -1),
         ("open.stare", 1),
-        ("take.limit", float("nan")),
+        ("aggressive.limit", float("nan")),
         ("operations.bust", -1),
         ("operations.bust", 0.5),
         ("operations.sleep", 1),
@@ -101,7 +101,24 @@ def test_an_impossible_profile_is_refused_by_the_name_of_its_entry(path, value):
     assert path in str(refused.value)
 
 
-@pytest.mark.parametrize("section", ["open", "auction", "take"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "book.least", "book.large", "book.large_orders",
+        "excitation.together", "excitation.near", "excitation.near_us", "excitation.far_ms",
+        "excitation.same",
+        "makers.life_ms", "makers.life_spread", "makers.replace", "makers.improve",
+        "prices.near", "prices.far", "prices.move",
+        "open.take", "take", "operations.expel", "operations.define", "members.shown",
+    ],
+)  # fmt: skip
+def test_entries_of_version_0_1_are_unknown(path):
+    with pytest.raises(UsageError) as refused:
+        parse_profile("mine", changed(path, 1), "mine.toml")
+    assert str(refused.value) == f"mine.toml: {path} is not a known entry of a profile"
+
+
+@pytest.mark.parametrize("section", ["open", "auction", "aggressive"])
 def test_weights_that_sum_to_nothing_are_refused(section):
     with pytest.raises(UsageError, match=f"the weights of {section} must not sum to 0"):
         parse_profile("mine", changed(section, {}), "mine.toml")

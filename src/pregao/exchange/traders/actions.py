@@ -477,7 +477,7 @@ OPEN: dict[str, Action] = {
     "iceberg": iceberg,
     "at_the_close": at_the_close,
     "good_till_cancel": good_till_cancel,
-    "take": take,
+    "aggress": take,
     "cross": cross,
     "mass_cancel": mass_cancel,
 }

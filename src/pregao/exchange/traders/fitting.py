@@ -61,12 +61,12 @@ def first_guess(real: RealFlow) -> dict[str, Any]:
             "weights": [_shown(100 * share) for _, share in lots],
         }
     median, tenth = target["lifetime_median_ms"], target["lifetime_p10_ms"]
-    data["makers"]["life_ms"] = _shown(max(median, 1e-3))
-    data["makers"]["life_spread"] = _shown(_spread(median, tenth))
-    data["makers"]["replace"] = _shown(min(real.replaced, 0.9))
-    data["members"]["shown"] = _shown(1 - real.firmless)
+    data["makers"]["lifetime_ms"] = _shown(max(median, 1e-3))
+    data["makers"]["lifetime_sigma"] = _shown(_spread(median, tenth))
+    data["makers"]["replace_share"] = _shown(min(real.replaced, 0.9))
+    data["members"]["shown_share"] = _shown(1 - real.firmless)
     data["book"]["orders"] = max(2, round(2 * real.resting))
-    data["book"]["least"] = max(1, min(round(real.resting / 2), data["book"]["orders"]))
+    data["book"]["min_orders"] = max(1, min(round(real.resting / 2), data["book"]["orders"]))
     data["activity"]["exponent"] = _shown(exponent_for(target["busiest"], real.instruments))
     data["excitation"]["branching"] = _shown(1 - _calm(1.5 / target["interval_cv"] ** 2))
     data["calibrated"] = {name: _shown(target[name]) for name in FLOW_NUMBERS}
@@ -84,23 +84,27 @@ def next_guess(data: Mapping[str, Any], real: Flow, given: Flow) -> dict[str, An
         data["rate"] * _bounded(real.events_per_second / given.events_per_second)
     )
     makers, excitation = after["makers"], after["excitation"]
-    makers["life_ms"] = _shown(makers["life_ms"] * ratio["lifetime_median_ms"])
+    makers["lifetime_ms"] = _shown(makers["lifetime_ms"] * ratio["lifetime_median_ms"])
     target_spread = _spread(real.numbers["lifetime_median_ms"], real.numbers["lifetime_p10_ms"])
     run_spread = _spread(given.numbers["lifetime_median_ms"], given.numbers["lifetime_p10_ms"])
-    makers["life_spread"] = _shown(
-        min(makers["life_spread"] * _bounded(target_spread / run_spread), 4.0)
+    makers["lifetime_sigma"] = _shown(
+        min(makers["lifetime_sigma"] * _bounded(target_spread / run_spread), 4.0)
     )
-    makers["improve"] = _shown(min(max(makers["improve"], 0.01) * ratio["improving"], 1.0))
+    makers["improve_share"] = _shown(
+        min(max(makers["improve_share"], 0.01) * ratio["improving"], 1.0)
+    )
     mix = after["open"]
-    mix["take"] = _shown(mix["take"] / ratio["cancels_per_trade"])
+    mix["aggress"] = _shown(mix["aggress"] / ratio["cancels_per_trade"])
     mix["reduce"] = _shown(max(mix["reduce"], 0.01) * ratio["amended"])
     # The mean size of clusters shows in the times between events, the spread of their sizes in the
     # Fano factor.
     calm = _calm((1 - excitation["branching"]) / ratio["interval_cv"])
     excitation["branching"] = _shown(1 - calm)
-    together = excitation["together"] * ratio["fano"] / ratio["interval_cv"]
-    excitation["together"] = _shown(min(max(together, 1.0), 100.0))
-    excitation["near"] = _shown(min(max(excitation["near"], 0.01) * ratio["close"], 0.95))
+    together = excitation["cluster_size"] * ratio["fano"] / ratio["interval_cv"]
+    excitation["cluster_size"] = _shown(min(max(together, 1.0), 100.0))
+    excitation["fast_share"] = _shown(
+        min(max(excitation["fast_share"], 0.01) * ratio["close"], 0.95)
+    )
     activity = after["activity"]
     activity["exponent"] = _shown(min(max(activity["exponent"] * ratio["busiest"], 0.0), 5.0))
     return after

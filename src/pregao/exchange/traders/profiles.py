@@ -23,7 +23,7 @@ OPEN_ACTIONS = (
     "iceberg",
     "at_the_close",
     "good_till_cancel",
-    "take",
+    "aggress",
     "cross",
     "mass_cancel",
 )
@@ -37,11 +37,11 @@ OPERATIONS = (
     "amend",
     "enter_trade",
     "forward",
-    "expel",
+    "cancel_order",
     "delete_side",
     "pause",
     "reset_book",
-    "define",
+    "list_instrument",
     "adjust",
     "implied",
     "bands",
@@ -97,7 +97,7 @@ class Excitation:
     """Share of the reactions that are immediate."""
     near_us: float = 100.0
     far_ms: float = 10.0
-    """Mean delay of immediate reactions (``near_us``), and of the others (``far_ms``)."""
+    """Mean delay of immediate reactions (``fast_us``), and of the others (``slow_ms``)."""
     same: float = 0.8
     """Share of the reactions on the same instrument."""
 
@@ -240,7 +240,7 @@ def parse_profile(name: str, data: Mapping[str, Any], where: str) -> Profile:
         quantities=_quantities(top.section("quantities")),
         open=top.section("open").mix(OPEN_ACTIONS),
         auction=top.section("auction").mix(AUCTION_ACTIONS),
-        take=top.section("take").mix(TAKE_KINDS),
+        take=top.section("aggressive").mix(TAKE_KINDS),
         operations=_operations(top.section("operations")),
         shocks=_shocks(top.section("shocks")),
         members=_members(top.section("members")),
@@ -279,11 +279,11 @@ def _excitation(section: _Section) -> Excitation:
     usual = Excitation()
     excitation = Excitation(
         section.number("branching", most=0.98, default=usual.branching),
-        section.number("together", least=1.0, most=1000.0, default=usual.together),
-        section.number("near", most=1.0, default=usual.near),
-        section.number("near_us", above=0.0, default=usual.near_us),
-        section.number("far_ms", above=0.0, default=usual.far_ms),
-        section.number("same", most=1.0, default=usual.same),
+        section.number("cluster_size", least=1.0, most=1000.0, default=usual.together),
+        section.number("fast_share", most=1.0, default=usual.near),
+        section.number("fast_us", above=0.0, default=usual.near_us),
+        section.number("slow_ms", above=0.0, default=usual.far_ms),
+        section.number("same_instrument_share", most=1.0, default=usual.same),
     )
     section.done()
     return excitation
@@ -293,10 +293,10 @@ def _makers(section: _Section) -> Makers:
     usual = Makers()
     makers = Makers(
         section.number("share", most=1.0, default=usual.share),
-        section.number("life_ms", above=0.0, default=usual.life_ms),
-        section.number("life_spread", most=4.0, default=usual.life_spread),
-        section.number("replace", most=0.95, default=usual.replace),
-        section.number("improve", most=1.0, default=usual.improve),
+        section.number("lifetime_ms", above=0.0, default=usual.life_ms),
+        section.number("lifetime_sigma", most=4.0, default=usual.life_spread),
+        section.number("replace_share", most=0.95, default=usual.replace),
+        section.number("improve_share", most=1.0, default=usual.improve),
     )
     section.done()
     return makers
@@ -306,12 +306,12 @@ def _book(section: _Section) -> BookSize:
     orders = section.count("orders", least=1)
     book = BookSize(
         orders,
-        section.count("least", least=1),
-        section.count("large"),
-        section.count("large_orders", least=1),
+        section.count("min_orders", least=1),
+        section.count("large_books"),
+        section.count("large_book_orders", least=1),
     )
     if book.least > orders:
-        section.wrong("least", f"must not be greater than orders ({orders}), was {book.least}")
+        section.wrong("min_orders", f"must not be greater than orders ({orders}), was {book.least}")
     section.done()
     return book
 
@@ -319,10 +319,10 @@ def _book(section: _Section) -> BookSize:
 def _prices(section: _Section) -> Prices:
     prices = Prices(
         section.number("half_spread", least=0.5),
-        section.number("near", above=0.0),
-        section.number("far", above=0.0),
+        section.number("near_ticks", above=0.0),
+        section.number("far_ticks", above=0.0),
         section.number("far_share", most=1.0),
-        section.number("move", most=1.0),
+        section.number("drift_probability", most=1.0),
         section.number("auction_reach", above=0.0),
     )
     section.done()
@@ -360,7 +360,7 @@ def _members(section: _Section) -> Members:
     members = Members(
         section.count("firms", least=2, most=9999),
         section.count("sessions", least=1, most=1000),
-        section.number("shown", most=1.0, default=1.0),
+        section.number("shown_share", most=1.0, default=1.0),
     )
     section.done()
     return members
