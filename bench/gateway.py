@@ -327,7 +327,7 @@ def replay() -> float:
         host = Host(settings, journal)
         now = time.time_ns()
         host.begin(now)
-        host.control({"do": "phase", "phase": "OPEN"}, now)
+        host.control({"command": "phase", "phase": "OPEN"}, now)
         connection = host.connect(PRIMARY, now)
         secret = {"auth_type": "basic", "username": str(SESSION), "access_key": KEY}
         common = {"sessionID": SESSION, "sessionVerID": 1, "timestamp": now,

@@ -43,7 +43,7 @@ def test_the_page_of_the_demonstration_is_backed_by_an_exchange():
                 return any(one["traded"] for one in panel.status()["own_orders"])
 
             until(bought, lambda: panel.status()["own_orders"], every=0.2)
-            panel.do(Parameters({"do": "halt", "symbol": own["symbol"]}))
+            panel.do(Parameters({"command": "halt", "symbol": own["symbol"]}))
             until(lambda: market.view(*place)["status"] == "PAUSE")
         finally:
             panel.close()

@@ -23,8 +23,8 @@ class HostFloor:
         self.host = Host(settings, self.journal)
         self.now = START
         self.host.begin(self.now)
-        self.host.control({"do": "day", "date": "2026-05-28"}, self.now)
-        self.host.control({"do": "phase", "phase": "OPEN"}, self.now)
+        self.host.control({"command": "day", "date": "2026-05-28"}, self.now)
+        self.host.control({"command": "phase", "phase": "OPEN"}, self.now)
         self.lines = {}
         self.peers = {session: RawPeer(version, session) for session in SESSIONS}
         self.numbers = dict.fromkeys(SESSIONS, 1)
@@ -56,8 +56,8 @@ class HostFloor:
             self.host.advance(self.now)
         elif kind == "halt":
             with contextlib.suppress(UsageError):
-                self.host.control({"do": (price % 2 and "halt") or "resume", "symbol": "PETR4"},
-                                  self.now)  # fmt: skip
+                command = "halt" if price % 2 else "resume"
+                self.host.control({"command": command, "symbol": "PETR4"}, self.now)
         else:
             if line is None:
                 self.connect(session)

@@ -41,7 +41,7 @@ VALUES = (
 def odd_requests():
     """Every command × every field × every odd value, and requests that are none."""
     for name, kind in REQUESTS.items():
-        base = {"do": name, **BASE[name]}
+        base = {"command": name, **BASE[name]}
         yield base | {"unknown": 1}
         for field in fields(kind):
             for value in VALUES:
@@ -50,5 +50,5 @@ def odd_requests():
                     del request[field.name]
                 yield request
     for name in (None, 1, "", "dance", [], {}, "PHASE", "status"):
-        yield {"do": name, "x": 1}
+        yield {"command": name, "x": 1}
     yield {}

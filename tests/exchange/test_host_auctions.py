@@ -22,7 +22,7 @@ CANCEL = {"securityID": PETR4, "side": "BUY", "senderLocation": "BVMF", "enterin
 def in_auction(tmp_path, settings=RANDOM):
     floor = HostFloor(tmp_path, settings)
     end = floor.now + 60 * SECOND
-    floor.host.control({"do": "auction", "symbol": "PETR4", "until_ns": end}, floor.now)
+    floor.host.control({"command": "auction", "symbol": "PETR4", "until_ns": end}, floor.now)
     floor.send(FIRST, "SimpleNewOrder", **(ORDER | parties(1, "BUY", 100, 32)))
     floor.send(FIRST, "SimpleNewOrder", **(ORDER | parties(2, "SELL", 100, 32)))
     floor.host.take_units()

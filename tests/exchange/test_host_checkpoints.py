@@ -44,7 +44,7 @@ class Days(HostFloor):
 
     def next_day(self, day):
         self.now += 10**9
-        self.host.control({"do": "day", "date": f"2026-05-{day}"}, self.now)
+        self.host.control({"command": "day", "date": f"2026-05-{day}"}, self.now)
         self.host.commit()
         self.versions += 1
         self.lines = {}
@@ -107,8 +107,8 @@ def test_from_a_checkpoint_the_exchange_is_the_same(tmp_path_factory, before, af
     assert few < all_records
     # Both continue alike.
     for host in (quick, slow):
-        host.control({"do": "day", "date": "2026-05-30"}, floor.now + 10**9)
-        host.control({"do": "phase", "phase": "OPEN"}, floor.now + 10**9)
+        host.control({"command": "day", "date": "2026-05-30"}, floor.now + 10**9)
+        host.control({"command": "phase", "phase": "OPEN"}, floor.now + 10**9)
     assert whole_state(quick) == whole_state(slow)
     assert quick.engine.market.carried == slow.engine.market.carried
 

@@ -49,7 +49,7 @@ def test_both_know_the_same_orders_though_the_exchange_ends_connections():
                 made = requests.new(number, side, chance.choice([PETR4, VALE3]), 100, price)
             await client.send(*made)
             if chance.random() < 0.05:
-                await asyncio.to_thread(exchange.control, do="disconnect", session=SESSION)
+                await asyncio.to_thread(exchange.control, command="disconnect", session=SESSION)
                 ended += 1
         while True:
             number += 1

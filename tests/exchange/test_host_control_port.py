@@ -32,11 +32,11 @@ def say(exchange, data, *, read=True):
 
 @pytest.mark.parametrize("token", [None, "", "x", 5, [], "é" * 43, "A" * 43])
 def test_a_request_without_the_token_is_refused_and_the_connection_closed(exchange, token):
-    request = {"do": "failover", "token": token}
+    request = {"command": "failover", "token": token}
     answer, rest = say(exchange, json.dumps(request).encode() + b"\n")
     assert json.loads(answer) == {"error": "the token is missing or wrong"}
     assert rest == b""
-    assert exchange.control(do="status")["gateway"] == "primary"
+    assert exchange.control(command="status")["gateway"] == "primary"
 
 
 def test_the_token_is_a_file_that_only_its_owner_reads(exchange):
@@ -44,7 +44,7 @@ def test_the_token_is_a_file_that_only_its_owner_reads(exchange):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert len(read_token(path)) >= 43
-    assert read_token(path) not in json.dumps(exchange.control(do="status"))
+    assert read_token(path) not in json.dumps(exchange.control(command="status"))
 
 
 def test_each_start_writes_another_token_and_the_end_removes_it(tmp_path):
@@ -54,12 +54,12 @@ def test_each_start_writes_another_token_and_the_end_removes_it(tmp_path):
     for _ in range(2):
         with Exchange(settings) as running:
             seen.add(read_token(path))
-            told = ask(running.server.control_port, {"do": "status"}, path)
+            told = ask(running.server.control_port, {"command": "status"}, path)
             assert told["starts"] == 1
         assert not path.exists()
     assert len(seen) == 2
     with pytest.raises(NetworkError, match=f"No exchange answers at .*{path}"):
-        ask(running.server.control_port, {"do": "status"}, path)
+        ask(running.server.control_port, {"command": "status"}, path)
 
 
 def test_a_link_or_a_file_that_others_read_is_no_token(tmp_path):
@@ -91,7 +91,7 @@ def test_a_file_of_an_earlier_start_is_replaced_and_not_written_through(tmp_path
     assert keeps.read_text() == "old"
 
 
-@pytest.mark.parametrize("sent", [b"", b'{"do": "sta', b"A" * (MAX_LINE_BYTES + 70_000)])
+@pytest.mark.parametrize("sent", [b"", b'{"command": "sta', b"A" * (MAX_LINE_BYTES + 70_000)])
 def test_idle_half_sent_and_endless_requests_end(sent, monkeypatch):
     monkeypatch.setattr(ControlServer.__init__, "__kwdefaults__", {"idle_s": 0.05})
     with Exchange() as running:
@@ -102,10 +102,12 @@ def test_idle_half_sent_and_endless_requests_end(sent, monkeypatch):
                 assert line.recv(1) == b""
             except ConnectionError:
                 pass  # it closed while we were still sending
-        assert running.control(do="status")["starts"] == 1
+        assert running.control(command="status")["starts"] == 1
 
 
-@pytest.mark.parametrize("line", [b"[" * 5000, b"9" * 5000, b"\xff\xfe", b'{"do": 1}', b"null"])
+@pytest.mark.parametrize(
+    "line", [b"[" * 5000, b"9" * 5000, b"\xff\xfe", b'{"command": 1}', b"null"]
+)
 def test_lines_that_are_no_request_are_answered_with_an_error(exchange, line):
     answer, rest = say(exchange, line + b"\n")
     assert "error" in json.loads(answer)

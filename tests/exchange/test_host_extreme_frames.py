@@ -66,7 +66,7 @@ def test_extremes_of_the_session_layer_end_a_connection_at_worst(tmp_path, versi
         for field, part in changed(name, sample, version):
             floor.now += MS
             if host.store.state(SESSION).next_incoming >= 2**31:  # a client may skip that many
-                host.control({"do": "day", "date": "2026-05-28", "week": True}, floor.now)
+                host.control({"command": "day", "date": "2026-05-28", "week": True}, floor.now)
             if established:
                 (alive,) = served(floor, floor.now // MS % 10**9)
                 line = floor.lines[SESSION]

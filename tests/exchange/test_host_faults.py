@@ -170,7 +170,7 @@ def test_a_command_that_fails_in_its_middle_changes_nothing(tmp_path, monkeypatc
     desk = floor.host.desk
     monkeypatch.setattr(desk, "look_again", booming(desk.look_again))
     with pytest.raises(UsageError, match="halt: the command failed and was undone: boom"):
-        floor.host.control({"do": "halt", "symbol": "PETR4"}, floor.now)
+        floor.host.control({"command": "halt", "symbol": "PETR4"}, floor.now)
     assert whole_state(floor.host) == before
     assert floor.host.faults.count == 1
     assert whole_state(replayed(floor)) == before
@@ -179,7 +179,7 @@ def test_a_command_that_fails_in_its_middle_changes_nothing(tmp_path, monkeypatc
 def test_the_end_of_a_failing_auction_is_abandoned(tmp_path, monkeypatch):
     floor = HostFloor(tmp_path)
     end = floor.now + 50 * MS
-    floor.host.control({"do": "auction", "symbol": "PETR4", "until_ns": end}, floor.now)
+    floor.host.control({"command": "auction", "symbol": "PETR4", "until_ns": end}, floor.now)
     floor.host.commit()
     desk = floor.host.desk
     monkeypatch.setattr(desk, "advance", booming(desk.advance))
@@ -269,7 +269,7 @@ def test_without_a_journal_a_failure_ends_neither_exchange_nor_session(monkeypat
         assert client.one("BusinessMessageReject")["refSeqNum"] == 1
         client.new(2)
         client.one("ExecutionReport_New")
-        status = exchange.control(do="status")
+        status = exchange.control(command="status")
         assert (status["failures"], status["set_aside"]) == (1, [])
 
 

@@ -134,8 +134,8 @@ def test_a_late_joiner_learns_it_from_the_loops():
 def test_operations_are_on_the_feed():
     listener = Listener()
     with Exchange(quiet_settings(feed="unicast"), capture=listener) as exchange:
-        exchange.control(do="news", headline="Something happened", symbol="PETR4")
-        exchange.control(do="halt", symbol="PETR4")
+        exchange.control(command="news", headline="Something happened", symbol="PETR4")
+        exchange.control(command="halt", symbol="PETR4")
 
         def told():
             names = {type(event).__name__ for event in listener.channel.take_events()}

@@ -89,17 +89,17 @@ def test_a_torn_end_that_cannot_be_put_aside_is_a_one_line_error(tmp_path, full)
 
 def test_market_operations_get_no_success_for_what_is_not_journaled(tmp_path, full):
     exchange = Exchange(quiet_settings(), journal=tmp_path).__enter__()
-    assert exchange.control(do="halt", symbol="PETR4") == {"done": "halt"}
+    assert exchange.control(command="halt", symbol="PETR4") == {"done": "halt"}
     full[0] = 0
-    answer = exchange.control(do="resume", symbol="PETR4")
+    answer = exchange.control(command="resume", symbol="PETR4")
     assert answer["error"].startswith("the command was not journaled and has no effect")
     with pytest.raises(UsageError, match="the journal cannot be written"):
         exchange.__exit__()
     full[0] = 10**9
     with Exchange(quiet_settings(), journal=tmp_path) as exchange:
         with pytest.raises(UsageError, match="already"):
-            exchange.asked(lambda host: host.control({"do": "resume", "symbol": "VALE3"}, 0))
-        exchange.control(do="resume", symbol="PETR4")  # it is still halted
+            exchange.asked(lambda host: host.control({"command": "resume", "symbol": "VALE3"}, 0))
+        exchange.control(command="resume", symbol="PETR4")  # it is still halted
 
 
 def test_the_command_ends_with_an_error_and_a_restart_has_all_acknowledged_requests(tmp_path):

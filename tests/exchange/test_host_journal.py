@@ -154,7 +154,7 @@ def test_no_changed_byte_loses_a_record_silently(tmp_path_factory, records, roll
 
 def test_bytes_of_a_client_are_no_record_of_the_journal(tmp_path):
     """A torn request that contains a record made by its own sender is still torn."""
-    body = struct.pack("<QIB", 5, 0, Kind.CONTROL) + b'{"do":"day"}'
+    body = struct.pack("<QIB", 5, 0, Kind.CONTROL) + b'{"command":"day"}'
     forged = struct.pack("<II", len(body), zlib.crc32(body)) + body
     (path,) = written(tmp_path, [REQUEST, REQUEST._replace(body=forged + b"rest")])
     os.truncate(path, path.stat().st_size - 1)

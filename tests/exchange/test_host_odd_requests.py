@@ -92,27 +92,27 @@ def test_odd_commands_neither_stop_the_exchange_nor_its_next_start(tmp_path):
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        ({"do": "disconnect", "session": "x"},
+        ({"command": "disconnect", "session": "x"},
          "disconnect: session must be an integer from 1 to 4294967294, was 'x'"),
-        ({"do": "phase", "phase": "OPEN", "session": "x"},
+        ({"command": "phase", "phase": "OPEN", "session": "x"},
          "phase: session must be one of REGULAR, NON_REGULAR, was 'x'"),
-        ({"do": "auction", "symbol": "PETR4", "until_ns": "soon"},
+        ({"command": "auction", "symbol": "PETR4", "until_ns": "soon"},
          "auction: until_ns must be an integer from 0 to 4133894400000000000, was 'soon'"),
-        ({"do": "day", "date": "9999-12-31"},
+        ({"command": "day", "date": "9999-12-31"},
          "day: date must be a date such as 2026-05-21, from 1990-01-01 to 2100-12-31, "
          "was '9999-12-31'"),
-        ({"do": "band", "symbol": "PETR4", "high": 10**18},
+        ({"command": "band", "symbol": "PETR4", "high": 10**18},
          "band: high must be a price from -10000000000 to 10000000000 with at most four decimals, "
          "was 1000000000000000000"),
-        ({"do": "news", "headline": "A" * 1401},
+        ({"command": "news", "headline": "A" * 1401},
          f"news: headline must be a non-empty string of at most {MAX_HEADLINE_BYTES} bytes, "
          f"was '{'A' * 79}…"),
-        ({"do": "auction", "symbol": "PETR4", "until_ns": 4133894400000000001},
+        ({"command": "auction", "symbol": "PETR4", "until_ns": 4133894400000000001},
          "auction: until_ns must be an integer from 0 to 4133894400000000000, "
          "was 4133894400000000001"),
-        ({"do": "unprotect", "id": 0},
+        ({"command": "unprotect", "id": 0},
          "unprotect: id must be an integer from 1 to 4294967294, was 0"),
-        ({"do": "halt", "symbol": "PETR4", "now": True},
+        ({"command": "halt", "symbol": "PETR4", "now": True},
          "halt: unknown field 'now'; allowed: symbol"),
         ({"do": "protect", "id": 1, "firm": 1, "account": 1, "watch": ["ã" * 33]},
          "protect: watch must be a list of 1 to 1000 non-empty strings of at most 64 bytes, "
@@ -122,7 +122,7 @@ def test_odd_commands_neither_stop_the_exchange_nor_its_next_start(tmp_path):
          "was ['\\ud800']"),
         ({"do": "protect", "id": 1, "firm": 1, "account": 1, "watch": ["ã" * 32]},
          "protect: interval_ms is missing; it must be an integer from 1 to 86400000"),
-        ({"do": "bust", "symbol": "PETR4"},
+        ({"command": "bust", "symbol": "PETR4"},
          "bust: trade is missing; it must be an integer from 1 to 4294967294"),
     ],
 )  # fmt: skip
@@ -132,6 +132,20 @@ def test_a_refusal_names_command_field_value_and_what_is_allowed(tmp_path, reque
         floor.host.control(request_, floor.now)
     assert str(refused.value) == words
     floor.end()
+
+
+def test_a_journal_of_an_earlier_version_is_replayed(tmp_path):
+    """Version 0.1 wrote the name of a command as ``do``, which a request may no longer have."""
+    new, old = HostFloor(tmp_path / "new"), HostFloor(tmp_path / "old")
+    with pytest.raises(UsageError, match="unknown command None: use one of"):
+        new.host.control({"do": "halt", "symbol": "PETR4"}, new.now)
+    before = whole_state(new.host)
+    new.host.control({"command": "halt", "symbol": "PETR4"}, new.now)
+    old.host.commit()
+    old.journal.append(Kind.CONTROL, old.now, 0, b'{"do":"halt","symbol":"PETR4"}')
+    again = old.again()
+    assert not again.faults.set_aside
+    assert whole_state(again) == whole_state(new.again()) != before
 
 
 def test_commands_that_an_earlier_version_kept_are_set_aside_and_named(tmp_path):

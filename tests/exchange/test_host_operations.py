@@ -21,17 +21,17 @@ def exchange():
 
 def test_phases_and_halts_determine_accepted_orders(exchange):
     client = exchange.trader()
-    exchange.control(do="halt", symbol="PETR4")
+    exchange.control(command="halt", symbol="PETR4")
     client.new(1)
     assert client.one("ExecutionReport_Reject")["ordRejReason"] == 1003
-    exchange.control(do="resume", symbol="PETR4")
-    exchange.control(do="phase", group="01", phase="close")
+    exchange.control(command="resume", symbol="PETR4")
+    exchange.control(command="phase", group="01", phase="close")
     client.new(2)
     assert "closed" in client.one("ExecutionReport_Reject")["text"]
-    exchange.control(do="phase", phase="OPEN")
+    exchange.control(command="phase", phase="OPEN")
     client.new(3)
     client.one("ExecutionReport_New")
-    assert set(exchange.control(do="status")["phases"].values()) == {"OPEN"}
+    assert set(exchange.control(command="status")["phases"].values()) == {"OPEN"}
 
 
 def test_a_bust_is_reported_to_both_sides(exchange):
@@ -42,7 +42,7 @@ def test_a_bust_is_reported_to_both_sides(exchange):
     seller.one("ExecutionReport_New")
     trade = seller.one("ExecutionReport_Trade")
     buyer.one("ExecutionReport_Trade")
-    exchange.control(do="bust", symbol="PETR4", trade=trade["tradeID"])
+    exchange.control(command="bust", symbol="PETR4", trade=trade["tradeID"])
     for client, memo in ((buyer, "m"), (seller, None)):
         busted = client.one("ExecutionReport_Trade")
         assert busted["execType"] == "TRADE_CANCEL"
@@ -56,11 +56,11 @@ def test_operations_cancel_orders_and_take_instruments_off(exchange):
     client.new(1)
     client.new(2)
     first, _ = client.hear(2)
-    exchange.control(do="cancel", order=first[1]["orderID"])
+    exchange.control(command="cancel", order=first[1]["orderID"])
     cancelled = client.one("ExecutionReport_Cancel")
     assert cancelled["execRestatementReason"] == "MARKET_OPTION"
     assert cancelled["clOrdID"] == 1
-    exchange.control(do="remove", symbol="PETR4")
+    exchange.control(command="remove", symbol="PETR4")
     assert client.one("ExecutionReport_Cancel")["clOrdID"] == 2
     client.new(3)
     assert client.one("ExecutionReport_Reject")["ordRejReason"] == 2047
@@ -68,7 +68,7 @@ def test_operations_cancel_orders_and_take_instruments_off(exchange):
 
 def test_an_auction_ends_automatically(exchange):
     client = exchange.trader()
-    exchange.control(do="auction", symbol="PETR4", until_ns=time.time_ns() + 300_000_000)
+    exchange.control(command="auction", symbol="PETR4", until_ns=time.time_ns() + 300_000_000)
     client.new(1, "BUY", 100, 12)
     client.new(2, "SELL", 100, 12)
     names = [name for name, _ in client.hear(4)]
@@ -79,7 +79,7 @@ def test_a_day_begins_with_new_numbers(exchange):
     client = exchange.trader(ver=5)
     client.new(1)
     client.one("ExecutionReport_New")
-    exchange.control(do="day", date="2099-01-05")
+    exchange.control(command="day", date="2099-01-05")
     found = client.ended()
     assert found[0][1]["ordStatus"] == "EXPIRED"
     assert found[-1] == (
@@ -91,54 +91,54 @@ def test_a_day_begins_with_new_numbers(exchange):
 
 def test_a_session_can_be_disconnected(exchange):
     client = exchange.trader()
-    exchange.control(do="disconnect", session=SESSION)
+    exchange.control(command="disconnect", session=SESSION)
     assert client.ended()[-1][0] == "Terminate"
-    told = exchange.control(do="disconnect", session=SESSION)
+    told = exchange.control(command="disconnect", session=SESSION)
     assert told == {"error": f"session {SESSION} is not connected"}
 
 
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        ({"do": "dance"}, "unknown command 'dance'"),
+        ({"command": "dance"}, "unknown command 'dance'"),
         ({}, "unknown command None"),
-        ({"do": "halt", "symbol": "PETR9"}, "did you mean PETR4"),
-        ({"do": "phase", "phase": "LUNCH"}, "phase: phase must be one of PRE_OPEN, OPEN"),
-        ({"do": "phase", "group": "ZZ", "phase": "OPEN"}, "unknown security group 'ZZ'"),
+        ({"command": "halt", "symbol": "PETR9"}, "did you mean PETR4"),
+        ({"command": "phase", "phase": "LUNCH"}, "phase: phase must be one of PRE_OPEN, OPEN"),
+        ({"command": "phase", "group": "ZZ", "phase": "OPEN"}, "unknown security group 'ZZ'"),
         (
-            {"do": "bust", "symbol": "PETR4", "trade": "x"},
+            {"command": "bust", "symbol": "PETR4", "trade": "x"},
             "bust: trade must be an integer",
         ),
-        ({"do": "bust", "symbol": "PETR4", "trade": 77}, "77"),
-        ({"do": "news"}, "news: headline is missing; it must be a non-empty string"),
-        ({"do": "day", "date": "soon"}, "day: date must be a date such as 2026-05-21"),
-        ({"do": "day", "date": "2001-01-01"}, "is before the current one"),
+        ({"command": "bust", "symbol": "PETR4", "trade": 77}, "77"),
+        ({"command": "news"}, "news: headline is missing; it must be a non-empty string"),
+        ({"command": "day", "date": "soon"}, "day: date must be a date such as 2026-05-21"),
+        ({"command": "day", "date": "2001-01-01"}, "is before the current one"),
         (
-            {"do": "band", "symbol": "PETR4", "low": "1.00001"},
+            {"command": "band", "symbol": "PETR4", "low": "1.00001"},
             "low must be a price from",
         ),
-        ({"do": "band", "symbol": "PETR4", "kind": "RUBBER"}, "band: kind must be one of"),
-        ({"do": "add", "text": "= nothing"}, "cannot be read"),
-        ({"do": "disconnect"}, "disconnect: session is missing"),
-        ({"do": "cancel", "order": 99}, "99"),
-        ({"do": "reset", "channel": 1}, "no instrument is on channel 1"),
+        ({"command": "band", "symbol": "PETR4", "kind": "RUBBER"}, "band: kind must be one of"),
+        ({"command": "add", "text": "= nothing"}, "cannot be read"),
+        ({"command": "disconnect"}, "disconnect: session is missing"),
+        ({"command": "cancel", "order": 99}, "99"),
+        ({"command": "reset", "channel": 1}, "no instrument is on channel 1"),
     ],
 )
 def test_requests_that_make_no_sense_change_nothing(exchange, request_, words):
     told = ask(exchange.server.control_port, request_)
     assert words in told["error"]
-    assert exchange.control(do="status")["orders"] == 0
+    assert exchange.control(command="status")["orders"] == 0
 
 
 def test_other_programs_at_the_control_port_are_shown_the_door(exchange):
     import socket
 
     with socket.create_connection(("127.0.0.1", exchange.server.control_port), 5) as line:
-        line.sendall(b'POST / HTTP/1.1\r\nHost: x\r\n\r\n{"do": "failover"}\n')
+        line.sendall(b'POST / HTTP/1.1\r\nHost: x\r\n\r\n{"command": "failover"}\n')
         with line.makefile("rb") as answers:
             assert b"it must be one line of JSON" in answers.readline()
             assert answers.readline() == b""
-    assert exchange.control(do="status")["gateway"] == "primary"
+    assert exchange.control(command="status")["gateway"] == "primary"
 
 
 def test_an_exchange_that_does_not_answer_is_reported():
@@ -147,7 +147,7 @@ def test_an_exchange_that_does_not_answer_is_reported():
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
     with pytest.raises(NetworkError, match="No exchange answers at"):
-        ask(port, {"do": "status"})
+        ask(port, {"command": "status"})
 
 
 def test_metrics_and_health():
@@ -166,6 +166,8 @@ def test_metrics_and_health():
         "# HELP pregao_exchange_failures_total Internal failures of requests, commands, timers, "
         "connections and the feed.\n"
     ) in text
+    assert "pregao_exchange_active_gateway 1\n" in text
+    assert "# TYPE pregao_exchange_loop_iterations_total counter\n" in text
 
 
 def test_an_address_in_use_is_reported():
@@ -223,7 +225,7 @@ metrics = 0
 
 [gateway]
 primary = "127.0.0.1:7001"
-slow_reader_bytes = 100000
+max_unread_bytes = 100000
 max_message_bytes = 16384
 
 [feed]
@@ -244,6 +246,7 @@ def test_a_configuration_sets_everything(tmp_path):
     path.write_text(CONFIG)
     settings = read_settings(path)
     assert settings.primary.port == 7001
+    assert settings.max_unread_bytes == 100_000
     assert settings.rules.max_message == 16_384
     assert settings.schedule is not None
     assert settings.feed == "unicast"
@@ -259,6 +262,10 @@ def test_a_configuration_sets_everything(tmp_path):
         ({"gateway": {"primary": "here"}}, "gateway.primary takes ADDRESS:PORT"),
         ({"gateway": 5}, "gateway must be a table"),
         ({"gateway": {"max_message_bytes": 16_385}}, "max_message_bytes must be an integer from"),
+        (
+            {"gateway": {"slow_reader_bytes": 1}},
+            "slow_reader_bytes is unknown; .* max_unread_b",
+        ),
         ({"session": []}, "tables with id, firm and access_key"),
         ({"session": [{"id": 0}]}, "session 1.access_key must be a non-empty string"),
         ({"session": [{"id": 0, "firm": 1, "access_key": "k"}]}, "session 1.id must be an integer"),
@@ -297,7 +304,7 @@ def test_a_session_is_blocked_by_a_boolean(blocked):
 def test_the_schedule_moves_the_phases():
     settings = parse_settings({"phases": "schedule"})
     with Exchange(quiet_settings(schedule=settings.schedule)) as exchange:
-        phases = exchange.control(do="status")["phases"]
+        phases = exchange.control(command="status")["phases"]
     assert len(phases) > 10
 
 
@@ -321,12 +328,12 @@ def test_instruments_come_and_change_during_the_day(exchange):
     client = exchange.trader()
     client.new(1, securityID=999)
     assert client.one("ExecutionReport_Reject")["ordRejReason"] == 2047
-    wrong = exchange.control(do="add", text=NEWCOMER.format(channel=9))
+    wrong = exchange.control(command="add", text=NEWCOMER.format(channel=9))
     assert "channel 9 is not published; published channels: 51, 53, 72" in wrong["error"]
-    assert exchange.control(do="add", text=NEWCOMER.format(channel=51)) == {"done": "add"}
+    assert exchange.control(command="add", text=NEWCOMER.format(channel=51)) == {"done": "add"}
     client.new(2, securityID=999, quantity=7)
     client.one("ExecutionReport_New")
     larger = NEWCOMER.format(channel=51) + "min_lot_size = 10\nmin_order_qty = 10\n"
-    assert exchange.control(do="change", text=larger) == {"done": "change"}
+    assert exchange.control(command="change", text=larger) == {"done": "change"}
     client.new(3, securityID=999, quantity=17)
     assert client.one("ExecutionReport_Reject")["ordRejReason"] == 5006

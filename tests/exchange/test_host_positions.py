@@ -181,18 +181,18 @@ def test_a_malformed_message_gets_a_business_reject(floor, name, values, words):
 
 
 def test_003_14_2_2_operations_link_accounts_and_answer_give_ups(floor):
-    link = {"do": "give-up", "firm": FIRM, "account": 1234, "to_firm": 127, "to_account": 9898}
+    link = {"command": "give-up", "firm": FIRM, "account": 1234, "to_firm": 127, "to_account": 9898}
     floor.host.control(link, floor.now)
     floor.order(OTHER, 5, "SELL", 100, 8)
     ((_, _), (_, trade)) = floor.order(HOLDER, 6, "BUY", 100, 1234)
     assert trade["account"] == 1234
     (number,) = floor.host.engine.market.give_ups
-    floor.host.control({"do": "take-up", "id": number}, floor.now)
+    floor.host.control({"command": "take-up", "id": number}, floor.now)
     positions = floor.host.engine.market.positions
     assert positions.of(127, 9898, PETRF360).long == 100
     with pytest.raises(UsageError, match="is pending"):
-        floor.host.control({"do": "take-up", "id": number, "refuse": True}, floor.now)
-    start = {"do": "position", "firm": 127, "account": 3, "symbol": "PETRF360", "long": 900}
+        floor.host.control({"command": "take-up", "id": number, "refuse": True}, floor.now)
+    start = {"command": "position", "firm": 127, "account": 3, "symbol": "PETRF360", "long": 900}
     floor.host.control(start, floor.now)
     assert positions.of(127, 3, PETRF360).start_long == 900
 

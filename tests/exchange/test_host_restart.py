@@ -127,7 +127,7 @@ def test_a_new_day_begins_with_the_next_start(tmp_path):
         client.hear(2)
     following = replace(first, first_date=date(2026, 5, 29))
     with Exchange(following, journal=tmp_path) as exchange:
-        status = exchange.control(do="status")
+        status = exchange.control(command="status")
         assert status["trade_date"] == "2026-05-29"
         assert status["orders"] == 1  # the good-till-cancel one
         assert set(status["phases"].values()) == {"OPEN"}

@@ -12,7 +12,7 @@ GOOD_TILL = {"timeInForce": "GOOD_TILL_CANCEL"}
 def next_day(floor):
     """Begin the next day; the clients come again, under a new version of the session."""
     floor.now += 10**9
-    floor.host.control({"do": "day", "date": "2026-05-29"}, floor.now)
+    floor.host.control({"command": "day", "date": "2026-05-29"}, floor.now)
     floor.numbers = dict.fromkeys(SESSIONS, 1)
     line = floor.lines[FIRST] = floor.host.connect(floor.host.active, floor.now)
     peer = floor.peers[FIRST]
@@ -66,10 +66,10 @@ def test_003_7_1_9_before_8_4_2_nothing_is_restated(tmp_path, version):
 def test_an_order_that_is_gone_meanwhile_is_not_restated(tmp_path):
     floor = with_orders(tmp_path, 6)
     floor.now += 10**9
-    floor.host.control({"do": "day", "date": "2026-05-29"}, floor.now)
+    floor.host.control({"command": "day", "date": "2026-05-29"}, floor.now)
     (number,) = floor.host.engine.market.orders
-    floor.host.control({"do": "cancel", "order": number}, floor.now)
-    floor.host.control({"do": "day", "date": "2026-05-29"}, floor.now)
+    floor.host.control({"command": "cancel", "order": number}, floor.now)
+    floor.host.control({"command": "day", "date": "2026-05-29"}, floor.now)
     assert PETR4 in floor.host.engine.market.listings
     assert not floor.host.engine.market.carried
     floor.end()

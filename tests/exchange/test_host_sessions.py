@@ -299,7 +299,7 @@ def test_003_5_5_gateway_failures(exchange, version):
     client = exchange.trader(version, ver=3)
     client.new(1)
     client.one("ExecutionReport_New")
-    assert exchange.control(do="failover") == {"done": "failover"}
+    assert exchange.control(command="failover") == {"done": "failover"}
     assert client.ended() == []
     closed = exchange.connect(1, version=version)
     closed.say(closed.peer.negotiate(3, now=now()))
@@ -310,7 +310,7 @@ def test_003_5_5_gateway_failures(exchange, version):
     assert (ack["nextSeqNo"], ack["lastIncomingSeqNo"]) == (2, 1)
     backup.cancel(2, 1)
     backup.one("ExecutionReport_Cancel")
-    exchange.control(do="failover")
+    exchange.control(command="failover")
     assert backup.ended() == []
     again = exchange.connect(2, version=version)
     assert again.establish(3, 3)["nextSeqNo"] == 3
@@ -390,7 +390,7 @@ def test_003_4_9_too_many_messages_are_rejected(version):
 
 
 def test_a_slow_reader_is_disconnected_and_others_continue():
-    settings = quiet_settings(slow_reader_bytes=64 * 1024)
+    settings = quiet_settings(max_unread_bytes=64 * 1024)
     with Exchange(settings) as exchange:
         slow = exchange.connect()
         slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -420,7 +420,7 @@ def test_many_concurrent_sessions():
             client.new(1, "BUY" if number % 2 else "SELL", 100)
         trades = [client.hear(2) for client in clients]
         assert {found[1][0] for found in trades} == {"ExecutionReport_Trade"}
-        assert exchange.control(do="status")["connections"] == count
+        assert exchange.control(command="status")["connections"] == count
 
 
 def _when_free(client, exchange, version, **establish):

@@ -93,7 +93,7 @@ seed = 1
 [gateway]
 primary = "127.0.0.1:9610"
 backup = "127.0.0.1:9611"
-slow_reader_bytes = 1000000
+max_unread_bytes = 1000000
 clock_tolerance_ms = 1000
 [risk]
 delay_us = 5

@@ -153,23 +153,23 @@ CONTROL = {
     "deep lists": (b"[" * DEEP + b"]" * DEEP + b"\n", "error"),
     "a number": (b"7\n", "error"),
     "no command": (b"{}\n", "error"),
-    "an unknown command": (b'{"do":"__import__"}\n', "error"),
-    "a command that is a list": (b'{"do":["phase"]}\n', "error"),
-    "a session that is a text": (b'{"do":"disconnect","session":"x"}\n', "session"),
-    "a session with a phase": (b'{"do":"phase","phase":"OPEN","session":"x"}\n', "session"),
-    "a time in words": (b'{"do":"phase","phase":"OPEN","until_ns":"soon"}\n', "until_ns"),
-    "the last day": (b'{"do":"day","date":"9999-12-31"}\n', "date|day"),
+    "an unknown command": (b'{"command":"__import__"}\n', "error"),
+    "a command that is a list": (b'{"command":["phase"]}\n', "error"),
+    "a session that is a text": (b'{"command":"disconnect","session":"x"}\n', "session"),
+    "a session with a phase": (b'{"command":"phase","phase":"OPEN","session":"x"}\n', "session"),
+    "a time in words": (b'{"command":"phase","phase":"OPEN","until_ns":"soon"}\n', "until_ns"),
+    "the last day": (b'{"command":"day","date":"9999-12-31"}\n', "date|day"),
     "a band of 10^18": (
-        json.dumps({"do": "band", "symbol": "PETR4", "low": 0, "high": 10**18}).encode() + b"\n",
+        b'{"command":"band","symbol":"PETR4","low":0,"high":1000000000000000000}\n',
         "error",
     ),
     "a headline of 1,401 bytes": (
-        json.dumps({"do": "news", "headline": "x" * 1_401}).encode() + b"\n", "headline",
+        json.dumps({"command": "news", "headline": "x" * 1_401}).encode() + b"\n", "headline",
     ),
     "an integer of 5,000 digits": (
-        b'{"do":"phase","phase":"OPEN","until_ns":' + b"9" * 5_000 + b"}\n", "error",
+        b'{"command":"phase","phase":"OPEN","until_ns":' + b"9" * 5_000 + b"}\n", "error",
     ),
-    "a surrogate": (b'{"do":"news","headline":"\\ud800"}\n', "error"),
+    "a surrogate": (b'{"command":"news","headline":"\\ud800"}\n', "error"),
 }  # fmt: skip
 
 

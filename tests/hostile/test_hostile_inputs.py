@@ -181,9 +181,9 @@ def test_a_control_command(exchange, name):
     line, says = cases.CONTROL[name]
     port = exchange.server.control_port
     assert "error" in replied(port, line).decode()
-    token = b'{"token":"%s","do"' % read_token(token_path(port)).encode()
-    assert re.search(says, replied(port, line.replace(b'{"do"', token)).decode())
-    assert exchange.control(do="status")
+    token = b'{"token":"%s","command"' % read_token(token_path(port)).encode()
+    assert re.search(says, replied(port, line.replace(b'{"command"', token)).decode())
+    assert exchange.control(command="status")
 
 
 @pytest.fixture(scope="module")

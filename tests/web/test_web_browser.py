@@ -241,7 +241,7 @@ def test_orders_entered_on_the_page_are_drawn_when_the_feed_delivers_them(opened
         page.click("[data-view=market]")
         until(page, "__pregao.drawn.bars.length === 1")
         assert page.evaluate("__pregao.drawn.bars[0].slice(1)") == [*[303_000] * 4, 100]
-        exchange.control(do="halt", symbol="PETR4")
+        exchange.control(command="halt", symbol="PETR4")
         until(page, "document.querySelector('#phase').textContent === 'pause'")
         page.click("[data-view=health]")
         until(page, "document.querySelectorAll('#health-packets tbody tr').length > 2")

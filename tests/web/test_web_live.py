@@ -151,7 +151,7 @@ def test_trades_and_busts_are_emitted(page):
     assert (price, size, busted) == (302_000, 500, None)
     assert (
         post(
-            server, "api/exchange/do", {"do": "bust", "symbol": "PETR4", "trade": number}
+            server, "api/exchange/do", {"command": "bust", "symbol": "PETR4", "trade": number}
         ).status_code
         == 200
     )
@@ -166,11 +166,15 @@ def test_an_instrument_is_halted_and_resumed(page):
     def status():
         return get(server, "api/book", **OWN).json()["status"]
 
-    assert post(server, "api/exchange/do", {"do": "halt", "symbol": "petr4"}).status_code == 200
+    assert (
+        post(server, "api/exchange/do", {"command": "halt", "symbol": "petr4"}).status_code == 200
+    )
     until(lambda: status() == "PAUSE")
-    assert post(server, "api/exchange/do", {"do": "resume", "symbol": "PETR4"}).status_code == 200
+    assert (
+        post(server, "api/exchange/do", {"command": "resume", "symbol": "PETR4"}).status_code == 200
+    )
     until(lambda: status() == "OPEN")
-    news = {"do": "news", "headline": "<b>Fato relevante</b>"}
+    news = {"command": "news", "headline": "<b>Fato relevante</b>"}
     assert post(server, "api/exchange/do", news).status_code == 200
     until(lambda: get(server, "api/news").json())
     assert get(server, "api/news").json()[-1]["headline"] == news["headline"]
@@ -194,23 +198,23 @@ def test_search_definition_and_health(page):
 
 def test_what_the_page_may_not_do_is_refused(page):
     server, _, _ = page
-    do = {"do": "halt", "symbol": "PETR4"}
+    do = {"command": "halt", "symbol": "PETR4"}
     assert httpx.post(f"{server.address}api/exchange/do", json=do).status_code == 403
     assert (
         post(server, "api/exchange/do", do, headers={"origin": "http://evil.example"}).status_code
         == 403
     )
-    refused = post(server, "api/exchange/do", {"do": "end-day"})
+    refused = post(server, "api/exchange/do", {"command": "end-day"})
     assert "do must be one of" in refused.json()["error"]
     assert (
-        "no instrument"
-        in post(server, "api/exchange/do", {"do": "halt", "symbol": "NO"}).json()["error"]
+        "unknown instrument"
+        in post(server, "api/exchange/do", {"command": "halt", "symbol": "NO"}).json()["error"]
     )
     for wrong in ({"side": "UP"}, {"quantity": 0}, {"price": "much"}, {"price": "NaN"}):
         asked = {"side": "BUY", "quantity": 1, "price": "1", "id": OWN["id"]} | wrong
         assert post(server, "api/exchange/order", asked).status_code == 400
     text = post(
-        server, "api/exchange/do", content="do=halt", headers={"content-type": "text/plain"}
+        server, "api/exchange/do", content="command=halt", headers={"content-type": "text/plain"}
     )
     assert text.status_code == 415
 
@@ -240,7 +244,7 @@ def test_bars_are_of_the_trades_that_count(page):
     assert len(trades) == 3
     highest = max(trades, key=lambda one: one[1])
     assert max(bar[2] for bar in get(server, "api/bars", **OTHER).json()) == highest[1]
-    bust = {"do": "bust", "symbol": "VALE3", "trade": highest[5]}
+    bust = {"command": "bust", "symbol": "VALE3", "trade": highest[5]}
     assert post(server, "api/exchange/do", bust).status_code == 200
     until(lambda: shown() == 1_400)
     whole = get(server, "api/bars", **OTHER, interval="5m").json()

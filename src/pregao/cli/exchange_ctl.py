@@ -57,7 +57,7 @@ def status(
     """Show the trading day, phases, sessions and counters."""
     import json
 
-    data = _ask(port, do="status")
+    data = _ask(port, command="status")
     if as_json:
         typer.echo(json.dumps(data, indent=2))
         return
@@ -114,13 +114,13 @@ def phase(
     port: Port = _PORT,
 ) -> None:
     """Move a group of instruments, or all groups, to a phase."""
-    _done(port, f"{group}: {name.upper()}", do="phase", group=group, phase=name)
+    _done(port, f"{group}: {name.upper()}", command="phase", group=group, phase=name)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl halt PETR4")
 def halt(symbol: Symbol, port: Port = _PORT) -> None:
     """Halt an instrument: no orders and no trades; cancels are accepted."""
-    _done(port, f"{symbol} halted", do="halt", symbol=symbol)
+    _done(port, f"{symbol} halted", command="halt", symbol=symbol)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl auction PETR4 --for 2m")
@@ -135,13 +135,13 @@ def auction(
     from pregao.clock import parse_span, system_clock
 
     end = system_clock() + parse_span(span, "--for")
-    _done(port, f"{symbol} is in auction for {span}", do="auction", symbol=symbol, until_ns=end)
+    _done(port, f"{symbol} is in auction for {span}", command="auction", symbol=symbol, until_ns=end)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl resume PETR4")
 def resume(symbol: Symbol, port: Port = _PORT) -> None:
     """Return an instrument to the phase of its group."""
-    _done(port, f"{symbol} follows its group", do="resume", symbol=symbol)
+    _done(port, f"{symbol} follows its group", command="resume", symbol=symbol)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl bust PETR4 10")
@@ -151,7 +151,7 @@ def bust(
     port: Port = _PORT,
 ) -> None:
     """Bust a trade."""
-    _done(port, f"trade {trade} of {symbol} busted", do="bust", symbol=symbol, trade=trade)
+    _done(port, f"trade {trade} of {symbol} busted", command="bust", symbol=symbol, trade=trade)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl cancel 4760")
@@ -160,7 +160,7 @@ def cancel(
     port: Port = _PORT,
 ) -> None:
     """Cancel an order of any session."""
-    _done(port, f"order {order} canceled", do="cancel", order=order)
+    _done(port, f"order {order} canceled", command="cancel", order=order)
 
 
 @ctl.command(epilog='Example: pregao exchange ctl news "Material fact" --symbol PETR4')
@@ -173,7 +173,7 @@ def news(
     port: Port = _PORT,
 ) -> None:
     """Publish a news item."""
-    _done(port, "published", do="news", headline=headline, text=text, symbol=symbol)
+    _done(port, "published", command="news", headline=headline, text=text, symbol=symbol)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl band PETR4 --low 30 --high 42")
@@ -185,7 +185,7 @@ def band(
     port: Port = _PORT,
 ) -> None:
     """Set a price band of an instrument; an omitted limit is open."""
-    _done(port, "set", do="band", symbol=symbol, low=low, high=high, kind=kind.upper())
+    _done(port, "set", command="band", symbol=symbol, low=low, high=high, kind=kind.upper())
 
 
 @ctl.command(epilog="Example: pregao exchange ctl protect 1 85 1000 PETR4 VALE3 --executions 50")
@@ -212,7 +212,7 @@ def protect(
     _done(
         port,
         f"account {account} of firm {firm} protected",
-        do="protect",
+        command="protect",
         id=number,
         firm=firm,
         account=account,
@@ -234,7 +234,7 @@ def unprotect(
     port: Port = _PORT,
 ) -> None:
     """Remove a protection of an account."""
-    _done(port, f"protection {number} removed", do="unprotect", id=number)
+    _done(port, f"protection {number} removed", command="unprotect", id=number)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl pair PETR3 PETR4")
@@ -244,7 +244,7 @@ def pair(
     port: Port = _PORT,
 ) -> None:
     """Pair two instruments, so that their auctions start and end together."""
-    _done(port, f"{symbol} and {other} paired", do="pair", symbol=symbol, other=other)
+    _done(port, f"{symbol} and {other} paired", command="pair", symbol=symbol, other=other)
 
 
 Firm = Annotated[int, typer.Argument(metavar="FIRM", help="Firm ID.")]
@@ -262,7 +262,7 @@ def position(
 ) -> None:
     """Set the position of an account in an option at the start of the day."""
     request = {"firm": firm, "account": account, "symbol": symbol, "long": long, "short": short}
-    _done(port, "set", do="position", **request)
+    _done(port, "set", command="position", **request)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl give-up 85 1234 127 9898")
@@ -279,7 +279,7 @@ def give_up(
 ) -> None:
     """Give up the trades of an account to another firm."""
     request = {"firm": firm, "account": account, "to_firm": to_firm, "to_account": to_account}
-    _done(port, "linked" if to_firm else "no longer linked", do="give-up", **request)
+    _done(port, "linked" if to_firm else "no longer linked", command="give-up", **request)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl take-up 3 --refuse")
@@ -291,7 +291,7 @@ def take_up(
     port: Port = _PORT,
 ) -> None:
     """Accept a given-up trade on behalf of the take-up firm."""
-    _done(port, "refused" if refuse else "accepted", do="take-up", id=number, refuse=refuse)
+    _done(port, "refused" if refuse else "accepted", command="take-up", id=number, refuse=refuse)
 
 
 Catalogue = Annotated[
@@ -302,31 +302,31 @@ Catalogue = Annotated[
 @ctl.command(epilog="Example: pregao exchange ctl add listing.toml")
 def add(file: Catalogue, port: Port = _PORT) -> None:
     """List instruments during the day."""
-    _done(port, "listed", do="add", **_catalogue(file))
+    _done(port, "listed", command="add", **_catalogue(file))
 
 
 @ctl.command(epilog="Example: pregao exchange ctl change definitions.toml")
 def change(file: Catalogue, port: Port = _PORT) -> None:
     """Replace the definitions of listed instruments."""
-    _done(port, "changed", do="change", **_catalogue(file))
+    _done(port, "changed", command="change", **_catalogue(file))
 
 
 @ctl.command(epilog="Example: pregao exchange ctl remove PETR4")
 def remove(symbol: Symbol, port: Port = _PORT) -> None:
     """Delist an instrument and cancel its orders."""
-    _done(port, f"{symbol} delisted", do="remove", symbol=symbol)
+    _done(port, f"{symbol} delisted", command="remove", symbol=symbol)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl reset 51")
 def reset(channel: Annotated[int, typer.Argument(metavar="CHANNEL")], port: Port = _PORT) -> None:
     """Send a ChannelReset and republish all books of a channel."""
-    _done(port, f"channel {channel} republished", do="reset", channel=channel)
+    _done(port, f"channel {channel} republished", command="reset", channel=channel)
 
 
 @ctl.command("end-day", epilog="Example: pregao exchange ctl end-day")
 def end_day(port: Port = _PORT) -> None:
     """End the trading day: day orders expire."""
-    _done(port, "trading day ended", do="end-day")
+    _done(port, "trading day ended", command="end-day")
 
 
 @ctl.command(epilog="Example: pregao exchange ctl day 2026-05-22")
@@ -338,7 +338,7 @@ def day(
     port: Port = _PORT,
 ) -> None:
     """Start a trading day: sessions end, and their sequence numbers restart at 1."""
-    _done(port, f"trading day {when} started", do="day", date=when, week=week)
+    _done(port, f"trading day {when} started", command="day", date=when, week=week)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl disconnect 100000001")
@@ -347,13 +347,13 @@ def disconnect(
     port: Port = _PORT,
 ) -> None:
     """Disconnect a session."""
-    _done(port, f"session {session} disconnected", do="disconnect", session=session)
+    _done(port, f"session {session} disconnected", command="disconnect", session=session)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl failover")
 def failover(port: Port = _PORT) -> None:
     """Fail the primary gateway over to the backup, which takes over its sessions."""
-    _done(port, "the backup gateway is active", do="failover")
+    _done(port, "the backup gateway is active", command="failover")
 
 
 def _catalogue(file: Path) -> dict[str, str]:

@@ -58,7 +58,7 @@ class ExchangePanel:
 
     def status(self) -> dict[str, Any]:
         """Return the status of the exchange and the orders of the page's session."""
-        data = self._asked({"do": "status"})
+        data = self._asked({"command": "status"})
         client = self._client
         orders = [] if client is None else list(client.orders)
         return data | {
@@ -79,11 +79,11 @@ class ExchangePanel:
 
     def do(self, given: Parameters) -> dict[str, Any]:
         """Run a command of market operations."""
-        name = given.text("do")
+        name = given.text("command")
         make = _COMMANDS.get(name)
         if make is None:
             raise UsageError(f"do must be one of {', '.join(_COMMANDS)}; was {name!r}.")
-        return self._asked({"do": name, **make(given)})
+        return self._asked({"command": name, **make(given)})
 
     def _asked(self, request: dict[str, Any]) -> dict[str, Any]:
         response = ask(self._port, request)

@@ -206,7 +206,7 @@ def phase_request(command: SetGroupPhase) -> dict[str, Any]:
     """Return the control request of a scheduled change of phase."""
     names = {phase: name for name, phase in PHASES.items()}
     return {
-        "do": "phase",
+        "command": "phase",
         "group": command.group,
         "phase": names[command.phase],
         "session": None if command.session is None else command.session.name,

@@ -297,13 +297,20 @@ REQUESTS: Final[dict[str, type]] = {
 }
 
 
+def journaled_request(record: Any) -> Any:
+    """Return the request of a journal record; version 0.1 wrote the command's name as ``do``."""
+    if isinstance(record, dict) and "do" in record and "command" not in record:
+        return {"command" if field == "do" else field: record[field] for field in record}
+    return record
+
+
 def parse_request(request: Mapping[str, Any]) -> tuple[str, ControlRequest]:
     """Return the command name and record of a request; raise UsageError if it is invalid."""
-    name = request.get("do")
+    name = request.get("command")
     kind = REQUESTS.get(name) if isinstance(name, str) else None
     if kind is None or not isinstance(name, str):
         shown = f"{name!r:.80}"
         raise UsageError(f"unknown command {shown}: use one of {', '.join(sorted(REQUESTS))}")
-    values = {field: value for field, value in request.items() if field != "do"}
+    values = {field: value for field, value in request.items() if field != "command"}
     parsed: ControlRequest = rule.read_record(name, kind, values)
     return name, parsed

@@ -42,7 +42,12 @@ def metrics(exchange: ExchangeServer) -> str:
         ),
         ("orders", "gauge", "Open orders", len(host.engine.market.orders)),
         ("connections", "gauge", "Client connections", exchange.connections),
-        ("turns_total", "counter", "Event loop iterations with work", exchange.counts.turns),
+        (
+            "loop_iterations_total",
+            "counter",
+            "Event loop iterations with work",
+            exchange.counts.turns,
+        ),
         (
             "slow_readers_total",
             "counter",
@@ -61,7 +66,12 @@ def metrics(exchange: ExchangeServer) -> str:
             "Records of the journal that could not be replayed",
             len(host.faults.set_aside),
         ),
-        ("gateway", "gauge", "Gateway that accepts sessions: 1 primary, 2 backup", host.active),
+        (
+            "active_gateway",
+            "gauge",
+            "Gateway that accepts sessions: 1 primary, 2 backup",
+            host.active,
+        ),
     ]
     if journal is not None:
         rows += [

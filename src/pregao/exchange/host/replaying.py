@@ -18,7 +18,7 @@ from pregao.errors import UsageError
 from pregao.exchange.engine.commands import RestateOrders
 from pregao.exchange.host.base_host import BaseHost
 from pregao.exchange.host.checkpoints import resume
-from pregao.exchange.host.control_requests import ControlRequest, parse_request
+from pregao.exchange.host.control_requests import ControlRequest, journaled_request, parse_request
 from pregao.exchange.host.faults import MAX_SET_ASIDE, unpack_void
 from pregao.exchange.host.journal import Journal, Kind, Record
 from pregao.exchange.host.requests import request_readers
@@ -107,7 +107,8 @@ class ReplayedHost(BaseHost):
                 self.store.record(session_id, change)
             case Kind.CONTROL:
                 try:
-                    self._control(*parse_request(parse_json(record.body)), now)
+                    request = journaled_request(parse_json(record.body))
+                    self._control(*parse_request(request), now)
                 except (UsageError, DocumentError) as error:
                     # Earlier versions journaled commands that they refused.
                     assert self._journal is not None

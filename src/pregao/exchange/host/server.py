@@ -141,10 +141,15 @@ class ExchangeServer:
         last_date: date | None = host.engine.trade_date if host.starts > 1 else None
         if last_date is None or last_date < today:
             week = last_date is None or last_date.isocalendar()[:2] != today.isocalendar()[:2]
-            host.control({"do": "day", "date": today.isoformat(), "week": week}, now_ns)
+            host.control({"command": "day", "date": today.isoformat(), "week": week}, now_ns)
             last_ns = 0
             if settings.schedule is None:
-                opening = {"do": "phase", "group": "all", "phase": "OPEN", "session": "REGULAR"}
+                opening = {
+                    "command": "phase",
+                    "group": "all",
+                    "phase": "OPEN",
+                    "session": "REGULAR",
+                }
                 host.control({**opening, "new_session": True}, now_ns)
         if settings.schedule is not None:
             groups = list(host.engine.market.groups)
@@ -165,7 +170,7 @@ class ExchangeServer:
             self._lines,
             self.touch,
             self.fail,
-            self.settings.slow_reader_bytes,
+            self.settings.max_unread_bytes,
             self._tap,
         )
         try:
@@ -342,13 +347,13 @@ class ExchangeServer:
 
     def control(self, request: dict[str, Any]) -> dict[str, Any]:
         """Apply a request of market operations, and commit it before it is answered."""
-        if request == {"do": "status"}:
+        if request == {"command": "status"}:
             return self.status()
         self.host.control(request, self._clock())
         self._turn()
         if self._stopped.done() and (error := self._stopped.exception()) is not None:
             raise UsageError(f"the command was not journaled and has no effect: {error}")
-        return {"done": request.get("do")}
+        return {"done": request.get("command")}
 
     def enter(self, command: Command) -> None:
         """Apply a command of a trader without a session; not possible with a journal."""

@@ -109,7 +109,7 @@ class ExchangeSettings:
     recovery: Address | None = None
     """Address of the TCP recovery of the legacy feed; None: no recovery."""
     pace: LoopPace = field(default_factory=lambda: LoopPace(200, 500 * MILLISECOND))
-    slow_reader_bytes: int = 8 * 1024 * 1024
+    max_unread_bytes: int = 8 * 1024 * 1024
     """Number of unread bytes above which a client is disconnected."""
 
     @cached_property
@@ -198,7 +198,7 @@ _TOP: Final = ("phases", "date", "instruments", "schedule", "auction", "gateway"
                "control_token", "metrics", "session", "implied_orders", "seed",
                "risk")  # fmt: skip
 _GATEWAY: Final = (
-    "primary", "backup", "slow_reader_bytes", "clock_tolerance_ms", "max_message_bytes",
+    "primary", "backup", "max_unread_bytes", "clock_tolerance_ms", "max_message_bytes",
 )  # fmt: skip
 _RISK: Final = ("delay_us", "jitter_us")
 _FEED: Final = ("mode", "address", "interface", "schema_version", "legacy", "recovery")
@@ -240,8 +240,8 @@ def parse_settings(
             given[entry] = parse_address(
                 reading.text("gateway", gateway, entry), f"{name}: gateway.{entry}"
             )
-    if "slow_reader_bytes" in gateway:
-        given["slow_reader_bytes"] = reading.whole("gateway", gateway, "slow_reader_bytes", 4096)
+    if "max_unread_bytes" in gateway:
+        given["max_unread_bytes"] = reading.whole("gateway", gateway, "max_unread_bytes", 4096)
     given["rules"] = _rules(reading, gateway)
     for entry, known in (("control", "control_port"), ("metrics", "metrics_port")):
         if entry in data:

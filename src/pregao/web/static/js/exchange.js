@@ -62,15 +62,15 @@ export class ExchangeView {
     const symbol = () => this.page.about?.symbol;
     return element("div", { class: "form" },
       element("label", { text: "all groups" }, phase),
-      element("div", { class: "row" }, act("Change phase", () => this.act({ do: "phase", group: "all", phase: phase.value }))),
+      element("div", { class: "row" }, act("Change phase", () => this.act({ command: "phase", group: "all", phase: phase.value }))),
       element("div", { class: "row" },
-        act("Halt", () => this.act({ do: "halt", symbol: symbol() })),
-        act("Auction (2 min)", () => this.act({ do: "auction", symbol: symbol() })),
-        act("Resume", () => this.act({ do: "resume", symbol: symbol() }))),
+        act("Halt", () => this.act({ command: "halt", symbol: symbol() })),
+        act("Auction (2 min)", () => this.act({ command: "auction", symbol: symbol() })),
+        act("Resume", () => this.act({ command: "resume", symbol: symbol() }))),
       element("label", { text: "trade" }, trade),
-      element("div", { class: "row" }, act("Bust", () => this.act({ do: "bust", symbol: symbol(), trade: Number(trade.value) || this.page.trades.at(-1)?.[5] || 0 }))),
+      element("div", { class: "row" }, act("Bust", () => this.act({ command: "bust", symbol: symbol(), trade: Number(trade.value) || this.page.trades.at(-1)?.[5] || 0 }))),
       element("label", { text: "news" }, headline),
-      element("div", { class: "row" }, act("Publish", () => this.act({ do: "news", headline: headline.value }))));
+      element("div", { class: "row" }, act("Publish", () => this.act({ command: "news", headline: headline.value }))));
   }
 
   tell(words, kind = null) {
