@@ -21,7 +21,8 @@ from pregao.cli.live_lines import line_of
 from pregao.cli.printing import GuardedStream, guard, plain
 from pregao.cli.progress import ReadingProgress
 from pregao.cli.terminal import console, print_table, say
-from pregao.live import LiveEvent, Missed
+from pregao.feed.channel_events import Synchronized
+from pregao.live import LiveEvent
 from tests.cli.market import Market, definition, small_market
 
 EVIL = "\x1b]0;x\x07\x1b[31mE\x9b31mV\x7fI\rL\u202e\u2066\u200f\x85\udcff"
@@ -166,7 +167,7 @@ def test_whole_columns_escape_each_kind_of_control_character(odd):
 
 def test_lines_of_a_live_feed_and_of_the_legacy_feed_are_escaped():
     assert not unsafe(_text({"Headline": EVIL, "Lines": [{"Text": "a\u202e"}]}))
-    line = line_of(LiveEvent(72, EVIL, Missed(1), None))
+    line = line_of(LiveEvent(72, EVIL, Synchronized(None, 0, 0), None))
     assert not unsafe(line)
     assert json.loads(line)["symbol"] == EVIL
 

@@ -415,9 +415,9 @@ def mix(seed):
     )
     settings = settings_of(
         reorder_packets=draw.choice((1, 4, 16)),
-        most_held=draw.choice((8, 65_536)),
-        most_queued=draw.choice((3, 20, 10_000)),
-        most_queued_in_all=draw.choice((10, 1_000_000)),
+        max_held_packets=draw.choice((8, 65_536)),
+        max_queued_messages=draw.choice((3, 20, 10_000)),
+        max_queued_total=draw.choice((10, 1_000_000)),
         most_events=30 if faults.slow else 1_000_000,
     )
     return faults, settings

@@ -140,8 +140,8 @@ def test_6_5_3_the_first_of_two_feeds_counts():
     driven.send(packet(13, order(7, 3)), feeds="BA")
     assert driven.orders() == [1, 2, 3, 9]
     feeds = driven.channel.counters.feeds
-    assert (feeds["A"].first, feeds["A"].duplicates) == (2, 1)
-    assert (feeds["B"].first, feeds["B"].duplicates) == (1, 2)
+    assert (feeds["A"].first_arrivals, feeds["A"].duplicates) == (2, 1)
+    assert (feeds["B"].first_arrivals, feeds["B"].duplicates) == (1, 2)
 
 
 def test_6_5_3_packets_lost_on_one_feed_come_from_the_other():
@@ -222,7 +222,7 @@ def test_others_continue_while_one_is_healed():
 
 
 def test_a_queue_that_overflows_restarts_the_healing_of_that_instrument():
-    driven = synchronized(most_queued=3)
+    driven = synchronized(max_queued_messages=3)
     driven.send(*(packet(number, order(number - 6, number)) for number in range(12, 20)))
     driven.wait()
     assert driven.channel.counters.overflows == 5
@@ -247,7 +247,7 @@ def test_7_2_a_snapshot_of_an_older_sequence_version_is_not_used():
     assert driven.state() == "STALE"
     driven.snapshots(2, [snapshot(99, 5, version=1)])
     assert driven.state() == "STALE"
-    assert driven.channel.counters.old_snapshots == 1
+    assert driven.channel.counters.outdated_snapshots == 1
     driven.snapshots(3, [snapshot(2, 6, bids=1, version=2), snapshot_orders(2)])
     assert driven.state() == "VALID"
 
@@ -290,7 +290,7 @@ def test_an_unreadable_message_is_a_gap():
     driven = synchronized()
     torn = packet(11, order(5, 1), order(8, 5, security=2222))[:-3]
     driven.send(torn)
-    assert driven.channel.counters.unread == 1
+    assert driven.channel.counters.undecoded_messages == 1
     assert len(driven.events(told.Gap)) == 1
     assert driven.state(2222) == "UNCONFIRMED"
 
@@ -450,7 +450,7 @@ def test_6_5_3_and_6_5_11_a_silent_site_is_left_for_the_other_whose_numbers_are_
     # The first site is received again: it is not followed while the other one is alive.
     driven.send(packet(11, order(5, 1)), feeds="A")
     assert driven.orders() == [9, 77]
-    assert driven.channel.counters.unasked == 3
+    assert driven.channel.counters.unexpected_packets == 3
 
 
 def test_numbers_that_go_back_for_long_are_followed_as_a_restart():
@@ -496,7 +496,7 @@ def test_bytes_that_are_no_packets_are_counted_and_the_feed_continues(stream):
             junk[0] = 7  # as if it were of this channel
         driven.receive(bytes(junk), draw.choice("AB"), stream)
     counters = driven.channel.counters
-    assert counters.bad_packets + counters.unasked - before == 2000
+    assert counters.bad_packets + counters.unexpected_packets - before == 2000
     assert driven.channel.place == place
     if stream is INCREMENTAL:
         driven.send(packet(11, order(5, 1)))
@@ -509,7 +509,7 @@ def test_packets_of_other_channels_feeds_and_left_streams_are_not_followed():
     driven.send(packet(11, order(5, 1)), feeds="Z")
     driven.snapshots(7, [snapshot(10, 4)])
     counters = driven.channel.counters
-    assert (counters.bad_packets, counters.unasked) == (2, 2)
+    assert (counters.bad_packets, counters.unexpected_packets) == (2, 2)
     assert driven.orders() == [9]
 
 

@@ -64,7 +64,15 @@ def test_over_bad_days_no_book_called_valid_or_empty_is_wrong_and_all_end_right(
         total["days"] += 1
         for name in ("both", "reordered", "duplicated", "torn", "crashes"):
             total[name] += getattr(counts, name)
-        for name in ("gaps", "lost", "stale", "healed", "overflows", "downs", "events_missed"):
+        for name in (
+            "gaps",
+            "lost_packets",
+            "stale",
+            "healed",
+            "overflows",
+            "outages",
+            "events_missed",
+        ):
             total[f"seen {name}"] += getattr(checked.channel.counters, name)
         total["compared"] += checked.compared
         total["untrusted"] += checked.untrusted
@@ -141,5 +149,5 @@ def test_packets_with_wrong_bytes_never_stop_the_channel(seed):
             assert channel.book(security_id).reason
         channel.take_events()
     assert wrong > 300
-    assert channel.counters.unread > 0
+    assert channel.counters.undecoded_messages > 0
     assert channel.counters.bad_packets > 0

@@ -95,7 +95,7 @@ def test_no_short_block_and_no_extreme_value_fails_and_a_day_is_followed_after_t
     both.flush()
     assert both.sent[Stream.SNAPSHOT] > 100
     assert both.plain.counters.failures == 0
-    assert both.plain.counters.unread > count // 20
+    assert both.plain.counters.undecoded_messages > count // 20
     both.follow_day(other_site(day, AHEAD))
     both.end()
     assert both.plain.state is both.pumped.state is ChannelState.LIVE

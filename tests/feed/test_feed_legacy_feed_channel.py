@@ -110,7 +110,7 @@ def test_books_trades_and_gaps_are_emitted_in_order():
     assert not trade.corrects
     (gap,) = [event for event in events if isinstance(event, Gap)]
     assert (gap.first, gap.last) == (4, 5)
-    assert followed.counters.lost == 2
+    assert followed.counters.lost_packets == 2
     assert followed.book(SECURITY).state is State.UNCONFIRMED
 
 

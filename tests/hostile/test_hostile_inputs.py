@@ -239,4 +239,4 @@ def test_a_datagram(kind, name):
     channel.tick(3)
     assert not list(channel.security_ids)
     assert channel.counters.failures == 0
-    assert channel.counters.bad_packets + channel.counters.unread > 0
+    assert channel.counters.bad_packets + channel.counters.undecoded_messages > 0

@@ -17,10 +17,10 @@ from pregao.book.faults import State
 from pregao.book.views import Level
 from pregao.cli import live_demo
 from pregao.cli.live_keys import key_names
-from pregao.cli.live_lines import data_of
+from pregao.cli.live_lines import data_of, status_data
 from pregao.cli.live_view import Selection, draw, span
 from pregao.clock import SECOND
-from pregao.feed.channel_events import Change, InstrumentChanged, TradeBusted, TradeDone
+from pregao.feed.channel_events import Change, Gap, InstrumentChanged, TradeBusted, TradeDone
 from pregao.feed.channel_settings import ChannelState
 from pregao.live import (
     BookCopy,
@@ -53,16 +53,28 @@ def test_lines_have_exact_prices_and_positions():
     )
     data = data_of(LiveEvent(51, "PETR4", trade, None))
     assert (data["event"], data["channel"], data["symbol"]) == ("TradeDone", 51, "PETR4")
-    assert (data["price"], data["size"], data["place"]) == ("36.1900", 300, [1, 7])
+    assert (data["price"], data["size"]) == ("36.1900", 300)
+    assert (data["sequence_version"], data["sequence_number"]) == (1, 7)
     assert data["market_event"] == 70
     added = InstrumentChanged(None, 0, 0, 14, "PETR4", Change.ADDED)
     assert data_of(LiveEvent(51, "PETR4", added, None))["change"] == "added"
     fresh = data_of(FreshBook(51, "PETR4", 14, BOOK))
     assert fresh["book"]["bids"] == [[None, 100, 1], ["36.1900", 3900, 5]]
-    assert fresh["book"]["state"] == "valid"
+    book = fresh["book"]
+    assert (book["state"], book["sequence_version"], book["sequence_number"]) == ("valid", 1, 7)
     assert data_of(Missed(7)) == {"event": "Missed", "count": 7}
-    for item in (fresh, data):
+    gap = data_of(LiveEvent(51, None, Gap(Place(1, 7), 5, 6, 2, 1, 3), None))
+    assert (gap["sequence_version"], gap["first"], gap["last"]) == (2, 1, 3)
+    assert "sequence_number" not in gap  # it would be that of a packet of another version
+    for item in (fresh, data, gap):
         json.dumps(item)
+
+
+def test_a_status_line_has_the_time_and_the_latency():
+    data = status_data(report(seconds=2))
+    assert data["time_ns"] == 2 * SECOND
+    (channel,) = data["channels"]
+    assert channel["latency_ns"] == {"p50": 1_500, "p99": 2_500_000, "max": None}
 
 
 @pytest.fixture
@@ -176,7 +188,7 @@ def row(number, symbol, changes):
 
 
 def report(state=ChannelState.LIVE, seconds=0, messages=0):
-    names = ("packets", "messages", "gaps", "lost", "healed", "confirmed", "bad_packets")
+    names = ("packets", "messages", "gaps", "lost_packets", "healed", "confirmed", "bad_packets")
     channel = ChannelReport(
         51,
         state,

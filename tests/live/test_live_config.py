@@ -90,6 +90,17 @@ def test_some_channels_can_be_chosen():
         ("= 7", '= "7"', r"channel\.51\.reorder_packets must be an integer"),
         ("= 7", "= 0", r"channel\.51 cannot be followed: .*reorder_packets must be above 0"),
         ("reorder_packets", "reorder", r"channel\.51\.reorder is not a known entry; did"),
+        (
+            "reorder_packets",
+            "most_held",
+            r"channel\.51\.most_held .* entries are .*max_held_packets",
+        ),
+        (
+            "reorder_packets",
+            "most_queued",
+            r"most_queued is not a known entry; .*max_queued_messages",
+        ),
+        ("reorder_packets", "most_queued_in_all", "in_all is .*; did you mean max_queued_total"),
         ("[channel.51.snapshot]", "[channel.51.snapshots]", r"channel\.51\.snapshot is missing"),
         ('"233.252.14.1:30511"', '"233.252.14.1"', r"channel\.51\.incremental A takes ADDRESS:PO"),
         ('"233.252.14.1:30511"', '"a.b:1"', r"incremental A: 'a.b' is not an IPv4 address"),

@@ -163,7 +163,7 @@ def test_loss_on_both_feeds_is_reported_and_no_trusted_book_is_wrong(lossy_day):
     made = handler.ask(report).channels[0]
     found, trusted = books_of(handler), trusted_of(handler)
     assert lost > 0
-    assert made.counters["lost"] >= lost
+    assert made.counters["lost_packets"] >= lost
     assert len(heard.of(Gap)) == made.counters["gaps"] > 0
     assert made.counters["confirmed"] > 0
     truth = true_books(folder)

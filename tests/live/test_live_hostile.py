@@ -40,7 +40,7 @@ def test_a_heartbeat_without_a_block_is_counted_on_every_stream(compiled):
             return handler.ask(report).channels[0].counters
 
         until(lambda: counters()["packets"] == 9)
-        assert counters()["unread"] == 3  # heartbeats of other streams say nothing
+        assert counters()["undecoded_messages"] == 3  # heartbeats of other streams say nothing
         assert counters()["failures"] == 0
         assert handler.failure is None
 

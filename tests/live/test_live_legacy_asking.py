@@ -198,7 +198,7 @@ def test_002_6_2_messages_lost_on_both_feeds_are_requested_and_no_snapshot_is_ne
         counters = counted(handler, lambda found: found["delivered"] >= published.sent)
         assert published.lost > 10
         assert counters["delivered"] == published.sent
-        assert (counters["recovered"], counters["lost"], counters["gaps"]) == (
+        assert (counters["recovered_messages"], counters["lost_packets"], counters["gaps"]) == (
             published.lost, 0, 0
         )  # fmt: skip
         assert counters["snapshots"] == 0
@@ -223,8 +223,8 @@ def test_002_6_2_a_connection_that_breaks_during_an_answer_is_reopened():
         counters = counted(handler, lambda found: found["delivered"] >= published.sent)
         assert not cuts
         assert counters["delivered"] == published.sent
-        assert counters["lost"] == 0
-        assert counters["recovered"] == published.lost
+        assert counters["lost_packets"] == 0
+        assert counters["recovered_messages"] == published.lost
         assert_same_books(handler, published)
     published.socket.close()
     assert not heard.gaps
@@ -238,8 +238,8 @@ def test_without_a_gateway_nothing_is_waited_for_longer():
         published.trade(1.0)
         published.trade()
         counters = counted(handler, lambda found: found["gaps"] > 0)
-        assert counters["lost"] == published.lost > 0
-        assert counters["recovered"] == 0
+        assert counters["lost_packets"] == published.lost > 0
+        assert counters["recovered_messages"] == 0
     published.socket.close()
     assert heard.gaps
 
@@ -254,7 +254,7 @@ def test_messages_that_the_gateway_no_longer_has_are_abandoned():
         published.store.reset(str(CHANNEL))
         published.trade()
         counters = counted(handler, lambda found: found["gaps"] > 0)
-        assert counters["lost"] == published.lost > 0
+        assert counters["lost_packets"] == published.lost > 0
     published.socket.close()
 
 

@@ -176,10 +176,10 @@ def test_an_answer_of_the_recovery_port_that_fails_ends_the_connection_alone(
         until(rebuilt, channel)
         assert_same_books(handler, published)
         # Messages that are lost now are asked for over the new connection.
-        before = channel().counters["recovered"]
+        before = channel().counters["recovered_messages"]
         published.trade(1.0)
         published.trade()
-        until(lambda: channel().counters["recovered"] > before, channel)
+        until(lambda: channel().counters["recovered_messages"] > before, channel)
         assert handler.failure is None
         assert channel().counters["failures"] == 1
     published.socket.close()

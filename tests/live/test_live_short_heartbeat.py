@@ -72,7 +72,7 @@ def test_a_heartbeat_without_a_block_ends_no_worker_process():
 
         until(lambda: [each["packets"] for each in counted()] == [3 * SENT] * 2, counted)
         first, second = counted()
-        assert (first["unread"], first["failures"]) == (SENT, 0)
+        assert (first["undecoded_messages"], first["failures"]) == (SENT, 0)
         assert (second["bad_packets"], second["failures"]) == (3 * SENT, 0)
         assert processes.failure is None
     finally:

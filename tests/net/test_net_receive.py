@@ -87,7 +87,7 @@ def test_everything_sent_arrives_in_order_with_the_kernels_time(receiver, many):
     counts = [receiver.counts(line) for line in lines]
     assert [each.packets for each in counts] == [750 + asked, 750]
     assert sum(each.bytes for each in counts) == sum(map(len, payloads)) + asked
-    assert not any(each.dropped or each.cut for each in counts)
+    assert not any(each.dropped or each.truncated for each in counts)
 
 
 @BOTH
@@ -145,7 +145,7 @@ def test_unicast_short_and_long_datagrams(receiver):
     assert {number >> 16 for number in batch.source.tolist()} == {0x7F000001}
     assert len({number & 0xFFFF for number in batch.source.tolist()}) == 1
     assert not batch.more
-    assert receiver.counts(line).cut == 1
+    assert receiver.counts(line).truncated == 1
 
 
 @BOTH

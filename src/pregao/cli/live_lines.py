@@ -17,6 +17,8 @@ from pregao.feed.channel_events import Event
 from pregao.live import BookCopy, FreshBook, Item, LiveEvent, Missed, Report
 from pregao.umdf.sequencing import Place
 
+_PACKET_KEY = fields(Event)[0].name
+
 
 def line_of(item: Item) -> str:
     """Return an item of the live feed as a line of JSON."""
@@ -45,7 +47,7 @@ def book_data(book: BookCopy) -> dict[str, Any]:
     """Return a book as JSON-compatible data; prices are exact strings."""
     return {
         "state": book.state.name.lower(),
-        "place": _plain(book.place),
+        **_packet_key(book.place),
         "bids": [_level(level) for level in book.bids],
         "asks": [_level(level) for level in book.asks],
     }
@@ -55,8 +57,16 @@ def _level(level: Level) -> list[Any]:
     return [price_text(level.price), level.size, level.orders]
 
 
+def _packet_key(key: Place | None) -> dict[str, int | None]:
+    version, number = (None, None) if key is None else key
+    return {"sequence_version": version, "sequence_number": number}
+
+
 def _fields(event: Event) -> dict[str, Any]:
     values = {each.name: getattr(event, each.name) for each in fields(event)}
+    key = _packet_key(values.pop(_PACKET_KEY))
+    if "sequence_version" not in values:  # a gap or a new version has its own
+        values = key | values
     if "price" in values:
         values["price"] = price_text(values["price"])
     return {name: _plain(value) for name, value in values.items()}
@@ -65,8 +75,6 @@ def _fields(event: Event) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     """Convert a value to JSON-compatible data."""
     match value:
-        case Place():
-            return list(value)
         case Enum():
             return value.name.lower()
         case Decimal() | date():
@@ -89,7 +97,7 @@ def status_line(report: Report) -> str:
 def status_data(report: Report) -> dict[str, Any]:
     """Return a status report as JSON-compatible data."""
     return {
-        "at_ns": report.at_ns,
+        "time_ns": report.at_ns,
         "ready": report.ready,
         "channels": [
             {
@@ -98,7 +106,7 @@ def status_data(report: Report) -> dict[str, Any]:
                 "instruments": each.instruments,
                 "books": {state.name.lower(): count for state, count in each.books.items()},
                 "dropped": each.dropped,
-                "delays_ns": dict(zip(("p50", "p99", "max"), each.delays_ns, strict=True)),
+                "latency_ns": dict(zip(("p50", "p99", "max"), each.delays_ns, strict=True)),
                 "counters": each.counters,
                 "feeds": each.feeds,
             }

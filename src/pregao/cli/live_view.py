@@ -236,7 +236,7 @@ def _channel_cells(
         rate("packets"),
         rate("messages"),
         f"{counters['gaps']:,}",
-        f"{counters['lost']:,}",
+        f"{counters['lost_packets']:,}",
         Text(f"{stale:,}", "bold red" if stale else ""),
         Text(f"{unconfirmed:,}", "yellow" if unconfirmed else ""),
         f"{counters['healed'] + counters['confirmed']:,}",

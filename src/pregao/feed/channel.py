@@ -75,12 +75,12 @@ class Channel:
         settings = self.settings
         self._arbiter: Arbiter[RawPacket] = Arbiter(
             settings.number,
-            most_held=settings.most_held,
+            most_held=settings.max_held_packets,
             most_wait_ns=settings.reorder_ns,
             feeds=self._sites.feeds,
             reorder=settings.reorder_packets,
         )
-        self._room = Room(settings.most_queued, settings.most_queued_in_all)
+        self._room = Room(settings.max_queued_messages, settings.max_queued_total)
         self._follower = Follower(
             from_the_start=from_the_start,
             listener=self._teller,
@@ -207,7 +207,7 @@ class Channel:
     def _notice_silence(self) -> None:
         life = self._sites.life
         if life.check(self._now_ns):
-            self._counters.downs += 1
+            self._counters.outages += 1
             self._here()
             self._teller.end_event()
             self._teller.tell(told.ChannelDown, life.silent_ns(self._now_ns))
@@ -283,7 +283,7 @@ class Channel:
         if stream is Stream.INCREMENTAL:
             self._incremental(feed, header, payload, received_ns)
         elif not self._recovery.listens(stream, feed):
-            counters.unasked += 1
+            counters.unexpected_packets += 1
         else:
             self._looped(stream, header, RawPacket.of(header, payload, received_ns))
         self._settle()
@@ -304,7 +304,7 @@ class Channel:
         self._notice_silence()
         sites.hear(feed, now_ns)
         if not sites.is_followed(feed):
-            self._counters.unasked += 1
+            self._counters.unexpected_packets += 1
             return
         feed_counters = self._counters.feeds[feed]
         feed_counters.packets += 1
@@ -315,7 +315,7 @@ class Channel:
         feed_counters.heartbeats += 1
         number = next_number(raw, self._decoder)
         if number is None:
-            self._counters.unread += 1
+            self._counters.undecoded_messages += 1
         else:
             self._heartbeat(Place(header.sequence_version, number), header, received_ns)
 
@@ -341,7 +341,7 @@ class Channel:
         for outcome in outcomes:
             match outcome:
                 case Delivered():
-                    feeds[outcome.feed].first += 1
+                    feeds[outcome.feed].first_arrivals += 1
                     self._deliver(outcome.item, outcome.place)
                 case Duplicate():
                     feeds[outcome.feed].duplicates += 1
@@ -367,7 +367,7 @@ class Channel:
         packet = raw.decoded(self._decoder)
         unread = [found for found in packet.outcomes if found.reason]
         if unread:
-            counters.unread += len(unread)
+            counters.undecoded_messages += len(unread)
             teller.lost_packets(place.sequence_version, *[place.sequence_number] * 2)
         done, self._done = self._done, 0
         follower.deliver(packet, done)
@@ -426,7 +426,7 @@ class Channel:
             return
         self._recovery.tells(stream)
         packet = raw.decoded(self._decoder)
-        self._counters.unread += sum(bool(found.reason) for found in packet.outcomes)
+        self._counters.undecoded_messages += sum(bool(found.reason) for found in packet.outcomes)
         if stream is Stream.SNAPSHOT:
             teller.begin_snapshot()
             self._follower.snapshot(packet)

@@ -44,13 +44,13 @@ class ChannelSettings:
     """A missing packet is declared lost once every feed is this many packets past it."""
     reorder_ns: int = 20 * MILLISECOND
     """Maximum time to wait for a missing packet."""
-    most_held: int = 65_536
+    max_held_packets: int = 65_536
     """Maximum number of packets held while one is missing."""
     heartbeat_ns: int = SECOND
     """Interval within which the exchange sends at least a heartbeat."""
-    most_queued: int = 10_000
+    max_queued_messages: int = 10_000
     """Maximum number of messages of one instrument queued until a snapshot heals it."""
-    most_queued_in_all: int = 1_000_000
+    max_queued_total: int = 1_000_000
     """Maximum number of queued messages of all instruments."""
     max_instruments: int = MAX_INSTRUMENTS
     """Maximum number of followed instruments without a definition, and also of those with one;
@@ -120,7 +120,7 @@ class FeedCounters:
     """Counters of one feed of the incremental stream."""
 
     packets: int = 0
-    first: int = 0
+    first_arrivals: int = 0
     """Packets that no other feed had delivered before."""
     duplicates: int = 0
     late: int = 0
@@ -137,19 +137,19 @@ class ChannelCounters:
     bytes: int = 0
     bad_packets: int = 0
     """Datagrams that are not packets of this channel."""
-    unasked: int = 0
+    unexpected_packets: int = 0
     """Packets of streams that were left, or of the site that is not followed."""
     delivered: int = 0
     """Incremental packets applied in sequence."""
     messages: int = 0
-    unread: int = 0
+    undecoded_messages: int = 0
     """Messages that could not be decoded, or lack required fields."""
     failures: int = 0
     """Packets whose processing failed: each counts as lost, and the channel is rebuilt."""
     gaps: int = 0
-    lost: int = 0
+    lost_packets: int = 0
     """Packets that no feed delivered, where their number is known."""
-    recovered: int = 0
+    recovered_messages: int = 0
     """Lost messages that were recovered over TCP (legacy feed)."""
     stale: int = 0
     """Number of times that a book became stale."""
@@ -163,12 +163,13 @@ class ChannelCounters:
     """Messages, snapshots and definitions of instruments beyond the limit."""
     snapshots: int = 0
     """Complete snapshots received."""
-    old_snapshots: int = 0
+    outdated_snapshots: int = 0
     """Snapshots of an older sequence version, which are not used (000 §7.2)."""
     snapshot_loops: int = 0
     """Complete loops received."""
     definition_loops: int = 0
-    downs: int = 0
+    outages: int = 0
+    """Number of times that the channel went down."""
     failovers: int = 0
     resyncs: int = 0
     """Number of restarts because sequence numbers had gone back."""

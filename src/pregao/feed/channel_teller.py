@@ -371,7 +371,7 @@ class Teller(EventLog):
 
     def old_snapshot(self, security_id: int) -> None:  # noqa: ARG002
         """Count an ignored snapshot of an older sequence version."""
-        self._counters.old_snapshots += 1
+        self._counters.outdated_snapshots += 1
 
     def lost_packets(self, version: int, first: int, last: int | None) -> None:
         """Process a gap: the phases and instruments in the missing packets are unknown."""
@@ -381,7 +381,7 @@ class Teller(EventLog):
         self.phases_doubted = True
         self.state.definitions.lost()
         self._counters.gaps += 1
-        self._counters.lost += 0 if last is None else last - first + 1
+        self._counters.lost_packets += 0 if last is None else last - first + 1
         self.tell(told.Gap, version, first, last)
 
     def begin_anew(self) -> None:

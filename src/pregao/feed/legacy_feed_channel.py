@@ -194,7 +194,7 @@ class LegacyFeedChannel:
         self._take(self._channel.incremental.tick(now_ns), now_ns)
         if not self._down and self._channel.incremental.is_dead(self._now_ns):
             self._down = True
-            self.counters.downs += 1
+            self.counters.outages += 1
             self._log.at(self.place, 0, self._now_ns)
             self._log.tell(told.ChannelDown, DEAD_AFTER_NS)
         self._settle()
@@ -218,7 +218,7 @@ class LegacyFeedChannel:
         if not events:
             return
         self._now_ns = max(now_ns, self._now_ns)
-        self.counters.recovered += sum(
+        self.counters.recovered_messages += sum(
             isinstance(event, Told) and event.feed == RECOVERY for event in events
         )
         self._take(events, now_ns)
@@ -296,7 +296,9 @@ class LegacyFeedChannel:
                 log.at(self.place, 0, received_ns)
             if isinstance(event, Missing):
                 self.counters.gaps += 1
-                self.counters.lost += 0 if event.last is None else event.last - event.first + 1
+                self.counters.lost_packets += (
+                    0 if event.last is None else event.last - event.first + 1
+                )
                 log.tell(told.Gap, event.sequence_version, event.first, event.last)
             self._channel.take([event])
             log.end_event()

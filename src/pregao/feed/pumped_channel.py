@@ -344,7 +344,7 @@ class PumpedChannel(Channel):
                 self._sites.hear(feed, own.heard_ns)
                 of_feed = counters.feeds[feed]
                 of_feed.packets += own.packets
-                of_feed.first += own.first
+                of_feed.first_arrivals += own.first
                 of_feed.duplicates += own.duplicates
                 of_feed.heartbeats += own.heartbeats
         self._now_ns, self._progress_ns = words["now"], words["progress"]

@@ -52,7 +52,10 @@ BACKUP_FEED = "C"
 """The feed of the backup site, unless ``backup`` names others."""
 _TOP = ("interface", "buffer_bytes", "spin", "realtime", "channel")
 _SPANS = {"reorder_time": "reorder_ns", "heartbeat": "heartbeat_ns"}
-_NUMBERS = ("reorder_packets", "most_held", "most_queued", "most_queued_in_all", "max_instruments")
+_NUMBERS = (
+    "reorder_packets", "max_held_packets", "max_queued_messages", "max_queued_total",
+    "max_instruments",
+)  # fmt: skip
 _PROTOCOLS = ("umdf", "legacy")
 _LEGACY = ("platform", "market_depth", "recovery")
 _NAMES = ("sender", "target")

@@ -215,7 +215,7 @@ class FeedHandler:
         return LineCounts(
             before.packets + now.packets,
             before.bytes + now.bytes,
-            before.cut + now.cut,
+            before.truncated + now.truncated,
             before.dropped + now.dropped,
         )
 

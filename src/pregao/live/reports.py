@@ -12,6 +12,7 @@ from pregao.clock import SECOND
 from pregao.feed.channel_settings import ChannelCounters, ChannelState, FeedCounters
 from pregao.live.followed import Followed, LineState
 from pregao.live.handler import FeedHandler
+from pregao.live.metric_help import CHANNEL_HELP, FEED_HELP, LINE_HELP
 from pregao.net import HttpServer, Response
 
 SHARES = (0.5, 0.99, 1.0)
@@ -166,25 +167,25 @@ def _families(made: Report) -> Iterator[tuple[str, str, str, _Samples]]:
         yield (
             f"channel_{name}_total",
             "counter",
-            f"Channel: {_words(name)}.",
+            CHANNEL_HELP[name],
             [({"channel": number}, each.counters[name]) for number, each in channels.items()],
         )
     for name in _names(own for each in made.channels for own in each.feeds.values()):
         yield (
             f"feed_{name}_total",
             "counter",
-            f"Incremental feed: {_words(name)}.",
+            FEED_HELP[name],
             [
                 ({"channel": number, "feed": feed}, own[name])
                 for number, each in channels.items()
                 for feed, own in each.feeds.items()
             ],
         )
-    for name in ("packets", "bytes", "cut", "dropped"):
+    for name, meaning in LINE_HELP.items():
         yield (
             f"line_{name}_total",
             "counter",
-            f"Line: {name}, as counted by its socket.",
+            meaning,
             [
                 (
                     {"channel": number, "stream": line.line.stream.value, "feed": line.line.feed},
@@ -195,7 +196,7 @@ def _families(made: Report) -> Iterator[tuple[str, str, str, _Samples]]:
             ],
         )
     yield (
-        "delay_seconds",
+        "feed_latency_seconds",
         "gauge",
         "Latency from sending to reception in the last seconds.",
         [
@@ -217,10 +218,6 @@ def _families(made: Report) -> Iterator[tuple[str, str, str, _Samples]]:
 
 def _names(counters: Iterable[dict[str, int]]) -> list[str]:
     return list(dict.fromkeys(name for own in counters for name in own))
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
 
 
 class Asked(Protocol):

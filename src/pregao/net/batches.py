@@ -58,7 +58,7 @@ class LineCounts:
 
     packets: int = 0
     bytes: int = 0
-    cut: int = 0
+    truncated: int = 0
     """Datagrams longer than a slot, which were truncated."""
     dropped: int = 0
     """Datagrams dropped by the kernel because the socket's buffer was full."""

@@ -214,17 +214,17 @@ class _Line:
     socket: socket.socket
     packets: int = 0
     bytes: int = 0
-    cut: int = 0
+    truncated: int = 0
 
-    def add(self, packets: int, size: int, cut: int) -> None:
+    def add(self, packets: int, size: int, truncated: int) -> None:
         """Add to the counters."""
         self.packets += packets
         self.bytes += size
-        self.cut += cut
+        self.truncated += truncated
 
     def counts(self) -> LineCounts:
         """Return the counters so far."""
-        return LineCounts(self.packets, self.bytes, self.cut, dropped(self.socket))
+        return LineCounts(self.packets, self.bytes, self.truncated, dropped(self.socket))
 
 
 @dataclass(slots=True)
