@@ -95,7 +95,7 @@ def ingests(folder: Path) -> Iterator[Row]:
     yield Row(SECTION, "  the 1,000th / the 10th, taken in turns", ratio, "ratio", "≤ 1.2")
     mean = statistics.mean(late) / statistics.mean(early)
     yield Row(SECTION, "  the same, mean of twenty, checkpoints included", mean, "ratio")
-    size = sum(path.stat().st_size for path in (lake / "_known").glob("*.parquet"))
+    size = sum(path.stat().st_size for path in (lake / "_ingest_state").glob("*.parquet"))
     yield Row(SECTION, "  what is remembered of 1,000 ingests", size / 1e3, "kB")
 
 

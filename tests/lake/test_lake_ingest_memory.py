@@ -1,6 +1,7 @@
 """History of earlier ingests is read from one file, and equals that of their tables."""
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from pregao.lake.ingest import check_lake, compact, ingest, read_known
 from pregao.lake.ingest import memory as memory_module
 from pregao.lake.ingest.known import RANGE, Known
 from pregao.lake.ingest.report import CaptureReport, Report
-from pregao.lake.store import Lake, LakeTable
+from pregao.lake.store import Lake, LakeTable, vacuum
 from pregao.sbe.codec import MessageCodec
 from pregao.schemas import bundled
 from pregao.umdf.packets import PacketHeader, encode_packet
@@ -119,10 +120,58 @@ def test_removed_rows_are_not_in_the_history(lake):
 
 
 def test_a_lake_without_memory_is_read_whole(lake):
-    lake.table_location("_known").delete_folder()
+    lake.table_location("_ingest_state").delete_folder()
     known = read_known(lake)
     assert known == anew(lake)
     assert len(known.fingerprints) == 5
+
+
+def older(lake):
+    """The lake as version 0.1 left it: what it remembers is in ``_known``."""
+    place = lake.location.path
+    Path(place, "_ingest_state").rename(Path(place, "_known"))
+    return Path(place, "_known")
+
+
+def test_a_lake_of_an_earlier_version_is_read_and_remembers_again(folder, lake, files_read):
+    old = older(lake)
+    assert read_known(lake) == anew(lake)
+    assert not lake.table_location("_ingest_state").exists()
+    again = ingest([capture_of(folder, number) for number in range(6)], str(lake.location))
+    assert sorted(again.skipped) == [f"day-{number}.pcap" for number in range(5)]
+    assert check_lake(lake).faults == []
+    read_known(lake)
+    files_read.clear()
+    known = read_known(lake)
+    assert len(files_read) < 3
+    assert known == anew(lake)
+    assert old.exists()
+
+
+def test_vacuum_removes_what_an_earlier_version_remembered(lake):
+    old = older(lake)
+    (old / "_delta_log" / "deep").mkdir()
+    held = {str(path.relative_to(old.parent)) for path in old.rglob("*") if path.is_file()}
+    assert any(path.endswith(".parquet") for path in held)
+
+    def removed(**options):
+        found = vacuum(lake, **options).files
+        return {entry.location.relative_to(lake.location) for entry in found}
+
+    assert not removed()  # an earlier version may be at work
+    assert removed(older_than_ns=0, dry_run=True) == held
+    assert old.exists()
+    assert removed(older_than_ns=0) == held
+    assert not old.exists()
+    assert not removed(older_than_ns=0)
+    assert read_known(lake) == anew(lake)
+
+
+def test_vacuum_keeps_the_files_of_others_among_what_is_retired(lake):
+    old = older(lake)
+    (old / "notes.txt").write_text("a user's own")
+    vacuum(lake, older_than_ns=0)
+    assert [path.name for path in old.rglob("*")] == ["notes.txt"]
 
 
 RUNS = st.lists(st.tuples(st.integers(0, 9), st.integers(10, 19)), min_size=1, max_size=2)

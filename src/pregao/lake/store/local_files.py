@@ -44,7 +44,7 @@ def list_files(root: str, folder: str) -> Iterator[LocalFile]:
 
 
 def _listed(descriptor: int, prefix: str, depth: int) -> Iterator[LocalFile]:
-    for name in sorted(os.listdir(descriptor)):
+    for name in _names(descriptor):
         path = f"{prefix}/{name}"
         try:
             found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
@@ -77,6 +77,31 @@ def remove_file(root: str, path: str) -> bool:
         except (FileNotFoundError, NotADirectoryError):
             return False
     return True
+
+
+def remove_empty_folders(root: str, folder: str) -> None:
+    """Remove a folder of a root and those in it, as far as they are empty and no links."""
+    *above, name = folder.split("/")
+    with (
+        contextlib.suppress(FileNotFoundError, NotADirectoryError),
+        contextlib.ExitStack() as opened,
+    ):
+        _remove_empty(_open(opened, root, above), name, MAX_DEPTH)
+
+
+def _remove_empty(above: int, name: str, depth: int) -> None:
+    with contextlib.suppress(OSError):  # it is no folder, or still holds something
+        descriptor = os.open(name, _FOLDER, dir_fd=above)
+        try:
+            for inner in _names(descriptor) if depth else ():
+                _remove_empty(descriptor, inner, depth - 1)
+        finally:
+            os.close(descriptor)
+        os.rmdir(name, dir_fd=above)
+
+
+def _names(descriptor: int) -> list[str]:
+    return sorted(os.listdir(descriptor))
 
 
 def _open(opened: contextlib.ExitStack, root: str, folders: list[str]) -> int:

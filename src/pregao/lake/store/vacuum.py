@@ -15,14 +15,18 @@ from pregao.clock import DAY, Clock, system_clock
 from pregao.lake.store import intents
 from pregao.lake.store.delta_tables import load_existing, visible_files
 from pregao.lake.store.lake import STAGING, Lake
-from pregao.lake.store.local_files import list_files, remove_file
+from pregao.lake.store.local_files import list_files, remove_empty_folders, remove_file
 from pregao.lake.store.location import FileEntry, Location
 
 LOG = "_delta_log"
+RETIRED = ("_known",)
+"""Tables of earlier versions that are no longer read; `_ingest_state` replaces ``_known``."""
 _HEX = r"[0-9a-f]"
 _UNIQUE = rf"({_HEX}{{32}}|{_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}})"
 _OURS = re.compile(rf"[a-z]+-(\d+-)?{_UNIQUE}(-c\d+)?(\.[a-z0-9]+)?\.parquet")
 """Names such as ``part-UUID.parquet`` and Spark's ``part-00000-UUID-c000.snappy.parquet``."""
+
+_ALL_NS = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +56,13 @@ def vacuum(
     """
     lake.roll_forward()
     cutoff = clock() - older_than_ns
-    tables = [*lake.table_names(), *lake.own_tables()]
+    tables = [*lake.table_names(), *(name for name in lake.own_tables() if name not in RETIRED)]
     # List files before references: files committed in between are then found as referenced.
     links: list[str] = []
     found = {name: _old_files(lake, name, cutoff, links) for name in tables}
     orphans = list(_old_entries(lake, STAGING, cutoff, links))
+    retired = {name: _retired(lake, name, cutoff, links) for name in RETIRED}
+    orphans += [entry for entries in retired.values() for entry in entries]
     used = _intended(lake)
     unknown: list[str] = []
     linked = {link.split("/")[0] for link in links if link.count("/") == 0 or link.endswith(LOG)}
@@ -72,6 +78,8 @@ def vacuum(
                         unknown.append(entry.location.relative_to(lake.location))
     if not dry_run:
         orphans = [entry for entry in orphans if _removed(lake, entry)]
+        for name in [name for name, entries in retired.items() if entries]:
+            _remove_folders(lake, name)
         for name in tables:
             # Commits before a checkpoint are kept for 30 days.
             if name not in linked:
@@ -85,6 +93,22 @@ def _removed(lake: Lake, entry: FileEntry) -> bool:
         entry.location.delete()
         return True
     return remove_file(lake.location.path, entry.location.relative_to(lake.location))
+
+
+def _retired(lake: Lake, name: str, cutoff: int, links: list[str]) -> list[FileEntry]:
+    """The files of a retired table, its log first; none if an earlier version still writes it."""
+    entries = list(_old_entries(lake, name, _ALL_NS, links))
+    if any(entry.modified_ns >= cutoff for entry in entries):
+        return []
+    place = lake.table_location(name)
+    log = [entry for entry in entries if entry.location.relative_to(place).startswith(f"{LOG}/")]
+    return log + [entry for entry in entries if _OURS.fullmatch(entry.name) and entry not in log]
+
+
+def _remove_folders(lake: Lake, name: str) -> None:
+    """Remove the empty folders of a retired table; object stores have none."""
+    if lake.location.is_local:
+        remove_empty_folders(lake.location.path, name)
 
 
 def _old_entries(lake: Lake, folder: str, cutoff: int, links: list[str]) -> Iterator[FileEntry]:
