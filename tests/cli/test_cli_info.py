@@ -42,7 +42,7 @@ def test_the_account_of_a_small_day(pregao, day):
     first, second = found["flows"]
     assert (first["address"], first["port"]) == DEFINITION
     assert (first["stream"], first["heartbeats"]) == ("definition", 1)
-    assert first["loops"] == {"seen": 1, "whole": 1, "longest": 3}
+    assert first["loops"] == {"loops_seen": 1, "complete": 1, "longest": 3}
     assert (second["stream"], second["heartbeats"], second["messages"]) == ("incremental", 1, 5)
     (run,) = second["sequences"]
     assert (run["version"], run["first"], run["last"], run["packets"]) == (1, 1, 3, 3)
@@ -55,7 +55,7 @@ def test_the_account_of_a_small_day(pregao, day):
         "per_second": {"mean": round(3 / 7e-6, 3), "peak": 30},
     }
     assert found["rejects"]["reasons"] == {}
-    assert found["gaps"] == found["unknown"] == found["foreign"] == []
+    assert found["gaps"] == found["unknown"] == found["unsupported"] == []
 
 
 def test_gaps_duplicates_and_late_packets(pregao, tmp_path):
@@ -83,7 +83,7 @@ def test_loops_are_no_gaps(pregao, tmp_path):
             market.send(definition(number, "X"), to=DEFINITION, version=loop, number=number)
         market.send(reset(), to=DEFINITION, version=loop, number=4)
     (flow,) = told(pregao, market.write(tmp_path / "l.pcap"))["flows"]
-    assert flow["loops"] == {"seen": 5, "whole": 5, "longest": 4}
+    assert flow["loops"] == {"loops_seen": 5, "complete": 5, "longest": 4}
     assert (flow["missing"], flow["duplicates"]) == (0, 0)
 
 
@@ -110,7 +110,7 @@ def test_versions_rejects_unknown_and_unsupported(pregao, tmp_path):
         (99, 16),
     ]
     assert found["unknown"] == [{"template": 49, "version": 16, "messages": 1}]
-    assert found["foreign"] == [{"address": "10.0.0.9", "port": 53, "packets": 1}]
+    assert found["unsupported"] == [{"address": "10.0.0.9", "port": 53, "packets": 1}]
     assert found["rejects"]["messages"] == 1
     assert found["rejects"]["packets"] == 1
     assert [place["packet"] for place in found["rejects"]["first"]] == [1, 2]

@@ -56,7 +56,7 @@ def test_a_value_that_no_column_holds_is_null_and_counted_and_its_message_kept(t
     report = ingest([str(capture)], lake)
     told = report.json()["messages"]
     assert (told["decoded"], told["rejected"]) == (2, 0)
-    assert told["withheld"] == {"Order_MBO_50.md_insert_timestamp_ns": 1}
+    assert told["nulled_values"] == {"Order_MBO_50.md_insert_timestamp_ns": 1}
     times = [row["md_insert_timestamp_ns"] for row in rows(lake, "umdf_order_mbo_50")]
     assert times == [None, 2**63 - 1]
 

@@ -99,7 +99,7 @@ def report(survey: Survey, account: ReadAccount) -> dict[str, Any]:
             for (schema_id, version), messages in survey.versions().items()
         ],
         "flows": [_flow(line, survey) for line in survey.line_accounts()],
-        "foreign": [
+        "unsupported": [
             {"address": destination.address, "port": destination.port, "packets": packets}
             for destination, packets in survey.foreign().items()
         ],
@@ -183,8 +183,8 @@ def _flow(line: LineAccount, survey: Survey) -> dict[str, Any]:
     }
     if line.stream in _LOOPS:
         result["loops"] = {
-            "seen": sum(run.turns for run in line.runs),
-            "whole": sum(run.whole for run in line.runs),
+            "loops_seen": sum(run.turns for run in line.runs),
+            "complete": sum(run.whole for run in line.runs),
             "longest": max((run.last for run in line.runs), default=0),
         }
     else:

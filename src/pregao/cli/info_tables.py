@@ -96,7 +96,8 @@ def _flows(out: Console, found: dict[str, Any]) -> None:
 def _sequences(flow: dict[str, Any]) -> str:
     loops = flow.get("loops")
     if loops is not None:
-        return f"{loops['seen']:,} loops, {loops['whole']:,} complete, up to {loops['longest']:,}"
+        seen, complete, longest = loops["loops_seen"], loops["complete"], loops["longest"]
+        return f"{seen:,} loops, {complete:,} complete, up to {longest:,}"
     runs = flow["sequences"]
     shown = [f"{run['version']}: {run['first']:,}–{run['last']:,}" for run in runs]
     more = len(shown) - _MOST_SEQUENCES
@@ -175,7 +176,7 @@ def _troubles(found: dict[str, Any]) -> list[str]:
             )
     else:
         lines.append("rejected: nothing")
-    for entry in found["foreign"][:10]:
+    for entry in found["unsupported"][:10]:
         lines.append(
             f"not market data: {entry['packets']:,} packets to {entry['address']}:{entry['port']}"
         )

@@ -337,7 +337,7 @@ def show(report: Report, lake: str) -> None:
     rows.append(("messages decoded", f"{report.messages:,}"))
     for label, key in (("of unknown templates", "unknown_template"), ("rejected", "rejected")):
         rows.append((f"messages {label}", f"{data['messages'][key]:,}"))
-    withheld = data["messages"].get("withheld", {})
+    withheld = data["messages"].get("nulled_values", {})
     if withheld:
         rows.append(("values replaced by null (too large)", f"{sum(withheld.values()):,}"))
     open_gaps = sum(1 for gap in report.gaps if gap["closed_by"] is None)

@@ -1,8 +1,8 @@
 """Cache of the ingest history, so that an ingest need not read the reports of all earlier ones.
 
-The table ``_ingest_state`` holds the facts of `Known` as of some files of ``ingests``, and names
-these files. It says nothing that ``ingests`` does not say: where one of the files is gone (merged,
-or its rows taken out), or the table is not there, everything is read again.
+The table ``_ingest_state`` has the contents of `Known` for a set of files of ``ingests``, and
+the names of these files. It only repeats ``ingests``: if one of the files no longer exists (merged,
+or its rows dropped) or the table is missing, everything is read again.
 """
 
 from __future__ import annotations

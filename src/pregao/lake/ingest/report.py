@@ -107,7 +107,7 @@ class Report:
             "tasks": self.tasks,
             "files": self.files,
             "bytes_written": self.bytes_written,
-            "worker_memory": self.worker_memory,
+            "peak_worker_bytes": self.worker_memory,
             "packets": {
                 "captured": sum(c.statistics.packets for c in self.captures),
                 "udp": sum(c.statistics.udp for c in self.captures),
@@ -118,7 +118,7 @@ class Report:
                 name: _account_json(name, account) for name, account in self.accounts.items()
             },
             "rejects_by_reason": dict(sums.reasons.most_common()),
-            "conflicting_copies": sums.conflicts,
+            "conflicting_duplicates": sums.conflicts,
             "schema_versions": sorted(sums.versions),
             "captures": [_capture_json(capture) for capture in self.captures],
             "skipped": self.skipped,
@@ -142,7 +142,7 @@ class Report:
         with_issues = [one for one in map(_odd, report["captures"]) if one]
         report["captures"] = with_issues[:_FEW]
         report["capture_count"] = len(self.captures)
-        report["odd_captures"] = len(with_issues)
+        report["captures_with_issues"] = len(with_issues)
         report["skipped"] = len(self.skipped)
         report["damaged"] = dict(list(self.damaged.items())[:_FEW])
         report["damaged_captures"] = len(self.damaged)
@@ -183,7 +183,7 @@ def _messages_json(sums: Sums) -> dict[str, Any]:
         "rejected": sums.rejected_messages,
         "by_template": dict(sorted(sums.messages.items())),
         "unknown_by_template": dict(sorted(sums.unknown.items())),
-        **({"withheld": dict(sorted(sums.withheld.items()))} if sums.withheld else {}),
+        **({"nulled_values": dict(sorted(sums.withheld.items()))} if sums.withheld else {}),
     }
 
 
