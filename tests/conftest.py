@@ -196,6 +196,7 @@ SLOW = ON_SPARK | {
     "test_lake_access_connect",
     "test_lake_access_connector",
     "test_lake_access_examples",
+    "test_lake_analytics_outdated",
     "test_lake_books_build",
     "test_lake_books_days",
     "test_lake_books_legacy",

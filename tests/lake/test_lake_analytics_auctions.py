@@ -30,7 +30,7 @@ def within(row, auction):
 
 def test_there_are_group_auctions_and_those_that_a_band_called(auctions):
     assert {row["kind"] for row in auctions} == {"RESERVED", "FINAL_CLOSING_CALL"}
-    assert {row["separate"] for row in auctions} == {True, False}
+    assert {row["own_status"] for row in auctions} == {True, False}
 
 
 def test_auctions_are_the_times_in_which_orders_gather(lake, auctions):

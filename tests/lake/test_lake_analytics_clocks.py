@@ -83,12 +83,12 @@ def test_the_offset_is_the_smallest_plausible_difference(lake):
         own = expected[row["channel"], row["stream"], row["feed"], row["capture_id"]]
         sense = [one for one in own if one % SECOND < SECOND // 4]
         assert row["packets"] == len(own)
-        assert row["smallest_ns"] == min(own)
+        assert row["min_ns"] == min(own)
         assert row["offset_ns"] == min(sense)
-        assert row["left_out"] == len(own) - len(sense)
+        assert row["outliers"] == len(own) - len(sense)
         assert row["name"].endswith(".pcap")
     behind = {row["feed"]: row for row in found if row["stream"] == "incremental"}
-    assert {feed: row["left_out"] for feed, row in behind.items()} == {"A": 2, "B": 0}
+    assert {feed: row["outliers"] for feed, row in behind.items()} == {"A": 2, "B": 0}
     for row in behind.values():
         assert BEHIND * SECOND < row["offset_ns"] < (BEHIND + 1) * SECOND
 

@@ -60,7 +60,7 @@ def test_the_shown_quantity_of_an_order_was_traded_reduced_cancelled_missed_or_r
         if row["filled_quantity"] is None or row["size"] is None:
             continue  # never in a message or snapshot with its size
         left = 0 if row["end_reason"] == "FILLED" else row["last_size"] or 0
-        gone = row["filled_quantity"] + row["reduced_quantity"] + row["unseen_quantity"]
+        gone = row["filled_quantity"] + row["reduced_quantity"] + row["unobserved_quantity"]
         assert row["size"] == gone + left
 
 
@@ -96,7 +96,7 @@ def test_an_order_of_a_snapshot_has_its_size_there_and_its_own_time_of_entry(lat
 
 def test_orders_that_went_in_a_gap_ended_unseen():
     lake, _ = analysed(TABLES, **LOSSY)
-    unseen = rows(lake, "orders", end_reason="UNSEEN")
+    unseen = rows(lake, "orders", end_reason="UNOBSERVED")
     assert unseen
     assert all(row["ended_ns"] is None and row["end_event"] is None for row in unseen)
     assert rows(lake, "orders", origin="snapshot")
@@ -113,7 +113,7 @@ def test_on_perfect_data_rows_after_the_first_known_statistics_are_equal(setting
         assert row["equal"] == (True if row["compared"] else None)
         assert "open" not in row["compared"]
         if row["equal"]:
-            assert row["known_trades"] + row["trades"] >= row["published_trades"]
+            assert row["initial_trades"] + row["trades"] >= row["published_trades"]
             assert {"volume", "vwap", "trades"} <= set(row["compared"])
 
 

@@ -147,7 +147,7 @@ def test_orders_are_never_mistaken_for_others_after_loss(day, binary, tmp_path):
     theirs, ours = lives(binary), lives(lake)
     assert ours.keys() <= theirs.keys()
     reasons = Counter(row["end_reason"] for row in ours.values())
-    assert reasons["UNSEEN"]
+    assert reasons["UNOBSERVED"]
     assert any(row["origin"] == "snapshot" for row in ours.values())
     for order, row in ours.items():
         but = {name for name in row if name not in ("side", "firm", "entered_ns")}
@@ -173,7 +173,7 @@ def test_a_day_begun_in_the_middle_knows_phases_from_snapshots(tmp_path):
         }
         for feed, lake in lakes.items()
     }
-    assert any(row["told_by"] == "snapshot phase" for row in rows(lakes["old"], "status"))
+    assert any(row["source"] == "snapshot phase" for row in rows(lakes["old"], "status"))
     assert last["old"] == last["new"]
 
 

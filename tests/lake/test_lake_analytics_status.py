@@ -79,7 +79,7 @@ def test_the_timeline_follows_the_rules_at_every_time(several):
                 assert phases.status(security_id).name == "UNKNOWN"
                 continue
             assert line["status"] == phases.status(security_id).name
-            assert line["separate"] == phases.is_separate(security_id)
+            assert line["own_status"] == phases.is_separate(security_id)
             assert line["trades_continuously"] == phases.trades_continuously(security_id)
             reset = any(
                 security_id in event.security_ids
@@ -113,7 +113,7 @@ def test_a_snapshot_counts_only_for_instruments_without_updates():
             state("CLOSE", 5, snapshot=True),
         ],
     )
-    names = ("security_id", "status", "from_ns", "until_ns", "told_by")
+    names = ("security_id", "status", "from_ns", "until_ns", "source")
     said = [tuple(line[name] for name in names) for line in lines]
     assert said == [
         (None, "CLOSE", 100, 200, "snapshot phase"),
@@ -164,7 +164,7 @@ def test_states_follow_one_another_without_a_gap(lake_and_truth):
         for row, after in pairwise(own):
             assert row["until_ns"] == after["from_ns"]
         assert own[-1]["until_ns"] is None or own[0]["symbol"].startswith("N")
-    separate = [row for row in status if row["separate"]]
+    separate = [row for row in status if row["own_status"]]
     assert {row["status"] for row in separate} >= {"RESERVED"}
 
 
@@ -184,7 +184,7 @@ def test_a_capture_that_begins_in_the_day_takes_states_from_snapshots():
         ("session_stats", "status"), seed=5, instruments=3, duration="40s", late_join="0.6"
     )
     status = rows(lake, "status")
-    first = [row for row in status if row["told_by"].startswith("snapshot")]
+    first = [row for row in status if row["source"].startswith("snapshot")]
     assert {row["security_id"] for row in first} > {None}
     assert all(row["event"] is None and row["sequence_number"] is None for row in first)
     for book in truth_lines(truth, "books.jsonl"):
@@ -215,7 +215,7 @@ def test_002_15_6_a_state_that_is_its_groups_rejoins():
             ]
         ),
     )
-    held = [(row["status"], row["separate"]) for row in lines if row["security_id"] == 1]
+    held = [(row["status"], row["own_status"]) for row in lines if row["security_id"] == 1]
     assert held == [
         ("OPEN", False), ("OPEN", True), ("OPEN", True), ("RESERVED", True), ("PAUSE", False),
         ("CLOSE", False),

@@ -125,7 +125,7 @@ class LakeInstrument:
         """Return phases as start, end, status, and whether the status is the instrument's own."""
         rows = self._listed(
             "status",
-            "SELECT from_ns, until_ns, status, separate, security_id FROM status "
+            "SELECT from_ns, until_ns, status, own_status, security_id FROM status "
             "WHERE date = $date AND channel = $channel AND (security_id = $security_id "
             "OR (security_id IS NULL AND security_group = CAST($security_group AS VARCHAR))) "
             "ORDER BY from_ns",
@@ -138,7 +138,7 @@ class LakeInstrument:
                 row["from_ns"] - self.base,
                 None if row["until_ns"] is None else row["until_ns"] - self.base,
                 row["status"],
-                bool(row["separate"]),
+                bool(row["own_status"]),
             ]
             for row in named or rows
         ]

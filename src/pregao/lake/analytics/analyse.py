@@ -20,6 +20,7 @@ from pregao.lake.analytics.latency import LATENCY
 from pregao.lake.analytics.latency_minutes import LATENCY_MINUTES
 from pregao.lake.analytics.legacy import LEGACY_SOURCES, LEGACY_TABLES
 from pregao.lake.analytics.orders import ORDERS
+from pregao.lake.analytics.outdated import replace_outdated
 from pregao.lake.analytics.reading import Day, Tables, dates_with_data, message_table
 from pregao.lake.analytics.session_stats import SESSION_STATS
 from pregao.lake.analytics.status import STATUS
@@ -76,7 +77,8 @@ def analyse(
 
     With a Spark session they are built there, with None in this process; the rows are equal. Tables
     that the named ones depend on are updated first. A day whose data has not changed since its last
-    build is skipped, unless ``again`` is set; otherwise all its rows are replaced.
+    build is skipped, unless ``again`` is set; otherwise all its rows are replaced. Tables that an
+    earlier version built with other columns are rebuilt as a whole.
     """
     require("numba")
     chosen = in_order(ANALYTICS if tables is None else tables)
@@ -85,6 +87,7 @@ def analyse(
     lake.require()
     lake.roll_forward()
     days = _days(lake, dates)
+    replace_outdated(lake, chosen, None if dates is None else days)
     lake.ensure_tables([table.spec for table in chosen])
     if spark is not None:
         return _make_all(Tables(spark, lake), days, chosen, wanted, again, progress)

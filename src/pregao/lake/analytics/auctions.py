@@ -34,7 +34,7 @@ COLUMNS = (
     column("security_group", pa.string(), "Group of the instrument."),
     column("auction", pa.int32(), "Number of the instrument's auction on that day, from 1."),
     column("kind", pa.string(), "RESERVED, or FINAL_CLOSING_CALL."),
-    column("separate", pa.bool_(), "Whether it was called for this instrument alone."),
+    column("own_status", pa.bool_(), "Whether it was called for this instrument alone."),
     column("start_ns", pa.int64(), "Start time."),
     column("end_ns", pa.int64(), "End time; null if it was running at the end of the data."),
     column("scheduled_end_ns", pa.int64(), "Last published estimated end."),
@@ -129,7 +129,7 @@ def _states(day: Day) -> DataFrame:
         F.when(F.col("status").isin(*KINDS), F.col("count")).alias("number"),
         "security_group",
         F.col("status").alias("kind"),
-        "separate",
+        "own_status",
         "from_ns",
         "until_ns",
         "auction_end_ns",
@@ -212,7 +212,7 @@ def _told_together() -> list[Column]:
     return [
         F.min_by("security_group", change).alias("security_group"),
         F.min_by("kind", change).alias("kind"),
-        F.min_by("separate", change).alias("separate"),
+        F.min_by("own_status", change).alias("own_status"),
         F.min_by("from_ns", change).alias("start_ns"),
         F.max_by("until_ns", change).alias("end_ns"),
         F.max_by("auction_end_ns", F.when(F.col("auction_end_ns").isNotNull(), change)).alias(

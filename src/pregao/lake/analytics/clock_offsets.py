@@ -37,9 +37,9 @@ COLUMNS = (
         "Lead of the capture's clock over the exchange's, including the shortest network time; "
         "negative if it lags.",
     ),
-    column("smallest_ns", pa.int64(), "Smallest capture time minus sending time of all packets."),
+    column("min_ns", pa.int64(), "Smallest capture time minus sending time of all packets."),
     column("median_ns", pa.int64(), "Median of capture time minus sending time."),
-    column("left_out", pa.int64(), "Packets excluded for an implausibly small difference."),
+    column("outliers", pa.int64(), "Packets excluded for an implausibly small difference."),
 )
 
 
@@ -72,8 +72,8 @@ def clock_offsets(day: Day) -> DataFrame:
         .agg(
             F.sum("count").alias("packets"),
             F.min(F.when(plausible, F.col("difference"))).alias("offset_ns"),
-            F.min("difference").alias("smallest_ns"),
-            F.sum(F.when(~plausible, F.col("count")).otherwise(0)).alias("left_out"),
+            F.min("difference").alias("min_ns"),
+            F.sum(F.when(~plausible, F.col("count")).otherwise(0)).alias("outliers"),
         )
     )
     names = day.tables.frame(INGESTS).select("capture_id", "name").dropDuplicates(["capture_id"])

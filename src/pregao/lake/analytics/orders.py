@@ -61,15 +61,17 @@ COLUMNS = (
     column("reduced_quantity", pa.int64(), "Total quantity of these reductions."),
     column("fills", pa.int64(), "Number of trades that reduced or removed it."),
     column("filled_quantity", pa.int64(), "Total quantity traded; null if a size is unknown."),
-    column("unseen_quantity", pa.int64(), "Reduction while messages were missing."),
+    column("unobserved_quantity", pa.int64(), "Reduction while messages were missing."),
     column("last_change_ns", pa.int64(), "Time of its last change, except its end."),
     column("last_size", pa.int64(), "Quantity shown before its end, or at the end of the data."),
-    column("ended_ns", pa.int64(), "Time when it left the book; null if it stays, or if UNSEEN."),
+    column(
+        "ended_ns", pa.int64(), "Time when it left the book; null if it stays or is UNOBSERVED."
+    ),
     column(
         "end_reason",
         pa.string(),
-        "FILLED, CANCELLED, SIDE_CANCELLED, BOOK_EMPTIED; UNSEEN where messages were missing; or "
-        "null.",
+        "FILLED, CANCELLED, SIDE_CANCELLED, BOOK_EMPTIED; UNOBSERVED where messages were missing; "
+        "or null.",
     ),
     column("lifetime_ns", pa.int64(), "From its entry to its end."),
     column("replenishes", pa.int64(), "Filled order that it likely replenishes."),
@@ -282,7 +284,7 @@ def _lives(acts: DataFrame) -> DataFrame:
             F.count_if(F.col("filled") & F.col("less").isNull()) == 0,
             F.coalesce(F.sum(F.when(F.col("filled"), F.col("less"))), F.lit(0)),
         ).alias("filled_quantity"),
-        F.sum("unseen").alias("unseen_quantity"),
+        F.sum("unseen").alias("unobserved_quantity"),
         F.max_by("time_ns", F.when(change, at)).alias("last_change_ns"),
     )
     deleted = F.col("final.action") == "DELETE"
@@ -297,7 +299,7 @@ def _lives(acts: DataFrame) -> DataFrame:
         F.coalesce(earlier, F.col("first.size")).alias("size"),
         origin.alias("origin"),
         *["firm", "price", "entered_ns", "changes", "reductions", "reduced_quantity"],
-        *["fills", "filled_quantity", "unseen_quantity", "last_change_ns"],
+        *["fills", "filled_quantity", "unobserved_quantity", "last_change_ns"],
         seen.alias("entry_seen"),
         (seen & F.col("in_trading")).alias("entered_in_trading"),
         F.when(deleted, F.col("final.before")).otherwise(F.col("final.size")).alias("last_size"),
@@ -359,7 +361,7 @@ def _with_clearings(day: Day, lives: DataFrame, lost: DataFrame) -> DataFrame:
     )
     reason = (
         F.when(F.col("action") == DELETE_THRU, F.lit("SIDE_CANCELLED"))
-        .when(F.col("action") == LOST, F.lit("UNSEEN"))
+        .when(F.col("action") == LOST, F.lit("UNOBSERVED"))
         .otherwise(F.lit("BOOK_EMPTIED"))
     )
     cleared = clearings.select(

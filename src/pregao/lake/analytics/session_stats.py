@@ -65,11 +65,11 @@ COLUMNS = (
     column("published_volume", pa.int64(), "Last volume that the exchange published."),
     column("published_vwap", PRICE, "Last average price that the exchange published."),
     column("published_trades", pa.int64(), "Last number of trades that the exchange published."),
-    column("known_high", PRICE, "Session 0: first published high."),
-    column("known_low", PRICE, "Session 0: first published low."),
-    column("known_volume", pa.int64(), "Session 0: first published volume."),
-    column("known_vwap", PRICE, "Session 0: first published average price."),
-    column("known_trades", pa.int64(), "Session 0: first published number of trades."),
+    column("initial_high", PRICE, "Session 0: first published high."),
+    column("initial_low", PRICE, "Session 0: first published low."),
+    column("initial_volume", pa.int64(), "Session 0: first published volume."),
+    column("initial_vwap", PRICE, "Session 0: first published average price."),
+    column("initial_trades", pa.int64(), "Session 0: first published number of trades."),
     column(
         "compared", pa.list_(pa.field("element", pa.string())), "Statistics that could be compared."
     ),
@@ -258,9 +258,9 @@ def _known() -> list[Column]:
         return F.min_by(F.struct(name), F.when(first_session, F.col("place")))[name]
 
     return [
-        *[first("told_price", _SINGLE_PRICES[name]).alias(f"known_{name}") for name in _EXTREMES],
+        *[first("told_price", _SINGLE_PRICES[name]).alias(f"initial_{name}") for name in _EXTREMES],
         *[
-            first(f"told_{name}", EXECUTION_STATISTICS).alias(f"known_{name}")
+            first(f"told_{name}", EXECUTION_STATISTICS).alias(f"initial_{name}")
             for name in ("volume", "vwap", "trades")
         ],
     ]
@@ -302,15 +302,15 @@ def _agreements() -> dict[str, tuple[Column, Column]]:
     complete = F.col("session") > 0
     moved = F.col("told_later") | (F.col("later_trades") > 0)
     compares = complete | (F.col("settled") & moved)
-    known_volume = F.coalesce("known_volume", F.lit(0))
+    known_volume = F.coalesce("initial_volume", F.lit(0))
     volume = F.col("published_volume").cast("decimal(19,0)")
     before = known_volume.cast("decimal(19,0)")
-    earlier = F.coalesce(F.col("known_vwap") * before, F.lit(0))
+    earlier = F.coalesce(F.col("initial_vwap") * before, F.lit(0))
     off = F.abs(F.col("published_vwap") * volume - earlier - F.col("later_notional"))
     step = F.lit(_VWAP_STEP).cast("decimal(5,4)")
     published_volume = F.coalesce("published_volume", F.lit(0))
     published_trades = F.coalesce("published_trades", F.lit(0))
-    known_trades = F.coalesce("known_trades", F.lit(0))
+    known_trades = F.coalesce("initial_trades", F.lit(0))
     return {
         "open": (complete, F.col("published_open").eqNullSafe(F.col("open"))),
         "high": (compares & _known_extreme("high"), _either("high", F.greatest)),
@@ -329,11 +329,11 @@ def _agreements() -> dict[str, tuple[Column, Column]]:
 
 def _known_extreme(name: str) -> Column:
     """Whether a high or low can be compared: not in session 0 without a published one."""
-    return (F.col("session") > 0) | F.col(f"known_{name}").isNotNull()
+    return (F.col("session") > 0) | F.col(f"initial_{name}").isNotNull()
 
 
 def _either(name: str, extreme: Callable[..., Column]) -> Column:
-    published, known = F.col(f"published_{name}"), F.col(f"known_{name}")
+    published, known = F.col(f"published_{name}"), F.col(f"initial_{name}")
     ours = [F.col(f"later_{name}"), F.col(f"later_last_price_{name}")]
     return published.eqNullSafe(extreme(known, ours[0])) | published.eqNullSafe(
         extreme(known, ours[1])

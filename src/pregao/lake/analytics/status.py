@@ -20,7 +20,7 @@ COLUMNS = (
     column("symbol", pa.string(), "Symbol of the instrument, if its definition was received."),
     column("status", pa.string(), "State in effect: the instrument's own, or its group's phase."),
     column("phase", pa.string(), "Phase of the group."),
-    column("separate", pa.bool_(), "Whether the instrument had its own state."),
+    column("own_status", pa.bool_(), "Whether the instrument had its own state."),
     column("trades_continuously", pa.bool_(), "Whether orders could trade immediately."),
     column("trading_session_id", pa.string(), "Regular session or after-market."),
     column("auction_end_ns", pa.int64(), "Estimated end of the auction, if published."),
@@ -29,7 +29,7 @@ COLUMNS = (
     column(
         "until_ns", pa.int64(), "End of the state; null if it was in effect at the end of the data."
     ),
-    column("told_by", pa.string(), "Source: phase, state, definition; or a snapshot's."),
+    column("source", pa.string(), "Source: phase, state, definition; or a snapshot's."),
     column("event", pa.int64(), "Event of the phase or state; null for others."),
     key_field("sequence_version", "Sequence version of the packet."),
     key_field("sequence_number", "Number of the packet."),

@@ -26,6 +26,8 @@ from pregao.lake.store import (
 )
 
 ROWS_PER_FILE = 1 << 20
+UNBUILT = 0
+"""Inputs of a day whose rows were removed."""
 _WRITTEN = "file binary"
 
 
@@ -39,7 +41,7 @@ def replace_day(
     """
     with told_what_failed(table, date):
         files = _written(lake.location, table, frame, date)
-    replace_partition(lake.table_location(table.name), date, files, {_mark(date): made_of})
+    replace_partition(lake.table_location(table.name), date, files, {day_mark(date): made_of})
     return sum(file.rows for file in files)
 
 
@@ -56,10 +58,11 @@ def told_what_failed(table: AnalyticsTable, date: datetime.date) -> Iterator[Non
 
 def is_made_of(lake: Lake, table: AnalyticsTable, date: datetime.date, made_of: int) -> bool:
     """Whether the day's existing rows were built from exactly these inputs."""
-    return bool(lake.delta(table.name).transaction_version(_mark(date)) == made_of)
+    return bool(lake.delta(table.name).transaction_version(day_mark(date)) == made_of)
 
 
-def _mark(date: datetime.date) -> str:
+def day_mark(date: datetime.date) -> str:
+    """Return the name of the mark that holds the inputs of a day's rows."""
     return f"day {date.isoformat()}"
 
 

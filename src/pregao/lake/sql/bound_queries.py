@@ -19,6 +19,7 @@ import pyarrow as pa
 from pregao.errors import PregaoError
 from pregao.lake.sql.duckdb_engine import is_interrupt
 from pregao.lake.sql.duckdb_session import open_session
+from pregao.lake.sql.renamed_columns import renamed_hint
 from pregao.lake.store import Lake, arrow_schema, dataset, visible_files
 
 LEVELS_OF_TICKS = """
@@ -52,7 +53,7 @@ def bound_rows(
     lake.roll_forward()
     wanted = set(_NAMED.findall(sql))
     bound = {name: value for name, value in (values or {}).items() if name in wanted}
-    with _errors(tables), open_session() as session:
+    with _errors(lake, tables), open_session() as session:
         for name in tables:
             table = lake.delta(name)
             files = dataset(lake.table_location(name), arrow_schema(table), visible_files(table))
@@ -61,7 +62,7 @@ def bound_rows(
 
 
 @contextmanager
-def _errors(tables: Sequence[str]) -> Iterator[None]:
+def _errors(lake: Lake, tables: Sequence[str]) -> Iterator[None]:
     """Turn errors of DuckDB and Arrow into a `PregaoError` of one line."""
     try:
         yield
@@ -71,4 +72,7 @@ def _errors(tables: Sequence[str]) -> Iterator[None]:
         if is_interrupt(error):
             raise KeyboardInterrupt from None
         first = " ".join(str(error).split())[:300]
-        raise PregaoError(f"The lake's {', '.join(tables)} cannot be read: {first}") from error
+        hint = renamed_hint(first, lake)
+        raise PregaoError(
+            f"The lake's {', '.join(tables)} cannot be read: {first}{hint}"
+        ) from error

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.sql.duckdb_session import open_session, quoted_name, quoted_text
 from pregao.lake.sql.parsed import Parsed, parse
+from pregao.lake.sql.renamed_columns import renamed_hint
 from pregao.lake.sql.skipping import (
     Condition,
     admitted,
@@ -107,8 +108,8 @@ class DuckdbEngine:
             near = next((line for line in lines if line.startswith("Did you mean")), "")
             return f"{message} {near} Use --engine spark for Spark's functions.".replace("  ", " ")
         if position := next((line for line in lines if re.match(r"LINE \d+:", line)), None):
-            return f"{message} ({' '.join(position.split())[:120]})"
-        return message or type(error).__name__
+            message = f"{message} ({' '.join(position.split())[:120]})"
+        return (message or type(error).__name__) + renamed_hint(first, self._lake)
 
 
 class DuckdbAnswer:

@@ -9,6 +9,7 @@ from typing import Any
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.spark import LakeSession, sentence
 from pregao.lake.spark.session import was_interrupted
+from pregao.lake.sql.renamed_columns import renamed_hint
 from pregao.lake.sql.spark_plans import refuse_code, require_query_plan, wrapped_query
 from pregao.lake.sql.statements import require_query
 
@@ -80,7 +81,8 @@ class SparkEngine:
             if "cannot be found" in message:
                 tables = ", ".join(self._session.lake.table_names())
                 message = f"{message.partition(' Verify')[0]} The lake has {tables}."
-            raise UsageError(f"The query failed: {message}") from error
+            hint = renamed_hint(message, self._session.lake)
+            raise UsageError(f"The query failed: {message}{hint}") from error
 
 
 class SparkAnswer:

@@ -20,6 +20,7 @@ from pregao.lake.store.delta_tables import (
     comment_of,
     commit_changes,
     remove_action,
+    replace_columns,
     replace_partition,
     visible_files,
 )
@@ -82,6 +83,7 @@ __all__ = [
     "number_of",
     "open_flat",
     "remove_action",
+    "replace_columns",
     "replace_partition",
     "stats_json",
     "stored_schema",

@@ -11,7 +11,13 @@ from datetime import date
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Schema,
+    write_deltalake,
+)
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -337,6 +343,29 @@ def bring_up_to_date(location: Location, spec: TableSpec) -> None:
             table.alter.set_table_properties(changed)
 
     change_table(location, widen)
+
+
+def replace_columns(location: Location, spec: TableSpec, marks: Mapping[str, int]) -> None:
+    """Remove all rows of a table and give it the columns of its spec, as one transaction."""
+    rows = pa.schema(Schema.from_arrow(spec.schema).to_arrow()).empty_table()
+
+    def replace(table: LakeTable) -> None:
+        write_deltalake(
+            table,
+            rows,
+            mode="overwrite",
+            schema_mode="overwrite",
+            partition_by=list(spec.partition_by),
+            commit_properties=CommitProperties(
+                app_transactions=[
+                    mark("replace", _now_ms()),
+                    *(mark(name, version) for name, version in marks.items()),
+                ]
+            ),
+            post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
+        )
+
+    change_table(location, replace)
 
 
 def arrow_schema(table: DeltaTable) -> Any:

@@ -33,8 +33,8 @@ INSTRUMENTS = "instruments"
 STATUS = "status"
 _KEY = (DATE, "channel", "security_id")
 DURATIONS = frozenset({
-    "feed_difference_ns", "clock_offset_ns", "lifetime_ns", "max_ns", "median_ns", "network_ns",
-    "network_raw_ns", "offset_ns", "smallest_ns",
+    "feed_difference_ns", "clock_offset_ns", "lifetime_ns", "max_ns", "median_ns", "min_ns",
+    "network_ns", "network_raw_ns", "offset_ns",
 })  # fmt: skip
 """Columns in nanoseconds that are durations; all other int64 columns in nanoseconds are times."""
 _ENDS_AS_A_TIME = re.compile(r"(time|timestamp|_at|^t\d+|_t\d+)$")
