@@ -18,11 +18,11 @@ from pregao.umdf.tables import TemplateTable
 PREFIX: Final = "ep_"
 
 ADDED: Final = [
-    column_of("flow", pa.string(), "Source and destination as ADDRESS:PORT>ADDRESS:PORT."),
+    column_of("flow", pa.string(), "Address and port of sender and receiver, with > between."),
     column_of(
         "sender",
         pa.string(),
-        "client or exchange; null if no message of the connection has shown it so far.",
+        "client or exchange; null until a message on the connection shows which.",
     ),
 ]
 """Columns after the key."""
