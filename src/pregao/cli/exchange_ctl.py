@@ -135,7 +135,9 @@ def auction(
     from pregao.clock import parse_span, system_clock
 
     end = system_clock() + parse_span(span, "--for")
-    _done(port, f"{symbol} is in auction for {span}", command="auction", symbol=symbol, until_ns=end)
+    _done(
+        port, f"{symbol} is in auction for {span}", command="auction", symbol=symbol, until_ns=end
+    )
 
 
 @ctl.command(epilog="Example: pregao exchange ctl resume PETR4")
