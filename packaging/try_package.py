@@ -26,7 +26,7 @@ CORE = [
     ["decode", "day/051_Incremental_A.pcap", "-o", "day.jsonl"],
 ]
 LAKE = [
-    ["ingest", "day", "--lake", "lake", "--master", "here", "--quiet"],
+    ["ingest", "day", "--lake", "lake", "--engine", "local", "--quiet"],
     ["query", "SELECT count(*) AS trades FROM trades", "--lake", "lake"],
     ["audit", "--lake", "lake"],
 ]

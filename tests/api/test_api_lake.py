@@ -143,7 +143,7 @@ def test_the_audit_counts_equal_snapshots(lake, symbol):
         (lambda lake: lake.table("trades", engine="excel"), "engine must be one of .* was 'excel'"),
         (lambda lake: lake.table("trades", where="nothing = 1"), '"nothing" not found'),
         (lambda lake: lake.sql("DROP TABLE trades"), "accepts one query"),
-        (lambda lake: lake.sql("SELECT 1", engine="excel"), "'duckdb', 'spark', was 'excel'"),
+        (lambda lake: lake.sql("SELECT 1", engine="excel"), "'local', 'spark', was 'excel'"),
         (lambda lake: lake.book("NOBODY9"), "has no instrument NOBODY9"),
         (lambda lake: lake.book("PETR4", "noon"), "'noon' is not a valid time"),
         (lambda lake: lake.book("PETR4", "2026-05-21", tz="Mars"), "Unknown time zone 'Mars'"),

@@ -47,7 +47,7 @@ def lake() -> str:
     """A lake with the books of a small day."""
     place = folder() / "lake"
     ingest([str(path) for path in sorted(folder().glob("*.pcap"))], str(place))
-    result = run("books", "--lake", place, "--master", "here")
+    result = run("books", "--lake", place, "--engine", "local")
     assert result.exit_code == 0, result.output
     return str(place)
 
@@ -73,7 +73,7 @@ def final(symbol):
 def test_books_reports_its_work_and_then_that_all_is_up_to_date(tmp_path):
     lake()
     report = tmp_path / "report.json"
-    first = run("books", "--lake", lake(), "--master", "here", "--depth", "3",
+    first = run("books", "--lake", lake(), "--engine", "local", "--depth", "3",
                 "--checkpoint-every", "1s", "--report", report)  # fmt: skip
     assert first.exit_code == 0
     (told,) = json.loads(report.read_text())
@@ -81,20 +81,20 @@ def test_books_reports_its_work_and_then_that_all_is_up_to_date(tmp_path):
     assert f"{told['ticks']:,} ticks" in first.output
     assert f"{told['audit']['equal']:,} equal" in first.output
     assert "ChannelReset" in first.output
-    again = run("books", "--lake", lake(), "--master", "here", "--depth", "3",
+    again = run("books", "--lake", lake(), "--engine", "local", "--depth", "3",
                 "--checkpoint-every", "1s")  # fmt: skip
     assert "up to date" in again.output
-    quiet = run("books", "--lake", lake(), "--master", "here", "--quiet")
+    quiet = run("books", "--lake", lake(), "--engine", "local", "--quiet")
     assert quiet.output == ""
 
 
 def test_ingest_builds_the_books_on_request(tmp_path):
     place = tmp_path / "lake"
     captures = sorted(folder().glob("*.pcap"))
-    result = run("ingest", *captures, "--lake", place, "--master", "here", "--books")
+    result = run("ingest", *captures, "--lake", place, "--engine", "local", "--books")
     assert result.exit_code == 0, result.output
     assert "ticks" in result.output
-    assert "up to date" in run("books", "--lake", place, "--master", "here").output
+    assert "up to date" in run("books", "--lake", place, "--engine", "local").output
     assert run("audit", "--lake", place).exit_code == 0
 
 
@@ -110,7 +110,7 @@ def test_ingest_builds_the_books_on_request(tmp_path):
 )
 def test_books_reports_errors(arguments, words):
     with pytest.raises(UsageError, match=words):
-        run("books", "--lake", lake(), "--master", "here", *arguments)
+        run("books", "--lake", lake(), "--engine", "local", *arguments)
 
 
 def test_book_shows_levels():
@@ -203,7 +203,7 @@ def test_export_writes_books_at_the_end_and_at_a_time(tmp_path):
 def test_an_ingest_names_and_times_its_stages(tmp_path):
     place, report = tmp_path / "lake", tmp_path / "report.json"
     captures = sorted(folder().glob("*.pcap"))
-    asked = ("ingest", *captures, "--lake", place, "--master", "here")
+    asked = ("ingest", *captures, "--lake", place, "--engine", "local")
     only = run(*asked, "--only", "messages")
     assert only.exit_code == 0
     assert "ticks" not in only.output
@@ -231,12 +231,14 @@ def test_a_small_ingest_without_java_works_in_the_process(tmp_path, monkeypatch)
     captures = sorted(folder().glob("*.pcap"))
     result = run("ingest", *captures, "--lake", tmp_path / "lake")
     assert result.exit_code == 0
-    assert "no Java found: running in this process" in result.output
+    assert "no Java found: running without Spark" in result.output
     assert "books: done" in result.output
     assert "analytics: done" in result.output
     monkeypatch.setattr(ingest_command, "MOST_WITHOUT_JAVA", 100)
-    with pytest.raises(UsageError, match=r"needs Java\. Or use --master here"):
+    with pytest.raises(UsageError, match=r"needs Java\. Or use --engine local, which"):
         run("ingest", *captures, "--lake", tmp_path / "other")
+    with pytest.raises(UsageError, match=r"Spark needs Java\.$"):
+        run("ingest", *captures, "--lake", tmp_path / "other", "--engine", "spark")
     assert not (tmp_path / "other").exists()
 
 
@@ -298,11 +300,11 @@ def test_book_distinguishes_days_that_were_built_from_others(tmp_path):
     ingest([str(path) for path in sorted(folder().glob("*.pcap"))], str(place))
     with pytest.raises(UsageError, match="were not built: run"):
         run("book", "PETR4", "--lake", place)
-    run("books", "--lake", place, "--master", "here", "--symbol", "VALE3")
+    run("books", "--lake", place, "--engine", "local", "--symbol", "VALE3")
     with pytest.raises(UsageError) as told:
         run("book", "PETR4", "--lake", place)
     assert "built without PETR4" in str(told.value) or "again" in str(told.value)
-    run("books", "--lake", place, "--master", "here")
+    run("books", "--lake", place, "--engine", "local")
     symbols = [line["symbol"] for line in truth() if line["final"]]
     for symbol in symbols:
         assert run("book", symbol, "--lake", place).exit_code == 0
@@ -363,7 +365,7 @@ def test_audit_of_a_wrong_book_exits_with_1_and_reports_where(monkeypatch):
 
     place = lake()
     monkeypatch.setattr(messages.BookColumns, "joined", staticmethod(wrong))
-    run("books", "--lake", place, "--master", "here", "--depth", "4", "--quiet")
+    run("books", "--lake", place, "--engine", "local", "--depth", "4", "--quiet")
     monkeypatch.undo()
     try:
         result = run("audit", "--lake", place, "--limit", "2")
@@ -372,5 +374,5 @@ def test_audit_of_a_wrong_book_exits_with_1_and_reports_where(monkeypatch):
         assert "firm" in result.output
         assert "more" in result.output
     finally:
-        run("books", "--lake", place, "--master", "here", "--quiet")
+        run("books", "--lake", place, "--engine", "local", "--quiet")
     assert run("audit", "--lake", place).exit_code == 0

@@ -79,7 +79,7 @@ def test_where_there_is_no_java(monkeypatch, tmp_path):
     (found,) = doctor_machine.check_java()
     assert found.health is Health.WARNING
     assert found.found.startswith("Spark needs Java 17")
-    assert "--master here" in found.remedy
+    assert "--engine local" in found.remedy
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_they_are_ingested_into_a_lake_whose_books_are_right_after_them(
     named = [
         f"--stream={each.address}:{each.port}={stream.value}" for stream, each in LINES.items()
     ]
-    done = pregao("ingest", capture, "--lake", lake, "--master", "here", "--quiet", *named)
+    done = pregao("ingest", capture, "--lake", lake, "--engine", "local", "--quiet", *named)
     assert done.code == 0, done.err
     done = pregao("lake", "check", "--lake", lake)
     assert done.code == 0, done.err

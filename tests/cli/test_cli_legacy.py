@@ -100,7 +100,7 @@ def test_a_raw_dump_without_a_capture_around_it(pregao, tmp_path):
 def test_a_raw_dump_is_ingested_into_a_lake(pregao, tmp_path, monkeypatch):
     dump, lake = tmp_path / "channel.dump", tmp_path / "lake"
     dump.write_bytes(b"".join(data for address, data in sent() if address == "233.1.1.1"))
-    command = ("ingest", dump, "--lake", lake, "--master", "here", "--only", "messages")
+    command = ("ingest", dump, "--lake", lake, "--engine", "local", "--only", "messages")
     result = pregao(*command)
     assert result.code == 2
     assert "PREGAO_LEGACY_CHANNELS='channel.dump=51'" in " ".join(result.err.split())
@@ -237,7 +237,7 @@ def test_books_of_price_levels_are_shown_as_levels(pregao, tmp_path):
     )  # fmt: skip
     assert made.code == 0, made.err
     captures = sorted(day.glob("*Legacy*.pcap"))
-    taken = pregao("ingest", *captures, "--lake", lake, "--master", "here")
+    taken = pregao("ingest", *captures, "--lake", lake, "--engine", "local")
     assert taken.code == 0, taken.err
     shown = pregao("book", "PETR4", "--lake", lake)
     assert shown.code == 0, shown.err

@@ -15,6 +15,7 @@ import pytest
 
 from pregao.cli.ingest import ingest as ingest_command
 from pregao.cli.simulate import simulate
+from pregao.lake.engine_names import EngineName
 from pregao.lake.store import Lake
 from tests.waiting import PATIENCE_S, until
 
@@ -32,7 +33,7 @@ def day() -> Path:
 def sound_lake() -> Path:
     """A lake with messages and books; tests copy it if they break it."""
     place = day().parent / "lake"
-    ingest_command([str(day())], str(place), master="here", books=True, quiet=True)
+    ingest_command([str(day())], str(place), engine=EngineName.LOCAL, books=True, quiet=True)
     return place
 
 
@@ -54,29 +55,32 @@ def told(result, *, code=2):
 
 
 ABSURD = [
-    ("ingest DAY --lake NEW --master here --skew 99999999h", "36500d"),
-    ("ingest DAY --lake NEW --master here --skew ²s", "must be a duration"),
-    ("ingest DAY --lake NEW --master here --range-size 0", "must be a size"),
-    ("ingest DAY --lake NEW --master here --channel ²", "from 0 to 255"),
-    ("ingest DAY --lake NEW --master here --stream 1.1.1.1:99999999=incremental", "ADDRESS:PORT"),
-    ("ingest DAY --lake NEW --master here --report NOWHERE/x.json", "--report"),
-    ("ingest DAY --lake NEW --master here --only nothing", "--only must be"),
-    ("ingest DAY --lake NEW --master here --only analytics", "is not a lake"),
+    ("ingest DAY --lake NEW --engine local --skew 99999999h", "36500d"),
+    ("ingest DAY --lake NEW --engine local --skew ²s", "must be a duration"),
+    ("ingest DAY --lake NEW --engine local --range-size 0", "must be a size"),
+    ("ingest DAY --lake NEW --engine local --channel ²", "from 0 to 255"),
+    ("ingest DAY --lake NEW --engine local --stream 1.1.1.1:99999999=incremental", "ADDRESS:PORT"),
+    ("ingest DAY --lake NEW --engine local --report NOWHERE/x.json", "--report"),
+    ("ingest DAY --lake NEW --engine local --only nothing", "--only must be"),
+    ("ingest DAY --lake NEW --engine local --only analytics", "is not a lake"),
     ("ingest DAY --lake NEW --only books --books", "one of the two"),
     ("ingest DAY --lake NEW --master [red]here[/red]", "[red]here[/red] is not a Spark master"),
     ("ingest DAY --lake NEW --conf x", "--conf must be"),
-    ("ingest DAY --lake NEW --master here --schema NOWHERE/[x].xml", "[x].xml"),
+    ("ingest DAY --lake NEW --engine local --schema NOWHERE/[x].xml", "[x].xml"),
     ("decode [bold]x[/bold].pcap", "[bold]x[/bold].pcap"),
     ("ingest", "Missing argument"),
-    ("stream --from NOWHERE --lake NEW --once --master here", "no such folder"),
-    ("stream --from DAY --lake NEW --once --master here --interval 99999999h", "36500d"),
-    ("stream --from DAY --lake NEW --once --master here --report NOWHERE/x.json", "--report"),
-    ("books --lake LAKE --master here --report NOWHERE/x.json", "--report"),
-    ("books --lake LAKE --master here --report LAKE", "is a folder"),
-    ("books --lake LAKE --master here --symbol ²", "²"),
-    ("books --lake LAKE --master here --depth 99999999999999999999", "from 1 to 100 levels"),
-    ("books --lake LAKE --master here --checkpoint-every 99999999999h", "36500d"),
-    ("books --lake NOWHERE --master here", "is not a lake"),
+    ("stream --from NOWHERE --lake NEW --once --engine local", "no such folder"),
+    ("stream --from DAY --lake NEW --once --engine local --interval 99999999h", "36500d"),
+    ("stream --from DAY --lake NEW --once --engine local --report NOWHERE/x.json", "--report"),
+    ("books --lake LAKE --engine local --report NOWHERE/x.json", "--report"),
+    ("books --lake LAKE --engine local --report LAKE", "is a folder"),
+    ("books --lake LAKE --engine local --symbol ²", "²"),
+    (
+        "books --lake LAKE --engine local --depth 99999999999999999999",
+        "must be from 1 to 100",
+    ),
+    ("books --lake LAKE --engine local --checkpoint-every 99999999999h", "36500d"),
+    ("books --lake NOWHERE --engine local", "is not a lake"),
     ("book ² --lake LAKE", "has no instrument ²"),
     ("book 99999999999999999999999 --lake LAKE", "has no instrument"),
     ("book [red]x[/red] --lake LAKE", "[red]x[/red]"),
@@ -91,8 +95,17 @@ ABSURD = [
     ("export ticks --lake LAKE -o NOWHERE/x.csv", "no folder"),
     ("export ticks --lake LAKE -o x.[csv]", "must end in"),
     ("export book --lake LAKE --symbol PETR4 --at 99999999999999999999999 -o x.csv", "2262"),
-    ("analytics --lake LAKE --master here --date 9999-12-31", "has no data of 9999-12-31"),
-    ("analytics --lake NOWHERE --master here", "is not a lake"),
+    ("analytics --lake LAKE --engine local --date 9999-12-31", "has no data of 9999-12-31"),
+    ("analytics --lake NOWHERE --engine local", "is not a lake"),
+    ("analytics --lake LAKE --engine here", "'local', 'spark'"),
+    ("analytics --lake LAKE --engine local --master yarn", "--master is for Spark"),
+    ("books --lake LAKE --engine local --master local[*]", "--master is for Spark"),
+    ("books --lake LAKE --engine local --conf a=b", "--conf is for Spark"),
+    ("books --lake LAKE --master here", "here is not a Spark master"),
+    ("ingest DAY --lake NEW --engine local --master yarn", "omit it with --engine local"),
+    ("stream --from DAY --lake NEW --once --engine local --master yarn", "is for Spark"),
+    ("query SHOW --lake LAKE --engine local --master yarn", "--master is for Spark"),
+    ("query SHOW --lake LAKE --engine local --conf a=b", "--conf is for Spark"),
     ("analytics --lake LAKE --interval 99999999999999h", "--interval"),
     ("analytics --lake LAKE --date 9999-99-99", "--date must be a date"),
     ("analytics --lake LAKE --table [x]", "[x]"),
@@ -169,7 +182,7 @@ def test_absurd_arguments_are_one_line_errors(pregao, tmp_path, monkeypatch, lin
 READING = [
     ["query", "SELECT * FROM umdf_order_mbo_50"],
     ["query", "SELECT * FROM umdf_order_mbo_50", "-o", "rows.csv"],
-    ["books", "--master", "here", "--depth", "3"],
+    ["books", "--engine", "local", "--depth", "3"],
     ["lake", "compact"],
     ["query", "SELECT * FROM v_umdf_order_mbo_50"],
 ]
@@ -263,10 +276,10 @@ class Ended:
 
 LIMIT = 20_000
 FULL = {
-    "ingest": ["ingest", "DAY", "--lake", "NEW", "--master", "here", "-q"],
-    "stream": ["stream", "--from", "DAY", "--lake", "NEW", "--once", "--master", "here", "-q"],
-    "books": ["books", "--lake", "LAKE", "--master", "here", "--depth", "3", "-q"],
-    "analytics": ["analytics", "--lake", "LAKE", "--master", "here", "-q"],
+    "ingest": ["ingest", "DAY", "--lake", "NEW", "--engine", "local", "-q"],
+    "stream": ["stream", "--from", "DAY", "--lake", "NEW", "--once", "--engine", "local", "-q"],
+    "books": ["books", "--lake", "LAKE", "--engine", "local", "--depth", "3", "-q"],
+    "analytics": ["analytics", "--lake", "LAKE", "--engine", "local", "-q"],
     "export": ["export", "ticks", "--lake", "LAKE", "-o", "NEW.parquet"],
     "query": ["query", "SELECT * FROM packets", "--lake", "LAKE", "-o", "NEW.csv"],
     "decode": ["decode", "DAY", "-o", "NEW.jsonl"],

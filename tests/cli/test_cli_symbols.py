@@ -30,7 +30,7 @@ def test_any_case_will_do(pregao, command):
 
 
 @pytest.mark.parametrize(
-    "command", [*WITH_LAKE, ("books", "--symbol", "SYMBOL", "--master", "here")], ids=" ".join
+    "command", [*WITH_LAKE, ("books", "--symbol", "SYMBOL", "--engine", "local")], ids=" ".join
 )
 def test_similar_ones_are_named(pregao, command):
     result = pregao(*named(command, "petr5"), "--lake", sound_lake())
@@ -40,7 +40,7 @@ def test_similar_ones_are_named(pregao, command):
 
 def test_books_of_one_instrument_in_any_case(pregao, tmp_path):
     own = shutil.copytree(sound_lake(), tmp_path / "lake")  # other tests read it unchanged
-    result = pregao("books", "--symbol", "petr4", "--lake", own, "--master", "here")
+    result = pregao("books", "--symbol", "petr4", "--lake", own, "--engine", "local")
     assert (result.code, "1 instruments" in result.err + result.out) == (0, True)
 
 

@@ -61,7 +61,7 @@ def test_what_needs_no_extra_runs_without_any(day):
     [
         (["deltalake"], ["ingest", "day", "--lake", "lake"], "lake"),
         (["pyarrow"], ["ingest", "day", "--lake", "lake"], "lake"),
-        (["numba"], ["ingest", "day", "--lake", "other", "--master", "here"], "fast"),
+        (["numba"], ["ingest", "day", "--lake", "other", "--engine", "local"], "fast"),
         (["pyarrow"], ["decode", "day", "-o", "out/"], "tables"),
         (["pyarrow"], ["simulate", "--out", "more", "--compress", "zstd"], "tables"),
         (["duckdb"], ["query", "SELECT 1", "--lake", "lake"], "lake"),
@@ -82,7 +82,7 @@ def test_a_command_names_the_extra_that_it_needs(day, blocked, arguments, extra)
 def test_an_ingest_without_spark_works_in_the_process(day):
     done = command(["pyspark", "pandas"], ["ingest", "day", "--lake", "own"], day.parent)
     assert done.returncode == 0, done.stderr
-    assert "no Spark found: running in this process" in done.stderr
+    assert "no Spark found: running without Spark" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -188,8 +188,8 @@ def test_the_live_feed_is_followed_by_the_plain_machine(day, tmp_path):
 @pytest.mark.parametrize(
     "words",
     [
-        ["ingest", "day", "--lake", "lake", "--master", "here"],
-        ["stream", "--from", "day", "--lake", "lake", "--master", "here", "--once"],
+        ["ingest", "day", "--lake", "lake", "--engine", "local"],
+        ["stream", "--from", "day", "--lake", "lake", "--engine", "local", "--once"],
     ],
 )
 def test_a_lake_is_refused_in_one_line(day, words):

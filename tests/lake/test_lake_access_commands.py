@@ -53,7 +53,7 @@ def odd_lake(tmp_path):
     return lake
 
 
-ENGINES = pytest.mark.parametrize("engine", ["duckdb", "spark"])
+ENGINES = pytest.mark.parametrize("engine", ["local", "spark"])
 SELECT = "SELECT security_id, price, side, expiry, legs FROM orders ORDER BY sequence_number"
 TOP = "99999999999999.9999"
 

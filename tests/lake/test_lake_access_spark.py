@@ -57,7 +57,7 @@ def test_programs_get_a_data_frame_of_a_table_or_its_view(spark, small_lake):
     assert sorted(row[0] for row in frame.collect()) == sorted(rows["sequence_number"].to_pylist())
     view = lake.table("orders", engine="spark", spark=spark)
     assert view.columns == lake.table("orders").schema.names
-    assert lake.sql("SELECT count(*) AS n FROM orders", engine="duckdb")["n"][0].as_py() == 4
+    assert lake.sql("SELECT count(*) AS n FROM orders", engine="local")["n"][0].as_py() == 4
 
 
 def test_only_the_files_of_a_date_are_opened(spark, small_lake):

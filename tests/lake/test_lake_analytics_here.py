@@ -306,7 +306,7 @@ def test_the_command_needs_no_java(tmp_path, monkeypatch):
     monkeypatch.setattr("pregao.lake.spark.session.spark_session", none)
     lake = Lake(tmp_path / "lake")
     ingest([str(day(**SMALL))], lake.location)
-    asked = ("--lake", lake.location, "--master", "here")
+    asked = ("--lake", lake.location, "--engine", "local")
     assert "trades" in run(*asked, "--table", "bars", "--interval", "1m")
     made = in_some_order(lake, "bars")
     assert made

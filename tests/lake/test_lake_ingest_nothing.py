@@ -56,7 +56,7 @@ def test_a_folder_without_captures(tmp_path, capsys, monkeypatch):
     with pytest.raises(UsageError) as caught:
         ingest([str(tmp_path / "misspelt")], str(tmp_path / "lake"))
     assert not isinstance(caught.value, NothingFoundError)
-    arguments = ["ingest", str(tmp_path / "empty"), "--lake", "lake", "--master", "here"]
+    arguments = ["ingest", str(tmp_path / "empty"), "--lake", "lake", "--engine", "local"]
     monkeypatch.setattr("sys.argv", ["pregao", *arguments])
     with pytest.raises(SystemExit) as ended:
         run()
@@ -101,7 +101,7 @@ def test_nothing_but_damaged_captures(tmp_path):
 
 
 def test_the_command_lists_skipped_captures(with_damage, tmp_path, capsys, monkeypatch):
-    arguments = ["ingest", str(with_damage), "--lake", str(tmp_path / "lake"), "--master", "here"]
+    arguments = ["ingest", str(with_damage), "--lake", str(tmp_path / "lake"), "--engine", "local"]
     monkeypatch.setattr("sys.argv", ["pregao", *arguments, "--skip-damaged"])
     with pytest.raises(SystemExit) as ended:
         run()

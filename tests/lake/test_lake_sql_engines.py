@@ -189,14 +189,12 @@ def test_a_lake_on_s3_is_read_without_extensions(s3_endpoint):
 
 def test_spark_is_used_on_request_or_if_duckdb_cannot_read_the_lake(small_lake):
     far = Lake("hdfs://name/lake")
-    assert choose_engine(small_lake, None, spark_wanted=False) is EngineName.DUCKDB
+    assert choose_engine(small_lake, None, spark_wanted=False) is EngineName.LOCAL
     assert choose_engine(small_lake, None, spark_wanted=True) is EngineName.SPARK
     assert choose_engine(small_lake, EngineName.SPARK, spark_wanted=False) is EngineName.SPARK
     assert choose_engine(far, None, spark_wanted=False) is EngineName.SPARK
     with pytest.raises(UsageError, match="use --engine spark"):
-        choose_engine(far, EngineName.DUCKDB, spark_wanted=False)
-    with pytest.raises(UsageError, match="leave them out"):
-        choose_engine(small_lake, EngineName.DUCKDB, spark_wanted=True)
+        choose_engine(far, EngineName.LOCAL, spark_wanted=False)
 
 
 def test_duckdb_answers_without_java_and_without_pyspark(small_lake):

@@ -112,7 +112,7 @@ def test_a_refused_key_is_not_shown(s3_endpoint: str) -> None:
     "arguments",
     [
         ["lake", "tables", "--lake"],
-        ["ingest", "--lake", "lake", "--master", "here"],
+        ["ingest", "--lake", "lake", "--engine", "local"],
     ],
 )
 def test_commands_have_none(arguments: list[str]) -> None:

@@ -183,7 +183,7 @@ class Lake:
         query: str,
         parameters: Sequence[Any] = (),
         *,
-        engine: Literal["duckdb", "spark"] | None = None,
+        engine: Literal["local", "spark"] | None = None,
     ) -> Any:
         """Run a query on tables (``trades``) and views (``v_trades``).
 
@@ -194,7 +194,7 @@ class Lake:
         Args:
             query: The query; a ``?`` is a placeholder for a value.
             parameters: The values, in order: never write them into the query's text.
-            engine: DuckDB or Spark, whose dialects differ.
+            engine: ``local`` (DuckDB) or ``spark``, whose dialects differ.
 
         Returns:
             The rows as an Arrow table.
@@ -341,7 +341,7 @@ class Lake:
         from pregao.lake.sql import EngineName, choose_engine
         from pregao.lake.sql.duckdb_engine import DuckdbEngine
 
-        choose_engine(self._lake, EngineName.DUCKDB, spark_wanted=False)
+        choose_engine(self._lake, EngineName.LOCAL, spark_wanted=False)
         return DuckdbEngine(self._lake).ask(sql).relation
 
     def _build(self, spark: Any) -> list[dict[str, Any]]:

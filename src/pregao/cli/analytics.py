@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pregao.cli import options
+from pregao.lake.engine_names import EngineName
 
 if TYPE_CHECKING:
     from pregao.lake.analytics.analyse import Made
@@ -19,11 +20,11 @@ EPILOG = "\n\n".join(
     (
         "Examples:",
         "pregao analytics --lake lake",
-        "pregao analytics --lake lake --master local[*]",
+        "pregao analytics --lake lake --engine spark",
         "pregao analytics --lake lake --date 2026-05-21 --table bars --interval 15m",
         "pregao query \"SELECT * FROM bars WHERE symbol = 'PETR4'\" --lake lake",
-        "Without --master, --conf or a configured Spark master, a lake on a local disk or S3 is "
-        "processed without Spark, as with --master here: the same rows, in a third of the time.",
+        "Without --engine, --master, --conf or a configured Spark master, a lake on a local disk "
+        "or S3 is processed as with --engine local: the same rows, in a third of the time.",
     )
 )
 
@@ -53,6 +54,10 @@ def analytics(
     again: Annotated[
         bool, typer.Option("--again", help="Rebuild days whose inputs have not changed.")
     ] = False,
+    engine: Annotated[
+        EngineName | None,
+        typer.Option(help="Where the work runs: local (default), or spark."),
+    ] = None,
     master: options.Master = None,
     conf: options.Conf = None,
     quiet: options.Quiet = False,
@@ -70,6 +75,7 @@ def analytics(
     from pregao.lake.store import Lake
 
     # Validate options before starting Spark.
+    option_values.check_engine(engine, master, conf)
     names = list(ANALYTICS) if table is None else option_values.parts(table)
     in_order(names)
     wanted = (
@@ -79,7 +85,7 @@ def analytics(
     parse_conf(conf)
     store = Lake(lake)
     store.require()
-    session = analytics_session(master, conf, store, quiet=quiet)
+    session = analytics_session(engine, master, conf, store, quiet=quiet)
     built = analyse(
         session.spark,
         store,

@@ -11,6 +11,7 @@ import typer
 
 from pregao.cli import options
 from pregao.clock import parse_span
+from pregao.lake.engine_names import EngineName
 
 if TYPE_CHECKING:
     from pregao.lake.books.build import BookOptions, DayReport
@@ -46,6 +47,7 @@ def books(
         str,
         typer.Option(metavar="SPAN", help="Interval between full-book checkpoints, e.g. 10m."),
     ] = "10m",
+    engine: options.Engine = None,
     master: options.Master = None,
     conf: options.Conf = None,
     report: Annotated[
@@ -64,6 +66,7 @@ def books(
     from pregao.cli.reports import check_report, write_report
     from pregao.lake.books.build import BookOptions
 
+    option_values.check_engine(engine, master, conf)
     channels = option_values.numbers(channel, "--channel", 255)
     options = BookOptions(
         dates=tuple(option_values.days(day)),
@@ -74,7 +77,7 @@ def books(
     )
     options.check()
     check_report(report)
-    reports = build(lake, options, master, conf, quiet=quiet)
+    reports = build(lake, options, engine, master, conf, quiet=quiet)
     write_report(report, [one.json() for one in reports])
     if not quiet:
         show(reports)
@@ -83,6 +86,7 @@ def books(
 def build(
     lake: str,
     options: BookOptions | None = None,
+    engine: EngineName | None = None,
     master: str | None = None,
     conf: list[str] | None = None,
     *,
@@ -95,7 +99,7 @@ def build(
 
     Lake(lake).require()
     run: BookRunner = run_books_here
-    if spark is None and master != "here":
+    if spark is None and engine is not EngineName.LOCAL:
         from pregao.lake.spark import parse_conf, spark_session
 
         spark = spark_session(master, parse_conf(conf))

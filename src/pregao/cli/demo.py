@@ -108,7 +108,7 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
     build_books(store.location, run=run_books_here)
     say(out, "Building tables of trades and bars, with busts and corrections applied …")
     analyse(None, store, tables=["trades", "bars"])
-    engine = open_engine(store, EngineName.DUCKDB)
+    engine = open_engine(store, EngineName.LOCAL)
     for question in QUESTIONS:
         say(out, f"\n{question.words}", "bold")
         show_rows(engine.ask(question.sql), 20)

@@ -51,7 +51,7 @@ def check_java() -> Iterator[Finding]:
         java = find_java()
     except UsageError as error:
         found, _, remedy = str(error).partition(". ")
-        more = "Without Java, use `--master here`."
+        more = "Without Java, use `--engine local`."
         yield warning("java", f"{found}.", f"{remedy} {more}")
         return
     yield well("java", f"Java {java.version} in {java.home}")
@@ -71,7 +71,7 @@ def judged_memory(total: int, available: int | None) -> Finding:
     if free < _GIGABYTE // 2:
         return problem("memory", found, "Close other programs, or use a machine with more memory.")
     if free < 2 * _GIGABYTE:
-        remedy = "Ingest in smaller tasks: `pregao ingest --range-size 16M --master here`."
+        remedy = "Ingest in smaller tasks: `pregao ingest --range-size 16M --engine local`."
         return warning("memory", found, remedy)
     return well("memory", found)
 

@@ -15,6 +15,7 @@ from pregao.cli import options
 from pregao.clock import parse_span
 from pregao.errors import UsageError
 from pregao.extras import installed, require
+from pregao.lake.engine_names import EngineName
 
 if TYPE_CHECKING:
     from pregao.lake.ingest import Options, Report
@@ -26,14 +27,13 @@ EPILOG = "\n\n".join(
         "Examples:",
         "pregao ingest captures/ --lake lake",
         "pregao ingest captures/ --lake lake --only messages",
-        "pregao ingest captures/ --lake lake --master here",
+        "pregao ingest captures/ --lake lake --engine local",
         'pregao query "SELECT count(*) FROM packets" --lake lake',
-        "Without Java, captures of up to 1 GB are ingested in this process, as with --master here.",
+        "Without Java, captures of up to 1 GB are ingested without Spark, as with --engine local.",
     )
 )
-HERE = "here"
 MOST_WITHOUT_JAVA = 1 << 30
-"""Maximum bytes of captures to ingest without Spark if Java is missing and no master is given."""
+"""Maximum bytes of captures to ingest without Spark if Java is missing and no engine is given."""
 
 
 class Stage(StrEnum):
@@ -46,17 +46,16 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Where stages run: on Spark, or in this process."""
+    """Where stages run: on Spark, or in local processes."""
 
-    master: str | None = HERE
     starting: StartingSpark | None = None
-    """Starting Spark session; None in this process."""
+    """Starting Spark session; None without Spark."""
     chosen: bool = True
     """Whether the user chose where to run; if not, stages that are faster locally run locally."""
 
     @property
     def spark(self) -> Any:
-        """The Spark session, after waiting for its start; None in this process."""
+        """The Spark session, after waiting for its start; None without Spark."""
         return self.starting and self.starting.session()
 
 
@@ -70,6 +69,7 @@ def ingest(
         ),
     ],
     lake: options.NewLake,
+    engine: options.Engine = None,
     master: options.Master = None,
     conf: options.Conf = None,
     report: Annotated[
@@ -113,6 +113,7 @@ def ingest(
     from pregao.lake.ingest import Options, find_captures
     from pregao.lake.source import parse_size
 
+    option_values.check_engine(engine, master, conf)
     stages = wanted_stages(only, books)
     channels = option_values.numbers(channel, "--channel", 255)
     settings = Options(
@@ -128,7 +129,7 @@ def ingest(
     if Stage.MESSAGES in stages:
         find_captures(captures)  # reports invalid names before Spark starts
     with dumps_as_captures(captures, master, quiet=quiet) as files:
-        _take_in(stages, files, lake, settings, report, (master, conf), quiet=quiet)
+        _take_in(stages, files, lake, settings, report, (engine, master, conf), quiet=quiet)
 
 
 def _take_in(
@@ -137,7 +138,7 @@ def _take_in(
     lake: str,
     settings: Options,
     report: Path | None,
-    where: tuple[str | None, list[str] | None],
+    where: tuple[EngineName | None, str | None, list[str] | None],
     *,
     quiet: bool,
 ) -> None:
@@ -190,9 +191,14 @@ def wanted_stages(only: list[str] | None, books: bool) -> list[Stage]:
 
 
 def open_session(
-    master: str | None, conf: list[str] | None, captures: list[str], *, quiet: bool = False
+    engine: EngineName | None,
+    master: str | None,
+    conf: list[str] | None,
+    captures: list[str],
+    *,
+    quiet: bool = False,
 ) -> Session:
-    """Start Spark, or run in this process if requested or if Spark or Java is missing.
+    """Start Spark, or run locally if requested, or if nothing is and Spark or Java is missing.
 
     Without Java, raise `UsageError` for more than `MOST_WITHOUT_JAVA` bytes of captures, so that
     the user decides.
@@ -200,9 +206,10 @@ def open_session(
     from pregao.lake.spark import parse_conf
 
     settings = parse_conf(conf)
-    if master == HERE:
+    if engine is EngineName.LOCAL:
         return Session()
-    if master is None and not settings and "PYSPARK_GATEWAY_PORT" not in os.environ:
+    unset = engine is None and master is None and not settings
+    if unset and "PYSPARK_GATEWAY_PORT" not in os.environ:
         from pregao.lake.ingest import find_captures
         from pregao.lake.spark import find_java
 
@@ -213,24 +220,25 @@ def open_session(
             size = sum(entry.size for entry in find_captures(captures)) if captures else 0
             if size > MOST_WITHOUT_JAVA:
                 raise UsageError(
-                    f"{error} Or use --master here, which runs in this process and does not need "
-                    "Java."
+                    f"{error} Or use --engine local, which does not need Java."
                 ) from error
             missing = "no Java" if installed("pyspark") else "no Spark"
-            _say(f"{missing} found: running in this process, as with --master here", quiet)
+            _say(f"{missing} found: running without Spark, as with --engine local", quiet)
             return Session()
     from pregao.lake.spark import StartingSpark
 
-    return Session(master, StartingSpark(master, settings), chosen=_is_chosen(master, settings))
+    chosen = _is_chosen(engine, master, settings)
+    return Session(StartingSpark(master, settings), chosen=chosen)
 
 
-def _is_chosen(master: str | None, conf: dict[str, str]) -> bool:
+def _is_chosen(engine: EngineName | None, master: str | None, conf: dict[str, str]) -> bool:
     """Whether options, Spark's settings or spark-submit say where to run."""
     from pregao.lake.spark import spark_defaults
 
     variables = ("PYSPARK_GATEWAY_PORT", "MASTER", "SPARK_REMOTE")
     return (
-        master is not None
+        engine is not None
+        or master is not None
         or bool(conf)
         or any(name in os.environ for name in variables)
         or "spark.master" in spark_defaults()
@@ -238,23 +246,28 @@ def _is_chosen(master: str | None, conf: dict[str, str]) -> bool:
 
 
 def analytics_session(
-    master: str | None, conf: list[str] | None, lake: Lake, *, quiet: bool = False
+    engine: EngineName | None,
+    master: str | None,
+    conf: list[str] | None,
+    lake: Lake,
+    *,
+    quiet: bool = False,
 ) -> Session:
-    """Return where to build analytics: on Spark if configured in any way, else in this process.
+    """Return where to build analytics: on Spark if configured in any way, else locally.
 
     On a single machine, the latter takes a third of the time.
     """
     from pregao.lake.spark import parse_conf
 
-    if _is_chosen(master, parse_conf(conf)) or not _read_by_duckdb(lake):
-        return open_session(master, conf, [], quiet=quiet)
+    if _is_chosen(engine, master, parse_conf(conf)) or not _read_by_duckdb(lake):
+        return open_session(engine, master, conf, [], quiet=quiet)
     return Session()
 
 
 def _read_by_duckdb(lake: Lake) -> bool:
-    from pregao.lake.sql import EngineName, choose_engine
+    from pregao.lake.sql import choose_engine
 
-    return choose_engine(lake, None, spark_wanted=False) is EngineName.DUCKDB
+    return choose_engine(lake, None, spark_wanted=False) is EngineName.LOCAL
 
 
 def _run(
@@ -309,7 +322,8 @@ def _books(session: Session, lake: str, quiet: bool) -> list[dict[str, Any]]:
     if not Catalogue(store).dates():
         _say("no orders and no snapshots: no books to build", quiet)
         return []
-    built = order_books.build(lake, master=session.master, spark=session.spark, quiet=quiet)
+    engine = EngineName.LOCAL if session.starting is None else EngineName.SPARK
+    built = order_books.build(lake, engine=engine, spark=session.spark, quiet=quiet)
     if not quiet:
         order_books.show(built)
     return [one.json() for one in built]

@@ -41,10 +41,10 @@ def dumps_as_captures(
             if not _is_dump(name):
                 found.append(name)
                 continue
-            if master is not None and not master.startswith(("here", "local")):
+            if master is not None and not master.startswith("local"):
                 raise UsageError(
                     f"{name} is a raw dump, which is converted to a local capture that {master} "
-                    "cannot read. Ingest it with --master here."
+                    "cannot read. Ingest it with --engine local."
                 )
             path = Path(folder) / str(number) / f"{Path(name).name}.pcap"
             path.parent.mkdir()

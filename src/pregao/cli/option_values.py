@@ -13,6 +13,7 @@ from pregao.cli.configuration import configuration
 from pregao.cli.configuration import zone as zone_of
 from pregao.clock import format_ns, parse_ns
 from pregao.errors import UsageError
+from pregao.lake.engine_names import EngineName
 from pregao.schemas import Registry
 from pregao.umdf.streams import Stream
 
@@ -70,6 +71,14 @@ def moment(text: str | None, option: str, tz: str | None = None) -> int | None:
 def _short(text: str) -> str:
     """Quote user input, truncated to 60 characters."""
     return repr(text if len(text) <= 60 else text[:59] + "…")
+
+
+def check_engine(engine: EngineName | None, master: str | None, conf: list[str] | None) -> None:
+    """Raise `UsageError` if options of Spark are given with another engine."""
+    if engine is EngineName.LOCAL and (master is not None or conf):
+        # Their values may be secret, so they are not quoted.
+        option = "--conf" if master is None else "--master"
+        raise UsageError(f"{option} is for Spark: omit it with --engine local, or omit --engine.")
 
 
 def streams(values: Iterable[str] | None) -> dict[Destination, Stream]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from pregao.cli.configuration import LAKE_VARIABLE, ZONE_VARIABLE, default_lake
+from pregao.lake.engine_names import EngineName
 from pregao.urls import without_secrets
 
 
@@ -55,11 +56,16 @@ Zone = Annotated[
         help="Time zone of times without an offset, e.g. America/Sao_Paulo.",
     ),
 ]
+Engine = Annotated[
+    EngineName | None,
+    typer.Option(help="Where the work runs: spark (default), or local, without Spark and Java."),
+]
 Master = Annotated[
     str | None,
     typer.Option(
+        metavar="URL",
         help="Spark master URL: local[*] (default), spark://HOST:PORT, yarn, k8s://…, "
-        "sc://HOST:PORT; or 'here' to run without Spark."
+        "sc://HOST:PORT.",
     ),
 ]
 Conf = Annotated[

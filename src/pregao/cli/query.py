@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +11,7 @@ from pregao.cli import options
 from pregao.cli.configuration import LAKE_VARIABLE, default_lake
 from pregao.errors import UsageError
 from pregao.extras import require
+from pregao.lake.engine_names import EngineName
 
 EPILOG = "\n\n".join(
     (
@@ -25,13 +25,6 @@ EPILOG = "\n\n".join(
         "and, in v_ticks and v_trades, the phase.",
     )
 )
-
-
-class EngineName(StrEnum):
-    """Names of query engines; declared here so that `pregao.lake` is imported late."""
-
-    DUCKDB = "duckdb"
-    SPARK = "spark"
 
 
 def query(
@@ -78,17 +71,11 @@ def query(
     engine: Annotated[
         EngineName | None,
         typer.Option(
-            help="Query engine: duckdb (in this process, for lakes on a local disk or S3) or spark "
-            "(default: duckdb if it can read the lake; spark with --master or --conf).",
+            help="Query engine: local (DuckDB, for lakes on a local disk or S3) or spark "
+            "(default: local if it can read the lake; spark with --master or --conf).",
         ),
     ] = None,
-    master: Annotated[
-        str | None,
-        typer.Option(
-            help="Spark master URL: local[*] (default), spark://HOST:PORT, yarn, k8s://…, "
-            "sc://HOST:PORT."
-        ),
-    ] = None,
+    master: options.Master = None,
     conf: options.Conf = None,
     unsafe: Annotated[
         bool,
@@ -103,10 +90,9 @@ def query(
     Only queries are accepted: statements that write, drop or create are refused.
     """
     require("deltalake")
-    from pregao.cli import query_output
+    from pregao.cli import option_values, query_output
     from pregao.cli.new_files import NewFiles
     from pregao.lake.spark import parse_conf
-    from pregao.lake.sql import EngineName as Named
     from pregao.lake.sql import choose_engine, open_engine, require_query
     from pregao.lake.store import Lake
 
@@ -118,6 +104,7 @@ def query(
             "--json is for standard output: omit it with -o, whose extension sets the format."
         )
     # Validate options before starting an engine.
+    option_values.check_engine(engine, master, conf)
     settings = parse_conf(conf)
     sql = _asked(sql, example)
     if lake is None:
@@ -127,11 +114,7 @@ def query(
         write = query_output.writer(output, safe_csv=safe_csv)
         NewFiles(force=force).check(output)
     store = Lake(lake)
-    chosen = choose_engine(
-        store,
-        None if engine is None else Named(engine),
-        spark_wanted=master is not None or bool(settings),
-    )
+    chosen = choose_engine(store, engine, spark_wanted=master is not None or bool(settings))
     opened = open_engine(store, chosen, master=master, settings=settings, unsafe=unsafe)
     answer = opened.ask(sql)
     if output is None:

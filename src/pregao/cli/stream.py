@@ -11,6 +11,7 @@ import typer
 
 from pregao.cli import options
 from pregao.errors import UsageError
+from pregao.lake.engine_names import EngineName
 from pregao.output_files import open_output
 from pregao.urls import without_secrets
 
@@ -44,6 +45,7 @@ def stream(
         bool, typer.Option("--once", help="Ingest the existing data, then exit.")
     ] = False,
     interval: Annotated[str, typer.Option(help="Polling interval, e.g. 5s.")] = "5s",
+    engine: options.Engine = None,
     master: options.Master = None,
     conf: options.Conf = None,
     batch_size: Annotated[
@@ -89,6 +91,7 @@ def stream(
     from pregao.lake.source import RollingFiles, parse_size
     from pregao.lake.streaming import StreamIngest, StreamPace, follow_here, follow_on_spark
 
+    option_values.check_engine(engine, master, conf)
     check_report(report)
     channels = option_values.numbers(channel, "--channel", 255)
     skew_ns = parse_span(skew, "--skew")
@@ -119,7 +122,7 @@ def stream(
             sys.stdout.flush()
 
     try:
-        if master == "here":
+        if engine is EngineName.LOCAL:
             follow_here(StreamIngest(files, lake, options), pace, told)
             return
         from pregao.lake.spark import on_spark, parse_conf, spark_session

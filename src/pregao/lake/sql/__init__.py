@@ -4,8 +4,9 @@ Only statements that read are accepted. Both engines return an `Answer`; they di
 SQL dialect.
 """
 
+from pregao.lake.engine_names import EngineName
 from pregao.lake.sql.answers import Answer, Engine
-from pregao.lake.sql.engines import EngineName, choose_engine, open_engine
+from pregao.lake.sql.engines import choose_engine, open_engine
 from pregao.lake.sql.examples import Example, example, examples
 from pregao.lake.sql.statements import require_query
 

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 
 from pregao.errors import UsageError
+from pregao.lake.engine_names import EngineName
 from pregao.lake.sql.answers import Engine
 from pregao.lake.store import Lake
 
 _DUCKDB_READS = ("file", "s3")
 
 
-class EngineName(StrEnum):
-    """Names of the query engines."""
-
-    DUCKDB = "duckdb"
-    SPARK = "spark"
-
-
 def choose_engine(lake: Lake, named: EngineName | None, *, spark_wanted: bool) -> EngineName:
     """Return the named engine; else DuckDB, or Spark if its settings or the location require it."""
-    if named is EngineName.DUCKDB and spark_wanted:
-        raise UsageError("--master and --conf are for Spark; leave them out with --engine duckdb.")
     reads = lake.location.scheme in _DUCKDB_READS
-    if named is EngineName.DUCKDB and not reads:
+    if named is EngineName.LOCAL and not reads:
         raise UsageError(
             f"DuckDB reads lakes on local disks and on S3, not {lake.location}; use --engine spark."
         )
     if named is not None:
         return named
-    return EngineName.DUCKDB if reads and not spark_wanted else EngineName.SPARK
+    return EngineName.LOCAL if reads and not spark_wanted else EngineName.SPARK
 
 
 def open_engine(
@@ -43,7 +34,7 @@ def open_engine(
 ) -> Engine:
     """Open a lake in an engine, and complete units that a dead process left half committed."""
     lake.require()
-    if name is EngineName.DUCKDB:
+    if name is EngineName.LOCAL:
         from pregao.lake.sql.duckdb_engine import DuckdbEngine
 
         lake.roll_forward()
