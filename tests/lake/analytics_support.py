@@ -93,7 +93,7 @@ def assert_same_on_spark(spark, lake, tables=None):
     copy = Lake(Path(mkdtemp(prefix="pregao-lake-")) / "lake")
     shutil.copytree(lake.location.path, copy.location.path)
     with few_partitions(spark):
-        made = analyse(spark, copy, tables=tables, again=True)
+        made = analyse(spark, copy, tables=tables, force=True)
     for one in made:
         assert one.rows is not None
         assert in_some_order(copy, one.table) == in_some_order(lake, one.table), one.table

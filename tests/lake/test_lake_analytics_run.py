@@ -44,7 +44,7 @@ def test_a_day_is_rebuilt_only_when_it_has_more_data(spark):
     assert made(spark, lake, tables=["trades"]) == {"trades": None}
     assert lake.delta("trades").version() == version
 
-    assert made(spark, lake, tables=["trades"], again=True) == {"trades": len(trades)}
+    assert made(spark, lake, tables=["trades"], force=True) == {"trades": len(trades)}
     assert lake.delta("trades").version() == version + 1
     assert rows(lake, "trades") == trades
 
@@ -70,11 +70,11 @@ def test_concurrent_replacements_of_a_day_do_not_add_rows(spark, monkeypatch):
         calls.append(change)
         if len(calls) == 1:
             # Between our read of the table and our change of it, another writer is faster.
-            made(spark, lake, tables=["trades"], again=True)
+            made(spark, lake, tables=["trades"], force=True)
         original(*change)
 
     monkeypatch.setattr(delta_tables, "commit_changes", interfere)
-    made(spark, lake, tables=["trades"], again=True)
+    made(spark, lake, tables=["trades"], force=True)
     assert len(calls) == 3
     assert rows(lake, "trades") == trades
 

@@ -51,8 +51,9 @@ def analytics(
             "are updated too.",
         ),
     ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Rebuild days whose inputs have not changed.")
+    force: Annotated[
+        bool,
+        typer.Option("--force", "-f", help="Rebuild days whose inputs have not changed."),
     ] = False,
     engine: Annotated[
         EngineName | None,
@@ -92,7 +93,7 @@ def analytics(
         dates=dates,
         tables=names,
         wanted=wanted,
-        again=again,
+        force=force,
         progress=progress(quiet),
     )
     if not quiet:

@@ -70,14 +70,14 @@ def analyse(
     dates: Iterable[datetime.date] | None = None,
     tables: Iterable[str] | None = None,
     wanted: Wanted | None = None,
-    again: bool = False,
+    force: bool = False,
     progress: Progress | None = None,
 ) -> list[Made]:
     """Build the analytics tables of a lake for some days, or for all that have data.
 
     With a Spark session they are built there, with None in this process; the rows are equal. Tables
     that the named ones depend on are updated first. A day whose data has not changed since its last
-    build is skipped, unless ``again`` is set; otherwise all its rows are replaced. Tables that an
+    build is skipped, unless ``force`` is set; otherwise all its rows are replaced. Tables that an
     earlier version built with other columns are rebuilt as a whole.
     """
     require("numba")
@@ -90,9 +90,9 @@ def analyse(
     replace_outdated(lake, chosen, None if dates is None else days)
     lake.ensure_tables([table.spec for table in chosen])
     if spark is not None:
-        return _make_all(Tables(spark, lake), days, chosen, wanted, again, progress)
+        return _make_all(Tables(spark, lake), days, chosen, wanted, force, progress)
     with in_process(), HereSession(lake) as session:
-        return _make_all(Tables(session, lake), days, chosen, wanted, again, progress)
+        return _make_all(Tables(session, lake), days, chosen, wanted, force, progress)
 
 
 def _days(lake: Lake, asked: Iterable[datetime.date] | None) -> list[datetime.date]:
@@ -113,7 +113,7 @@ def _make_all(
     dates: Iterable[datetime.date],
     chosen: Iterable[AnalyticsTable],
     wanted: Wanted,
-    again: bool,
+    force: bool,
     progress: Progress | None,
 ) -> list[Made]:
     """Build these tables for each day."""
@@ -121,7 +121,7 @@ def _make_all(
     for date in dates:
         day = opened.day(date)
         for table in chosen:
-            result.append(_make(day, table, wanted, again, progress))
+            result.append(_make(day, table, wanted, force, progress))
     return result
 
 
@@ -141,7 +141,7 @@ def in_order(names: Iterable[str]) -> list[AnalyticsTable]:
 
 
 def _make(
-    day: Day, table: AnalyticsTable, wanted: Wanted, again: bool, progress: Progress | None
+    day: Day, table: AnalyticsTable, wanted: Wanted, force: bool, progress: Progress | None
 ) -> Made:
     if table is BARS:
         intervals = known_intervals([*wanted.intervals, *kept_intervals(day)])
@@ -150,7 +150,7 @@ def _make(
     bar_settings = wanted if table is BARS else None
     inputs = day.fingerprint(_inputs(table), __version__, columns, bar_settings)
     lake = day.tables.lake
-    if not again and is_made_of(lake, table, day.date, inputs):
+    if not force and is_made_of(lake, table, day.date, inputs):
         return Made(table.name, day.date, None)
     if progress is not None:
         progress(table.name, day.date)
