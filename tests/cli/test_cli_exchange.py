@@ -21,7 +21,7 @@ def port():
         (("phase", "all", "OPEN"), "all: OPEN"),
         (("halt", "PETR4"), "PETR4 halted"),
         (("resume", "PETR4"), "PETR4 follows its group"),
-        (("auction", "VALE3", "--for", "1h"), "VALE3 is in auction for 1h"),
+        (("auction", "VALE3", "--duration", "1h"), "VALE3 is in auction for 1h"),
         (("news", "A headline", "--symbol", "PETR4"), "published"),
         (("band", "PETR4", "--low", "1", "--high", "99.5"), "set"),
         (
@@ -90,7 +90,7 @@ def test_a_missing_exchange_is_reported(pregao):
     [
         (("--config", "nowhere.toml"), "nowhere.toml: there is no such file"),
         (("--feed", "smoke"), "--feed must be multicast, unicast or none"),
-        (("--for", "soon"), "--for"),
+        (("--duration", "soon"), "--duration"),
     ],
 )
 def test_errors_before_it_runs(pregao, words, told):

@@ -118,7 +118,7 @@ def test_errors_are_one_line(pregao, tmp_path):
             ["--config", path, "--headless", "--lake", "s3://b/l"],
             "set the folder of captures with --spool",
         ),
-        (["--config", path, "--for", "soon", "--headless"], "--for must be a duration"),
+        (["--config", path, "--duration", "soon", "--headless"], "--duration must be a duration"),
         (["--config", path], "The view requires a terminal: use --headless"),
         (["--config", path, "--headless", "--roll-size", "x"], "--roll-size"),
     ):
@@ -139,7 +139,7 @@ def test_live_records_and_ends_in_time(pregao, tmp_path):
     config, _ = followed_at()
     path.write_text(config_text(config))
     folder = tmp_path / "captures"
-    done = pregao("live", "--config", path, "--headless", "--for", "100ms", "--record", folder)
+    done = pregao("live", "--config", path, "--headless", "--duration", "100ms", "--record", folder)
     assert done.code == 0, done.err
     (line,) = [json.loads(line) for line in done.out.splitlines()][-1:]
     assert (line["event"], line["ready"], line["recorded"]) == ("Status", False, 0)

@@ -87,7 +87,7 @@ def exchange(
         ),
     ] = None,
     duration: Annotated[
-        str | None, typer.Option("--for", metavar="SPAN", help="Stop after this time, e.g. 10m.")
+        str | None, typer.Option(metavar="DURATION", help="Stop after this time, e.g. 10m.")
     ] = None,
 ) -> None:
     """Run an exchange: order entry, matching, market data, a journal."""
@@ -111,7 +111,7 @@ def exchange(
     settings = _with_legacy(settings, legacy, recovery)
     if metrics is not None:
         settings = replace(settings, metrics_port=metrics)
-    seconds = None if duration is None else parse_span(duration, "--for") / SECOND
+    seconds = None if duration is None else parse_span(duration, "--duration") / SECOND
     if live_config is not None:
         replace_file(live_config, settings.live_config().encode())
         if settings.legacy is not None:

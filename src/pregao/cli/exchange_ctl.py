@@ -123,21 +123,20 @@ def halt(symbol: Symbol, port: Port = _PORT) -> None:
     _done(port, f"{symbol} halted", command="halt", symbol=symbol)
 
 
-@ctl.command(epilog="Example: pregao exchange ctl auction PETR4 --for 2m")
+@ctl.command(epilog="Example: pregao exchange ctl auction PETR4 --duration 2m")
 def auction(
     symbol: Symbol,
-    span: Annotated[
-        str, typer.Option("--for", metavar="SPAN", help="Duration of the auction, e.g. 5m.")
+    duration: Annotated[
+        str, typer.Option(metavar="DURATION", help="Duration of the auction, e.g. 5m.")
     ] = "5m",
     port: Port = _PORT,
 ) -> None:
     """Start an auction of an instrument, which ends automatically."""
     from pregao.clock import parse_span, system_clock
 
-    end = system_clock() + parse_span(span, "--for")
-    _done(
-        port, f"{symbol} is in auction for {span}", command="auction", symbol=symbol, until_ns=end
-    )
+    end = system_clock() + parse_span(duration, "--duration")
+    message = f"{symbol} is in auction for {duration}"
+    _done(port, message, command="auction", symbol=symbol, until_ns=end)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl resume PETR4")

@@ -90,7 +90,7 @@ def live(
         typer.Option(min=1, max=255, help="Number of worker processes (requires --headless)."),
     ] = None,
     duration: Annotated[
-        str | None, typer.Option("--for", metavar="SPAN", help="Stop after this time, e.g. 10m.")
+        str | None, typer.Option(metavar="DURATION", help="Stop after this time, e.g. 10m.")
     ] = None,
     speed: Annotated[str, typer.Option(help="Speed of --demo: 1x, 10x or max.")] = "1x",
 ) -> None:
@@ -118,7 +118,7 @@ def live(
     # The feed thread must not wait long for the thread that writes or draws.
     sys.setswitchinterval(_SWITCH_S)
     pace = parse_speed(speed)
-    seconds = None if duration is None else parse_span(duration, "--for") / SECOND
+    seconds = None if duration is None else parse_span(duration, "--duration") / SECOND
     channels = option_values.numbers(channel, "--channel", 255)
     symbols = option_values.parts(symbol) or None
     config_ = None if config is None else read_config(config).only(channels)

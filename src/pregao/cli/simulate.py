@@ -68,7 +68,8 @@ def simulate(
     duration: Annotated[
         str | None,
         typer.Option(
-            help="Duration of the day, e.g. 1h30m or 45s (default: 30m, or that of --like)."
+            metavar="DURATION",
+            help="Duration of the day, e.g. 1h30m or 45s (default: 30m, or that of --like).",
         ),
     ] = None,
     schema_version: Annotated[
