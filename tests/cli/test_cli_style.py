@@ -13,7 +13,6 @@ WITHOUT_JSON = {
     "decode": "its lines are the data; -o and --format jsonl write JSON",
     "demo": "it shows what others do",
     "simulate": "its output is files, truth/summary.json among them",
-    "live": "--headless writes lines of JSON",
     "replay": "it sends packets, and says what it sent",
     "ingest": "--report writes JSON",
     "stream": "--report writes JSON",

@@ -84,7 +84,7 @@ def small_demo(monkeypatch):
 
 
 def test_the_demonstration_simulates_sends_and_follows(pregao, small_demo):
-    done = pregao("live", "--demo", "--headless", "--speed", "5x", "--metrics", "0")
+    done = pregao("live", "--demo", "--json", "--speed", "5x", "--metrics", "0")
     assert done.code == 0, done.err
     assert "/metrics" in done.err
     lines = [json.loads(line) for line in done.out.splitlines()]
@@ -115,12 +115,12 @@ def test_errors_are_one_line(pregao, tmp_path):
             "--lake cannot be combined with --record",
         ),
         (
-            ["--config", path, "--headless", "--lake", "s3://b/l"],
+            ["--config", path, "--json", "--lake", "s3://b/l"],
             "set the folder of captures with --spool",
         ),
-        (["--config", path, "--duration", "soon", "--headless"], "--duration must be a duration"),
-        (["--config", path], "The view requires a terminal: use --headless"),
-        (["--config", path, "--headless", "--roll-size", "x"], "--roll-size"),
+        (["--config", path, "--duration", "soon", "--json"], "--duration must be a duration"),
+        (["--config", path], "The view requires a terminal: use --json"),
+        (["--config", path, "--json", "--roll-size", "x"], "--roll-size"),
     ):
         done = pregao("live", *arguments)
         assert done.code == 2, arguments
@@ -129,7 +129,7 @@ def test_errors_are_one_line(pregao, tmp_path):
     alone = unicast(config)
     path.write_text(config_text(alone))
     with receive_socket(alone.lines[0].address):
-        done = pregao("live", "--config", path, "--headless")
+        done = pregao("live", "--config", path, "--json")
     assert done.code == 2
     assert "another program listens there" in done.err
 
@@ -139,7 +139,7 @@ def test_live_records_and_ends_in_time(pregao, tmp_path):
     config, _ = followed_at()
     path.write_text(config_text(config))
     folder = tmp_path / "captures"
-    done = pregao("live", "--config", path, "--headless", "--duration", "100ms", "--record", folder)
+    done = pregao("live", "--config", path, "--json", "--duration", "100ms", "--record", folder)
     assert done.code == 0, done.err
     (line,) = [json.loads(line) for line in done.out.splitlines()][-1:]
     assert (line["event"], line["ready"], line["recorded"]) == ("Status", False, 0)

@@ -22,7 +22,7 @@ class Running:
     def __init__(self, config, lake):
         root = Path(__file__).parents[2]
         path = os.pathsep.join([str(root), *sys.path])
-        command = [sys.executable, "-m", "pregao", "live", "--config", str(config), "--headless"]
+        command = [sys.executable, "-m", "pregao", "live", "--config", str(config), "--json"]
         self.process = subprocess.Popen(
             [*command, "--lake", str(lake), "--symbol", "PETR4"],
             env=os.environ | {"PYTHONPATH": path},

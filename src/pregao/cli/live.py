@@ -25,8 +25,8 @@ EPILOG = "\n\n".join(
         "Examples:",
         "pregao live --demo",
         "pregao live --config live.toml --metrics 9100",
-        "pregao live --config live.toml --headless --symbol PETR4 > events.jsonl",
-        "pregao live --config live.toml --lake lake --headless > /dev/null",
+        "pregao live --config live.toml --json --symbol PETR4 > events.jsonl",
+        "pregao live --config live.toml --lake lake --json > /dev/null",
         "docs/live.md describes the configuration file; --demo needs none.",
     )
 )
@@ -47,8 +47,8 @@ def live(
         list[str] | None,
         typer.Option(metavar="NUMBER", help="Follow only these channels (comma-separated)."),
     ] = None,
-    headless: Annotated[
-        bool, typer.Option("--headless", help="Write JSON lines instead of showing the view.")
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write JSON lines instead of showing the view.")
     ] = False,
     symbol: options.Symbols = None,
     depth: Annotated[
@@ -87,7 +87,7 @@ def live(
     ] = False,
     processes: Annotated[
         int | None,
-        typer.Option(min=1, max=255, help="Number of worker processes (requires --headless)."),
+        typer.Option(min=1, max=255, help="Number of worker processes (requires --json)."),
     ] = None,
     duration: Annotated[
         str | None, typer.Option(metavar="DURATION", help="Stop after this time, e.g. 10m.")
@@ -122,10 +122,8 @@ def live(
     channels = option_values.numbers(channel, "--channel", 255)
     symbols = option_values.parts(symbol) or None
     config_ = None if config is None else read_config(config).only(channels)
-    if not headless and not sys.stdout.isatty():
-        raise UsageError(
-            "The view requires a terminal: use --headless to write JSON lines instead."
-        )
+    if not as_json and not sys.stdout.isatty():
+        raise UsageError("The view requires a terminal: use --json to write JSON lines instead.")
     with ExitStack() as opened:
         demo_market: Demo | None = None
         if config_ is not None:
@@ -140,7 +138,7 @@ def live(
         groups = followed.groups(processes)
         handler: FeedHandler | FeedProcesses
         if len(groups) > 1:
-            _check_apart(headless=headless, recorded=recorder is not None)
+            _check_apart(as_json=as_json, recorded=recorder is not None)
             handler = FeedProcesses(groups, spin=spin or None)
             opened.callback(handler.stop)
         else:
@@ -161,7 +159,7 @@ def live(
             demo_market.start()
         end = None if seconds is None else time.monotonic() + seconds
         try:
-            if headless or isinstance(handler, FeedProcesses):
+            if as_json or isinstance(handler, FeedProcesses):
                 write_lines(handler, symbols, depth, end, demo_market)
             else:
                 _show(handler, followed, demo_market, end)
@@ -169,15 +167,15 @@ def live(
             pass  # the regular way to stop
 
 
-def _check_apart(*, headless: bool, recorded: bool) -> None:
+def _check_apart(*, as_json: bool, recorded: bool) -> None:
     """Raise `UsageError` for options that worker processes do not support."""
     if recorded:
         raise UsageError(
             "Worker processes cannot record into one folder: run one `pregao live --channel …` per "
             "channel, each with its own --record."
         )
-    if not headless:
-        raise UsageError("The view runs in one process: use --headless with worker processes.")
+    if not as_json:
+        raise UsageError("The view runs in one process: use --json with worker processes.")
 
 
 def _say(words: str) -> None:

@@ -1,4 +1,4 @@
-"""JSON lines of ``pregao live --headless``: one per event."""
+"""JSON lines of ``pregao live --json``: one per event."""
 
 from __future__ import annotations
 
