@@ -189,7 +189,7 @@ def test_the_live_feed_is_followed_by_the_plain_machine(day, tmp_path):
     "words",
     [
         ["ingest", "day", "--lake", "lake", "--engine", "local"],
-        ["stream", "--from", "day", "--lake", "lake", "--engine", "local", "--once"],
+        ["stream", "day", "--lake", "lake", "--engine", "local", "--once"],
     ],
 )
 def test_a_lake_is_refused_in_one_line(day, words):

@@ -138,7 +138,7 @@ def test_a_query_runs_on_the_server(connect_session, small_lake, sql, rows):
 
 def test_a_stream_polls_for_new_bytes_itself(connect_server, lake, tmp_path):
     place = tmp_path / "lake"
-    stream = ("stream", "--from", day(duration="12s"), "--lake", place, "--once")
+    stream = ("stream", day(duration="12s"), "--lake", place, "--once")
     code, out, err = pregao(*stream, "--quiet-period", "0s", master=connect_server)
     assert (code, err) == (0, "")
     assert "messages" in out

@@ -29,7 +29,7 @@ def test_once_without_spark(tmp_path):
     folder, lake, once = day(duration="12s"), tmp_path / "lake", tmp_path / "once"
     report = tmp_path / "report.jsonl"
     options = ["--once", "--engine", "local", "--quiet-period", "0s", "--report", report]
-    done = run("--from", folder, "--lake", lake, "--batch-size", "300k", *options)
+    done = run(folder, "--lake", lake, "--batch-size", "300k", *options)
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
     told = [json.loads(line) for line in report.read_text().splitlines()]
@@ -38,13 +38,13 @@ def test_once_without_spark(tmp_path):
     assert all(batch["committed"] for batch in told)
     ingest([str(folder)], str(once))
     assert_same(once, lake)
-    again = run("--from", folder, "--lake", lake, "--quiet", *options)
+    again = run(folder, "--lake", lake, "--quiet", *options)
     assert (again.exit_code, again.output) == (0, "")
 
 
 def test_channels_that_are_not_selected_are_only_counted(tmp_path):
     folder, lake = day(duration="12s"), tmp_path / "lake"
-    done = run("--from", folder, "--lake", lake, "--once", "--engine", "local", "--channel", "7")
+    done = run(folder, "--lake", lake, "--once", "--engine", "local", "--channel", "7")
     assert done.exit_code == 0, done.output
     assert "filtered" in done.output
     assert rows(lake, "umdf_order_mbo_50") == []
@@ -61,7 +61,7 @@ def test_it_continues_until_it_is_stopped(tmp_path):
     command = "import typer; from pregao.cli.stream import stream; typer.run(stream)"
     options = ["--engine", "local", "--interval", "100ms", "--quiet-period", "500ms"]
     process = subprocess.Popen(
-        [sys.executable, "-c", command, "--from", folder, "--lake", lake, *options],
+        [sys.executable, "-c", command, folder, "--lake", lake, *options],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
@@ -96,13 +96,13 @@ def test_it_continues_until_it_is_stopped(tmp_path):
     ],
 )
 def test_errors_are_one_line(tmp_path, options, words):
-    done = run("--from", tmp_path, "--lake", tmp_path / "lake", "--engine", "local", *options)
+    done = run(tmp_path, "--lake", tmp_path / "lake", "--engine", "local", *options)
     assert isinstance(done.exception, UsageError)
     assert words in str(done.exception)
 
 
 def test_a_missing_folder_is_reported(tmp_path):
-    done = run("--from", tmp_path / "none", "--lake", tmp_path / "lake", "--engine", "local")
+    done = run(tmp_path / "none", "--lake", tmp_path / "lake", "--engine", "local")
     assert "no such folder" in str(done.exception)
     assert not (tmp_path / "lake").exists()
 
@@ -111,7 +111,7 @@ def test_an_empty_folder_is_no_error(tmp_path):
     shutil.rmtree(tmp_path / "folder", ignore_errors=True)
     (tmp_path / "folder").mkdir()
     options = ["--once", "--engine", "local"]
-    done = run("--from", tmp_path / "folder", "--lake", tmp_path / "lake", *options)
+    done = run(tmp_path / "folder", "--lake", tmp_path / "lake", *options)
     assert (done.exit_code, done.output) == (0, "")
 
 
@@ -123,7 +123,7 @@ def test_filtered_messages_do_not_count_as_decoded(tmp_path):
         place.mkdir()
         shutil.copy(next(folder.glob(f"*_Incremental_{name}.pcap")), place)
     options = ["--lake", lake, "--once", "--engine", "local"]
-    assert run("--from", feeds["A"], "--channel", "7", *options).exit_code == 0
-    assert run("--from", feeds["B"], *options).exit_code == 0
+    assert run(feeds["A"], "--channel", "7", *options).exit_code == 0
+    assert run(feeds["B"], *options).exit_code == 0
     ingest([str(feeds["B"])], str(tmp_path / "once"))
     assert len(rows(lake, "umdf_order_mbo_50")) == len(rows(tmp_path / "once", "umdf_order_mbo_50"))

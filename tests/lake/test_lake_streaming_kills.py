@@ -90,7 +90,7 @@ def start(folder, lake):
     options = ["--once", "--batch-size", "120k", "--master", "local[2]", "--quiet"]
     settings = ["--conf", "spark.driver.memory=1g"]
     return subprocess.Popen(
-        [sys.executable, "-c", command, "--from", folder, "--lake", lake, *options, *settings],
+        [sys.executable, "-c", command, folder, "--lake", lake, *options, *settings],
         cwd=ROOT,
         start_new_session=True,
     )

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 EPILOG = "\n\n".join(
     (
         "Examples:",
-        "pregao stream --from captures --lake lake",
-        "pregao stream --from captures --lake lake --once",
+        "pregao stream captures --lake lake",
+        "pregao stream captures --lake lake --once",
         "Plain pcap files are followed while they grow; compressed and pcapng files are ingested "
         "when they have not grown for the quiet period. The lake records how far each file was "
         "ingested: a restart resumes from there, however the command ended.",
@@ -31,11 +31,10 @@ EPILOG = "\n\n".join(
 
 
 def stream(
-    source: Annotated[
+    captures: Annotated[
         str,
-        typer.Option(
-            "--from",
-            metavar="DIR",
+        typer.Argument(
+            metavar="CAPTURES",
             callback=without_secrets,
             help="Folder or glob pattern of the capture files.",
         ),
@@ -109,9 +108,9 @@ def stream(
         max_bytes=parse_size(batch_size, "--batch-size") or 1,
         holdback_ns=skew_ns,
     )
-    files = RollingFiles(source, parse_span(quiet_period, "--quiet-period"))
-    if not set("*?[") & set(source) and files.folder.info() is None:
-        raise UsageError(f"--from: no such folder {source}; create it first.")
+    files = RollingFiles(captures, parse_span(quiet_period, "--quiet-period"))
+    if not set("*?[") & set(captures) and files.folder.info() is None:
+        raise UsageError(f"{captures}: no such folder; create it first.")
 
     def told(done: Report) -> None:
         if report is not None:
