@@ -49,7 +49,7 @@ class Sending:
 
     def __init__(self, folder, targets):
         self._replayers = [
-            replayer(folder, targets, speed=3.0, current_times=True) for _ in range(40)
+            replayer(folder, targets, speed=3.0, rewrite_times=True) for _ in range(40)
         ]
         self._stopped = False
         self._thread = threading.Thread(target=self._run)

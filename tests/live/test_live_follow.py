@@ -124,7 +124,7 @@ def test_every_book_of_a_followed_day_is_the_engines(day, compiled):
     config, targets = followed_at()
     heard = Heard()
     with running(config, heard, compiled=compiled) as handler:
-        counts = replayer(folder, targets, speed=10.0, current_times=True).run()
+        counts = replayer(folder, targets, speed=10.0, rewrite_times=True).run()
         made = settled(handler, packets_of(summary)).channels[0]
         found = handler.ask(books_of)
     truth = true_books(folder)

@@ -79,7 +79,7 @@ def test_books_and_trades_are_the_exchanges(tmp_path, kind, lost):
     heard = Heard()
     with running(config, heard) as handler:
         # Sending times are in the messages: they must stay unchanged.
-        Replayer(captures, targets, speed=Speed(10.0), interface=LO, current_times=True).run()
+        Replayer(captures, targets, speed=Speed(10.0), interface=LO, rewrite_times=True).run()
         made = settled(handler, sent)
         channel = handler.channels[NUMBER].channel
         assert made.channels[0].counters["bad_packets"] == 0

@@ -198,7 +198,7 @@ def test_sending_times_can_be_those_of_now(tmp_path):
     receiver = open_receiver()
     receiver.add(receive_socket(target, interface=LO))
     before = time.time_ns()
-    Replayer([path], {GROUPS[0]: target}, interface=LO, current_times=True).run()
+    Replayer([path], {GROUPS[0]: target}, interface=LO, rewrite_times=True).run()
     payloads = [payload for _, payload, _ in received(receiver, 4)]
     receiver.close()
     found = [decode_header(payload) for payload in payloads[:3]]

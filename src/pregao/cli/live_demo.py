@@ -119,7 +119,7 @@ def send(
         targets,
         speed=speed,
         interface=find_interface(_INTERFACE),
-        current_times=True,
+        rewrite_times=True,
     )
     ready.set()
     if go.wait(_LONGEST_WAIT_S):

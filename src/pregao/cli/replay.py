@@ -51,9 +51,9 @@ def replay(
             help="Allow targets that are neither multicast groups nor loopback.",
         ),
     ] = False,
-    current_times: Annotated[
+    rewrite_times: Annotated[
         bool,
-        typer.Option("--current-times", help="Rewrite sending times to now."),
+        typer.Option("--rewrite-times", help="Rewrite sending times to now."),
     ] = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -76,7 +76,7 @@ def replay(
         speed=pace,
         interface=find_interface(interface),
         ttl=ttl,
-        current_times=current_times,
+        rewrite_times=rewrite_times,
         allow_remote=allow_remote,
     )
     if quiet:

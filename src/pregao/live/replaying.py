@@ -99,13 +99,13 @@ class Replayer:
         speed: Speed = Speed(),  # noqa: B008 - it is frozen
         interface: Interface | None = None,
         ttl: int = 0,
-        current_times: bool = False,
+        rewrite_times: bool = False,
         allow_remote: bool = False,
     ) -> None:
         """Prepare a replay; without ``targets`` packets go to their captured destinations.
 
         Unless ``allow_remote``, a target that is neither a multicast group nor loopback is refused,
-        and packets captured to such a destination are not sent. With ``current_times`` the packets'
+        and packets captured to such a destination are not sent. With ``rewrite_times`` the packets'
         sending times are moved to the time of the replay; those of the legacy feed, which are in
         its messages, are unchanged.
         """
@@ -122,7 +122,7 @@ class Replayer:
         self._speed = speed
         self._interface = interface
         self._ttl = ttl
-        self._current = current_times
+        self._current = rewrite_times
         self._stopped = threading.Event()
         self._timed: dict[int, bool] = {}
         """By line: whether its packets have a header with their sending time."""
