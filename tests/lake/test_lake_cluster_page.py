@@ -27,7 +27,7 @@ from tests.lake.test_lake_cluster_standalone import LARGE
 PAGE = (ROOT / "docs" / "cluster.md").read_text()
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ORDERS = "umdf_order_mbo_50"
-WITHOUT = "".join(f" --without {name}" for name in LARGE)
+WITHOUT = "".join(f" --exclude {name}" for name in LARGE)
 
 
 ONE_PROCESS = """
@@ -75,8 +75,8 @@ class Reader:
             "memory=4g": f"memory=512m --conf spark.cores.max={self.cores}",
             "/opt/pregao/bin/python": sys.executable,
             # The workers of the test have these; unpacking them would take a minute.
-            "pack environment.tar.gz": "pack environment.tar.gz --without "
-            + " --without ".join(LARGE),
+            "pack environment.tar.gz": "pack environment.tar.gz --exclude "
+            + " --exclude ".join(LARGE),
         }.items():
             text = text.replace(theirs, mine)
         return text

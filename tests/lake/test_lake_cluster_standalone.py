@@ -60,7 +60,7 @@ LARGE = ("deltalake", "duckdb", "numba", "numpy", "pandas", "pyarrow")
 def archive(tmp_path_factory):
     path = tmp_path_factory.mktemp("packed") / "environment.tar.gz"
     with path.open("wb") as stream:
-        packed = pack(stream, without=LARGE)
+        packed = pack(stream, exclude=LARGE)
     assert {"pregao", "rich"} <= set(dict(packed.packages))
     return path
 

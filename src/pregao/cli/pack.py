@@ -20,7 +20,7 @@ EPILOG = "\n\n".join(
 
 def pack(
     out: Annotated[Path, typer.Argument(metavar="OUT.tar.gz", help="Archive to write.")],
-    without: Annotated[
+    exclude: Annotated[
         list[str] | None,
         typer.Option(metavar="PACKAGE", help="Exclude a package that the workers have installed."),
     ] = None,
@@ -40,7 +40,7 @@ def pack(
     if not out.name.endswith((".tar.gz", ".tgz")):
         raise UsageError(f"{out} must end in .tar.gz or .tgz: Spark unpacks archives by name.")
     with NewFiles(force=force) as files:
-        packed = write_archive(files.create(out), without=without or ())
+        packed = write_archive(files.create(out), exclude=exclude or ())
     python = out.parent / folder_name(out) / "bin" / "python"
     try:
         python.parent.mkdir(parents=True, exist_ok=True)

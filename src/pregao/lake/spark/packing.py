@@ -75,10 +75,10 @@ def folder_name(archive: Path) -> str:
     return archive.name.removesuffix(".tgz").removesuffix(".tar.gz")
 
 
-def pack(stream: BinaryIO, *, root: str = "pregao", without: Iterable[str] = ()) -> Packed:
+def pack(stream: BinaryIO, *, root: str = "pregao", exclude: Iterable[str] = ()) -> Packed:
     """Write the archive of a package and its dependencies; the bytes are reproducible.
 
-    ``without`` names packages that the workers' own Python has; dependencies only of those are
+    ``exclude`` names packages that the workers' own Python has; dependencies only of those are
     excluded too.
     """
     packages = []
@@ -88,7 +88,7 @@ def pack(stream: BinaryIO, *, root: str = "pregao", without: Iterable[str] = ())
         tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
         _add(archive, "bin/python", io.BytesIO(launcher().encode()), executable=True)
-        for distribution in needed(root, without):
+        for distribution in needed(root, exclude):
             packages.append((distribution.metadata["Name"], distribution.version))
             for name, path in sorted(_files(distribution)):
                 with path.open("rb") as content:
@@ -97,9 +97,9 @@ def pack(stream: BinaryIO, *, root: str = "pregao", without: Iterable[str] = ())
     return Packed(tuple(packages), files, size)
 
 
-def needed(root: str, without: Iterable[str] = ()) -> list[importlib.metadata.Distribution]:
+def needed(root: str, exclude: Iterable[str] = ()) -> list[importlib.metadata.Distribution]:
     """Return a distribution and its installed dependencies, by name, except provided ones."""
-    provided = PROVIDED | {_canonical(name) for name in without}
+    provided = PROVIDED | {_canonical(name) for name in exclude}
     found: dict[str, importlib.metadata.Distribution] = {}
     waiting = [root]
     while waiting:
