@@ -39,7 +39,7 @@ def run() -> Iterator[Row]:
         Simulation(
             Settings(
                 profile="equities", out=out, instruments=INSTRUMENTS, duration_ns=10 * MINUTE,
-                messages=MESSAGES, books=1, force=True,
+                messages=MESSAGES, truth_books=1, force=True,
             )
         ).run()  # fmt: skip
         capture = out / f"{CHANNEL:03d}_Incremental_A.pcap"

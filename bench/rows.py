@@ -72,7 +72,7 @@ def _sent() -> feed.Datagrams:
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
             profile="equities", out=Path(folder), instruments=feed.INSTRUMENTS,
-            duration_ns=10 * MINUTE, messages=feed.MESSAGES, books=1, force=True,
+            duration_ns=10 * MINUTE, messages=feed.MESSAGES, truth_books=1, force=True,
         )  # fmt: skip
         Simulation(settings).run()
         capture = Path(folder) / f"{feed.CHANNEL:03d}_Incremental_A.pcap"

@@ -239,8 +239,8 @@ def test_an_error_message_states_what_to_do(capture, ask, error, words):
 def test_captures_of_the_legacy_feed_are_followed_as_those_of_the_binary_one(tmp_path):
     Simulation(
         Settings(
-            "derivatives", tmp_path, duration_ns=6 * SECOND, rate=100.0, instruments=4, books=1,
-            legacy=LegacyDepth.ORDERS,
+            "derivatives", tmp_path, duration_ns=6 * SECOND, rate=100.0, instruments=4,
+            truth_books=1, legacy=LegacyDepth.ORDERS,
         )
     ).run()  # fmt: skip
     kinds = (TradeDone, InstrumentChanged)

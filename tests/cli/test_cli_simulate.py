@@ -18,7 +18,7 @@ from pregao.errors import PregaoError
 from pregao.exchange.simulation import Settings, Simulation
 from pregao.exchange.traders import load_profile
 
-SHORT = ["--duration", "2s", "--rate", "150", "--instruments", "4", "--books", "2"]
+SHORT = ["--duration", "2s", "--rate", "150", "--instruments", "4", "--truth-books", "2"]
 
 app = typer.Typer(add_completion=False)
 app.command(epilog=EPILOG)(simulate)
@@ -170,7 +170,7 @@ def test_help_has_an_example():
         (["--date", "tomorrow"], "was 'tomorrow'"),
         (["--instruments-file", "absent.toml"], "absent.toml"),
         (["--schedule-file", "absent.toml"], "absent.toml"),
-        (["--books", "0"], "--books must be from 1 to 10000, was 0"),
+        (["--truth-books", "0"], "--truth-books must be from 1 to 10000, was 0"),
     ],
 )
 def test_invalid_input_is_refused_in_one_line(tmp_path, monkeypatch, arguments, words):

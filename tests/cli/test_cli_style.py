@@ -42,7 +42,6 @@ DIFFERENT = {
     "--channel": "`book` is about one channel",
     "--date": "some are about one day",
     "--symbol": "a piece of news is about one instrument",
-    "--books": "a stage of ingest; how many times books go to the truth of a simulation",
     "--feed": "which feed a destination is; how the exchange sends",
     "--interval": "one span, or the lengths of several kinds of bars",
 }

@@ -25,8 +25,8 @@ FILES = {
 
 def simulated(out, **changes):
     settings = Settings(
-        profile="derivatives", out=out, duration_ns=6 * SECOND, rate=200.0, instruments=8, books=2,
-        **changes,
+        profile="derivatives", out=out, duration_ns=6 * SECOND, rate=200.0, instruments=8,
+        truth_books=2, **changes,
     )  # fmt: skip
     Simulation(settings).run()
     return json.loads((out / "truth/summary.json").read_text())

@@ -45,7 +45,7 @@ def run(out: Path, profile: str = "equities", **changes: Any) -> dict[str, Any]:
         "duration_ns": 6 * SECOND,
         "rate": 250.0,
         "instruments": 12,
-        "books": 4,
+        "truth_books": 4,
     } | changes
     Simulation(Settings(profile=profile, out=out, **chosen)).run()
     summary: dict[str, Any] = json.loads((out / "truth/summary.json").read_text())

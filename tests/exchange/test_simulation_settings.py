@@ -93,7 +93,7 @@ def test_a_time_of_day_outside_of_the_run_is_refused_with_its_bounds():
         ({"rate": -3.0}, "orders per second, was -3"),
         ({"rate": float("nan")}, "orders per second, was nan"),
         ({"messages": 0}, "--messages must be at least 1, was 0"),
-        ({"books": 0}, "--books must be from 1 to 10000, was 0"),
+        ({"truth_books": 0}, "--truth-books must be from 1 to 10000, was 0"),
     ],
 )
 def test_settings_out_of_range_name_their_option(changes, words):

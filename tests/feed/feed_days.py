@@ -46,7 +46,12 @@ def simulated(out, version, *, lossy=(), resets=(), late_join=None, **changes):
     """Simulate a small day of equities; the truth about its books."""
     faults = dict.fromkeys(("A", "B", "snapshot", "definition"), FaultRates())
     faults |= dict.fromkeys(lossy, LOSSY)
-    chosen = {"duration_ns": 4 * SECOND, "rate": 250.0, "instruments": 10, "books": 6} | changes
+    chosen = {
+        "duration_ns": 4 * SECOND,
+        "rate": 250.0,
+        "instruments": 10,
+        "truth_books": 6,
+    } | changes
     chosen["faults"] = faults
     chosen["resets"] = tuple(parse_reset(text) for text in resets)
     if late_join:

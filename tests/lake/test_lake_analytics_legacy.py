@@ -31,7 +31,7 @@ FILLS = {"reductions", "reduced_quantity", "fills", "filled_quantity", "end_reas
 def simulated(out, kind=LegacyDepth.ORDERS, **changes):
     settings = {
         "profile": "equities", "duration_ns": 25 * SECOND, "rate": 120.0, "instruments": 6,
-        "books": 1, "legacy": kind,
+        "truth_books": 1, "legacy": kind,
     }  # fmt: skip
     Simulation(Settings(out=out, **(settings | changes))).run()
     return out

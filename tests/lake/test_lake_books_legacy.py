@@ -32,7 +32,7 @@ TRADE = (
 def simulated(out, **changes):
     settings = {
         "profile": "derivatives", "duration_ns": 20 * SECOND, "rate": 150.0, "instruments": 6,
-        "books": 2, "legacy": LegacyDepth.ORDERS,
+        "truth_books": 2, "legacy": LegacyDepth.ORDERS,
     }  # fmt: skip
     Simulation(Settings(out=out, **(settings | changes))).run()
     return out

@@ -34,7 +34,7 @@ CALM = {name: FaultRates() for name in ("snapshot", "definition")}
 def simulated(out, kind, **changes):
     settings = {
         "profile": "derivatives", "duration_ns": 12 * SECOND, "rate": 150.0, "instruments": 5,
-        "books": 12, "legacy": kind,
+        "truth_books": 12, "legacy": kind,
     }  # fmt: skip
     Simulation(Settings(out=out, **(settings | changes))).run()
     return out

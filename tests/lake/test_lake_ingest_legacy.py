@@ -50,7 +50,7 @@ def day(tmp_path_factory):
             duration_ns=4 * SECOND,
             rate=150.0,
             instruments=6,
-            books=1,
+            truth_books=1,
             legacy=LegacyDepth.ORDERS,
             faults=faults,
         )

@@ -27,7 +27,7 @@ def simulated(folder, kind=LegacyDepth.ORDERS, lost=0.0):
     rates = FaultRates(lost, 0.0, 0.0)
     faults = {"A": rates, "B": rates, "snapshot": FaultRates(), "definition": FaultRates()}
     settings = Settings(
-        "derivatives", folder, instruments=5, duration_ns=20 * SECOND, rate=100.0, books=1,
+        "derivatives", folder, instruments=5, duration_ns=20 * SECOND, rate=100.0, truth_books=1,
         legacy=kind, faults=faults,
     )  # fmt: skip
     Simulation(settings).run()

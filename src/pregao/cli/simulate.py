@@ -146,7 +146,7 @@ def simulate(
     schedule_file: Annotated[
         Path | None, typer.Option(help="Schedule of the groups' trading phases, TOML or JSON.")
     ] = None,
-    books: Annotated[
+    truth_books: Annotated[
         int, typer.Option(help="Number of times at which truth/ has books, including the end.")
     ] = 10,
     compress: Annotated[
@@ -193,7 +193,7 @@ def simulate(
         instruments_file=instruments_file,
         schedule_file=schedule_file,
         compression=compress,
-        books=books,
+        truth_books=truth_books,
         force=force,
         legacy=legacy,
     )

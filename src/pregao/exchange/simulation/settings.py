@@ -100,7 +100,7 @@ class Settings:
     instruments_file: Path | None = None
     schedule_file: Path | None = None
     compression: Compression = Compression.NONE
-    books: int = 10
+    truth_books: int = 10
     """Number of times the books are written to the truth, including the end of the run."""
     force: bool = False
     legacy: LegacyDepth | None = None
@@ -125,8 +125,8 @@ class Settings:
             )
         if self.messages is not None and self.messages < 1:
             raise UsageError(f"--messages must be at least 1, was {self.messages}")
-        if not 1 <= self.books <= 10_000:
-            raise UsageError(f"--books must be from 1 to 10000, was {self.books}")
+        if not 1 <= self.truth_books <= 10_000:
+            raise UsageError(f"--truth-books must be from 1 to 10000, was {self.truth_books}")
 
 
 def parse_duration(text: str) -> int:

@@ -167,9 +167,9 @@ class Trading:
                 plan(when, partial(self._apply, kind(number)))
         # The day's closing data is final only when no orders can arrive.
         plan(day.tradable_ns[1] + 1, self._close)
-        for number in range(1, settings.books):
+        for number in range(1, settings.truth_books):
             plan(
-                day.start_ns + settings.duration_ns * number // settings.books,
+                day.start_ns + settings.duration_ns * number // settings.truth_books,
                 partial(self._tell_books, final=False),
             )
         for number in range(1, _TICKS):
