@@ -155,9 +155,9 @@ def selections(draw, template):
     times = st.sampled_from(there("capture_time_ns"))
     begin, end = sorted(draw(st.tuples(times, times)))
     if draw(st.booleans()):
-        options["from"] = [begin]
+        options["since"] = [begin]
     if draw(st.booleans()):
-        options["to"] = [draw(st.sampled_from([end + 1, 1 << 62, 1 << 80]))]
+        options["until"] = [draw(st.sampled_from([end + 1, 1 << 62, 1 << 80]))]
     return options
 
 
@@ -167,9 +167,9 @@ COLUMNS = {"channel": "channel", "stream": "stream", "securityId": "security_id"
 def chosen_by(options, row):
     """Meaning of the options, in Python."""
     time = row["capture_time_ns"]
-    if "from" in options and time < options["from"][0]:
+    if "since" in options and time < options["since"][0]:
         return False
-    if "to" in options and time >= options["to"][0]:
+    if "until" in options and time >= options["until"][0]:
         return False
     return all(row[COLUMNS[name]] in options[name] for name in options.keys() & COLUMNS.keys())
 
@@ -220,9 +220,9 @@ def test_an_instrument_is_chosen_among_messages_of_all_templates():
 
 def test_times_are_read_as_people_write_them():
     first = min(plain("50").column("capture_time_ns").to_pylist())
-    request = parse_request({"path": "day", "from": "2026-05-21T13:00:00.5-03:00"})
+    request = parse_request({"path": "day", "since": "2026-05-21T13:00:00.5-03:00"})
     assert request.from_ns == 1779379200500000000
-    assert parse_request({"path": "day", "to": str(first)}).to_ns == first
+    assert parse_request({"path": "day", "until": str(first)}).to_ns == first
 
 
 @pytest.mark.parametrize("digits", [20, 21, 101, 4_300, 4_301, 10_000])
@@ -383,8 +383,8 @@ def test_the_rows_of_every_template_have_the_declared_types(template):
         ({"securityId": str(1 << 64)}, "a number such as"),
         ({"securityId": "5", "template": "packets"}, "rows of packets have none"),
         ({"securityId": "5", "template": "2"}, "Sequence_2 messages name no instrument"),
-        ({"from": "noon"}, "option from must be a time such as"),
-        ({"from": "2026-05-21", "to": "2026-05-21"}, "must be later than the option from"),
+        ({"since": "noon"}, "option since must be a time such as"),
+        ({"since": "2026-05-21", "until": "2026-05-21"}, "must be later than the option since"),
         ({"columns": "channel,price"}, "no column 'price'"),
         ({"rangeSize": "0"}, "a size such as"),
         ({"maxFilesPerBatch": "0"}, "at least 1"),

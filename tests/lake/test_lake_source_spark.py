@@ -61,7 +61,8 @@ def test_options_and_conditions_choose_together(b3):
         securityId=f"{first['security_id']},5",
         channel=str(first["channel"]),
         stream="incremental",
-        **{"from": str(first["capture_time_ns"]), "to": "2100-01-01"},
+        since=str(first["capture_time_ns"]),
+        until="2100-01-01",
     )
     frame = chosen.where("sequence_number < 100000 and md_entry_size > 100")
     assert collected(frame) == expected(

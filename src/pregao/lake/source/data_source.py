@@ -9,8 +9,8 @@ distinguished by ``destination``; snapshot loops repeat. Use ``pregao ingest`` f
 message once. Messages that cannot be decoded are not among the rows of a template; among those of
 all messages they have an ``error``.
 
-Options select what is decoded (``channel``, ``stream``, ``securityId``, ``from``, ``to``); Spark
-applies the conditions of a query to the resulting rows.
+Options select what is decoded (``channel``, ``stream``, ``securityId``, ``since``, ``until``);
+Spark applies the conditions of a query to the resulting rows.
 
 Spark passes no column selection to a source, so all columns of a shape are built unless some are
 requested by name: ``option("columns", "security_id,md_entry_px")`` or ``schema(…)`` makes reads

@@ -26,7 +26,7 @@ RANGES = "ranges"
 
 OPTIONS = (
     "path", "paths", "template", "schema", "version", "stream", "channel", "securityId",
-    "from", "to", "columns",
+    "since", "until", "columns",
     "rangeSize", "maxBytesPerBatch", "maxFilesPerBatch", "holdback", "quietPeriod",
 )  # fmt: skip
 
@@ -91,8 +91,8 @@ def parse_request(options: Mapping[str, str]) -> ReadRequest:
         streams=_streams(given.get("stream")),
         channels=_channels(given.get("channel")),
         security_ids=_securities(given.get("securityid")),
-        from_ns=_moment(given.get("from"), "from"),
-        to_ns=_moment(given.get("to"), "to"),
+        from_ns=_moment(given.get("since"), "since"),
+        to_ns=_moment(given.get("until"), "until"),
         columns=tuple(_parts(given.get("columns"))) or None,
         range_bytes=parse_size(given.get("rangesize"), "rangeSize") or TARGET_BYTES,
         max_bytes=parse_size(given.get("maxbytesperbatch"), "maxBytesPerBatch"),
@@ -104,7 +104,7 @@ def parse_request(options: Mapping[str, str]) -> ReadRequest:
         raise UsageError("Give a schema file or a version of the bundled schemas, not both.")
     begin, end = request.from_ns, request.to_ns
     if begin is not None and end is not None and end <= begin:
-        raise UsageError("The option to must be later than the option from.")
+        raise UsageError("The option until must be later than the option since.")
     return request
 
 
