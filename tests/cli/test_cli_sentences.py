@@ -55,8 +55,8 @@ def told(result, *, code=2):
 
 
 ABSURD = [
-    ("ingest DAY --lake NEW --engine local --skew 99999999h", "36500d"),
-    ("ingest DAY --lake NEW --engine local --skew ²s", "must be a duration"),
+    ("ingest DAY --lake NEW --engine local --max-feed-skew 99999999h", "36500d"),
+    ("ingest DAY --lake NEW --engine local --max-feed-skew ²s", "must be a duration"),
     ("ingest DAY --lake NEW --engine local --range-size 0", "must be a size"),
     ("ingest DAY --lake NEW --engine local --channel ²", "from 0 to 255"),
     ("ingest DAY --lake NEW --engine local --stream 1.1.1.1:99999999=incremental", "ADDRESS:PORT"),

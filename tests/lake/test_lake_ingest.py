@@ -287,7 +287,7 @@ def test_feeds_further_apart_than_the_skew_fail_the_accounting(tmp_path):
                 writer.write(packet.time_ns + 5_000_000_000, packet.data)
     lake = tmp_path / "lake"
     cut = Options(target_bytes=60_000, skew_ns=1_000_000_000)
-    with pytest.raises(AccountingError, match="--skew"):
+    with pytest.raises(AccountingError, match="--max-feed-skew"):
         ingest([str(late)], str(lake), cut)
     assert rows(lake, "packets") == []
     patient = Options(target_bytes=60_000, skew_ns=6_000_000_000)

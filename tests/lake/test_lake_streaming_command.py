@@ -88,7 +88,7 @@ def test_it_continues_until_it_is_stopped(tmp_path):
     ("options", "words"),
     [
         (["--interval", "soon"], "--interval must be a duration"),
-        (["--skew", "1"], "--skew must be a duration"),
+        (["--max-feed-skew", "1"], "--max-feed-skew must be a duration"),
         (["--batch-size", "much"], "--batch-size must be a size"),
         (["--range-size", "0"], "--range-size must be a size"),
         (["--channel", "x"], "--channel must be an integer"),

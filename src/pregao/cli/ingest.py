@@ -76,8 +76,11 @@ def ingest(
         Path | None,
         typer.Option("--report", metavar="FILE", help="Write a JSON report to this file."),
     ] = None,
-    skew: Annotated[
-        str, typer.Option(help="Maximum delay between feeds A and B for the same packet.")
+    max_feed_skew: Annotated[
+        str,
+        typer.Option(
+            metavar="DURATION", help="Maximum delay between feeds A and B for the same packet."
+        ),
     ] = "1s",
     range_size: options.RangeSize = "64M",
     channel: options.TakenChannels = None,
@@ -118,7 +121,7 @@ def ingest(
     channels = option_values.numbers(channel, "--channel", 255)
     settings = Options(
         target_bytes=parse_size(range_size, "--range-size") or 1,
-        skew_ns=parse_span(skew, "--skew"),
+        skew_ns=parse_span(max_feed_skew, "--max-feed-skew"),
         channels=None if channels is None else tuple(sorted(channels)),
         schema_files=tuple(schema or ()),
         streams=tuple((str(d), s.value) for d, s in option_values.streams(stream).items()),

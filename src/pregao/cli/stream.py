@@ -51,11 +51,12 @@ def stream(
         str, typer.Option("--batch-size", help="Approximate maximum size of a batch.")
     ] = "512M",
     range_size: options.RangeSize = "64M",
-    skew: Annotated[
+    max_feed_skew: Annotated[
         str,
         typer.Option(
+            metavar="DURATION",
             help="Maximum delay between feeds A and B for the same packet; newer packets are held "
-            "back while a file grows."
+            "back while a file grows.",
         ),
     ] = "1s",
     quiet_period: Annotated[
@@ -93,7 +94,7 @@ def stream(
     option_values.check_engine(engine, master, conf)
     check_report(report)
     channels = option_values.numbers(channel, "--channel", 255)
-    skew_ns = parse_span(skew, "--skew")
+    skew_ns = parse_span(max_feed_skew, "--max-feed-skew")
     options = Options(
         target_bytes=parse_size(range_size, "--range-size") or 1,
         skew_ns=skew_ns,

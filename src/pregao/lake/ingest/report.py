@@ -283,7 +283,7 @@ def _check_sums(name: str, sums: Sums) -> None:
         raise AccountingError(
             f"{sums.keyed_first} sequence numbers were received but {sums.keyed_mine} decoded: the "
             "delay between the feeds exceeds the allowed skew. Nothing was committed; "
-            "raise the limit with --skew."
+            "raise the limit with --max-feed-skew."
         )
     accounted = sums.messages.total() + sums.unknown.total() + sums.rejected_messages
     if accounted != sums.walked_messages:
