@@ -33,7 +33,9 @@ def day() -> Path:
 def sound_lake() -> Path:
     """A lake with messages and books; tests copy it if they break it."""
     place = day().parent / "lake"
-    ingest_command([str(day())], str(place), engine=EngineName.LOCAL, books=True, quiet=True)
+    ingest_command(
+        [str(day())], str(place), engine=EngineName.LOCAL, only=["messages,books"], quiet=True
+    )
     return place
 
 
@@ -63,7 +65,7 @@ ABSURD = [
     ("ingest DAY --lake NEW --engine local --report NOWHERE/x.json", "--report"),
     ("ingest DAY --lake NEW --engine local --only nothing", "--only must be"),
     ("ingest DAY --lake NEW --engine local --only analytics", "is not a lake"),
-    ("ingest DAY --lake NEW --only books --books", "one of the two"),
+    ("ingest DAY --lake NEW --books", "No such option: --books"),
     ("ingest DAY --lake NEW --master [red]here[/red]", "[red]here[/red] is not a Spark master"),
     ("ingest DAY --lake NEW --conf x", "--conf must be"),
     ("ingest DAY --lake NEW --engine local --schema NOWHERE/[x].xml", "[x].xml"),

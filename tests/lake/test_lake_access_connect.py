@@ -40,7 +40,7 @@ def pregao(*arguments, master=None):
 @pytest.fixture(scope="module")
 def lake(connect_server, tmp_path_factory):
     place = tmp_path_factory.mktemp("lake") / "lake"
-    options = ("--range-size", "300k", "--books")
+    options = ("--range-size", "300k", "--only", "messages,books")
     code, _, err = pregao(
         "ingest", day(duration="12s"), "--lake", place, *options, master=connect_server
     )

@@ -98,9 +98,6 @@ def ingest(
             help="Only these stages: messages, books, analytics (default: all).",
         ),
     ] = None,
-    books: Annotated[
-        bool, typer.Option("--books", help="Shorthand for --only messages,books.")
-    ] = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Ingest captures into a lake, exactly once; then build books and analytics.
@@ -117,7 +114,7 @@ def ingest(
     from pregao.lake.source import parse_size
 
     option_values.check_engine(engine, master, conf)
-    stages = wanted_stages(only, books)
+    stages = wanted_stages(only)
     channels = option_values.numbers(channel, "--channel", 255)
     settings = Options(
         target_bytes=parse_size(range_size, "--range-size") or 1,
@@ -178,7 +175,7 @@ def _run_all(
             typer.echo(f"{stage}: done in {seconds[stage]:.1f} s")
 
 
-def wanted_stages(only: list[str] | None, books: bool) -> list[Stage]:
+def wanted_stages(only: list[str] | None) -> list[Stage]:
     """Return the requested stages, in order."""
     from pregao.cli import option_values
 
@@ -186,10 +183,6 @@ def wanted_stages(only: list[str] | None, books: bool) -> list[Stage]:
     if unknown := [name for name in names if name not in list(Stage)]:
         known = ", ".join(Stage)
         raise UsageError(f"--only must be one or more of {known}; was {unknown[0]!r}.")
-    if books and names:
-        raise UsageError("--books is shorthand for --only messages,books: use one of the two.")
-    if books:
-        return [Stage.MESSAGES, Stage.BOOKS]
     return [stage for stage in Stage if not names or stage in names]
 
 
