@@ -388,7 +388,7 @@ def test_the_rows_of_every_template_have_the_declared_types(template):
         ({"columns": "channel,price"}, "no column 'price'"),
         ({"rangeSize": "0"}, "a size such as"),
         ({"maxFilesPerBatch": "0"}, "at least 1"),
-        ({"holdback": "soon"}, "a span such as"),
+        ({"holdback": "soon"}, "a duration such as"),
         ({"schema": "a.xml", "version": "9"}, "not both"),
         ({"path": ""}, "No captures given"),
         ({"path": "", "paths": "[broken"}, "must be a list of paths"),
