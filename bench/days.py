@@ -31,7 +31,7 @@ def simulated_day() -> Path:
     place = folder() / f"day-{MESSAGES}"
     if not (place / "truth" / "summary.json").exists():
         print(f"  simulating a day of {MESSAGES:,} messages into {place.name} …", flush=True)
-        simulate(out=place, messages=MESSAGES, duration=f"{_SECONDS}s", quiet=True, force=True)
+        simulate(output=place, messages=MESSAGES, duration=f"{_SECONDS}s", quiet=True, force=True)
     return place
 
 

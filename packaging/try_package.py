@@ -20,7 +20,7 @@ MOST_MB = 250
 """What the core and all that it needs may take on disk, without pip and what it brings."""
 TOOLS = ("pip", "setuptools", "pkg_resources", "wheel", "_distutils_hack")
 CORE = [
-    ["simulate", "--messages", "5000", "--duration", "2m", "--out", "day"],
+    ["simulate", "--messages", "5000", "--duration", "2m", "--output", "day"],
     ["info", "day/051_Incremental_A.pcap"],
     ["decode", "day/051_Incremental_A.pcap"],
     ["decode", "day/051_Incremental_A.pcap", "-o", "day.jsonl"],

@@ -38,7 +38,7 @@ for module, command in (
 @cache
 def folder() -> Path:
     out = Path(mkdtemp(prefix="pregao-books-"))
-    simulate(out=out, instruments=6, duration="10s", rate=200.0, quiet=True, force=True)
+    simulate(output=out, instruments=6, duration="10s", rate=200.0, quiet=True, force=True)
     return out
 
 

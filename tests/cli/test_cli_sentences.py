@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 @cache
 def day() -> Path:
     out = Path(mkdtemp(prefix="pregao-sentences-")) / "day"
-    simulate(out=out, instruments=4, duration="8s", rate=100.0, quiet=True)
+    simulate(output=out, instruments=4, duration="8s", rate=100.0, quiet=True)
     return out
 
 
@@ -143,12 +143,12 @@ ABSURD = [
     ("lake drop --lake LAKE --ingest [red] --dry-run", "matches no ingest"),
     ("lake drop --lake LAKE --ingest abcd --date 2026-05-21", "cannot be combined"),
     ("lake drop --lake NOWHERE --date 2026-05-21 --yes", "is not a lake"),
-    ("simulate --out NEW --date 9999-12-31", "9999-12-31"),
-    ("simulate --out NEW --date 0001-01-01", "0001-01-01"),
-    ("simulate --out NEW --rate nan", "--rate"),
-    ("simulate --out NEW --duration 99999999999999999999999999h", "--duration"),
-    ("simulate --out NEW --messages 99999999999999999999 --duration 2s", "--messages"),
-    ("simulate --out NEW --profile [red]x[/red].toml", "[red]x[/red].toml"),
+    ("simulate --output NEW --date 9999-12-31", "9999-12-31"),
+    ("simulate --output NEW --date 0001-01-01", "0001-01-01"),
+    ("simulate --output NEW --rate nan", "--rate"),
+    ("simulate --output NEW --duration 99999999999999999999999999h", "--duration"),
+    ("simulate --output NEW --messages 99999999999999999999 --duration 2s", "--messages"),
+    ("simulate --output NEW --profile [red]x[/red].toml", "[red]x[/red].toml"),
     ("decode [red]nope[/red]", "[red]nope[/red]"),
     ("decode DAY --since 99999999999999999999999", "from 1970 to 2262"),
     ("decode DAY --limit x", "--limit"),
@@ -285,7 +285,7 @@ FULL = {
     "export": ["export", "ticks", "--lake", "LAKE", "-o", "NEW.parquet"],
     "query": ["query", "SELECT * FROM packets", "--lake", "LAKE", "-o", "NEW.csv"],
     "decode": ["decode", "DAY", "-o", "NEW.jsonl"],
-    "simulate": ["simulate", "--out", "NEW", "--duration", "5s", "--quiet"],
+    "simulate": ["simulate", "--output", "NEW", "--duration", "5s", "--quiet"],
     "pack": ["pack", "NEW.tar.gz"],
 }
 
@@ -330,7 +330,7 @@ def test_an_interrupt_is_one_line_and_130(tmp_path):
 
 def test_an_interrupt_while_a_market_is_simulated_is_one_line_and_130(tmp_path):
     """It reaches the process in which the market trades, too."""
-    arguments = ["--out", tmp_path / "day", "--duration", "24h", "--rate", "1000"]
+    arguments = ["--output", tmp_path / "day", "--duration", "24h", "--rate", "1000"]
     running = process("simulate", *arguments, start_new_session=True)
     capture = tmp_path / "day" / "051_Incremental_A.pcap"
     until(lambda: capture.exists() and capture.stat().st_size)

@@ -46,7 +46,7 @@ def refused(*arguments: object) -> str:
 
 def test_a_run_writes_captures_by_channel_and_stream_and_the_truth(tmp_path):
     out = tmp_path / "day"
-    result = done("--out", out, *SHORT)
+    result = done("--output", out, *SHORT)
     assert sorted(path.name for path in out.iterdir()) == [
         "051_Incremental_A.pcap",
         "051_Incremental_B.pcap",
@@ -70,7 +70,7 @@ def test_the_same_arguments_give_the_same_bytes(tmp_path):
     faults = ["--loss", "A=0.05,B=0.02", "--reorder", "0.05", "--duplicate", "snapshot=0.1"]
     found = []
     for name in ("one", "two"):
-        done("--out", tmp_path / name, *SHORT, *faults, "--quiet", "--seed", 7)
+        done("--output", tmp_path / name, *SHORT, *faults, "--quiet", "--seed", 7)
         found.append(
             {
                 str(path.relative_to(tmp_path / name)): hashlib.sha256(path.read_bytes()).digest()
@@ -83,18 +83,18 @@ def test_the_same_arguments_give_the_same_bytes(tmp_path):
 
 
 def test_quiet_prints_nothing(tmp_path):
-    result = done("--out", tmp_path / "day", *SHORT, "--quiet")
+    result = done("--output", tmp_path / "day", *SHORT, "--quiet")
     assert result.output == ""
 
 
 def test_a_folder_that_is_not_empty_is_left_alone_without_force(tmp_path):
     out = tmp_path / "day"
-    done("--out", out, *SHORT, "--quiet", "--compress", "gzip")
+    done("--output", out, *SHORT, "--quiet", "--compress", "gzip")
     before = sorted(path.name for path in out.iterdir())
-    assert "not empty" in refused("--out", out, *SHORT)
+    assert "not empty" in refused("--output", out, *SHORT)
     assert sorted(path.name for path in out.iterdir()) == before
     (out / "notes.txt").write_text("mine")
-    done("--out", out, *SHORT, "--quiet", "--force")
+    done("--output", out, *SHORT, "--quiet", "--force")
     # What the earlier run wrote is gone, what it did not write is kept.
     assert not list(out.glob("*.gz"))
     assert (out / "notes.txt").read_text() == "mine"
@@ -114,7 +114,7 @@ def lake(tmp_path_factory):
 def test_a_day_like_one_of_a_lake_is_shown_next_to_it(tmp_path, lake, monkeypatch):
     monkeypatch.setattr(simulate_like, "ROUNDS", 2)
     saved = tmp_path / "like.toml"
-    result = done("--like", lake, "--out", tmp_path / "day", "--save-profile", saved)
+    result = done("--like", lake, "--output", tmp_path / "day", "--save-profile", saved)
     shown = {
         words: line.split("│")[2:5]
         for line in result.stdout.splitlines()
@@ -128,11 +128,11 @@ def test_a_day_like_one_of_a_lake_is_shown_next_to_it(tmp_path, lake, monkeypatc
     assert "round 1: all numbers within a factor of" in result.stderr
     assert load_profile(str(saved)).calibrated["one_lot"] == float(one_lot[0])
     # What was saved gives the same day again.
-    done("--profile", saved, "--out", tmp_path / "again", "--quiet", "--duration", "5s")
+    done("--profile", saved, "--output", tmp_path / "again", "--quiet", "--duration", "5s")
 
 
 def test_a_day_like_another_reports_errors(tmp_path, lake):
-    out = ["--out", tmp_path / "day"]
+    out = ["--output", tmp_path / "day"]
     assert "has no data of 2020-01-02" in refused("--like", lake, "--date", "2020-01-02", *out)
     assert "channel 9" in refused("--like", lake, "--channel", "9", *out)
     assert "omit --profile" in refused("--like", lake, "--profile", "stress", *out)
@@ -175,14 +175,14 @@ def test_help_has_an_example():
 )
 def test_invalid_input_is_refused_in_one_line(tmp_path, monkeypatch, arguments, words):
     monkeypatch.chdir(tmp_path)
-    assert words in refused("--out", tmp_path / "day", *arguments)
+    assert words in refused("--output", tmp_path / "day", *arguments)
     assert not (tmp_path / "day").exists()
 
 
 def test_a_file_instead_of_the_folder_is_refused(tmp_path):
     out = tmp_path / "day"
     out.write_text("mine")
-    assert "day" in refused("--out", out, *SHORT)
+    assert "day" in refused("--output", out, *SHORT)
     assert out.read_text() == "mine"
 
 
@@ -235,25 +235,25 @@ def test_instruments_and_schedule_from_files(tmp_path):
     )
     files = ["--instruments-file", instruments, "--schedule-file", schedule]
     out = tmp_path / "day"
-    done("--out", out, "--duration", "3s", *files, "--late-join", "10:00:01", "--quiet")
+    done("--output", out, "--duration", "3s", *files, "--late-join", "10:00:01", "--quiet")
     assert (out / "084_Incremental_A.pcap").stat().st_size > 1000
     summary = json.loads((out / "truth/summary.json").read_text())
     assert [each["symbol"] for each in summary["instruments"]] == ["ABCD3", "EFGH3"]
     assert summary["capture_from_ns"] == summary["start_ns"] + 10**9
-    assert "must be at most 2" in refused("--out", out, *files, "--instruments", 3)
+    assert "must be at most 2" in refused("--output", out, *files, "--instruments", 3)
     schedule.write_text(schedule.read_text().replace("11:30", "09:30"), encoding="utf-8")
-    assert "times must increase" in refused("--out", tmp_path / "other", *files)
+    assert "times must increase" in refused("--output", tmp_path / "other", *files)
 
 
 def test_a_profile_of_ones_own_is_refused_by_the_name_of_its_entry(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text("rate = -1", encoding="utf-8")
-    assert "mine.toml: rate" in refused("--out", tmp_path / "day", "--profile", path)
+    assert "mine.toml: rate" in refused("--output", tmp_path / "day", "--profile", path)
 
 
 def test_resets_can_be_given_several_times(tmp_path):
     out = tmp_path / "day"
-    done("--out", out, *SHORT, "--quiet", "--reset-at", "0.3", "--reset-at", "sequence@0.6")
+    done("--output", out, *SHORT, "--quiet", "--reset-at", "0.3", "--reset-at", "sequence@0.6")
     summary = json.loads((out / "truth/summary.json").read_text())
     assert summary["settings"]["resets"] == ["channel@0.3", "sequence@0.6"]
     assert summary["channels"]["51"]["sequence_version"] == 2
@@ -261,5 +261,5 @@ def test_resets_can_be_given_several_times(tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_a_one_line_error(tmp_path):
     (tmp_path / "file").write_text("")
-    sentence = refused("--out", tmp_path / "file" / "day", *SHORT)
+    sentence = refused("--output", tmp_path / "file" / "day", *SHORT)
     assert "cannot be used" in sentence

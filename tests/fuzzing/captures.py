@@ -23,7 +23,7 @@ TABLES = ("Order_MBO_50", "Trade_53", "SecurityDefinition_12", "SnapshotFullRefr
 def prepare() -> tuple[Path, list[tuple[bytes, list[tuple[int, bytes]]]]]:
     """Simulate a small day; keep the first packets of each of its captures."""
     folder = Path(tempfile.mkdtemp())
-    simulate(out=folder / "day", quiet=True, instruments=3, duration="5s", rate=60.0)
+    simulate(output=folder / "day", quiet=True, instruments=3, duration="5s", rate=60.0)
     found = []
     for path in sorted((folder / "day").glob("*.pcap")):
         with read_packets(path) as reader:

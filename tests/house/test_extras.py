@@ -63,7 +63,7 @@ def test_what_needs_no_extra_runs_without_any(day):
         (["pyarrow"], ["ingest", "day", "--lake", "lake"], "lake"),
         (["numba"], ["ingest", "day", "--lake", "other", "--engine", "local"], "fast"),
         (["pyarrow"], ["decode", "day", "-o", "out/"], "tables"),
-        (["pyarrow"], ["simulate", "--out", "more", "--compress", "zstd"], "tables"),
+        (["pyarrow"], ["simulate", "--output", "more", "--compress", "zstd"], "tables"),
         (["duckdb"], ["query", "SELECT 1", "--lake", "lake"], "lake"),
         (["pyspark"], ["query", "SELECT 1", "--lake", "lake", "--engine", "spark"], "spark"),
         (["pyspark"], ["ingest", "day", "--lake", "other", "--master", "local[1]"], "spark"),

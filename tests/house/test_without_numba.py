@@ -95,7 +95,7 @@ LINES = [
     ["decode", "{day}", "-o", "{out}/lines.jsonl"],
     ["decode", "{day}", "-o", "{out}/one.jsonl", "--symbol", "PETR4", "-n", "20"],
     ["decode", "{legacy}", "-o", "{out}/legacy.jsonl"],
-    ["simulate", "--instruments", "2", "--messages", "50", "--out", "{out}/day"],
+    ["simulate", "--instruments", "2", "--messages", "50", "--output", "{out}/day"],
 ]
 FILES = [
     *LINES,

@@ -17,7 +17,7 @@ SMALL: dict[str, Any] = {"instruments": 3, "duration": "10s", "rate": 60.0}
 def day(**settings) -> Path:
     """A simulated day with these settings, made once per run."""
     chosen: dict[str, Any] = {"instruments": 6, "duration": "40s", "rate": 150.0} | settings
-    return made_once("day", chosen, lambda folder: simulate(out=folder, quiet=True, **chosen))
+    return made_once("day", chosen, lambda folder: simulate(output=folder, quiet=True, **chosen))
 
 
 def sorted_table(lake, table, *, without=("capture_id", "unit_id")):

@@ -25,7 +25,7 @@ Rates = float | str | None
 
 
 def simulate(
-    out: str | os.PathLike[str],
+    output: str | os.PathLike[str],
     *,
     profile: str = "equities",
     seed: int = 1,
@@ -48,7 +48,7 @@ def simulate(
     The arguments are those of ``pregao simulate``; the same arguments produce the same bytes.
 
     Args:
-        out: Folder for the captures and their ``truth/``.
+        output: Folder for the captures and their ``truth/``.
         profile: equities, derivatives, stress, thin-derivatives, or the path of a profile.
         seed: Seed of the random numbers.
         duration: Length of the day, such as ``1h30m`` or ``45s``.
@@ -78,7 +78,7 @@ def simulate(
     """
     settings = Settings(
         profile=profile,
-        out=Path(out),
+        out=Path(output),
         seed=seed,
         instruments=instruments,
         duration_ns=parse_duration(duration),

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 EPILOG = "\n\n".join(
     (
         "Examples:",
-        "pregao simulate --profile equities --seed 1 --instruments 40 --duration 30m --out day",
-        "pregao simulate --profile stress --messages 10000000 --duration 1h --out large",
-        "pregao simulate --like lake --out like --save-profile like.toml",
-        "pregao simulate --loss A=0.01,B=0.02 --reorder 0.001 --late-join 0.5 --out faulty",
+        "pregao simulate --profile equities --seed 1 --instruments 40 --duration 30m --output day",
+        "pregao simulate --profile stress --messages 10000000 --duration 1h --output large",
+        "pregao simulate --like lake --output like --save-profile like.toml",
+        "pregao simulate --loss A=0.01,B=0.02 --reorder 0.001 --late-join 0.5 --output faulty",
         "The schedule (opening auction, trading, closing call, after-market) is compressed into "
         "the duration; hours without trading pass quickly, and auctions get a larger share. Faults "
         "do not affect heartbeats, and are counted in truth/faults.json.",
@@ -49,9 +49,9 @@ _FIRST_DAY, _LAST_DAY = date(1970, 1, 2), date(2106, 2, 5)
 
 
 def simulate(
-    out: Annotated[
+    output: Annotated[
         Path,
-        typer.Option("--out", "--output", "-o", help="Folder of the captures and truth/."),
+        typer.Option("--output", "-o", metavar="DIR", help="Folder of the captures and truth/."),
     ],
     profile: Annotated[
         str,
@@ -175,7 +175,7 @@ def simulate(
         raise UsageError(f"{option} requires --like LAKE.")
     settings = Settings(
         profile=profile,
-        out=out,
+        out=output,
         seed=seed,
         instruments=instruments,
         duration_ns=parse_duration("30m" if duration is None else duration),

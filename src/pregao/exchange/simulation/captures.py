@@ -61,7 +61,7 @@ def prepare_folder(out: Path, force: bool) -> Path:
         if out.is_dir():
             if any(out.iterdir()) and not force:
                 raise UsageError(
-                    f"{out}: folder is not empty: choose another --out, or use --force to "
+                    f"{out}: folder is not empty: choose another --output, or use --force to "
                     "overwrite the files of an earlier run"
                 )
             for old in sorted(out.iterdir()):
