@@ -33,7 +33,7 @@ def analytics(
     lake: options.Lake,
     date: Annotated[
         list[str] | None,
-        typer.Option(metavar="DAY", help="Only this date, e.g. 2026-05-21. Repeatable."),
+        typer.Option(metavar="DATE", help="Only this date, e.g. 2026-05-21. Repeatable."),
     ] = None,
     table: Annotated[
         list[str] | None,
@@ -46,7 +46,7 @@ def analytics(
     interval: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="SPANS",
+            metavar="DURATIONS",
             help="Bar lengths, e.g. 500ms, 15m, 1d (default 1s, 1m, 5m, 1h, 1d). Existing lengths "
             "are updated too.",
         ),

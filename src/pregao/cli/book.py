@@ -43,7 +43,7 @@ def book(
     day: Annotated[
         str | None,
         typer.Option(
-            "--date", metavar="DAY", help="Date, if no time is given (default: the last)."
+            "--date", metavar="DATE", help="Date, if no time is given (default: the last)."
         ),
     ] = None,
     channel: Annotated[

@@ -45,7 +45,7 @@ def books(
     depth: Annotated[int, typer.Option(help="Levels per side of a tick, 1 to 100.")] = 10,
     checkpoint_every: Annotated[
         str,
-        typer.Option(metavar="SPAN", help="Interval between full-book checkpoints, e.g. 10m."),
+        typer.Option(metavar="DURATION", help="Interval between full-book checkpoints, e.g. 10m."),
     ] = "10m",
     engine: options.Engine = None,
     master: options.Master = None,

@@ -121,7 +121,7 @@ def vacuum(
     older_than: Annotated[
         str,
         typer.Option(
-            metavar="AGE",
+            metavar="DURATION",
             help="Minimum age of removed files, e.g. 30m, 24h, 7d; must exceed the duration of "
             "any ingest.",
         ),

@@ -29,7 +29,7 @@ EPILOG = "\n\n".join(
 def drop(
     lake: options.Lake,
     day: Annotated[
-        list[str] | None, typer.Option("--date", metavar="DAY", help="Drop these dates.")
+        list[str] | None, typer.Option("--date", metavar="DATE", help="Drop these dates.")
     ] = None,
     channel: Annotated[
         list[str] | None, typer.Option(metavar="NUMBER", help="Drop these channels.")
@@ -37,7 +37,7 @@ def drop(
     ingest: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="UNIT", help="Drop complete ingests, by `unit_id` of the table `ingests`."
+            metavar="UNIT_ID", help="Drop complete ingests, by `unit_id` of the table `ingests`."
         ),
     ] = None,
     dry_run: Annotated[

@@ -77,7 +77,7 @@ def symbol(
     name: Annotated[str, typer.Argument(metavar="SYMBOL", help="Symbol or security ID.")],
     lake: options.Lake,
     day: Annotated[
-        str | None, typer.Option("--date", metavar="DAY", help="Date (default: all).")
+        str | None, typer.Option("--date", metavar="DATE", help="Date (default: all).")
     ] = None,
     as_json: options.Json = False,
 ) -> None:

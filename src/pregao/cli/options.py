@@ -75,7 +75,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 Days = Annotated[
     list[str] | None,
-    typer.Option("--date", metavar="DAY", help="Only these dates, e.g. 2026-05-21."),
+    typer.Option("--date", metavar="DATE", help="Only these dates, e.g. 2026-05-21."),
 ]
 Channels = Annotated[list[str] | None, typer.Option(metavar="NUMBER", help="Only these channels.")]
 Symbols = Annotated[

@@ -68,10 +68,10 @@ def plot(
     ] = None,
     day: Annotated[
         str | None,
-        typer.Option("--date", metavar="DAY", help="Date, if the lake has several."),
+        typer.Option("--date", metavar="DATE", help="Date, if the lake has several."),
     ] = None,
     interval: Annotated[
-        str, typer.Option(metavar="SPAN", help="For bars: length, e.g. 1s, 1m or 5m.")
+        str, typer.Option(metavar="DURATION", help="For bars: length, e.g. 1s, 1m or 5m.")
     ] = "1m",
     measure: Annotated[
         str,

@@ -117,7 +117,7 @@ def simulate(
         str | None,
         typer.Option(
             "--date",
-            metavar="DAY",
+            metavar="DATE",
             help=f"Trading day to simulate (default: {TRADE_DATE}); with --like, the day of the "
             "lake.",
         ),
