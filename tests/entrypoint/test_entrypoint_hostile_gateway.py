@@ -9,7 +9,7 @@ import struct
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pregao.entrypoint import OrderTracker, Received, RetransmissionRefused, Stage, missing
@@ -397,6 +397,7 @@ def act(peer, kind, number, dice):
 
 
 @settings(max_examples=200, deadline=None)
+@example([("report", 3, 0), ("report", 2, 0), ("refuse", 0, 2)])  # 2 is held when 1–2 is refused
 @given(
     script=st.lists(
         st.tuples(st.sampled_from(["report", "report", "sequence", "grant", "refuse", "wait"]),

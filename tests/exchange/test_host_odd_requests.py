@@ -114,13 +114,13 @@ def test_odd_commands_neither_stop_the_exchange_nor_its_next_start(tmp_path):
          "unprotect: id must be an integer from 1 to 4294967294, was 0"),
         ({"command": "halt", "symbol": "PETR4", "now": True},
          "halt: unknown field 'now'; allowed: symbol"),
-        ({"do": "protect", "id": 1, "firm": 1, "account": 1, "watch": ["ã" * 33]},
+        ({"command": "protect", "id": 1, "firm": 1, "account": 1, "watch": ["ã" * 33]},
          "protect: watch must be a list of 1 to 1000 non-empty strings of at most 64 bytes, "
          "was " + ("['" + "\\xe3" * 20)[:80] + "…"),
-        ({"do": "protect", "id": 1, "firm": 1, "account": 1, "watch": ["\ud800"]},
+        ({"command": "protect", "id": 1, "firm": 1, "account": 1, "watch": ["\ud800"]},
          "protect: watch must be a list of 1 to 1000 non-empty strings of at most 64 bytes, "
          "was ['\\ud800']"),
-        ({"do": "protect", "id": 1, "firm": 1, "account": 1, "watch": ["ã" * 32]},
+        ({"command": "protect", "id": 1, "firm": 1, "account": 1, "watch": ["ã" * 32]},
          "protect: interval_ms is missing; it must be an integer from 1 to 86400000"),
         ({"command": "bust", "symbol": "PETR4"},
          "bust: trade is missing; it must be an integer from 1 to 4294967294"),

@@ -144,7 +144,7 @@ def test_settings_configure_the_legacy_feed():
     assert {each.legacy.market_depth for each in config.channels} == {5}
     for wrong, words in (
         ({"legacy": "all"}, "orders, prices, top"),
-        ({"recovery": "127.0.0.1:1"}, "of the legacy feed"),
+        ({"recovery": "127.0.0.1:1"}, "requires the legacy feed"),
     ):
         with pytest.raises(UsageError, match=words):
             parse_settings({"feed": wrong})

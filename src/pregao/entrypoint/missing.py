@@ -157,7 +157,10 @@ class MissingMessages:
         if requested is None:
             return None
         self._over(now_ns)
-        return requested if for_good else None
+        if not for_good:
+            return None
+        # Messages of the range that arrived meanwhile are held: they are passed on after the gap.
+        return range(requested.start, min(requested.stop, *self._held, requested.stop))
 
     def impatient(self, now_ns: int) -> None:
         """Treat a request that was not answered in time as refused."""
