@@ -173,5 +173,5 @@ def test_the_example_of_the_documents():
 def test_numbers_of_commands_have_64_bits(read):
     assert read("18446744073709551615") == (1 << 64) - 1
     for text in ("18446744073709551616", "9" * 4301, "9" * 10_000, "-1", "\u00b2", ""):
-        with pytest.raises(UsageError, match=r"quantity|instrument"):
+        with pytest.raises(UsageError, match=r"^(QUANTITY|SECURITY) must be"):
             read(text)
