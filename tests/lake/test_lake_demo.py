@@ -15,7 +15,8 @@ def check(told):
     """Output of every demonstration."""
     for question in QUESTIONS:
         assert question.words in told
-    equal, compared = re.search(r"([\d,]+) of ([\d,]+) snapshots of [\d,]+\s+instruments\s+equal", told).groups()
+    audit = r"([\d,]+) of ([\d,]+) snapshots of [\d,]+\s+instruments\s+equal"
+    equal, compared = re.search(audit, told).groups()
     assert equal == compared
     assert "PETR" in told
     assert "Next steps" in told
