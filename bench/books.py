@@ -24,8 +24,9 @@ from pregao.book.rows import UpdateRows
 from pregao.clock import MINUTE
 from pregao.lake.books.build import BookOptions, build_books
 from pregao.lake.books.runner import books_on_spark
-from pregao.lake.ingest import ingest
-from pregao.lake.spark import merge_on_spark, on_spark, spark_session
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.spark.runner import merge_on_spark, on_spark
+from pregao.lake.spark.session import spark_session
 
 SECTION = "books"
 EVENTS = 1_000_000

@@ -22,8 +22,8 @@ from pregao.capture import PacketBlock, read_blocks
 from pregao.sbe.codec import SchemaCodec
 from pregao.sbe.columns import ColumnDecoder
 from pregao.sbe.values import readings
-from pregao.schemas import UMDF_SCHEMA_ID, bundled
-from pregao.umdf.bulk import Batch, BulkDecoder, Walker
+from pregao.schemas.bundle import UMDF_SCHEMA_ID, bundled
+from pregao.umdf.bulk import BulkDecoder, MessageBatch, Walker
 from pregao.umdf.key_columns import keys
 
 SECTION = "decoding"
@@ -143,7 +143,7 @@ class Decoding:
         for block in blocks:
             walked = self._walker.walk(block.buffer, block.offset, block.length)
             for item in self._decoder.decode(walked):
-                assert isinstance(item, Batch)
+                assert isinstance(item, MessageBatch)
                 total += len(keys(walked, item.rows, block.time_ns)["sequence_number"])
         return total
 

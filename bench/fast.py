@@ -13,8 +13,9 @@ import numpy as np
 
 from bench import native
 from bench.measure import Row, best
-from pregao.fast import Decoder, Encoder, load_templates
-from pregao.fast.columns import ColumnDecoder
+from pregao.fast.codec import Decoder, Encoder
+from pregao.fast.columns import FastColumnDecoder
+from pregao.fast.xml import load_templates
 from tests.fast.plain import PlainDecoder
 
 SECTION = "fast"
@@ -65,7 +66,7 @@ def bulk(templates: Any, messages: list[bytes]) -> Iterator[Row]:
     buffer = np.frombuffer(b"".join(many) + bytes(8), np.uint8)
     ends = np.cumsum([len(each) for each in many], dtype=np.int64)
     positions = np.concatenate([[0], ends[:-1]]).astype(np.int64)
-    decoder = ColumnDecoder(templates, reset_each_message=True)
+    decoder = FastColumnDecoder(templates, reset_each_message=True)
     template = templates.by_name["Refresh"]
     assert not len(decoder.decode(buffer, positions, ends).refused)
     ours = best(lambda: decoder.decode(buffer, positions, ends))

@@ -19,10 +19,12 @@ from bench.days import one_feed
 from bench.measure import Row, best
 from pregao.capture import datagrams, read_blocks, read_packets
 from pregao.clock import MINUTE
-from pregao.exchange.simulation import Settings, Simulation
-from pregao.feed import Channel, ChannelSettings
-from pregao.feed.pump import Datagrams as Batch
-from pregao.feed.pumped_channel import PumpedChannel
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import SimulationSettings
+from pregao.feed.channel import Channel
+from pregao.feed.channel_settings import ChannelSettings
+from pregao.feed.pump import DatagramColumns as Batch
+from pregao.feed.pumped_channel import FastChannel
 from pregao.umdf.streams import Stream
 
 SECTION = "feed"
@@ -37,7 +39,7 @@ def run() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         Simulation(
-            Settings(
+            SimulationSettings(
                 profile="equities", out=out, instruments=INSTRUMENTS, duration_ns=10 * MINUTE,
                 messages=MESSAGES, truth_books=1, force=True,
             )
@@ -80,8 +82,8 @@ def batch_of(sent: Datagrams) -> Batch:
     return Batch(buffer, offset, length, times, np.zeros(len(sent), np.int32))
 
 
-def new_channel(first_ns: int) -> PumpedChannel:
-    channel = PumpedChannel(ChannelSettings(CHANNEL, ("A",), from_the_start=True))
+def new_channel(first_ns: int) -> FastChannel:
+    channel = FastChannel(ChannelSettings(CHANNEL, ("A",), from_the_start=True))
     channel.start(first_ns)
     channel.set_lines({0: (Stream.INCREMENTAL, "A")})
     return channel
@@ -126,7 +128,7 @@ def pump(batch: Batch, size: int) -> tuple[float, float]:
 def memory() -> Iterator[Row]:
     """What following a whole long day takes, at its tenth part and at its end."""
     capture = one_feed()
-    channel = PumpedChannel(ChannelSettings(int(capture.name[:3]), ("A",), from_the_start=True))
+    channel = FastChannel(ChannelSettings(int(capture.name[:3]), ("A",), from_the_start=True))
     channel.want_events(wanted=False)
     size, begun, early = capture.stat().st_size, False, 0.0
     for block in read_blocks(capture):

@@ -8,15 +8,17 @@ from pathlib import Path
 from bench.measure import Row
 from pregao.cli.simulate_like import WORDS, simulated_flow
 from pregao.clock import SECOND
-from pregao.exchange.simulation import Settings
-from pregao.exchange.traders import load_profile
+from pregao.exchange.simulation.settings import SimulationSettings
+from pregao.exchange.traders.profiles import load_profile
 
 SECTION = "flow"
 PROFILE = "thin-derivatives"
 
 
 def run() -> Iterator[Row]:
-    given = simulated_flow(Settings(PROFILE, Path(), duration_ns=60 * SECOND, schema_version=8))
+    given = simulated_flow(
+        SimulationSettings(PROFILE, Path(), duration_ns=60 * SECOND, schema_version=8)
+    )
     for name, wanted in load_profile(PROFILE).calibrated.items():
         was = getattr(given, name)
         yield Row(SECTION, WORDS[name], was, "", f"real {wanted:g}", f"ratio {was / wanted:.2f}")

@@ -20,10 +20,12 @@ from typing import Any
 from bench.measure import Row
 from pregao.clock import MILLISECOND, SECOND
 from pregao.entrypoint import framed
-from pregao.exchange.engine import bundled_catalogue
-from pregao.exchange.host import PRIMARY, ExchangeSettings, Host, Journal
-from pregao.sbe import SchemaCodec
-from pregao.schemas import bundled
+from pregao.exchange.engine.catalogue import bundled_catalogue
+from pregao.exchange.host.core import PRIMARY, ExchangeHost
+from pregao.exchange.host.journal import Journal
+from pregao.exchange.host.settings import ExchangeSettings
+from pregao.sbe.codec import SchemaCodec
+from pregao.schemas.bundle import bundled
 
 SECTION = "gateway"
 SESSION, FIRM, KEY = 100_000_001, 85, "123456789ABC"
@@ -324,7 +326,7 @@ def replay() -> float:
     settings = ExchangeSettings()
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal(Path(folder))
-        host = Host(settings, journal)
+        host = ExchangeHost(settings, journal)
         now = time.time_ns()
         host.begin(now)
         host.control({"command": "phase", "phase": "OPEN"}, now)
@@ -350,7 +352,7 @@ def replay() -> float:
         journal.close()
         del host, connection
         again = Journal(Path(folder))
-        host = Host(settings, again)
+        host = ExchangeHost(settings, again)
         start = time.perf_counter()
         host.replay()
         seconds = time.perf_counter() - start

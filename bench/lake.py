@@ -19,8 +19,10 @@ import pyarrow.parquet as pq
 from bench import days
 from bench.measure import Row, best
 from pregao.capture import PcapWriter, read_packets
-from pregao.lake.ingest import Report, ingest
-from pregao.lake.spark import merge_on_spark, on_spark, spark_session
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.ingest.report import IngestReport
+from pregao.lake.spark.runner import merge_on_spark, on_spark
+from pregao.lake.spark.session import spark_session
 
 SECTION = "lake"
 _RUNS = 5
@@ -141,13 +143,13 @@ def ingests(spark: Any, capture: Path, folder: Path) -> Iterator[Row]:
     yield from tshark(capture, folder, best)
 
 
-def take_in(spark: Any, captures: list[Path], folder: Path) -> Report:
+def take_in(spark: Any, captures: list[Path], folder: Path) -> IngestReport:
     lake = folder / "lake"
     shutil.rmtree(lake, ignore_errors=True)
     return ingest(map(str, captures), str(lake), run=on_spark(spark), merge=merge_on_spark(spark))
 
 
-def rate(report: Report) -> float:
+def rate(report: IngestReport) -> float:
     return report.messages / report.seconds / 1e6
 
 
@@ -163,7 +165,7 @@ def part_of(capture: Path, folder: Path, share: int) -> Path:
 
 def spark_writer(spark: Any, capture: Path, folder: Path, ours: float) -> Iterator[Row]:
     """The same decoding handed to Spark's own Parquet writer: order messages alone."""
-    from pregao.lake.source import register
+    from pregao.lake.source.data_source import register
 
     register(spark)
     part = part_of(capture, folder, 8)
@@ -226,23 +228,24 @@ def data_source(spark: Any, capture: Path) -> Iterator[Row]:
 
 def streaming(spark: Any, capture: Path, folder: Path) -> Iterator[Row]:
     """Structured Streaming over files that are there, batch by batch."""
-    from pregao.lake.ingest import Options
-    from pregao.lake.source import RollingFiles
-    from pregao.lake.streaming import StreamIngest, StreamPace, follow_on_spark
+    from pregao.lake.ingest.options import IngestOptions
+    from pregao.lake.source.rolling_files import RollingFiles
+    from pregao.lake.streaming.query import StreamPace, follow_on_spark
+    from pregao.lake.streaming.stream_ingest import StreamIngest
 
     rolling = folder / "rolling"
     rolling.mkdir()
     part = part_of(capture, folder, 2)
     part.rename(rolling / "day.pcap")
-    reports: list[Report] = []
+    reports: list[IngestReport] = []
     ends: list[float] = []
 
-    def told(report: Report) -> None:
+    def told(report: IngestReport) -> None:
         reports.append(report)
         ends.append(time.perf_counter())
 
     files = RollingFiles(str(rolling), 0)
-    stream = StreamIngest(files, str(folder / "streamed"), Options(), run=on_spark(spark))
+    stream = StreamIngest(files, str(folder / "streamed"), IngestOptions(), run=on_spark(spark))
     pace = StreamPace(once=True, interval_ns=0, max_bytes=64 << 20, holdback_ns=10**9)
     follow_on_spark(spark, stream, pace, told, str(folder / "checkpoint"))
     messages = sum(report.messages for report in reports[1:])

@@ -18,15 +18,18 @@ from bench import days
 from bench.measure import Row
 from pregao.capture import PcapWriter, UdpFramer, read_packets
 from pregao.clock import MILLISECOND, SECOND
-from pregao.exchange.publisher import Channel
-from pregao.fast import Encoder
-from pregao.lake.books import build_books
-from pregao.lake.books.build import BookOptions
-from pregao.lake.ingest import Report, ingest
-from pregao.lake.spark import merge_on_spark, on_spark, spark_session
-from pregao.legacy import MessageReader, read_chunks, timestamp_digits, write_chunks
+from pregao.exchange.publisher.channels import ChannelEndpoints
+from pregao.fast.codec import Encoder
+from pregao.lake.books.build import BookOptions, build_books
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.ingest.report import IngestReport
+from pregao.lake.spark.runner import merge_on_spark, on_spark
+from pregao.lake.spark.session import spark_session
 from pregao.legacy.assembly import Assembler
-from pregao.schemas import bundled_templates
+from pregao.legacy.chunks import read_chunks, write_chunks
+from pregao.legacy.messages import MessageReader
+from pregao.legacy.times import timestamp_digits
+from pregao.schemas.fast_templates import bundled_templates
 
 SECTION = "legacy"
 MESSAGES = 3_400_000
@@ -69,7 +72,7 @@ def run() -> Iterator[Row]:
         spark.stop()
 
 
-def take_in(spark: Any, capture: Path, folder: Path) -> Report:
+def take_in(spark: Any, capture: Path, folder: Path) -> IngestReport:
     lake = folder / "lake"
     shutil.rmtree(lake, ignore_errors=True)
     return ingest([str(capture)], str(lake), run=on_spark(spark), merge=merge_on_spark(spark))
@@ -117,7 +120,7 @@ class Stretch:
         writer = PcapWriter(capture)
         numbers, times, securities, known = [], [], [], []
         encoder = Encoder(bundled_templates(), reset_each_message=True)
-        endpoint = Channel.numbered(72, legacy=True).incremental_a
+        endpoint = ChannelEndpoints.numbered(72, legacy=True).incremental_a
         framer = UdpFramer("10.0.0.1", 9, endpoint.address, endpoint.port)
         market = Market(random.Random(1))
         for index in range(messages):

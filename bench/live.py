@@ -15,12 +15,13 @@ import numpy as np
 from bench.measure import Row, best
 from pregao.capture import read_blocks
 from pregao.clock import MINUTE
-from pregao.exchange.publisher import Channel as Endpoints
-from pregao.exchange.simulation import Settings, Simulation
+from pregao.exchange.publisher.channels import ChannelEndpoints as Endpoints
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import SimulationSettings
 from pregao.feed.channel_settings import ChannelSettings
-from pregao.feed.followed_channel import FollowedChannel
-from pregao.feed.pump import Datagrams
-from pregao.feed.pumped_channel import PumpedChannel
+from pregao.feed.followed_channel import FeedChannel
+from pregao.feed.pump import DatagramColumns
+from pregao.feed.pumped_channel import FastChannel
 from pregao.live import (
     FeedHandler,
     Line,
@@ -28,12 +29,15 @@ from pregao.live import (
     Recorder,
     RecordSettings,
     Replayer,
-    Speed,
+    ReplaySpeed,
+    rare_collection,
     report,
-    seldom_collected,
 )
 from pregao.live.config import STREAMS
-from pregao.net import Address, Sender, dropped, find_interface, open_receiver, receive_socket
+from pregao.net.addresses import Address, find_interface
+from pregao.net.receiving import open_receiver
+from pregao.net.sending import Sender
+from pregao.net.sockets import dropped, receive_socket
 from pregao.umdf.streams import Stream
 
 SECTION = "live"
@@ -60,7 +64,7 @@ def run() -> Iterator[Row]:
         yield from recorded(Path(folder) / "captures")
         day = Path(folder) / "day"
         settings: dict[str, Any] = {"instruments": INSTRUMENTS, "messages": MESSAGES}
-        Simulation(Settings("stress", day, duration_ns=10 * MINUTE, **settings)).run()
+        Simulation(SimulationSettings("stress", day, duration_ns=10 * MINUTE, **settings)).run()
         yield from replayed(day)
         yield from drained_with_books(day)
         yield from lossless_with_books(day)
@@ -167,7 +171,7 @@ def replayed(day: Path) -> Iterator[Row]:
     fastest = 0.0
     for _ in range(3):
         start = time.perf_counter()
-        counts = Replayer(captures, targets, speed=Speed(None), interface=LO).run()
+        counts = Replayer(captures, targets, speed=ReplaySpeed(None), interface=LO).run()
         fastest = max(fastest, counts.packets / (time.perf_counter() - start))
     yield Row(SECTION, "pregao replay --speed max, four captures", fastest / 1e3, "k packets/s")
 
@@ -179,7 +183,7 @@ def channel_of(day: Path) -> int:
 
 
 def targets_of(day: Path) -> dict[Any, Address]:
-    from pregao.umdf.survey import Destination
+    from pregao.umdf.survey.lines import Destination
 
     found: dict[Any, Address] = {}
     for path in day.glob("*_Incremental_A.pcap"):
@@ -200,7 +204,7 @@ class Times:
     def __init__(self) -> None:
         self.delays: list[int] = []
 
-    def told(self, channel: FollowedChannel, events: list[Any]) -> None:  # noqa: ARG002
+    def told(self, channel: FeedChannel, events: list[Any]) -> None:  # noqa: ARG002
         received = events[-1].received_ns
         if received:
             self.delays.append(time.time_ns() - received)
@@ -267,7 +271,7 @@ def drained_with_books(day: Path) -> Iterator[Row]:
     for _ in range(3):
         receiver = open_receiver()
         line = receiver.add(receive_socket(address, interface=LO, buffer_bytes=BUFFER))
-        channel = PumpedChannel(ChannelSettings(number, ("A",), from_the_start=True))
+        channel = FastChannel(ChannelSettings(number, ("A",), from_the_start=True))
         channel.want_events(wanted=False)
         channel.start(time.time_ns())
         channel.set_lines({line: (Stream.INCREMENTAL, "A")})
@@ -278,7 +282,7 @@ def drained_with_books(day: Path) -> Iterator[Row]:
                 found = 0
                 start = time.perf_counter()
                 while len(batch := receiver.receive(0)):
-                    channel.receive_many(Datagrams(*batch.columns))
+                    channel.receive_many(DatagramColumns(*batch.columns))
                     found += len(batch)
                 if begin:  # books are filled first
                     fastest = max(fastest, found / (time.perf_counter() - start))
@@ -362,7 +366,7 @@ def delays_of(number: int, path: Path, rate: float, how: str, compiled: bool | N
     os.sched_setaffinity(0, cores)
     given = ([lines[0].address], path, rate, 1, context.Event(), context.Value("d", 0.0))
     process = context.Process(target=send_at, args=given, kwargs={"gives_way": True})
-    with seldom_collected():  # as `pregao live` does
+    with rare_collection():  # as `pregao live` does
         process.start()
         process.join()
     time.sleep(0.3)

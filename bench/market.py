@@ -11,19 +11,16 @@ from typing import Any
 
 from bench.measure import Row
 from pregao.clock import MICROSECOND, MINUTE, parse_ns
-from pregao.exchange.engine import (
-    CancelOrder,
-    Engine,
-    NewOrder,
-    SetGroupPhase,
-    Side,
-    TimeInForce,
-    TradingStatus,
-    bundled_catalogue,
-)
+from pregao.exchange.engine.catalogue import bundled_catalogue
+from pregao.exchange.engine.engine import MatchingEngine
+from pregao.exchange.engine.member_commands import CancelOrder, NewOrder
+from pregao.exchange.engine.operations_commands import SetGroupPhase
 from pregao.exchange.engine.reports import OrderRejected
-from pregao.exchange.publisher import Channel, Publisher
-from pregao.exchange.simulation import TRADE_DATE, Settings, Simulation
+from pregao.exchange.engine.terms import OrderSide, TimeInForce, TradingStatus
+from pregao.exchange.publisher.channels import ChannelEndpoints
+from pregao.exchange.publisher.publisher import Publisher
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import TRADE_DATE, SimulationSettings
 
 SECTION = "market"
 ORDERS = 200_000
@@ -62,10 +59,10 @@ def commands() -> Iterator[Any]:
             yield CancelOrder(1, ORDERS + number, security, orig_cl_ord_id=original)
             continue
         instrument = rng.choice(instruments)
-        side = rng.choice((Side.BUY, Side.SELL))
+        side = rng.choice((OrderSide.BUY, OrderSide.SELL))
         middle = 100_000
         away = -rng.randrange(1, 40) * 100 if draw < 0.9 else 300
-        price = middle + away if side is Side.BUY else middle - away
+        price = middle + away if side is OrderSide.BUY else middle - away
         taking = draw >= 0.9
         yield NewOrder(
             1, 100 + number % 50, number, instrument.security_id, side, 100, price,
@@ -75,9 +72,9 @@ def commands() -> Iterator[Any]:
             standing.append((number, instrument.security_id))
 
 
-def open_market() -> Engine:
+def open_market() -> MatchingEngine:
     instruments = bundled_catalogue()
-    engine = Engine(instruments, TRADE_DATE)
+    engine = MatchingEngine(instruments, TRADE_DATE)
     for group in sorted({instrument.security_group for instrument in instruments}):
         engine.apply(SetGroupPhase(group, TradingStatus.OPEN), OPEN)
     return engine
@@ -110,7 +107,9 @@ def engine_run(orders: list[Any]) -> tuple[list[tuple[list[Any], int]], float]:
 def publisher_run(units: list[tuple[list[Any], int]]) -> float:
     """Publish what the engine told; give messages per second."""
     instruments = bundled_catalogue()
-    channels = [Channel.numbered(number) for number in sorted({i.channel for i in instruments})]
+    channels = [
+        ChannelEndpoints.numbered(number) for number in sorted({i.channel for i in instruments})
+    ]
     publisher = Publisher(channels, instruments, OPEN)
     before = publisher.messages
     start = time.perf_counter()
@@ -134,6 +133,8 @@ def simulation_run(apart: bool) -> float:
     with tempfile.TemporaryDirectory() as folder:
         settings: dict[str, Any] = {"instruments": 40, "duration_ns": 5 * MINUTE}
         start = time.perf_counter()
-        simulation = Simulation(Settings("equities", Path(folder), force=True, **settings))
+        simulation = Simulation(
+            SimulationSettings("equities", Path(folder), force=True, **settings)
+        )
         summary = simulation.run(apart=apart)
         return summary.messages / (time.perf_counter() - start)

@@ -16,7 +16,7 @@ from typing import Any
 
 from bench import days
 from bench.measure import Row
-from pregao.api import Lake
+from pregao.api.lake import Lake
 
 SECTION = "page"
 SEEKS = 100

@@ -19,8 +19,9 @@ from bench import books, days, decoding, fast, feed, gateway, market, traffic
 from bench.measure import Row, best
 from pregao.capture import datagrams, read_packets
 from pregao.clock import MINUTE
-from pregao.exchange.simulation import Settings, Simulation
-from pregao.lake.ingest import ingest
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import SimulationSettings
+from pregao.lake.ingest.intake import ingest
 
 _REPLAYED = 100_000
 
@@ -70,7 +71,7 @@ def restart() -> float:
 
 def _sent() -> feed.Datagrams:
     with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(
+        settings = SimulationSettings(
             profile="equities", out=Path(folder), instruments=feed.INSTRUMENTS,
             duration_ns=10 * MINUTE, messages=feed.MESSAGES, truth_books=1, force=True,
         )  # fmt: skip

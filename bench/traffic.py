@@ -9,9 +9,9 @@ from typing import Any
 
 from pregao.capture import PcapWriter, UdpFramer
 from pregao.sbe.codec import SchemaCodec
-from pregao.sbe.model import Block, Message
-from pregao.sbe.values import Reading, ValueKind, readings
-from pregao.schemas import bundled
+from pregao.sbe.model import Block, MessageTemplate
+from pregao.sbe.values import ValueKind, ValueSpec, readings
+from pregao.schemas.bundle import bundled
 from pregao.umdf.packets import PacketHeader, encode_packet
 
 START = 1_750_000_000_000_000_000
@@ -42,7 +42,7 @@ def values(rng: random.Random, block: Block) -> dict[str, Any]:
     return found
 
 
-def value(rng: random.Random, reading: Reading) -> Any:
+def value(rng: random.Random, reading: ValueSpec) -> Any:
     match reading.kind:
         case ValueKind.RECORD:
             return {member.name: value(rng, member) for member in reading.members}
@@ -73,7 +73,7 @@ _USUAL = {
 """The optional fields that a plain order and its reports have; the others are null."""
 
 
-def plain_orders(message: Message, count: int) -> list[dict[str, Any]]:
+def plain_orders(message: MessageTemplate, count: int) -> list[dict[str, Any]]:
     """The values of order messages as most are: without what only special orders have."""
     rng = random.Random(3)
     fields = [field for field in readings(message) if field.required or field.name in _USUAL]
@@ -112,7 +112,7 @@ def write_capture(path: str, payloads: list[bytes], copies: int) -> None:
                 writer.write(time, framer.frame(payload))
 
 
-def order_messages(count: int) -> tuple[bytes, Message]:
+def order_messages(count: int) -> tuple[bytes, MessageTemplate]:
     """A buffer of order messages (headers and bodies) one behind the other."""
     pool = message_pool(500)[50]
     rng = random.Random(2)

@@ -19,9 +19,15 @@ import pyarrow as pa
 from bench import days, traffic
 from bench.measure import Row, best
 from pregao.capture import PcapWriter, UdpFramer
-from pregao.lake.ingest import compact, ingest, table_specs, write_rows
+from pregao.lake.ingest.compaction import compact
+from pregao.lake.ingest.files import write_rows
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.ingest.tables import table_specs
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
-from pregao.lake.store import Lake, NewFile, Unit, number_of, stored_schema, visible_files
+from pregao.lake.store.delta_tables import visible_files
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.parquet import number_of, stored_schema
+from pregao.lake.store.unit import CommitUnit, NewFile
 from pregao.umdf.packets import PacketHeader, encode_packet
 
 SECTION = "years"
@@ -135,7 +141,7 @@ def spec_of(name: str) -> Any:
 
 def lookups(folder: Path) -> Iterator[Row]:
     """One instrument among ten thousand, over thirty days."""
-    lake = Lake(folder / "instruments")
+    lake = LakeStore(folder / "instruments")
     lake.ensure_tables(table_specs())
     for day in range(_DAYS):
         number = number_of(_FIRST + timedelta(days=day))
@@ -143,7 +149,7 @@ def lookups(folder: Path) -> Iterator[Row]:
             write_rows(lake.location, _TABLE, orders(number, seed), number)
             for seed in range(_FILES)
         ]
-        lake.commit(Unit(f"day-{day}", (), lake.new_files(written)))
+        lake.commit(CommitUnit(f"day-{day}", (), lake.new_files(written)))
     wanted = 100_000_004_321
     sql = f"SELECT count(*), sum(md_entry_size) FROM {_TABLE} WHERE security_id = {wanted}"
     told = f"one of {_INSTRUMENTS:,} instruments over {_DAYS} days"
@@ -167,7 +173,7 @@ def lookups(folder: Path) -> Iterator[Row]:
     assert DuckdbEngine(lake).ask(sql).rows().to_pylist() == before
 
 
-def admitted_files(lake: Lake, security: int) -> tuple[int, int]:
+def admitted_files(lake: LakeStore, security: int) -> tuple[int, int]:
     """How many files there are, and how many may have rows of an instrument."""
     actions = visible_files(lake.delta(_TABLE))
     low, high = (actions[f"{end}.security_id"].to_numpy() for end in ("min", "max"))
@@ -177,9 +183,9 @@ def admitted_files(lake: Lake, security: int) -> tuple[int, int]:
 def planning(folder: Path) -> Iterator[Row]:
     """How long it takes until a query could begin, by the number of the table's files."""
     for files in (1, 100, 2_000):
-        lake = Lake(folder / f"files-{files}")
+        lake = LakeStore(folder / f"files-{files}")
         lake.ensure_tables(table_specs())
-        lake.commit(Unit("files", (), tuple(linked(lake, files))))
+        lake.commit(CommitUnit("files", (), tuple(linked(lake, files))))
         load = best(partial(lake.delta, _TABLE), seconds=0.5)
         yield Row(SECTION, f"table of {files:,} files: its log loaded", load * 1e3, "ms")
         condition = f"date = '{_FIRST.isoformat()}' AND security_id = 100000004321"
@@ -189,7 +195,7 @@ def planning(folder: Path) -> Iterator[Row]:
             yield Row(SECTION, f"  a query for {what} planned", took * 1e3, "ms")
 
 
-def linked(lake: Lake, files: int) -> Iterator[NewFile]:
+def linked(lake: LakeStore, files: int) -> Iterator[NewFile]:
     """Files of many days: one that was written, under many names."""
     first = number_of(_FIRST)
     written = write_rows(lake.location, _TABLE, orders(first, 0).slice(0, 1_000), first)

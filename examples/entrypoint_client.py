@@ -7,14 +7,14 @@ import asyncio
 import sys
 from decimal import Decimal
 
-from pregao.entrypoint import Client, ClientSettings, Received, Requests
+from pregao.entrypoint import Client, ClientSettings, MessageReceived, RequestBuilder
 
 
 async def main(gateway, security_id):
     """Enter an order, change it, cancel it, and show what the exchange says."""
     host, port = gateway.rsplit(":", 1)
     settings = ClientSettings(session_id=100_000_001, firm=85, access_key="123456789ABC")
-    requests = Requests(settings.version)
+    requests = RequestBuilder(settings.version)
     async with Client(settings, [(host, int(port))]) as client:
         showing = asyncio.create_task(show(client.events()))
         await client.request(*requests.new(1, "BUY", security_id, 200, Decimal("10.50")))
@@ -31,7 +31,7 @@ async def main(gateway, security_id):
 async def show(events):
     """Print reports as they come."""
     async for event in events:
-        if isinstance(event, Received):
+        if isinstance(event, MessageReceived):
             print(f"  report {event.number}: {event.name}", flush=True)
 
 

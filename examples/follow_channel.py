@@ -3,9 +3,9 @@
 import sys
 
 import pregao
-from pregao.feed.channel_events import Gap, Healed, Stale, TradeDone
+from pregao.feed.channel_events import BookHealed, BookStale, GapFound, TradeDone
 
-counts = dict.fromkeys((TradeDone, Gap, Stale, Healed), 0)
+counts = dict.fromkeys((TradeDone, GapFound, BookStale, BookHealed), 0)
 for item in pregao.follow(sys.argv[1], kinds=tuple(counts)):
     counts[type(item.event)] += 1
 for kind, count in counts.items():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pregao import Live
 from pregao.clock import SECOND, format_ns
 from pregao.feed.channel_events import TradeDone
-from pregao.live import Missed
+from pregao.live import ItemsMissed
 
 
 @dataclass
@@ -32,7 +32,7 @@ async def main(config, seconds, symbols):
     """Print a bar when the next one of its instrument begins."""
     bars = {}
     async for item in Live(config, symbols=symbols or None, kinds=(TradeDone,)):
-        if isinstance(item, Missed):
+        if isinstance(item, ItemsMissed):
             print(f"too slow: {item.count:,} trades were missed")
         elif isinstance(item.event, TradeDone) and not item.event.corrects:
             trade = item.event

@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 from pregao import Live
-from pregao.live import FreshBook, LiveEvent, Missed
+from pregao.live import BookRefresh, ItemsMissed, LiveEvent
 
 
 def shown(level):
@@ -19,9 +19,11 @@ async def main(config, symbols):
     last = {}
     async for item in Live(config, symbols=symbols or None, depth=1):
         match item:
-            case Missed(count):
+            case ItemsMissed(count):
                 print(f"too slow: {count:,} events were missed, fresh books follow")
-            case LiveEvent(symbol=symbol, book=book) | FreshBook(symbol=symbol, book=book) if book:
+            case LiveEvent(symbol=symbol, book=book) | BookRefresh(symbol=symbol, book=book) if (
+                book
+            ):
                 top = (shown(book.best_bid), shown(book.best_ask), book.state.name.lower())
                 if last.get(symbol) != top:
                     last[symbol] = top

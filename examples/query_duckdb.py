@@ -4,9 +4,9 @@ import sys
 
 import duckdb
 
-from pregao.lake.store import Lake
+from pregao.lake.store.lake import LakeStore
 
-packets = Lake(sys.argv[1]).delta("packets").to_pyarrow_dataset()
+packets = LakeStore(sys.argv[1]).delta("packets").to_pyarrow_dataset()
 busiest = duckdb.sql(
     """
     SELECT make_timestamp_ns(capture_time_ns // 1000000000 * 1000000000) AS second,

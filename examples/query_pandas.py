@@ -4,10 +4,10 @@ import sys
 
 import pandas as pd
 
-from pregao.lake.store import Lake
+from pregao.lake.store.lake import LakeStore
 
 ingests = (
-    Lake(sys.argv[1])
+    LakeStore(sys.argv[1])
     .delta("ingests")
     .to_pandas(columns=["name", "packets", "messages", "first_time_ns", "last_time_ns"])
 )

@@ -6,9 +6,9 @@ Only the columns that are asked for are read, and never more than a batch is in 
 import sys
 from collections import Counter
 
-from pregao.lake.store import Lake
+from pregao.lake.store.lake import LakeStore
 
-packets = Lake(sys.argv[1]).delta("packets").to_pyarrow_dataset()
+packets = LakeStore(sys.argv[1]).delta("packets").to_pyarrow_dataset()
 outcomes: Counter[str] = Counter()
 for batch in packets.to_batches(columns=["outcome"]):
     for counted in batch.column("outcome").value_counts().to_pylist():

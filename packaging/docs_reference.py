@@ -173,7 +173,7 @@ def _fields(block: dict[str, Any]) -> Iterator[str]:
 
 
 def _templates() -> Iterator[str]:
-    from pregao.schemas import bundled_templates
+    from pregao.schemas.fast_templates import bundled_templates
 
     yield "# Messages of UMDF FIX/FAST\n"
     yield "The templates that come along (5.1.13). [The legacy feed](../legacy.md) tells how "

@@ -14,15 +14,15 @@ from pregao._version import __version__
 if TYPE_CHECKING:
     from pregao import entrypoint as entrypoint
     from pregao import plot as plot
-    from pregao.api import Book as Book
-    from pregao.api import Capture as Capture
-    from pregao.api import Lake as Lake
-    from pregao.api import Message as Message
-    from pregao.api import State as State
-    from pregao.api import follow as follow
-    from pregao.api import read as read
-    from pregao.api import simulate as simulate
-    from pregao.live import Live as Live
+    from pregao.api.book import Book as Book
+    from pregao.api.capture import Capture as Capture
+    from pregao.api.capture import read as read
+    from pregao.api.following import follow as follow
+    from pregao.api.lake import Lake as Lake
+    from pregao.api.messages import Message as Message
+    from pregao.api.simulating import simulate as simulate
+    from pregao.book.faults import State as State
+    from pregao.live.client import Live as Live
 
 __all__ = [
     "Book",

@@ -98,16 +98,16 @@ def cache_folder(digest: str, kind: str = "kernels") -> Path | None:
     ``kind`` is its content: compiled kernels, or Java's ``classes``. Candidates are the folder set
     by the user, the user's cache and the temporary folder.
     """
-    for base, parts in _places():
+    for base, parts in _cache_folders():
         with contextlib.suppress(OSError):
             return _usable(base, *parts, f"{kind}-{digest}")
     return None
 
 
-def refused_places() -> list[str]:
+def refused_folders() -> list[str]:
     """Return why folders for compiled code are not used because others could write to them."""
     reasons = []
-    for base, parts in _places():
+    for base, parts in _cache_folders():
         try:
             private_folder(base, *parts, create=False)
         except UnsafeFolderError as error:
@@ -117,7 +117,7 @@ def refused_places() -> list[str]:
     return reasons
 
 
-def _places() -> Iterator[tuple[Path, tuple[str, ...]]]:
+def _cache_folders() -> Iterator[tuple[Path, tuple[str, ...]]]:
     """Yield base folders, and the private folders below them."""
     if named := os.environ.get("PREGAO_CACHE_DIR"):
         yield Path(named), ("numba",)

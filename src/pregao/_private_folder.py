@@ -38,7 +38,7 @@ def private_folder(base: Path, *parts: str, create: bool = True) -> Path:
     open_ones = []
     for part in parts:
         folder = folder / part
-        found = _made(folder, create=create)
+        found = _created(folder, create=create)
         _check(folder, found, sticky_accepted=False)
         if found.st_mode & _OTHERS:
             open_ones.append((folder, found.st_uid))
@@ -61,7 +61,7 @@ def _checked_base(base: Path, *, create: bool) -> Path:
             folder = folder.parent
             continue
         below = folder / name
-        found = _made(below, create=create)
+        found = _created(below, create=create)
         if not stat.S_ISLNK(found.st_mode):
             _check(below, found, sticky_accepted=True)
             folder = below
@@ -77,7 +77,7 @@ def _checked_base(base: Path, *, create: bool) -> Path:
     return folder
 
 
-def _made(folder: Path, *, create: bool) -> os.stat_result:
+def _created(folder: Path, *, create: bool) -> os.stat_result:
     """Return the status of a folder itself, not of a link's target; creates a missing one."""
     with contextlib.suppress(FileNotFoundError):
         return folder.lstat()

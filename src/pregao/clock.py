@@ -18,7 +18,7 @@ MICROSECOND = 1_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
-LONGEST_SPAN = 36_500 * DAY
+MAX_DURATION = 36_500 * DAY
 """Maximum span: added to any market time, the sum still fits 64 bits."""
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|m|h|d)")
@@ -94,8 +94,8 @@ def parse_span(text: str, option: str) -> int:
             f"{option} must be a duration such as 500ms, 10s, 5m, 24h or 7d, was {text!r}."
         )
     span = float(matched.group(1)) * _SPANS[matched.group(2)]
-    if not span <= LONGEST_SPAN:
+    if not span <= MAX_DURATION:
         raise UsageError(
-            f"{option} must be a duration of at most {LONGEST_SPAN // DAY}d, was {text!r}."
+            f"{option} must be a duration of at most {MAX_DURATION // DAY}d, was {text!r}."
         )
     return round(span)

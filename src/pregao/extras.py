@@ -55,7 +55,7 @@ def kernels_compiled() -> bool:
 
 
 @cache
-def tell_of_slowness() -> None:
+def warn_about_slowness() -> None:
     """Log once that the interpreter runs bulk work."""
     logging.getLogger(__name__).warning(
         "kernels are not compiled and run in the interpreter; %s makes this many times faster",
@@ -63,7 +63,7 @@ def tell_of_slowness() -> None:
     )
 
 
-def told(error: ImportError) -> MissingExtraError | None:
+def missing_extra_message(error: ImportError) -> MissingExtraError | None:
     """Return the error for a failed import; None if the package belongs to no extra."""
     package = (error.name or "").partition(".")[0]
     if package not in EXTRAS or installed(package):
@@ -90,7 +90,7 @@ def imported() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        missing_extra = told(error)
+        missing_extra = missing_extra_message(error)
         if missing_extra is None:
             raise
         raise missing_extra from error

@@ -21,7 +21,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 HIDDEN = "***"
 CONTAINER_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
 """Azure schemes: the name before the ``@`` is the container; only a password after it is secret."""
-_SHORTEST = 4
+_MIN_SECRET = 4
 """Minimum length of a value that is hidden everywhere: shorter ones are parts of words."""
 _PUBLIC = ("true", "false", "http", "https", "scheme", "default", "anonymous")
 MAX_CREDENTIALS_BYTES = 64 << 10
@@ -32,7 +32,7 @@ _kept: dict[str, str] = {}
 def redacted(text: str, secrets: Mapping[str, str] | None = None) -> str:
     """Return a text without user info and queries of URLs, and without the values of secrets."""
     for value in sorted((secrets or {}).values(), key=len, reverse=True):
-        if len(value) >= _SHORTEST and value.lower() not in _PUBLIC:
+        if len(value) >= _MIN_SECRET and value.lower() not in _PUBLIC:
             text = text.replace(value, HIDDEN)
     if ":/" not in text:
         return text

@@ -2,16 +2,17 @@
 
 import pytest
 
-from pregao.api import Lake
+from pregao.api.lake import Lake
 from pregao.clock import MINUTE
-from pregao.exchange.simulation import Settings, Simulation
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import SimulationSettings
 
 
 @pytest.fixture(scope="session")
 def day(tmp_path_factory):
     """A folder with the captures of a few minutes, and the truth about them."""
     folder = tmp_path_factory.mktemp("api") / "day"
-    settings = Settings(
+    settings = SimulationSettings(
         profile="equities", out=folder, seed=5, instruments=4, messages=900, duration_ns=3 * MINUTE
     )
     Simulation(settings).run()

@@ -9,8 +9,9 @@ import pytest
 import pregao
 from pregao.capture import read_blocks
 from pregao.errors import UsageError
-from pregao.feed import Channel, ChannelSettings
-from pregao.feed.channel_events import BookChanged, Gap, Synchronized, TradeBusted, TradeDone
+from pregao.feed.channel import Channel
+from pregao.feed.channel_events import BookChanged, GapFound, Synchronized, TradeBusted, TradeDone
+from pregao.feed.channel_settings import ChannelSettings
 from pregao.live.books import LiveEvent
 from pregao.umdf.streams import Stream
 from tests.cli.market import Market, order, small_market
@@ -189,10 +190,10 @@ def test_the_second_feed_fills_what_the_first_lost(tmp_path):
     pregao.simulate(
         folder, seed=3, instruments=3, messages=400, duration="2m", loss="A=0.2,snapshot=0"
     )
-    alone = followed(folder / "051_Incremental_A.pcap", kinds=(Gap,))
+    alone = followed(folder / "051_Incremental_A.pcap", kinds=(GapFound,))
     assert alone
     both = folder / "051_Incremental_A.pcap", folder / "051_Incremental_B.pcap"
-    assert followed(*both, kinds=(Gap,)) == []
+    assert followed(*both, kinds=(GapFound,)) == []
     healed = followed(
         both[0],
         snapshot=folder / "051_Snapshot.pcap",

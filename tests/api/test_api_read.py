@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 
 import pregao
-from pregao.api import Protocol
+from pregao.api.messages import Protocol
 from pregao.clock import SECOND
 from pregao.errors import CaptureError, NothingFoundError, UsageError
-from pregao.exchange.simulation import LegacyDepth, Settings, Simulation
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
 from pregao.feed.channel_events import InstrumentChanged, TradeDone
 from pregao.sbe.names import snake_case
 from tests.cli.market import START, Market, order, small_market, trade, wild_market
@@ -238,7 +239,7 @@ def test_an_error_message_states_what_to_do(capture, ask, error, words):
 
 def test_captures_of_the_legacy_feed_are_followed_as_those_of_the_binary_one(tmp_path):
     Simulation(
-        Settings(
+        SimulationSettings(
             "derivatives", tmp_path, duration_ns=6 * SECOND, rate=100.0, instruments=4,
             truth_books=1, legacy=LegacyDepth.ORDERS,
         )

@@ -9,20 +9,20 @@ from pregao.book.position import PositionBook
 from pregao.book.priority import PriorityBook
 from pregao.book.updates import (
     BookEmptied,
-    ChannelReset,
-    Confirmed,
-    Doubted,
-    Interrupted,
+    BookReset,
+    GapExcluded,
+    GapPossible,
     MessageKey,
+    MessagesMissing,
     OrderAdded,
     OrderChanged,
     OrderDeleted,
-    Settled,
+    RebuildEnded,
     Side,
     SideCleared,
-    SnapshotBegun,
     SnapshotEnded,
     SnapshotOrder,
+    SnapshotStarted,
     TopRemoved,
 )
 
@@ -62,10 +62,10 @@ class Feed:
         return BookEmptied(self.key())
 
     def reset(self):
-        return ChannelReset(self.key())
+        return BookReset(self.key())
 
     def gap(self):
-        return Interrupted(self.key(), "packet 7 is missing")
+        return MessagesMissing(self.key(), "packet 7 is missing")
 
     def snapshot(self, *orders, bids=None, asks=None, last_rpt_seq=None):
         """Begin, orders as (side, id, price, size) or SnapshotOrder, end."""
@@ -74,7 +74,7 @@ class Feed:
             for order in orders
         ]
         return [
-            SnapshotBegun(self.key(), bids, asks, last_rpt_seq),
+            SnapshotStarted(self.key(), bids, asks, last_rpt_seq),
             *made,
             SnapshotEnded(self.key()),
         ]
@@ -200,11 +200,11 @@ class Story:
             case "gap":
                 return [feed.gap()]
             case "doubt":
-                return [Doubted(feed.key())]
+                return [GapPossible(feed.key())]
             case "confirm":
-                return [Confirmed(feed.key())]
+                return [GapExcluded(feed.key())]
             case "settle":
-                return [Settled(feed.key())]
+                return [RebuildEnded(feed.key())]
             case "snapshot":
                 return self._snapshot(odd, pick, told)
         if step == "add" or chosen is None:

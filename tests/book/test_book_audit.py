@@ -7,10 +7,10 @@ from pregao.book.audit import DifferenceKind as Kind
 from pregao.book.audit import compare_books, compare_side
 from pregao.book.replay import Replay
 from pregao.book.rows import rows_of
-from pregao.book.views import Order
+from pregao.book.views import BookOrder
 from tests.book.support import ASK, BID, Feed, Story, long_script
 
-ORDERS = [Order(n, BID, 1000 - n, 10 * n) for n in range(1, 6)]
+ORDERS = [BookOrder(n, BID, 1000 - n, 10 * n) for n in range(1, 6)]
 
 
 def kinds(rebuilt, snapshot=ORDERS):
@@ -23,15 +23,15 @@ def test_equal_sides_have_no_differences():
 
 def test_missing_and_extra_orders_do_not_blame_their_neighbours():
     assert kinds(ORDERS[1:]) == [(Kind.MISSING, 1)]
-    assert kinds([*ORDERS, Order(9, BID, 1, 1)]) == [(Kind.EXTRA, 6)]
-    assert kinds([Order(9, BID, 1, 1), *ORDERS[:2], *ORDERS[3:]]) == [
+    assert kinds([*ORDERS, BookOrder(9, BID, 1, 1)]) == [(Kind.EXTRA, 6)]
+    assert kinds([BookOrder(9, BID, 1, 1), *ORDERS[:2], *ORDERS[3:]]) == [
         (Kind.EXTRA, 1),
         (Kind.MISSING, 3),
     ]
 
 
 def test_other_content_is_named_field_by_field():
-    wrong = [Order(1, BID, 999, 11, firm=3), *ORDERS[1:]]
+    wrong = [BookOrder(1, BID, 999, 11, firm=3), *ORDERS[1:]]
     (found,) = compare_side(BID, wrong, ORDERS)
     assert str(found) == (
         "bid order 1 at position 1 has size 11 instead of 10, firm 3 instead of None"
@@ -45,7 +45,7 @@ def test_orders_that_swapped_positions_are_reported():
 
 
 def test_orders_without_numbers_are_compared_by_position():
-    bare = [Order(None, BID, order.price, order.size) for order in ORDERS]
+    bare = [BookOrder(None, BID, order.price, order.size) for order in ORDERS]
     assert kinds(bare, bare) == []
     assert kinds(bare[:-1], bare) == [(Kind.MISSING, 5)]
     assert kinds(bare, bare[:-1]) == [(Kind.EXTRA, 5)]

@@ -8,26 +8,26 @@ from pregao.book.audit import compare_books
 from pregao.book.depth import PriceDepthBook
 from pregao.book.replay import BookKind, Replay
 from pregao.book.rows import none_if_null, rows_of
-from pregao.book.ticks import TickMaker
+from pregao.book.ticks import TickBuilder
 from pregao.book.updates import (
     BookEmptied,
-    ChannelReset,
-    Confirmed,
-    Doubted,
-    Interrupted,
+    BookReset,
+    GapExcluded,
+    GapPossible,
     LevelAdded,
     LevelChanged,
     LevelDeleted,
     LevelOverlaid,
-    Settled,
+    MessagesMissing,
+    RebuildEnded,
     Side,
     SideCleared,
-    SnapshotBegun,
     SnapshotEnded,
     SnapshotLevel,
+    SnapshotStarted,
     TopRemoved,
 )
-from pregao.book.views import Level
+from pregao.book.views import BookLevel
 from pregao.errors import UsageError
 from tests.book.support import ASK, BID, key
 
@@ -73,11 +73,11 @@ def updates_of(at, step):
                 for number in range(place % 5 if kind == "snapshot" else 1)
             ]
             told = (len(rows) + (size == 7), 0) if side is BID else (0, len(rows))
-            whole = [SnapshotBegun(where, *(told if flag else ())), *rows, SnapshotEnded(where)]
+            whole = [SnapshotStarted(where, *(told if flag else ())), *rows, SnapshotEnded(where)]
             return {"snapshot": whole, "begin": whole[:1], "row": rows, "end": whole[-1:]}[kind]
     plain = {
-        "empty": BookEmptied, "reset": ChannelReset, "gap": Interrupted, "doubt": Doubted,
-        "confirm": Confirmed, "settle": Settled,
+        "empty": BookEmptied, "reset": BookReset, "gap": MessagesMissing, "doubt": GapPossible,
+        "confirm": GapExcluded, "settle": RebuildEnded,
     }  # fmt: skip
     return [plain[kind](where)]
 
@@ -95,7 +95,7 @@ def expected(rows, market_depth, depth):
     ticks, faults, books, makers, last_row = [], [], [], {}, {}
     for row, (instrument, event, update) in enumerate(rows):
         if instrument not in makers:
-            makers[instrument] = TickMaker(PriceDepthBook(market_depth), depth)
+            makers[instrument] = TickBuilder(PriceDepthBook(market_depth), depth)
         tick, fault = makers[instrument].apply(event, update)
         if tick:
             ticks.append((last_row[instrument], instrument, tick))
@@ -113,7 +113,7 @@ def expected(rows, market_depth, depth):
 
 def levels(ticks, at, side):
     return tuple(
-        Level(none_if_null(price), int(size), int(orders))
+        BookLevel(none_if_null(price), int(size), int(orders))
         for price, size, orders in zip(
             ticks.price[side, at], ticks.size[side, at], ticks.orders[side, at], strict=True
         )
@@ -165,7 +165,7 @@ def test_the_rows_of_a_full_book_bring_a_replay_to_it(script, market_depth):
 def test_an_audit_of_levels_reports_differences():
     def book(*rows):
         made = [SnapshotLevel(key(1), *row) for row in rows]
-        updates = [SnapshotBegun(key(1)), *made, SnapshotEnded(key(1))]
+        updates = [SnapshotStarted(key(1)), *made, SnapshotEnded(key(1))]
         replay = Replay(BookKind.DEPTH, 0, market_depth=5)
         lines = rows_of([(7, 0, update) for update in updates])
         return replay.run(lines, dump_at=[len(lines) - 1]).books[0]

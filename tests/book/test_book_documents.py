@@ -4,7 +4,7 @@ from pregao.book.faults import State
 from pregao.book.priority import PriorityBook
 from pregao.book.replay import Replay
 from pregao.book.rows import rows_of
-from pregao.book.views import Level
+from pregao.book.views import BookLevel
 from tests.book.support import ASK, BID, Feed, fill, place, shown
 
 # 12.2.1 a): the book of instrument A, sides as (id, size, price), prices in cents.
@@ -73,7 +73,7 @@ def test_12_1_orders_without_a_price_come_before_every_price_on_both_sides():
         assert book.apply(feed.new(side, 900 + side, None, 300)) is None
         assert book.apply(feed.new(side, 800 + side, None, 100)) is None
         assert [order.order_id for order in book.orders(side)][:2] == [800 + side, 900 + side]
-        assert book.best(side) == Level(None, 400, 2)
+        assert book.best(side) == BookLevel(None, 400, 2)
     assert book.best_price(BID) == 1058
     assert book.best_price(ASK) == 1103
 
@@ -157,7 +157,7 @@ def test_12_2_4_1_a_real_order_takes_the_priority_over_an_implied_one():
     book, feed = instrument_a(asks=[(645120, 10, 1230), (434001, 25, 1260), (200452, 10, 1280)])
     assert book.apply(feed.new(ASK, 999999, 1220, 20, implied=True)) is None
     assert shown(book, ASK)[0] == (999999, 20, 1220)
-    assert book.best_ask == Level(1220, 20, 1)
+    assert book.best_ask == BookLevel(1220, 20, 1)
     assert book.apply(feed.new(ASK, 300160, 1220, 15)) is None
     assert shown(book, ASK) == [
         (300160, 15, 1220),
@@ -204,8 +204,8 @@ def implied_in():
 
 def test_18_1_implied_in_orders():
     january, july, spread, _ = implied_in()
-    assert january.levels(BID) == [Level(699, 10, 1)]
-    assert july.levels(ASK) == [Level(734, 10, 1)]
+    assert january.levels(BID) == [BookLevel(699, 10, 1)]
+    assert july.levels(ASK) == [BookLevel(734, 10, 1)]
     assert [(order.price, order.size, order.implied) for order in spread.orders(ASK)] == [
         (35, 15, False),
         (35, 10, True),
@@ -228,9 +228,9 @@ def test_18_3_match_that_involves_an_implied_order():
     assert january.apply(feed.change(BID, 10, 699, 5, previous_size=10)) is None
     assert july.apply(feed.change(ASK, 20, 734, 5, previous_size=10)) is None
     assert spread.apply(feed.new(ASK, 5_000_001, 35, 5, implied=True)) is None
-    assert spread.levels(ASK) == [Level(35, 5, 1)]
-    assert january.levels(BID) == [Level(699, 5, 1)]
-    assert july.levels(ASK) == [Level(734, 5, 1)]
+    assert spread.levels(ASK) == [BookLevel(35, 5, 1)]
+    assert january.levels(BID) == [BookLevel(699, 5, 1)]
+    assert july.levels(ASK) == [BookLevel(734, 5, 1)]
 
 
 def test_6_5_12_channel_reset_empties_the_book_and_recovery_messages_fill_it_again():
@@ -244,7 +244,7 @@ def test_6_5_12_channel_reset_empties_the_book_and_recovery_messages_fill_it_aga
     assert book.state.name == "BUILDING"
     assert book.apply(feed.new(BID, 999000, 1210, 1, rpt_seq=3)) is None
     assert book.state is State.VALID
-    assert book.best_bid == Level(1210, 21, 3)
+    assert book.best_bid == BookLevel(1210, 21, 3)
 
 
 def test_6_5_13_empty_book_restarts_rpt_seq():

@@ -13,12 +13,12 @@ from pregao.book.updates import (
     LevelDeleted,
     LevelOverlaid,
     SideCleared,
-    SnapshotBegun,
     SnapshotEnded,
     SnapshotLevel,
+    SnapshotStarted,
     TopRemoved,
 )
-from pregao.book.views import Level
+from pregao.book.views import BookLevel
 from tests.book.support import ASK, BID, Feed, fill, key
 
 ORDER_DEPTH = [
@@ -89,16 +89,20 @@ def test_9_1_1_a_change_keeps_its_position():
 
 def test_9_2_the_price_depth_book_is_the_order_depth_book_added_up():
     book, _ = order_depth_book()
-    assert book.levels(BID) == [Level(1058, 9000, 2), Level(1057, 3000, 1), Level(1054, 4000, 1)]
-    assert book.levels(ASK) == [Level(1103, 9000, 2), Level(1105, 1000, 1)]
+    assert book.levels(BID) == [
+        BookLevel(1058, 9000, 2),
+        BookLevel(1057, 3000, 1),
+        BookLevel(1054, 4000, 1),
+    ]
+    assert book.levels(ASK) == [BookLevel(1103, 9000, 2), BookLevel(1105, 1000, 1)]
 
 
 FIVE_ROWS = [
-    Level(1058, 9000, 2),
-    Level(1057, 3000, 1),
-    Level(1054, 4000, 1),
-    Level(1053, 10000, 4),
-    Level(1050, 8000, 3),
+    BookLevel(1058, 9000, 2),
+    BookLevel(1057, 3000, 1),
+    BookLevel(1054, 4000, 1),
+    BookLevel(1053, 10000, 4),
+    BookLevel(1050, 8000, 3),
 ]
 
 
@@ -114,9 +118,9 @@ def test_9_2_1_price_depth_bottom_row_handling():
     book = price_depth_book()
     assert book.levels(BID) == FIVE_ROWS
     assert book.apply(LevelAdded(key(10), BID, 1, 1060, 1000, 1)) is None
-    assert book.levels(BID) == [Level(1060, 1000, 1), *FIVE_ROWS[:4]]
+    assert book.levels(BID) == [BookLevel(1060, 1000, 1), *FIVE_ROWS[:4]]
     assert book.apply(LevelDeleted(key(11), BID, 3)) is None
-    four = [Level(1060, 1000, 1), FIVE_ROWS[0], FIVE_ROWS[2], FIVE_ROWS[3]]
+    four = [BookLevel(1060, 1000, 1), FIVE_ROWS[0], FIVE_ROWS[2], FIVE_ROWS[3]]
     assert book.levels(BID) == four  # the last row is missing until it is sent again
     assert book.apply(LevelAdded(key(12), BID, 5, 1050, 8000, 3)) is None
     assert book.levels(BID) == [*four, FIVE_ROWS[4]]
@@ -126,9 +130,9 @@ def test_9_2_1_price_depth_bottom_row_handling():
 def test_9_2_2_a_change_of_a_level_keeps_its_price():
     book = price_depth_book()
     assert book.apply(LevelChanged(key(10), BID, 2, 1057, 500, 2)) is None
-    assert book.levels(BID)[1] == Level(1057, 500, 2)
+    assert book.levels(BID)[1] == BookLevel(1057, 500, 2)
     assert book.apply(LevelChanged(key(11), BID, 2, None, 400, 1)) is None
-    assert book.levels(BID)[1] == Level(1057, 400, 1)
+    assert book.levels(BID)[1] == BookLevel(1057, 400, 1)
     fault = book.apply(LevelChanged(key(12), BID, 2, 1058, 400, 1))
     assert fault is not None
     assert fault.code is FaultCode.WRONG_PRICE
@@ -141,11 +145,11 @@ def test_9_3_top_of_the_book():
     assert book.apply(LevelOverlaid(key(1), BID, 1058, 9000, 2)) is None
     assert book.apply(LevelOverlaid(key(2), ASK, 1103, 9000, 2)) is None
     assert book.apply(LevelOverlaid(key(3), BID, 1060, 1000, 1)) is None
-    assert book.best_bid == Level(1060, 1000, 1)
-    assert book.best_ask == Level(1103, 9000, 2)
+    assert book.best_bid == BookLevel(1060, 1000, 1)
+    assert book.best_ask == BookLevel(1103, 9000, 2)
     assert book.spread == 43
     assert book.apply(LevelAdded(key(4), BID, 1, 1061, 10, 1)) is None
-    assert book.levels(BID) == [Level(1061, 10, 1)]
+    assert book.levels(BID) == [BookLevel(1061, 10, 1)]
     assert book.apply(LevelDeleted(key(5), BID, 1)) is None
     assert book.best_bid is None
 
@@ -197,12 +201,16 @@ def test_15_1_market_on_auction_and_on_close_orders_rest_at_the_top():
     offers += [(100, 2278), (17700, 2278), (200, 2289), (500, 2289)]
     fill(book, feed, [(BID, None, price, size) for size, price in bids])
     fill(book, feed, [(ASK, None, price, size) for size, price in offers])
-    assert book.levels(BID) == [Level(None, 23600, 4), Level(5000, 300, 1), Level(2320, 3400, 3)]
+    assert book.levels(BID) == [
+        BookLevel(None, 23600, 4),
+        BookLevel(5000, 300, 1),
+        BookLevel(2320, 3400, 3),
+    ]
     assert book.levels(ASK) == [
-        Level(None, 2600, 3),
-        Level(2250, 5000, 2),
-        Level(2278, 17800, 2),
-        Level(2289, 700, 2),
+        BookLevel(None, 2600, 3),
+        BookLevel(2250, 5000, 2),
+        BookLevel(2278, 17800, 2),
+        BookLevel(2289, 700, 2),
     ]
     assert book.crossed
 
@@ -234,13 +242,13 @@ def test_a_snapshot_heals_a_price_depth_book():
     book = price_depth_book()
     book.interrupt(key(8), "message 7 is missing")
     assert book.fault is not None
-    book.apply(SnapshotBegun(key(9), 2, 0, 55))
+    book.apply(SnapshotStarted(key(9), 2, 0, 55))
     book.apply(SnapshotLevel(key(9), BID, 1058, 5, 1, 1))
     book.apply(SnapshotLevel(key(9), BID, 1057, 6, 1))
     assert book.state.name == "BUILDING"
     assert book.apply(SnapshotEnded(key(9))) is None
     assert book.state is State.VALID
-    assert book.levels(BID) == [Level(1058, 5, 1), Level(1057, 6, 1)]
+    assert book.levels(BID) == [BookLevel(1058, 5, 1), BookLevel(1057, 6, 1)]
     assert book.last_rpt_seq == 55
 
 

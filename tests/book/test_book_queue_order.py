@@ -8,7 +8,7 @@ from pregao.book.position import PositionBook
 from pregao.book.priority import PriorityBook
 from pregao.book.queue_order import price_rank, priority, queue_order, ranked_price
 from pregao.book.rows import NULL
-from pregao.book.updates import MessageKey, Side, SnapshotBegun, SnapshotEnded, SnapshotOrder
+from pregao.book.updates import MessageKey, Side, SnapshotEnded, SnapshotOrder, SnapshotStarted
 
 KEY = MessageKey(1, 1)
 MANY = settings(max_examples=150, deadline=None)  # the first one compiles
@@ -53,7 +53,7 @@ def test_columns_sort_as_the_plain_keys_do(rows):
 def test_a_book_by_priority_keeps_that_order(rows):
     book = PriorityBook()
     own = [row for row in rows if row[0] == 0]
-    book.apply(SnapshotBegun(KEY))
+    book.apply(SnapshotStarted(KEY))
     for _, side, price, implied, number in own:
         book.apply(SnapshotOrder(KEY, side, number, price, 1, implied=implied))
     book.apply(SnapshotEnded(KEY))
@@ -72,7 +72,7 @@ def test_a_book_by_position_uses_the_given_positions(places):
     found = list(range(6)) if order is None else order.tolist()
     assert found == sorted(range(6), key=lambda at: (side[at], places[at]))
     book = PositionBook()
-    book.apply(SnapshotBegun(KEY))
+    book.apply(SnapshotStarted(KEY))
     for at in found[:3]:
         book.apply(SnapshotOrder(KEY, Side.BID, places[at], None, 1))
     assert [each.order_id for each in book.orders(Side.BID)] == sorted(places[:3])

@@ -13,9 +13,9 @@ from pregao.book.position import PositionBook
 from pregao.book.priority import PriorityBook
 from pregao.book.replay import BookKind, Replay
 from pregao.book.rows import NULL, UpdateKind, UpdateRows, none_if_null, rows_of
-from pregao.book.ticks import TickMaker
+from pregao.book.ticks import TickBuilder
 from pregao.book.updates import Side
-from pregao.book.views import Level
+from pregao.book.views import BookLevel
 from pregao.errors import UsageError
 from tests.book.support import BID, Feed, Story, long_script, place, scripts
 
@@ -40,7 +40,7 @@ def expected(kind, rows, depth, check_sizes):
     for row, (instrument, event, update) in enumerate(rows):
         maker = makers.get(instrument)
         if maker is None:
-            maker = makers[instrument] = TickMaker(CLASSES[kind](check_sizes=check_sizes), depth)
+            maker = makers[instrument] = TickBuilder(CLASSES[kind](check_sizes=check_sizes), depth)
         tick, fault = maker.apply(event, update)
         if tick:
             ticks.append((instrument, last_row[instrument], tick))
@@ -60,7 +60,7 @@ def expected(kind, rows, depth, check_sizes):
 
 def as_levels(ticks, at, side):
     return tuple(
-        Level(none_if_null(price), int(size), int(orders))
+        BookLevel(none_if_null(price), int(size), int(orders))
         for price, size, orders in zip(
             ticks.price[side, at], ticks.size[side, at], ticks.orders[side, at], strict=True
         )

@@ -12,8 +12,14 @@ from pregao.book.priority import PriorityBook
 from pregao.book.queue_order import price_rank
 from pregao.book.replay import BookKind, Replay
 from pregao.book.rows import rows_of
-from pregao.book.updates import Confirmed, Doubted, SnapshotBegun, SnapshotEnded, SnapshotOrder
-from pregao.book.views import Level, QueuePosition
+from pregao.book.updates import (
+    GapExcluded,
+    GapPossible,
+    SnapshotEnded,
+    SnapshotOrder,
+    SnapshotStarted,
+)
+from pregao.book.views import BookLevel, QueuePosition
 from tests.book.support import ASK, BID, Feed, Story, fill, key, place, scripts, shown
 
 STANDING = [
@@ -140,7 +146,7 @@ def test_a_snapshot_with_other_counts_than_announced_is_not_trusted(cls, kind, b
 
 def test_an_update_in_the_middle_of_a_snapshot_makes_the_book_stale():
     book, feed = PriorityBook(), Feed()
-    book.apply(SnapshotBegun(feed.key(), 1, 0))
+    book.apply(SnapshotStarted(feed.key(), 1, 0))
     assert book.state is State.BUILDING
     assert "snapshot" in book.reason
     fault = book.apply(feed.new(BID, 1, 10, 1))
@@ -235,7 +241,7 @@ def test_levels_are_the_orders_added_up(script, by_position):
 
 
 def test_a_level_prints_as_what_it_is():
-    assert Level(1000, 5, 1) == (1000, 5, 1)
+    assert BookLevel(1000, 5, 1) == (1000, 5, 1)
     assert key(3) < key(3, 1) < key(4)
 
 
@@ -247,14 +253,14 @@ def test_a_book_in_doubt_is_unconfirmed_until_it_is_confirmed(cls, kind):
     feed = Feed()
     book = cls()
     steps = [
-        (Doubted(feed.key()), State.UNCONFIRMED),
+        (GapPossible(feed.key()), State.UNCONFIRMED),
         (feed.new(BID, 1, 1000, 5, position=1), State.UNCONFIRMED),
         (feed.empty(), State.UNCONFIRMED),
         (feed.gap(), State.STALE),
-        (Confirmed(feed.key()), State.STALE),
-        (Doubted(feed.key()), State.STALE),
+        (GapExcluded(feed.key()), State.STALE),
+        (GapPossible(feed.key()), State.STALE),
         (feed.empty(), State.UNCONFIRMED),
-        (Confirmed(feed.key()), State.EMPTY),
+        (GapExcluded(feed.key()), State.EMPTY),
     ]
     for update, state in steps:
         book.apply(update)

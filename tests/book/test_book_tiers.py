@@ -8,7 +8,7 @@ from pregao.book.faults import FaultCode, State
 from pregao.book.levels import LevelsBook, TopOfBook
 from pregao.book.priority import PriorityBook
 from pregao.book.updates import OrderChanged, OrderDeleted
-from pregao.book.views import Level
+from pregao.book.views import BookLevel
 from tests.book.support import ASK, BID, Feed, Story, fill, long_script
 
 
@@ -78,7 +78,7 @@ def test_a_book_of_levels_that_cannot_follow_is_stale(cls, make, code):
     assert fault is not None
     assert (fault.code, fault.key) == (code, update.key)
     assert book.state is State.STALE
-    assert book.best_bid == Level(1000, 10, 1)
+    assert book.best_bid == BookLevel(1000, 10, 1)
 
 
 def test_snapshots_count_orders_not_levels():
@@ -88,8 +88,8 @@ def test_snapshots_count_orders_not_levels():
             (BID, 1, 1000, 10), (BID, 2, 1000, 5), (ASK, 3, None, 7), bids=2, asks=1
         ):
             assert book.apply(update) is None
-        assert book.best_bid == Level(1000, 15, 2)
-        assert book.best_ask == Level(None, 7, 1)
+        assert book.best_bid == BookLevel(1000, 15, 2)
+        assert book.best_ask == BookLevel(None, 7, 1)
         assert book.state is State.VALID
 
 
@@ -98,7 +98,7 @@ def test_a_lost_best_is_found_again():
     fill(book, feed, [(ASK, n, 1000 + n, n) for n in range(1, 6)])
     book.apply(feed.delete(ASK, 1, 1001, 1))
     book.apply(feed.new(ASK, 9, 1004, 1))
-    assert book.best_ask == Level(1002, 2, 1)
+    assert book.best_ask == BookLevel(1002, 2, 1)
     book.apply(feed.thru(ASK))
     assert book.best_ask is None
     assert book.best_price(ASK) is None

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.capture import FragmentLimits, datagrams, dissect, read_packets
-from pregao.capture.fragments import Fragments
+from pregao.capture.fragments import FragmentReassembler
 from pregao.capture.statistics import CaptureStatistics
 from pregao.errors import DecodeError
 from tests.capture.building import Raw, framed, ipv4, ipv6_fragment, pcap_file, udp
@@ -30,7 +30,7 @@ def test_fragments_in_any_order_give_the_datagram_with_the_last_of_them(body, cu
     pieces = data.draw(st.permutations(pieces_of(body, cuts)))
     repeats = data.draw(st.lists(st.integers(0, len(pieces) - 1), max_size=3))
     statistics = CaptureStatistics()
-    fragments = Fragments(statistics)
+    fragments = FragmentReassembler(statistics)
     results = []
     for number, (offset, more, part) in enumerate(pieces):
         results.append(fragments.add("key", offset, more, part, number))
@@ -59,7 +59,7 @@ def test_fragments_in_any_order_give_the_datagram_with_the_last_of_them(body, cu
 def test_whatever_comes_the_limits_hold_and_the_account_is_right(steps):
     limits = FragmentLimits(datagrams=2, bytes=600, age_ns=20 * SECOND)
     statistics = CaptureStatistics()
-    fragments = Fragments(statistics, limits)
+    fragments = FragmentReassembler(statistics, limits)
     taken = 0
     for key, place, more, size, when in steps:
         try:
@@ -143,7 +143,7 @@ def test_a_fragment_cut_by_the_snap_length_is_not_used():
 )
 def test_fragments_that_contradict_each_other_give_up_the_datagram(offset, more, part):
     statistics = CaptureStatistics()
-    fragments = Fragments(statistics)
+    fragments = FragmentReassembler(statistics)
     assert fragments.add("key", 0, True, bytes(8), 0) is None
     assert fragments.add("key", 16, False, bytes(8), 0) is None
     with pytest.raises(DecodeError, match="overlapping IP fragments"):
@@ -162,14 +162,14 @@ def test_fragments_that_contradict_each_other_give_up_the_datagram(offset, more,
     ],
 )
 def test_impossible_fragments_are_malformed(offset, more, part, reason):
-    fragments = Fragments(CaptureStatistics())
+    fragments = FragmentReassembler(CaptureStatistics())
     with pytest.raises(DecodeError, match=reason):
         fragments.add("key", offset, more, part, 0)
 
 
 def test_old_fragments_are_dropped():
     statistics = CaptureStatistics()
-    fragments = Fragments(statistics)
+    fragments = FragmentReassembler(statistics)
     assert fragments.add("old", 0, True, bytes(8), 0) is None
     assert fragments.add("young", 0, True, bytes(8), 10 * SECOND) is None
     assert fragments.add("young", 16, False, bytes(8), 31 * SECOND) is None

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from pregao.capture import (
     CaptureStatistics,
-    Cut,
     Datagram,
-    Item,
-    Layers,
     Packet,
+    PacketDissector,
+    PacketItem,
     Segment,
+    TruncatedPacket,
     datagrams,
     dissect,
     read_packets,
@@ -46,20 +46,20 @@ from tests.capture.building import (
 )
 
 
-def item_of(data: bytes, link_type: int = ETHERNET, original: int | None = None) -> Item:
-    layers = Layers()
+def item_of(data: bytes, link_type: int = ETHERNET, original: int | None = None) -> PacketItem:
+    layers = PacketDissector()
     length = len(data) if original is None else original
     item = layers.item(Packet(77, data, length, link_type, 24, 1, 0))
     assert layers.statistics.packets == layers.statistics.accounted == 1
     return item
 
 
-def payload_of(item: Item) -> bytes:
+def payload_of(item: PacketItem) -> bytes:
     assert isinstance(item, Datagram | Segment)
     return item.payload
 
 
-def reason_of(item: Item) -> str:
+def reason_of(item: PacketItem) -> str:
     return f"{item.kind}: {getattr(item, 'reason', '')}"
 
 
@@ -157,7 +157,7 @@ def test_a_packet_cut_in_its_padding_only_is_whole():
 def test_a_truncated_item_has_its_original_size():
     frame = framed(ipv4(udp(b"whole")))
     item = item_of(frame[:40], original=47)
-    assert item == Cut(77, 40, 47, 1, 24)
+    assert item == TruncatedPacket(77, 40, 47, 1, 24)
 
 
 @pytest.mark.parametrize("captured", range(14 + 40 + 16 + 8 + 3))

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.capture import (
-    Chunk,
     PcapWriter,
     StreamColumns,
+    StreamData,
     StreamEnd,
     StreamGap,
     read_blocks,
@@ -77,7 +77,7 @@ def plainly(data):
         for event in streams(segments(reader)):
             own = found.setdefault(event.flow, [])
             match event:
-                case Chunk():
+                case StreamData():
                     add(own, BYTES, event.data)
                 case StreamGap():
                     own.append((GAP, -1 if event.missing is None else event.missing))

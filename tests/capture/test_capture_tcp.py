@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.capture import (
-    Chunk,
     Flow,
     PcapWriter,
     Segment,
+    StreamData,
     StreamEnd,
     StreamEvent,
     StreamGap,
@@ -37,7 +37,7 @@ def seg(
 
 
 def bytes_of(events: list[StreamEvent], flow: Flow = FLOW) -> bytes:
-    return b"".join(e.data for e in events if isinstance(e, Chunk) and e.flow == flow)
+    return b"".join(e.data for e in events if isinstance(e, StreamData) and e.flow == flow)
 
 
 def kinds(events: list[StreamEvent]) -> list[str]:
@@ -95,7 +95,7 @@ def test_whatever_is_lost_the_rest_comes_in_order_with_the_gaps_stated(delivery,
     events += reassembler.finish()
     at = 0
     for event in events:
-        if isinstance(event, Chunk):
+        if isinstance(event, StreamData):
             assert event.data == stream[at : at + len(event.data)]
             at += len(event.data)
         elif isinstance(event, StreamGap):
@@ -161,9 +161,9 @@ def test_a_chunk_has_the_time_of_the_segment_that_completed_it():
     )
     assert events == [
         StreamStart(FLOW, 1, False),
-        Chunk(FLOW, 1, b"a"),
-        Chunk(FLOW, 4, b"bcd"),
-        Chunk(FLOW, 5, b"e"),
+        StreamData(FLOW, 1, b"a"),
+        StreamData(FLOW, 4, b"bcd"),
+        StreamData(FLOW, 5, b"e"),
     ]
 
 
@@ -182,13 +182,13 @@ def test_the_sequence_number_wraps_around_many_times():
 def test_a_gap_that_never_fills_is_reported_after_the_bound_in_segments():
     limits = TcpLimits(segments=3)
     events = fed(seg(0, b"a"), *[seg(k, b"x") for k in (5, 7, 9, 11)], limits=limits)
-    assert events[2:] == [StreamGap(FLOW, 0, 4), Chunk(FLOW, 0, b"x")]
+    assert events[2:] == [StreamGap(FLOW, 0, 4), StreamData(FLOW, 0, b"x")]
 
 
 def test_a_gap_that_never_fills_is_reported_after_the_bound_in_bytes():
     limits = TcpLimits(bytes=1000)
     events = fed(seg(0, b"a"), seg(5, bytes(600)), seg(605, bytes(600)), limits=limits)
-    assert events[2:] == [StreamGap(FLOW, 0, 4), Chunk(FLOW, 0, bytes(1200))]
+    assert events[2:] == [StreamGap(FLOW, 0, 4), StreamData(FLOW, 0, bytes(1200))]
 
 
 def test_the_bound_over_all_flows_holds_too():
@@ -221,8 +221,8 @@ def test_a_stream_with_syn_and_fin():
     )
     assert events == [
         StreamStart(FLOW, 0, True),
-        Chunk(FLOW, 0, b"hello"),
-        Chunk(FLOW, 7, b"bye"),
+        StreamData(FLOW, 0, b"hello"),
+        StreamData(FLOW, 7, b"bye"),
         StreamEnd(FLOW, 7, "fin"),
     ]
 
@@ -234,8 +234,8 @@ def test_data_on_the_syn_is_part_of_the_stream():
 def test_a_fin_before_the_bytes_it_follows_waits_for_them():
     events = fed(seg(0, b"a"), seg(4, b"e", flags=FIN | ACK), seg(1, b"bcd", time_ns=9))
     assert events[1:] == [
-        Chunk(FLOW, 0, b"a"),
-        Chunk(FLOW, 9, b"bcde"),
+        StreamData(FLOW, 0, b"a"),
+        StreamData(FLOW, 9, b"bcde"),
         StreamEnd(FLOW, 9, "fin"),
     ]
 
@@ -250,7 +250,7 @@ def test_a_reset_gives_what_was_held_and_ends_the_stream():
     events = fed(seg(0, b"a"), seg(5, b"f"), seg(1, flags=RST), seg(6, b"late"))
     assert events[2:] == [
         StreamGap(FLOW, 0, 4),
-        Chunk(FLOW, 0, b"f"),
+        StreamData(FLOW, 0, b"f"),
         StreamEnd(FLOW, 0, "reset"),
     ]
 
@@ -259,10 +259,10 @@ def test_the_same_ports_used_again_are_a_new_stream():
     events = fed(seg(0, b"old"), seg(5000, flags=SYN), seg(5001, b"new"))
     assert events == [
         StreamStart(FLOW, 0, False),
-        Chunk(FLOW, 0, b"old"),
+        StreamData(FLOW, 0, b"old"),
         StreamEnd(FLOW, 0, "restart"),
         StreamStart(FLOW, 0, True),
-        Chunk(FLOW, 0, b"new"),
+        StreamData(FLOW, 0, b"new"),
     ]
 
 
@@ -319,9 +319,9 @@ def test_the_end_of_the_capture_ends_every_stream():
     events = list(streams([seg(0, b"a", time_ns=3), seg(2, b"c", time_ns=4)]))
     assert events == [
         StreamStart(FLOW, 3, False),
-        Chunk(FLOW, 3, b"a"),
+        StreamData(FLOW, 3, b"a"),
         StreamGap(FLOW, 4, 1),
-        Chunk(FLOW, 4, b"c"),
+        StreamData(FLOW, 4, b"c"),
         StreamEnd(FLOW, 4, "capture end"),
     ]
 
@@ -339,6 +339,6 @@ def test_streams_from_a_capture():
     file.seek(0)
     assert list(streams(segments(read_packets(file)))) == [
         StreamStart(FLOW, 0, True),
-        Chunk(FLOW, 2, b"abcdef"),
+        StreamData(FLOW, 2, b"abcdef"),
         StreamEnd(FLOW, 3, "fin"),
     ]

@@ -11,7 +11,7 @@ from pregao.clock import format_ns
 from pregao.sbe.codec import SchemaCodec
 from pregao.sbe.names import snake_case
 from pregao.sbe.values import ValueKind, beyond_columns, readings
-from pregao.schemas import bundled, bundled_versions
+from pregao.schemas.bundle import bundled, bundled_versions
 from pregao.umdf.packets import PacketDecoder, PacketHeader, encode_packet
 from tests.sbe.support import fitted, plausible_body
 

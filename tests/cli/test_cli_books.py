@@ -21,8 +21,8 @@ from pregao.cli import audit, book, books, export
 from pregao.cli import ingest as ingest_command
 from pregao.cli.simulate import simulate
 from pregao.errors import UsageError
-from pregao.lake.analytics import ANALYTICS
-from pregao.lake.ingest import ingest
+from pregao.lake.analytics.analyse import ANALYTICS
+from pregao.lake.ingest.intake import ingest
 
 app = typer.Typer()
 for module, command in (

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 import pregao.cli
 from pregao.cli import main, printing
 from pregao.cli.decode_legacy import _text
-from pregao.cli.decode_text import Dialect, _words
+from pregao.cli.decode_text import TextFormat, _words
 from pregao.cli.live_lines import line_of
 from pregao.cli.printing import GuardedStream, guard, plain
 from pregao.cli.progress import ReadingProgress
-from pregao.cli.terminal import console, print_table, say
+from pregao.cli.terminal import console, print_line, print_table
 from pregao.feed.channel_events import Synchronized
 from pregao.live import LiveEvent
 from tests.cli.market import Market, definition, small_market
@@ -159,9 +159,9 @@ def test_a_symbol_from_the_wire_is_escaped(run, tmp_path):
 @pytest.mark.parametrize("odd", ["\x1b", "\x7f", "\x9b", "\u202e", "\u2066", "\u200f", "\r"])
 def test_whole_columns_escape_each_kind_of_control_character(odd):
     texts = pa.array(["PETR4", f"a{odd}b", 'c"d'])
-    quoted = _words(texts, Dialect.JSON).to_pylist()
+    quoted = _words(texts, TextFormat.JSON).to_pylist()
     assert [json.loads(each) for each in quoted] == texts.to_pylist()
-    for shown in (quoted, _words(texts, Dialect.TEXT).to_pylist()):
+    for shown in (quoted, _words(texts, TextFormat.TEXT).to_pylist()):
         assert not unsafe("".join(shown))
 
 
@@ -200,7 +200,7 @@ def test_a_guarded_stream_escapes_text_and_passes_bytes_and_colours(monkeypatch)
     typer.echo("\x07")
     sys.stdout.flush()
     sys.stdout.buffer.write(b"\x1b\x00")
-    say(console(), "red\x1b[2J", "bold red")
+    print_line(console(), "red\x1b[2J", "bold red")
     assert err.text == "\\u009b\n"
     written, _, styled = out.text.partition("\x1b\x00")
     assert written == "a\\u001b[31m\tb\n\\u0007\n"

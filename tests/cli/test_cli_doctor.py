@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pregao.cli import doctor_machine, doctor_packages
-from pregao.cli.doctor_findings import Health, findings_of, problem, warning, well
+from pregao.cli.doctor_findings import FindingLevel, findings_of, problem, warning, well
 from pregao.errors import NetworkError
 
 SUBJECTS = [
@@ -67,9 +67,9 @@ def test_a_check_that_fails_or_never_ends_is_a_finding():
     checks = [("slow", never.wait), ("half", fails), ("last", lambda: [well("last", "there")])]
     slow, half, failed, last = findings_of(checks, patience_s=0.05)
     never.set()
-    assert (slow.subject, slow.health) == ("slow", Health.PROBLEM)
+    assert (slow.subject, slow.health) == ("slow", FindingLevel.PROBLEM)
     assert "did not finish within 0.05 s" in slow.found
-    assert (half.health, failed.found) == (Health.OK, "The network is down.")
+    assert (half.health, failed.found) == (FindingLevel.OK, "The network is down.")
     assert last == well("last", "there")
 
 
@@ -77,7 +77,7 @@ def test_where_there_is_no_java(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     (found,) = doctor_machine.check_java()
-    assert found.health is Health.WARNING
+    assert found.health is FindingLevel.WARNING
     assert found.found.startswith("Spark needs Java 17")
     assert "--engine local" in found.remedy
 
@@ -85,11 +85,11 @@ def test_where_there_is_no_java(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("total", "available", "health"),
     [
-        (16 * GIGABYTE, 8 * GIGABYTE, Health.OK),
-        (16 * GIGABYTE, None, Health.OK),
-        (16 * GIGABYTE, GIGABYTE, Health.WARNING),
-        (GIGABYTE, 16 * GIGABYTE, Health.WARNING),  # a container's limit
-        (16 * GIGABYTE, GIGABYTE // 4, Health.PROBLEM),
+        (16 * GIGABYTE, 8 * GIGABYTE, FindingLevel.OK),
+        (16 * GIGABYTE, None, FindingLevel.OK),
+        (16 * GIGABYTE, GIGABYTE, FindingLevel.WARNING),
+        (GIGABYTE, 16 * GIGABYTE, FindingLevel.WARNING),  # a container's limit
+        (16 * GIGABYTE, GIGABYTE // 4, FindingLevel.PROBLEM),
     ],
 )
 def test_memory(total, available, health):
@@ -98,7 +98,7 @@ def test_memory(total, available, health):
 
 def test_folders(tmp_path, monkeypatch):
     missing = doctor_machine.check_folder("working folder", tmp_path / "none")
-    assert (missing.health, "No such file" in missing.found) == (Health.WARNING, True)
+    assert (missing.health, "No such file" in missing.found) == (FindingLevel.WARNING, True)
     assert "TMPDIR" in doctor_machine.check_folder("temporary folder", tmp_path / "none").remedy
     for free, health in ((0, "problem"), (2 * GIGABYTE, "warning"), (99 * GIGABYTE, "ok")):
         usage = type("Usage", (), {"free": free})
@@ -110,7 +110,7 @@ def test_folders(tmp_path, monkeypatch):
 def test_where_compiled_code_cannot_be_kept(tmp_path):
     for folder in (None, str(tmp_path / "none")):
         found = doctor_machine.judged_cache(folder)
-        assert (found.health, "PREGAO_CACHE_DIR" in found.remedy) == (Health.WARNING, True)
+        assert (found.health, "PREGAO_CACHE_DIR" in found.remedy) == (FindingLevel.WARNING, True)
 
 
 def test_folders_of_compiled_code_that_others_can_write_are_named(tmp_path):
@@ -118,30 +118,30 @@ def test_folders_of_compiled_code_that_others_can_write_are_named(tmp_path):
     reason = "/tmp/pregao-7 belongs to user 8"
     for folder in (None, str(tmp_path / "kernels" / "pregao_cli")):
         found = doctor_machine.judged_cache(folder, [reason])
-        assert (found.health, reason in found.found) == (Health.WARNING, True)
+        assert (found.health, reason in found.found) == (FindingLevel.WARNING, True)
         assert "chmod go-w" in found.remedy
     kept = doctor_machine.judged_cache(str(tmp_path / "kernels" / "pregao_cli"))
-    assert (kept.health, kept.found) == (Health.OK, f"cached in {tmp_path}")
+    assert (kept.health, kept.found) == (FindingLevel.OK, f"cached in {tmp_path}")
 
 
 def test_where_multicast_does_not_come_through(monkeypatch):
     monkeypatch.setattr(doctor_machine, "_DATAGRAM_S", 0.01)
     monkeypatch.setattr("pregao.net.Sender.send", lambda *_: None)
     (silent,) = doctor_machine.check_multicast()
-    assert (silent.health, "was not received" in silent.found) == (Health.PROBLEM, True)
+    assert (silent.health, "was not received" in silent.found) == (FindingLevel.PROBLEM, True)
 
     def refused(*_):
         raise NetworkError("Nothing can be sent.")
 
     monkeypatch.setattr("pregao.net.Sender.send", refused)
     (told,) = doctor_machine.check_multicast()
-    assert (told.health, "Nothing can be sent" in told.found) == (Health.PROBLEM, True)
+    assert (told.health, "Nothing can be sent" in told.found) == (FindingLevel.PROBLEM, True)
 
 
 def test_small_buffers():
-    assert doctor_machine.judged_buffer(1000, 1000).health is Health.OK
+    assert doctor_machine.judged_buffer(1000, 1000).health is FindingLevel.OK
     found = doctor_machine.judged_buffer(33_554_432, 212_992)
-    assert found.health is Health.WARNING
+    assert found.health is FindingLevel.WARNING
     assert "sysctl -w net.core.rmem_max=33554432" in found.remedy
 
 
@@ -149,8 +149,8 @@ def test_a_port_in_use():
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = server.getsockname()
         found = doctor_machine.judged_ports([taken])
-        assert (found.health, str(taken[1]) in found.found) == (Health.WARNING, True)
-    assert doctor_machine.judged_ports([taken]).health is Health.OK
+        assert (found.health, str(taken[1]) in found.found) == (FindingLevel.WARNING, True)
+    assert doctor_machine.judged_ports([taken]).health is FindingLevel.OK
 
 
 def test_requirements_are_read():
@@ -179,10 +179,10 @@ def test_packages_and_extras_that_are_missing(monkeypatch):
     ]
     monkeypatch.setattr(doctor_packages, "requirements", lambda _: made)
     packages, extra = doctor_packages.check_packages()
-    assert packages.health is Health.PROBLEM
+    assert packages.health is FindingLevel.PROBLEM
     assert "no-such-package is missing" in packages.found
     assert packages.remedy == "Run `pip install 'numpy>=9999' 'no-such-package>=1'`."
-    assert (extra.subject, extra.health) == ("extra ui", Health.WARNING)
+    assert (extra.subject, extra.health) == ("extra ui", FindingLevel.WARNING)
     assert "pip install 'pregao[ui]'" in extra.remedy
 
 
@@ -199,9 +199,9 @@ def test_an_extra_of_a_package_counts(monkeypatch):
 def test_where_it_is_not_installed(monkeypatch):
     monkeypatch.setattr(doctor_packages, "_PACKAGE", "no-such-package")
     (found,) = doctor_packages.check_packages()
-    assert (found.health, "not installed" in found.found) == (Health.WARNING, True)
+    assert (found.health, "not installed" in found.found) == (FindingLevel.WARNING, True)
     (python,) = doctor_packages.check_python()
-    assert python.health is Health.OK
+    assert python.health is FindingLevel.OK
 
 
 def test_a_java_that_does_not_run(monkeypatch, tmp_path):

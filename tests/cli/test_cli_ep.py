@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pregao.cli.ep_language import Command, parse, quantity, security
+from pregao.cli.ep_language import ConsoleCommand, parse, quantity, security
 from pregao.errors import UsageError
 from tests.entrypoint.tcp_desk import TcpDesk
 from tests.waiting import PATIENCE_S
@@ -138,10 +138,10 @@ def test_invalid_lines_are_refused(line, complaint):
 
 def test_lines_are_words_fields_and_names():
     assert parse("  # nothing") is None
-    assert parse("new BUY 5 100 10.5 timeInForce=DAY as a") == Command(
+    assert parse("new BUY 5 100 10.5 timeInForce=DAY as a") == ConsoleCommand(
         "new", ("BUY", "5", "100", "10.5"), (("timeInForce", "DAY"),), "a"
     )
-    assert parse("expect trade a lastQty=3 within 2s") == Command(
+    assert parse("expect trade a lastQty=3 within 2s") == ConsoleCommand(
         "expect", ("ExecutionReport_Trade", "a"), (("lastQty", "3"),), "", 2_000_000_000
     )
 

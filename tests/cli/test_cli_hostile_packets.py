@@ -8,7 +8,7 @@ import pytest
 
 from pregao.capture import PcapWriter, udp_frame
 from pregao.clock import SECOND
-from pregao.exchange.publisher import Channel
+from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.umdf.streams import Stream
 from tests.feed.channel_days import CHANNEL, made_day, other_site
 from tests.feed.hostile_packets import hostile_messages, sequenced
@@ -18,7 +18,9 @@ BEFORE, AHEAD = 65_500, 40
 """The sequence version of the hostile packets, and how much higher the day's are than 1."""
 EVERY = 40
 STREAMS = (Stream.INCREMENTAL, Stream.SNAPSHOT, Stream.DEFINITION)
-LINES = {each: next(iter(Channel.numbered(CHANNEL).endpoints(each)))[1] for each in STREAMS}
+LINES = {
+    each: next(iter(ChannelEndpoints.numbered(CHANNEL).endpoints(each)))[1] for each in STREAMS
+}
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pregao.cli.decode_tables import text_bytes
 from pregao.cli.decode_text import json_lines, text_lines
 from pregao.sbe.decoded import RowDecoder
 from pregao.umdf import bulk
-from pregao.umdf.bulk import Batch, BulkDecoder, walk
+from pregao.umdf.bulk import BulkDecoder, MessageBatch, walk
 from pregao.umdf.key_columns import key_columns, key_values
 from tests.cli.market import VERSIONS, wild_market
 from tests.umdf.survey_support import block_of
@@ -18,7 +18,7 @@ def batches(block, walked):
     return {
         (outcome.message.id, outcome.version): outcome
         for outcome in BulkDecoder().decode(walked)
-        if isinstance(outcome, Batch)
+        if isinstance(outcome, MessageBatch)
     }
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pregao.csv_cells import FORMULA_BEGINNINGS, safe_cells, safe_table
 from pregao.lake.books.table_files import row_file
-from pregao.lake.store import Lake
+from pregao.lake.store.lake import LakeStore
 from tests.cli.market import DEFINITION, Market, definition
 from tests.lake.lake_support import ORDERS, TRADES, unit_of
 
@@ -48,7 +48,7 @@ def test_numbers_stay_unchanged():
 
 @pytest.fixture
 def lake(tmp_path):
-    place = Lake(tmp_path / "lake")
+    place = LakeStore(tmp_path / "lake")
     place.ensure_tables([ORDERS, TRADES])
     place.commit(unit_of(place.location, "u1", ["c1"]))
     return tmp_path / "lake"

@@ -6,7 +6,7 @@ import pytest
 
 from pregao.cli import schema_document, schema_tables
 from pregao.sbe.model import blocks
-from pregao.schemas import bundled, bundled_versions
+from pregao.schemas.bundle import bundled, bundled_versions
 
 SCHEMAS = [
     (protocol, version.number)

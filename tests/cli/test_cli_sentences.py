@@ -16,7 +16,7 @@ import pytest
 from pregao.cli.ingest import ingest as ingest_command
 from pregao.cli.simulate import simulate
 from pregao.lake.engine_names import EngineName
-from pregao.lake.store import Lake
+from pregao.lake.store.lake import LakeStore
 from tests.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[2]
@@ -192,7 +192,7 @@ DROPPING = ["lake", "drop", "--channel", "51", "--yes"]
 
 
 def files(lake, table):
-    return [Path(uri) for uri in Lake(lake).file_uris(table)]
+    return [Path(uri) for uri in LakeStore(lake).file_uris(table)]
 
 
 @pytest.mark.parametrize("harm", ["missing", "empty", "cut", "noise"])

@@ -15,8 +15,9 @@ from pregao.cli import simulate_like
 from pregao.cli.simulate import EPILOG, simulate
 from pregao.clock import SECOND
 from pregao.errors import PregaoError
-from pregao.exchange.simulation import Settings, Simulation
-from pregao.exchange.traders import load_profile
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import SimulationSettings
+from pregao.exchange.traders.profiles import load_profile
 
 SHORT = ["--duration", "2s", "--rate", "150", "--instruments", "4", "--truth-books", "2"]
 
@@ -105,7 +106,9 @@ def test_a_folder_that_is_not_empty_is_left_alone_without_force(tmp_path):
 def lake(tmp_path_factory):
     """A lake with half a minute of a market in which few trade."""
     folder = tmp_path_factory.mktemp("like")
-    settings = Settings("thin-derivatives", folder / "day", seed=4, duration_ns=30 * SECOND)
+    settings = SimulationSettings(
+        "thin-derivatives", folder / "day", seed=4, duration_ns=30 * SECOND
+    )
     Simulation(settings).run()
     simulate_like.measured(folder / "day", folder / "lake")
     return folder / "lake"

@@ -55,10 +55,11 @@ def test_captures(pregao):
 
 def test_the_exchange_takes_any_case():
     from pregao.errors import UsageError
-    from pregao.exchange.engine import Engine, bundled_catalogue
+    from pregao.exchange.engine.catalogue import bundled_catalogue
+    from pregao.exchange.engine.engine import MatchingEngine
     from pregao.exchange.host.control import find_instrument
 
-    engine = Engine(list(bundled_catalogue()), date(2026, 5, 21))
+    engine = MatchingEngine(list(bundled_catalogue()), date(2026, 5, 21))
     assert find_instrument(engine, "petr4").symbol == "PETR4"
     with pytest.raises(UsageError, match=r"did you mean PETR"):
         find_instrument(engine, "petr44")

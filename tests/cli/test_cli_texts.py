@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pregao.cli.decode_tables import text_bytes
 from pregao.cli.decode_text import (
-    Dialect,
+    TextFormat,
     column_text,
     csv_header,
     csv_lines,
@@ -27,8 +27,8 @@ from pregao.cli.decode_text import (
 )
 from pregao.clock import format_ns
 from pregao.sbe.xml import schema_from_bytes
-from pregao.schemas import bundled
-from pregao.umdf.bulk import Batch, BulkDecoder, walk
+from pregao.schemas.bundle import bundled
+from pregao.umdf.bulk import BulkDecoder, MessageBatch, walk
 from pregao.umdf.key_columns import key_columns
 from pregao.umdf.tables import TemplateTable, columns_of
 from tests.cli.market import VERSIONS, as_json, as_text, month_year, wild_market
@@ -82,7 +82,7 @@ def batches(market, version):
     for row in market.rows(start=0):
         rows[place[row.key[5] // 1000, row.key[4]]] = row
     for outcome in BulkDecoder().decode(walked):
-        if isinstance(outcome, Batch) and outcome.version == version:
+        if isinstance(outcome, MessageBatch) and outcome.version == version:
             streams = np.zeros(len(block), np.int8)
             keys = key_columns(walked, outcome.rows, block.time_ns, streams)
             yield outcome, keys, [rows[row] for row in outcome.rows.tolist()]
@@ -155,7 +155,7 @@ def sample(kind, raw, *, encoding=""):
 
 
 def in_dialects(array, column):
-    return [column_text(array, column, dialect).to_pylist() for dialect in Dialect]
+    return [column_text(array, column, dialect).to_pylist() for dialect in TextFormat]
 
 
 def test_types_that_only_a_users_schema_has():
@@ -190,13 +190,13 @@ def test_any_text_can_be_read_back(values):
     values = [None if v is None else v.encode("utf-8", "replace").decode() for v in values]
     column = columns_of(bundled("umdf").by_id[12])[-1]
     array = pa.array(values, pa.string())
-    as_json = column_text(array, column, Dialect.JSON).to_pylist()
+    as_json = column_text(array, column, TextFormat.JSON).to_pylist()
     assert [None if text is None else json.loads(text) for text in as_json] == values
-    quoted = column_text(array, column, Dialect.CSV).to_pylist()
+    quoted = column_text(array, column, TextFormat.CSV).to_pylist()
     lines = "".join(f"x,{'' if text is None else text}\r\n" for text in quoted)
     rows = list(csv.reader(io.StringIO(lines, newline="")))
     assert [row[1] for row in rows] == [value or "" for value in values]
-    for text in column_text(array, column, Dialect.TEXT).to_pylist():
+    for text in column_text(array, column, TextFormat.TEXT).to_pylist():
         # Characters younger than this Python's tables are nothing to it, and harmless.
         assert text is None or (text and all(c.isprintable() or category(c) == "Cn" for c in text))
 

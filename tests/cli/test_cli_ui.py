@@ -14,12 +14,13 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from pregao.api import Lake
+from pregao.api.lake import Lake
 from pregao.cli.main import app
 from pregao.cli.ui import _open_browser
 from pregao.clock import MINUTE
 from pregao.errors import UsageError
-from pregao.exchange.simulation import Settings, Simulation
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import SimulationSettings
 from tests.waiting import PATIENCE_S
 
 
@@ -50,7 +51,7 @@ def test_without_the_extra_the_error_states_what_to_install(monkeypatch):
 
 
 def test_it_serves_until_it_is_interrupted(tmp_path):
-    settings = Settings(
+    settings = SimulationSettings(
         profile="equities", out=tmp_path / "day", seed=1, instruments=2, messages=100,
         duration_ns=MINUTE,
     )  # fmt: skip

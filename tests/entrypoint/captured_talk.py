@@ -6,12 +6,12 @@ from datetime import date
 
 from pregao.capture import PcapWriter, tcp_frame
 from pregao.entrypoint import (
-    Account,
     ClientSession,
     ClientSettings,
     GatewayConnection,
     GatewaySessions,
-    Received,
+    MessageReceived,
+    SessionAccount,
     SessionStore,
 )
 from tests.entrypoint.gateway_desk import REPORT
@@ -51,7 +51,7 @@ class Conversation:
 def conversation(orders=5, *, version=2, session_id=SESSION, start=START, ids=1):
     """Negotiate, establish, some orders each answered with a report, a heartbeat, terminate."""
     store = SessionStore()
-    sessions = GatewaySessions([Account(session_id, FIRM, KEY)], store)
+    sessions = GatewaySessions([SessionAccount(session_id, FIRM, KEY)], store)
     client = ClientSession(ClientSettings(session_id, FIRM, KEY, version=version), SessionStore())
     gateway = GatewayConnection(sessions, start)
     talk = Conversation()
@@ -69,7 +69,7 @@ def conversation(orders=5, *, version=2, session_id=SESSION, start=START, ids=1)
                 talk.said.append(Said(now, side, data))
                 events = other.receive(data, now)
                 for event in events:
-                    if isinstance(event, Received) and side:
+                    if isinstance(event, MessageReceived) and side:
                         report = REPORT | {
                             "clOrdID": event.message["clOrdID"], "orderID": event.number,
                             "secondaryOrderID": event.number, "execID": event.number,

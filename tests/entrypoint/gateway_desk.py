@@ -1,10 +1,10 @@
 """A gateway in virtual time, and connections to it that a raw peer speaks over."""
 
 from pregao.entrypoint import (
-    Account,
     GatewayConnection,
-    GatewayRules,
     GatewaySessions,
+    GatewaySettings,
+    SessionAccount,
     SessionStore,
 )
 from tests.entrypoint.raw_peer import FIRM, KEY, MS, SESSION, START, RawPeer
@@ -22,8 +22,8 @@ class Desk:
     def __init__(self, *, rules=None, store=None, account=None, version=2):
         self.now = START
         self.store = SessionStore() if store is None else store
-        self.account = Account(SESSION, FIRM, KEY) if account is None else account
-        self.sessions = GatewaySessions([self.account], self.store, rules or GatewayRules())
+        self.account = SessionAccount(SESSION, FIRM, KEY) if account is None else account
+        self.sessions = GatewaySessions([self.account], self.store, rules or GatewaySettings())
         self.version = version
 
     @property

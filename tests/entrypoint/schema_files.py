@@ -2,8 +2,8 @@
 
 from xml.sax.saxutils import escape, quoteattr
 
-from pregao.schemas import derive
 from pregao.schemas.bundle import _tree
+from pregao.schemas.evolution import derive
 
 _SBE = "http://fixprotocol.io/2016/sbe"
 

@@ -5,12 +5,12 @@ import time
 from datetime import date
 
 from pregao.entrypoint import (
-    Account,
     CancelOrders,
     GatewayConnection,
-    GatewayRules,
     GatewaySessions,
-    Received,
+    GatewaySettings,
+    MessageReceived,
+    SessionAccount,
     SessionStore,
 )
 from tests.entrypoint.raw_peer import FIRM, KEY, SESSION
@@ -147,9 +147,9 @@ class TcpDesk:
     """A gateway for some sessions; ``budget`` says after how many bytes a connection breaks."""
 
     def __init__(self, *, store=None, rules=None, sessions=(SESSION,), market=None, budget=None):
-        accounts = [Account(each, FIRM, KEY) for each in sessions]
+        accounts = [SessionAccount(each, FIRM, KEY) for each in sessions]
         self.sessions = GatewaySessions(
-            accounts, SessionStore() if store is None else store, rules or GatewayRules()
+            accounts, SessionStore() if store is None else store, rules or GatewaySettings()
         )
         self.market = Market() if market is None else market
         self.budget = budget or (lambda: None)
@@ -183,7 +183,7 @@ class TcpDesk:
 
     def serve(self, session_id, events, now):
         for event in events:
-            if isinstance(event, Received) and not self.silent:
+            if isinstance(event, MessageReceived) and not self.silent:
                 self.executed.append((event.name, event.number))
                 for name, values in self.market.answers(event.name, event.message.values, now):
                     self.sessions[session_id].send(name, values, now)

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.entrypoint import Account, GatewayRules, Stage, ThrottleLimit
+from pregao.entrypoint import ConnectionStage, GatewaySettings, SessionAccount, ThrottleLimit
 from tests.entrypoint.gateway_desk import Desk
 from tests.entrypoint.raw_peer import FIRM, KEY, SESSION, RawPeer
 from tests.entrypoint.scripted_gateway import ORDER, Exchange, kinds
@@ -37,8 +37,8 @@ TO_GATEWAY = st.one_of(
 @settings(max_examples=150, deadline=None)
 @given(st.lists(TO_GATEWAY, max_size=25))
 def test_a_gateway_survives_any_order_of_anything(actions):
-    account = Account(SESSION, FIRM, KEY, throttle=ThrottleLimit(3, 1000))
-    desk = Desk(account=account, rules=GatewayRules(retransmission_part=2))
+    account = SessionAccount(SESSION, FIRM, KEY, throttle=ThrottleLimit(3, 1000))
+    desk = Desk(account=account, rules=GatewaySettings(retransmission_part=2))
     lines = [desk.connect()]
     executed = []
     for action, value in actions:
@@ -103,7 +103,7 @@ def test_a_client_survives_any_order_of_anything(frames):
         exchange.hear()
         received += [event.number for event in events if hasattr(event, "message")]
         assert received == sorted(set(received))
-        if exchange.client.stage is Stage.ESTABLISHED and len(received) % 2:
+        if exchange.client.stage is ConnectionStage.ESTABLISHED and len(received) % 2:
             exchange.client.send("SimpleNewOrder", ORDER, exchange.now)
         if exchange.client.closing:
             assert kinds(events).count("ConnectionEnded") <= 1

@@ -13,11 +13,11 @@ from pregao.entrypoint import (
     Client,
     ClientSettings,
     ConnectionFailed,
-    GatewayRules,
+    GatewaySettings,
+    MessageReceived,
     NotAppliedError,
     NotAppliedGap,
-    Received,
-    Reconnecting,
+    ReconnectPolicy,
     SessionEstablished,
     SessionFile,
     SessionRefusedError,
@@ -29,7 +29,7 @@ from tests.entrypoint.tcp_desk import Market, TcpDesk
 from tests.waiting import PATIENCE_S
 
 SETTINGS = ClientSettings(SESSION, FIRM, KEY, keep_alive_ms=500)
-QUICK = Reconnecting(first_s=0.001, most_s=0.01)
+QUICK = ReconnectPolicy(first_s=0.001, most_s=0.01)
 
 
 def order(client_id, **changes):
@@ -144,7 +144,7 @@ def test_events_report_everything_in_order():
             for number in range(1, 6):
                 await client.send("SimpleNewOrder", order(number))
             told = []
-            while sum(isinstance(each, Received) for each in told) < 5:
+            while sum(isinstance(each, MessageReceived) for each in told) < 5:
                 told.append(await anext(events))
             await client.close()
             told += [each async for each in events]
@@ -152,7 +152,13 @@ def test_events_report_everything_in_order():
             assert names[:2] == ["SessionNegotiated", "SessionEstablished"]
             assert names[-1] == "ConnectionEnded"
             assert told[-1].graceful
-            assert [each.number for each in told if isinstance(each, Received)] == [1, 2, 3, 4, 5]
+            assert [each.number for each in told if isinstance(each, MessageReceived)] == [
+                1,
+                2,
+                3,
+                4,
+                5,
+            ]
 
     run(work())
 
@@ -161,7 +167,7 @@ def test_003_5_5_the_backup_takes_over_when_the_primary_is_gone():
     async def work():
         store, market = SessionStore(), Market()
         primary = await TcpDesk(store=store, market=market).start()
-        backup = TcpDesk(store=store, market=market, rules=GatewayRules(gateway=2))
+        backup = TcpDesk(store=store, market=market, rules=GatewaySettings(gateway=2))
         await backup.start()
         gateways = [primary.address, backup.address]
         client = Client(SETTINGS, gateways, reconnecting=QUICK)
@@ -269,7 +275,7 @@ def test_003_4_6_3_2_republished_messages_count_once_also_after_a_restart(versio
             async with Client(settings, [desk.address], store) as client:
                 events = client.events()
                 await client.request("SimpleNewOrder", order(1, orderQty=90))
-                while not (isinstance(last := await anext(events), Received)
+                while not (isinstance(last := await anext(events), MessageReceived)
                            and last.name == "ExecutionReport_Trade"):  # fmt: skip
                     pass
             store.close()
@@ -331,7 +337,7 @@ def test_a_slow_consumer_makes_the_client_read_no_more_and_loses_nothing():
             got = []
             while len(got) < 300:
                 event = await anext(events)
-                if isinstance(event, Received) and event.name == "ExecutionReport_New":
+                if isinstance(event, MessageReceived) and event.name == "ExecutionReport_New":
                     got.append(event.message["clOrdID"])
             assert got == list(range(1, 301))
             await client.close()

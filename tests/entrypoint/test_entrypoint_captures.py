@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pregao.capture import Flow, PcapWriter, udp_frame
 from pregao.entrypoint import blanked
 from pregao.entrypoint.captured import FrameBlocks, business_headers, captured_messages
-from pregao.entrypoint.frame_columns import FOREIGN_BYTES, templates_of
+from pregao.entrypoint.frame_columns import UNSUPPORTED_BYTES, templates_of
 from pregao.entrypoint.framing import frame_of
 from tests.entrypoint.captured_talk import (
     CLIENT,
@@ -133,7 +133,7 @@ def test_bytes_that_were_never_captured(tmp_path):
 def test_two_connections_and_something_else(tmp_path):
     """Other traffic over TCP and UDP is passed over, however much of it there is."""
     second = conversation(7, session_id=SESSION + 1)
-    other = bytes(random.Random(3).randrange(256) for _ in range(2 * FOREIGN_BYTES))
+    other = bytes(random.Random(3).randrange(256) for _ in range(2 * UNSUPPORTED_BYTES))
     web = [
         (
             TALK.said[0].time_ns + at,

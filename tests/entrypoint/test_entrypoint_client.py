@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from pregao.entrypoint import ClientSettings, SessionFile, Stage
+from pregao.entrypoint import ClientSettings, ConnectionStage, SessionFile
 from pregao.errors import UsageError
 from tests.entrypoint.raw_peer import FIRM, KEY, MS, SESSION, START, RawPeer, secret
 from tests.entrypoint.scripted_gateway import ORDER, Exchange, kinds, numbers
@@ -24,7 +24,7 @@ def test_003_5_1_negotiate_establish_trade_and_leave():
     assert (name, values["nextSeqNo"], values["keepAliveInterval"]) == ("Establish", 1, 1000)
     assert values["credentials"] == secret()
     events += exchange.say(exchange.ack())
-    assert exchange.client.stage is Stage.ESTABLISHED
+    assert exchange.client.stage is ConnectionStage.ESTABLISHED
     assert exchange.client.send("SimpleNewOrder", ORDER, exchange.now) == 1
     ((name, values),) = exchange.hear()
     header = {"sessionID": SESSION, "msgSeqNum": 1, "sendingTime": START, "marketSegmentID": 80}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pregao.entrypoint import Account, GatewayRules
+from pregao.entrypoint import GatewaySettings, SessionAccount
 from tests.entrypoint.gateway_desk import Desk
 from tests.entrypoint.raw_peer import FIRM, KEY, MS, SESSION, START, secret
 
@@ -128,7 +128,7 @@ def test_003_4_5_3_keep_alive_from_1_to_60000(keep_alive):
 
 
 def test_the_bounds_of_the_schemas_text_are_a_setting():
-    line = negotiated(Desk(rules=GatewayRules(keep_alive_ms=(1000, 60_000))))
+    line = negotiated(Desk(rules=GatewaySettings(keep_alive_ms=(1000, 60_000))))
     line.say(line.peer.establish(keep_alive=999))
     refused(line, "INVALID_KEEPALIVE_INTERVAL")
 
@@ -184,7 +184,7 @@ def test_a_connection_that_negotiated_and_left_gives_the_session_free():
 def test_a_session_blocked_meanwhile_is_refused():
     desk = Desk()
     negotiated(desk).lose()
-    desk.session.account = Account(SESSION, FIRM, KEY, blocked=True)
+    desk.session.account = SessionAccount(SESSION, FIRM, KEY, blocked=True)
     line = desk.connect()
     line.say(line.peer.establish())
     refused(line, "SESSION_BLOCKED")
@@ -205,13 +205,13 @@ def test_the_version_is_that_of_the_negotiate():
 
 
 def test_a_gateway_that_accepts_no_sessions_reports_it():
-    line = Desk(rules=GatewayRules(accepting=False)).connect()
+    line = Desk(rules=GatewaySettings(accepting=False)).connect()
     line.say(line.peer.establish())
     refused(line, "ESTABLISH_NOT_ALLOWED")
 
 
 def test_too_many_attempts_are_refused_until_one_would_have_been_right():
-    desk = Desk(rules=GatewayRules(establish_attempts=2))
+    desk = Desk(rules=GatewaySettings(establish_attempts=2))
     negotiated(desk).lose()
     for code in ("INVALID_SESSIONVERID", "INVALID_SESSIONVERID", "ESTABLISH_ATTEMPTS_EXCEEDED"):
         line = desk.connect()

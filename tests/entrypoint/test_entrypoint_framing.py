@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.entrypoint import BadFrame, Frame, FrameReader, GatewayRules, blanked, framed
+from pregao.entrypoint import BadFrame, FrameReader, GatewaySettings, StreamFrame, blanked, framed
 from pregao.errors import EncodeError, UsageError
 from tests.entrypoint.gateway_desk import Desk
 from tests.entrypoint.raw_peer import KEY, START, RawPeer
@@ -58,7 +58,7 @@ def test_003_4_4_an_invalid_frame_ends_the_connection(frame, reason):
 
 def test_the_longest_message_is_accepted_and_a_longer_one_not_encoded():
     assert len(framed(bytes(2044))) == 2048
-    assert isinstance(FrameReader().receive(framed(bytes(2044)))[0], Frame)
+    assert isinstance(FrameReader().receive(framed(bytes(2044)))[0], StreamFrame)
     with pytest.raises(EncodeError, match="2049 bytes is longer than 2048"):
         framed(bytes(2045))
 
@@ -172,7 +172,7 @@ def long_order(length):
 
 @pytest.mark.parametrize(("limit", "length"), [(2048, 2048), (16_384, 2049), (16_384, 16_384)])
 def test_003_4_4_longer_frames_are_a_setting(limit, length):
-    line = Desk(rules=GatewayRules(max_message=limit)).established()
+    line = Desk(rules=GatewaySettings(max_message=limit)).established()
     line.say(long_order(length)[:1000])
     line.say(long_order(length)[1000:])
     assert line.kinds()[-1] == "Received"
@@ -181,7 +181,7 @@ def test_003_4_4_longer_frames_are_a_setting(limit, length):
 
 @pytest.mark.parametrize(("limit", "length"), [(2048, 2049), (16_384, 16_385), (2049, 2050)])
 def test_003_4_4_frames_beyond_the_setting_end_the_connection(limit, length):
-    line = Desk(rules=GatewayRules(max_message=limit)).established()
+    line = Desk(rules=GatewaySettings(max_message=limit)).established()
     line.say(long_order(length)[:12])
     assert line.ends_with("INVALID_SOFH")
 

@@ -12,7 +12,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pregao.entrypoint import OrderTracker, Received, RetransmissionRefused, Stage, missing
+from pregao.entrypoint import (
+    ConnectionStage,
+    MessageReceived,
+    OrderTracker,
+    RetransmissionRefused,
+    missing,
+)
 from pregao.entrypoint.missing import FIRST_WAIT_NS, MAX_WAIT_NS, AbandonedNumbers
 from tests.entrypoint.raw_layouts import frame, layouts
 from tests.entrypoint.raw_peer import MS, SESSION
@@ -189,7 +195,7 @@ def test_a_report_with_the_highest_number_does_not_lock_the_session_out():
     assert (name, values["nextSeqNo"]) == ("Establish", 1)
     assert peer.client.state.next_incoming == 2**32
     peer.tell(peer.ack(next_number=3, keep_alive=QUIET))
-    assert peer.client.stage is Stage.ESTABLISHED
+    assert peer.client.stage is ConnectionStage.ESTABLISHED
     assert numbers(peer.tell(peer.report(3), peer.report(4))) == [3, 4]
 
 
@@ -254,7 +260,7 @@ def test_a_forbidden_interval_is_replaced_by_the_own(interval):
     peer = Peer(keep_alive_ms=1_000).established(keep_alive=interval)
     peer.now += 1_999 * MS
     peer.client.advance(peer.now)
-    assert peer.client.stage is Stage.ESTABLISHED
+    assert peer.client.stage is ConnectionStage.ESTABLISHED
     peer.now += MS
     (ended,) = peer.client.advance(peer.now)
     assert ended.code == "KEEPALIVE_INTERVAL_LAPSED"
@@ -359,14 +365,14 @@ def test_whatever_a_gateway_does_the_client_ends_or_continues(script, data):
             peer.client.lost()
             peer.client.connect(peer.now, dice.choice([1, 1, 2]))
             peer.note()
-        if dice.random() < 0.7 and peer.client.stage is Stage.NEGOTIATING:
+        if dice.random() < 0.7 and peer.client.stage is ConnectionStage.NEGOTIATING:
             peer.tell(peer.response())
-        if dice.random() < 0.7 and peer.client.stage is Stage.ESTABLISHING:
+        if dice.random() < 0.7 and peer.client.stage is ConnectionStage.ESTABLISHING:
             peer.tell(peer.ack(number, keep_alive=QUIET))
         before = len(peer.requests)
         act(peer, kind, number, dice)
         assert len(peer.requests) - before <= 1 + (kind == "wait") * 20
-        if peer.client.stage is Stage.ESTABLISHED:
+        if peer.client.stage is ConnectionStage.ESTABLISHED:
             peer.client.send("SimpleNewOrder", ORDER, peer.now)
             peer.note()
     assert len(peer.client._missing._held) <= len(script)
@@ -421,9 +427,11 @@ def test_no_report_is_lost_and_no_request_hurried(script):
     for _ in range(40):
         peer.tell(struct.pack("<6HI", 16, 0xEB50, 4, 9, 1, 2, max(used, default=0) % LAST + 1))
         peer.wait(20_000)
-    passed = [event.message["execID"] for event in peer.events if isinstance(event, Received)]
+    passed = [
+        event.message["execID"] for event in peer.events if isinstance(event, MessageReceived)
+    ]
     assert sorted(passed) == sent
-    assert peer.client.stage is Stage.ESTABLISHED
+    assert peer.client.stage is ConnectionStage.ESTABLISHED
     times = [time for time, _, _ in peer.requests]
     hurried = sum(b - a < FIRST_WAIT_NS for a, b in pairwise(times))
     assert hurried <= len(passed)

@@ -10,8 +10,8 @@ from pregao.entrypoint import (
     Client,
     ClientSettings,
     ConnectionEnded,
-    Received,
-    Reconnecting,
+    MessageReceived,
+    ReconnectPolicy,
     RetransmissionRefused,
     SessionEstablished,
 )
@@ -20,7 +20,7 @@ from tests.entrypoint.raw_peer import FIRM, KEY, SESSION, RawPeer
 from tests.entrypoint.scripted_gateway import report_values
 from tests.waiting import PATIENCE_S
 
-QUICK = Reconnecting(first_s=0.001, most_s=0.01, handshake_s=0.2)
+QUICK = ReconnectPolicy(first_s=0.001, most_s=0.01, handshake_s=0.2)
 
 
 class Gateway:
@@ -126,7 +126,7 @@ def test_retransmissions_that_deliver_nothing_end_after_some_requests():
                 writer.write((granted + gateway.peer.sequence(5)) * 1_000)
 
     async def work(_client, events):
-        return await until(events, lambda event: isinstance(event, Received))
+        return await until(events, lambda event: isinstance(event, MessageReceived))
 
     gateway = Gateway(empty)
     found = hold(gateway, work, retransmission_attempts=3)
@@ -155,7 +155,7 @@ def test_a_gateway_that_ends_every_session_immediately_is_tried_less_and_less_of
             await until(events, lambda event: isinstance(event, ConnectionEnded))
 
     gateway = Gateway(ending)
-    hold(gateway, work, Reconnecting(most_s=PATIENCE_S), Counting)
+    hold(gateway, work, ReconnectPolicy(most_s=PATIENCE_S), Counting)
     assert attempts[:5] == [0, 1, 2, 3, 4]
 
 
@@ -196,10 +196,12 @@ def test_after_any_noise_a_good_gateway_gets_its_session_and_no_report_is_lost(s
         while True:
             await until(events, lambda event: isinstance(event, SessionEstablished))
             if started:
-                found = await until(events, lambda e: isinstance(e, Received) and e.number == 3)
+                found = await until(
+                    events, lambda e: isinstance(e, MessageReceived) and e.number == 3
+                )
                 break
         assert client.established
-        return [each.number for each in found if isinstance(each, Received)]
+        return [each.number for each in found if isinstance(each, MessageReceived)]
 
     scripts = [noise(100 * seed + each) for each in range(12)]
     assert hold(Gateway(*scripts, serve), work) == [1, 2, 3]

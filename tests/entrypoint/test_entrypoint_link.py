@@ -5,14 +5,14 @@ import random
 import pytest
 
 from pregao.entrypoint import (
-    Account,
     ClientSession,
     ClientSettings,
+    ConnectionStage,
     GatewayConnection,
-    GatewayRules,
     GatewaySessions,
+    GatewaySettings,
+    SessionAccount,
     SessionStore,
-    Stage,
 )
 from tests.entrypoint.raw_peer import FIRM, KEY, MS, SESSION, START
 from tests.entrypoint.scripted_gateway import ORDER
@@ -43,8 +43,8 @@ class Link:
 
     def start_gateway(self):
         part = self.rng.choice([1, 3, 100])
-        rules = GatewayRules(retransmission_part=part, gateway=self.gateway)
-        account = Account(SESSION, FIRM, KEY)
+        rules = GatewaySettings(retransmission_part=part, gateway=self.gateway)
+        account = SessionAccount(SESSION, FIRM, KEY)
         self.gateways = GatewaySessions([account], self.gateway_store, rules)
 
     def start_client(self):
@@ -57,7 +57,7 @@ class Link:
             self.line = GatewayConnection(self.gateways, self.now)
         self.heard(self.client.advance(self.now))
         self.served(self.line.advance(self.now))
-        if self.client.stage is Stage.ESTABLISHED:
+        if self.client.stage is ConnectionStage.ESTABLISHED:
             for _ in range(self.rng.randrange(4)):
                 self.client.send("SimpleNewOrder", ORDER, self.now)
         to_gateway = self.client.take_output()

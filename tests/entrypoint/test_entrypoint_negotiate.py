@@ -4,7 +4,13 @@ import dataclasses
 
 import pytest
 
-from pregao.entrypoint import VERSIONS, Account, GatewayRules, GatewaySessions, SessionStore
+from pregao.entrypoint import (
+    VERSIONS,
+    GatewaySessions,
+    GatewaySettings,
+    SessionAccount,
+    SessionStore,
+)
 from pregao.errors import UsageError
 from tests.entrypoint.gateway_desk import Desk
 from tests.entrypoint.raw_peer import FIRM, KEY, MS, SESSION, START, RawPeer, secret
@@ -44,7 +50,7 @@ def test_003_4_2_another_version_is_not_supported(version):
 
 
 def test_a_gateway_can_support_fewer_versions():
-    line = Desk(rules=GatewayRules(versions=(2, 3)), version=6).connect()
+    line = Desk(rules=GatewaySettings(versions=(2, 3)), version=6).connect()
     line.say(line.peer.negotiate())
     refused(line, "PROTOCOL_VERSION_NOT_SUPPORTED")
 
@@ -99,7 +105,7 @@ def test_an_unknown_session_is_refused():
 
 
 def test_a_blocked_session_is_refused_once_its_credentials_are_right():
-    account = Account(SESSION, FIRM, KEY, blocked=True)
+    account = SessionAccount(SESSION, FIRM, KEY, blocked=True)
     line = Desk(account=account).connect()
     line.say(line.peer.negotiate())
     values = refused(line, "SESSION_BLOCKED")
@@ -197,7 +203,7 @@ def test_a_stranger_without_credentials_does_not_learn_that_a_session_is_in_use(
 
 
 def test_a_gateway_that_accepts_no_sessions_reports_it_until_it_does():
-    desk = Desk(rules=GatewayRules(accepting=False))
+    desk = Desk(rules=GatewaySettings(accepting=False))
     line = desk.connect()
     line.say(line.peer.negotiate())
     refused(line, "NEGOTIATE_NOT_ALLOWED")
@@ -248,7 +254,7 @@ def test_003_5_5_a_backup_accepts_the_session_version_once_and_resumes_both_numb
     line.say(line.peer.order() + line.peer.order())
     primary.report()
     line.lose()
-    backup = Desk(store=store, rules=GatewayRules(gateway=2))
+    backup = Desk(store=store, rules=GatewaySettings(gateway=2))
     other = backup.connect()
     other.say(other.peer.negotiate(5))
     assert refused(other, "ALREADY_NEGOTIATED")["currentSessionVerID"] == 4
@@ -266,7 +272,7 @@ def test_003_5_5_a_backup_accepts_the_session_version_once_and_resumes_both_numb
 
 
 def test_a_session_has_one_account_and_its_key_is_not_shown():
-    account = Account(SESSION, FIRM, KEY)
+    account = SessionAccount(SESSION, FIRM, KEY)
     assert KEY not in repr(account)
     assert dataclasses.asdict(account)["access_key"] == KEY
     with pytest.raises(UsageError, match="Session 100000001 has two accounts"):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pregao.entrypoint import VERSIONS
-from pregao.sbe import SchemaCodec
-from pregao.schemas import bundled
+from pregao.sbe.codec import SchemaCodec
+from pregao.schemas.bundle import bundled
 from tests import waiting
 from tests.entrypoint import raw_client, raw_layouts, raw_peer
 from tests.entrypoint.raw_layouts import frame, layouts

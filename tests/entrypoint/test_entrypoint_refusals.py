@@ -2,7 +2,7 @@
 
 import pytest
 
-from pregao.entrypoint import GatewayRules
+from pregao.entrypoint import GatewaySettings
 from pregao.entrypoint.refusals import (
     FIRST_DELAY_NS,
     FORGET_NS,
@@ -13,7 +13,7 @@ from pregao.entrypoint.refusals import (
     Refusals,
 )
 from pregao.entrypoint.rules import MAX_GAP
-from pregao.exchange.host import PRIMARY
+from pregao.exchange.host.core import PRIMARY
 from tests.entrypoint.gateway_desk import Desk
 from tests.entrypoint.raw_peer import MS, SESSION, secret
 from tests.exchange.host_floor import HostFloor
@@ -159,7 +159,7 @@ def test_the_table_of_failures_is_bounded_and_expires():
 
 
 def test_a_peer_without_the_key_does_not_use_up_the_attempts_of_a_session():
-    desk = Desk(rules=GatewayRules(establish_attempts=2))
+    desk = Desk(rules=GatewaySettings(establish_attempts=2))
     line = desk.established()
     line.lose()
     for number in range(6):

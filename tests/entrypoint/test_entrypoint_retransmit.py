@@ -2,7 +2,7 @@
 
 import pytest
 
-from pregao.entrypoint import Account, GatewayRules, ThrottleLimit
+from pregao.entrypoint import GatewaySettings, SessionAccount, ThrottleLimit
 from tests.entrypoint.gateway_desk import Desk
 from tests.entrypoint.raw_peer import FIRM, KEY, MS, SESSION, START
 
@@ -120,7 +120,7 @@ def test_one_request_after_the_other_is_fine():
 
 
 def test_requests_count_for_the_throttle():
-    account = Account(SESSION, FIRM, KEY, throttle=ThrottleLimit(2, 1000))
+    account = SessionAccount(SESSION, FIRM, KEY, throttle=ThrottleLimit(2, 1000))
     desk, line = busy_desk(1, account=account)
     line.hear()
     for _ in range(2):
@@ -132,7 +132,7 @@ def test_requests_count_for_the_throttle():
 
 
 def test_a_lost_connection_forgets_its_retransmission():
-    desk, line = busy_desk(300, rules=GatewayRules(retransmission_part=10))
+    desk, line = busy_desk(300, rules=GatewaySettings(retransmission_part=10))
     line.say(line.peer.retransmit(1, 200, now=desk.now))
     line.lose()
     again = desk.connect()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.entrypoint import VERSIONS, GatewayRules
+from pregao.entrypoint import VERSIONS, GatewaySettings
 from tests.entrypoint.gateway_desk import Desk
 from tests.entrypoint.raw_peer import MS, START
 
@@ -78,7 +78,7 @@ def test_a_message_of_another_session_ends_the_connection():
 
 
 def test_003_4_5_4_1_an_idle_gateway_sends_sequence():
-    desk = Desk(rules=GatewayRules(own_keep_alive_ms=300))
+    desk = Desk(rules=GatewaySettings(own_keep_alive_ms=300))
     line = desk.established(keep_alive=60_000)
     line.wait(299)
     assert line.hear() == []

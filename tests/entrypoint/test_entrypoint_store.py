@@ -11,35 +11,35 @@ from hypothesis import strategies as st
 
 from pregao.entrypoint import SessionFile, SessionStore
 from pregao.entrypoint.session_state import (
-    Bound,
-    CancelDue,
+    CancelScheduled,
     DayReset,
-    Expecting,
-    Kept,
-    Negotiated,
-    NotTaken,
-    Sent,
-    Settled,
-    Skipped,
-    Taken,
-    Unbound,
+    DeliveryResolved,
+    IncomingAccepted,
+    IncomingExpected,
+    IncomingKept,
+    OutgoingNotApplied,
+    OutgoingSent,
+    OutgoingSkipped,
+    SessionBound,
+    SessionUnbound,
+    VersionNegotiated,
     WeekReset,
 )
 from pregao.errors import UsageError
 from tests.entrypoint.gateway_desk import Desk
 
 RECORDS = st.one_of(
-    st.builds(Negotiated, st.integers(1, 2**64 - 1), st.integers(2, 6), st.integers(1, 2)),
-    st.builds(Bound, st.just("CANCEL_ON_TERMINATE_ONLY"), st.integers(0, 60_000)),
-    st.builds(Expecting, st.integers(1, 2**32)),
-    st.builds(Sent, st.integers(1, 2**32 - 1), st.binary(max_size=40)),
-    st.builds(Taken, st.integers(1, 2**32)),
-    st.builds(Settled, st.integers(1, 2**32)),
-    st.builds(Skipped, st.integers(1, 2**32)),
-    st.builds(CancelDue, st.none() | st.integers(0, 2**63)),
-    st.builds(Kept, st.integers(1, 2**32 - 1), st.binary(max_size=40)),
-    st.builds(NotTaken, st.integers(1, 2**32), st.integers(1, 1000)),
-    st.just(Unbound()),
+    st.builds(VersionNegotiated, st.integers(1, 2**64 - 1), st.integers(2, 6), st.integers(1, 2)),
+    st.builds(SessionBound, st.just("CANCEL_ON_TERMINATE_ONLY"), st.integers(0, 60_000)),
+    st.builds(IncomingExpected, st.integers(1, 2**32)),
+    st.builds(OutgoingSent, st.integers(1, 2**32 - 1), st.binary(max_size=40)),
+    st.builds(IncomingAccepted, st.integers(1, 2**32)),
+    st.builds(DeliveryResolved, st.integers(1, 2**32)),
+    st.builds(OutgoingSkipped, st.integers(1, 2**32)),
+    st.builds(CancelScheduled, st.none() | st.integers(0, 2**63)),
+    st.builds(IncomingKept, st.integers(1, 2**32 - 1), st.binary(max_size=40)),
+    st.builds(OutgoingNotApplied, st.integers(1, 2**32), st.integers(1, 1000)),
+    st.just(SessionUnbound()),
     st.just(DayReset()),
     st.just(WeekReset()),
 )
@@ -94,7 +94,7 @@ def test_a_file_cut_anywhere_holds_the_records_before_the_cut(tmp_path_factory, 
     kept = history[: sum(size <= cut for size in [*sizes[1:], len(whole)] if history)]
     assert reopened(path) == fold(kept)
     store = SessionFile(path)
-    store.record(9, Sent(1, b"after"))
+    store.record(9, OutgoingSent(1, b"after"))
     store.close()
     assert reopened(path)[9].sent == {1: b"after"}
 
@@ -119,7 +119,7 @@ def test_a_reset_makes_the_file_small_and_keeps_the_session_version(tmp_path_fac
 def test_a_killed_reset_leaves_the_file_unchanged(tmp_path):
     path = tmp_path / "sessions"
     store = SessionFile(path)
-    store.record(1, Sent(1, b"message"))
+    store.record(1, OutgoingSent(1, b"message"))
     store.close()
     (tmp_path / "sessions.new").write_bytes(b"half a fi")
     assert reopened(path)[1].sent == {1: b"message"}
@@ -224,7 +224,7 @@ def test_a_file_that_others_can_read_is_closed_to_them_and_a_link_is_not_followe
     target.write_bytes(b"untouched")
     (tmp_path / "sessions.new").symlink_to(target)
     store = SessionFile(path)
-    store.record(1, Taken(5))
+    store.record(1, IncomingAccepted(5))
     store.reset_day()
     store.close()
     assert mode(path) == 0o600

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pregao.entrypoint import Account, Throttle, ThrottleLimit
+from pregao.entrypoint import SessionAccount, Throttle, ThrottleLimit
 from tests.entrypoint.gateway_desk import Desk
 from tests.entrypoint.raw_peer import FIRM, KEY, MS, SESSION, START
 
@@ -36,7 +36,7 @@ def test_no_window_ever_holds_more_than_the_limit_and_none_is_refused_below_it(s
 
 
 def test_003_4_9_excess_requests_are_rejected_and_not_executed():
-    account = Account(SESSION, FIRM, KEY, throttle=TEN_IN_5)
+    account = SessionAccount(SESSION, FIRM, KEY, throttle=TEN_IN_5)
     desk = Desk(account=account)
     line = desk.established()
     line.say(b"".join(line.peer.order() for _ in range(12)))

@@ -6,8 +6,8 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any
 
-from pregao.sbe.codec import Decoded, SchemaCodec
-from pregao.schemas import bundled
+from pregao.sbe.codec import SbeMessage, SchemaCodec
+from pregao.schemas.bundle import bundled
 
 VERSIONS = [7, 8, 9, 10, 15, 16]
 END, RECOVERY, IMPLIED = 0x80, 0x20, 0x10
@@ -42,7 +42,7 @@ class Packet:
     version: int
     number: int
     time_ns: int
-    messages: list[Decoded]
+    messages: list[SbeMessage]
     size: int
 
     @property
@@ -143,7 +143,7 @@ class Receiver:
         """Security id → last packet already in its snapshot."""
         self.in_event = False
         self.events = 0
-        self.log: list[Decoded] = []
+        self.log: list[SbeMessage] = []
 
     def instrument(self, security_id: int) -> Instrument:
         if security_id not in self.instruments:
@@ -164,7 +164,7 @@ class Receiver:
             self.follow(message, packet)
         return packet
 
-    def follow(self, message: Decoded, packet: Packet) -> None:
+    def follow(self, message: SbeMessage, packet: Packet) -> None:
         self.log.append(message)
         template, values = message.message.id, message.values
         if template == RESET:

@@ -6,21 +6,15 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
-from pregao.exchange.engine.commands import (
-    CancelOrder,
-    Command,
-    ModifyOrder,
-    NewOrder,
-    SetGroupPhase,
-)
-from pregao.exchange.engine.engine import Engine
+from pregao.exchange.engine.commands import Command
+from pregao.exchange.engine.engine import MatchingEngine
 from pregao.exchange.engine.events import (
+    ChangeOrderMbo,
+    DeleteOrderMbo,
     EmptyBook,
     MarketItem,
     MassDeleteOrders,
-    OrderAdded,
-    OrderChanged,
-    OrderDeleted,
+    NewOrderMbo,
 )
 from pregao.exchange.engine.instruments import (
     InstrAttrib,
@@ -30,10 +24,12 @@ from pregao.exchange.engine.instruments import (
     Product,
     SecurityType,
 )
-from pregao.exchange.engine.reports import OrderRejected, Outcome
-from pregao.exchange.engine.terms import Side, TradingStatus
+from pregao.exchange.engine.member_commands import CancelOrder, ModifyOrder, NewOrder
+from pregao.exchange.engine.operations_commands import SetGroupPhase
+from pregao.exchange.engine.reports import CommandOutcome, OrderRejected
+from pregao.exchange.engine.terms import OrderSide, TradingStatus
 
-BUY, SELL = Side.BUY, Side.SELL
+BUY, SELL = OrderSide.BUY, OrderSide.SELL
 DAY = date(2026, 5, 21)
 SHARE = 100_000_000_001
 OTHER = 100_000_000_002
@@ -87,14 +83,14 @@ def future(security_id: int = SHARE, **changes: Any) -> Instrument:
 class FeedBook:
     """A client's book, rebuilt from the feed alone: by price, then by secondary order id."""
 
-    orders: dict[tuple[Side, int], tuple[int | None, int]] = field(default_factory=dict)
-    by_position: dict[Side, list[tuple[int | None, int, int]]] = field(
+    orders: dict[tuple[OrderSide, int], tuple[int | None, int]] = field(default_factory=dict)
+    by_position: dict[OrderSide, list[tuple[int | None, int, int]]] = field(
         default_factory=lambda: {BUY: [], SELL: []}
     )
 
     def apply(self, item: MarketItem) -> None:
         """Follow one message."""
-        if isinstance(item, OrderAdded):
+        if isinstance(item, NewOrderMbo):
             key = (item.side, item.secondary_order_id)
             assert key not in self.orders
             self.orders[key] = (item.price, item.size)
@@ -102,7 +98,7 @@ class FeedBook:
                 self.by_position[item.side].insert(
                     item.position - 1, (item.price, item.size, item.secondary_order_id)
                 )
-        elif isinstance(item, OrderChanged):
+        elif isinstance(item, ChangeOrderMbo):
             key = (item.side, item.secondary_order_id)
             assert self.orders[key] == (item.price, item.prev_size)
             assert 0 < item.size != item.prev_size
@@ -111,7 +107,7 @@ class FeedBook:
                 place = self.by_position[item.side]
                 assert place[item.position - 1][2] == item.secondary_order_id
                 place[item.position - 1] = (item.price, item.size, item.secondary_order_id)
-        elif isinstance(item, OrderDeleted):
+        elif isinstance(item, DeleteOrderMbo):
             key = (item.side, item.secondary_order_id)
             assert self.orders.pop(key) == (item.price, item.size)
             if item.position is not None:
@@ -128,7 +124,7 @@ class FeedBook:
             for place in self.by_position.values():
                 place.clear()
 
-    def side(self, side: Side) -> list[tuple[int | None, int, int]]:
+    def side(self, side: OrderSide) -> list[tuple[int | None, int, int]]:
         """One side as (price, size, secondary order id), best first."""
         rows = [
             (price, size, number)
@@ -150,17 +146,17 @@ class Floor:
     def __init__(self, *instruments: Instrument, phase: int = TradingStatus.OPEN, **options: Any):
         instruments = instruments or (share(),)
         options.setdefault("track_positions", True)
-        self.engine = Engine(instruments, DAY, **options)
+        self.engine = MatchingEngine(instruments, DAY, **options)
         self.now = 1_000
         self.next_id = 0
         self.books = {instrument.security_id: FeedBook() for instrument in instruments}
-        self.last = Outcome([], [])
+        self.last = CommandOutcome([], [])
         self.named: dict[int, int] = {}
         """ClOrdIDs by the numbers that a document prints."""
         for group in sorted({instrument.security_group for instrument in instruments}):
             self.do(SetGroupPhase(group, TradingStatus(phase)))
 
-    def do(self, command: Command, after: int = 1) -> Outcome:
+    def do(self, command: Command, after: int = 1) -> CommandOutcome:
         """Apply a command a little later, and follow the feed."""
         self.now += after
         self.last = self.engine.apply(command, self.now)
@@ -174,7 +170,7 @@ class Floor:
 
     def order(
         self,
-        side: Side,
+        side: OrderSide,
         quantity: int,
         price: float | None = None,
         *,
@@ -198,7 +194,9 @@ class Floor:
         )
         return self.next_id
 
-    def cancel(self, cl_ord_id: int, *, session: int = 1, security_id: int = SHARE) -> Outcome:
+    def cancel(
+        self, cl_ord_id: int, *, session: int = 1, security_id: int = SHARE
+    ) -> CommandOutcome:
         """Cancel an order by its ClOrdID."""
         self.next_id += 1
         return self.do(CancelOrder(session, self.next_id, security_id, orig_cl_ord_id=cl_ord_id))
@@ -259,12 +257,12 @@ class Floor:
         found = self.reports(OrderRejected)
         return found[0].code if found else None
 
-    def book(self, side: Side, security_id: int = SHARE) -> list[tuple[Any, int]]:
+    def book(self, side: OrderSide, security_id: int = SHARE) -> list[tuple[Any, int]]:
         """One side of the engine's book as (price, size), best first."""
         view = self.engine.book(security_id)
         return [(entry.price, entry.size) for entry in (view.bids if side == BUY else view.offers)]
 
-    def numbers(self, side: Side, security_id: int = SHARE) -> list[int]:
+    def numbers(self, side: OrderSide, security_id: int = SHARE) -> list[int]:
         """The secondary order ids of one side, best first."""
         view = self.engine.book(security_id)
         return [entry.secondary_order_id for entry in (view.bids if side == BUY else view.offers)]

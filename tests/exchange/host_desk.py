@@ -5,8 +5,10 @@ import contextlib
 import threading
 from dataclasses import replace
 
-from pregao.exchange.host import ExchangeServer, ExchangeSettings, ask
-from pregao.net import Address
+from pregao.exchange.host.control_server import send_request
+from pregao.exchange.host.server import ExchangeServer
+from pregao.exchange.host.settings import ExchangeSettings
+from pregao.net.addresses import Address
 from tests.entrypoint.raw_client import DOL, ORDER, PETR4, VALE3, Client, parties, row
 from tests.entrypoint.raw_peer import SESSION
 from tests.waiting import PATIENCE_S
@@ -95,7 +97,7 @@ class Exchange:
         return client
 
     def control(self, **request):
-        return ask(self.server.control_port, request)
+        return send_request(self.server.control_port, request)
 
     def asked(self, question):
         """Return the result of a host's function, called in the exchange's own thread."""

@@ -5,7 +5,9 @@ from dataclasses import replace
 from datetime import date
 
 from pregao.errors import UsageError
-from pregao.exchange.host import PRIMARY, ExchangeSettings, Host, Journal
+from pregao.exchange.host.core import PRIMARY, ExchangeHost
+from pregao.exchange.host.journal import Journal
+from pregao.exchange.host.settings import ExchangeSettings
 from tests.entrypoint.raw_peer import MS, SESSION, START, RawPeer
 from tests.exchange.host_desk import ORDER, PETR4, VALE3, parties
 
@@ -20,7 +22,7 @@ class HostFloor:
         self.settings = settings
         self.folder = folder
         self.journal = Journal(folder)
-        self.host = Host(settings, self.journal)
+        self.host = ExchangeHost(settings, self.journal)
         self.now = START
         self.host.begin(self.now)
         self.host.control({"command": "day", "date": "2026-05-28"}, self.now)
@@ -118,7 +120,7 @@ class HostFloor:
         """The exchange that the journal makes."""
         self.end()
         journal = Journal(self.folder)
-        host = Host(self.settings, journal)
+        host = ExchangeHost(self.settings, journal)
         host.replay()
         journal.close()
         return host

@@ -5,8 +5,8 @@ import time
 from dataclasses import replace
 from datetime import date, timedelta
 
-from pregao.entrypoint import Account
-from pregao.exchange.engine import bundled_catalogue
+from pregao.entrypoint import SessionAccount
+from pregao.exchange.engine.catalogue import bundled_catalogue
 from tests.entrypoint.raw_peer import KEY
 from tests.exchange.host_desk import Exchange, quiet_settings
 
@@ -23,7 +23,7 @@ def raw_market():
     instruments = tuple(
         replace(like, security_id=SECURITY + n, symbol=f"RAW{n:03}") for n in range(MANY)
     )
-    sessions = tuple(Account(FIRST + n, FIRM, KEY) for n in range(MANY))
+    sessions = tuple(SessionAccount(FIRST + n, FIRM, KEY) for n in range(MANY))
     running = Exchange(quiet_settings(instruments=instruments, sessions=sessions))
     running.unused = itertools.count()
     return running

@@ -10,7 +10,7 @@ from pregao.clock import SECOND
 from pregao.exchange.engine.catalogue import bundled_catalogue
 from pregao.exchange.engine.events import MarketEvent, SecurityDefinition
 from pregao.exchange.engine.terms import SecurityUpdateAction
-from pregao.exchange.publisher.channels import Channel
+from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.publisher.publisher import ChannelPublisher
@@ -28,7 +28,7 @@ class Definitions:
     def __init__(self, *instruments: Any, version: int = 16) -> None:
         self.version = version
         self.publisher = ChannelPublisher(
-            Channel.numbered(1),
+            ChannelEndpoints.numbered(1),
             instruments,
             START,
             encoder=FeedEncoder(version),

@@ -6,7 +6,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.exchange.engine.commands import (
+from pregao.exchange.engine.events import (
+    AuctionImbalance,
+    ChangeOrderMbo,
+    DeleteOrderMbo,
+    ExecutionStatistics,
+    ExecutionSummary,
+    LastTradePrice,
+    NewOrderMbo,
+    OpeningPrice,
+    SecurityGroupPhase,
+    SecurityStatus,
+    TheoreticalOpeningPrice,
+    Trade,
+)
+from pregao.exchange.engine.operations_commands import (
     AdjustLastTrade,
     EnterTrade,
     RejoinGroup,
@@ -15,28 +29,14 @@ from pregao.exchange.engine.commands import (
     SetPriceBand,
     SetSecurityStatus,
 )
-from pregao.exchange.engine.events import (
-    AuctionImbalance,
-    ExecutionStatistics,
-    ExecutionSummary,
-    LastTradePrice,
-    OpeningPrice,
-    OrderAdded,
-    OrderChanged,
-    OrderDeleted,
-    SecurityGroupPhase,
-    SecurityStatus,
-    TheoreticalOpeningPrice,
-    Trade,
-)
-from pregao.exchange.engine.orders import Level
+from pregao.exchange.engine.orders import PriceLevel
 from pregao.exchange.engine.reports import OrderAccepted, OrderCancelled, OrderFilled
 from pregao.exchange.engine.terms import (
     ImbalanceCondition,
     OpenCloseSettlFlag,
+    OrderSide,
     OrdStatus,
     OrdType,
-    Side,
     TimeInForce,
     TradeCondition,
     TradingStatus,
@@ -133,7 +133,7 @@ _CHANGES = st.lists(
 @given(changes=_CHANGES, reference=st.integers(92, 108))
 def test_theoretical_price_is_right_after_every_entry_change_and_cancel(changes, reference):
     floor = auction([], reference)
-    standing: dict[int, tuple[Side, int, int | None, int]] = {}
+    standing: dict[int, tuple[OrderSide, int, int | None, int]] = {}
     for kind, *what in changes:
         if kind == "new":
             side, quantity, ticks = what
@@ -183,7 +183,7 @@ def test_uncrossing_trades_the_theoretical_quantity_at_one_price_by_priority(ord
     price, quantity, _ = expected
     assert {trade.price for trade in trades} == {price * 100}
     assert sum(trade.size for trade in trades) == quantity
-    filled: dict[tuple[Side, int], int] = {}
+    filled: dict[tuple[OrderSide, int], int] = {}
     for trade in trades:
         for key in ((BUY, trade.buyer), (SELL, trade.seller)):
             filled[key] = filled.get(key, 0) + trade.size
@@ -222,7 +222,7 @@ def test_theoretical_price_and_imbalance_follow_every_change_and_are_withdrawn()
     unit = floor.unit()
     assert unit.event
     assert [type(item) for item in unit.items] == [
-        OrderAdded,
+        NewOrderMbo,
         TheoreticalOpeningPrice,
         AuctionImbalance,
     ]
@@ -240,7 +240,7 @@ def test_theoretical_price_and_imbalance_follow_every_change_and_are_withdrawn()
         (ImbalanceCondition.MORE_SELLERS, 3)
     ]
     floor.cancel(offer)
-    assert floor.items(OrderDeleted, TheoreticalOpeningPrice, AuctionImbalance)
+    assert floor.items(DeleteOrderMbo, TheoreticalOpeningPrice, AuctionImbalance)
     for number in list(floor.engine.market.by_client):
         floor.cancel(number[2])
     assert not any(floor.book(side) for side in (BUY, SELL))
@@ -253,7 +253,7 @@ def test_withdrawn_theoretical_price_is_a_delete_of_price_and_imbalance():
     offer = floor.order(SELL, 4, 10)
     floor.cancel(offer)
     assert [type(item) for item in floor.items()] == [
-        OrderDeleted,
+        DeleteOrderMbo,
         TheoreticalOpeningPrice,
         AuctionImbalance,
     ]
@@ -293,9 +293,9 @@ def test_one_book_update_per_order_however_many_trades_it_made():
         floor.order(SELL, 2, 10)
     floor.do(SetGroupPhase("XX", OPEN))
     assert len(floor.items(Trade)) == 4
-    (change,) = floor.items(OrderChanged)
+    (change,) = floor.items(ChangeOrderMbo)
     assert (change.size, change.prev_size) == (2, 10)
-    assert len(floor.items(OrderDeleted)) == 4
+    assert len(floor.items(DeleteOrderMbo)) == 4
 
 
 def test_003_7_1_14_moa_is_accepted_only_in_an_auction_and_ends_with_it():
@@ -329,7 +329,7 @@ def test_003_7_1_13_moc_waits_for_the_closing_call_and_ends_with_it():
     assert unit.event
     assert [type(item) for item in unit.items] == [
         SecurityGroupPhase,
-        OrderAdded,
+        NewOrderMbo,
         TheoreticalOpeningPrice,
         AuctionImbalance,
     ]
@@ -425,7 +425,7 @@ def test_theoretical_price_leaves_the_depth_of_the_book_alone():
         floor.order(SELL, 1, (ticks + 500) / 100)
     bids = floor.engine.market.listings[SHARE].bids
 
-    class Watched(dict[int, Level]):
+    class Watched(dict[int, PriceLevel]):
         touched = 0
 
         def __getitem__(self, key):

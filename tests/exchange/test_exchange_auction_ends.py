@@ -8,16 +8,15 @@ import pytest
 
 from pregao.clock import SECOND, parse_ns
 from pregao.exchange.engine.auction_rules import AuctionRules, parse_auction_rules
-from pregao.exchange.engine.commands import (
+from pregao.exchange.engine.events import News, SecurityStatus, Trade
+from pregao.exchange.engine.member_commands import CancelOrder, MassCancel
+from pregao.exchange.engine.operations_commands import (
     AdvanceTime,
-    CancelOrder,
-    MassCancel,
     PairAuctions,
     SetGroupPhase,
     SetPriceBand,
     SetSecurityStatus,
 )
-from pregao.exchange.engine.events import News, SecurityStatus, Trade
 from pregao.exchange.engine.reports import OrderCancelled, OrderModified
 from pregao.exchange.engine.terms import ExecRestatementReason, PriceBandType, TradingStatus
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, future, px, share

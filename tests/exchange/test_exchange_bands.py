@@ -6,19 +6,11 @@ import pytest
 
 from pregao.clock import MINUTE
 from pregao.errors import UsageError
-from pregao.exchange.engine.commands import (
-    AdvanceTime,
-    CrossSide,
-    NewCross,
-    SetClosingPrice,
-    SetPriceBand,
-    SetQuantityBand,
-)
 from pregao.exchange.engine.events import (
     AuctionImbalance,
+    DeleteOrderMbo,
     ExecutionSummary,
-    OrderAdded,
-    OrderDeleted,
+    NewOrderMbo,
     PriceBand,
     QuantityBand,
     SecurityStatus,
@@ -26,6 +18,13 @@ from pregao.exchange.engine.events import (
     Trade,
 )
 from pregao.exchange.engine.instruments import Product
+from pregao.exchange.engine.member_commands import CrossSide, NewCross
+from pregao.exchange.engine.operations_commands import (
+    AdvanceTime,
+    SetClosingPrice,
+    SetPriceBand,
+    SetQuantityBand,
+)
 from pregao.exchange.engine.reports import OrderCancelled, OrderFilled
 from pregao.exchange.engine.terms import (
     ExecRestatementReason,
@@ -192,7 +191,7 @@ def test_a_trade_that_would_leave_the_auction_band_calls_an_auction():
     assert isinstance(execution.items[0], ExecutionSummary)
     assert [type(item) for item in frozen.items] == [
         SecurityStatus,
-        OrderAdded,
+        NewOrderMbo,
         TheoreticalOpeningPrice,
         AuctionImbalance,
     ]
@@ -271,9 +270,9 @@ def test_a_changed_order_can_call_an_auction():
     order = floor.order(BUY, 5, 10)
     floor.modify(order, 5, 10.60)
     assert [type(item) for item in floor.unit().items][:3] == [
-        OrderDeleted,
+        DeleteOrderMbo,
         SecurityStatus,
-        OrderAdded,
+        NewOrderMbo,
     ]
     floor.check_feed()
 
@@ -283,7 +282,7 @@ def test_003_16_1_5_a_cross_outside_the_auction_band_goes_to_auction():
     floor.do(band(AUCTION, 9.5, 10.5))
     floor.do(NewCross(1, 7, SHARE, 100, px(11), CrossSide(11, 1), CrossSide(12, 2)))
     assert not floor.items(Trade)
-    assert len(floor.items(OrderAdded)) == 2
+    assert len(floor.items(NewOrderMbo)) == 2
     floor.do(AdvanceTime(), after=MINUTE)
     assert [(t.buyer, t.seller, t.size) for t in floor.items(Trade)] == [(11, 12, 100)]
     floor.check_feed()

@@ -17,7 +17,7 @@ from pregao.exchange.engine.catalogue import (
     load_catalogue,
     parse_catalogue,
 )
-from pregao.exchange.engine.engine import Engine
+from pregao.exchange.engine.engine import MatchingEngine
 from pregao.exchange.engine.instruments import (
     ExerciseStyle,
     InstrAttribValue,
@@ -26,7 +26,7 @@ from pregao.exchange.engine.instruments import (
     PutOrCall,
     SecurityType,
 )
-from pregao.exchange.engine.terms import Side
+from pregao.exchange.engine.terms import OrderSide
 from tests.exchange.floor import DAY
 
 SHARE: dict[str, Any] = {
@@ -100,8 +100,8 @@ def test_bundled_catalogue_covers_the_listed_instruments():
     assert spread.implied_market_indicator
     assert spread.allows_any_sign
     assert [(leg.symbol, leg.side, leg.ratio_qty) for leg in spread.legs] == [
-        ("DI1F27", Side.SELL, 10_000_000),
-        ("DI1N27", Side.BUY, 10_000_000),
+        ("DI1F27", OrderSide.SELL, 10_000_000),
+        ("DI1N27", OrderSide.BUY, 10_000_000),
     ]
     assert all(leg.security_id == instruments[leg.symbol].security_id for leg in spread.legs)
     assert instruments["PETR4T"].is_forward
@@ -109,7 +109,7 @@ def test_bundled_catalogue_covers_the_listed_instruments():
 
 
 def test_bundled_catalogue_makes_a_market():
-    engine = Engine(bundled_catalogue(), DAY)
+    engine = MatchingEngine(bundled_catalogue(), DAY)
     assert engine.instruments == bundled_catalogue()
 
 

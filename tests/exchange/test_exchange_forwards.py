@@ -8,18 +8,20 @@ from typing import Any
 
 import pytest
 
-from pregao.exchange.engine.commands import (
+from pregao.exchange.engine.events import ExecutionSummary, ForwardTrade, Trade
+from pregao.exchange.engine.instruments import Instrument, SecurityType, Underlying
+from pregao.exchange.engine.member_commands import (
     AcceptForward,
     CancelForward,
     DeclareForward,
-    EndDay,
     RefuseForward,
+)
+from pregao.exchange.engine.operations_commands import (
+    EndDay,
     RemoveInstrument,
     SetGroupPhase,
     StartDay,
 )
-from pregao.exchange.engine.events import ExecutionSummary, ForwardTrade, Trade
-from pregao.exchange.engine.instruments import Instrument, SecurityType, Underlying
 from pregao.exchange.engine.reports import ForwardOffered, ForwardReported, ForwardTraded
 from pregao.exchange.engine.terms import (
     QuoteStatus,

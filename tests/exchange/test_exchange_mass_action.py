@@ -6,14 +6,9 @@ from typing import Any
 
 import pytest
 
-from pregao.exchange.engine.commands import (
-    CancelOrder,
-    CrossSide,
-    MassCancel,
-    NewCross,
-    SetPriceBand,
-)
-from pregao.exchange.engine.events import ExecutionSummary, OrderDeleted, Trade
+from pregao.exchange.engine.events import DeleteOrderMbo, ExecutionSummary, Trade
+from pregao.exchange.engine.member_commands import CancelOrder, CrossSide, MassCancel, NewCross
+from pregao.exchange.engine.operations_commands import SetPriceBand
 from pregao.exchange.engine.reports import (
     MassCancelled,
     OrderAccepted,
@@ -206,4 +201,4 @@ def test_a_sweep_that_cannot_be_is_refused_on_both_sides(command, code):
     floor.do(SetPriceBand(SHARE, PriceBandType.AUCTION_LIMITS, low=px(9), high=px(10.5)))
     floor.do(command)
     assert [report.code for report in floor.reports(OrderRejected)] == [code, code]
-    assert not floor.items(Trade, OrderDeleted)
+    assert not floor.items(Trade, DeleteOrderMbo)

@@ -8,10 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from pregao.exchange.engine.commands import MassCancel
 from pregao.exchange.engine.events import Trade
+from pregao.exchange.engine.member_commands import MassCancel
 from pregao.exchange.engine.reports import OrderAccepted, OrderCancelled, OrderFilled, OrderModified
-from pregao.exchange.engine.terms import Side, TimeInForce
+from pregao.exchange.engine.terms import OrderSide, TimeInForce
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
 
 IOC, FOK = TimeInForce.IMMEDIATE_OR_CANCEL, TimeInForce.FILL_OR_KILL
@@ -23,7 +23,7 @@ class Naive:
     """An order of the naive matcher."""
 
     number: int
-    side: Side
+    side: OrderSide
     price: int
     leaves: int
     floor: int
@@ -42,7 +42,7 @@ class NaiveBook:
     trades: list[tuple[int, int, int, int]] = field(default_factory=list)
     turn: int = 0
 
-    def queue(self, side: Side) -> list[Naive]:
+    def queue(self, side: OrderSide) -> list[Naive]:
         sign = -1 if side == BUY else 1
         mine = [order for order in self.orders if order.side == side]
         return sorted(mine, key=lambda order: (sign * order.price, order.turn))

@@ -6,28 +6,27 @@ from datetime import date
 
 import pytest
 
-from pregao.exchange.engine.commands import (
+from pregao.exchange.engine.events import (
+    ChangeOrderMbo,
+    DeleteOrderMbo,
+    ExecutionStatistics,
+    ExecutionSummary,
+    HighPrice,
+    LowPrice,
+    NewOrderMbo,
+    OpeningPrice,
+    Trade,
+)
+from pregao.exchange.engine.instruments import Leg, Product, SecurityType, Underlying
+from pregao.exchange.engine.member_commands import (
     CancelOrder,
     CrossSide,
     MassCancel,
     ModifyOrder,
     NewCross,
     NewOrder,
-    SetClosingPrice,
-    SetGroupPhase,
 )
-from pregao.exchange.engine.events import (
-    ExecutionStatistics,
-    ExecutionSummary,
-    HighPrice,
-    LowPrice,
-    OpeningPrice,
-    OrderAdded,
-    OrderChanged,
-    OrderDeleted,
-    Trade,
-)
-from pregao.exchange.engine.instruments import Leg, Product, SecurityType, Underlying
+from pregao.exchange.engine.operations_commands import SetClosingPrice, SetGroupPhase
 from pregao.exchange.engine.reports import (
     MassCancelled,
     OrderAccepted,
@@ -154,7 +153,7 @@ def test_003_7_1_16_disclosed_quantity():
     first = floor.numbers(SELL)
     floor.order(BUY, 200, 10, session=2)
     assert floor.numbers(SELL) == first
-    (changed,) = floor.items(OrderChanged)
+    (changed,) = floor.items(ChangeOrderMbo)
     assert (changed.prev_size, changed.size) == (500, 300)
     floor.order(BUY, 300, 10, session=2)
     (restated,) = floor.reports(OrderRestated)
@@ -235,11 +234,11 @@ def test_003_7_5_impact_of_changes_on_priority(change, keeps):
         assert after == before[1:]
     elif keeps:
         assert after == before
-        assert not floor.items(OrderDeleted, OrderAdded)
+        assert not floor.items(DeleteOrderMbo, NewOrderMbo)
     else:
         assert before[0] not in after
         assert max(after) > before[1]
-        assert [type(item) for item in floor.items()] == [OrderDeleted, OrderAdded]
+        assert [type(item) for item in floor.items()] == [DeleteOrderMbo, NewOrderMbo]
     floor.check_feed()
 
 
@@ -277,9 +276,9 @@ def test_a_change_of_price_can_trade_and_the_summary_still_comes_first():
         OpeningPrice,
         HighPrice,
         LowPrice,
-        OrderDeleted,
-        OrderDeleted,
-        OrderAdded,
+        DeleteOrderMbo,
+        DeleteOrderMbo,
+        NewOrderMbo,
         ExecutionStatistics,
     ]
     kinds = [type(report) for report in floor.reports()]
@@ -300,7 +299,7 @@ def test_a_resting_order_turned_into_immediate_or_cancel_does_not_stay():
     floor = Floor()
     order = floor.order(BUY, 5, 10)
     floor.modify(order, 5, time_in_force=IOC)
-    assert [type(item) for item in floor.items()] == [OrderDeleted]
+    assert [type(item) for item in floor.items()] == [DeleteOrderMbo]
     assert [type(report) for report in floor.reports()] == [OrderModified, OrderCancelled]
 
 
@@ -405,7 +404,7 @@ def test_003_16_1_4_mass_cancel_is_one_event_over_several_instruments():
     floor.do(MassCancel(1, 500))
     unit = floor.unit()
     assert unit.event
-    assert [type(item) for item in unit.items] == [OrderDeleted] * 4
+    assert [type(item) for item in unit.items] == [DeleteOrderMbo] * 4
     assert {item.security_id for item in unit.items} == {SHARE, OTHER}
     reports = floor.reports(OrderCancelled)
     assert {r.reason for r in reports} == {
@@ -426,7 +425,7 @@ def test_mass_cancel_filters_and_always_answers():
     floor.order(SELL, 3, 11, ord_tag_id=7)
     floor.order(BUY, 4, 9, ord_tag_id=7, security_id=OTHER)
     floor.do(MassCancel(1, 1, security_id=SHARE, side=BUY, ord_tag_id=7))
-    assert [item.size for item in floor.items(OrderDeleted)] == [1]
+    assert [item.size for item in floor.items(DeleteOrderMbo)] == [1]
     floor.do(MassCancel(9, 1))
     assert not floor.last.market
     assert floor.reports(MassCancelled)[0].count == 0

@@ -9,17 +9,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pregao.exchange.engine.auction_rules import AuctionRules
-from pregao.exchange.engine.commands import (
+from pregao.exchange.engine.events import Trade
+from pregao.exchange.engine.member_commands import CrossSide, MassCancel, NewCross
+from pregao.exchange.engine.operations_commands import (
     AdvanceTime,
-    CrossSide,
-    MassCancel,
-    NewCross,
     ProtectionReference,
     SetGroupPhase,
     SetProtection,
     SetSecurityStatus,
 )
-from pregao.exchange.engine.events import Trade
 from pregao.exchange.engine.reports import (
     OrderAccepted,
     OrderCancelled,

@@ -8,7 +8,23 @@ import pytest
 
 from pregao.clock import MINUTE
 from pregao.errors import UsageError
-from pregao.exchange.engine.commands import (
+from pregao.exchange.engine.events import (
+    AuctionImbalance,
+    ClosingPrice,
+    DeleteOrderMbo,
+    ExecutionStatistics,
+    HighPrice,
+    LastTradePrice,
+    LowPrice,
+    OpeningPrice,
+    SecurityGroupPhase,
+    SecurityStatus,
+    TheoreticalOpeningPrice,
+    Trade,
+    TradeBust,
+)
+from pregao.exchange.engine.market import days
+from pregao.exchange.engine.operations_commands import (
     AdvanceTime,
     BustTrade,
     EndDay,
@@ -18,22 +34,6 @@ from pregao.exchange.engine.commands import (
     SetSecurityStatus,
     StartDay,
 )
-from pregao.exchange.engine.events import (
-    AuctionImbalance,
-    ClosingPrice,
-    ExecutionStatistics,
-    HighPrice,
-    LastTradePrice,
-    LowPrice,
-    OpeningPrice,
-    OrderDeleted,
-    SecurityGroupPhase,
-    SecurityStatus,
-    TheoreticalOpeningPrice,
-    Trade,
-    TradeBust,
-)
-from pregao.exchange.engine.market import days
 from pregao.exchange.engine.phases import ruling
 from pregao.exchange.engine.reports import OrderCancelled
 from pregao.exchange.engine.terms import (
@@ -248,7 +248,7 @@ def test_end_of_day_expires_day_orders():
     floor.do(EndDay())
     unit = floor.unit()
     assert unit.event
-    assert [type(item) for item in unit.items] == [OrderDeleted, OrderDeleted]
+    assert [type(item) for item in unit.items] == [DeleteOrderMbo, DeleteOrderMbo]
     reports = floor.reports(OrderCancelled)
     assert [report.cl_ord_id for report in reports] == [day, dated, closing]
     assert {report.status for report in reports} == {OrdStatus.EXPIRED}

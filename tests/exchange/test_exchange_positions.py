@@ -10,22 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.commands import (
+from pregao.exchange.engine.events import Trade
+from pregao.exchange.engine.instruments import ExerciseStyle, PutOrCall, SecurityType, Underlying
+from pregao.exchange.engine.market import days
+from pregao.exchange.engine.member_commands import (
     AllocateTrade,
+    CancelMaintenance,
+    MaintainPosition,
+)
+from pregao.exchange.engine.operations_commands import (
     AmendTrade,
     AnswerGiveUp,
     BustTrade,
-    CancelMaintenance,
     EndDay,
     LinkAccounts,
-    MaintainPosition,
     SetGroupPhase,
     SetPosition,
     StartDay,
 )
-from pregao.exchange.engine.events import Trade
-from pregao.exchange.engine.instruments import ExerciseStyle, PutOrCall, SecurityType, Underlying
-from pregao.exchange.engine.market import days
 from pregao.exchange.engine.positions import Position
 from pregao.exchange.engine.reports import AllocationReported, PositionReported
 from pregao.exchange.engine.terms import (

@@ -8,17 +8,7 @@ from typing import Any
 import pytest
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.commands import (
-    CrossSide,
-    NewCross,
-    ProtectionReference,
-    RemoveProtection,
-    SetDelta,
-    SetProtection,
-    SetSecurityStatus,
-    StartDay,
-)
-from pregao.exchange.engine.events import OrderDeleted, Trade
+from pregao.exchange.engine.events import DeleteOrderMbo, Trade
 from pregao.exchange.engine.instruments import (
     Instrument,
     Leg,
@@ -26,6 +16,15 @@ from pregao.exchange.engine.instruments import (
     PutOrCall,
     SecurityType,
     Underlying,
+)
+from pregao.exchange.engine.member_commands import CrossSide, NewCross
+from pregao.exchange.engine.operations_commands import (
+    ProtectionReference,
+    RemoveProtection,
+    SetDelta,
+    SetProtection,
+    SetSecurityStatus,
+    StartDay,
 )
 from pregao.exchange.engine.reports import OrderAccepted, OrderCancelled, OrderModified
 from pregao.exchange.engine.terms import (
@@ -404,7 +403,7 @@ def test_003_16_3_1_orders_of_other_instruments_are_cancelled_as_one_event():
     floor.order(SELL, 5, 10, security_id=XPTO3, session=2)
     match, cancels = floor.last.market
     assert any(isinstance(item, Trade) for item in match.items)
-    assert [type(item) for item in cancels.items] == [OrderDeleted] * 3
+    assert [type(item) for item in cancels.items] == [DeleteOrderMbo] * 3
     assert cancels.event
     assert cancelled(floor) == rest
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.commands import EndDay, MassCancel
 from pregao.exchange.engine.events import ExecutionSummary, Trade
 from pregao.exchange.engine.instruments import Product
+from pregao.exchange.engine.member_commands import MassCancel
+from pregao.exchange.engine.operations_commands import EndDay
 from pregao.exchange.engine.reports import (
     OrderAccepted,
     OrderCancelled,
@@ -17,9 +18,9 @@ from pregao.exchange.engine.reports import (
     OrderModified,
 )
 from pregao.exchange.engine.terms import (
+    OrderSide,
     OrdType,
     RoutingInstruction,
-    Side,
     TimeInForce,
     TradeCondition,
     TradingStatus,
@@ -70,7 +71,7 @@ def trades(floor: Floor) -> list[tuple[Any, int, int, bool]]:
     return rows
 
 
-def left(floor: Floor, firm: int = A, side: Side = SELL) -> int:
+def left(floor: Floor, firm: int = A, side: OrderSide = SELL) -> int:
     return sum(
         order.leaves
         for order in floor.engine.market.orders.values()

@@ -10,7 +10,7 @@ import pytest
 from pregao.clock import HOUR, MINUTE, parse_ns
 from pregao.errors import UsageError
 from pregao.exchange.engine.catalogue import bundled_catalogue
-from pregao.exchange.engine.engine import Engine
+from pregao.exchange.engine.engine import MatchingEngine
 from pregao.exchange.engine.schedule import (
     CASH_DAY,
     DERIVATIVES_DAY,
@@ -111,7 +111,7 @@ def test_usual_days_go_forward_and_end_closed(entries):
 
 def test_a_usual_day_runs_on_the_bundled_market():
     instruments = bundled_catalogue()
-    engine = Engine(instruments, DAY)
+    engine = MatchingEngine(instruments, DAY)
     schedule = default_schedule(instruments)
     groups = sorted({instrument.security_group for instrument in instruments})
     seen: dict[str, list[TradingStatus]] = {}

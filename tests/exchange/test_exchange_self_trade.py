@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from pregao.exchange.engine.commands import CrossSide, NewCross, SetGroupPhase, SetPriceBand
 from pregao.exchange.engine.events import (
+    DeleteOrderMbo,
     ExecutionSummary,
-    OrderAdded,
-    OrderDeleted,
+    NewOrderMbo,
     SecurityStatus,
     Trade,
 )
+from pregao.exchange.engine.member_commands import CrossSide, NewCross
+from pregao.exchange.engine.operations_commands import SetGroupPhase, SetPriceBand
 from pregao.exchange.engine.reports import (
     OrderAccepted,
     OrderCancelled,
@@ -61,7 +62,7 @@ def test_003_16_2_2_a_change_that_would_trade_is_accepted_and_the_order_cancelle
     assert isinstance(modified, OrderModified)
     assert isinstance(gone, OrderCancelled)
     assert (gone.cl_ord_id, gone.reason) == (changed, INCOMING_REASON)
-    assert [type(item) for item in floor.items()] == [OrderDeleted]
+    assert [type(item) for item in floor.items()] == [DeleteOrderMbo]
     assert not floor.book(SELL)
     floor.check_feed()
 
@@ -106,11 +107,11 @@ def test_000_13_1_2_the_resting_order_is_deleted_ahead_of_the_trades():
     items = floor.unit().items
     summary, prevented, trade = items[:3]
     assert (summary.last_px, summary.fill_qty, summary.cxl_qty) == (px(21), 100, 200)
-    assert isinstance(prevented, OrderDeleted)
+    assert isinstance(prevented, DeleteOrderMbo)
     assert (prevented.secondary_order_id, prevented.size, prevented.position) == (second, 200, 2)
     assert not prevented.matched
     assert (type(trade), trade.price, trade.size) == (Trade, px(21), 100)
-    deleted, added = [item for item in items[3:] if isinstance(item, OrderDeleted | OrderAdded)]
+    deleted, added = [item for item in items[3:] if isinstance(item, DeleteOrderMbo | NewOrderMbo)]
     assert (deleted.secondary_order_id, deleted.position) == (first, 1)
     assert (added.side, added.price, added.size, added.position) == (SELL, px(20.5), 200, 1)
     (gone,) = floor.reports(OrderCancelled)
@@ -126,7 +127,7 @@ def test_both_can_be_cancelled():
     reasons = [(gone.session, gone.reason) for gone in floor.reports(OrderCancelled)]
     assert reasons == [(1, RESTING_REASON), (2, INCOMING_REASON)]
     # Nothing traded, so there is no execution to sum up.
-    assert [type(item) for item in floor.items()] == [OrderDeleted]
+    assert [type(item) for item in floor.items()] == [DeleteOrderMbo]
     assert floor.book(SELL) == [(px(10), 10)]
     floor.check_feed()
 

@@ -6,9 +6,10 @@ import pytest
 
 from pregao.clock import MILLISECOND, SECOND, parse_ns
 from pregao.errors import UsageError
-from pregao.exchange.engine.commands import (
+from pregao.exchange.engine.events import News, SecurityStatus, Trade
+from pregao.exchange.engine.member_commands import MassCancel
+from pregao.exchange.engine.operations_commands import (
     AdvanceTime,
-    MassCancel,
     PairAuctions,
     RejoinGroup,
     RemoveInstrument,
@@ -16,7 +17,6 @@ from pregao.exchange.engine.commands import (
     SetPriceBand,
     SetSecurityStatus,
 )
-from pregao.exchange.engine.events import News, SecurityStatus, Trade
 from pregao.exchange.engine.reports import OrderCancelled
 from pregao.exchange.engine.terms import PriceBandType, TradingStatus
 from pregao.umdf.phases import TradingEvent

@@ -11,25 +11,25 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.commands import (
-    BustTrade,
-    EnterImplied,
-    MassCancel,
-    RemoveInstrument,
-    SetGroupPhase,
-    SetSecurityStatus,
-)
 from pregao.exchange.engine.events import (
+    ChangeOrderMbo,
+    DeleteOrderMbo,
     ExecutionStatistics,
     ExecutionSummary,
     LastTradePrice,
-    OrderAdded,
-    OrderChanged,
-    OrderDeleted,
+    NewOrderMbo,
     Trade,
     TradeBust,
 )
 from pregao.exchange.engine.instruments import Instrument, Leg, MultiLegModel, SecurityType
+from pregao.exchange.engine.member_commands import MassCancel
+from pregao.exchange.engine.operations_commands import (
+    BustTrade,
+    EnterImplied,
+    RemoveInstrument,
+    SetGroupPhase,
+    SetSecurityStatus,
+)
 from pregao.exchange.engine.reports import OrderFilled
 from pregao.exchange.engine.terms import OrdType, TradingStatus, TrdSubType
 from tests.exchange.floor import BUY, SELL, Floor, future, px
@@ -68,7 +68,7 @@ def moments_1_to_4() -> Floor:
     own, implied = floor.last.market
     assert [(x.security_id, x.implied) for x in own.items] == [(N24, False)]
     (item,) = implied.items
-    assert isinstance(item, OrderAdded)
+    assert isinstance(item, NewOrderMbo)
     assert (item.security_id, item.side, item.implied) == (F24N24, SELL, True)
     assert (item.price, item.size, item.position, item.firm) == (px(0.35), 10, 1, None)
     floor.order(SELL, 15, 0.35, security_id=F24N24, session=3)
@@ -119,7 +119,7 @@ def test_000_4_2_1_each_instrument_has_a_separate_event():
         assert isinstance(unit.items[0], ExecutionSummary)
         assert isinstance(unit.items[-1], ExecutionStatistics)
     # The implied order has the remainder, in its position: the event of the trade changed it.
-    (changed,) = [x for x in events[0].items if isinstance(x, OrderChanged)]
+    (changed,) = [x for x in events[0].items if isinstance(x, ChangeOrderMbo)]
     assert (changed.size, changed.prev_size, changed.implied) == (6, 10, True)
     assert floor.book(SELL, F24N24) == [(px(0.35), 6)]
     assert floor.book(BUY, F24) == [(px(6.99), 6)]
@@ -136,7 +136,7 @@ def test_000_18_a_leg_that_shrinks_changes_the_order_in_its_position():
     number = floor.numbers(SELL, F24N24)[1]
     floor.order(SELL, 3, 6.99, security_id=F24, session=5)
     changed = floor.last.market[-1].items
-    assert [(type(x), x.security_id, x.size) for x in changed] == [(OrderChanged, F24N24, 7)]
+    assert [(type(x), x.security_id, x.size) for x in changed] == [(ChangeOrderMbo, F24N24, 7)]
     assert floor.numbers(SELL, F24N24)[1] == number
 
 
@@ -158,7 +158,7 @@ def test_000_18_another_price_deletes_and_reenters_it(side, quantity, price, sec
         assert floor.numbers(SELL, F24N24) == before
         return
     _, event = floor.last.market
-    assert [type(item) for item in event.items] == [OrderDeleted, OrderAdded]
+    assert [type(item) for item in event.items] == [DeleteOrderMbo, NewOrderMbo]
     assert floor.book(SELL, F24N24) == [(px(expected[0]), expected[1])]
     assert floor.numbers(SELL, F24N24) > before
     floor.check_feed()
@@ -169,7 +169,7 @@ def test_more_of_a_leg_adds_quantity_after_all_others():
     floor.order(BUY, 5, 6.99, security_id=F24)
     assert len(floor.last.market) == 1
     floor.order(SELL, 5, 7.34, security_id=N24)
-    assert [type(x) for x in floor.last.market[-1].items] == [OrderDeleted, OrderAdded]
+    assert [type(x) for x in floor.last.market[-1].items] == [DeleteOrderMbo, NewOrderMbo]
     assert floor.book(SELL, F24N24)[-1] == (px(0.35), 15)
 
 

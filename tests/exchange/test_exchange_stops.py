@@ -6,23 +6,21 @@ from datetime import date, timedelta
 
 import pytest
 
-from pregao.exchange.engine.commands import (
+from pregao.exchange.engine.events import (
+    DeleteOrderMbo,
+    ExecutionSummary,
+    NewOrderMbo,
+    SecurityStatus,
+    Trade,
+)
+from pregao.exchange.engine.member_commands import CrossSide, MassCancel, NewCross
+from pregao.exchange.engine.operations_commands import (
     ChangeInstrument,
-    CrossSide,
     EndDay,
     EnterTrade,
-    MassCancel,
-    NewCross,
     SetGroupPhase,
     SetPriceBand,
     StartDay,
-)
-from pregao.exchange.engine.events import (
-    ExecutionSummary,
-    OrderAdded,
-    OrderDeleted,
-    SecurityStatus,
-    Trade,
 )
 from pregao.exchange.engine.reports import (
     OrderAccepted,
@@ -116,7 +114,7 @@ def test_000_13_1_3_several_stop_orders_trade_in_one_event():
     assert (summary.fill_qty, summary.traded_hidden_qty, summary.cxl_qty) == (400, 0, 0)
     trades = [(t.price, t.size) for t in second.items if isinstance(t, Trade)]
     assert trades == [(px(7.31), 100), (px(7.32), 100), (px(7.32), 100), (px(7.32), 100)]
-    (added,) = [item for item in second.items if isinstance(item, OrderAdded)]
+    (added,) = [item for item in second.items if isinstance(item, NewOrderMbo)]
     assert (added.side, added.price, added.size, added.position) == (BUY, px(7.32), 100, 1)
     assert second.event
     assert floor.book(BUY)[:2] == [(px(7.32), 100), (px(7.28), 100)]
@@ -259,7 +257,7 @@ def test_003_7_4_an_order_of_the_book_can_become_a_stop_order_and_back():
     floor = Floor()
     order = floor.order(BUY, 5, 10)
     order = floor.modify(order, 5, 10.2, ord_type=STOP_LIMIT, stop_px=px(10.1))
-    assert [type(item) for item in floor.items()] == [OrderDeleted]
+    assert [type(item) for item in floor.items()] == [DeleteOrderMbo]
     assert not floor.book(BUY)
     floor.order(SELL, 3, 10.2, session=2)
     order = floor.modify(order, 5, ord_type=LIMIT)
@@ -314,7 +312,7 @@ def test_003_7_1_9_and_7_1_12_a_corporate_action_cancels_what_outlives_the_day()
     gone = floor.reports(OrderCancelled)
     assert [report.cl_ord_id for report in gone] == later
     assert {report.reason for report in gone} == {ExecRestatementReason.MARKET_OPTION}
-    assert len(floor.items(OrderDeleted)) == 2
+    assert len(floor.items(DeleteOrderMbo)) == 2
     assert [order.cl_ord_id for order in floor.engine.market.orders.values()] == [day]
     floor.check_feed()
     floor.check_levels()

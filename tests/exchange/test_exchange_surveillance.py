@@ -10,7 +10,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.commands import (
+from pregao.exchange.engine.events import (
+    ChannelReset,
+    ClosingPrice,
+    DeleteOrderMbo,
+    EmptyBook,
+    ExecutionStatistics,
+    ExecutionSummary,
+    ForwardTrade,
+    HighPrice,
+    LastTradePrice,
+    LowPrice,
+    MassDeleteOrders,
+    NewOrderMbo,
+    News,
+    OpeningPrice,
+    OpenInterest,
+    SecurityDefinition,
+    SecurityStatus,
+    SequenceReset,
+    SettlementPrice,
+    TheoreticalOpeningPrice,
+    Trade,
+    TradeBust,
+)
+from pregao.exchange.engine.instruments import Leg, Product, SecurityType, Underlying
+from pregao.exchange.engine.market import days
+from pregao.exchange.engine.operations_commands import (
     AddInstrument,
     AdjustLastTrade,
     AmendTrade,
@@ -32,32 +58,6 @@ from pregao.exchange.engine.commands import (
     SetSettlementPrice,
     StartDay,
 )
-from pregao.exchange.engine.events import (
-    ChannelReset,
-    ClosingPrice,
-    EmptyBook,
-    ExecutionStatistics,
-    ExecutionSummary,
-    ForwardTrade,
-    HighPrice,
-    LastTradePrice,
-    LowPrice,
-    MassDeleteOrders,
-    News,
-    OpeningPrice,
-    OpenInterest,
-    OrderAdded,
-    OrderDeleted,
-    SecurityDefinition,
-    SecurityStatus,
-    SequenceReset,
-    SettlementPrice,
-    TheoreticalOpeningPrice,
-    Trade,
-    TradeBust,
-)
-from pregao.exchange.engine.instruments import Leg, Product, SecurityType, Underlying
-from pregao.exchange.engine.market import days
 from pregao.exchange.engine.reports import FillBusted, OrderAccepted, OrderCancelled, OrderFilled
 from pregao.exchange.engine.session_statistics import regular_close
 from pregao.exchange.engine.terms import (
@@ -321,7 +321,7 @@ def test_exchange_cancels_an_order():
     order = floor.order(BUY, 10, 10)
     (accepted,) = floor.reports(OrderAccepted)
     floor.do(ExpelOrder(accepted.order_id))
-    assert [type(item) for item in floor.items()] == [OrderDeleted]
+    assert [type(item) for item in floor.items()] == [DeleteOrderMbo]
     (gone,) = floor.reports(OrderCancelled)
     assert (gone.cl_ord_id, gone.reason) == (order, ExecRestatementReason.MARKET_OPTION)
     with pytest.raises(UsageError, match="no active order"):
@@ -368,7 +368,7 @@ def test_000_6_5_13_book_reset_sends_the_orders_again_as_recovery():
     assert unit.event
     empty, *orders = unit.items
     assert isinstance(empty, EmptyBook)
-    assert all(isinstance(order, OrderAdded) and order.recovery for order in orders)
+    assert all(isinstance(order, NewOrderMbo) and order.recovery for order in orders)
     assert [(o.side, o.price, o.size, o.position) for o in orders] == [
         (BUY, px(10), 10, 1),
         (BUY, px(9), 5, 2),
@@ -392,7 +392,7 @@ def test_000_6_5_12_channel_reset_sends_the_existing_books(command, first):
     assert not reset.event
     assert [type(item) for item in reset.items] == [first]
     assert book.event
-    assert {item.security_id for item in floor.items(EmptyBook, OrderAdded)} == {SHARE}
+    assert {item.security_id for item in floor.items(EmptyBook, NewOrderMbo)} == {SHARE}
     # Statistics are unchanged.
     assert floor.shown() == figures
     with pytest.raises(UsageError, match="no instrument is on channel 9; choose from 1, 2"):

@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from pregao.exchange.engine.commands import (
+from pregao.exchange.engine.events import (
+    ChangeOrderMbo,
+    DeleteOrderMbo,
+    ExecutionStatistics,
+    ExecutionSummary,
+    HighPrice,
+    LowPrice,
+    MassDeleteOrders,
+    NewOrderMbo,
+    OpeningPrice,
+    SecurityGroupPhase,
+    SecurityStatus,
+    Trade,
+)
+from pregao.exchange.engine.market import FIRST_IMPLIED_ID
+from pregao.exchange.engine.operations_commands import (
     DeleteSide,
     EnterImplied,
     RejoinGroup,
@@ -12,26 +27,11 @@ from pregao.exchange.engine.commands import (
     SetGroupPhase,
     SetSecurityStatus,
 )
-from pregao.exchange.engine.events import (
-    ExecutionStatistics,
-    ExecutionSummary,
-    HighPrice,
-    LowPrice,
-    MassDeleteOrders,
-    OpeningPrice,
-    OrderAdded,
-    OrderChanged,
-    OrderDeleted,
-    SecurityGroupPhase,
-    SecurityStatus,
-    Trade,
-)
-from pregao.exchange.engine.market import FIRST_IMPLIED_ID
 from pregao.exchange.engine.reports import OrderFilled, OrderRestated
 from pregao.exchange.engine.terms import (
     AggressorSide,
     OpenCloseSettlFlag,
-    Side,
+    OrderSide,
     TradeCondition,
     TradingStatus,
 )
@@ -39,7 +39,7 @@ from pregao.umdf.phases import TradingEvent
 from tests.exchange.floor import BUY, SELL, SHARE, Floor, future, px
 
 
-def rows(floor: Floor, side: Side) -> list[tuple[float, int, int]]:
+def rows(floor: Floor, side: OrderSide) -> list[tuple[float, int, int]]:
     """One side as the documents print it: price, quantity, number."""
     view = floor.engine.book(SHARE)
     entries = view.bids if side == BUY else view.offers
@@ -69,7 +69,7 @@ def book_of_12_2() -> tuple[Floor, dict[int, int]]:
     numbers: dict[int, int] = {}
     for side, quantity, price, printed_number in sorted(printed, key=lambda row: row[3]):
         cl_ord_id = floor.order(side, quantity, price)
-        (added,) = floor.items(OrderAdded)
+        (added,) = floor.items(NewOrderMbo)
         numbers[printed_number] = added.secondary_order_id
         floor.named[printed_number] = cl_ord_id
     return floor, numbers
@@ -106,7 +106,7 @@ def test_000_5_4_and_10_first_trade_of_the_day():
         OpeningPrice,
         HighPrice,
         LowPrice,
-        OrderDeleted,
+        DeleteOrderMbo,
         ExecutionStatistics,
     ]
     summary, trade, opening, high, low, deleted, statistics = unit.items
@@ -140,7 +140,7 @@ def test_000_12_2_1_adding_a_new_order():
     assert rows(floor, BUY) == printed(BIDS, numbers)
     floor.order(SELL, 20, 12.30)
     (added,) = floor.items()
-    assert isinstance(added, OrderAdded)
+    assert isinstance(added, NewOrderMbo)
     assert (added.side, added.price, added.size, added.position) == (SELL, px(12.30), 20, 3)
     numbers[500910] = added.secondary_order_id
     assert rows(floor, SELL) == printed(
@@ -160,7 +160,7 @@ def test_000_12_2_2_1_modifying_an_order_keeping_priority():
     floor.order(SELL, 20, 12.30)
     floor.modify(floor.named[95010], 5)
     (changed,) = floor.items()
-    assert isinstance(changed, OrderChanged)
+    assert isinstance(changed, ChangeOrderMbo)
     assert (changed.price, changed.size, changed.prev_size) == (px(12.30), 5, 15)
     assert changed.secondary_order_id == numbers[95010]
     assert changed.position == 1
@@ -170,15 +170,15 @@ def test_000_12_2_2_1_modifying_an_order_keeping_priority():
 def test_000_12_2_2_2_modifying_an_order_losing_priority():
     floor, numbers = book_of_12_2()
     floor.order(SELL, 20, 12.30)
-    numbers[500910] = floor.items(OrderAdded)[0].secondary_order_id
+    numbers[500910] = floor.items(NewOrderMbo)[0].secondary_order_id
     first = floor.modify(floor.named[95010], 5)
     floor.modify(first, 20)
     deleted, added = floor.items()
-    assert isinstance(deleted, OrderDeleted)
+    assert isinstance(deleted, DeleteOrderMbo)
     assert (deleted.price, deleted.size) == (px(12.30), 5)
     assert deleted.secondary_order_id == numbers[95010]
     assert not deleted.matched
-    assert isinstance(added, OrderAdded)
+    assert isinstance(added, NewOrderMbo)
     assert (added.price, added.size) == (px(12.30), 20)
     numbers[645120] = added.secondary_order_id
     assert rows(floor, SELL) == printed(
@@ -196,21 +196,21 @@ def test_000_12_2_2_2_modifying_an_order_losing_priority():
 def book_of_12_2_3() -> tuple[Floor, dict[int, int]]:
     floor, numbers = book_of_12_2()
     floor.order(SELL, 20, 12.30)
-    numbers[500910] = floor.items(OrderAdded)[0].secondary_order_id
+    numbers[500910] = floor.items(NewOrderMbo)[0].secondary_order_id
     first = floor.modify(floor.named[95010], 5)
     floor.modify(first, 20)
-    numbers[645120] = floor.items(OrderAdded)[0].secondary_order_id
+    numbers[645120] = floor.items(NewOrderMbo)[0].secondary_order_id
     return floor, numbers
 
 
 def test_000_12_2_3_matching_a_resting_order():
     floor, numbers = book_of_12_2_3()
     floor.order(BUY, 40, 12.30)
-    updates = floor.items(OrderDeleted, OrderChanged, OrderAdded)
+    updates = floor.items(DeleteOrderMbo, ChangeOrderMbo, NewOrderMbo)
     assert [(type(u), u.price, u.size, u.secondary_order_id, u.position) for u in updates] == [
-        (OrderDeleted, px(12.30), 10, numbers[101020], 1),
-        (OrderDeleted, px(12.30), 20, numbers[500910], 1),
-        (OrderChanged, px(12.30), 10, numbers[645120], 1),
+        (DeleteOrderMbo, px(12.30), 10, numbers[101020], 1),
+        (DeleteOrderMbo, px(12.30), 20, numbers[500910], 1),
+        (ChangeOrderMbo, px(12.30), 10, numbers[645120], 1),
     ]
     assert rows(floor, SELL) == printed(
         [(12.30, 10, 645120), (12.60, 25, 434001), (12.80, 10, 200452)], numbers
@@ -249,7 +249,7 @@ def test_000_18_3_a_trade_with_an_implied_order_is_marked():
         (5, True, None),
     ]
     # Partly executed, it is changed like any other order.
-    (changed,) = floor.items(OrderChanged)
+    (changed,) = floor.items(ChangeOrderMbo)
     assert (changed.size, changed.prev_size, changed.implied) == (5, 10, True)
 
 
@@ -272,13 +272,13 @@ def test_000_13_1_1_matching_disclosed_quantity_orders():
         (px(20.50), 500, 30),
     ]
     sord_2, sord_3 = sord_1 + 2, sord_1 + 3  # the aggressor has taken a number in between
-    updates = floor.items(OrderAdded, OrderDeleted, OrderChanged)
+    updates = floor.items(NewOrderMbo, DeleteOrderMbo, ChangeOrderMbo)
     assert [(type(u), u.side, u.size, u.secondary_order_id, u.position) for u in updates] == [
-        (OrderDeleted, BUY, 800, sord_21, 1),
-        (OrderDeleted, BUY, 500, sord_1, 1),
-        (OrderAdded, BUY, 500, sord_2, 1),
-        (OrderDeleted, BUY, 500, sord_2, 1),
-        (OrderAdded, BUY, 500, sord_3, 1),
+        (DeleteOrderMbo, BUY, 800, sord_21, 1),
+        (DeleteOrderMbo, BUY, 500, sord_1, 1),
+        (NewOrderMbo, BUY, 500, sord_2, 1),
+        (DeleteOrderMbo, BUY, 500, sord_2, 1),
+        (NewOrderMbo, BUY, 500, sord_3, 1),
     ]
     fills = [(f.cl_ord_id, f.last_qty, f.leaves_qty) for f in floor.reports(OrderFilled)]
     assert [fill for fill in fills if fill[0] in (ordinary, iceberg)] == [
@@ -369,8 +369,8 @@ def test_an_aggressors_leftover_is_queued_in_the_same_event(side):
         OpeningPrice,
         HighPrice,
         LowPrice,
-        OrderDeleted,
-        OrderAdded,
+        DeleteOrderMbo,
+        NewOrderMbo,
         ExecutionStatistics,
     ]
     assert floor.book(side) == [(px(10), 15)]

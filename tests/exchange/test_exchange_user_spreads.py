@@ -8,7 +8,6 @@ from zlib import crc32
 
 import pytest
 
-from pregao.exchange.engine.commands import DefineSpread, ProposedLeg, StartDay
 from pregao.exchange.engine.events import SecurityDefinition, Trade
 from pregao.exchange.engine.instruments import (
     Instrument,
@@ -17,6 +16,8 @@ from pregao.exchange.engine.instruments import (
     PutOrCall,
     SecurityType,
 )
+from pregao.exchange.engine.member_commands import DefineSpread, ProposedLeg
+from pregao.exchange.engine.operations_commands import StartDay
 from pregao.exchange.engine.reports import OrderFilled, SpreadDefined
 from pregao.exchange.engine.strategies import TYPES, StrategyLeg, strategy_type
 from pregao.exchange.engine.terms import (

@@ -11,22 +11,34 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pregao.errors import UsageError
 from pregao.exchange.engine.auction import theoretical
-from pregao.exchange.engine.commands import (
+from pregao.exchange.engine.commands import Command
+from pregao.exchange.engine.engine import MatchingEngine
+from pregao.exchange.engine.events import (
+    AuctionImbalance,
+    ExecutionSummary,
+    NewOrderMbo,
+    TheoreticalOpeningPrice,
+    Trade,
+)
+from pregao.exchange.engine.instruments import Instrument
+from pregao.exchange.engine.listing import Listing
+from pregao.exchange.engine.member_commands import (
+    CancelOrder,
+    CrossSide,
+    MassCancel,
+    ModifyOrder,
+    NewCross,
+    NewOrder,
+)
+from pregao.exchange.engine.operations_commands import (
     AdvanceTime,
     AmendTrade,
     BustTrade,
-    CancelOrder,
-    Command,
-    CrossSide,
     DeleteSide,
     EndDay,
     EnterImplied,
     EnterTrade,
     ExpelOrder,
-    MassCancel,
-    ModifyOrder,
-    NewCross,
-    NewOrder,
     RejoinGroup,
     ResetBook,
     ResetChannel,
@@ -36,28 +48,18 @@ from pregao.exchange.engine.commands import (
     SetSecurityStatus,
     StartDay,
 )
-from pregao.exchange.engine.engine import Engine
-from pregao.exchange.engine.events import (
-    AuctionImbalance,
-    ExecutionSummary,
-    OrderAdded,
-    TheoreticalOpeningPrice,
-    Trade,
-)
-from pregao.exchange.engine.instruments import Instrument
-from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.reports import (
+    CommandOutcome,
     OrderAccepted,
     OrderCancelled,
     OrderFilled,
     OrderModified,
-    Outcome,
 )
 from pregao.exchange.engine.terms import (
     OpenCloseSettlFlag,
+    OrderSide,
     OrdType,
     PriceBandType,
-    Side,
     TimeInForce,
     TradingStatus,
 )
@@ -104,7 +106,7 @@ class AnyDay(RuleBasedStateMachine):
         super().__init__()
         self.floor = Floor(*instruments(), auction_duration_ns=50)
         self.number = 0
-        self.log: list[tuple[Command, int, Outcome]] = []
+        self.log: list[tuple[Command, int, CommandOutcome]] = []
         self.balance: dict[int, int] = {}
         """Order id → entered less traded less cancelled: what must be resting."""
         self.trades: list[tuple[int, int]] = []
@@ -325,7 +327,7 @@ class AnyDay(RuleBasedStateMachine):
 
     def teardown(self):
         """Equal commands give equal outcomes."""
-        twin = Engine(instruments(), DAY, track_positions=True, auction_duration_ns=50)
+        twin = MatchingEngine(instruments(), DAY, track_positions=True, auction_duration_ns=50)
         twin.apply(SetGroupPhase("XX", TradingStatus.OPEN), 1_001)
         for command, now, outcome in self.log:
             assert twin.apply(command, now) == outcome
@@ -339,6 +341,6 @@ TestAnyDay.settings = settings(max_examples=200, stateful_step_count=40, deadlin
 
 def test_positions_are_computed_only_on_request():
     floor = Floor(track_positions=False)
-    floor.order(Side.BUY, 1, 10)
-    (added,) = floor.items(OrderAdded)
+    floor.order(OrderSide.BUY, 1, 10)
+    (added,) = floor.items(NewOrderMbo)
     assert added.position is None

@@ -6,7 +6,7 @@ import pytest
 
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from pregao.exchange.engine import AuctionRules, parse_auction_rules
+from pregao.exchange.engine.auction_rules import AuctionRules, parse_auction_rules
 from pregao.exchange.engine.events import News
 from pregao.exchange.engine.schedule import parse_schedule
 from pregao.exchange.host.control import phase_request

@@ -8,11 +8,10 @@ import pytest
 
 from pregao import private_files
 from pregao.capture import read_packets, segments
-from pregao.capture.tcp import Chunk, StreamEnd, StreamGap, StreamStart, streams
+from pregao.capture.tcp import StreamData, StreamEnd, StreamGap, StreamStart, streams
 from pregao.errors import UsageError
 from pregao.exchange.host import captures as captures_module
-from pregao.exchange.host import captures_in
-from pregao.exchange.host.captures import ENTRY_FILE
+from pregao.exchange.host.captures import ENTRY_FILE, captures_in
 from tests.entrypoint.raw_peer import START, RawPeer
 from tests.exchange.host_desk import Exchange, quiet_settings
 from tests.waiting import until
@@ -74,7 +73,7 @@ def test_an_ended_connection_is_removed_and_its_bytes_are_complete(tmp_path):
         if isinstance(event, StreamStart):
             assert event.from_syn
             streams_found[event.flow] = b""
-        elif isinstance(event, Chunk):
+        elif isinstance(event, StreamData):
             streams_found[event.flow] += event.data
         elif isinstance(event, StreamEnd):
             found = sent if event.flow.src_port == HERE[1] else received

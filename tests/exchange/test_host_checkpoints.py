@@ -17,11 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.exchange.host import PRIMARY, Host, Journal
 from pregao.exchange.host.checkpoint_file import MAGIC
 from pregao.exchange.host.checkpoints import code_digest, state_of
 from pregao.exchange.host.column_bytes import ColumnError
-from pregao.exchange.host.column_schema import Schema, Shape
+from pregao.exchange.host.column_schema import ColumnShape, StateSchema
+from pregao.exchange.host.core import PRIMARY, ExchangeHost
+from pregao.exchange.host.journal import Journal
 from pregao.exchange.host.state_schema import STATE, HostState
 from tests.exchange.host_desk import ORDER, parties, whole_state
 from tests.exchange.host_floor import SESSIONS, SETTINGS, HostFloor
@@ -67,7 +68,7 @@ class Days(HostFloor):
 def started(folder):
     """A host that the journal makes, and how many records that took."""
     journal = Journal(folder)
-    host = Host(SETTINGS, journal)
+    host = ExchangeHost(SETTINGS, journal)
     count = host.replay()
     journal.close()
     return host, count
@@ -366,11 +367,11 @@ class Values:
 
 def fresh_order(values):
     """An order that is in no other queue."""
-    from pregao.exchange.engine.orders import Order
+    from pregao.exchange.engine.orders import EngineOrder
 
-    found = Order.__new__(Order)
+    found = EngineOrder.__new__(EngineOrder)
     found.level = found.next = found.previous = None
-    for name, hint in values.shapes[Order].fields.items():
+    for name, hint in values.shapes[EngineOrder].fields.items():
         setattr(found, name, values.of(hint))
     return found
 
@@ -446,17 +447,17 @@ class Plain:
 )  # fmt: skip
 def test_a_value_of_another_type_than_declared_is_not_written(hint, value):
     with pytest.raises((ColumnError, AttributeError)):
-        Schema([Shape(Plain, {"value": hint})]).pack(Plain(value))
+        StateSchema([ColumnShape(Plain, {"value": hint})]).pack(Plain(value))
 
 
 @pytest.mark.parametrize("hint", [object, dict, float, Plain | int, list[complex]])
 def test_other_types_cannot_be_declared(hint):
     with pytest.raises(ColumnError):
-        Schema([Shape(HostState, {"value": hint})])
+        StateSchema([ColumnShape(HostState, {"value": hint})])
 
 
 def test_a_few_bytes_cannot_ask_for_much_memory():
-    schema = Schema([Shape(Plain, {"value": list[int | None]})])
+    schema = StateSchema([ColumnShape(Plain, {"value": list[int | None]})])
     data = bytearray(schema.pack(Plain([None] * 5)))
     assert schema.unpack(bytes(data)).value == [None] * 5
     for length in (2**40, 2**62, -1):

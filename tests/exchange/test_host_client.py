@@ -4,17 +4,24 @@ import asyncio
 import random
 from decimal import Decimal
 
-from pregao.entrypoint import Client, ClientSettings, NotAppliedError, Reconnecting, Requests
-from pregao.exchange.host import captures_in
+from pregao.entrypoint import (
+    Client,
+    ClientSettings,
+    NotAppliedError,
+    ReconnectPolicy,
+    RequestBuilder,
+)
+from pregao.exchange.host.captures import captures_in
 from pregao.lake.analytics.analyse import analyse
-from pregao.lake.ingest import check_lake, ingest
-from pregao.lake.store import Lake
+from pregao.lake.ingest.check import check_lake
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.store.lake import LakeStore
 from tests.entrypoint.raw_peer import FIRM, KEY, SESSION
 from tests.exchange.host_desk import PETR4, VALE3, Exchange, quiet_settings
 from tests.lake.days import rows
 from tests.waiting import PATIENCE_S
 
-QUICK = Reconnecting(first_s=0.001, most_s=0.02)
+QUICK = ReconnectPolicy(first_s=0.001, most_s=0.02)
 
 
 def held(exchange, version=2, session_id=SESSION):
@@ -28,7 +35,7 @@ def run(work):
 
 
 def test_both_know_the_same_orders_though_the_exchange_ends_connections():
-    chance, requests = random.Random(5), Requests(2)
+    chance, requests = random.Random(5), RequestBuilder(2)
 
     async def work(exchange):
         client = held(exchange)
@@ -79,7 +86,7 @@ def working_orders(host):
 
 def test_captures_of_the_exchange_join_in_the_lake(tmp_path):
     """Orders and events of the public feed have the requests that caused them, with times."""
-    requests = Requests(6)
+    requests = RequestBuilder(6)
 
     async def work(exchange):
         async with held(exchange, version=6) as client:
@@ -94,7 +101,7 @@ def test_captures_of_the_exchange_join_in_the_lake(tmp_path):
     settings = quiet_settings(feed="unicast")
     with Exchange(settings, capture=captures_in(folder)) as exchange:
         run(work(exchange))
-    lake = Lake(str(tmp_path / "lake"))
+    lake = LakeStore(str(tmp_path / "lake"))
     ingest([str(folder)], lake.location)
     assert check_lake(lake).faults == []
     analyse(None, lake, tables=["orders", "latency"])

@@ -8,8 +8,12 @@ import stat
 import pytest
 
 from pregao.errors import NetworkError, UsageError
-from pregao.exchange.host import ask
-from pregao.exchange.host.control_server import MAX_CONNECTIONS, MAX_LINE_BYTES, ControlServer
+from pregao.exchange.host.control_server import (
+    MAX_CONNECTIONS,
+    MAX_LINE_BYTES,
+    ControlServer,
+    send_request,
+)
 from pregao.exchange.host.control_token import read_token, token_path, write_token
 from tests.exchange.host_desk import Exchange, quiet_settings
 from tests.waiting import PATIENCE_S
@@ -54,12 +58,12 @@ def test_each_start_writes_another_token_and_the_end_removes_it(tmp_path):
     for _ in range(2):
         with Exchange(settings) as running:
             seen.add(read_token(path))
-            told = ask(running.server.control_port, {"command": "status"}, path)
+            told = send_request(running.server.control_port, {"command": "status"}, path)
             assert told["starts"] == 1
         assert not path.exists()
     assert len(seen) == 2
     with pytest.raises(NetworkError, match=f"No exchange answers at .*{path}"):
-        ask(running.server.control_port, {"command": "status"}, path)
+        send_request(running.server.control_port, {"command": "status"}, path)
 
 
 def test_a_link_or_a_file_that_others_read_is_no_token(tmp_path):

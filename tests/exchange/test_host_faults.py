@@ -6,10 +6,11 @@ import pytest
 
 from pregao.errors import UsageError
 from pregao.exchange.engine import engine as engine_module
-from pregao.exchange.engine.commands import NewOrder
-from pregao.exchange.host import PRIMARY, replaying
-from pregao.exchange.host.faults import Faults
-from pregao.exchange.host.journal import Kind
+from pregao.exchange.engine.member_commands import NewOrder
+from pregao.exchange.host import replaying
+from pregao.exchange.host.core import PRIMARY
+from pregao.exchange.host.faults import FaultLog
+from pregao.exchange.host.journal_file import RecordKind
 from pregao.exchange.host.replaying import ReplayedHost
 from pregao.exchange.host.risk_path import RiskDelay
 from tests.entrypoint.raw_peer import MS, SESSION
@@ -55,7 +56,7 @@ def broken(monkeypatch, floor, place):
 def requests(floor):
     floor.host.commit()
     floor.journal.commit()
-    return sum(record.kind == Kind.REQUEST for record in floor.journal.records())
+    return sum(record.kind == RecordKind.REQUEST for record in floor.journal.records())
 
 
 @pytest.mark.parametrize("place", ["apply", "report", "encode"])
@@ -294,7 +295,7 @@ def test_a_feed_that_fails_begins_again_with_all_that_holds(tmp_path, monkeypatc
 
 
 def test_a_failure_that_is_repeated_is_logged_with_its_stack_trace_once(caplog):
-    faults = Faults()
+    faults = FaultLog()
     for error in (ValueError("boom"), ValueError("boom"), KeyError("other")):
         try:
             raise error

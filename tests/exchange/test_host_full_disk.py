@@ -6,12 +6,13 @@ import os
 import pytest
 
 from pregao.errors import UsageError
-from pregao.exchange.host.journal import Journal, Kind, Record
+from pregao.exchange.host.journal import Journal
+from pregao.exchange.host.journal_file import JournalRecord, RecordKind
 from tests.exchange.host_desk import Client, Exchange, quiet_settings
 from tests.exchange.test_host_restart import Process, free_ports
 from tests.waiting import PATIENCE_S
 
-RECORD = Record(Kind.REQUEST, 5, 7, b"some bytes")
+RECORD = JournalRecord(RecordKind.REQUEST, 5, 7, b"some bytes")
 
 
 @pytest.fixture

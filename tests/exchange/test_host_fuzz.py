@@ -6,8 +6,9 @@ import struct
 
 import pytest
 
-from pregao.exchange.engine import bundled_catalogue
-from pregao.exchange.host import Host, Journal
+from pregao.exchange.engine.catalogue import bundled_catalogue
+from pregao.exchange.host.core import ExchangeHost
+from pregao.exchange.host.journal import Journal
 from tests.entrypoint.raw_peer import SESSION, RawPeer
 from tests.exchange.host_desk import ORDER, PETR4, Exchange, parties, whole_state
 from tests.waiting import until
@@ -144,7 +145,7 @@ def fuzz(version, seed, folder):
         assert answered == number >= 3
         assert exchange.asked(lambda host: host.requests) > 2 * number
     journal = Journal(folder)
-    again = Host(exchange.settings, journal)
+    again = ExchangeHost(exchange.settings, journal)
     again.replay()
     journal.close()
     assert whole_state(again) == whole_state(exchange.host)

@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.exchange.host.journal import Journal, Kind, Record
+from pregao.exchange.host.journal import Journal
+from pregao.exchange.host.journal_file import JournalRecord, RecordKind
 
 RECORDS = st.lists(
     st.builds(
-        Record,
-        st.sampled_from(list(Kind)),
+        JournalRecord,
+        st.sampled_from(list(RecordKind)),
         st.integers(0, 2**64 - 1),
         st.integers(0, 2**32 - 1),
         st.binary(max_size=40),
@@ -65,8 +66,8 @@ def test_a_journal_cut_anywhere_has_its_complete_records(tmp_path_factory, recor
     assert read(folder) == [*found, *records[:1]]
 
 
-TIME = Record(Kind.TIME, 5, 0, b"")
-REQUEST = Record(Kind.REQUEST, 5, 7, b"some bytes")
+TIME = JournalRecord(RecordKind.TIME, 5, 0, b"")
+REQUEST = JournalRecord(RecordKind.REQUEST, 5, 7, b"some bytes")
 
 
 def damaged(path, offset, mask=0x55):
@@ -154,7 +155,7 @@ def test_no_changed_byte_loses_a_record_silently(tmp_path_factory, records, roll
 
 def test_bytes_of_a_client_are_no_record_of_the_journal(tmp_path):
     """A torn request that contains a record made by its own sender is still torn."""
-    body = struct.pack("<QIB", 5, 0, Kind.CONTROL) + b'{"command":"day"}'
+    body = struct.pack("<QIB", 5, 0, RecordKind.CONTROL) + b'{"command":"day"}'
     forged = struct.pack("<II", len(body), zlib.crc32(body)) + body
     (path,) = written(tmp_path, [REQUEST, REQUEST._replace(body=forged + b"rest")])
     os.truncate(path, path.stat().st_size - 1)

@@ -3,9 +3,10 @@
 import pytest
 
 from pregao.errors import UsageError
-from pregao.exchange.host import Host, Journal
 from pregao.exchange.host.control_requests import MAX_HEADLINE_BYTES, REQUESTS
-from pregao.exchange.host.journal import Kind
+from pregao.exchange.host.core import ExchangeHost
+from pregao.exchange.host.journal import Journal
+from pregao.exchange.host.journal_file import RecordKind
 from pregao.exchange.host.market_data import MarketData
 from tests.entrypoint.raw_peer import MS, SESSION
 from tests.exchange.host_desk import whole_state
@@ -48,7 +49,7 @@ def replayed(floor):
     floor.host.commit()
     floor.journal.close()
     floor.journal = Journal(floor.folder)
-    again = Host(floor.settings, floor.journal)
+    again = ExchangeHost(floor.settings, floor.journal)
     again.replay()
     return again
 
@@ -142,7 +143,7 @@ def test_a_journal_of_an_earlier_version_is_replayed(tmp_path):
     before = whole_state(new.host)
     new.host.control({"command": "halt", "symbol": "PETR4"}, new.now)
     old.host.commit()
-    old.journal.append(Kind.CONTROL, old.now, 0, b'{"do":"halt","symbol":"PETR4"}')
+    old.journal.append(RecordKind.CONTROL, old.now, 0, b'{"do":"halt","symbol":"PETR4"}')
     again = old.again()
     assert not again.faults.set_aside
     assert whole_state(again) == whole_state(new.again()) != before
@@ -154,7 +155,7 @@ def test_commands_that_an_earlier_version_kept_are_set_aside_and_named(tmp_path)
     assert served(floor, 1) == ["ExecutionReport_New"]
     expected = whole_state(floor.host)
     for body in (b'{"do":"disconnect","session":"x"}', b'{"do":"day","date":"9999-12-31"}', b"["):
-        floor.journal.append(Kind.CONTROL, floor.now, 0, body)
+        floor.journal.append(RecordKind.CONTROL, floor.now, 0, body)
     again = floor.again()
     assert whole_state(again) == expected
     found = list(again.faults.set_aside.values())

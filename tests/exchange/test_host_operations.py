@@ -6,7 +6,10 @@ import urllib.request
 import pytest
 
 from pregao.errors import NetworkError, UsageError
-from pregao.exchange.host import ExchangeServer, ask, captures_in, parse_settings, read_settings
+from pregao.exchange.host.captures import captures_in
+from pregao.exchange.host.control_server import send_request
+from pregao.exchange.host.server import ExchangeServer
+from pregao.exchange.host.settings import parse_settings, read_settings
 from tests.entrypoint.raw_peer import SESSION
 from tests.exchange.host_desk import Exchange, quiet_settings
 
@@ -125,7 +128,7 @@ def test_a_session_can_be_disconnected(exchange):
     ],
 )
 def test_requests_that_make_no_sense_change_nothing(exchange, request_, words):
-    told = ask(exchange.server.control_port, request_)
+    told = send_request(exchange.server.control_port, request_)
     assert words in told["error"]
     assert exchange.control(command="status")["orders"] == 0
 
@@ -147,7 +150,7 @@ def test_an_exchange_that_does_not_answer_is_reported():
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
     with pytest.raises(NetworkError, match="No exchange answers at"):
-        ask(port, {"command": "status"})
+        send_request(port, {"command": "status"})
 
 
 def test_metrics_and_health():
@@ -199,8 +202,8 @@ def test_messages_of_both_sides_are_captured_without_credentials(tmp_path):
 
 def test_the_legacy_feed_is_captured_too(tmp_path):
     from pregao.capture import read_blocks
-    from pregao.exchange.simulation import LegacyDepth
-    from pregao.legacy import MessageReader
+    from pregao.exchange.simulation.settings import LegacyDepth
+    from pregao.legacy.messages import MessageReader
     from pregao.legacy.recognition import mostly_legacy
 
     folder = tmp_path / "captures"

@@ -7,7 +7,8 @@ from decimal import Decimal
 import pytest
 
 from pregao.errors import UsageError
-from pregao.exchange.host import Host, Journal
+from pregao.exchange.host.core import ExchangeHost
+from pregao.exchange.host.journal import Journal
 from pregao.exchange.host.settings import parse_settings
 from tests.exchange.host_desk import ORDER, parties, whole_state
 from tests.exchange.host_floor import SESSIONS, SETTINGS, HostFloor
@@ -93,7 +94,7 @@ def test_003_15_2_an_exercise_is_reported_with_the_position(floor):
     folder = floor.folder
     floor.journal.close()
     journal = Journal(folder)
-    again = Host(floor.settings, journal)
+    again = ExchangeHost(floor.settings, journal)
     again.replay()
     assert whole_state(again) == expected
     assert again.engine.market.positions.of(FIRM, 7, PETRF360).long == held

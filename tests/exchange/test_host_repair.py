@@ -10,15 +10,16 @@ from typer.testing import CliRunner
 
 from pregao.cli.main import app
 from pregao.errors import UsageError
-from pregao.exchange.host import Host, Journal, journal_repair
-from pregao.exchange.host.journal import Kind, Record
-from pregao.exchange.host.journal_file import read_header, walk
+from pregao.exchange.host import journal_repair
+from pregao.exchange.host.core import ExchangeHost
+from pregao.exchange.host.journal import Journal
+from pregao.exchange.host.journal_file import JournalRecord, RecordKind, read_header, walk
 from pregao.exchange.host.journal_repair import examine_journal, repair_journal
 from tests.exchange.host_floor import SESSIONS, SETTINGS, HostFloor
 from tests.exchange.test_host_checkpoints import Days, checkpoints, good_till
 from tests.exchange.test_host_journal import damaged, first_version, read, written
 
-REQUEST = Record(Kind.REQUEST, 5, 7, b"some bytes")
+REQUEST = JournalRecord(RecordKind.REQUEST, 5, 7, b"some bytes")
 
 
 def contents(folder):
@@ -50,7 +51,7 @@ def traded(folder, count=6):
 def started(folder):
     journal = Journal(folder)
     try:
-        host = Host(SETTINGS, journal)
+        host = ExchangeHost(SETTINGS, journal)
         host.replay()
     finally:
         journal.close()
@@ -68,7 +69,7 @@ def refused(folder, path):
 
 def entering(path, wanted):
     """The index of the record with the given request of the first session."""
-    places = [place for place, record in offsets(path) if record.kind is Kind.REQUEST]
+    places = [place for place, record in offsets(path) if record.kind is RecordKind.REQUEST]
     return places[wanted]
 
 
@@ -127,8 +128,8 @@ def test_the_kind_of_a_damaged_record_decides_whether_it_is_read_as_a_request(
         found = examine_journal(tmp_path)
         (finding,) = found.findings + found.notes
         assert f"{words} at {place}" in finding
-        assert ("readable parts: " in finding) == (kinds[place] is Kind.REQUEST)
-    assert {Kind.REQUEST, Kind.HANDSHAKE} < set(kinds.values())
+        assert ("readable parts: " in finding) == (kinds[place] is RecordKind.REQUEST)
+    assert {RecordKind.REQUEST, RecordKind.HANDSHAKE} < set(kinds.values())
 
 
 def test_wherever_a_byte_changes_the_exchange_starts_after_a_repair(tmp_path):

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.commands import NewOrder
-from pregao.exchange.engine.terms import Side
-from pregao.exchange.host import Residents
-from pregao.exchange.traders import load_profile
+from pregao.exchange.engine.member_commands import NewOrder
+from pregao.exchange.engine.terms import OrderSide
+from pregao.exchange.host.residents import CrowdRunner
+from pregao.exchange.traders.profiles import load_profile
 from tests.exchange.floor import px
 from tests.exchange.host_desk import PATIENCE_S, PETR4, Exchange, row
 from tests.waiting import until
@@ -25,7 +25,7 @@ def in_its_loop(exchange, work):
 
 def sell(number, quantity, price):
     return NewOrder(
-        session=NOBODY, firm=9, cl_ord_id=number, security_id=PETR4, side=Side.SELL,
+        session=NOBODY, firm=9, cl_ord_id=number, security_id=PETR4, side=OrderSide.SELL,
         quantity=quantity, price=px(price),
     )  # fmt: skip
 
@@ -60,7 +60,7 @@ def test_with_a_journal_orders_come_from_sessions_only(tmp_path):
 
 def test_a_crowd_fills_the_books_and_continues():
     with Exchange() as exchange:
-        residents = Residents(exchange.server, load_profile("equities"), 500.0, fill=300)
+        residents = CrowdRunner(exchange.server, load_profile("equities"), 500.0, fill=300)
         in_its_loop(exchange, residents.begin)
         assert residents.requests > 100
         filled = residents.requests

@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.exchange.host import Host, Journal
+from pregao.exchange.host.core import ExchangeHost
+from pregao.exchange.host.journal import Journal
 from tests.entrypoint.raw_peer import SESSION
 from tests.exchange.host_desk import (
     Client,
@@ -52,7 +53,7 @@ def test_the_same_journal_makes_the_same_exchange(tmp_path_factory, steps):
     expected = whole_state(floor.host)
     floor.end()
     journal = Journal(folder)
-    again = Host(SETTINGS, journal)
+    again = ExchangeHost(SETTINGS, journal)
     again.replay()
     journal.close()
     assert whole_state(again) == expected
@@ -77,7 +78,7 @@ def test_a_journal_cut_anywhere_makes_the_exchange_of_some_moment(tmp_path_facto
     torn = data.draw(st.integers(0, 5))
     os.truncate(path, min(header + sizes[place][0] + torn, path.stat().st_size))
     journal = Journal(folder)
-    again = Host(SETTINGS, journal)
+    again = ExchangeHost(SETTINGS, journal)
     again.replay()
     journal.close()
     if len({size for size, _ in sizes}) == len(sizes):

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.exchange.host import PRIMARY
-from pregao.exchange.host.risk_path import RiskDelay, RiskPath
+from pregao.exchange.host.core import PRIMARY
+from pregao.exchange.host.risk_path import RiskDelay, RiskQueue
 from pregao.exchange.host.settings import parse_settings
 from tests.entrypoint.raw_peer import MS
 from tests.exchange.host_desk import ORDER, PETR4, Exchange, parties, quiet_settings, whole_state
@@ -99,7 +99,7 @@ def test_the_same_journal_delivers_everything_again_at_the_same_times(tmp_path_f
     st.integers(0, 20),
 )
 def test_orders_of_a_session_arrive_in_their_order_within_the_bounds(sent, delay, jitter):
-    path = RiskPath()
+    path = RiskQueue()
     path.delay = RiskDelay(delay, jitter)
     now, times, arrived = 0, {}, []
     for number, (session, pause) in enumerate(sent):

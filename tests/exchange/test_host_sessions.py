@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pregao.clock import SECOND
-from pregao.entrypoint import Account, ThrottleLimit
+from pregao.entrypoint import SessionAccount, ThrottleLimit
 from tests.entrypoint.raw_peer import FIRM, KEY, SESSION, secret
 from tests.exchange.host_desk import Exchange, quiet_settings, row
 from tests.waiting import until
@@ -106,7 +106,7 @@ def test_a_session_has_one_connection(exchange, version):
 
 
 def test_a_blocked_session_stays_out(version):
-    account = Account(SESSION, FIRM, KEY, blocked=True)
+    account = SessionAccount(SESSION, FIRM, KEY, blocked=True)
     with Exchange(quiet_settings(sessions=(account,))) as exchange:
         line = exchange.connect(version=version)
         line.say(line.peer.negotiate(now=now()))
@@ -374,7 +374,7 @@ def test_003_4_7_2_within_the_window_orders_stay(exchange, version):
 
 
 def test_003_4_9_too_many_messages_are_rejected(version):
-    account = Account(SESSION, FIRM, KEY, throttle=ThrottleLimit(3, 60_000))
+    account = SessionAccount(SESSION, FIRM, KEY, throttle=ThrottleLimit(3, 60_000))
     with Exchange(quiet_settings(sessions=(account,))) as exchange:
         client = exchange.trader(version)
         for number in range(1, 6):
@@ -408,7 +408,7 @@ def test_a_slow_reader_is_disconnected_and_others_continue():
 
 def test_many_concurrent_sessions():
     count = 120
-    accounts = tuple(Account(SESSION + n, FIRM, KEY) for n in range(count))
+    accounts = tuple(SessionAccount(SESSION + n, FIRM, KEY) for n in range(count))
     with Exchange(quiet_settings(sessions=accounts)) as exchange:
         clients = [exchange.connect(session_id=SESSION + n) for n in range(count)]
         for client in clients:

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from pregao.exchange.host import PRIMARY
-from pregao.exchange.host.lines import Gate, Line
+from pregao.exchange.host.core import PRIMARY
+from pregao.exchange.host.lines import GatewayListener, GatewayTransport
 from tests.entrypoint.raw_peer import MS, SESSION
 from tests.exchange.host_floor import HostFloor
 
@@ -43,8 +43,8 @@ class StuckTransport:
 
 def stuck_line(floor):
     """A line to the exchange over which a session is established."""
-    gate = Gate(floor.host, PRIMARY, lambda: floor.now, {}, lambda: None, _raise, LIMIT)
-    line, transport = Line(gate), StuckTransport()
+    gate = GatewayListener(floor.host, PRIMARY, lambda: floor.now, {}, lambda: None, _raise, LIMIT)
+    line, transport = GatewayTransport(gate), StuckTransport()
     line.connection_made(transport)
     peer = floor.peers[SESSION]
     floor.host.receive(

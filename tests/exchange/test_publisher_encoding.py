@@ -19,13 +19,13 @@ from pregao.exchange.engine.terms import (
     ImbalanceCondition,
     NewsSource,
     OpenCloseSettlFlag,
+    OrderSide,
     PriceBandMidpoint,
     PriceBandType,
     PriceLimitType,
     PriceType,
     SecurityUpdateAction,
     SettlPriceType,
-    Side,
     TradeCondition,
     TradingSession,
     TradingStatus,
@@ -34,7 +34,7 @@ from pregao.exchange.engine.terms import (
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.encoding.fields import rescale
 from pregao.exchange.publisher.encoding.news import cut_text
-from pregao.sbe.codec import Decoded
+from pregao.sbe.codec import SbeMessage
 from pregao.umdf.phases import TradingEvent
 from tests.exchange.feed_reader import VERSIONS, codec
 from tests.exchange.floor import px, share
@@ -262,7 +262,7 @@ CASES: list[tuple[Any, int, dict[str, Any]]] = [
 ]
 
 
-def decoded(version: int, message: bytes) -> Decoded:
+def decoded(version: int, message: bytes) -> SbeMessage:
     result = codec(version).decode(message)
     assert result.end == len(message)
     return result
@@ -306,10 +306,10 @@ def test_a_reference_price_has_the_decimals_of_its_version(version):
     )
 
 
-def added(**changes: Any) -> events.OrderAdded:
+def added(**changes: Any) -> events.NewOrderMbo:
     fields: dict[str, Any] = {
         "security_id": 11,
-        "side": Side.BUY,
+        "side": OrderSide.BUY,
         "price": px(12.1),
         "size": 15,
         "secondary_order_id": 300358,
@@ -317,7 +317,7 @@ def added(**changes: Any) -> events.OrderAdded:
         "insert_time_ns": T1,
         "transact_time_ns": T2,
     }
-    return events.OrderAdded(**{**fields, **changes})
+    return events.NewOrderMbo(**{**fields, **changes})
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -338,30 +338,30 @@ def test_orders_carry_what_their_version_has(version):
     assert new.values.get("mDEntryPositionNo") == place
     assert ("mDEntryPositionNo" in new.values) == (version < 16)
     assert new.values.get("mDEntryPrevSize") is None
-    unpriced = orders.added(added(price=None, firm=None, side=Side.SELL), 0, 6, place)
+    unpriced = orders.added(added(price=None, firm=None, side=OrderSide.SELL), 0, 6, place)
     unpriced_values = decoded(version, unpriced).values
     assert unpriced_values["mDEntryPx"] is None
     assert unpriced_values["enteringFirm"] is None
     assert unpriced_values["mDEntryType"] == "OFFER"
 
-    change = events.OrderChanged(11, Side.SELL, px(12.3), 5, 15, 95010, None, T1, T2)
+    change = events.ChangeOrderMbo(11, OrderSide.SELL, px(12.3), 5, 15, 95010, None, T1, T2)
     changed = decoded(version, orders.changed(change, 0, 7, place))
     assert (changed["mDUpdateAction"], changed["mDEntrySize"]) == ("CHANGE", 5)
     assert changed.values.get("mDEntryPrevSize") == (15 if version == 16 else None)
     assert ("mDEntryPrevSize" in changed.values) == (version == 16)
 
-    gone = events.OrderDeleted(11, Side.SELL, px(12.3), 5, 95010, T2, matched=True)
+    gone = events.DeleteOrderMbo(11, OrderSide.SELL, px(12.3), 5, 95010, T2, matched=True)
     deleted = decoded(version, orders.deleted(gone, 0, 8, place))
     # While it was optional, the size was left out where a match had taken the order.
     assert deleted["mDEntrySize"] == (None if positions else 5)
     assert deleted.values.get("mDEntryPx") == (None if positions else Decimal("12.3"))
     assert deleted[time_name] == T2
-    cancelled = events.OrderDeleted(11, Side.SELL, None, 5, 95010, T2, implied=True)
+    cancelled = events.DeleteOrderMbo(11, OrderSide.SELL, None, 5, 95010, T2, implied=True)
     message = decoded(version, orders.deleted(cancelled, 0, 9, place))
     assert message["mDEntrySize"] == 5
     assert message["matchEventIndicator"] == implied
 
-    side = events.MassDeleteOrders(11, Side.BUY, 4, T2)
+    side = events.MassDeleteOrders(11, OrderSide.BUY, 4, T2)
     thru = decoded(version, orders.side_deleted(side, 0x80, 10))
     assert (thru["mDUpdateAction"], thru["mDEntryType"]) == ("DELETE_THRU", "BID")
     assert thru.values.get("mDEntryPositionNo") == (1 if positions else None)
@@ -378,8 +378,10 @@ def test_every_template_of_every_version_is_written_by_some_encoder():
         written = [encoder.write(item) for item, _, _ in CASES if type(item) not in encoder.unknown]
         written += [
             encoder.orders.added(order, 0, 1, place),
-            encoder.orders.deleted(events.OrderDeleted(11, Side.BUY, 1, 1, 1, T2), 0, 1, place),
-            encoder.orders.side_deleted(events.MassDeleteOrders(11, Side.BUY, 1, T2), 0, 1),
+            encoder.orders.deleted(
+                events.DeleteOrderMbo(11, OrderSide.BUY, 1, 1, 1, T2), 0, 1, place
+            ),
+            encoder.orders.side_deleted(events.MassDeleteOrders(11, OrderSide.BUY, 1, T2), 0, 1),
             encoder.snapshot_orders.message(11, entry(order, *placed)),
             encoder.snapshot_header(11, 1, 1, 1, 0, 0, None, 1),
             encoder.definitions.message(share(), SecurityUpdateAction.ADD, 1, True),

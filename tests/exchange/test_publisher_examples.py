@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from pregao.exchange.engine.commands import (
+from pregao.exchange.engine.events import ChangeOrderMbo, MarketEvent, MassDeleteOrders, NewOrderMbo
+from pregao.exchange.engine.events import DeleteOrderMbo as Deleted
+from pregao.exchange.engine.member_commands import MassCancel
+from pregao.exchange.engine.operations_commands import (
     EnterImplied,
-    MassCancel,
     RejoinGroup,
     SetGroupPhase,
     SetSecurityStatus,
 )
-from pregao.exchange.engine.events import MarketEvent, MassDeleteOrders, OrderAdded, OrderChanged
-from pregao.exchange.engine.events import OrderDeleted as Deleted
-from pregao.exchange.engine.terms import Side, TradingStatus
-from pregao.exchange.publisher.channels import Channel
+from pregao.exchange.engine.terms import OrderSide, TradingStatus
+from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.publisher.publisher import Publisher
 from pregao.umdf.streams import Stream
 from tests.exchange.feed_reader import DELETE, MASS, ORDER, PHASE, STATUS, SUMMARY, TRADE, Receiver
@@ -33,7 +33,7 @@ class Example:
     def __init__(self, *instruments: Any, version: int = 16, **options: Any) -> None:
         self.instruments = instruments or (share(),)
         self.publisher = Publisher(
-            [Channel.numbered(1)], self.instruments, START, schema_version=version
+            [ChannelEndpoints.numbered(1)], self.instruments, START, schema_version=version
         )
         self.receiver = Receiver(version)
         self.floor = Floor(*self.instruments, **options)
@@ -96,8 +96,8 @@ def test_000_5_4_first_trade_of_the_day():
     assert [message["rptSeq"] for message in messages] == [2, 3, 4, 5, 6, 7, 8]
 
 
-def order(side: Side, number: int, size: int, price: float, **more: Any) -> OrderAdded:
-    return OrderAdded(SHARE, side, px(price), size, number, None, 1, 1, **more)
+def order(side: OrderSide, number: int, size: int, price: float, **more: Any) -> NewOrderMbo:
+    return NewOrderMbo(SHARE, side, px(price), size, number, None, 1, 1, **more)
 
 
 BIDS = [
@@ -137,7 +137,7 @@ AFTER_1 = [*OFFERS[:2], (500910, 20, 12.30), *OFFERS[2:]]
 @pytest.mark.parametrize("version", [10, 16])
 def test_000_12_2_2_1_keeping_priority(version):
     example = scenario(AFTER_1, version)
-    (message,) = example.tell(OrderChanged(SHARE, SELL, px(12.30), 5, 15, 95010, None, 1, 1))
+    (message,) = example.tell(ChangeOrderMbo(SHARE, SELL, px(12.30), 5, 15, 95010, None, 1, 1))
     assert (message["mDUpdateAction"], message["mDEntrySize"]) == ("CHANGE", 5)
     assert message.values.get("mDEntryPrevSize") == (15 if version == 16 else None)
     assert example.book()[1] == [(95010, 5, 12.30), *AFTER_1[1:]]
@@ -180,7 +180,7 @@ def test_000_12_2_3_matching_a_resting_order(version):
     messages = example.tell(
         Deleted(SHARE, SELL, px(12.30), 10, 101020, 1, matched=True),
         Deleted(SHARE, SELL, px(12.30), 20, 500910, 1, matched=True),
-        OrderChanged(SHARE, SELL, px(12.30), 10, 20, 645120, None, 1, 1),
+        ChangeOrderMbo(SHARE, SELL, px(12.30), 10, 20, 645120, None, 1, 1),
     )
     if version == 16:
         assert [

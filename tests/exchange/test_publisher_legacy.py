@@ -22,12 +22,12 @@ from pregao.exchange.engine.events import (
     TradeBust,
 )
 from pregao.exchange.engine.terms import TradingStatus
-from pregao.exchange.publisher.legacy import LegacyChannelPublisher
+from pregao.exchange.publisher.legacy.channel import LegacyChannelPublisher
 from pregao.exchange.publisher.legacy.depth import DepthSide
 from pregao.exchange.publisher.loops import LoopPace
-from pregao.feed import LegacyChannel, LegacyChannelSettings
+from pregao.feed.legacy_channel import LegacyStreamFollower, LegacyStreamSettings
 from pregao.feed.legacy_meaning import CHANGE, DELETE, NEW, OVERLAY
-from pregao.legacy import Stream
+from pregao.legacy.streams import LegacyStream
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
 from tests.exchange.test_publisher_replay import SECURITIES, SPREAD, START_NS, STEP_NS, act, steps
 
@@ -51,15 +51,15 @@ class LegacyBroadcast:
             1, instruments, START_NS, market_depth=depth, pace=LoopPace(200, 0)
         )
         self.orders: list[tuple[int, int, int]] = []
-        self.sent: list[tuple[Stream, int, bytes]] = []
+        self.sent: list[tuple[LegacyStream, int, bytes]] = []
         self.trades: list[Any] = []
         self.channel = self.new_channel(from_the_start=True)
         self.resets = 0
         self.units([MarketEvent(list(self.floor.engine.group_phases()), False)])
 
-    def new_channel(self, *, from_the_start: bool = False) -> LegacyChannel:
-        return LegacyChannel(
-            LegacyChannelSettings(market_depth=self.depth, from_the_start=from_the_start)
+    def new_channel(self, *, from_the_start: bool = False) -> LegacyStreamFollower:
+        return LegacyStreamFollower(
+            LegacyStreamSettings(market_depth=self.depth, from_the_start=from_the_start)
         )
 
     def units(self, units: Any) -> None:
@@ -100,7 +100,9 @@ class LegacyBroadcast:
             level[1] += 1
         return [(price, size, count) for price, (size, count) in levels.items()][: self.depth]
 
-    def followed(self, channel: LegacyChannel, security_id: int, side: BookSide) -> list[Any]:
+    def followed(
+        self, channel: LegacyStreamFollower, security_id: int, side: BookSide
+    ) -> list[Any]:
         book = channel.book(security_id)
         if book is None:
             return []
@@ -108,7 +110,7 @@ class LegacyBroadcast:
             return [(each.price, each.size, each.order_id, each.firm) for each in book.orders(side)]
         return [(each.price, each.size, each.orders) for each in book.levels(side)]
 
-    def check(self, channel: LegacyChannel, *, all_valid: bool = True) -> None:
+    def check(self, channel: LegacyStreamFollower, *, all_valid: bool = True) -> None:
         for security_id in SECURITIES:
             state = channel.book_state(security_id)
             if state not in (State.VALID, State.EMPTY, State.BUILDING):
@@ -208,7 +210,7 @@ def test_deep_books_are_sent_in_chunks():
         broadcast.do(new(broadcast, SHARE, BUY, 1 + number, 99_000))
     broadcast.rest(2 * SECOND)
     late = broadcast.new_channel()
-    recovery = [each for each in broadcast.sent if each[0] is Stream.MARKET_RECOVERY]
+    recovery = [each for each in broadcast.sent if each[0] is LegacyStream.MARKET_RECOVERY]
     assert max(len(datagram) for _, _, datagram in recovery) == 1420
     for stream, time_ns, datagram in broadcast.sent:
         late.receive(stream, "A", datagram, time_ns)
@@ -218,7 +220,7 @@ def test_deep_books_are_sent_in_chunks():
 def test_silent_streams_send_heartbeats_every_ten_seconds():
     publisher = LegacyChannelPublisher(1, (), START_NS)
     sent = publisher.advance(START_NS + 35 * SECOND)
-    for stream in Stream:
+    for stream in LegacyStream:
         times = [(time_ns - START_NS) // SECOND for each, time_ns, _ in sent if each is stream]
         assert times == [10, 20, 30]
 

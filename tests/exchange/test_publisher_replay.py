@@ -17,13 +17,13 @@ from pregao.exchange.engine.instruments import Product
 from pregao.exchange.engine.reports import OrderModified
 from pregao.exchange.engine.terms import (
     OpenCloseSettlFlag,
+    OrderSide,
     PriceBandType,
-    Side,
     TimeInForce,
     TradingStatus,
 )
-from pregao.exchange.publisher import tells_places
-from pregao.exchange.publisher.channels import Channel
+from pregao.exchange.publisher.channels import ChannelEndpoints
+from pregao.exchange.publisher.encoding.orders import has_positions
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.publisher.publisher import Publisher
 from pregao.umdf.streams import Stream
@@ -57,10 +57,10 @@ class Broadcast:
             share(SPREAD, security_group="YY", implied_market_indicator=True),
         )
         self.floor = Floor(
-            *instruments, phase=TradingStatus.OPEN, keeps_numbers=tells_places(version)
+            *instruments, phase=TradingStatus.OPEN, keeps_numbers=has_positions(version)
         )
         self.publisher = Publisher(
-            [Channel.numbered(1)],
+            [ChannelEndpoints.numbered(1)],
             instruments,
             START_NS,
             schema_version=version,
@@ -215,7 +215,7 @@ def act(broadcast: Broadcast, step: tuple[Any, ...]) -> None:
             broadcast.do(operation(security_id, name, side, floor))
 
 
-def operation(security_id: int, name: str, side: Side, floor: Floor) -> Any:
+def operation(security_id: int, name: str, side: OrderSide, floor: Floor) -> Any:
     figures = floor.engine.book(security_id).statistics
     last = next((each for each in figures if isinstance(each, LastTradePrice)), None)
     return {
@@ -314,7 +314,7 @@ def test_000_12_1_a_replaced_order_of_an_anonymous_market_keeps_its_number_below
     broadcast.check_late_joiner()
 
 
-def new(broadcast: Broadcast, side: Side, quantity: int, price: float) -> commands.NewOrder:
+def new(broadcast: Broadcast, side: OrderSide, quantity: int, price: float) -> commands.NewOrder:
     broadcast.floor.next_id += 1
     return commands.NewOrder(1, 7, broadcast.floor.next_id, SHARE, side, quantity, px(price))
 

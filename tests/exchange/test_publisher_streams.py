@@ -13,12 +13,12 @@ from pregao.clock import SECOND
 from pregao.errors import EncodeError, UsageError
 from pregao.exchange.engine.events import (
     ChannelReset,
+    DeleteOrderMbo,
     EmptyBook,
     HighPrice,
     MarketEvent,
+    NewOrderMbo,
     News,
-    OrderAdded,
-    OrderDeleted,
     SecurityDefinition,
     SecurityGroupPhase,
     SequenceReset,
@@ -29,7 +29,7 @@ from pregao.exchange.engine.terms import (
     TradingSession,
     TradingStatus,
 )
-from pregao.exchange.publisher.channels import Channel, Endpoint, Feed
+from pregao.exchange.publisher.channels import ChannelEndpoints, Endpoint, FeedName
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.publisher.packetiser import ROOM, PacketWriter
@@ -42,8 +42,8 @@ START = 1_780_000_000 * SECOND
 SLOW = LoopPace(1, 3600 * SECOND)
 
 
-def order(number: int, security_id: int = SHARE, side: Any = BUY, **more: Any) -> OrderAdded:
-    return OrderAdded(security_id, side, px(10), 5, number, None, START, START, **more)
+def order(number: int, security_id: int = SHARE, side: Any = BUY, **more: Any) -> NewOrderMbo:
+    return NewOrderMbo(security_id, side, px(10), 5, number, None, START, START, **more)
 
 
 def event(*items: Any) -> MarketEvent:
@@ -60,7 +60,9 @@ def news(text: str, security_id: int | None = None) -> News:
 
 def channel(*instruments: Any, **options: Any) -> ChannelPublisher:
     options = {"snapshot_pace": SLOW, "definition_pace": SLOW, **options}
-    return ChannelPublisher(Channel.numbered(1), instruments or (share(),), START, **options)
+    return ChannelPublisher(
+        ChannelEndpoints.numbered(1), instruments or (share(),), START, **options
+    )
 
 
 def packets(datagrams: Any, stream: Stream = Stream.INCREMENTAL, version: int = 16) -> list[Any]:
@@ -153,7 +155,7 @@ def test_000_6_5_10_and_7_5_heartbeats_carry_the_next_number():
 @pytest.mark.parametrize("version", VERSIONS)
 def test_heartbeats_of_idle_loops_announce_packet_one(version):
     publisher = ChannelPublisher(
-        Channel.numbered(3), [], START, encoder=FeedEncoder(version), sequence_version=9
+        ChannelEndpoints.numbered(3), [], START, encoder=FeedEncoder(version), sequence_version=9
     )
     sent = publisher.advance(START + 3 * SECOND)
     for stream in (Stream.INCREMENTAL, Stream.SNAPSHOT, Stream.DEFINITION):
@@ -238,7 +240,7 @@ def test_000_6_5_11_stream_reset(version, following):
 def test_000_6_5_12_channel_reset_at_the_start_of_the_system(version):
     third = 100_000_000_003
     publisher = ChannelPublisher(
-        Channel.numbered(1),
+        ChannelEndpoints.numbered(1),
         [share(), share(OTHER), share(third)],
         START,
         encoder=FeedEncoder(version),
@@ -247,7 +249,7 @@ def test_000_6_5_12_channel_reset_at_the_start_of_the_system(version):
     )
     receiver = Receiver(version)
     told = [event(order(1), order(2, side=SELL)), event(order(3, OTHER), order(4, third))]
-    told.append(event(OrderDeleted(third, BUY, px(10), 5, 4, START)))
+    told.append(event(DeleteOrderMbo(third, BUY, px(10), 5, 4, START)))
     for datagram in publisher.publish(told, START):
         if datagram.stream is Stream.INCREMENTAL:
             receiver.feed(datagram.payload)
@@ -302,11 +304,11 @@ def test_000_6_5_13_the_counter_restarts_at_one_after_an_empty_book():
 def test_an_order_that_was_never_published_cannot_be_deleted_by_position():
     publisher = channel(encoder=FeedEncoder(10))
     with pytest.raises(UsageError, match=r"order 9 of instrument .* not in the published book"):
-        publisher.publish([event(OrderDeleted(SHARE, BUY, px(10), 5, 9, START))], START)
+        publisher.publish([event(DeleteOrderMbo(SHARE, BUY, px(10), 5, 9, START))], START)
 
 
-def deleted(number: int, side: Any = BUY, matched: bool = True, **more: Any) -> OrderDeleted:
-    return OrderDeleted(SHARE, side, None, 5, number, START, matched=matched, **more)
+def deleted(number: int, side: Any = BUY, matched: bool = True, **more: Any) -> DeleteOrderMbo:
+    return DeleteOrderMbo(SHARE, side, None, 5, number, START, matched=matched, **more)
 
 
 @pytest.mark.parametrize(
@@ -317,14 +319,14 @@ def deleted(number: int, side: Any = BUY, matched: bool = True, **more: Any) -> 
         (deleted(2, implied=True), [51, 51]),  # the flag would be lost
         (deleted(3), [51, 51]),  # not the next one
         (deleted(2, SELL), [51, 51]),
-        (OrderDeleted(OTHER, BUY, None, 5, 2, START, matched=True), [51, 51]),
+        (DeleteOrderMbo(OTHER, BUY, None, 5, 2, START, matched=True), [51, 51]),
     ],
 )
 def test_only_executed_orders_at_the_top_of_one_side_are_deleted_together(last, templates):
     publisher = channel(share(), share(OTHER), encoder=FeedEncoder(10))
     places = [(1, SHARE, BUY), (2, SHARE, BUY), (3, SHARE, BUY), (2, SHARE, SELL), (2, OTHER, BUY)]
     orders = [
-        OrderAdded(security_id, side, None, 5, number, None, START, START)
+        NewOrderMbo(security_id, side, None, 5, number, None, START, START)
         for number, security_id, side in places
     ]
     publisher.publish([event(*orders)], START)
@@ -380,16 +382,16 @@ def test_long_news_takes_several_packets():
 
 
 def test_feeds_a_and_b_are_of_the_incremental_stream_alone():
-    one = Channel.numbered(1)
-    assert [feed for feed, _ in one.endpoints(Stream.INCREMENTAL)] == [Feed.A, Feed.B]
-    assert [feed for feed, _ in one.endpoints(Stream.SNAPSHOT)] == [Feed.A]
-    assert [feed for feed, _ in one.endpoints(Stream.DEFINITION)] == [Feed.A]
+    one = ChannelEndpoints.numbered(1)
+    assert [feed for feed, _ in one.endpoints(Stream.INCREMENTAL)] == [FeedName.A, FeedName.B]
+    assert [feed for feed, _ in one.endpoints(Stream.SNAPSHOT)] == [FeedName.A]
+    assert [feed for feed, _ in one.endpoints(Stream.DEFINITION)] == [FeedName.A]
     assert one.endpoints(Stream.UNKNOWN) == ()
     places = [
         str(endpoint)
         for number in range(256)
         for stream in Stream
-        for _, endpoint in Channel.numbered(number).endpoints(stream)
+        for _, endpoint in ChannelEndpoints.numbered(number).endpoints(stream)
     ]
     assert len(set(places)) == len(places) == 4 * 256
     assert places[0] == "233.252.14.1:30001"
@@ -398,9 +400,9 @@ def test_feeds_a_and_b_are_of_the_incremental_stream_alone():
 def test_channels_that_cannot_be_are_refused():
     ends = [Endpoint("233.252.14.1", 30000 + port) for port in range(4)]
     with pytest.raises(UsageError, match="channel must be from 0 to 255, was 256"):
-        Channel(256, *ends)
+        ChannelEndpoints(256, *ends)
     with pytest.raises(UsageError, match="same address and port"):
-        Channel(1, ends[0], ends[0], ends[1], ends[2])
+        ChannelEndpoints(1, ends[0], ends[0], ends[1], ends[2])
     for address in ("10.0.0.1", "nowhere"):
         with pytest.raises(UsageError, match="must be an IPv4 multicast address"):
             Endpoint(address, 1)
@@ -414,7 +416,7 @@ def test_channels_that_cannot_be_are_refused():
 
 def two_channels() -> Publisher:
     return Publisher(
-        [Channel.numbered(1), Channel.numbered(2)],
+        [ChannelEndpoints.numbered(1), ChannelEndpoints.numbered(2)],
         [share(), share(OTHER, channel=2, security_group="YY")],
         START,
         snapshot_pace=SLOW,
@@ -472,11 +474,11 @@ def test_channels_go_their_own_way():
 
 def test_what_no_channel_carries_is_refused():
     with pytest.raises(UsageError, match="ACME1: channel 1 is not published"):
-        Publisher([Channel.numbered(2)], [share()], START)
+        Publisher([ChannelEndpoints.numbered(2)], [share()], START)
     with pytest.raises(UsageError, match="two channels have the same number"):
-        Publisher([Channel.numbered(2), Channel.numbered(2)], [], START)
+        Publisher([ChannelEndpoints.numbered(2), ChannelEndpoints.numbered(2)], [], START)
     with pytest.raises(UsageError, match="two instruments have the security ID"):
-        Publisher([Channel.numbered(1)], [share(), share()], START)
+        Publisher([ChannelEndpoints.numbered(1)], [share(), share()], START)
     publisher = two_channels()
     with pytest.raises(UsageError, match="instrument 5: no published channel has it"):
         publisher.publish([event(order(1, 5))], START)

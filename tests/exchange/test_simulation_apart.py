@@ -15,16 +15,12 @@ import pytest
 from pregao.clock import SECOND
 from pregao.errors import PregaoError, UsageError
 from pregao.exchange.engine.events import MarketEvent, SequenceReset
-from pregao.exchange.simulation import (
-    FaultRates,
-    LegacyDepth,
-    Settings,
-    Simulation,
-    apart,
-    parse_reset,
-)
-from pregao.exchange.simulation.publication import Publication
-from pregao.exchange.traders.operations import Operations
+from pregao.exchange.simulation import apart
+from pregao.exchange.simulation.line_faults import FaultRates
+from pregao.exchange.simulation.publication import DayPublisher
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings, parse_reset
+from pregao.exchange.traders.operations import MarketOperations
 
 NOT_EVEN = {
     "A": FaultRates(loss=0.05),
@@ -36,7 +32,7 @@ NOT_EVEN = {
 
 def simulation(out: Path, profile: str = "equities", **changes: Any) -> Simulation:
     chosen: dict[str, Any] = {"duration_ns": 3 * SECOND, "rate": 250.0, "instruments": 8}
-    return Simulation(Settings(profile=profile, out=out, **(chosen | changes)))
+    return Simulation(SimulationSettings(profile=profile, out=out, **(chosen | changes)))
 
 
 def files(out: Path) -> dict[str, str]:
@@ -90,10 +86,10 @@ def test_the_bytes_are_those_of_one_process(tmp_path, started, profile, changes)
 
 
 def test_an_error_of_the_market_comes_through_unchanged(tmp_path, monkeypatch, started):
-    def refuse(_operations: Operations) -> None:
+    def refuse(_operations: MarketOperations) -> None:
         raise UsageError("the market cannot close")
 
-    monkeypatch.setattr(Operations, "closing", refuse)
+    monkeypatch.setattr(MarketOperations, "closing", refuse)
     with pytest.raises(UsageError) as caught:
         simulation(tmp_path / "day").run(apart=True)
     assert str(caught.value) == "the market cannot close"
@@ -105,19 +101,19 @@ def test_an_error_that_cannot_be_sent_is_reported_with_its_location(tmp_path, mo
     class UnknownElsewhereError(Exception):
         pass
 
-    def fail(_operations: Operations) -> None:
+    def fail(_operations: MarketOperations) -> None:
         raise UnknownElsewhereError("something odd")
 
-    monkeypatch.setattr(Operations, "closing", fail)
+    monkeypatch.setattr(MarketOperations, "closing", fail)
     with pytest.raises(RuntimeError, match="something odd"):
         simulation(tmp_path / "day").run(apart=True)
 
 
 def test_a_process_that_is_killed_is_a_one_line_error(tmp_path, monkeypatch):
-    def die(_operations: Operations) -> None:
+    def die(_operations: MarketOperations) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr(Operations, "closing", die)
+    monkeypatch.setattr(MarketOperations, "closing", die)
     with pytest.raises(PregaoError, match="worker process of the simulation was killed"):
         simulation(tmp_path / "day").run(apart=True)
 
@@ -130,10 +126,10 @@ def test_a_process_that_is_killed_is_a_one_line_error(tmp_path, monkeypatch):
     ],
 )
 def test_trading_ends_where_publishing_does(tmp_path, monkeypatch, started, error, raised):
-    def fail(_publication: Publication, _done: float) -> None:
+    def fail(_publication: DayPublisher, _done: float) -> None:
         raise error
 
-    monkeypatch.setattr(Publication, "progress", fail)
+    monkeypatch.setattr(DayPublisher, "progress", fail)
     with pytest.raises(raised):
         simulation(tmp_path / "day").run(apart=True)
     assert gone(started[0])
@@ -141,14 +137,14 @@ def test_trading_ends_where_publishing_does(tmp_path, monkeypatch, started, erro
 
 def test_only_publishers_are_interrupted(tmp_path, monkeypatch):
     """Ctrl-C reaches both processes: the trading one continues until it is ended."""
-    closing = Operations.closing
+    closing = MarketOperations.closing
 
-    def interrupted(operations: Operations) -> Any:
+    def interrupted(operations: MarketOperations) -> Any:
         os.kill(os.getpid(), signal.SIGINT)
         return closing(operations)
 
     run = simulation(tmp_path / "day")
-    monkeypatch.setattr(Operations, "closing", interrupted)
+    monkeypatch.setattr(MarketOperations, "closing", interrupted)
     assert run.run(apart=True).messages > 500
 
 
@@ -166,11 +162,11 @@ def test_a_worker_process_is_for_long_runs_on_more_than_one_core(tmp_path, monke
     small, large = (simulation(tmp_path, rate=rate).trading for rate in (250.0, 250_000.0))
     for cores in ({0, 3}, {3}):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: cores)
-        assert not apart.pays(small)
-        assert apart.pays(large) == (len(cores) > 1)
+        assert not apart.worker_pays_off(small)
+        assert apart.worker_pays_off(large) == (len(cores) > 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(apart.sys, "platform", "darwin")
-    assert not apart.pays(large)
+    assert not apart.worker_pays_off(large)
 
 
 def test_trading_ends_when_the_last_listener_leaves():

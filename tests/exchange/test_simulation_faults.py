@@ -14,14 +14,16 @@ from pregao.exchange.simulation.line_faults import (
     fault_rates,
     parse_rates,
 )
-from pregao.exchange.traders.draws import Draws
+from pregao.exchange.traders.draws import SeededRandom
 
 rates = st.floats(0, 0.33)
 
 
 @given(rates, rates, rates, st.integers(0, 300), st.integers())
 def test_counts_are_what_a_receiver_sees(loss, reorder, duplicate, count, seed):
-    feed: FaultyFeed[int] = FaultyFeed(FaultRates(loss, reorder, duplicate), Draws(seed, "test"))
+    feed: FaultyFeed[int] = FaultyFeed(
+        FaultRates(loss, reorder, duplicate), SeededRandom(seed, "test")
+    )
     got = []
     lost = set()
     for packet in range(count):
@@ -43,12 +45,12 @@ def test_counts_are_what_a_receiver_sees(loss, reorder, duplicate, count, seed):
 
 @given(st.integers(), st.lists(st.integers()))
 def test_without_faults_everything_arrives_in_order(seed, packets):
-    feed: FaultyFeed[int] = FaultyFeed(FaultRates(), Draws(seed, "test"))
+    feed: FaultyFeed[int] = FaultyFeed(FaultRates(), SeededRandom(seed, "test"))
     assert [arrived for packet in packets for arrived in feed.send(packet)] == packets
 
 
 def test_faults_happen_about_as_often_as_requested():
-    feed: FaultyFeed[int] = FaultyFeed(FaultRates(0.1, 0.05, 0.02), Draws(1, "test"))
+    feed: FaultyFeed[int] = FaultyFeed(FaultRates(0.1, 0.05, 0.02), SeededRandom(1, "test"))
     for packet in range(20_000):
         feed.send(packet)
     counts = feed.counts
@@ -59,7 +61,7 @@ def test_faults_happen_about_as_often_as_requested():
 
 
 def test_a_packet_held_back_at_the_end_is_not_out_of_order():
-    feed: FaultyFeed[int] = FaultyFeed(FaultRates(reorder=1.0), Draws(1, "test"))
+    feed: FaultyFeed[int] = FaultyFeed(FaultRates(reorder=1.0), SeededRandom(1, "test"))
     assert feed.send(1) == []
     assert feed.finish() == [1]
     assert feed.counts.reordered == 0
@@ -107,6 +109,6 @@ def test_rates_of_a_feed_that_sum_to_more_than_one_are_refused():
 
 
 def test_sources_of_random_numbers_depend_on_seed_and_purpose():
-    first = [Draws(1, "a").random(), Draws(1, "a").random()]
+    first = [SeededRandom(1, "a").random(), SeededRandom(1, "a").random()]
     assert first[0] == first[1]
-    assert len({first[0], Draws(2, "a").random(), Draws(1, "b").random()}) == 3
+    assert len({first[0], SeededRandom(2, "a").random(), SeededRandom(1, "b").random()}) == 3

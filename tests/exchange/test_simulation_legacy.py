@@ -9,22 +9,24 @@ import pytest
 from pregao.book.faults import State
 from pregao.book.updates import Side
 from pregao.clock import SECOND
-from pregao.exchange.simulation import FaultRates, LegacyDepth, Settings, Simulation
+from pregao.exchange.simulation.line_faults import FaultRates
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
 from pregao.exchange.simulation.truth import price_text
-from pregao.feed import LegacyChannel, LegacyChannelSettings
-from pregao.legacy import Stream
+from pregao.feed.legacy_channel import LegacyStreamFollower, LegacyStreamSettings
+from pregao.legacy.streams import LegacyStream
 from tests.exchange.capture_replay import captured, json_lines
 
 FILES = {
-    "Incremental_A": (Stream.INCREMENTAL, "A"),
-    "Incremental_B": (Stream.INCREMENTAL, "B"),
-    "Snapshot": (Stream.MARKET_RECOVERY, "A"),
-    "InstrumentDefinition": (Stream.INSTRUMENT_DEFINITION, "A"),
+    "Incremental_A": (LegacyStream.INCREMENTAL, "A"),
+    "Incremental_B": (LegacyStream.INCREMENTAL, "B"),
+    "Snapshot": (LegacyStream.MARKET_RECOVERY, "A"),
+    "InstrumentDefinition": (LegacyStream.INSTRUMENT_DEFINITION, "A"),
 }
 
 
 def simulated(out, **changes):
-    settings = Settings(
+    settings = SimulationSettings(
         profile="derivatives", out=out, duration_ns=6 * SECOND, rate=200.0, instruments=8,
         truth_books=2, **changes,
     )  # fmt: skip
@@ -34,7 +36,7 @@ def simulated(out, **changes):
 
 def followed(folder, number, depth, **settings):
     """A channel that has followed the captures of a day."""
-    channel = LegacyChannel(LegacyChannelSettings(market_depth=depth, **settings))
+    channel = LegacyStreamFollower(LegacyStreamSettings(market_depth=depth, **settings))
     arrived = []
     for name, (stream, feed) in FILES.items():
         for each in captured(folder / f"{number:03d}_Legacy_{name}.pcap"):

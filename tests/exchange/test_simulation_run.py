@@ -21,8 +21,8 @@ from pregao.exchange.simulation.run import Simulation
 from pregao.exchange.simulation.settings import (
     SCHEMA_VERSIONS,
     Compression,
-    Moment,
-    Settings,
+    RunPoint,
+    SimulationSettings,
     parse_moment,
     parse_reset,
 )
@@ -47,7 +47,7 @@ def run(out: Path, profile: str = "equities", **changes: Any) -> dict[str, Any]:
         "instruments": 12,
         "truth_books": 4,
     } | changes
-    Simulation(Settings(profile=profile, out=out, **chosen)).run()
+    Simulation(SimulationSettings(profile=profile, out=out, **chosen)).run()
     summary: dict[str, Any] = json.loads((out / "truth/summary.json").read_text())
     return summary
 
@@ -327,8 +327,11 @@ def test_many_instruments_are_generated_with_distinct_names(tmp_path):
 
 def test_a_late_join_by_share_of_the_run(tmp_path):
     simulation = Simulation(
-        Settings(
-            profile="equities", out=tmp_path, duration_ns=60 * SECOND, late_join=Moment(share=0.25)
+        SimulationSettings(
+            profile="equities",
+            out=tmp_path,
+            duration_ns=60 * SECOND,
+            late_join=RunPoint(share=0.25),
         )
     )
     day = simulation.day

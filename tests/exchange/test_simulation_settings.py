@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from pregao.clock import HOUR, MILLISECOND, MINUTE, SECOND
 from pregao.errors import UsageError
 from pregao.exchange.engine.catalogue import bundled_catalogue
-from pregao.exchange.engine.commands import SetGroupPhase
 from pregao.exchange.engine.instruments import SecurityType
+from pregao.exchange.engine.operations_commands import SetGroupPhase
 from pregao.exchange.engine.schedule import default_schedule, parse_schedule
 from pregao.exchange.engine.terms import TradingStatus
 from pregao.exchange.simulation.day import plan_day
 from pregao.exchange.simulation.settings import (
-    Moment,
     ResetKind,
-    Settings,
+    RunPoint,
+    SimulationSettings,
     moment_ns,
     parse_duration,
     parse_moment,
@@ -76,7 +76,7 @@ def test_a_time_of_day_outside_of_the_run_is_refused_with_its_bounds():
     start, end = midnight + 9 * HOUR, midnight + 9 * HOUR + 30 * MINUTE
     at = parse_moment("--reset-at", "09:10")
     assert moment_ns("--reset-at", at, midnight, start, end) == start + 10 * MINUTE
-    assert moment_ns("--reset-at", Moment(share=0.5), midnight, start, end) == start + 15 * MINUTE
+    assert moment_ns("--reset-at", RunPoint(share=0.5), midnight, start, end) == start + 15 * MINUTE
     for text in ("08:59:59", "09:30"):
         with pytest.raises(UsageError, match=r"from 09:00:00 to 09:30:00"):
             moment_ns("--reset-at", parse_moment("--reset-at", text), midnight, start, end)
@@ -98,7 +98,7 @@ def test_a_time_of_day_outside_of_the_run_is_refused_with_its_bounds():
 )
 def test_settings_out_of_range_name_their_option(changes, words):
     with pytest.raises(UsageError) as refused:
-        Settings(profile="equities", out=Path("unused"), **changes)
+        SimulationSettings(profile="equities", out=Path("unused"), **changes)
     assert words in str(refused.value)
 
 

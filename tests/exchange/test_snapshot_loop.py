@@ -11,18 +11,18 @@ import pytest
 from pregao.clock import SECOND
 from pregao.exchange.engine.events import (
     AuctionImbalance,
+    ChangeOrderMbo,
     ChannelReset,
     ClosingPrice,
+    DeleteOrderMbo,
     EmptyBook,
     ExecutionStatistics,
     HighPrice,
     LastTradePrice,
     LowPrice,
     MarketEvent,
+    NewOrderMbo,
     OpeningPrice,
-    OrderAdded,
-    OrderChanged,
-    OrderDeleted,
     PriceBand,
     SecurityDefinition,
     SecurityGroupPhase,
@@ -35,21 +35,21 @@ from pregao.exchange.engine.events import (
 from pregao.exchange.engine.terms import (
     ImbalanceCondition,
     OpenCloseSettlFlag,
+    OrderSide,
     PriceBandType,
     PriceLimitType,
     SecurityUpdateAction,
-    Side,
     TradeCondition,
     TradingSession,
     TradingStatus,
     TrdSubType,
 )
-from pregao.exchange.publisher.channels import Channel
+from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.publisher.publisher import ChannelPublisher
 from pregao.exchange.publisher.snapshot_loop import SnapshotWriter
-from pregao.exchange.publisher.state import ChannelState
+from pregao.exchange.publisher.state import PublishedChannel
 from pregao.umdf.phases import TradingEvent
 from pregao.umdf.streams import Stream
 from tests.exchange.feed_reader import HEADER, ORDERS, PHASE, VERSIONS, codec, loops, snapshots
@@ -63,8 +63,10 @@ DAILY = OpenCloseSettlFlag.DAILY
 PREVIOUS = OpenCloseSettlFlag.ENTRY_FROM_PREVIOUS_BUSINESS_DAY
 
 
-def order(number: int, security_id: int = SHARE, side: Side = BUY, price: Any = 10) -> OrderAdded:
-    return OrderAdded(
+def order(
+    number: int, security_id: int = SHARE, side: OrderSide = BUY, price: Any = 10
+) -> NewOrderMbo:
+    return NewOrderMbo(
         security_id, side, None if price is None else px(price), 5, number, 8, START, START
     )
 
@@ -104,7 +106,7 @@ class Stage:
     def __init__(self, *instruments: Any, version: int = 16, rate: int = 1000, **more: Any) -> None:
         self.version = version
         self.publisher = ChannelPublisher(
-            Channel.numbered(1),
+            ChannelEndpoints.numbered(1),
             instruments or (share(),),
             START,
             encoder=FeedEncoder(version),
@@ -157,9 +159,9 @@ class Stage:
         return sorted(name.rsplit("_", 1)[0] for name in names)
 
 
-def two_instruments() -> ChannelState:
+def two_instruments() -> PublishedChannel:
     publisher = ChannelPublisher(
-        Channel.numbered(1), [share(1111), share(2222)], START, snapshot_pace=SLOW
+        ChannelEndpoints.numbered(1), [share(1111), share(2222)], START, snapshot_pace=SLOW
     )
     state = publisher.state
     state.instruments[1111].rpt_seq = 6998 - 10
@@ -260,10 +262,10 @@ def test_orders_without_a_price_come_first_in_a_snapshot():
 def test_a_changed_order_is_shown_in_its_current_state():
     stage = Stage()
     stage.tell(order(1), event=True)
-    stage.tell(OrderChanged(SHARE, BUY, px(10), 2, 5, 1, 8, START, START + 1), event=True)
+    stage.tell(ChangeOrderMbo(SHARE, BUY, px(10), 2, 5, 1, 8, START, START + 1), event=True)
     (entry,) = stage.snapshot()["orders"]
     assert (entry["mDEntrySize"], entry["mDInsertTimestamp"]) == (2, START)
-    stage.tell(OrderDeleted(SHARE, BUY, px(10), 2, 1, START), event=True)
+    stage.tell(DeleteOrderMbo(SHARE, BUY, px(10), 2, 1, START), event=True)
     assert stage.snapshot() is None
 
 
@@ -360,7 +362,7 @@ def test_each_snapshot_is_complete_as_of_the_packet_it_names():
     run_until_first_header(stage)
     moment = stage.publisher.incremental.last_number
     for number in range(1, 5):
-        stage.tell(OrderDeleted(SHARE, BUY, px(10), 5, number, START), event=True)
+        stage.tell(DeleteOrderMbo(SHARE, BUY, px(10), 5, number, START), event=True)
     snapshot = snapshots(stage.running_loop())[SHARE]
     assert snapshot["header"]["lastMsgSeqNumProcessed"] == moment
     assert snapshot["header"]["lastRptSeq"] == 300

@@ -15,22 +15,23 @@ from hypothesis import strategies as st
 
 from pregao.clock import MILLISECOND, SECOND
 from pregao.exchange.engine.catalogue import bundled_catalogue
-from pregao.exchange.engine.commands import CancelOrder, ModifyOrder, NewOrder, SetGroupPhase
-from pregao.exchange.engine.engine import Engine
-from pregao.exchange.engine.events import OrderAdded
+from pregao.exchange.engine.engine import MatchingEngine
+from pregao.exchange.engine.events import NewOrderMbo
+from pregao.exchange.engine.member_commands import CancelOrder, ModifyOrder, NewOrder
+from pregao.exchange.engine.operations_commands import SetGroupPhase
 from pregao.exchange.engine.terms import TradingStatus
 from pregao.exchange.traders.crowd import Crowd
-from pregao.exchange.traders.desk import Desk
-from pregao.exchange.traders.draws import Draws
-from pregao.exchange.traders.excitation import Agenda
+from pregao.exchange.traders.desk import CrowdInstrument
+from pregao.exchange.traders.draws import SeededRandom
+from pregao.exchange.traders.excitation import ReactionQueue
 from pregao.exchange.traders.profiles import Excitation, Makers, load_profile
 
 START = 1_779_361_200 * SECOND
-HERE = cast("Desk", SimpleNamespace(name="here"))
-THERE = cast("Desk", SimpleNamespace(name="there"))
+HERE = cast("CrowdInstrument", SimpleNamespace(name="here"))
+THERE = cast("CrowdInstrument", SimpleNamespace(name="there"))
 
 
-def cluster(agenda: Agenda) -> list[int]:
+def cluster(agenda: ReactionQueue) -> list[int]:
     """The times of one request at time 0 and of all that it brings about."""
     times = [0]
     agenda.react(0, HERE, lambda: THERE)
@@ -46,7 +47,7 @@ def cluster(agenda: Agenda) -> list[int]:
 @given(st.integers(), st.sampled_from([0.0, 0.4, 0.7]), st.sampled_from([1.0, 4.0]))
 def test_each_request_causes_the_expected_number_of_others(seed, branching, together):
     excitation = Excitation(branching, together)
-    agenda = Agenda(Draws(seed, "a"), excitation, Makers(), 0.0)
+    agenda = ReactionQueue(SeededRandom(seed, "a"), excitation, Makers(), 0.0)
     assert agenda.spontaneous == pytest.approx(1 - branching)
     sizes = [len(cluster(agenda)) for _ in range(3000)]
     assert fmean(sizes) == pytest.approx(1 / (1 - branching), rel=0.3)
@@ -54,7 +55,7 @@ def test_each_request_causes_the_expected_number_of_others(seed, branching, toge
 
 def test_bots_that_react_together_form_larger_clusters_of_the_same_mean():
     def sizes(together: float) -> list[int]:
-        agenda = Agenda(Draws(1, "a"), Excitation(0.8, together), Makers(), 0.0)
+        agenda = ReactionQueue(SeededRandom(1, "a"), Excitation(0.8, together), Makers(), 0.0)
         return [len(cluster(agenda)) for _ in range(4000)]
 
     alone, groups = sizes(1.0), sizes(5.0)
@@ -63,7 +64,9 @@ def test_bots_that_react_together_form_larger_clusters_of_the_same_mean():
 
 
 def test_reactions_come_immediately_or_a_little_later_mostly_on_the_same_instrument():
-    agenda = Agenda(Draws(1, "a"), Excitation(0.9, 1.0, 0.6, 100.0, 10.0, 0.75), Makers(), 0.0)
+    agenda = ReactionQueue(
+        SeededRandom(1, "a"), Excitation(0.9, 1.0, 0.6, 100.0, 10.0, 0.75), Makers(), 0.0
+    )
     delays, where = [], Counter[str]()
     for _ in range(5000):
         agenda.react(0, HERE, lambda: THERE)
@@ -78,7 +81,7 @@ def test_reactions_come_immediately_or_a_little_later_mostly_on_the_same_instrum
 
 def test_quotes_live_as_long_as_they_should():
     makers = Makers(1.0, 16.0, 2.0, 0.0, 0.0)
-    agenda = Agenda(Draws(1, "a"), Excitation(), makers, 0.5)
+    agenda = ReactionQueue(SeededRandom(1, "a"), Excitation(), makers, 0.5)
     assert agenda.spontaneous == pytest.approx(1 / 1.5)
     for number in range(1, 4001):
         agenda.end_quote(0, HERE, number)
@@ -97,13 +100,13 @@ class Floor:
         profile = load_profile("thin-derivatives")
         profile = replace(profile, makers=replace(profile.makers, **makers))
         futures = [x for x in bundled_catalogue() if x.channel == 72][:6]
-        self.engine = Engine(futures, date(2026, 5, 21))
+        self.engine = MatchingEngine(futures, date(2026, 5, 21))
         market = self.engine.market
         self.crowd = Crowd(market, list(market.listings.values()), profile, seed, 5000)
         for group in market.groups:
             self.engine.apply(SetGroupPhase(group, TradingStatus.OPEN), START)
         self.requests: list[Any] = []
-        self.added: list[OrderAdded] = []
+        self.added: list[NewOrderMbo] = []
 
     def trade(self, count: int) -> None:
         now = START
@@ -115,7 +118,7 @@ class Floor:
                 continue
             self.requests.append(request)
             for unit in self.engine.apply(request, now).market:
-                self.added += [item for item in unit.items if isinstance(item, OrderAdded)]
+                self.added += [item for item in unit.items if isinstance(item, NewOrderMbo)]
 
 
 def test_makers_cancel_and_replace_what_they_quote():

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pregao.exchange.traders.fitting import (
-    Flow,
-    RealFlow,
+    FlowStatistics,
+    TargetFlowStatistics,
     distance,
     exponent_for,
     first_guess,
@@ -21,7 +21,7 @@ from pregao.exchange.traders.fitting import (
 from pregao.exchange.traders.profiles import FLOW_NUMBERS, load_profile, parse_profile
 
 CALIBRATED = dict(load_profile("thin-derivatives").calibrated)
-REAL = RealFlow(
+REAL = TargetFlowStatistics(
     150.0, CALIBRATED, 30, ("FUT", "MLEG"), 0.1, 0.91, 6.0, ((1, 0.77), (5, 0.2), (2, 0.03))
 )
 numbers = st.fixed_dictionaries(dict.fromkeys(FLOW_NUMBERS, st.floats(1e-3, 500)))
@@ -30,13 +30,13 @@ numbers = st.fixed_dictionaries(dict.fromkeys(FLOW_NUMBERS, st.floats(1e-3, 500)
 @given(numbers, numbers, st.floats(1, 5000), st.integers(1, 200))
 def test_every_guess_is_a_profile_that_can_be_read(wanted, given_, rate, instruments):
     wanted = {**wanted, "busiest": min(wanted["busiest"], 1.0)}
-    real = RealFlow(rate, wanted, instruments, (), 0.5, 0.3, 4.0, ((1, 0.5), (3, 0.5)))
+    real = TargetFlowStatistics(rate, wanted, instruments, (), 0.5, 0.3, 4.0, ((1, 0.5), (3, 0.5)))
     data = first_guess(real)
     for _ in range(3):
         read = parse_profile("like", tomllib.loads(profile_text(data)), "like.toml")
         assert read.quantities.lots == (1, 3)
         assert read.members.shown == pytest.approx(0.7)
-        data = next_guess(data, real, Flow(rate / 3, given_))
+        data = next_guess(data, real, FlowStatistics(rate / 3, given_))
     parse_profile("like", tomllib.loads(profile_text(data)), "like.toml")
 
 
@@ -52,19 +52,19 @@ def test_the_first_guess_uses_known_values():
 def test_numbers_are_adjusted_towards_the_target():
     data = first_guess(REAL)
     given_ = {**CALIBRATED, "fano": 70.0, "cancels_per_trade": 29.4, "lifetime_median_ms": 8.0}
-    after = next_guess(data, REAL, Flow(75.0, given_))
+    after = next_guess(data, REAL, FlowStatistics(75.0, given_))
     assert after["rate"] == 2 * data["rate"]
     assert after["excitation"]["cluster_size"] == 2 * data["excitation"]["cluster_size"]
     assert after["open"]["aggress"] == 2 * data["open"]["aggress"]
     assert after["makers"]["lifetime_ms"] == 2 * data["makers"]["lifetime_ms"]
-    assert next_guess(data, REAL, Flow(150.0, CALIBRATED)) == data
+    assert next_guess(data, REAL, FlowStatistics(150.0, CALIBRATED)) == data
 
 
 def test_the_distance_is_the_largest_factor():
-    assert distance(REAL, Flow(150.0, CALIBRATED)) == 1.0
-    assert distance(REAL, Flow(300.0, CALIBRATED)) == 2.0
-    assert distance(REAL, Flow(150.0, {**CALIBRATED, "fano": 35.0})) == 4.0
-    assert distance(REAL, Flow(0.0, CALIBRATED)) == math.inf
+    assert distance(REAL, FlowStatistics(150.0, CALIBRATED)) == 1.0
+    assert distance(REAL, FlowStatistics(300.0, CALIBRATED)) == 2.0
+    assert distance(REAL, FlowStatistics(150.0, {**CALIBRATED, "fano": 35.0})) == 4.0
+    assert distance(REAL, FlowStatistics(0.0, CALIBRATED)) == math.inf
 
 
 @given(st.integers(2, 100), st.floats(0, 1))

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import UsageError
 from pregao.exchange.engine.catalogue import bundled_catalogue
-from pregao.exchange.engine.commands import CancelOrder, ModifyOrder, NewOrder, SetGroupPhase
-from pregao.exchange.engine.engine import Engine
+from pregao.exchange.engine.engine import MatchingEngine
 from pregao.exchange.engine.instruments import SecurityType
+from pregao.exchange.engine.member_commands import CancelOrder, ModifyOrder, NewOrder
+from pregao.exchange.engine.operations_commands import SetGroupPhase
 from pregao.exchange.engine.reports import OrderRejected
-from pregao.exchange.engine.terms import OrdType, Side, TimeInForce, TradingStatus
+from pregao.exchange.engine.terms import OrderSide, OrdType, TimeInForce, TradingStatus
 from pregao.exchange.traders.crowd import Crowd
 from pregao.exchange.traders.profiles import Profile, load_profile
 
@@ -37,7 +38,7 @@ class Run:
     """A crowd in front of an engine, with counts of its orders and their results."""
 
     def __init__(self, instruments: Any, profile: Profile, seed: int, orders: int) -> None:
-        self.engine = Engine(instruments, date(2026, 5, 21))
+        self.engine = MatchingEngine(instruments, date(2026, 5, 21))
         market = self.engine.market
         self.crowd = Crowd(market, list(market.listings.values()), profile, seed, orders)
         self.groups = list(market.groups)
@@ -66,7 +67,9 @@ class Run:
             listing = self.engine.market.listings[request.security_id]
             best = listing.side(request.side).best_price()
             if best is not None:
-                away = best - request.price if request.side == Side.BUY else request.price - best
+                away = (
+                    best - request.price if request.side == OrderSide.BUY else request.price - best
+                )
                 self.touch.append(away // listing.tick)
 
     def _count(self, outcome: Any) -> None:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from pregao.clock import MILLISECOND, SECOND
 from pregao.exchange.engine.catalogue import bundled_catalogue
-from pregao.exchange.engine.commands import (
+from pregao.exchange.engine.engine import MatchingEngine
+from pregao.exchange.engine.operations_commands import (
     AdvanceTime,
     EnterTrade,
     SetGroupPhase,
@@ -21,12 +22,11 @@ from pregao.exchange.engine.commands import (
     SetQuantityBand,
     SetSettlementPrice,
 )
-from pregao.exchange.engine.engine import Engine
 from pregao.exchange.engine.terms import PriceBandType, PriceLimitType, TradingStatus
 from pregao.exchange.traders.crowd import Crowd
-from pregao.exchange.traders.draws import Draws
-from pregao.exchange.traders.operations import Operations
-from pregao.exchange.traders.pace import Pace, Span
+from pregao.exchange.traders.draws import SeededRandom
+from pregao.exchange.traders.operations import MarketOperations
+from pregao.exchange.traders.pace import ActivitySpan, ArrivalProcess
 from pregao.exchange.traders.profiles import OPERATIONS, load_profile
 
 START = 1_779_361_200 * SECOND
@@ -34,7 +34,9 @@ LENGTH = 4 * SECOND
 MARKET = [x for x in bundled_catalogue() if x.security_type.name != "INDEX"]
 
 
-def day(seed: int, orders: int = 800, instruments: Any = MARKET) -> tuple[Engine, Counter[str]]:
+def day(
+    seed: int, orders: int = 800, instruments: Any = MARKET
+) -> tuple[MatchingEngine, Counter[str]]:
     """A short day in which everything that market operations know is done."""
     stress = load_profile("stress")
     profile = replace(
@@ -42,11 +44,13 @@ def day(seed: int, orders: int = 800, instruments: Any = MARKET) -> tuple[Engine
         operations=dict.fromkeys(OPERATIONS, 4),
         shocks=replace(stress.shocks, count=4, percent=(8.0, 10.0)),
     )
-    engine = Engine(instruments, date(2026, 5, 21), auction_duration_ns=SECOND // 2)
+    engine = MatchingEngine(instruments, date(2026, 5, 21), auction_duration_ns=SECOND // 2)
     market = engine.market
     crowd = Crowd(market, list(market.listings.values()), profile, seed, orders)
-    pace = Pace(Draws(seed, "p"), profile.bursts, [Span(START, START + LENGTH, 1.0)], 100.0)
-    operations = Operations(market, crowd, pace, profile, seed, START, START + LENGTH)
+    pace = ArrivalProcess(
+        SeededRandom(seed, "p"), profile.bursts, [ActivitySpan(START, START + LENGTH, 1.0)], 100.0
+    )
+    operations = MarketOperations(market, crowd, pace, profile, seed, START, START + LENGTH)
     done: Counter[str] = Counter()
 
     def apply(command: Any, now: int) -> None:
@@ -113,12 +117,14 @@ def test_everything_happens_in_a_day():
 def test_000_13_11_3_settlement_prices_come_in_every_row_of_the_schedule():
     futures = [x for x in MARKET if x.security_type.name == "FUT"]
     stress = load_profile("stress")
-    engine = Engine(futures, date(2026, 5, 21))
+    engine = MatchingEngine(futures, date(2026, 5, 21))
     market = engine.market
     crowd = Crowd(market, list(market.listings.values()), stress, 1, 10)
-    pace = Pace(Draws(1, "p"), stress.bursts, [Span(START, START + LENGTH, 1.0)], 100.0)
+    pace = ArrivalProcess(
+        SeededRandom(1, "p"), stress.bursts, [ActivitySpan(START, START + LENGTH, 1.0)], 100.0
+    )
     profile = replace(stress, operations={}, shocks=replace(stress.shocks, count=0))
-    operations = Operations(market, crowd, pace, profile, 1, START, START + LENGTH)
+    operations = MarketOperations(market, crowd, pace, profile, 1, START, START + LENGTH)
     for group in list(market.groups):
         engine.apply(SetGroupPhase(group, TradingStatus.OPEN), START)
     told: list[Any] = list(operations.opening())
@@ -140,12 +146,14 @@ def test_000_13_11_3_settlement_prices_come_in_every_row_of_the_schedule():
 
 
 def test_000_13_11_2_quantity_bands_are_those_of_the_product():
-    engine = Engine(MARKET, date(2026, 5, 21))
+    engine = MatchingEngine(MARKET, date(2026, 5, 21))
     market = engine.market
     profile = load_profile("stress")
     crowd = Crowd(market, list(market.listings.values()), profile, 1, 10)
-    pace = Pace(Draws(1, "p"), profile.bursts, [Span(START, START + LENGTH, 1.0)], 100.0)
-    operations = Operations(market, crowd, pace, profile, 1, START, START + LENGTH)
+    pace = ArrivalProcess(
+        SeededRandom(1, "p"), profile.bursts, [ActivitySpan(START, START + LENGTH, 1.0)], 100.0
+    )
+    operations = MarketOperations(market, crowd, pace, profile, 1, START, START + LENGTH)
     bands = [x for x in operations.opening() if isinstance(x, SetQuantityBand)]
     assert bands
     for band in bands:
@@ -163,12 +171,14 @@ def test_000_13_11_2_quantity_bands_are_those_of_the_product():
 def test_000_13_11_5_bands_come_again_during_the_day_as_prices():
     shares = [x for x in MARKET if x.security_type.name in ("CS", "PS")]
     stress = load_profile("stress")
-    engine = Engine(shares, date(2026, 5, 21))
+    engine = MatchingEngine(shares, date(2026, 5, 21))
     market = engine.market
     crowd = Crowd(market, list(market.listings.values()), stress, 1, 10)
-    pace = Pace(Draws(1, "p"), stress.bursts, [Span(START, START + LENGTH, 1.0)], 100.0)
+    pace = ArrivalProcess(
+        SeededRandom(1, "p"), stress.bursts, [ActivitySpan(START, START + LENGTH, 1.0)], 100.0
+    )
     profile = replace(stress, operations={"bands": 5}, shocks=replace(stress.shocks, count=0))
-    operations = Operations(market, crowd, pace, profile, 1, START, START + LENGTH)
+    operations = MarketOperations(market, crowd, pace, profile, 1, START, START + LENGTH)
     for command in operations.opening():
         engine.apply(command, START)
     for group in list(market.groups):

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pregao.clock import SECOND
-from pregao.exchange.traders.draws import Draws
-from pregao.exchange.traders.pace import Pace, Span, day_curve
+from pregao.exchange.traders.draws import SeededRandom
+from pregao.exchange.traders.pace import ActivitySpan, ArrivalProcess, day_curve
 from pregao.exchange.traders.profiles import Bursts, load_profile
 
 CALM = Bursts(0.0, 100.0, (20.0, 30.0))
@@ -44,7 +44,7 @@ def test_a_curve_covers_the_day_with_a_mean_of_one(lengths, day, auction):
     assert sum(x.end_ns - x.start_ns for x in curve if not x.weight) == closed
 
 
-def times(pace: Pace, start: int) -> list[int]:
+def times(pace: ArrivalProcess, start: int) -> list[int]:
     found: list[int] = []
     while (when := pace.next_ns(found[-1] if found else start)) is not None:
         found.append(when)
@@ -54,21 +54,23 @@ def times(pace: Pace, start: int) -> list[int]:
 @given(st.integers(), st.floats(1, 200), st.floats(0, 0.02))
 def test_times_go_forward_and_stay_in_the_busy_spans(seed, mean, share):
     curve = [
-        Span(0, SECOND, 0.0),
-        Span(SECOND, 3 * SECOND, 1.0),
-        Span(3 * SECOND, 4 * SECOND, 0.0),
-        Span(4 * SECOND, 5 * SECOND, 2.0),
+        ActivitySpan(0, SECOND, 0.0),
+        ActivitySpan(SECOND, 3 * SECOND, 1.0),
+        ActivitySpan(3 * SECOND, 4 * SECOND, 0.0),
+        ActivitySpan(4 * SECOND, 5 * SECOND, 2.0),
     ]
-    found = times(Pace(Draws(seed, "t"), Bursts(share, 50.0, (20.0, 30.0)), curve, mean), 0)
+    found = times(
+        ArrivalProcess(SeededRandom(seed, "t"), Bursts(share, 50.0, (20.0, 30.0)), curve, mean), 0
+    )
     assert found == sorted(set(found))
     for when in found:
         assert SECOND < when < 3 * SECOND or 4 * SECOND < when < 5 * SECOND
 
 
 def test_the_mean_rate_holds_with_and_without_bursts():
-    curve = [Span(0, 400 * SECOND, 0.5), Span(400 * SECOND, 800 * SECOND, 1.5)]
+    curve = [ActivitySpan(0, 400 * SECOND, 0.5), ActivitySpan(400 * SECOND, 800 * SECOND, 1.5)]
     for bursts in (CALM, Bursts(0.01, 100.0, (20.0, 30.0))):
-        found = times(Pace(Draws(1, "pace"), bursts, curve, 50.0), 0)
+        found = times(ArrivalProcess(SeededRandom(1, "pace"), bursts, curve, 50.0), 0)
         assert len(found) == pytest.approx(800 * 50, rel=0.12)
         half = bisect_left(found, 400 * SECOND)
         assert half < len(found) / 2
@@ -77,7 +79,9 @@ def test_the_mean_rate_holds_with_and_without_bursts():
 def test_bursts_are_twenty_to_thirty_times_the_mean():
     mean = 200.0
     bursts = load_profile("equities").bursts
-    pace = Pace(Draws(3, "pace"), bursts, [Span(0, 600 * SECOND, 1.0)], mean)
+    pace = ArrivalProcess(
+        SeededRandom(3, "pace"), bursts, [ActivitySpan(0, 600 * SECOND, 1.0)], mean
+    )
     inside: dict[int, list[int]] = {}
     calm = 0
     now = 0
@@ -96,7 +100,9 @@ def test_bursts_are_twenty_to_thirty_times_the_mean():
 
 def test_news_brings_a_burst_forward_but_not_without_end():
     bursts = Bursts(0.01, 100.0, (20.0, 20.0))
-    pace = Pace(Draws(1, "pace"), bursts, [Span(0, 100 * SECOND, 1.0)], 100.0)
+    pace = ArrivalProcess(
+        SeededRandom(1, "pace"), bursts, [ActivitySpan(0, 100 * SECOND, 1.0)], 100.0
+    )
     now = pace.next_ns(0)
     assert now is not None
     before = pace.bursts
@@ -112,7 +118,7 @@ def test_news_brings_a_burst_forward_but_not_without_end():
 
 
 def test_a_new_mean_holds_from_now_on():
-    pace = Pace(Draws(1, "pace"), CALM, [Span(0, 10 * SECOND, 1.0)], 10.0)
+    pace = ArrivalProcess(SeededRandom(1, "pace"), CALM, [ActivitySpan(0, 10 * SECOND, 1.0)], 10.0)
     assert pace.remaining(4 * SECOND) == 6.0
     now: int | None = 0
     slow = 0

@@ -7,15 +7,23 @@ values. Nothing is generated, nothing is shared with the decoders under test but
 from decimal import Context, Decimal
 
 from pregao.errors import DecodeError
-from pregao.fast.model import DecimalField, Field, Group, Kind, Operator, Reference, Sequence
+from pregao.fast.model import (
+    DecimalField,
+    FastField,
+    FastGroup,
+    FastSequence,
+    FieldType,
+    Operator,
+    Reference,
+)
 
 EMPTY = object()
 EXACT = Context(prec=100)
 RANGES = {
-    Kind.UINT32: (0, 2**32 - 1),
-    Kind.INT32: (-(2**31), 2**31 - 1),
-    Kind.UINT64: (0, 2**64 - 1),
-    Kind.INT64: (-(2**63), 2**63 - 1),
+    FieldType.UINT32: (0, 2**32 - 1),
+    FieldType.INT32: (-(2**31), 2**31 - 1),
+    FieldType.UINT64: (0, 2**64 - 1),
+    FieldType.INT64: (-(2**63), 2**63 - 1),
 }
 
 
@@ -104,7 +112,7 @@ class PlainDecoder:
 
     def number(self, kind, nullable, bounds=None):
         low, high = bounds or RANGES[kind]
-        if kind in (Kind.INT32, Kind.INT64):
+        if kind in (FieldType.INT32, FieldType.INT64):
             value = self.signed(low, high + nullable)
             if nullable and value >= 0:
                 return value - 1 if value else None
@@ -117,7 +125,7 @@ class PlainDecoder:
     def transferred(self, kind, nullable):
         if kind in RANGES:
             return self.number(kind, nullable)
-        if kind is Kind.ASCII:
+        if kind is FieldType.ASCII:
             text = "".join(map(chr, self.entity()))
             zeros = (
                 {"\0": None, "\0\0": "", "\0\0\0": "\0"} if nullable else {"\0": "", "\0\0": "\0"}
@@ -127,7 +135,7 @@ class PlainDecoder:
                     raise DecodeError("overlong")
                 return zeros[text]
             return text
-        length = self.number(Kind.UINT32, nullable)
+        length = self.number(FieldType.UINT32, nullable)
         if length is None:
             return None
         if length > len(self.message) - self.position:
@@ -142,9 +150,9 @@ class PlainDecoder:
         return {name: value for name, value in values.items() if value is not None}
 
     def part(self, part, bits):
-        if isinstance(part, Field):
+        if isinstance(part, FastField):
             value = self.field(part.kind, part.optional, part.operation, bits)
-            if part.kind is Kind.UNICODE and value is not None:
+            if part.kind is FieldType.UNICODE and value is not None:
                 try:
                     return value.decode()
                 except UnicodeDecodeError:
@@ -152,12 +160,12 @@ class PlainDecoder:
             return value
         if isinstance(part, DecimalField):
             return self.decimal(part, bits)
-        if isinstance(part, Group):
+        if isinstance(part, FastGroup):
             if part.optional and not bits.take():
                 return None
             return self.parts(part.parts, self.map_of(part))
-        if isinstance(part, Sequence):
-            length = self.field(Kind.UINT32, part.optional, part.length.operation, bits)
+        if isinstance(part, FastSequence):
+            length = self.field(FieldType.UINT32, part.optional, part.length.operation, bits)
             if length is None:
                 return None
             if length > len(self.message) - self.position:
@@ -182,10 +190,10 @@ class PlainDecoder:
                 return None
             power, whole = both
         else:
-            power = self.field(Kind.INT32, part.optional, exponent, bits)
+            power = self.field(FieldType.INT32, part.optional, exponent, bits)
             if power is None:
                 return None
-            whole = self.field(Kind.INT64, False, mantissa, bits)
+            whole = self.field(FieldType.INT64, False, mantissa, bits)
         if not -63 <= power <= 63:
             raise DecodeError("exponent")
         return EXACT.scaleb(Decimal(whole), power)
@@ -196,22 +204,22 @@ class PlainDecoder:
         if exponent.operator is Operator.CONSTANT:
             return initial if not part.optional or bits.take() else None
         if bits.take():
-            power = self.number(Kind.INT32, part.optional)
-            found = None if power is None else (power, self.number(Kind.INT64, False))
+            power = self.number(FieldType.INT32, part.optional)
+            found = None if power is None else (power, self.number(FieldType.INT64, False))
             if exponent.operator is Operator.COPY:
-                self.keep(exponent, Kind.INT32, EMPTY if found is None else found[0])
+                self.keep(exponent, FieldType.INT32, EMPTY if found is None else found[0])
                 if found is not None:
-                    self.keep(mantissa, Kind.INT64, found[1])
+                    self.keep(mantissa, FieldType.INT64, found[1])
             return found
         if exponent.operator is Operator.DEFAULT:
             return initial
-        power = self.copied(Kind.INT32, part.optional, exponent)
+        power = self.copied(FieldType.INT32, part.optional, exponent)
         if power is None:
             return None
-        whole = self.recall(mantissa, Kind.INT64)
+        whole = self.recall(mantissa, FieldType.INT64)
         if whole is None:
             whole = mantissa.initial or 0
-            self.keep(mantissa, Kind.INT64, whole)
+            self.keep(mantissa, FieldType.INT64, whole)
         return power, whole
 
     def field(self, kind, optional, operation, bits):
@@ -249,7 +257,7 @@ class PlainDecoder:
 
     def delta(self, kind, optional, operation):
         if kind in RANGES:
-            difference = self.number(Kind.INT64, optional, (-(2**69), 2**69 - 1))
+            difference = self.number(FieldType.INT64, optional, (-(2**69), 2**69 - 1))
             if difference is None:
                 return None
             value = self.base(kind, operation) + difference
@@ -257,7 +265,7 @@ class PlainDecoder:
             if not low <= value <= high:
                 raise DecodeError("range")
         else:
-            taken = self.number(Kind.INT32, optional)
+            taken = self.number(FieldType.INT32, optional)
             if taken is None:
                 return None
             added = self.transferred(kind, False)
@@ -279,7 +287,7 @@ class PlainDecoder:
     def start(self, kind, operation):
         if operation.initial is not None:
             return operation.initial
-        return 0 if kind in RANGES else "" if kind is Kind.ASCII else b""
+        return 0 if kind in RANGES else "" if kind is FieldType.ASCII else b""
 
     def recall(self, operation, kind):
         """The previous value; None is undefined."""

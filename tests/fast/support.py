@@ -8,11 +8,19 @@ from hypothesis import strategies as st
 
 from pregao.errors import DecodeError
 from pregao.fast.columns import REASONS
-from pregao.fast.model import DecimalField, Field, Group, Kind, Operator, Reference, Sequence
+from pregao.fast.model import (
+    DecimalField,
+    FastField,
+    FastGroup,
+    FastSequence,
+    FieldType,
+    Operator,
+    Reference,
+)
 
 NUMBERS = ["uInt32", "int32", "uInt64", "int64"]
 TEXTS = ["ascii", "unicode", "byteVector"]
-KINDS = {kind.value: kind for kind in Kind}
+KINDS = {kind.value: kind for kind in FieldType}
 EDGES = [0, 1, 62, 63, 64, 65, 127, 128, 8191, 8192, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1]
 EDGES += [2**63, 2**64 - 1]
 ASCII = st.text(st.characters(codec="ascii", exclude_characters="\0"), max_size=6)
@@ -41,16 +49,16 @@ def values(kind):
     """Values of a kind of field."""
     if kind.is_number:
         return numbers(kind)
-    return {Kind.ASCII: ASCII, Kind.UNICODE: UNICODE, Kind.BYTES: BYTES}[kind]
+    return {FieldType.ASCII: ASCII, FieldType.UNICODE: UNICODE, FieldType.BYTES: BYTES}[kind]
 
 
 def printable(kind):
     """Initial values that XML can hold, as attributes show them."""
     if kind.is_number:
         return numbers(kind).map(str)
-    if kind is Kind.BYTES:
+    if kind is FieldType.BYTES:
         return BYTES.map(bytes.hex)
-    letters = "ação" if kind is Kind.UNICODE else "PETR4 "
+    letters = "ação" if kind is FieldType.UNICODE else "PETR4 "
     return st.text(letters, max_size=5)
 
 
@@ -107,7 +115,7 @@ def field_xml(draw, name):
         inner = "" if operator == "none" else f"<{operator}{value}/>"
         return f'<decimal name="{name}"{presence}>{inner}</decimal>'
     if kind in ("ascii", "unicode"):
-        known = Kind.ASCII if kind == "ascii" else Kind.UNICODE
+        known = FieldType.ASCII if kind == "ascii" else FieldType.UNICODE
         inner = draw(operator_xml(known, optional))
         return f'<string name="{name}" charset="{kind}"{presence}>{inner}</string>'
     inner = draw(operator_xml(KINDS[kind], optional))
@@ -166,23 +174,23 @@ def templates_xml(draw, *, references=True):
 
 def value_of(part, templates):
     """A strategy of what a part can hold."""
-    if isinstance(part, Field):
+    if isinstance(part, FastField):
         operation = part.operation
         if operation.operator is Operator.CONSTANT:
             value = st.just(
-                operation.initial.decode() if part.kind is Kind.UNICODE else operation.initial
+                operation.initial.decode() if part.kind is FieldType.UNICODE else operation.initial
             )
         else:
             value = values(part.kind)
             if operation.initial is not None:
                 initial = operation.initial
-                value |= st.just(initial.decode() if part.kind is Kind.UNICODE else initial)
+                value |= st.just(initial.decode() if part.kind is FieldType.UNICODE else initial)
         return st.none() | value if part.optional else value
     if isinstance(part, DecimalField):
         value = DECIMALS
         exponent, mantissa = part.exponent, part.mantissa
         if exponent.operator is Operator.CONSTANT:
-            value = numbers(Kind.INT64).map(lambda m: Decimal(m).scaleb(exponent.initial))
+            value = numbers(FieldType.INT64).map(lambda m: Decimal(m).scaleb(exponent.initial))
         if mantissa.operator is Operator.CONSTANT:
             power = (
                 st.just(exponent.initial)
@@ -191,10 +199,10 @@ def value_of(part, templates):
             )
             value = power.map(lambda e: Decimal(mantissa.initial).scaleb(e))
         return st.none() | value if part.optional else value
-    if isinstance(part, Group):
+    if isinstance(part, FastGroup):
         value = values_of(part.parts, templates)
         return st.none() | value if part.optional else value
-    if isinstance(part, Sequence):
+    if isinstance(part, FastSequence):
         value = st.lists(values_of(part.parts, templates), max_size=3)
         return st.none() | value if part.optional else value
     assert isinstance(part, Reference)
@@ -253,9 +261,9 @@ def present(value):
 
 def _shown(part, row):
     constant = None
-    if isinstance(part, Field) and part.operation.operator is Operator.CONSTANT:
+    if isinstance(part, FastField) and part.operation.operator is Operator.CONSTANT:
         constant = part.operation.initial
-        constant = constant.decode() if part.kind is Kind.UNICODE else constant
+        constant = constant.decode() if part.kind is FieldType.UNICODE else constant
     joint = isinstance(part, DecimalField) and part.joint
     if joint and part.exponent.operator is Operator.CONSTANT:
         constant = Decimal(part.mantissa.initial).scaleb(part.exponent.initial)
@@ -267,9 +275,9 @@ def _shown(part, row):
         return None
     if isinstance(part, DecimalField):
         return Decimal(value["mantissa"]).scaleb(value["exponent"])
-    if isinstance(part, Group):
+    if isinstance(part, FastGroup):
         return shown(part.parts, value)
-    if isinstance(part, Sequence):
+    if isinstance(part, FastSequence):
         return [shown(part.parts, entry) for entry in value]
     return value
 

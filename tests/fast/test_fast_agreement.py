@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from pregao.errors import DecodeError
-from pregao.fast import Decoder, Encoder, load_templates
-from pregao.fast.columns import REASONS, ColumnDecoder
+from pregao.fast.codec import Decoder, Encoder
+from pregao.fast.columns import REASONS, FastColumnDecoder
+from pregao.fast.xml import load_templates
 from tests.fast.plain import PlainDecoder
 from tests.fast.support import compare_with_codec, mutated
 
@@ -86,7 +87,7 @@ def test_the_three_decoders_agree_on_a_stream(reset):
     rng = random.Random(7)
     settings = {"reset_each_message": reset}
     cases = sound_messages(rng, NAMES, CASES, **settings)
-    columns = ColumnDecoder(TEMPLATES, **settings)
+    columns = FastColumnDecoder(TEMPLATES, **settings)
     codec, plain = Decoder(TEMPLATES, **settings), Decoder(TEMPLATES, **settings)
     # In several calls, the later ones with more messages: columns grow on the way.
     for first, last in ((0, 3), (3, 30), (30, len(cases))):
@@ -108,7 +109,7 @@ def decoded_columns(decoder, cases):
 def test_chosen_rows_are_those_of_the_batch(seed):
     rng = random.Random(f"chosen {seed}")
     settings = {"reset_each_message": True}
-    decoder = ColumnDecoder(TEMPLATES, **settings, reuse=bool(seed))
+    decoder = FastColumnDecoder(TEMPLATES, **settings, reuse=bool(seed))
     cases = sound_messages(rng, NAMES, 200, **settings)
     cases += [mutated(rng, case) for case in cases]
     for part in (cases[:40], cases):
@@ -144,7 +145,7 @@ def test_texts_that_are_too_many_for_a_table_become_a_dictionary_all_the_same():
         encoder.encode("Status", {"Number": 1, "SentAt": 2, "Group": group, "Offset": 0})
         for group in groups
     ]
-    found = decoded_columns(ColumnDecoder(TEMPLATES, reset_each_message=True), cases)
+    found = decoded_columns(FastColumnDecoder(TEMPLATES, reset_each_message=True), cases)
     assert found.rows(TEMPLATES.by_name["Status"]).dictionary("Group").to_pylist() == groups
 
 
@@ -154,7 +155,7 @@ def test_mutated_messages_are_refused_by_all_or_by_none(name):
     settings = {"reset_each_message": True}
     cases = sound_messages(rng, [name], CASES, **settings)
     cases = [mutated(rng, case) for case in cases]
-    columns, codec = ColumnDecoder(TEMPLATES, **settings), Decoder(TEMPLATES, **settings)
+    columns, codec = FastColumnDecoder(TEMPLATES, **settings), Decoder(TEMPLATES, **settings)
     decoded = compare_with_codec(columns, codec, cases)
     assert 0 < decoded < len(cases)
 
@@ -177,7 +178,7 @@ def test_random_bytes_give_a_message_or_a_decode_error(name):
         assert 0 <= place <= len(case)
     ends = np.cumsum([len(case) for case in cases], dtype=np.int64)
     positions = np.concatenate([[0], ends[:-1]])
-    columns = ColumnDecoder(TEMPLATES, reset_each_message=True)
+    columns = FastColumnDecoder(TEMPLATES, reset_each_message=True)
     found = columns.decode(np.frombuffer(b"".join(cases), np.uint8), positions, ends)
     assert found.refused.tolist() == refused
     assert set(found.status[refused].tolist()) <= set(REASONS)
@@ -188,7 +189,7 @@ def test_the_published_template_files_load_unchanged():
     project = Path(__file__).parents[2]
     for path in sorted((project.parent / "shared" / "reference" / "fast").glob("*.xml")):
         templates = load_templates(path)
-        columns = ColumnDecoder(templates, reset_each_message=True)
+        columns = FastColumnDecoder(templates, reset_each_message=True)
         codec = Decoder(templates, reset_each_message=True)
         assert not columns.left_out
         rng = random.Random(path.name)
@@ -210,5 +211,5 @@ def test_positions_outside_of_the_buffer_are_refused():
     buffer = np.frombuffer(message, np.uint8)
     positions = np.array([-1, 0, 5, 0, len(message), 1 << 40])
     ends = np.array([5, len(message), 4, len(message) + 1, len(message), (1 << 40) + 5])
-    found = ColumnDecoder(TEMPLATES, reset_each_message=True).decode(buffer, positions, ends)
+    found = FastColumnDecoder(TEMPLATES, reset_each_message=True).decode(buffer, positions, ends)
     assert found.refused.tolist() == [0, 2, 3, 4, 5]

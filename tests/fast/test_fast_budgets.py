@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from pregao.errors import DecodeError
-from pregao.fast import Decoder, Encoder, templates_from_bytes
-from pregao.fast.columns import REASONS, ColumnDecoder
+from pregao.fast.codec import Decoder, Encoder
+from pregao.fast.columns import REASONS, FastColumnDecoder
+from pregao.fast.xml import templates_from_bytes
 from tests.fast.support import compare_with_codec
 
 MAX_ENTRIES = 10_000
@@ -39,7 +40,7 @@ def refusals(templates, message, *, reset=True):
         reasons.append(None)
     except DecodeError as error:
         reasons.append(error.reason)
-    found = ColumnDecoder(templates, reset_each_message=reset).decode(
+    found = FastColumnDecoder(templates, reset_each_message=reset).decode(
         np.frombuffer(message, np.uint8), np.array([0]), np.array([len(message)])
     )
     status = int(found.status[0])
@@ -141,7 +142,7 @@ def test_the_entries_of_all_sequences_of_a_message_count_together():
 def test_a_refused_message_leaves_the_next_one_its_full_budget():
     templates = templates_of(text("copy"))
     cases = [message_of(templates, count) for count in (400, 900, 400, 1_000, 430)]
-    columns = ColumnDecoder(templates, reset_each_message=True)
+    columns = FastColumnDecoder(templates, reset_each_message=True)
     assert compare_with_codec(columns, Decoder(templates, reset_each_message=True), cases) == 3
 
 
@@ -152,7 +153,7 @@ def test_a_text_that_grows_over_many_messages_is_bounded():
     )
     # Nothing is taken off, 60 characters are added: by every message, to the text before.
     message = b"\xc0\x81\x80" + b"A" * 59 + b"\xc1"
-    decoder, columns = Decoder(templates), ColumnDecoder(templates)
+    decoder, columns = Decoder(templates), FastColumnDecoder(templates)
     sizes = []
     for _ in range(1_100):
         ends = np.array([len(message)])

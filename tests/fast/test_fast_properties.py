@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pregao.errors import DecodeError, EncodeError
 from pregao.fast.codec import Decoder, Encoder
-from pregao.fast.columns import ColumnDecoder
+from pregao.fast.columns import FastColumnDecoder
 from pregao.fast.xml import templates_from_bytes
 from tests.fast.plain import PlainDecoder
 from tests.fast.support import compare_with_codec, messages, mutated, present, templates_xml
@@ -64,7 +64,7 @@ def test_the_generated_and_the_plain_decoder_agree_on_anything(data, reset, rng)
 def test_the_kernel_and_the_codec_agree_on_anything(data, reset, rng):
     templates = templates_from_bytes(data.draw(templates_xml(references=False)))
     encoder = Encoder(templates, reset_each_message=reset)
-    columns = ColumnDecoder(templates, reset_each_message=reset)
+    columns = FastColumnDecoder(templates, reset_each_message=reset)
     decoder = Decoder(templates, reset_each_message=reset)
     sound = [message for *_, message in encoded(encoder, data.draw(messages(templates, 12)))]
     noise = data.draw(st.lists(st.binary(max_size=60), max_size=4))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pregao.errors import DecodeError, EncodeError
-from pregao.fast.codec import Decoder, Encoder, Nested
-from pregao.fast.columns import ColumnDecoder
+from pregao.fast.codec import Decoder, Encoder, NestedMessage
+from pregao.fast.columns import FastColumnDecoder
 from pregao.fast.xml import templates_from_bytes
 from tests.fast.plain import PlainDecoder
 from tests.fast.support import compare_with_codec, present
@@ -43,7 +43,9 @@ def check(fields, *steps, **settings):
         assert plain.decode(expected)[1] == present(values)
         messages.append(expected)
     again = Decoder(templates, **settings)
-    assert compare_with_codec(ColumnDecoder(templates, **settings), again, messages) == len(steps)
+    assert compare_with_codec(FastColumnDecoder(templates, **settings), again, messages) == len(
+        steps
+    )
 
 
 def refused(fields, message, reason, *, before=()):
@@ -55,7 +57,7 @@ def refused(fields, message, reason, *, before=()):
     with pytest.raises(DecodeError, match=reason):
         decoder.decode(hexes(message))
     cases = [*map(hexes, before), hexes(message)]
-    decoded = compare_with_codec(ColumnDecoder(templates), Decoder(templates), cases)
+    decoded = compare_with_codec(FastColumnDecoder(templates), Decoder(templates), cases)
     assert decoded == len(before)
     plain = PlainDecoder(templates)
     for each in before:
@@ -307,7 +309,7 @@ def test_presence_map_template_id_copied():
         decoded = decoder.decode(hexes(body))
         assert (decoded.template.name, decoded["F"]) == (name, value)
     again = Decoder(templates)
-    assert compare_with_codec(ColumnDecoder(templates), again, list(map(hexes, bodies))) == 4
+    assert compare_with_codec(FastColumnDecoder(templates), again, list(map(hexes, bodies))) == 4
     decoder.reset()
     with pytest.raises(DecodeError, match="no template id"):
         decoder.decode(hexes("80 86"))
@@ -318,7 +320,7 @@ def test_presence_map_infinite_zero_suffix():
     fields = "".join(f'<uInt32 name="F{i}"><copy value="7"/></uInt32>' for i in range(200))
     templates = templates_of(fields)
     encoder, decoder = Encoder(templates), Decoder(templates)
-    columns = ColumnDecoder(templates)
+    columns = FastColumnDecoder(templates)
     sevens = {f"F{i}": 7 for i in range(200)}
     cases = [encoder.encode("T", sevens)]
     assert cases == [hexes("c0 81")]
@@ -331,7 +333,7 @@ def test_presence_map_infinite_zero_suffix():
         assert decoder.decode(cases[-1]).values == values
     fresh = {"reset_each_message": True}
     found = compare_with_codec(
-        ColumnDecoder(templates, **fresh), Decoder(templates, **fresh), cases
+        FastColumnDecoder(templates, **fresh), Decoder(templates, **fresh), cases
     )
     assert found == len(cases)
     # A map that is longer than it must be is let pass.
@@ -379,11 +381,11 @@ def test_references_insert_a_template():
 def test_references_without_a_name_hold_a_message_of_any_template():
     rest = '<template name="R" id="2"><uInt32 name="A"><copy/></uInt32></template>'
     templates = templates_of('<templateRef/><uInt32 name="B"/>', rest)
-    values = {"templateRef": Nested("R", {"A": 1}), "B": 2}
+    values = {"templateRef": NestedMessage("R", {"A": 1}), "B": 2}
     message = Encoder(templates).encode("T", values)
     assert message == hexes("c0 81 e0 82 81 82")
     assert Decoder(templates).decode(message).values == values
-    columns = ColumnDecoder(templates)
+    columns = FastColumnDecoder(templates)
     assert list(columns.left_out) == [1]
     found = columns.decode(np.frombuffer(message, np.uint8), np.array([0]), np.array([6]))
     assert found.refused.tolist() == [0]
@@ -476,7 +478,7 @@ def test_a_template_can_reset_all_previous_values():
     messages = [encoder.encode(*each) for each in sent]
     assert messages == list(map(hexes, ["e0 81 85", "80", "c0 82", "c0 81"]))
     assert [decoder.decode(each).values for each in messages] == [values for _, values in sent]
-    found = compare_with_codec(ColumnDecoder(templates), Decoder(templates), messages)
+    found = compare_with_codec(FastColumnDecoder(templates), Decoder(templates), messages)
     assert found == len(messages)
 
 

@@ -3,8 +3,16 @@
 import pytest
 
 from pregao.errors import SchemaError
-from pregao.fast import load_templates, templates_from_bytes
-from pregao.fast.model import DecimalField, Field, Group, Kind, Operator, Sequence, slots_of
+from pregao.fast.model import (
+    DecimalField,
+    FastField,
+    FastGroup,
+    FastSequence,
+    FieldType,
+    Operator,
+    slots_of,
+)
+from pregao.fast.xml import load_templates, templates_from_bytes
 
 SOUND = b"""<?xml version="1.0"?>
 <templates xmlns="http://www.fixprotocol.org/ns/fast/td/1.1" dictionary="template">
@@ -34,16 +42,16 @@ def test_a_file_becomes_a_model(tmp_path):
     (quote,) = templates.templates
     assert (quote.name, quote.id, quote.map_bits) == ("Quote", 12, 3)
     kind, price, raw, entries = quote.parts
-    assert isinstance(kind, Field)
+    assert isinstance(kind, FastField)
     assert kind.operation.operator is Operator.CONSTANT
     assert isinstance(price, DecimalField)
     assert (price.exponent.initial, price.mantissa.operator) == (-2, Operator.DELTA)
-    assert isinstance(raw, Field)
-    assert (raw.kind, raw.operation.initial) == (Kind.BYTES, b"\x41\xc3")
-    assert isinstance(entries, Sequence)
+    assert isinstance(raw, FastField)
+    assert (raw.kind, raw.operation.initial) == (FieldType.BYTES, b"\x41\xc3")
+    assert isinstance(entries, FastSequence)
     assert (entries.length.name, entries.length.id, entries.bits) == ("NoEntries", 268, 0)
     (inner,) = entries.parts
-    assert isinstance(inner, Group)
+    assert isinstance(inner, FastGroup)
     assert inner.parts[0].operation.initial == "aç".encode()
     assert {slot.dictionary for slot in templates.slots} == {"named own"}
     assert slots_of(quote.parts) == set(range(len(templates.slots)))

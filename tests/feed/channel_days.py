@@ -16,19 +16,14 @@ from pathlib import Path
 from pregao.book.faults import State
 from pregao.book.updates import Side
 from pregao.clock import MILLISECOND, SECOND
-from pregao.exchange.simulation import Settings, Simulation
-from pregao.exchange.simulation.settings import parse_reset
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import SimulationSettings, parse_reset
 from pregao.feed.channel import Channel
 from pregao.feed.channel_settings import ChannelSettings, Join
 from pregao.umdf import templates
-from pregao.umdf.packets import (
-    FRAMING_SIZE,
-    PacketDecoder,
-    decode_header,
-    encode_packet,
-    frames,
-)
-from pregao.umdf.sequencing import Place
+from pregao.umdf.layout import FRAMING_SIZE
+from pregao.umdf.packets import PacketDecoder, decode_header, encode_packet, frames
+from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.streams import Stream
 
 CHANNEL = 51
@@ -103,7 +98,7 @@ class _Listener:
             if each.stream is Stream.INCREMENTAL:
                 header = decode_header(each.payload)
                 if header.sequenced:
-                    place = Place(header.sequence_version, header.sequence_number)
+                    place = PacketKey(header.sequence_version, header.sequence_number)
         if place is None:
             return
         at = len(self.found.places)
@@ -122,7 +117,7 @@ def _side(entries):
 def made_day(seed, *, version=16, resets=(), profile="equities", seconds=4, rate=150.0, calm=3):
     """Simulate a small day of some instruments in memory."""
     simulation = Simulation(
-        Settings(
+        SimulationSettings(
             profile=profile, out=Path(), seed=seed, instruments=6, duration_ns=seconds * SECOND,
             schema_version=version, rate=rate, resets=tuple(parse_reset(text) for text in resets),
         )
@@ -239,7 +234,7 @@ def other_site(day, version_ahead=100):
                 message = codec.codec(frame.template_id).encode(values)
             messages.append(message)
         found.append((time, stream, encode_packet(header, messages)))
-    places = [Place(version + version_ahead, number) for version, number in day.places]
+    places = [PacketKey(version + version_ahead, number) for version, number in day.places]
     return replace(day, sent=found, places=places)
 
 

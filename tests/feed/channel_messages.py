@@ -11,7 +11,7 @@ from pregao.clock import MILLISECOND, SECOND
 from pregao.feed.channel import Channel
 from pregao.feed.channel_settings import ChannelSettings, Join
 from pregao.sbe.codec import SchemaCodec
-from pregao.schemas import bundled
+from pregao.schemas.bundle import bundled
 from pregao.umdf import templates
 from pregao.umdf.packets import PacketHeader, encode_packet
 from pregao.umdf.streams import Stream

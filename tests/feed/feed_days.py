@@ -13,29 +13,36 @@ import numpy as np
 from pregao.book.rows import NULL
 from pregao.capture import datagrams, read_packets
 from pregao.clock import SECOND
-from pregao.exchange.simulation import FaultRates, Settings, Simulation
-from pregao.exchange.simulation.settings import parse_moment, parse_reset
+from pregao.exchange.simulation.line_faults import FaultRates
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import SimulationSettings, parse_moment, parse_reset
 from pregao.feed.day import ChannelDay, DayFollower
-from pregao.feed.holes import MANY, Hole, Holes
+from pregao.feed.holes import MANY, PacketGap, PacketGapColumns
 from pregao.feed.meaning import BOOK_TEMPLATES, snapshot_columns, update_columns
-from pregao.feed.messages import BookMessages, Messages, Resets, key_columns, times_of
+from pregao.feed.messages import (
+    BookMessages,
+    IncrementalColumns,
+    ResetColumns,
+    key_columns,
+    times_of,
+)
 from pregao.feed.snapshot_intake import ends_version
 from pregao.feed.snapshots import (
     LoopRows,
     SnapshotOrders,
     Snapshots,
-    telling_loops,
+    complete_loops,
     whole_loops,
 )
 from pregao.feed.snapshots import snapshot_orders as orders_of
 from pregao.feed.statistics import OtherMessages, PhaseChanges
 from pregao.sbe.names import snake_case
 from pregao.umdf import templates
-from pregao.umdf.arbitration import Arbiter, Delivered, Lost
+from pregao.umdf.arbitration import Arbiter, PacketDelivered, PacketsLost
 from pregao.umdf.events import EventNumbers
-from pregao.umdf.gaps import Item
+from pregao.umdf.gaps import GapItem
 from pregao.umdf.packets import PacketDecoder
-from pregao.umdf.sequencing import Place, version_distance
+from pregao.umdf.sequencing import PacketKey, version_distance
 
 CHANNEL = 51
 _DECODER = PacketDecoder()
@@ -56,7 +63,9 @@ def simulated(out, version, *, lossy=(), resets=(), late_join=None, **changes):
     chosen["resets"] = tuple(parse_reset(text) for text in resets)
     if late_join:
         chosen["late_join"] = parse_moment("--late-join", late_join)
-    Simulation(Settings(profile="equities", out=out, schema_version=version, **chosen)).run()
+    Simulation(
+        SimulationSettings(profile="equities", out=out, schema_version=version, **chosen)
+    ).run()
     truth = (out / "truth/books.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in truth]
 
@@ -91,14 +100,14 @@ class Lines:
 
     def receive(self, feed, packet, time_ns):
         header = packet.header
-        place = Place(header.sequence_version, header.sequence_number)
+        place = PacketKey(header.sequence_version, header.sequence_number)
         if header.sequenced:
             self._take(
                 self._arbiter.accept(feed, place, time_ns, packet, resets=ends_version(packet))
             )
             return
         for decoded in packet.messages:
-            following = Place(header.sequence_version, decoded.values["nextSeqNo"])
+            following = PacketKey(header.sequence_version, decoded.values["nextSeqNo"])
             self.follower.begin(following)
             self._take(self._arbiter.heartbeat(*following, time_ns))
 
@@ -107,12 +116,12 @@ class Lines:
 
     def _take(self, outcomes):
         for outcome in outcomes:
-            if isinstance(outcome, Delivered):
+            if isinstance(outcome, PacketDelivered):
                 self.follower.deliver(outcome.item)
-            elif isinstance(outcome, Lost):
+            elif isinstance(outcome, PacketsLost):
                 self._lost(outcome)
                 if outcome.last is not None:
-                    self.follower.lose(Place(outcome.sequence_version, outcome.last))
+                    self.follower.lose(PacketKey(outcome.sequence_version, outcome.last))
 
 
 def arbitrated(captured):
@@ -126,7 +135,7 @@ def arbitrated(captured):
     for each in captured:
         header = each.packet.header
         if each.stream != "Snapshot" and header.sequenced:
-            first.setdefault(Place(header.sequence_version, header.sequence_number), each)
+            first.setdefault(PacketKey(header.sequence_version, header.sequence_number), each)
     base = min((place[0] for place in first), default=1)
     kept, latest = [], 0
     for place in sorted(first, key=lambda place: place.serial(base)):
@@ -206,7 +215,7 @@ def rows_of(captured, *, incremental):
         header = each.packet.header
         if incremental != (each.stream != "Snapshot") or not header.sequenced:
             continue
-        place = Place(header.sequence_version, header.sequence_number)
+        place = PacketKey(header.sequence_version, header.sequence_number)
         for outcome in each.packet.outcomes:
             values = outcome.decoded.values
             row = {_column(name): value for name, value in values.items()}
@@ -289,11 +298,13 @@ def holes_of(captured, base):
         last = 0
         for number in sorted(numbers[version]):
             if number > last + 1:
-                holes.append(Hole(Place(version, last + 1).serial(base), number - last - 1))
+                holes.append(
+                    PacketGap(PacketKey(version, last + 1).serial(base), number - last - 1)
+                )
             last = number
         if version not in ended and version != versions[-1]:
-            holes.append(Hole(Place(version, last + 1).serial(base), MANY))
-    return Holes.of(holes)
+            holes.append(PacketGap(PacketKey(version, last + 1).serial(base), MANY))
+    return PacketGapColumns.of(holes)
 
 
 def bulk(captured, *, from_the_start, by_position, depth=5):
@@ -311,7 +322,7 @@ def bulk(captured, *, from_the_start, by_position, depth=5):
     headers = ListColumns(looped.get(templates.SNAPSHOT_HEADER, []))
     headers = headers.taken(LoopRows.of(headers).order())
     holes = holes_of(captured, base)
-    loops = telling_loops(whole_loops(headers, spans, base), holes)
+    loops = complete_loops(whole_loops(headers, spans, base), holes)
     day = ChannelDay(base, from_the_start, by_position, spans, holes, loops)
 
     statistics = {
@@ -335,7 +346,7 @@ def bulk(captured, *, from_the_start, by_position, depth=5):
         if template in incremental:
             rows = ListColumns(incremental[template])
             masks = templates.implied_masks(rows.numbers("schema_version"))
-            item = Item.EMPTIED if template == templates.EMPTY_BOOK else Item.MESSAGE
+            item = GapItem.EMPTIED if template == templates.EMPTY_BOOK else GapItem.MESSAGE
             changing.append(
                 BookMessages(
                     key_columns(rows, base), times_of(rows), update_columns(template, rows, masks),
@@ -351,7 +362,9 @@ def bulk(captured, *, from_the_start, by_position, depth=5):
         lambda _: (PhaseChanges(empty, empty, empty, np.empty(0, np.uint8)), ticks),
     )  # fmt: skip
     parts = [each for each in resets if len(each)]
-    follower.window(Messages.of(changing, keys), Resets.of(parts, base), (0, 1 << 40), last=True)
+    follower.window(
+        IncrementalColumns.of(changing, keys), ResetColumns.of(parts, base), (0, 1 << 40), last=True
+    )
     return follower, ticks
 
 

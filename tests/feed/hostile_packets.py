@@ -6,7 +6,7 @@ import struct
 from functools import cache
 
 from pregao.sbe.values import readings
-from pregao.schemas import bundled
+from pregao.schemas.bundle import bundled
 from pregao.umdf.layout import ENCODING_TYPE, FRAMING_HEADER, MESSAGE_HEADER
 from pregao.umdf.packets import PacketHeader
 

@@ -11,7 +11,7 @@ from pregao.errors import UsageError
 from pregao.feed import channel_events as told
 from pregao.feed.channel_settings import ChannelSettings, ChannelState, Join, Leave
 from pregao.umdf import templates
-from pregao.umdf.sequencing import Place
+from pregao.umdf.sequencing import PacketKey
 from tests.feed.channel_messages import (
     DAY,
     DEFINITION,
@@ -147,10 +147,10 @@ def test_6_5_3_the_first_of_two_feeds_counts():
 def test_6_5_3_packets_lost_on_one_feed_come_from_the_other():
     driven = synchronized()
     driven.send(packet(11, order(5, 1)), packet(13, order(7, 3)), feeds="A")
-    assert driven.channel.place == Place(1, 11)
+    assert driven.channel.place == PacketKey(1, 11)
     driven.send(packet(12, order(6, 2)), feeds="B")
     assert driven.orders() == [1, 2, 3, 9]
-    assert driven.events(told.Gap, told.Unconfirmed) == []
+    assert driven.events(told.GapFound, told.BookUnconfirmed) == []
 
 
 def test_a_gap_is_reported_when_the_window_of_time_ends():
@@ -158,9 +158,9 @@ def test_a_gap_is_reported_when_the_window_of_time_ends():
     driven.send(packet(12, order(6, 2)))
     assert driven.channel.deadline() == driven.now + 20 * MILLISECOND
     driven.wait(19 * MILLISECOND)
-    assert driven.events(told.Gap) == []
+    assert driven.events(told.GapFound) == []
     driven.wait(2 * MILLISECOND)
-    (gap,) = driven.events(told.Gap)
+    (gap,) = driven.events(told.GapFound)
     assert (gap.sequence_version, gap.first, gap.last) == (1, 11, 11)
 
 
@@ -168,11 +168,11 @@ def test_a_gap_is_reported_when_both_feeds_are_past_it_by_the_window_of_packets(
     driven = synchronized(reorder_packets=3)
     later = [packet(number, order(number - 6, number)) for number in range(12, 16)]
     driven.send(*later, feeds="A")
-    assert driven.events(told.Gap) == []
+    assert driven.events(told.GapFound) == []
     driven.send(*later[:2], feeds="B")
-    assert driven.events(told.Gap) == []
+    assert driven.events(told.GapFound) == []
     driven.send(later[2], feeds="B")
-    assert len(driven.events(told.Gap)) == 1
+    assert len(driven.events(told.GapFound)) == 1
 
 
 # Healing
@@ -197,7 +197,7 @@ def test_7_4_1_a_lost_packet_that_did_touch_it_makes_it_stale_until_a_snapshot_a
     driven = synchronized()
     driven.send(packet(12, order(6, 2)))
     driven.wait()
-    (stale,) = driven.events(told.Stale)
+    (stale,) = driven.events(told.BookStale)
     assert stale.security_id == 1111
     assert stale.reason == "1 message of the instrument is missing before this one"
     assert (driven.state(), driven.state(2222)) == ("STALE", "UNCONFIRMED")
@@ -206,7 +206,7 @@ def test_7_4_1_a_lost_packet_that_did_touch_it_makes_it_stale_until_a_snapshot_a
         2, [snapshot(12, 6, bids=3, reports=2), snapshot_orders(9, 1, 2)],
         [snapshot(12, 7, security=2222, reports=2)],
     )  # fmt: skip
-    (healed,) = driven.events(told.Healed)
+    (healed,) = driven.events(told.BookHealed)
     assert healed.by == "snapshot"
     assert (driven.state(), driven.orders()) == ("VALID", [1, 2, 3, 9])
     driven.definitions(2, [definition(total=2), definition(2222, "VALE3", total=2)])
@@ -291,7 +291,7 @@ def test_an_unreadable_message_is_a_gap():
     torn = packet(11, order(5, 1), order(8, 5, security=2222))[:-3]
     driven.send(torn)
     assert driven.channel.counters.undecoded_messages == 1
-    assert len(driven.events(told.Gap)) == 1
+    assert len(driven.events(told.GapFound)) == 1
     assert driven.state(2222) == "UNCONFIRMED"
 
 
@@ -322,7 +322,7 @@ def test_a_version_that_ends_without_a_stream_reset_leaves_everything_unconfirme
     driven = synchronized()
     driven.send(packet(1, order(5, 1), version=2))
     driven.wait()
-    (gap,) = driven.events(told.Gap)
+    (gap,) = driven.events(told.GapFound)
     assert (gap.sequence_version, gap.first, gap.last) == (1, 11, None)
     assert driven.state(2222) == "UNCONFIRMED"
 
@@ -332,9 +332,9 @@ def test_a_new_version_with_only_heartbeats_is_noticed():
     driven.send(heartbeat(5, version=2), feeds="AB")
     assert driven.state() == "VALID"  # packets of the old version may still be on their way
     driven.wait()
-    assert driven.channel.place == Place(2, 4)
+    assert driven.channel.place == PacketKey(2, 4)
     assert driven.state() == "UNCONFIRMED"
-    assert [(each.sequence_version, each.first, each.last) for each in driven.events(told.Gap)] == [
+    assert [(each.sequence_version, each.first, each.last) for each in driven.events(told.GapFound)] == [
         (1, 11, None), (2, 1, 4),
     ]  # fmt: skip
 
@@ -403,12 +403,12 @@ def test_7_5_a_heartbeat_reveals_a_loss_at_the_tail():
     driven = synchronized()
     driven.send(heartbeat(11))
     driven.wait()
-    assert driven.events(told.Gap) == []
+    assert driven.events(told.GapFound) == []
     driven.send(heartbeat(13))
     driven.wait()
-    (gap,) = driven.events(told.Gap)
+    (gap,) = driven.events(told.GapFound)
     assert (gap.first, gap.last) == (11, 12)
-    assert driven.channel.place == Place(1, 12)
+    assert driven.channel.place == PacketKey(1, 12)
     assert driven.state() == "UNCONFIRMED"
 
 
@@ -459,7 +459,7 @@ def test_numbers_that_go_back_for_long_are_followed_as_a_restart():
         driven.wait(SECOND // 2)
         driven.send(packet(number, order(number, number)))
     assert driven.channel.counters.resyncs == 1
-    assert driven.channel.place == Place(1, 8)
+    assert driven.channel.place == PacketKey(1, 8)
     assert driven.state() in ("UNCONFIRMED", "STALE")
     driven.definitions(5, [definition()])
     driven.snapshots(5, [snapshot(8, 8, bids=1), snapshot_orders(8)])

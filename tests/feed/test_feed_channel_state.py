@@ -11,7 +11,7 @@ from pregao.feed import channel_events as told
 from pregao.feed.event_batch import KINDS, EventBatch
 from pregao.umdf import templates
 from pregao.umdf.phases import GroupKey, Status
-from pregao.umdf.sequencing import Place
+from pregao.umdf.sequencing import PacketKey
 from tests.feed.channel_messages import (
     DAY,
     END,
@@ -129,7 +129,7 @@ def test_10_a_book_is_emitted_once_at_the_end_of_its_event():
     changed = driven.events(told.BookChanged)
     assert [each.security_id for each in changed] == [1111, 2222]
     assert len({each.event for each in changed}) == 1
-    assert {each.place for each in changed} == {Place(1, 2)}
+    assert {each.place for each in changed} == {PacketKey(1, 2)}
     assert {each.sending_ns for each in changed} == {10**18 + 2}
 
 

@@ -6,12 +6,12 @@ import pytest
 
 from pregao.book.faults import State
 from pregao.book.updates import Side
-from pregao.feed.follower import Follower, Listener
+from pregao.feed.follower import Follower, FollowerListener
 from pregao.sbe.codec import SchemaCodec
-from pregao.schemas import bundled
+from pregao.schemas.bundle import bundled
 from pregao.umdf import templates
 from pregao.umdf.packets import PacketDecoder, PacketHeader, encode_packet
-from pregao.umdf.sequencing import Place
+from pregao.umdf.sequencing import PacketKey
 from tests.feed.feed_days import Lines
 
 CODEC = SchemaCodec(bundled("umdf", 16))
@@ -47,7 +47,7 @@ def snapshot(last, rpt, *, bids=0, security=1111, version=1):
     )  # fmt: skip
 
 
-class Heard(Listener):
+class Heard(FollowerListener):
     def __init__(self):
         self.gaps, self.heals, self.holes = [], [], []
 
@@ -71,7 +71,7 @@ def test_7_5_an_idle_channel_is_joined_by_the_number_of_its_heartbeats():
     lines = Lines(followed, heard.lost)
     followed.snapshot(packet(1, snapshot(1235, 4)))
     lines.receive("A", heartbeat(1236), 0)
-    assert followed.position == Place(1, 1235)
+    assert followed.position == PacketKey(1, 1235)
     lines.receive("A", packet(1236, order(5, 1)), 1)
     assert followed.stale == {}
     assert heard.gaps == []

@@ -10,49 +10,49 @@ from hypothesis import strategies as st
 from pregao.book.updates import MessageKey
 from pregao.feed.healing import (
     NO_PAST,
-    Agreed,
-    Apply,
-    Emptied,
-    FollowedInstrument,
-    Gap,
-    Healed,
-    Load,
-    Restart,
-    Room,
-    Stale,
+    ApplyMessage,
+    ClearBook,
+    InstrumentFollower,
+    InstrumentGap,
+    LoadSnapshot,
+    MarkHealed,
+    MarkStale,
+    MatchSnapshot,
+    QueueLimits,
+    RestartBook,
     is_void,
     messages_missing,
 )
 from pregao.feed.statistics_audit import _price
-from pregao.umdf.gaps import NOTHING, InstrumentCount, Item
+from pregao.umdf.gaps import NOTHING, GapItem, InstrumentCount
 from pregao.umdf.loops import InstrumentSnapshot, SnapshotHeader
-from pregao.umdf.recovery import Incremental
-from pregao.umdf.sequencing import Place
+from pregao.umdf.recovery import IncrementalMessage
+from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.templates import EMPTY_BOOK, ORDER
 
 
 def instrument(*, from_the_start=True, **settings):
-    return FollowedInstrument(1111, InstrumentCount.new(from_the_start=from_the_start), **settings)
+    return InstrumentFollower(1111, InstrumentCount.new(from_the_start=from_the_start), **settings)
 
 
 def message(number, rpt, *, version=1, item=None, template=ORDER):
-    return Incremental(Place(version, number), 0, template, 1111, rpt, item)
+    return IncrementalMessage(PacketKey(version, number), 0, template, 1111, rpt, item)
 
 
 def snapshot(last, rpt, *, version=1):
     header = SnapshotHeader(1111, last, 1, 0, 0, 0, rpt, version)
-    return InstrumentSnapshot(1111, header), Place(version, last)
+    return InstrumentSnapshot(1111, header), PacketKey(version, last)
 
 
 def known(rpt, number=1):
     """An instrument whose last message is known."""
-    followed = FollowedInstrument(1111, InstrumentCount(NOTHING))
+    followed = InstrumentFollower(1111, InstrumentCount(NOTHING))
     assert applied(followed.message(message(number, rpt))) == [rpt]
     return followed
 
 
 def applied(changes):
-    return [change.message.rpt_seq for change in changes if isinstance(change, Apply)]
+    return [change.message.rpt_seq for change in changes if isinstance(change, ApplyMessage)]
 
 
 def kinds(changes):
@@ -62,7 +62,7 @@ def kinds(changes):
 def test_7_4_1_a_lost_packet_that_did_not_touch_the_instrument_needs_no_recovery():
     """Packet 703 is lost; the counter of instrument 1111 continues."""
     followed = known(6997, 702)
-    assert kinds(followed.message(message(704, 6998))) == [Apply]
+    assert kinds(followed.message(message(704, 6998))) == [ApplyMessage]
     assert followed.gap is None
 
 
@@ -70,7 +70,7 @@ def test_7_4_1_a_lost_packet_that_did_touch_it_must_be_recovered():
     """Packet 803 is lost; the counter went from 6998 to 7000."""
     followed = known(6998, 802)
     (stale,) = followed.message(message(804, 7000))
-    assert isinstance(stale, Stale)
+    assert isinstance(stale, MarkStale)
     assert (stale.gap.first, stale.gap.last) == (6999, 6999)
     assert stale.gap.found_at == MessageKey(1, 804, 0)
     assert "1 message of" in stale.gap.reason
@@ -84,13 +84,13 @@ def test_7_4_1_a_later_snapshot_heals_and_the_queue_catches_up():
         followed.message(message(number, rpt))
     assert followed.snapshot(*snapshot(802, 6998)) == []  # older than the gap
     load, healed, apply = followed.snapshot(*snapshot(805, 7001))
-    assert isinstance(load, Load)
-    assert isinstance(healed, Healed)
-    assert (healed.by, healed.place) == (Item.SNAPSHOT, Place(1, 805))
+    assert isinstance(load, LoadSnapshot)
+    assert isinstance(healed, MarkHealed)
+    assert (healed.by, healed.place) == (GapItem.SNAPSHOT, PacketKey(1, 805))
     assert (healed.gap.first, healed.gap.last) == (6999, 6999)
     assert apply.message.rpt_seq == 7002
     assert followed.gap is None
-    assert kinds(followed.message(message(808, 7003))) == [Apply]
+    assert kinds(followed.message(message(808, 7003))) == [ApplyMessage]
 
 
 def test_7_4_1_a_snapshot_of_just_the_missing_message_is_enough():
@@ -107,7 +107,7 @@ def test_7_4_1_without_last_rpt_seq_everything_can_be_processed():
     assert applied(followed.message(message(704, 1))) == [1]
     other = instrument(from_the_start=False)
     other.snapshot(*snapshot(703, None))
-    assert kinds(other.message(message(704, 3))) == [Stale]
+    assert kinds(other.message(message(704, 3))) == [MarkStale]
 
 
 def test_7_4_per_instrument_what_its_snapshot_holds_is_discarded():
@@ -123,8 +123,8 @@ def test_6_5_9_an_instrument_without_a_snapshot_begins_empty_and_misses_nothing(
     followed = instrument(from_the_start=False)
     followed.message(message(700, 41))
     followed.message(message(702, 42))
-    changes = followed.absent(Place(1, 699))
-    assert kinds(changes[:2]) == [Emptied, Healed]
+    changes = followed.absent(PacketKey(1, 699))
+    assert kinds(changes[:2]) == [ClearBook, MarkHealed]
     assert applied(changes) == [41, 42]
     assert applied(followed.message(message(703, 43))) == [43]
 
@@ -132,11 +132,11 @@ def test_6_5_9_an_instrument_without_a_snapshot_begins_empty_and_misses_nothing(
 def test_a_stale_book_is_empty_when_a_complete_loop_is_without_it():
     followed = known(5, 10)
     followed.message(message(12, 9))
-    assert kinds(followed.absent(Place(1, 11), 1, 1)) == [Emptied, Healed, Apply]
+    assert kinds(followed.absent(PacketKey(1, 11), 1, 1)) == [ClearBook, MarkHealed, ApplyMessage]
     other = known(5, 10)
     other.message(message(12, 9))
-    assert kinds(other.absent(Place(1, 13))) == [Emptied, Healed]
-    assert kinds(known(5, 10).absent(Place(1, 13))) == []  # nothing is missing
+    assert kinds(other.absent(PacketKey(1, 13))) == [ClearBook, MarkHealed]
+    assert kinds(known(5, 10).absent(PacketKey(1, 13))) == []  # nothing is missing
 
 
 def test_while_packets_are_missing_messages_are_applied_and_kept():
@@ -146,7 +146,7 @@ def test_while_packets_are_missing_messages_are_applied_and_kept():
     assert followed.unconfirmed(1)
     assert followed.queued == 1
     changes = followed.snapshot(*snapshot(11, 5), 1, 1)
-    assert kinds(changes) == [Load, Apply]
+    assert kinds(changes) == [LoadSnapshot, ApplyMessage]
     assert not followed.unconfirmed(1)
     assert followed.queued == 0
 
@@ -154,7 +154,7 @@ def test_while_packets_are_missing_messages_are_applied_and_kept():
 def test_a_snapshot_from_within_a_gap_proves_only_its_content():
     followed = known(5, 10)
     changes = followed.snapshot(*snapshot(12, 6), 5, 2)  # 11 to 15 are missing
-    assert kinds(changes) == [Load]
+    assert kinds(changes) == [LoadSnapshot]
     assert followed.count.proven == 2
     assert followed.unconfirmed(5)
 
@@ -164,7 +164,11 @@ def test_6_5_9_below_a_gap_in_the_queue_nothing_is_joined():
     followed.message(message(700, 5))
     followed.message(message(705, 9))
     changes = followed.snapshot(*snapshot(700, 5))
-    assert kinds(changes) == [Load, Healed, Stale]  # valid up to 700, stale again at 705
+    assert kinds(changes) == [
+        LoadSnapshot,
+        MarkHealed,
+        MarkStale,
+    ]  # valid up to 700, stale again at 705
     assert applied(followed.snapshot(*snapshot(704, 8))) == [9]
 
 
@@ -172,13 +176,16 @@ def test_6_5_13_a_book_that_is_emptied_is_known_again():
     followed = known(5, 10)
     followed.message(message(12, 9))
     healed, _ = followed.message(message(13, None, template=EMPTY_BOOK))
-    assert (healed.by, healed.gap.first) == (Item.EMPTIED, 6)
+    assert (healed.by, healed.gap.first) == (GapItem.EMPTIED, 6)
     assert applied(followed.message(message(13, 1))) == [1]
 
 
 def test_a_lost_empty_book_is_recognised_by_the_counter():
     followed = known(500, 10)
-    assert kinds(followed.message(message(12, 1))) == [Restart, Apply]  # nothing else was between
+    assert kinds(followed.message(message(12, 1))) == [
+        RestartBook,
+        ApplyMessage,
+    ]  # nothing else was between
     followed.message(message(13, 2))
     (stale,) = followed.message(message(20, 2))
     assert (stale.gap.first, stale.gap.last) == (None, None)
@@ -197,10 +204,10 @@ def test_an_old_snapshot_does_not_heal_a_counter_that_went_back():
 def test_6_5_12_a_channel_reset_makes_a_book_known_and_keeps_the_counter():
     followed = known(5, 10)
     followed.message(message(12, 9))
-    (healed,) = followed.reset(Place(1, 13))
-    assert healed.by is Item.RESET
+    (healed,) = followed.reset(PacketKey(1, 13))
+    assert healed.by is GapItem.RESET
     assert applied(followed.message(message(14, 10))) == [10]
-    assert known(5, 10).reset(Place(1, 13)) == []
+    assert known(5, 10).reset(PacketKey(1, 13)) == []
 
 
 def test_a_second_gap_opens_where_the_first_was_healed():
@@ -208,7 +215,7 @@ def test_a_second_gap_opens_where_the_first_was_healed():
     for number, rpt in [(12, 7), (13, 8), (15, 10)]:
         followed.message(message(number, rpt))
     changes = followed.snapshot(*snapshot(11, 6))
-    assert kinds(changes) == [Load, Healed, Apply, Apply, Stale]
+    assert kinds(changes) == [LoadSnapshot, MarkHealed, ApplyMessage, ApplyMessage, MarkStale]
     assert followed.gap.found_at == MessageKey(1, 15, 0)
     assert applied(followed.snapshot(*snapshot(14, 9))) == [10]
 
@@ -216,16 +223,16 @@ def test_a_second_gap_opens_where_the_first_was_healed():
 def test_a_snapshot_that_counts_more_than_was_received_is_loaded_immediately():
     """The lost message would only be noticed with the next one."""
     followed = known(5, 10)
-    assert kinds(followed.snapshot(*snapshot(12, 6))) == [Load]
+    assert kinds(followed.snapshot(*snapshot(12, 6))) == [LoadSnapshot]
     assert applied(followed.message(message(13, 7))) == [7]
-    assert kinds(followed.snapshot(*snapshot(13, 7))) == [Agreed]
+    assert kinds(followed.snapshot(*snapshot(13, 7))) == [MatchSnapshot]
 
 
 def test_the_first_count_after_an_unknown_one_is_compared_with_a_late_snapshot():
     """Nothing was known when 9 came; an earlier snapshot shows that 8 is missing."""
     followed = known(9, 20)
     (stale,) = followed.snapshot(*snapshot(15, 7))
-    assert isinstance(stale, Stale)
+    assert isinstance(stale, MarkStale)
     assert stale.gap.found_at == MessageKey(1, 20, 0)
     sound = known(9, 20)
     assert sound.snapshot(*snapshot(15, 8)) == []
@@ -236,7 +243,7 @@ def test_a_book_that_did_not_fit_is_healed_the_same_way():
     bad = message(11, 6)
     followed.message(bad)
     (stale,) = followed.misfit(bad, "order 5 is not in the book")
-    gap = Gap(1111, MessageKey(1, 11, 0), None, None, "order 5 is not in the book")
+    gap = InstrumentGap(1111, MessageKey(1, 11, 0), None, None, "order 5 is not in the book")
     assert stale.gap == gap
     assert followed.misfit(bad, "again") == []
     assert followed.message(message(12, 7)) == []
@@ -244,7 +251,7 @@ def test_a_book_that_did_not_fit_is_healed_the_same_way():
 
 
 def test_7_2_a_snapshot_of_an_older_sequence_version_heals_nothing():
-    followed = FollowedInstrument(1111, InstrumentCount(NOTHING))
+    followed = InstrumentFollower(1111, InstrumentCount(NOTHING))
     followed.message(message(10, 5, version=4))
     followed.message(message(12, 7, version=4))
     assert followed.snapshot(*snapshot(900, 6, version=3)) == []
@@ -252,7 +259,7 @@ def test_7_2_a_snapshot_of_an_older_sequence_version_heals_nothing():
 
 
 def test_the_queue_has_a_limit():
-    followed = instrument(room=Room(most=3))
+    followed = instrument(room=QueueLimits(most=3))
     followed.message(message(1, 1))
     for number in range(3, 10):
         followed.message(message(number, number))
@@ -312,15 +319,15 @@ class Client:
     def take(self, changes, book=None):
         for change in changes:
             match change:
-                case Apply(update) if update.template_id == EMPTY_BOOK:
+                case ApplyMessage(update) if update.template_id == EMPTY_BOOK:
                     self.book, self.emptied_unseen = [], False
-                case Apply(update):
+                case ApplyMessage(update):
                     self.book.append(update.item)
-                case Restart():
+                case RestartBook():
                     self.book, self.emptied_unseen = [], False
-                case Load():
+                case LoadSnapshot():
                     self.book = list(book)
-                case Healed():
+                case MarkHealed():
                     self.healed += 1
 
     def check(self, truth):

@@ -10,7 +10,7 @@ import pytest
 from pregao.book.faults import State
 from pregao.book.updates import Side
 from pregao.clock import MILLISECOND, MINUTE, SECOND
-from pregao.feed.legacy_channel import LegacyChannel, LegacyChannelSettings
+from pregao.feed.legacy_channel import LegacyStreamFollower, LegacyStreamSettings
 from pregao.feed.legacy_meaning import (
     CHANGE,
     DELETE,
@@ -19,7 +19,8 @@ from pregao.feed.legacy_meaning import (
     NEW,
     OVERLAY,
 )
-from pregao.legacy import MEGABOLSA, PUMA, Stream, moment_ns
+from pregao.legacy.streams import MEGABOLSA, PUMA, LegacyStream
+from pregao.legacy.times import moment_ns
 from tests.legacy.writing import entry, incremental, news, reset, snapshot
 
 BID, ASK = "0", "1"
@@ -45,7 +46,7 @@ class Desk:
     """A channel with a writer of its messages."""
 
     def __init__(self, **settings):
-        self.channel = LegacyChannel(LegacyChannelSettings(**settings))
+        self.channel = LegacyStreamFollower(LegacyStreamSettings(**settings))
         self.number = self.now = 0
         self.loop = 0
 
@@ -53,18 +54,18 @@ class Desk:
         self.number = self.number + 1 if number is None else number
         self.raw(incremental(self.number, *entries))
 
-    def raw(self, datagram, stream=Stream.INCREMENTAL):
+    def raw(self, datagram, stream=LegacyStream.INCREMENTAL):
         self.now += 1
         self.channel.receive(stream, "A", datagram, self.now)
 
     def snapshot(self, last, rpt, *rows, **more):
         self.loop += 1
         for each in snapshot(self.loop, last, rpt, *rows, **more):
-            self.raw(each, Stream.MARKET_RECOVERY)
+            self.raw(each, LegacyStream.MARKET_RECOVERY)
 
     def end_loop(self):
         self.loop = 0
-        self.raw(reset(), Stream.MARKET_RECOVERY)
+        self.raw(reset(), LegacyStream.MARKET_RECOVERY)
 
     def wait(self):
         self.now += SECOND
@@ -348,7 +349,7 @@ def test_002_6_2_1_messages_that_one_feed_lost_come_from_the_other_on_puma_only(
         ]
         desk.raw(rows[0])
         for each in rows[1:]:
-            desk.channel.receive(Stream.INCREMENTAL, "B", each, desk.now)
+            desk.channel.receive(LegacyStream.INCREMENTAL, "B", each, desk.now)
         desk.raw(rows[2])
         desk.wait()
         assert desk.state() is expected
@@ -357,7 +358,7 @@ def test_002_6_2_1_messages_that_one_feed_lost_come_from_the_other_on_puma_only(
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_damaged_datagrams_never_break_a_channel(seed):
     draw = random.Random(seed)
-    sent = [(Stream.INCREMENTAL, news(1)), (Stream.INCREMENTAL, reset())]
+    sent = [(LegacyStream.INCREMENTAL, news(1)), (LegacyStream.INCREMENTAL, reset())]
     for at in range(2, 30):
         kind = draw.choice([BID, ASK, "2", "4", "J", "g"])
         rows = [
@@ -365,10 +366,10 @@ def test_damaged_datagrams_never_break_a_channel(seed):
                   size=at, price="10.5", NumberOfOrders=1)
             for _ in range(draw.randrange(1, 4))
         ]  # fmt: skip
-        sent.append((Stream.INCREMENTAL, incremental(at, *rows)))
+        sent.append((LegacyStream.INCREMENTAL, incremental(at, *rows)))
     for each in snapshot(1, 20, 9, *BOOK) + snapshot(2, 20, 3, *LEVELS, security=2, depth=5):
-        sent.append((Stream.MARKET_RECOVERY, each))
-    channel = LegacyChannel(LegacyChannelSettings(market_depth=draw.choice([None, 1, 5])))
+        sent.append((LegacyStream.MARKET_RECOVERY, each))
+    channel = LegacyStreamFollower(LegacyStreamSettings(market_depth=draw.choice([None, 1, 5])))
     for now in range(1500):
         stream, payload = draw.choice(sent)
         damaged = bytearray(payload)

@@ -12,13 +12,13 @@ from pregao.feed.channel_events import (
     ChannelDown,
     ChannelUp,
     EventsMissed,
-    Gap,
+    GapFound,
     TradeBusted,
     TradeDone,
 )
 from pregao.feed.channel_settings import ChannelSettings, ChannelState, Join, Leave, LegacyFeed
 from pregao.feed.legacy_feed_channel import LegacyFeedChannel
-from pregao.legacy import DEAD_AFTER_NS
+from pregao.legacy.streams import DEAD_AFTER_NS
 from pregao.umdf.streams import Stream
 from tests.legacy.writing import entry, heartbeat, incremental, news, snapshot
 
@@ -99,7 +99,7 @@ def test_books_trades_and_gaps_are_emitted_in_order():
         followed.receive(Stream.INCREMENTAL, "A", datagram, START + at)
     followed.tick(START + SECOND)
     events = followed.take_events()
-    kinds = [type(event) for event in events if not isinstance(event, Gap)]
+    kinds = [type(event) for event in events if not isinstance(event, GapFound)]
     assert [kind for kind in kinds if kind in (BookChanged, TradeDone, TradeBusted)] == [
         BookChanged, TradeDone, TradeBusted,
     ]  # fmt: skip
@@ -108,7 +108,7 @@ def test_books_trades_and_gaps_are_emitted_in_order():
         7, 105_000, 100, 3, 8,
     )  # fmt: skip
     assert not trade.corrects
-    (gap,) = [event for event in events if isinstance(event, Gap)]
+    (gap,) = [event for event in events if isinstance(event, GapFound)]
     assert (gap.first, gap.last) == (4, 5)
     assert followed.counters.lost_packets == 2
     assert followed.book(SECURITY).state is State.UNCONFIRMED

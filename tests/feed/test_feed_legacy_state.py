@@ -7,7 +7,9 @@ from decimal import Decimal
 import pytest
 
 from pregao.feed.legacy_state import LegacyState, StatisticKey
-from pregao.legacy import InLoop, LoopEnded, Message, MessageReader
+from pregao.legacy.assembly import AssembledMessage
+from pregao.legacy.loops import LoopEnded, LoopMessage
+from pregao.legacy.messages import MessageReader
 from pregao.umdf.phases import GroupKey, Status
 from tests.legacy.writing import SENT, entry, message
 
@@ -16,7 +18,7 @@ TODAY = {"MDEntryDate": 20130812}
 
 
 def read(template, number=1, **values):
-    return READER.read(Message(number, message(template, number, **values)))
+    return READER.read(AssembledMessage(number, message(template, number, **values)))
 
 
 def told(state, *entries):
@@ -54,12 +56,12 @@ def market():
 def test_002_5_3_4_the_list_of_instruments_is_complete_with_the_last_fragment(last):
     state = LegacyState()
     state.message(listed(9, [row(9, "OLD")], 1, "Y"))
-    state.definition(InLoop(1, listed(2, [row(3, "DOLF14")], 3, last)))
+    state.definition(LoopMessage(1, listed(2, [row(3, "DOLF14")], 3, last)))
     assert not state.complete  # the first message of the loop is missing
     state.definition(LoopEnded(1))
-    state.definition(InLoop(2, listed(1, [row(1, "DI1F14"), row(2, "DI1F15")], 3, "N")))
+    state.definition(LoopMessage(2, listed(1, [row(1, "DI1F14"), row(2, "DI1F15")], 3, "N")))
     assert not state.complete
-    state.definition(InLoop(2, listed(2, [row(3, "DOLF14")], 3, last)))
+    state.definition(LoopMessage(2, listed(2, [row(3, "DOLF14")], 3, last)))
     assert state.complete
     assert sorted(state.instruments) == [1, 2, 3]
 

@@ -8,7 +8,7 @@ from pregao.errors import UsageError
 from pregao.feed.channel import Channel
 from pregao.feed.channel_settings import ChannelSettings, LegacyFeed
 from pregao.feed.legacy_feed_channel import LegacyFeedChannel
-from pregao.feed.pumped_channel import PumpedChannel
+from pregao.feed.pumped_channel import FastChannel
 from pregao.umdf import templates
 from pregao.umdf.streams import Stream
 from tests.feed.channel_messages import (
@@ -40,11 +40,11 @@ def status(security, rpt):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", [Channel, PumpedChannel])
+@pytest.mark.parametrize("kind", [Channel, FastChannel])
 @pytest.mark.parametrize("listened", [True, False])
 def test_instruments_beyond_the_limit_are_counted_and_dropped(kind, listened):
     channel = kind(ChannelSettings(CHANNEL, feeds=("A",), max_instruments=LIMIT))
-    if kind is PumpedChannel:
+    if kind is FastChannel:
         channel.set_lines(LINES)
     channel.start(10**18)
     channel.want_events(wanted=listened)

@@ -17,9 +17,9 @@ from pregao.book.updates import Side
 from pregao.feed.channel import Channel
 from pregao.feed.channel_settings import Join
 from pregao.feed.event_batch import EventBatch
-from pregao.feed.pump import Datagrams
-from pregao.feed.pumped_channel import PumpedChannel
-from pregao.umdf.packets import PACKET_HEADER_SIZE
+from pregao.feed.pump import DatagramColumns
+from pregao.feed.pumped_channel import FastChannel
+from pregao.umdf.layout import PACKET_HEADER_SIZE
 from pregao.umdf.streams import Stream
 from tests.feed.channel_days import (
     MARKETS,
@@ -51,7 +51,7 @@ def datagrams(found):
     """Datagrams (time, stream, feed, payload) as a receiver gives them."""
     payloads = [payload for *_, payload in found]
     length = np.array([len(each) for each in payloads], np.int32)
-    return Datagrams(
+    return DatagramColumns(
         np.frombuffer(bytearray(b"".join(payloads) + bytes(PADDING)), np.uint8),
         (np.cumsum(length, dtype=np.int64) - length).astype(np.int64),
         length,
@@ -72,7 +72,7 @@ class Both:
     """The plain machine and the pump, following the same."""
 
     def __init__(self, settings, draw):
-        self.plain, self.pumped = Channel(settings), PumpedChannel(settings)
+        self.plain, self.pumped = Channel(settings), FastChannel(settings)
         self.pumped.set_lines(LINES)
         self.listening = set()
         self.events = Counter()

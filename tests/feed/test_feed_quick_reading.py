@@ -12,11 +12,11 @@ from pregao.feed.channel import Channel
 from pregao.feed.channel_events import StatisticChanged, TradeDone
 from pregao.feed.channel_settings import ChannelSettings
 from pregao.feed.market_state import STATISTICS
-from pregao.feed.pumped_channel import PumpedChannel
-from pregao.feed.quick_reading import Unread
-from pregao.sbe import readings
+from pregao.feed.pumped_channel import FastChannel
+from pregao.feed.quick_reading import LazyFields
 from pregao.sbe.codec import SchemaCodec
-from pregao.schemas import bundled, bundled_versions
+from pregao.sbe.values import readings
+from pregao.schemas.bundle import bundled, bundled_versions
 from pregao.umdf import templates
 from pregao.umdf.layout import MESSAGE_HEADER
 from pregao.umdf.streams import Stream
@@ -48,7 +48,7 @@ def followed(kind, payloads):
     now = 10**18
     channel.start(now)
     found = [(now + 1000 * at, Stream.INCREMENTAL, "A", each) for at, each in enumerate(payloads)]
-    if isinstance(channel, PumpedChannel):
+    if isinstance(channel, FastChannel):
         channel.set_lines(LINES)
         batch, at = datagrams(found), 0
         while at < len(found):
@@ -75,8 +75,8 @@ def test_the_fast_path_emits_the_statistics_of_the_plain_machine(version, seed):
             messages.append(message_of(draw, schema, template, security_id, counts[security_id]))
         packets.append(packet(number, *messages))
     plain, expected = followed(Channel, packets)
-    pumped, found = followed(PumpedChannel, packets)
-    assert any(isinstance(getattr(each, "values", None), Unread) for each in found)
+    pumped, found = followed(FastChannel, packets)
+    assert any(isinstance(getattr(each, "values", None), LazyFields) for each in found)
     assert any(isinstance(each, TradeDone) for each in found)
     assert any(isinstance(each, StatisticChanged) and each.values is None for each in found)
     assert found == expected
@@ -98,9 +98,9 @@ def high_price(codec, rpt, price):
 def test_unread_values_can_be_kept_and_sent():
     codec = SchemaCodec(bundled("umdf", 16))
     packets = [packet(at, high_price(codec, at, Decimal(at))) for at in (1, 2, 3)]
-    _, found = followed(PumpedChannel, packets)
+    _, found = followed(FastChannel, packets)
     last = found[-1]
-    assert isinstance(last.values, Unread)
+    assert isinstance(last.values, LazyFields)
     assert pickle.loads(pickle.dumps(last)) == last
     assert copy.deepcopy(last.values) == dict(last.values)
     assert [each.values["mDEntryPx"] for each in found if isinstance(each, StatisticChanged)] == [

@@ -8,8 +8,8 @@ from pregao.book.faults import State
 from pregao.book.levels import LevelsBook
 from pregao.book.updates import Side
 from pregao.clock import MILLISECOND
-from pregao.feed.follower import Follower, Listener
-from pregao.umdf.sequencing import Place
+from pregao.feed.follower import Follower, FollowerListener
+from pregao.umdf.sequencing import PacketKey
 from tests.feed.feed_days import Lines, packets_of, simulated
 
 
@@ -30,13 +30,13 @@ def lines_of(book):
     ]
 
 
-class Comparison(Listener):
+class Comparison(FollowerListener):
     """Compares every book of the truth when its packet has been taken."""
 
     def __init__(self, truth):
         self.expected = {}
         for line in truth:
-            place = Place(line["sequence_version"], line["sequence_number"])
+            place = PacketKey(line["sequence_version"], line["sequence_number"])
             self.expected.setdefault(place, []).append(line)
         self.compared = self.packets_lost = self.opened = self.heals = self.untrusted = 0
         self.updates = []

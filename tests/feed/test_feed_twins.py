@@ -9,15 +9,15 @@ from pregao.book.faults import State
 from pregao.book.position import PositionBook
 from pregao.book.priority import PriorityBook
 from pregao.book.rows import NULL
-from pregao.book.ticks import TickMaker
-from pregao.book.updates import Confirmed, Doubted, Side
-from pregao.exchange.simulation import SCHEMA_VERSIONS
-from pregao.feed.follower import NO_EVENT, Follower, Listener
-from pregao.feed.places import BEHIND_PACKET, place_of
+from pregao.book.ticks import TickBuilder
+from pregao.book.updates import GapExcluded, GapPossible, Side
+from pregao.exchange.simulation.settings import SCHEMA_VERSIONS
+from pregao.feed.follower import NO_EVENT, Follower, FollowerListener
+from pregao.feed.places import AFTER_PACKET, message_serial
 from pregao.umdf import templates
-from pregao.umdf.gaps import Item
+from pregao.umdf.gaps import GapItem
 from pregao.umdf.packets import PacketDecoder
-from pregao.umdf.sequencing import Place
+from pregao.umdf.sequencing import PacketKey
 from tests.feed.channel_messages import (
     END,
     channel_reset,
@@ -33,7 +33,7 @@ from tests.feed.feed_days import Captured, arbitrated, bulk, packets_of, simulat
 DEPTH = 5
 
 
-class Log(Listener):
+class Log(FollowerListener):
     """Events of each book, dated: healing by a snapshot counts as of its packet key."""
 
     def __init__(self, base):
@@ -44,13 +44,13 @@ class Log(Listener):
         self.heals = self.doubts = 0
 
     def place(self, key, *, behind=False):
-        serial = np.array([Place(*key[:2]).serial(self.base)])
-        index = BEHIND_PACKET if behind else key[2]
-        return int(place_of(serial, index)[0])
+        serial = np.array([PacketKey(*key[:2]).serial(self.base)])
+        index = AFTER_PACKET if behind else key[2]
+        return int(message_serial(serial, index)[0])
 
     def updated(self, security_id, event, update):
-        if isinstance(update, Doubted | Confirmed):
-            self.doubts += isinstance(update, Doubted)
+        if isinstance(update, GapPossible | GapExcluded):
+            self.doubts += isinstance(update, GapPossible)
             return
         behind = event == NO_EVENT
         place = self.place(update.key, behind=behind)
@@ -65,7 +65,7 @@ class Log(Listener):
 
     def healed(self, healed):
         self.heals += 1
-        behind = healed.by in (Item.SNAPSHOT, Item.ABSENT)
+        behind = healed.by in (GapItem.SNAPSHOT, GapItem.ABSENT)
         began = self.open.pop(healed.gap.security_id)
         ended = self.place((*healed.place, 0), behind=behind)
         if ended > began:
@@ -88,7 +88,7 @@ def ticks_of(log, kind):
     """The ticks of every book, from what happened to it."""
     found = []
     for security_id, updates in log.updates.items():
-        maker = TickMaker(kind(), DEPTH)
+        maker = TickBuilder(kind(), DEPTH)
         places = {}
         for place, event, update in updates:
             tick, _ = maker.apply(event, update)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import DecodeError, EncodeError
-from pregao.fix import FixMessage, Parser, encode
+from pregao.fix.message import FixMessage, Parser, encode
 
 texts = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=12)
 plain = st.tuples(st.integers(200, 900).filter(lambda tag: tag not in (212, 213)), texts)

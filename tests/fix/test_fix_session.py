@@ -6,15 +6,14 @@ from hypothesis import strategies as st
 
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from pregao.fix import (
-    Application,
+from pregao.fix.message import Parser, encode
+from pregao.fix.session import (
+    ApplicationMessage,
+    FixSession,
+    FixSessionSettings,
+    FixSessionState,
     LoggedOn,
     LoggedOut,
-    Parser,
-    Session,
-    SessionSettings,
-    SessionState,
-    encode,
 )
 
 
@@ -22,8 +21,8 @@ class Pair:
     def __init__(self, heartbeat=10):
         self.now = 0
         interval = heartbeat * SECOND
-        self.client = Session(SessionSettings("ME", "B3", interval), 0)
-        self.server = Session(SessionSettings("B3", "ME", acceptor=True), 0)
+        self.client = FixSession(FixSessionSettings("ME", "B3", interval), 0)
+        self.server = FixSession(FixSessionSettings("B3", "ME", acceptor=True), 0)
         self.events = {"client": [], "server": []}
         self.lost = 0
 
@@ -68,7 +67,7 @@ def test_messages_of_applications_go_both_ways():
     pair.exchange()
     (asked,) = pair.events["server"]
     (raw,) = pair.events["client"]
-    assert isinstance(asked, Application)
+    assert isinstance(asked, ApplicationMessage)
     assert asked.message.text(1346) == "1"
     assert raw.message.get(96) == b"\x01=\x01"
 
@@ -79,7 +78,7 @@ def test_heartbeats_keep_a_silent_session_alive():
         pair.advance(5)
         pair.exchange()
     assert pair.events == {"client": [], "server": []}
-    assert pair.client.state is pair.server.state is SessionState.ACTIVE
+    assert pair.client.state is pair.server.state is FixSessionState.ACTIVE
 
 
 def test_a_silent_peer_is_tested_and_then_abandoned():
@@ -140,7 +139,7 @@ def test_a_number_that_is_past_ends_the_session():
     ],
 )
 def test_a_wrong_logon_is_reported_and_ends_the_session(message, reason):
-    server = Session(SessionSettings("B3", "ME", acceptor=True), 0)
+    server = FixSession(FixSessionSettings("B3", "ME", acceptor=True), 0)
     (event,) = server.receive(encode(message), 0)
     assert reason in event.reason
     (told,) = Parser().feed(server.take_output())
@@ -151,7 +150,7 @@ FOREIGN = b"Corretora S\xe3o Jos\xe9 \xff\x80\xe2\x82\xac"
 
 
 def test_a_comp_id_of_any_bytes_ends_the_session_with_the_same_bytes_in_the_reason():
-    server = Session(SessionSettings("B3", "ME", acceptor=True), 0)
+    server = FixSession(FixSessionSettings("B3", "ME", acceptor=True), 0)
     logon = encode([(35, "A"), (49, FOREIGN), (56, "B3"), (34, 1), (108, 10)])
     (event,) = server.receive(logon, 0)
     (logout,) = Parser().feed(server.take_output())
@@ -168,7 +167,7 @@ def test_a_comp_id_of_any_bytes_ends_the_session_with_the_same_bytes_in_the_reas
     first=st.booleans(),
 )
 def test_any_bytes_in_any_field_are_taken_or_end_the_session(kind, tag, value, first):
-    server = Session(SessionSettings("B3", "ME", acceptor=True), 0)
+    server = FixSession(FixSessionSettings("B3", "ME", acceptor=True), 0)
     number = 1
     if not first:
         server.receive(encode([(35, "A"), (49, "ME"), (56, "B3"), (34, 1), (108, 10)]), 0)
@@ -198,11 +197,11 @@ def test_logout_is_answered():
     pair.client.log_out(0, "done")
     pair.exchange()
     assert pair.events["server"] == [LoggedOut("done")]
-    assert pair.server.state is SessionState.ENDED
+    assert pair.server.state is FixSessionState.ENDED
 
 
 def test_a_missing_logon_is_not_waited_for_forever():
-    client = Session(SessionSettings("ME", "B3", 10 * SECOND), 0)
+    client = FixSession(FixSessionSettings("ME", "B3", 10 * SECOND), 0)
     assert client.tick(14 * SECOND) == []
     assert client.tick(15 * SECOND) == [LoggedOut("no logon received in time")]
 
@@ -210,4 +209,4 @@ def test_a_missing_logon_is_not_waited_for_forever():
 @pytest.mark.parametrize("wrong", [("", "B3", SECOND), ("ME", "", SECOND), ("ME", "B3", 1)])
 def test_settings_that_make_no_sense(wrong):
     with pytest.raises(UsageError):
-        SessionSettings(*wrong)
+        FixSessionSettings(*wrong)

@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 
 from pregao.entrypoint import blanked
-from pregao.entrypoint.captured import FrameBlocks, _places, business_headers, captured_messages
-from pregao.entrypoint.frame_columns import FOREIGN_BYTES
+from pregao.entrypoint.captured import FrameBlocks, _offsets, business_headers, captured_messages
+from pregao.entrypoint.frame_columns import UNSUPPORTED_BYTES
 from pregao.entrypoint.framing import frame_of
 from tests.entrypoint.captured_talk import (
     CLIENT,
@@ -82,7 +82,7 @@ def harmed(rng: random.Random, frame: bytes) -> bytes:
 
 def walked(rng: random.Random, data: bytes, *, synced: bool) -> list[tuple[str, bytes]]:
     """Walk a stream in parts by the kernel and by plain code; return the messages and stretches."""
-    assert len(data) < FOREIGN_BYTES
+    assert len(data) < UNSUPPORTED_BYTES
     plain, bulk = PlainWalk(synced), BulkWalk(synced)
     at = 0
     while at < len(data):
@@ -139,7 +139,7 @@ def compare_headers(path: str, messages: list) -> None:
 
 def plain_header(template: int, data: bytes) -> list[int]:
     """Return session, number and time of a message's business header; zeros if it has none."""
-    places = _places()
+    places = _offsets()
     if not 0 <= template < len(places.header_at) or places.header_at[template] < 0:
         return [0, 0, 0]
     header = data[HEADERS + int(places.header_at[template]) :]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from pregao.fast import ColumnDecoder, Decoder, Templates, load_templates
-from pregao.schemas import bundled_templates
+from pregao.fast.codec import Decoder
+from pregao.fast.columns import FastColumnDecoder
+from pregao.fast.model import Templates
+from pregao.fast.xml import load_templates
+from pregao.schemas.fast_templates import bundled_templates
 from tests.fast.support import compare_with_codec
 from tests.fuzzing.damage import damaged
 from tests.fuzzing.fast_values import stream_of
@@ -33,7 +36,7 @@ def run(rng: random.Random, prepared: Streams) -> bool:
     cases = [harmed(rng, body) if rng.random() < share else body for body in stream]
     if rng.random() < 0.1:
         cases.append(rng.choice(stream)[:3] + rng.randbytes(rng.randrange(60)))
-    columns = ColumnDecoder(templates, reset_each_message=reset, reuse=rng.random() < 0.5)
+    columns = FastColumnDecoder(templates, reset_each_message=reset, reuse=rng.random() < 0.5)
     codec = Decoder(templates, reset_each_message=reset)
     # In two calls: the second one begins with what the first one left.
     middle = rng.randrange(len(cases) + 1)

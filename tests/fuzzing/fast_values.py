@@ -7,7 +7,16 @@ from decimal import Decimal
 from typing import Any
 
 from pregao.errors import EncodeError
-from pregao.fast import DecimalField, Encoder, Field, Group, Kind, Operator, Sequence, Templates
+from pregao.fast.codec import Encoder
+from pregao.fast.model import (
+    DecimalField,
+    FastField,
+    FastGroup,
+    FastSequence,
+    FieldType,
+    Operator,
+    Templates,
+)
 
 TEXTS = ("", "A", "PETR4", "BMFBR123456", "BMFBR789012", "20130812-12:00:00.123", "x" * 40)
 EDGES = (0, 1, 63, 64, 127, 128, 8_192, 2**31 - 1, 2**32 - 1, 2**63 - 1, 2**64 - 1)
@@ -22,24 +31,24 @@ def value_of(rng: random.Random, part: Any) -> Any:
     """Return something that a part can hold."""
     if part.optional and rng.random() < 0.5:
         return None
-    if isinstance(part, Group):
+    if isinstance(part, FastGroup):
         return values_of(rng, part.parts)
-    if isinstance(part, Sequence):
+    if isinstance(part, FastSequence):
         return [values_of(rng, part.parts) for _ in range(rng.choice((0, 1, 1, 2, 5)))]
     if isinstance(part, DecimalField):
         initial = part.exponent.initial
         constant = part.exponent.operator is Operator.CONSTANT
         exponent = int(initial) if constant else rng.choice((-2, -2, -8, 0, 3, -30))
         return Decimal(rng.choice((1, -1)) * edge(rng, 2**63 - 1)).scaleb(exponent)
-    assert isinstance(part, Field)
+    assert isinstance(part, FastField)
     if part.operation.operator is Operator.CONSTANT:
         found = part.operation.initial
-        return found.decode() if part.kind is Kind.UNICODE else found
+        return found.decode() if part.kind is FieldType.UNICODE else found
     if part.kind.is_number:
         number = edge(rng, part.kind.maximum)
         return -number if part.kind.minimum < 0 and rng.random() < 0.3 else number
     text = rng.choice(TEXTS)
-    return text.encode() if part.kind is Kind.BYTES else text
+    return text.encode() if part.kind is FieldType.BYTES else text
 
 
 def edge(rng: random.Random, most: int) -> int:

@@ -13,11 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from pregao.errors import DecodeError
-from pregao.fast import ColumnDecoder, Decoded, Decoder
-from pregao.legacy import Chunk, message_type, read_chunks, timestamp_ns, write_chunks
+from pregao.fast.codec import Decoder, FastMessage
+from pregao.fast.columns import FastColumnDecoder
 from pregao.legacy.bulk import FAULTS, HeadReader, chunk_columns, whole_messages
+from pregao.legacy.chunks import Chunk, read_chunks, write_chunks
+from pregao.legacy.messages import message_type
 from pregao.legacy.tables import DECIMAL, bundled_tables, repeated_of, rows_of
-from pregao.schemas import bundled_templates
+from pregao.legacy.times import timestamp_ns
+from pregao.schemas.fast_templates import bundled_templates
 from tests.fuzzing.damage import damaged
 from tests.fuzzing.fast_values import stream_of
 
@@ -79,11 +82,11 @@ def run(rng: random.Random, prepared: list[list[bytes]]) -> bool:
     joined = [(row, rng.choice(chunks).payload) for row in range(min(len(chunks), 2))]
     whole = whole_messages(buffer, found, joined if rng.random() < 0.5 else [])
     told = heads.read(whole.buffer, whole.start, whole.end - whole.start)
-    columns = ColumnDecoder(bundled_templates(), reset_each_message=True).decode(
+    columns = FastColumnDecoder(bundled_templates(), reset_each_message=True).decode(
         whole.buffer, whole.start, whole.end
     )
     codec = Decoder(bundled_templates(), reset_each_message=True)
-    decoded: list[Decoded | None] = []
+    decoded: list[FastMessage | None] = []
     for at, (start, end) in enumerate(zip(whole.start.tolist(), whole.end.tolist(), strict=True)):
         try:
             decoded.append(codec.decode(whole.buffer[start:end].tobytes()))
@@ -121,7 +124,7 @@ def compare_head(heads: Any, at: int, message: Any) -> None:
             assert heads.sending_time_ns[at] == time
 
 
-def compare_rows(template: Any, columns: Any, decoded: list[Decoded | None]) -> None:
+def compare_rows(template: Any, columns: Any, decoded: list[FastMessage | None]) -> None:
     """Compare the rows of a template with the values that the codec gives."""
     table = bundled_tables()[message_type(template)]
     rows = rows_of(table, template, columns)

@@ -12,16 +12,20 @@ import socket
 
 import pytest
 
-from pregao.api import Lake
+from pregao.api.lake import Lake
 from pregao.errors import PregaoError, SchemaError
-from pregao.exchange.host import Host, Journal
 from pregao.exchange.host.control_token import read_token, token_path
-from pregao.fast import load_templates
-from pregao.feed import Channel, ChannelSettings
-from pregao.feed.pumped_channel import PumpedChannel
-from pregao.net import HttpServer, Response
+from pregao.exchange.host.core import ExchangeHost
+from pregao.exchange.host.journal import Journal
+from pregao.fast.xml import load_templates
+from pregao.feed.channel import Channel
+from pregao.feed.channel_settings import ChannelSettings
+from pregao.feed.pumped_channel import FastChannel
+from pregao.net.http import HttpServer, Response
 from pregao.umdf.streams import Stream
-from pregao.web import LakeMarket, PageServer, lake_application
+from pregao.web.application import lake_application
+from pregao.web.lake_market import LakeMarket
+from pregao.web.serving import PageServer
 from tests.entrypoint.raw_peer import SESSION
 from tests.exchange.host_desk import Exchange
 from tests.exchange.host_floor import SETTINGS as FLOOR
@@ -149,7 +153,7 @@ def test_a_journal(tmp_path, name):
 def started(folder):
     """An exchange that starts from a journal."""
     with contextlib.closing(Journal(folder)) as journal:
-        host = Host(FLOOR, journal)
+        host = ExchangeHost(FLOOR, journal)
         host.replay()
         return host
 
@@ -228,7 +232,7 @@ def test_a_request_to_the_metrics(name):
         server.close()
 
 
-@pytest.mark.parametrize("kind", [Channel, PumpedChannel], ids=["plain", "compiled"])
+@pytest.mark.parametrize("kind", [Channel, FastChannel], ids=["plain", "compiled"])
 @each(cases.DATAGRAMS)
 def test_a_datagram(kind, name):
     channel = kind(ChannelSettings(72, ("A", "B")))

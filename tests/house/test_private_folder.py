@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pregao import _private_folder
-from pregao._kernel_cache import cache_folder, refused_places
+from pregao._kernel_cache import cache_folder, refused_folders
 from pregao._private_folder import UnsafeFolderError, private_folder
 
 DIGEST = "0123456789abcdef" * 2
@@ -172,14 +172,14 @@ def test_unsafe_folders_are_skipped_and_named(places: dict[str, Path]) -> None:
     }
     reasons: list[str] = []
     for name, inner in expected.items():
-        assert refused_places() == reasons
+        assert refused_folders() == reasons
         for kind in ("kernels", "classes"):
             assert cache_folder(DIGEST, kind) == places[name] / inner / f"{kind}-{DIGEST}"
         places[name].chmod(0o777)
         reasons.append(f"{places[name]} can be written by other users")
     assert cache_folder(DIGEST) is None
     assert cache_folder(DIGEST, "classes") is None
-    assert refused_places() == reasons
+    assert refused_folders() == reasons
 
 
 class Attack:

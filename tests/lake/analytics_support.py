@@ -10,10 +10,10 @@ from tempfile import mkdtemp
 from deltalake import DeltaTable
 
 from pregao.lake.analytics.analyse import analyse
-from pregao.lake.analytics.reading import Tables
-from pregao.lake.books import build_books
-from pregao.lake.ingest import ingest
-from pregao.lake.store import Lake
+from pregao.lake.analytics.reading import LakeTables
+from pregao.lake.books.build import build_books
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.store.lake import LakeStore
 from tests.lake.days import day
 from tests.made_once import made_once
 
@@ -23,7 +23,7 @@ DATE = date(2026, 5, 21)
 def lake_of(**settings):
     """A lake with the captures of a simulated day, and the folder of its truth."""
     folder = day(**settings)
-    lake = Lake(Path(mkdtemp(prefix="pregao-lake-")) / "lake")
+    lake = LakeStore(Path(mkdtemp(prefix="pregao-lake-")) / "lake")
     ingest([str(folder)], lake.location)
     return lake, folder / "truth"
 
@@ -37,14 +37,14 @@ def analysed(tables=None, books=False, **settings):
     truth = day(**settings) / "truth"
 
     def make(folder):
-        lake = Lake(folder)
+        lake = LakeStore(folder)
         ingest([str(truth.parent)], lake.location)
         if books:
             build_books(lake.location)
         analyse(None, lake, tables=tables)
 
     chosen = {"tables": tables, "books": books, **settings}
-    return Lake(made_once("analysed", chosen, make)), truth
+    return LakeStore(made_once("analysed", chosen, make)), truth
 
 
 @contextmanager
@@ -60,7 +60,7 @@ def few_partitions(spark):
 
 
 def the_day(spark, lake):
-    return Tables(spark, lake).day(DATE)
+    return LakeTables(spark, lake).day(DATE)
 
 
 def rows(lake, table, **only):
@@ -90,7 +90,7 @@ def truth_lines(truth, name):
 
 def assert_same_on_spark(spark, lake, tables=None):
     """Made again by Spark, the tables have the rows that this process made."""
-    copy = Lake(Path(mkdtemp(prefix="pregao-lake-")) / "lake")
+    copy = LakeStore(Path(mkdtemp(prefix="pregao-lake-")) / "lake")
     shutil.copytree(lake.location.path, copy.location.path)
     with few_partitions(spark):
         made = analyse(spark, copy, tables=tables, force=True)

@@ -9,18 +9,13 @@ from decimal import Decimal
 from pathlib import Path
 
 from pregao.clock import SECOND
-from pregao.exchange.simulation import (
-    Settings,
-    Simulation,
-    fault_rates,
-    parse_moment,
-    parse_rates,
-    parse_reset,
-)
-from pregao.feed.places import BEHIND_PACKET
-from pregao.lake.books.build import BookOptions, DayReport, build_books, run_books_here
-from pregao.lake.ingest import ingest
-from pregao.lake.store import Lake
+from pregao.exchange.simulation.line_faults import fault_rates, parse_rates
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import SimulationSettings, parse_moment, parse_reset
+from pregao.feed.places import AFTER_PACKET
+from pregao.lake.books.build import BookOptions, DayReport, build_books, run_books_locally
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.store.lake import LakeStore
 
 INSTRUMENTS = 8
 
@@ -41,7 +36,7 @@ def simulate(
     profile="equities",
 ) -> Path:
     """Write the captures of a small day and its truth."""
-    settings = Settings(
+    settings = SimulationSettings(
         profile=profile,
         out=out,
         seed=seed,
@@ -66,7 +61,7 @@ class BookDay:
     """A lake with the books of a simulated day."""
 
     folder: Path
-    lake: Lake
+    lake: LakeStore
     reports: list[DayReport] = field(default_factory=list)
     _read: dict[str, tuple[list[str], list[dict]]] = field(default_factory=dict)
     """Tables that were read, and the log that they had then."""
@@ -106,10 +101,10 @@ class BookDay:
 
 
 def built(
-    folder: Path, *, options=None, run=run_books_here, captures: list[Path] | None = None
+    folder: Path, *, options=None, run=run_books_locally, captures: list[Path] | None = None
 ) -> BookDay:
     """Ingest a day's captures and build its books."""
-    lake = Lake(folder / "lake")
+    lake = LakeStore(folder / "lake")
     chosen = sorted(folder.glob("*.pcap")) if captures is None else captures
     ingest([str(path) for path in chosen], lake.location)
     return BookDay(folder, lake, build_books(lake.location, options or BookOptions(), run=run))
@@ -161,7 +156,7 @@ def place(row):
 
 def tick_place(tick):
     """Event key of a tick; those of a snapshot or a gap are after the packet."""
-    index = BEHIND_PACKET if tick["event"] is None else tick["index_in_packet"]
+    index = AFTER_PACKET if tick["event"] is None else tick["index_in_packet"]
     return *place(tick), index
 
 
@@ -176,7 +171,7 @@ def compare_ticks(day: BookDay):
         ticks[tick["channel"], tick["security_id"]].append(tick)
     for own in ticks.values():
         own.sort(
-            key=lambda t: (*place(t), BEHIND_PACKET if t["event"] is None else t["index_in_packet"])
+            key=lambda t: (*place(t), AFTER_PACKET if t["event"] is None else t["index_in_packet"])
         )
     compared = 0
     for line in day.truth():

@@ -17,7 +17,7 @@ import pyspark
 import pytest
 
 from pregao.lake.spark.session import spark_session
-from pregao.lake.store import Lake
+from pregao.lake.store.lake import LakeStore
 from tests.lake.cluster_support import LoopbackCluster, free_port, java_environment, stop_processes
 from tests.lake.lake_support import ORDERS, TRADES, unit_of
 
@@ -94,7 +94,7 @@ def connect_session(connect_server):
 @pytest.fixture
 def small_lake(tmp_path):
     """Two units on two days, two rows each, in orders and trades; plus an empty table."""
-    lake = Lake(tmp_path / "lake")
+    lake = LakeStore(tmp_path / "lake")
     lake.ensure_tables([ORDERS, TRADES])
     lake.commit(unit_of(lake.location, "u1", ["c1"], day="2026-05-21"))
     lake.commit(unit_of(lake.location, "u2", ["c2"], day="2026-05-22", first_number=3))

@@ -13,8 +13,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pregao.lake.store import Lake, NewFile, TableSpec, Unit, stats_json
+from pregao.lake.store.file_statistics import stats_json
+from pregao.lake.store.lake import LakeStore
 from pregao.lake.store.location import Location, unique_name
+from pregao.lake.store.unit import CommitUnit, NewFile, TableSpec
 from tests.forked import Forked
 from tests.waiting import PATIENCE_S
 
@@ -104,14 +106,16 @@ def unit_of(lake, unit_id, captures, *, rows=2, first_number=1, day=DAY):
         write_file(lake, ORDERS, orders, day),
         write_file(lake, TRADES, [{"security_id": 7}] * rows, day),
     )
-    return Unit(unit_id, tuple(captures), files, tuple(ingest_row(name, day) for name in captures))
+    return CommitUnit(
+        unit_id, tuple(captures), files, tuple(ingest_row(name, day) for name in captures)
+    )
 
 
 def ingest_row(capture, day=DAY):
     return {"capture_id": capture, "date": date.fromisoformat(day)}
 
 
-def counts(lake: Lake):
+def counts(lake: LakeStore):
     """The visible rows of every table."""
     return {name: lake.delta(name).to_pyarrow_table().num_rows for name in lake.table_names()}
 

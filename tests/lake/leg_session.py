@@ -4,25 +4,20 @@ import random
 from datetime import date
 
 from pregao.clock import MILLISECOND, parse_ns
-from pregao.exchange.engine import Engine
-from pregao.exchange.engine.commands import (
-    BustTrade,
-    CancelOrder,
-    DefineSpread,
-    NewOrder,
-    ProposedLeg,
-    SetGroupPhase,
-    StartDay,
-)
+from pregao.exchange.engine.engine import MatchingEngine
 from pregao.exchange.engine.events import SecurityDefinition, Trade, TradeBust
 from pregao.exchange.engine.instruments import Leg, SecurityType
-from pregao.exchange.engine.terms import RATIO_SCALE, Side, TradingStatus
-from pregao.exchange.publisher import Channel, LoopPace, Publisher
+from pregao.exchange.engine.member_commands import CancelOrder, DefineSpread, NewOrder, ProposedLeg
+from pregao.exchange.engine.operations_commands import BustTrade, SetGroupPhase, StartDay
+from pregao.exchange.engine.terms import RATIO_SCALE, OrderSide, TradingStatus
+from pregao.exchange.publisher.channels import ChannelEndpoints
+from pregao.exchange.publisher.loops import LoopPace
+from pregao.exchange.publisher.publisher import Publisher
 from pregao.exchange.simulation.captures import ChannelCaptures
 from pregao.exchange.simulation.line_faults import FaultRates
 from tests.exchange.floor import future, px
 
-BUY, SELL = Side.BUY, Side.SELL
+BUY, SELL = OrderSide.BUY, OrderSide.SELL
 DAY = date(2026, 5, 21)
 START = parse_ns("2026-05-21T12:00:00")
 NEAR, FAR, SPREAD = 1, 2, 3
@@ -57,8 +52,8 @@ class Session:
         self._draws = random.Random(seed)
         self._now = START
         listed = instruments()
-        self._engine = Engine(listed, DAY, implied_orders=True)
-        channel = Channel.numbered(7)
+        self._engine = MatchingEngine(listed, DAY, implied_orders=True)
+        channel = ChannelEndpoints.numbered(7)
         pace = LoopPace(200, 500 * MILLISECOND)
         self._publisher = Publisher(
             [channel], listed, START, snapshot_pace=pace, definition_pace=pace

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 from pregao.lake.spark.views import connect
-from pregao.lake.store import Lake, TableSpec, Unit
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.unit import CommitUnit, TableSpec
 from tests.lake.lake_support import column, ingest_row, write_file
 
 SCALES = (4, 7, 8, 9)
@@ -51,10 +52,10 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def edges(tmp_path_factory):
-    lake = Lake(tmp_path_factory.mktemp("edges") / "lake")
+    lake = LakeStore(tmp_path_factory.mktemp("edges") / "lake")
     lake.ensure_table(SPEC)
     files = tuple(write_file(lake.location, SPEC, [row]) for row in ROWS)
-    lake.commit(Unit("u", ("c",), files, (ingest_row("c"),)))
+    lake.commit(CommitUnit("u", ("c",), files, (ingest_row("c"),)))
     return lake
 
 

@@ -15,8 +15,9 @@ from pregao.cli.lake import app as lake_app
 from pregao.cli.query import query
 from pregao.cli.query_output import json_text
 from pregao.errors import UsageError
-from pregao.lake.ingest import unsound
-from pregao.lake.store import Lake, Unit
+from pregao.lake.ingest.check import unsound
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.unit import CommitUnit
 from tests.lake.lake_support import (
     ORDERS,
     TRADES,
@@ -42,14 +43,14 @@ def run(*arguments):
 @pytest.fixture
 def odd_lake(tmp_path):
     """Values at the edge of what columns hold."""
-    lake = Lake(tmp_path / "lake")
+    lake = LakeStore(tmp_path / "lake")
     lake.ensure_tables([ORDERS, TRADES])
     rows = [
         order(2**63 - 1, 1, "99999999999999.9999", side='a "quoted", text', legs=[{"leg_id": 5}]),
         order(-(2**63), 2, None, side=None, expiry=None, legs=None),
     ]
     files = (write_file(lake.location, ORDERS, rows),)
-    lake.commit(Unit("u", ("c",), files, (ingest_row("c"),)))
+    lake.commit(CommitUnit("u", ("c",), files, (ingest_row("c"),)))
     return lake
 
 
@@ -179,7 +180,7 @@ def test_the_columns_of_a_table_are_listed_with_their_meaning(small_lake):
 
 
 def test_an_empty_lake_has_tables_without_rows(tmp_path):
-    Lake(tmp_path).ensure_tables([ORDERS])
+    LakeStore(tmp_path).ensure_tables([ORDERS])
     found = json.loads(run("lake", "tables", "--json", "--lake", tmp_path).output)
     assert [(each["rows"], each["size"]) for each in found] == [(0, 0), (0, 0)]
 

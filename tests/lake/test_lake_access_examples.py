@@ -7,7 +7,8 @@ from datetime import date
 import pytest
 
 from pregao.lake.ingest.schemas import INGESTS, PACKETS
-from pregao.lake.store import Lake, TableSpec, Unit
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.unit import CommitUnit, TableSpec
 from tests.lake.lake_support import DAY, ROOT, write_file
 
 SECOND = 10**9
@@ -34,7 +35,7 @@ def packet(number, outcome="decoded"):
 
 @pytest.fixture(scope="module")
 def lake_of_packets(tmp_path_factory):
-    lake = Lake(tmp_path_factory.mktemp("lakes") / "lake")
+    lake = LakeStore(tmp_path_factory.mktemp("lakes") / "lake")
     spec = TableSpec("packets", PACKETS)
     lake.ensure_tables([spec, TableSpec("ingests", INGESTS)])
     rows = [packet(number) for number in range(7)] + [packet(7, "duplicate")]
@@ -47,7 +48,7 @@ def lake_of_packets(tmp_path_factory):
         "last_time_ns": NOON + 7 * SECOND // 3,
         "date": date.fromisoformat(DAY),
     }
-    lake.commit(Unit("u", ("c",), (write_file(lake.location, spec, rows),), (ingest,)))
+    lake.commit(CommitUnit("u", ("c",), (write_file(lake.location, spec, rows),), (ingest,)))
     return lake
 
 

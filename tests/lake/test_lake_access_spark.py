@@ -9,8 +9,9 @@ import pytest
 import pregao
 from pregao.errors import UsageError
 from pregao.lake.spark.views import connect, s3a_settings
-from pregao.lake.store import Lake, TableSpec, Unit
+from pregao.lake.store.lake import LakeStore
 from pregao.lake.store.location import Location
+from pregao.lake.store.unit import CommitUnit, TableSpec
 from tests.lake.lake_support import (
     ORDERS,
     column,
@@ -70,7 +71,7 @@ def test_only_the_files_of_a_date_are_opened(spark, small_lake):
 
 
 def test_an_empty_table_is_an_empty_view(spark, tmp_path):
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     lake.ensure_table(ORDERS)
     session = connect(tmp_path, spark=spark)
     assert session.sql("SELECT * FROM orders").collect() == []
@@ -89,7 +90,7 @@ def test_files_that_are_not_committed_are_not_seen_and_columns_added_later_are_n
     small_lake.ensure_table(later)
     row = order(8, 5, "-0.0001", legs=[{"leg_id": 1, "ratio": 2}], trader="X")
     file = write_file(place, later, [row])
-    small_lake.commit(Unit("u3", ("c3",), (file,), (ingest_row("c3"),)))
+    small_lake.commit(CommitUnit("u3", ("c3",), (file,), (ingest_row("c3"),)))
     session = connect(place, spark=spark)
     assert session.table("orders").columns == later.schema.names
     rows = session.sql(
@@ -122,16 +123,16 @@ def test_what_a_dead_process_left_is_finished_first(spark, small_lake):
 
 
 def test_a_path_with_odd_characters_is_used_unchanged(spark, tmp_path):
-    lake = Lake(tmp_path / "we[ir]d {a,b} % *?#é")
+    lake = LakeStore(tmp_path / "we[ir]d {a,b} % *?#é")
     lake.ensure_tables([ORDERS, TableSpec("trades", ORDERS.schema)])
     file = write_file(lake.location, ORDERS, [order(1, 7)])
-    lake.commit(Unit("u", ("c",), (file,), (ingest_row("c"),)))
+    lake.commit(CommitUnit("u", ("c",), (file,), (ingest_row("c"),)))
     assert numbers(connect(lake.location, spark=spark)) == [7]
 
 
 def test_a_path_that_reads_differently_when_decoded_is_refused(tmp_path):
     with pytest.raises(UsageError, match="must not have %"):
-        Lake(tmp_path / "a%20b")
+        LakeStore(tmp_path / "a%20b")
 
 
 def test_a_folder_that_is_no_lake_is_refused_before_spark_starts(tmp_path):

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from pregao.lake.analytics.analyse import analyse
-from pregao.lake.store import Lake
+from pregao.lake.store.lake import LakeStore
 from tests.lake.analytics_support import DATE, analysed, few_partitions, messages, rows
 from tests.lake.test_lake_analytics_examples import CHANNEL, Tape
 from tests.lake.test_lake_analytics_trades import SETTINGS
@@ -188,7 +188,7 @@ def by_hand(spark, tmp_path_factory):
         {"channel": CHANNEL, "security_id": DEFINED, "symbol": "HAND", "date": DATE}
     ]
     tape.rows["packets"] = [{"channel": CHANNEL, "date": DATE}]
-    lake = Lake(tmp_path_factory.mktemp("auctions") / "lake")
+    lake = LakeStore(tmp_path_factory.mktemp("auctions") / "lake")
     tape.write(lake)
     with few_partitions(spark):
         analyse(spark, lake, tables=["auctions"])

@@ -12,8 +12,10 @@ from pregao.cli.analytics import _clocks
 from pregao.clock import SECOND
 from pregao.lake.analytics.analyse import analyse
 from pregao.lake.analytics.clock_offsets import clock_offsets
-from pregao.lake.ingest import DATE_FIELD, ingest
-from pregao.lake.store import Lake, TableSpec
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.ingest.schemas import DATE_FIELD
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.unit import TableSpec
 from tests.lake.analytics_support import DATE, few_partitions, rows, the_day
 from tests.lake.days import day
 
@@ -59,7 +61,7 @@ def lake(spark):
         late = BEHIND if "Incremental" in capture.stem else 0
         wrong = (30, 50) if capture.stem.endswith("_A") else ()
         (folder / capture.name).write_bytes(shifted(capture, late, wrong))
-    lake = Lake(folder / "lake")
+    lake = LakeStore(folder / "lake")
     ingest([str(path) for path in sorted(folder.glob("*.pcap"))], lake.location)
     lake.ensure_tables([BEFORE])
     with few_partitions(spark):

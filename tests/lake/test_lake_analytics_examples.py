@@ -6,8 +6,9 @@ from decimal import Decimal
 import pytest
 
 from pregao.lake.analytics.analyse import analyse
-from pregao.lake.ingest import table_specs
-from pregao.lake.store import Lake, Unit
+from pregao.lake.ingest.tables import table_specs
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.unit import CommitUnit
 from tests.lake.analytics_support import DATE, few_partitions, rows
 from tests.lake.lake_support import ingest_row, write_file
 
@@ -102,7 +103,7 @@ class Tape:
         for table, content in self.rows.items():
             whole = [{name: row.get(name) for name in specs[table].schema.names} for row in content]
             files.append(write_file(lake.location, specs[table], whole))
-        lake.commit(Unit("tape", ("tape",), tuple(files), (ingest_row("tape"),)))
+        lake.commit(CommitUnit("tape", ("tape",), tuple(files), (ingest_row("tape"),)))
 
 
 def iceberg(tape):
@@ -195,7 +196,7 @@ def corrections(tape):
 
 @pytest.fixture(scope="module")
 def lake(spark, tmp_path_factory):
-    lake = Lake(tmp_path_factory.mktemp("examples") / "lake")
+    lake = LakeStore(tmp_path_factory.mktemp("examples") / "lake")
     tape = Tape()
     for example in (cleared, iceberg, self_trade, stops, corrections):
         example(tape)

@@ -17,11 +17,11 @@ from pregao.errors import PregaoError, UsageError
 from pregao.lake.analytics import writing
 from pregao.lake.analytics.analyse import ANALYTICS, analyse
 from pregao.lake.analytics.bars import with_average
-from pregao.lake.analytics.engine import F, Window, in_process
-from pregao.lake.analytics.here import HereSession
+from pregao.lake.analytics.engine import F, Window, local_engine
+from pregao.lake.analytics.here.session import LocalSession
 from pregao.lake.analytics.tables import spark_type
-from pregao.lake.ingest import ingest
-from pregao.lake.store import Lake
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.store.lake import LakeStore
 from tests.lake.analytics_support import DATE, few_partitions, in_some_order, lake_of
 from tests.lake.days import day
 
@@ -40,7 +40,7 @@ def lake():
 
 @pytest.fixture
 def here(lake):
-    with in_process(), HereSession(lake) as session:
+    with local_engine(), LocalSession(lake) as session:
         yield session
 
 
@@ -171,7 +171,7 @@ QUESTIONS = {question.__name__: question for question in (grouped, single, windo
 def test_columns_mean_what_they_mean_in_spark(spark, lake, name):
     told = [(*row, number) for number, row in enumerate(told_rows())]
     schema = f"{TOLD}, number bigint"
-    with in_process(), HereSession(lake) as here:
+    with local_engine(), LocalSession(lake) as here:
         ours = plain(QUESTIONS[name](here.createDataFrame(told, schema)).collect())
     with few_partitions(spark):
         asked = QUESTIONS[name](spark.createDataFrame(told, schema)).collect()
@@ -194,7 +194,7 @@ volumes = st.integers(-(10**12), 10**12)
 @example([(Decimal("0.0001"), 20_000), (Decimal("-0.0001"), 20_000), (Decimal(1), 3)])
 @example([(Decimal(7), 0), (Decimal(0), 5), (Decimal("99999999999999.9999"), 1)])
 def test_an_average_is_rounded_once_half_away_from_zero(lake, pairs):
-    with in_process(), HereSession(lake) as session:
+    with local_engine(), LocalSession(lake) as session:
         sums = session.createDataFrame(pairs, "notional decimal(34,4), volume bigint")
         found = [row["vwap"] for row in with_average(sums.withColumn("n", F.lit(1))).collect()]
     exact = [
@@ -225,7 +225,7 @@ def test_only_the_files_of_the_lake_can_be_read(here, tmp_path):
 
 def test_little_memory_is_enough_and_the_disk_is_left_clean(lake, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with in_process(), HereSession(lake, 64 << 20) as session:
+    with local_engine(), LocalSession(lake, 64 << 20) as session:
         numbers = "SELECT range AS number, hash(range) AS value FROM range(8000000)"
         kept = session.stored(type(session.table("packets"))(session, numbers, ["number", "value"]))
         assert any(tmp_path.rglob("*.tmp"))
@@ -274,7 +274,7 @@ def test_an_interrupt_is_one_whatever_class_it_comes_in(here, monkeypatch, error
 
 
 def test_a_lake_on_s3_gives_the_same_rows(s3_endpoint, tmp_path):
-    places = Lake("s3://bucket/lake"), Lake(tmp_path / "lake")
+    places = LakeStore("s3://bucket/lake"), LakeStore(tmp_path / "lake")
     for place in places:
         ingest([str(day(**SMALL))], place.location)
         (made,) = analyse(None, place, tables=["trades"])
@@ -304,7 +304,7 @@ def test_the_command_needs_no_java(tmp_path, monkeypatch):
 
     monkeypatch.setattr(java, "find_java", none)
     monkeypatch.setattr("pregao.lake.spark.session.spark_session", none)
-    lake = Lake(tmp_path / "lake")
+    lake = LakeStore(tmp_path / "lake")
     ingest([str(day(**SMALL))], lake.location)
     asked = ("--lake", lake.location, "--engine", "local")
     assert "trades" in run(*asked, "--table", "bars", "--interval", "1m")

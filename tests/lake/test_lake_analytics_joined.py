@@ -5,8 +5,8 @@ import pytest
 
 from pregao.lake.analytics.analyse import analyse
 from pregao.lake.books.build import BookOptions, build_books
-from pregao.lake.ingest import ingest
-from pregao.lake.store import TableSpec, Unit
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.store.unit import CommitUnit, TableSpec
 from tests.entrypoint.captured_talk import CLIENT, GATEWAY, write_capture
 from tests.entrypoint.gateway_desk import REPORT
 from tests.entrypoint.raw_peer import RawPeer
@@ -79,7 +79,7 @@ def private_capture(path, requests, reports):
 def add(lake, spec, content):
     lake.ensure_tables([spec])
     file = write_file(lake.location, spec, content)
-    lake.commit(Unit(spec.name, (spec.name,), (file,), (ingest_row(spec.name),)))
+    lake.commit(CommitUnit(spec.name, (spec.name,), (file,), (ingest_row(spec.name),)))
 
 
 class Book:

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from pregao.lake.analytics.session_stats import session_stats
-from pregao.lake.analytics.trades import made_trades
+from pregao.lake.analytics.trades import stored_trades
 from tests.lake.analytics_support import (
     analysed,
     assert_same_on_spark,
@@ -128,7 +128,7 @@ def test_a_trade_that_was_lost_after_the_first_known_statistics_shows(spark, lat
     lost = f"security_id = {security_id} and trade_id = {last['trade_id']}"
     with few_partitions(spark):
         day = the_day(spark, lake)
-        left = made_trades(day).where(f"not ({lost})")
+        left = stored_trades(day).where(f"not ({lost})")
         found = session_stats(day, left).where(f"security_id = {security_id}").collect()
     assert {"volume", "trades"} <= set(found[-1]["differences"])
     assert found[-1]["equal"] is False

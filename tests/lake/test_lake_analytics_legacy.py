@@ -8,13 +8,14 @@ from collections import Counter
 import pytest
 
 from pregao.clock import MILLISECOND, SECOND
-from pregao.exchange.simulation import FaultRates, LegacyDepth, Settings, Simulation
-from pregao.exchange.simulation.settings import Moment
+from pregao.exchange.simulation.line_faults import FaultRates
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import LegacyDepth, RunPoint, SimulationSettings
 from pregao.lake.analytics.analyse import ANALYTICS, analyse
-from pregao.lake.books import build_books
-from pregao.lake.ingest import ingest
+from pregao.lake.books.build import build_books
+from pregao.lake.ingest.intake import ingest
 from pregao.lake.ingest.legacy.channels import VARIABLE
-from pregao.lake.store import Lake
+from pregao.lake.store.lake import LakeStore
 from tests.exchange.capture_replay import captured
 from tests.lake.analytics_support import assert_same_on_spark
 from tests.lake.days import rows
@@ -33,7 +34,7 @@ def simulated(out, kind=LegacyDepth.ORDERS, **changes):
         "profile": "equities", "duration_ns": 25 * SECOND, "rate": 120.0, "instruments": 6,
         "truth_books": 1, "legacy": kind,
     }  # fmt: skip
-    Simulation(Settings(out=out, **(settings | changes))).run()
+    Simulation(SimulationSettings(out=out, **(settings | changes))).run()
     return out
 
 
@@ -41,7 +42,7 @@ def made(lake, captures):
     """A lake with captures and all of their analytics."""
     assert ingest([str(path) for path in sorted(captures)], str(lake)).committed
     build_books(str(lake))
-    analyse(None, Lake(str(lake)), tables=TABLES)
+    analyse(None, LakeStore(str(lake)), tables=TABLES)
     return lake
 
 
@@ -157,7 +158,7 @@ def test_orders_are_never_mistaken_for_others_after_loss(day, binary, tmp_path):
 
 
 def test_a_day_begun_in_the_middle_knows_phases_from_snapshots(tmp_path):
-    folder = simulated(tmp_path / "day", late_join=Moment(share=0.5))
+    folder = simulated(tmp_path / "day", late_join=RunPoint(share=0.5))
     lakes = {
         feed: made(
             tmp_path / feed,
@@ -195,11 +196,11 @@ def test_levels_are_no_orders(tmp_path):
     folder = simulated(tmp_path / "day", LegacyDepth.PRICES, duration_ns=8 * SECOND)
     lake = tmp_path / "lake"
     assert ingest([str(path) for path in sorted(folder.glob("*Legacy*.pcap"))], str(lake)).committed
-    analyse(None, Lake(str(lake)), tables=ANALYTICS)
+    analyse(None, LakeStore(str(lake)), tables=ANALYTICS)
     assert rows(lake, "orders") == []
     assert rows(lake, "status")
 
 
 def test_spark_makes_the_same_rows(spark, legacy):
-    made = assert_same_on_spark(spark, Lake(str(legacy)), ["auctions", "orders"])
+    made = assert_same_on_spark(spark, LakeStore(str(legacy)), ["auctions", "orders"])
     assert made["orders"] > 500

@@ -7,8 +7,8 @@ import pytest
 
 from pregao.exchange.engine.terms import TrdSubType
 from pregao.lake.analytics.analyse import analyse
-from pregao.lake.ingest import ingest
-from pregao.lake.store import Lake
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.store.lake import LakeStore
 from tests.lake.analytics_support import rows
 from tests.lake.leg_session import FAR, NEAR, SPREAD, Session
 
@@ -17,7 +17,7 @@ from tests.lake.leg_session import FAR, NEAR, SPREAD, Session
 def session_and_lake(tmp_path_factory):
     folder = tmp_path_factory.mktemp("legs")
     session = Session(folder)
-    lake = Lake(tmp_path_factory.mktemp("lake") / "lake")
+    lake = LakeStore(tmp_path_factory.mktemp("lake") / "lake")
     ingest([str(folder)], lake.location)
     analyse(None, lake, tables=("trades", "session_stats", "bars"))
     return session, lake

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pregao.lake.analytics.analyse import ANALYTICS
 from pregao.lake.analytics.order_chains import chains
-from pregao.lake.analytics.order_positions import taken_orders
+from pregao.lake.analytics.order_positions import removed_orders
 from tests.lake.analytics_support import analysed, assert_same_on_spark, messages, rows, truth_lines
 from tests.lake.test_lake_analytics_trades import SETTINGS
 
@@ -188,7 +188,7 @@ def position_acts(draw):
 @given(position_acts())
 def test_002_9_4_a_deletion_from_the_top_takes_the_first_positions(drawn):
     acts, expected = drawn
-    found = [(row["place"], row["side"], row["secondary_order_id"]) for row in taken_orders(acts)]
+    found = [(row["place"], row["side"], row["secondary_order_id"]) for row in removed_orders(acts)]
     assert found == expected
 
 
@@ -209,7 +209,7 @@ def test_a_side_is_known_again_from_the_snapshot_that_its_book_begins_with():
         act(14, "DELETE_FROM", 2, place=5),
         act(15, "DELETE_FROM", 1, "SELL", place=6),
     ]
-    assert [(row["place"], row["secondary_order_id"]) for row in taken_orders(acts)] == [
+    assert [(row["place"], row["secondary_order_id"]) for row in removed_orders(acts)] == [
         (5, 13),
         (5, 11),
         (6, 21),
@@ -226,7 +226,7 @@ def test_a_side_whose_beginning_was_not_seen_is_left_alone_until_it_is_emptied()
         act(6, "NEW", 1),
         act(7, "DELETE_FROM", 1),
     ]
-    assert [(row["place"], row["secondary_order_id"]) for row in taken_orders(acts)] == [
+    assert [(row["place"], row["secondary_order_id"]) for row in removed_orders(acts)] == [
         (4, 3),
         (7, 6),
     ]

@@ -13,7 +13,8 @@ from pregao.lake.analytics.analyse import ANALYTICS, analyse
 from pregao.lake.sql.bound_queries import bound_rows
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.renamed_columns import RENAMED
-from pregao.lake.store import Lake, arrow_schema, replace_columns
+from pregao.lake.store.delta_tables import arrow_schema, replace_columns
+from pregao.lake.store.lake import LakeStore
 from tests.lake.analytics_support import DATE, analysed, rows
 
 SMALL = {"seed": 3, "instruments": 2, "duration": "10s"}
@@ -25,7 +26,7 @@ CHANGED = ("auctions", "clock_offsets", "orders", "session_stats", "status")
 def lake(tmp_path):
     whole, _ = analysed(CHANGED, **SMALL)
     shutil.copytree(whole.location.path, tmp_path / "lake")
-    return Lake(tmp_path / "lake")
+    return LakeStore(tmp_path / "lake")
 
 
 def outdated(lake, name, *days):
@@ -95,7 +96,7 @@ def test_days_count_as_unbuilt_until_they_are_rebuilt(lake, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Lake, "ensure_tables", interrupted)
+        patched.setattr(LakeStore, "ensure_tables", interrupted)
         with pytest.raises(KeyboardInterrupt):
             analyse(None, lake, tables=["status"])
     assert rows(lake, "status") == []

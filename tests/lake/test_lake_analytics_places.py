@@ -11,11 +11,11 @@ from pregao.book.updates import (
     OrderAdded,
     OrderChanged,
     OrderDeleted,
-    SnapshotBegun,
     SnapshotOrder,
+    SnapshotStarted,
     TopRemoved,
 )
-from pregao.lake.analytics._kernels import orders_at_places
+from pregao.lake.analytics._kernels import orders_at_positions
 from tests.book.support import Story, long_script, scripts
 
 
@@ -56,7 +56,7 @@ def by_the_kernel(updates):
     room = sum(isinstance(update, OrderAdded | SnapshotOrder) for update in updates)
     found_id, found_size = (np.empty(len(rows), np.int64) for _ in range(2))
     taken = [np.empty(room, np.int64) for _ in range(3)]
-    count = orders_at_places(
+    count = orders_at_positions(
         rows.instrument, rows.kind, rows.side, rows.order_id, rows.size, rows.position,
         found_id, found_size, *taken,
     )  # fmt: skip
@@ -70,7 +70,7 @@ def by_the_kernel(updates):
 def compared(updates):
     # The feed's own rules keep snapshots complete: here they come without what they announce.
     plain = [
-        SnapshotBegun(update.key) if isinstance(update, SnapshotBegun) else update
+        SnapshotStarted(update.key) if isinstance(update, SnapshotStarted) else update
         for update in updates
     ]
     found, taken, kept = by_the_book(plain)

@@ -10,8 +10,8 @@ from pregao.cli.analytics import analytics
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.analytics import writing
 from pregao.lake.analytics.analyse import ANALYTICS, analyse, in_order
-from pregao.lake.analytics.tables import Wanted
-from pregao.lake.ingest import ingest
+from pregao.lake.analytics.tables import AnalyticsOptions
+from pregao.lake.ingest.intake import ingest
 from pregao.lake.store import delta_tables
 from tests.lake.analytics_support import DATE, few_partitions, lake_of, rows
 from tests.lake.days import day
@@ -36,7 +36,7 @@ def test_tables_come_after_those_they_are_derived_from():
 
 def test_a_day_is_rebuilt_only_when_it_has_more_data(spark):
     lake, _ = lake_of(**SMALL)
-    first = made(spark, lake, tables=["bars"], wanted=Wanted(("1m",)))
+    first = made(spark, lake, tables=["bars"], wanted=AnalyticsOptions(("1m",)))
     assert first == {"trades": len(rows(lake, "trades")), "bars": len(rows(lake, "bars"))}
     trades = rows(lake, "trades")
     version = lake.delta("trades").version()
@@ -50,7 +50,7 @@ def test_a_day_is_rebuilt_only_when_it_has_more_data(spark):
 
     ingest([str(day(**OTHER))], lake.location)
     # An interval once asked for is kept up to date.
-    later = made(spark, lake, tables=["bars"], wanted=Wanted(("15m",)))
+    later = made(spark, lake, tables=["bars"], wanted=AnalyticsOptions(("15m",)))
     assert later["trades"] > len(trades)
     grown = rows(lake, "trades")
     assert len(grown) == later["trades"]

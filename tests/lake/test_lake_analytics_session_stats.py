@@ -4,7 +4,7 @@ import pytest
 
 from pregao.lake.analytics.session_stats import session_stats
 from pregao.lake.analytics.sessions import session_starts
-from pregao.lake.analytics.trades import made_trades
+from pregao.lake.analytics.trades import stored_trades
 from pregao.umdf.phases import GroupKey, Phases, StatisticsReset
 from tests.lake.analytics_support import analysed, few_partitions, messages, rows, the_day
 from tests.lake.test_lake_analytics_trades import SETTINGS
@@ -59,7 +59,7 @@ def test_losses_show_as_a_difference(spark, lake):
     lost = f"security_id = {most['security_id']} and price = {most['price']}"
     with few_partitions(spark):
         day = the_day(spark, lake)
-        left = made_trades(day).where(f"not ({lost})")
+        left = stored_trades(day).where(f"not ({lost})")
         found = [row for row in session_stats(day, left).collect() if not row["equal"]]
     assert [row["security_id"] for row in found] == [most["security_id"]]
     assert {"high", "volume", "vwap", "trades"} <= set(found[0]["differences"])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.lake.analytics.timeline import UNTOLD, Member, Told, timeline
+from pregao.lake.analytics.timeline import UNTOLD, GroupMember, StatusMessage, timeline
 from pregao.umdf.phases import GroupKey, Phases, StatisticsReset
 from tests.lake.analytics_support import analysed, messages, rows, truth_lines
 from tests.lake.test_lake_analytics_trades import SETTINGS
@@ -37,7 +37,7 @@ def told(draw):
 
 def numbered(several):
     return [
-        Told(**one, time_ns=100 * n, sending_time_ns=100 * n, place=n, event=n)
+        StatusMessage(**one, time_ns=100 * n, sending_time_ns=100 * n, place=n, event=n)
         for n, one in enumerate(several, 1)
     ]
 
@@ -60,7 +60,7 @@ def holding(lines, subject, name, time_ns):
 @given(st.lists(told(), max_size=12))
 def test_the_timeline_follows_the_rules_at_every_time(several):
     several = numbered(several)
-    lines = timeline([Member(one, group) for one, group in GROUPS.items()], several)
+    lines = timeline([GroupMember(one, group) for one, group in GROUPS.items()], several)
     phases = Phases()
     for security_id, group in GROUPS.items():
         if group is not None:
@@ -96,14 +96,14 @@ def test_the_timeline_follows_the_rules_at_every_time(several):
 
 def test_a_snapshot_counts_only_for_instruments_without_updates():
     def phase(code, n, **more):
-        return Told("G", None, code, None, None, None, 100 * n, 100 * n, place=n, **more)
+        return StatusMessage("G", None, code, None, None, None, 100 * n, 100 * n, place=n, **more)
 
     def state(code, n, **more):
         event = "SECURITY_STATUS_CHANGE"
-        return Told(None, 1, code, event, None, None, 100 * n, 100 * n, place=n, **more)
+        return StatusMessage(None, 1, code, event, None, None, 100 * n, 100 * n, place=n, **more)
 
     lines = timeline(
-        [Member(1, "G"), Member(2, "G")],
+        [GroupMember(1, "G"), GroupMember(2, "G")],
         [
             phase("OPEN", 2),
             phase("CLOSE", 1, snapshot=True),
@@ -129,10 +129,10 @@ def test_a_snapshot_counts_only_for_instruments_without_updates():
 
 def test_an_instrument_has_a_state_only_while_it_is_listed():
     phases = [
-        Told("G", None, code, None, None, None, 100 * n, 100 * n, place=n)
+        StatusMessage("G", None, code, None, None, None, 100 * n, 100 * n, place=n)
         for n, code in enumerate(["CLOSE", "OPEN", "PAUSE"], 1)
     ]
-    lines = timeline([Member(1, "G", 2, 150, 3, 250)], phases)
+    lines = timeline([GroupMember(1, "G", 2, 150, 3, 250)], phases)
     own = [
         (line["status"], line["from_ns"], line["until_ns"]) for line in lines if line["security_id"]
     ]
@@ -203,7 +203,7 @@ def test_002_15_6_a_state_that_is_its_groups_rejoins():
 
     group, own = {"security_group": "G"}, {"security_id": 1}
     lines = timeline(
-        [Member(1, "G"), Member(2, "G")],
+        [GroupMember(1, "G"), GroupMember(2, "G")],
         numbered(
             [
                 one(group, "OPEN", None),
@@ -230,7 +230,7 @@ def test_messages_without_a_turn_or_a_subject_have_no_effect():
         for group, security in (("G", None), (None, None), ("G", None))
     )  # fmt: skip
     several[2] = replace(several[2], place=None, code="PAUSE")
-    lines = timeline([Member(1, "G")], several)
+    lines = timeline([GroupMember(1, "G")], several)
     assert [(line["security_id"], line["status"], line["at"]) for line in lines] == [
         (None, "OPEN", 1), (1, "OPEN", 1),
     ]  # fmt: skip

@@ -17,12 +17,14 @@ from pregao.errors import UsageError
 from pregao.feed.day import LAST_SERIAL
 from pregao.lake.books import build as build_module
 from pregao.lake.books.build import BookOptions, build_books
-from pregao.lake.books.catalogue import Catalogue, latest_build
+from pregao.lake.books.catalogue import FileCatalogue, latest_build
 from pregao.lake.books.plan import plan_day, plan_tasks
 from pregao.lake.books.tables import DERIVED
 from pregao.lake.books.tasks import BookTask, BuildSettings, run_book_task
-from pregao.lake.ingest import compact, ingest
-from pregao.lake.store import Lake, commits
+from pregao.lake.ingest.compaction import compact
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.store import commits
+from pregao.lake.store.lake import LakeStore
 from tests.lake.book_days import BookDay, built, compare_final, compare_ticks, simulate
 
 DAY = date(2026, 5, 21)
@@ -35,7 +37,7 @@ def folder() -> Path:
 
 @pytest.fixture
 def lake(tmp_path):
-    lake = Lake(tmp_path / "lake")
+    lake = LakeStore(tmp_path / "lake")
     ingest([str(path) for path in sorted(folder().glob("*.pcap"))], lake.location)
     return lake
 
@@ -82,7 +84,7 @@ def test_more_levels_than_the_table_had_columns(lake):
 
 
 def test_a_later_ingest_rebuilds_the_day(tmp_path):
-    lake = Lake(tmp_path / "lake")
+    lake = LakeStore(tmp_path / "lake")
     incremental = sorted(folder().glob("*Incremental*.pcap"))
     ingest(incremental, lake.location)
     (blind,) = build_books(lake.location)
@@ -186,7 +188,7 @@ def test_of_two_concurrent_builds_with_other_settings_the_later_one_stays(lake, 
 
 
 def planned(lake):
-    catalogue = Catalogue(lake)
+    catalogue = FileCatalogue(lake)
     (channel,) = catalogue.channels(DAY)
     return plan_day(catalogue, DAY, channel)
 

@@ -10,7 +10,7 @@ import pytest
 
 from pregao.book.replay import Replay
 from pregao.book.rows import UpdateKind
-from pregao.exchange.simulation import SCHEMA_VERSIONS
+from pregao.exchange.simulation.settings import SCHEMA_VERSIONS
 from pregao.lake.books.build import BookOptions, build_books
 from tests.lake.book_days import (
     BookDay,

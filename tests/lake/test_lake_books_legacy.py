@@ -9,16 +9,23 @@ import pytest
 from pregao.book.faults import State
 from pregao.book.updates import Side
 from pregao.clock import SECOND
-from pregao.exchange.simulation import FaultRates, LegacyDepth, Settings, Simulation
-from pregao.exchange.simulation.settings import Moment, Reset, ResetKind
+from pregao.exchange.simulation.line_faults import FaultRates
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import (
+    InjectedReset,
+    LegacyDepth,
+    ResetKind,
+    RunPoint,
+    SimulationSettings,
+)
 from pregao.exchange.simulation.truth import price_text
 from pregao.lake.analytics.analyse import analyse
-from pregao.lake.books import build_books
-from pregao.lake.books.catalogue import Catalogue
+from pregao.lake.books.build import build_books
+from pregao.lake.books.catalogue import FileCatalogue
 from pregao.lake.books.lookup import book_at
-from pregao.lake.ingest import ingest
+from pregao.lake.ingest.intake import ingest
 from pregao.lake.ingest.legacy.channels import VARIABLE
-from pregao.lake.store import Lake
+from pregao.lake.store.lake import LakeStore
 from tests.exchange.capture_replay import captured, json_lines
 from tests.lake.days import rows
 
@@ -34,7 +41,7 @@ def simulated(out, **changes):
         "profile": "derivatives", "duration_ns": 20 * SECOND, "rate": 150.0, "instruments": 6,
         "truth_books": 2, "legacy": LegacyDepth.ORDERS,
     }  # fmt: skip
-    Simulation(Settings(out=out, **(settings | changes))).run()
+    Simulation(SimulationSettings(out=out, **(settings | changes))).run()
     return out
 
 
@@ -42,7 +49,7 @@ def made(lake, captures):
     """A lake with captures, their books and their analytics."""
     assert ingest([str(path) for path in sorted(captures)], str(lake)).committed
     build_books(str(lake))
-    analyse(None, Lake(str(lake)), tables=["trades", "bars"])
+    analyse(None, LakeStore(str(lake)), tables=["trades", "bars"])
     return lake
 
 
@@ -114,8 +121,8 @@ def test_both_feeds_give_the_same_books(day, binary, legacy):
     for line in final(day):
         expected = [[order[:4] for order in line[side]] for side in ("bids", "asks")]
         name = str(line["security_id"])
-        moment = book_at(Lake(str(legacy)), name)
-        assert shown(moment) == expected == shown(book_at(Lake(str(binary)), name))
+        moment = book_at(LakeStore(str(legacy)), name)
+        assert shown(moment) == expected == shown(book_at(LakeStore(str(binary)), name))
         assert moment.book.state in (State.VALID, State.EMPTY)
         compared += any(expected)
     assert compared
@@ -148,7 +155,9 @@ def test_an_instrument_on_both_feeds_is_read_from_the_binary_one_whatever_its_ch
     }
     monkeypatch.setenv(VARIABLE, ",".join(f"{flow}=201" for flow in sorted(flows)))
     lake = made(tmp_path / "lake", day.glob("*.pcap"))
-    assert 201 in Catalogue(Lake(str(lake))).channels(Catalogue(Lake(str(lake))).dates()[0])
+    assert 201 in FileCatalogue(LakeStore(str(lake))).channels(
+        FileCatalogue(LakeStore(str(lake))).dates()[0]
+    )
     for table in ("trades", "ticks", "bars"):
         assert rows(lake, table) == rows(binary, table)
 
@@ -158,7 +167,7 @@ def test_no_book_that_differs_is_called_valid_after_loss_and_resets(tmp_path):
     faults = {"A": rates, "B": rates, "snapshot": FaultRates(), "definition": FaultRates()}
     folder = simulated(
         tmp_path / "day", faults=faults, duration_ns=30 * SECOND,
-        resets=(Reset(ResetKind.SEQUENCE, Moment(share=0.5)),),
+        resets=(InjectedReset(ResetKind.SEQUENCE, RunPoint(share=0.5)),),
     )  # fmt: skip
     lake = tmp_path / "lake"
     captures = [str(path) for path in sorted(folder.glob("*Legacy*.pcap"))]
@@ -170,7 +179,7 @@ def test_no_book_that_differs_is_called_valid_after_loss_and_resets(tmp_path):
     assert healed
     trusted = 0
     for line in final(folder):
-        moment = book_at(Lake(str(lake)), str(line["security_id"]))
+        moment = book_at(LakeStore(str(lake)), str(line["security_id"]))
         if moment.book.state in (State.VALID, State.EMPTY):
             expected = [[order[:4] for order in line[side]] for side in ("bids", "asks")]
             assert shown(moment) == expected

@@ -16,13 +16,22 @@ from pregao.book.faults import State
 from pregao.book.updates import Side
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from pregao.exchange.simulation import FaultRates, LegacyDepth, Settings, Simulation
-from pregao.exchange.simulation.settings import Moment, Reset, ResetKind
+from pregao.exchange.simulation.line_faults import FaultRates
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import (
+    InjectedReset,
+    LegacyDepth,
+    ResetKind,
+    RunPoint,
+    SimulationSettings,
+)
 from pregao.lake.analytics.analyse import analyse
-from pregao.lake.books import Catalogue, Selection, book_at, build_books, open_books
-from pregao.lake.books.export import export_checkpoints, export_moments
-from pregao.lake.ingest import ingest
-from pregao.lake.store import Lake
+from pregao.lake.books.build import build_books
+from pregao.lake.books.catalogue import FileCatalogue
+from pregao.lake.books.export import BookSelection, export_checkpoints, export_moments
+from pregao.lake.books.lookup import book_at, open_books
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.store.lake import LakeStore
 from tests.exchange.capture_replay import json_lines
 from tests.lake.book_days import UNTRUSTED, levels, tick_levels
 from tests.lake.days import rows
@@ -36,7 +45,7 @@ def simulated(out, kind, **changes):
         "profile": "derivatives", "duration_ns": 12 * SECOND, "rate": 150.0, "instruments": 5,
         "truth_books": 12, "legacy": kind,
     }  # fmt: skip
-    Simulation(Settings(out=out, **(settings | changes))).run()
+    Simulation(SimulationSettings(out=out, **(settings | changes))).run()
     return out
 
 
@@ -44,7 +53,7 @@ def made(lake, captures):
     """A lake with captures and their books."""
     assert ingest([str(path) for path in sorted(captures)], str(lake)).committed
     build_books(str(lake))
-    return Lake(str(lake))
+    return LakeStore(str(lake))
 
 
 @pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.value)
@@ -94,7 +103,7 @@ def compared(folder, lake, depth):
             continue
         security = str(line["security_id"])
         if security not in books:
-            books[security] = open_books(Catalogue(lake), security)
+            books[security] = open_books(FileCatalogue(lake), security)
         # The feed's times have milliseconds: what was sent before, and no more.
         moment = books[security].at(None if line["final"] else line["time_ns"] - 1)
         if moment.book.state in (State.STALE, State.UNCONFIRMED):
@@ -171,7 +180,7 @@ def test_checkpoints_hold_levels_and_no_orders(whole):
 def test_exported_books_are_levels_with_their_numbers_of_orders(whole):
     _, lake, _ = whole
     sink = io.BytesIO()
-    assert export_checkpoints(lake, Selection(), sink, all_of_them=False)
+    assert export_checkpoints(lake, BookSelection(), sink, all_of_them=False)
     found = list(csv.DictReader(io.StringIO(sink.getvalue().decode())))
     name = found[0]["Symbol"]
     own = [row for row in found if row["Symbol"] == name]
@@ -218,8 +227,8 @@ def test_no_levels_that_differ_are_called_valid_after_loss(tmp_path, kind, late,
     rates = FaultRates(0.1, 0.0, 0.02)
     folder = simulated(
         tmp_path / "day", kind, faults={"A": rates, "B": rates, **CALM},
-        late_join=None if late is None else Moment(share=late),
-        resets=() if reset is None else (Reset(reset, Moment(share=0.5)),),
+        late_join=None if late is None else RunPoint(share=late),
+        resets=() if reset is None else (InjectedReset(reset, RunPoint(share=0.5)),),
     )  # fmt: skip
     lake = made(tmp_path / "lake", folder.glob("*Legacy*.pcap"))
     found = compared(folder, lake, KINDS[kind])

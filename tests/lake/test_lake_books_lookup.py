@@ -16,18 +16,18 @@ from pregao.book.updates import Side
 from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.lake.books.build import BookOptions, build_books
-from pregao.lake.books.catalogue import Catalogue
+from pregao.lake.books.catalogue import FileCatalogue
 from pregao.lake.books.export import (
     BOOK_SCHEMA,
-    Selection,
+    BookSelection,
     export_checkpoints,
     export_moments,
     export_ticks,
     tick_schema,
 )
 from pregao.lake.books.lookup import book_at, open_books
-from pregao.lake.ingest import ingest
-from pregao.lake.store import Lake
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.store.lake import LakeStore
 from tests.lake.book_days import BookDay, built, simulate
 
 EVERY_SECOND = BookOptions(interval_ns=SECOND)
@@ -43,7 +43,7 @@ class Lookups(dict):
     """Results of `book_at`, with the books of each instrument opened once."""
 
     def __init__(self, lake):
-        self.catalogue = Catalogue(lake)
+        self.catalogue = FileCatalogue(lake)
 
     def __missing__(self, symbol):
         self[symbol] = open_books(self.catalogue, symbol)
@@ -162,7 +162,7 @@ def test_an_instrument_may_be_named_by_its_number():
 
 
 def test_books_that_were_not_built_and_unknown_names_are_reported(tmp_path):
-    lake = Lake(tmp_path / "lake")
+    lake = LakeStore(tmp_path / "lake")
     with pytest.raises(UsageError, match="not a lake"):
         book_at(lake, "PETR4")
     source = day(version=16)
@@ -177,7 +177,7 @@ def test_books_that_were_not_built_and_unknown_names_are_reported(tmp_path):
 
 def test_more_data_since_the_build_is_noticed(tmp_path):
     source = day(version=16)
-    lake = Lake(tmp_path / "lake")
+    lake = LakeStore(tmp_path / "lake")
     ingest([str(path) for path in sorted(source.folder.glob("*Inc*.pcap"))], lake.location)
     ingest([str(path) for path in sorted(source.folder.glob("*Definition*.pcap"))], lake.location)
     build_books(lake.location)
@@ -199,7 +199,7 @@ def read_csv(write):
 
 def test_ticks_have_the_articles_columns_and_the_tables_values():
     clean = day(version=16)
-    selection = Selection(symbols=("PETR4",))
+    selection = BookSelection(symbols=("PETR4",))
     heading, rows = read_csv(lambda sink: export_ticks(clean.lake, selection, 10, sink))
     assert heading[:8] == [
         "updateTime", "updateNano", "securityID", "Symbol", "lastPrice", "tradeVolume",
@@ -224,7 +224,7 @@ def test_ticks_have_the_articles_columns_and_the_tables_values():
 def test_books_have_the_articles_columns_then_side_position_price_and_size():
     clean = day(version=16)
     heading, rows = read_csv(
-        lambda sink: export_checkpoints(clean.lake, Selection(), sink, all_of_them=False)
+        lambda sink: export_checkpoints(clean.lake, BookSelection(), sink, all_of_them=False)
     )
     assert heading == BOOK_SCHEMA.names
     assert heading[:3] == ["updateTime", "updateNano", "secondaryOrderID"]
@@ -248,7 +248,7 @@ def test_books_at_a_moment_have_the_same_rows_as_the_checkpoint_there():
     clean = day(version=16)
     _, ends = read_csv(
         lambda sink: export_checkpoints(
-            clean.lake, Selection(symbols=("PETR4",)), sink, all_of_them=False
+            clean.lake, BookSelection(symbols=("PETR4",)), sink, all_of_them=False
         )
     )
     _, moment = read_csv(lambda sink: export_moments([book_at(clean.lake, "PETR4")], sink))
@@ -259,21 +259,21 @@ def test_books_at_a_moment_have_the_same_rows_as_the_checkpoint_there():
 def test_every_checkpoint_can_be_exported():
     clean = day(version=16)
     _, some = read_csv(
-        lambda sink: export_checkpoints(clean.lake, Selection(), sink, all_of_them=False)
+        lambda sink: export_checkpoints(clean.lake, BookSelection(), sink, all_of_them=False)
     )
     _, every = read_csv(
-        lambda sink: export_checkpoints(clean.lake, Selection(), sink, all_of_them=True)
+        lambda sink: export_checkpoints(clean.lake, BookSelection(), sink, all_of_them=True)
     )
     assert len(every) > 3 * len(some)
 
 
 def test_selections_by_channel_and_date():
     clean = day(version=16)
-    nothing = Selection(channels=(3,))
+    nothing = BookSelection(channels=(3,))
     _, rows = read_csv(lambda sink: export_ticks(clean.lake, nothing, 2, sink))
     assert rows == []
     number = clean.rows("books")[0]["security_id"]
     _, rows = read_csv(
-        lambda sink: export_ticks(clean.lake, Selection(symbols=(str(number),)), 2, sink)
+        lambda sink: export_ticks(clean.lake, BookSelection(symbols=(str(number),)), 2, sink)
     )
     assert {int(row["securityID"]) for row in rows} == {number}

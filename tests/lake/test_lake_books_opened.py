@@ -11,7 +11,8 @@ import pytest
 
 from pregao.book.rows import NULL
 from pregao.lake.books.opened import ArrowRows, FlatColumns, open_file
-from pregao.lake.store import FlatRows, Location
+from pregao.lake.store.flat_parquet.rows import FlatRows
+from pregao.lake.store.location import Location
 from tests.lake.test_lake_flat_parquet import table, written
 
 SIDES = "entries.list.element.side"

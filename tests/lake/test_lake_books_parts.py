@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 from pregao.book.rows import NULL, UpdateKind
 from pregao.feed import _kernels
 from pregao.feed.messages import BookColumns
-from pregao.feed.places import BEHIND_PACKET, in_order, packet_of, place_of, ranked
-from pregao.feed.snapshots import KeptOrders, LoopRows, owners
+from pregao.feed.places import AFTER_PACKET, in_order, message_serial, packet_of, ranked
+from pregao.feed.snapshots import CompactOrders, LoopRows, owners
 from pregao.lake.books import inputs
-from pregao.lake.books.catalogue import Catalogue
+from pregao.lake.books.catalogue import FileCatalogue
 from pregao.lake.books.checkpoints import BY_UPDATES, END, INTERVAL, PHASE, checkpoint_rows
 from pregao.lake.books.columns import codes, integers, named, nulled, prices
-from pregao.lake.books.inputs import Part, _together
+from pregao.lake.books.inputs import SecurityRange, _together
 from pregao.lake.books.legacy_reader import open_reader
-from pregao.lake.ingest import first_version, ingest
-from pregao.lake.store import Lake
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.ingest.numberings import first_version
+from pregao.lake.store.lake import LakeStore
 from pregao.umdf.sequencing import serial_of
 from pregao.umdf.templates import ORDER, SNAPSHOT_ORDERS
 from tests.lake.days import day
@@ -136,7 +137,7 @@ def test_names_become_numbers_and_numbers_names():
 )
 def test_message_serials_sort_like_the_stream_and_give_their_packet(keys):
     versions, numbers, index = (column([key[at] for key in keys]) for at in range(3))
-    place = place_of(serial_of(versions, numbers, 1), index)
+    place = message_serial(serial_of(versions, numbers, 1), index)
     order = in_order(np.zeros(len(keys), np.int64), place)
     assert [keys[at] for at in order] == sorted(keys)
     version, number = packet_of(place, 1)
@@ -146,7 +147,7 @@ def test_message_serials_sort_like_the_stream_and_give_their_packet(keys):
 def test_versions_go_round():
     serial = serial_of(column([65534, 1]), column([9, 1]), 65534)
     assert serial[0] < serial[1]
-    version, number = packet_of(place_of(serial, BEHIND_PACKET), 65534)
+    version, number = packet_of(message_serial(serial, AFTER_PACKET), 65534)
     assert version.tolist() == [65534, 1]
     assert number.tolist() == [9, 1]
     assert first_version([1, 2, 65534]) == 65534
@@ -211,13 +212,17 @@ def test_checkpoints_are_at_intervals_phases_many_updates_and_ends():
 def test_only_requested_columns_are_read(tmp_path):
     """Whether rows of a file are selected, or its row groups are read completely."""
     ingest([str(day())], str(tmp_path))
-    catalogue = Catalogue(Lake(str(tmp_path)))
+    catalogue = FileCatalogue(LakeStore(str(tmp_path)))
     date = catalogue.dates()[0]
     inputs = catalogue.inputs(date, catalogue.channels(date)[0])
     reader = open_reader(catalogue.lake.location, inputs)
     securities = sorted(reader.rows_by_security(ORDER))
     asked = ["sequence_number", "md_entry_px"]
-    for part in (Part(), Part(securities[0], securities[0]), Part(securities[-1])):
+    for part in (
+        SecurityRange(),
+        SecurityRange(securities[0], securities[0]),
+        SecurityRange(securities[-1]),
+    ):
         found = reader.read(ORDER, asked, part)
         assert found
         assert all(rows.column_names == asked for rows in found)
@@ -225,15 +230,15 @@ def test_only_requested_columns_are_read(tmp_path):
 
 def test_rows_in_pieces_are_the_same_rows(tmp_path, monkeypatch):
     ingest([str(day())], str(tmp_path))
-    catalogue = Catalogue(Lake(str(tmp_path)))
+    catalogue = FileCatalogue(LakeStore(str(tmp_path)))
     (when,) = catalogue.dates()
     channel = catalogue.channels(when)[0]
     reader = open_reader(catalogue.lake.location, catalogue.inputs(when, channel))
     columns = ["security_id", "sequence_number", "no_md_entries"]
-    whole = pa.concat_tables(reader.read(SNAPSHOT_ORDERS, columns, Part()))
+    whole = pa.concat_tables(reader.read(SNAPSHOT_ORDERS, columns, SecurityRange()))
     for most in (1, len(whole) // 3, len(whole)):
         monkeypatch.setattr(inputs, "ROWS_PER_PIECE", most)
-        pieces = list(reader.pieces(SNAPSHOT_ORDERS, columns, Part()))
+        pieces = list(reader.pieces(SNAPSHOT_ORDERS, columns, SecurityRange()))
         assert pa.concat_tables(pieces).equals(whole)
     assert list(_together([0, 2, 3], column([5, 9, 5, 5]), 10)) == [[0, 2], [3]]
     assert list(_together([1, 2], column([5, 9, 5, 5]), 1)) == [[1], [2]]
@@ -256,7 +261,7 @@ def test_columns_that_are_given_away_are_those_joined(parts):
         return columns
 
     joined, given_away = BookColumns.joined(made()), BookColumns.given_away(made())
-    kept = KeptOrders.of(given_away).some(slice(None))
+    kept = CompactOrders.of(given_away).some(slice(None))
     for each in fields(BookColumns):
         assert getattr(given_away, each.name).tolist() == getattr(joined, each.name).tolist()
         if each.name in kept:

@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.clock import SECOND
-from pregao.lake.books import BookOptions, Catalogue, open_books
+from pregao.lake.books.build import BookOptions
+from pregao.lake.books.catalogue import FileCatalogue
+from pregao.lake.books.lookup import open_books
 from tests.lake.book_days import built, simulate
 
 DAYS = {
@@ -34,7 +36,7 @@ def lake_of(day):
 @cache
 def books(day, symbol):
     lake, first, last = lake_of(day)
-    return open_books(Catalogue(lake), symbol), first, last
+    return open_books(FileCatalogue(lake), symbol), first, last
 
 
 def told(moment):

@@ -17,10 +17,10 @@ from pregao.cli.main import app
 from pregao.clock import SECOND
 from pregao.lake.books.build import build_books
 from pregao.lake.books.lookup import book_at
-from pregao.lake.ingest import ingest
-from pregao.lake.store import Lake
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.store.lake import LakeStore
 from pregao.sbe.codec import SchemaCodec
-from pregao.schemas import bundled
+from pregao.schemas.bundle import bundled
 from pregao.umdf.packets import PacketHeader, decode_header, encode_packet
 from pregao.umdf.templates import SEQUENCE
 from tests.lake.book_days import BookDay, built, compare_ticks, place, simulate, tick_place
@@ -76,7 +76,7 @@ def last_number(folder, channel=51):
 
 
 def states(lake):
-    return {row["symbol"]: row["state"] for row in BookDay(Path(), Lake(lake)).rows("books")}
+    return {row["symbol"]: row["state"] for row in BookDay(Path(), LakeStore(lake)).rows("books")}
 
 
 def lake_of(folder, captures=None):
@@ -186,7 +186,7 @@ def test_the_next_days_first_number_shows_packets_missing_at_the_end(tmp_path):
     ingest([str(path) for path in second], lake)
     reports = build_books(lake)
     assert reports[0].unit_id != before.unit_id  # more is known of the first day now
-    rows = BookDay(tmp_path, Lake(lake)).rows("books", date=before.date)
+    rows = BookDay(tmp_path, LakeStore(lake)).rows("books", date=before.date)
     assert {row["state"] for row in rows} <= set(UNTRUSTED)
 
 
@@ -223,27 +223,29 @@ def test_feed_b_that_comes_later_rebuilds_and_confirms(tmp_path):
     lake = str(tmp_path / "lake")
     ingest([str(path) for path in only_a], lake)
     (before,) = build_books(lake)
-    assert any(tick["state"] == "unconfirmed" for tick in BookDay(folder, Lake(lake)).rows("ticks"))
+    assert any(
+        tick["state"] == "unconfirmed" for tick in BookDay(folder, LakeStore(lake)).rows("ticks")
+    )
     ingest([str(whole_b)], lake)
     (after,) = build_books(lake)
     assert after.built
     assert after.unit_id != before.unit_id
-    ticks = BookDay(folder, Lake(lake)).rows("ticks")
+    ticks = BookDay(folder, LakeStore(lake)).rows("ticks")
     assert {tick["state"] for tick in ticks} <= {"valid", "empty", "building"}
 
 
 def test_compaction_does_not_make_a_build_out_of_date(tmp_path):
-    from pregao.lake.ingest import compact
+    from pregao.lake.ingest.compaction import compact
 
     lake = lake_of(simulate(tmp_path / "day", seconds=4))
-    compact(Lake(lake))
+    compact(LakeStore(lake))
     (again,) = build_books(str(lake))
     assert not again.built
 
 
 def test_a_lookup_after_the_data_states_where_it_ends(tmp_path):
     lake = lake_of(simulate(tmp_path / "day", seconds=4))
-    end = max(row["sending_time_ns"] for row in BookDay(tmp_path, Lake(lake)).rows("packets"))
-    assert book_at(Lake(lake), "PETR4", end).data_ends_ns is None
-    assert book_at(Lake(lake), "PETR4", end + SECOND).data_ends_ns == end
-    assert replace(book_at(Lake(lake), "PETR4", None)).data_ends_ns is None
+    end = max(row["sending_time_ns"] for row in BookDay(tmp_path, LakeStore(lake)).rows("packets"))
+    assert book_at(LakeStore(lake), "PETR4", end).data_ends_ns is None
+    assert book_at(LakeStore(lake), "PETR4", end + SECOND).data_ends_ns == end
+    assert replace(book_at(LakeStore(lake), "PETR4", None)).data_ends_ns is None

@@ -15,10 +15,10 @@ from unittest.mock import MagicMock
 import pytest
 
 from pregao.errors import UsageError
-from pregao.lake.ingest import ingest
-from pregao.lake.source import register
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.source.data_source import register
 from pregao.lake.spark import executors
-from pregao.lake.spark.executors import Cluster, Worker, no_executor, read_page
+from pregao.lake.spark.executors import ClusterStatus, ClusterWorker, no_executor, read_page
 from tests.lake.cluster_support import archived_classes, paths
 from tests.lake.days import day, rows, tables
 from tests.lake.lake_support import ROOT
@@ -212,19 +212,22 @@ def test_a_cluster_without_executors_reports_its_resources(reader, refused):
     assert not (reader.shared / "none").exists()
 
 
-SMALL = Worker(cores=1, memory=1024, free_cores=1, free_memory=1024)
-BUSY = Worker(cores=8, memory=8192, free_cores=0, free_memory=512)
+SMALL = ClusterWorker(cores=1, memory=1024, free_cores=1, free_memory=1024)
+BUSY = ClusterWorker(cores=8, memory=8192, free_cores=0, free_memory=512)
 
 
 @pytest.mark.parametrize(
     ("cluster", "words"),
     [
         (None, "see the resources of the cluster on its master's web page"),
-        (Cluster((), False), "the cluster has no workers. Start one"),
-        (Cluster((SMALL,), False), "1 worker, the largest with 1,024 MB and 1 core. Request less"),
-        (Cluster((SMALL, BUSY), False), "at most 1,024 MB and 1 core are free. Wait"),
-        (Cluster((BUSY,), False), "at most 512 MB and 0 cores are free. Wait"),
-        (Cluster((BUSY,), True), "cannot connect to the driver"),
+        (ClusterStatus((), False), "the cluster has no workers. Start one"),
+        (
+            ClusterStatus((SMALL,), False),
+            "1 worker, the largest with 1,024 MB and 1 core. Request less",
+        ),
+        (ClusterStatus((SMALL, BUSY), False), "at most 1,024 MB and 1 core are free. Wait"),
+        (ClusterStatus((BUSY,), False), "at most 512 MB and 0 cores are free. Wait"),
+        (ClusterStatus((BUSY,), True), "cannot connect to the driver"),
     ],
 )
 def test_why_no_executor_came(cluster, words):
@@ -236,7 +239,7 @@ def test_why_no_executor_came(cluster, words):
 @pytest.mark.parametrize(("granted", "seconds"), [(True, 120), (False, 15)])
 def test_the_time_that_was_waited_for_an_executor_is_stated(monkeypatch, granted, seconds):
     clock = itertools.count(0, 0.4)
-    cluster = Cluster((BUSY,), granted)
+    cluster = ClusterStatus((BUSY,), granted)
     monkeypatch.setattr(executors, "time", SimpleNamespace(
         monotonic=lambda: next(clock), sleep=lambda _seconds: None
     ))  # fmt: skip
@@ -256,7 +259,7 @@ def test_the_page_of_a_master_is_read():
         "workers": [worker, {**worker, "state": "DEAD"}],
         "activeapps": [{"id": "app-1", "cores": 0}, {"id": "app-2", "cores": 2}],
     }
-    assert read_page(told, "app-1") == Cluster((Worker(2, 10, 1, 5),), False)
+    assert read_page(told, "app-1") == ClusterStatus((ClusterWorker(2, 10, 1, 5),), False)
     assert read_page(told, "app-2").granted
 
 

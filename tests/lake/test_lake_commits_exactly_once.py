@@ -6,7 +6,8 @@ from collections import Counter
 import pytest
 
 from pregao.errors import UsageError
-from pregao.lake.store import Lake, Unit
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.unit import CommitUnit
 from tests.lake.lake_support import ORDERS, TRADES, counts, ingest_row, python, unit_of, write_file
 
 STEPS = ["written", "intended", "orders", "trades", "ingests"]
@@ -33,7 +34,7 @@ sys.exit(0 if outcome.committed else 10)
 
 @pytest.fixture
 def lake(tmp_path):
-    lake = Lake(tmp_path / "lake")
+    lake = LakeStore(tmp_path / "lake")
     lake.ensure_tables([ORDERS, TRADES])
     return lake
 
@@ -59,7 +60,7 @@ def test_a_unit_becomes_visible_in_all_tables_and_is_recorded_in_ingests(lake):
 def test_the_same_unit_again_adds_nothing(lake):
     unit = unit_of(lake.location, "u1", ["c1"])
     before = lake.commit(unit)
-    again = Lake(lake.location).commit(unit)
+    again = LakeStore(lake.location).commit(unit)
     assert before.committed
     assert again.committed
     assert counts(lake) == {"ingests": 1, "orders": 2, "trades": 2}
@@ -105,11 +106,11 @@ def test_a_unit_that_cannot_be_right_is_refused_before_anything_is_intended(lake
     with pytest.raises(UsageError, match="has a duplicate capture"):
         commit(lake, "u", ["c", "c"])
     with pytest.raises(UsageError, match="needs a date"):
-        lake.commit(Unit("u", ("c",), (), ({"capture_id": "c"},)))
+        lake.commit(CommitUnit("u", ("c",), (), ({"capture_id": "c"},)))
     file = write_file(lake.location, TRADES, [{"security_id": 1}])
-    elsewhere = Lake(lake.location.join("nested"))
+    elsewhere = LakeStore(lake.location.join("nested"))
     with pytest.raises(UsageError, match="has no table _intents, ingests, trades"):
-        elsewhere.commit(Unit("u", ("c",), (file,), (ingest_row("c"),)))
+        elsewhere.commit(CommitUnit("u", ("c",), (file,), (ingest_row("c"),)))
     assert lake.known_captures() == {}
 
 
@@ -117,14 +118,14 @@ def test_a_unit_without_captures_and_rows_is_committed_once_too(lake):
     unit = unit_of(lake.location, "batch-1", [])
     assert lake.commit(unit).committed
     assert lake.pending() == []
-    assert Lake(lake.location).commit(unit).committed
+    assert LakeStore(lake.location).commit(unit).committed
     assert counts(lake) == {"ingests": 0, "orders": 2, "trades": 2}
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_process_killed_at_any_step_loses_nothing_and_doubles_nothing(tmp_path, step):
     assert python(COMMIT_AND_DIE, tmp_path, step) == -signal.SIGKILL
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     intended = step != "written"
     seen = {"orders": 2, "trades": 2, "ingests": 2}
     reached = STEPS.index(step)
@@ -149,7 +150,7 @@ def test_processes_that_roll_forward_concurrently_are_harmless(tmp_path):
     assert python(COMMIT_AND_DIE, tmp_path, "intended") == -signal.SIGKILL
     processes = [python(ROLL_FORWARD, tmp_path, wait=False) for _ in range(3)]
     assert [process.wait() for process in processes] == [0] * 3
-    assert counts(Lake(tmp_path)) == {"ingests": 2, "orders": 2, "trades": 2}
+    assert counts(LakeStore(tmp_path)) == {"ingests": 2, "orders": 2, "trades": 2}
 
 
 def test_of_two_that_commit_the_same_capture_one_wins(tmp_path):
@@ -160,7 +161,7 @@ def test_of_two_that_commit_the_same_capture_one_wins(tmp_path):
     ]
     codes = [process.wait() for process in processes]
     assert sorted(codes) == [0, 10]
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     winner = f"u{codes.index(0) + 1}"
     assert Counter(lake.known_captures().values()) == {winner: 2}
     assert counts(lake) == {"ingests": 2, "orders": 2, "trades": 2}
@@ -172,7 +173,7 @@ def test_those_that_commit_different_captures_all_succeed(tmp_path):
         python(COMMIT, tmp_path, f"u{number}", f"c{number}", wait=False) for number in range(3)
     ]
     assert [process.wait() for process in processes] == [0] * 3
-    assert counts(Lake(tmp_path)) == {"ingests": 3, "orders": 6, "trades": 6}
+    assert counts(LakeStore(tmp_path)) == {"ingests": 3, "orders": 6, "trades": 6}
 
 
 def test_a_unit_id_longer_than_statistics_is_found_complete(lake):

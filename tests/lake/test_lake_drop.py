@@ -10,11 +10,13 @@ import pytest
 
 from pregao.capture import PcapWriter, read_packets
 from pregao.errors import UsageError
-from pregao.lake.books import build_books
+from pregao.lake.books.build import build_books
 from pregao.lake.books.catalogue import latest_build
-from pregao.lake.dropping import Selection, drop
-from pregao.lake.ingest import check_lake, ingest, unsound
-from pregao.lake.store import Lake
+from pregao.lake.dropping.drop import drop
+from pregao.lake.dropping.selection import DropSelection
+from pregao.lake.ingest.check import check_lake, unsound
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.store.lake import LakeStore
 from tests.forked import Forked
 from tests.lake.days import SMALL, assert_same, day, rows
 from tests.lake.test_lake_streaming_ingest import streamed
@@ -37,7 +39,7 @@ def other_channel():
 def taken_in(place, *ingests):
     for captures in ingests:
         ingest([str(path) for path in captures], str(place))
-    return Lake(place)
+    return LakeStore(place)
 
 
 def captures(folder, *names):
@@ -70,11 +72,11 @@ def both(tmp_path_factory):
 @pytest.fixture
 def lake(both, tmp_path):
     shutil.copytree(both.location.path, tmp_path / "lake")
-    return Lake(tmp_path / "lake")
+    return LakeStore(tmp_path / "lake")
 
 
 def test_a_day_is_gone_and_comes_back(both, lake, tmp_path):
-    done = drop(lake, Selection(dates=(FIRST,)))
+    done = drop(lake, DropSelection(dates=(FIRST,)))
     assert done.shortened
     assert not done.ingests
     assert sum(done.rows.values()) > 1_000
@@ -87,13 +89,13 @@ def test_a_day_is_gone_and_comes_back(both, lake, tmp_path):
 
 
 def test_a_channel_is_gone_and_the_others_stay(lake, tmp_path):
-    drop(lake, Selection(channels=(51,)))
+    drop(lake, DropSelection(channels=(51,)))
     assert_sound(lake)
     assert_same(taken_in(tmp_path / "only", [other_channel()]).location.path, lake.location.path)
 
 
 def test_a_channel_of_a_day(lake, tmp_path):
-    drop(lake, Selection(dates=(FIRST,), channels=(51,)))
+    drop(lake, DropSelection(dates=(FIRST,), channels=(51,)))
     expected = taken_in(tmp_path / "only", [second(), other_channel()])
     assert_sound(lake)
     assert_same(expected.location.path, lake.location.path)
@@ -101,9 +103,9 @@ def test_a_channel_of_a_day(lake, tmp_path):
 
 def test_a_dry_run_changes_nothing(both, lake):
     before = {name: lake.delta(name).version() for name in lake.table_names()}
-    told = drop(lake, Selection(dates=(FIRST,)), dry_run=True)
+    told = drop(lake, DropSelection(dates=(FIRST,)), dry_run=True)
     assert {name: lake.delta(name).version() for name in lake.table_names()} == before
-    done = drop(lake, Selection(dates=(FIRST,)))
+    done = drop(lake, DropSelection(dates=(FIRST,)))
     assert (told.rows, told.pairs) == (done.rows, done.pairs)
 
 
@@ -111,10 +113,10 @@ def test_dropped_twice_and_ingested_thrice(tmp_path):
     lake = taken_in(tmp_path, [first()])
     expected = rows(tmp_path, "umdf_order_mbo_50")
     for _ in range(2):
-        drop(lake, Selection(dates=(FIRST,)))
+        drop(lake, DropSelection(dates=(FIRST,)))
         assert rows(tmp_path, "umdf_order_mbo_50") == []
         with pytest.raises(UsageError, match="nothing to drop"):
-            drop(lake, Selection(dates=(FIRST,)))
+            drop(lake, DropSelection(dates=(FIRST,)))
         assert len(ingest([str(first())], lake.location).captures) == 4
         assert ingest([str(first())], lake.location).captures == []
         assert rows(tmp_path, "umdf_order_mbo_50") == expected
@@ -125,7 +127,7 @@ def test_a_dropped_capture_comes_back_compressed_too(tmp_path):
     (plain,) = captures(first(), "Incremental_A")
     lake = taken_in(tmp_path / "lake", [plain])
     expected = rows(lake.location.path, "umdf_trade_53")
-    drop(lake, Selection(dates=(FIRST,)))
+    drop(lake, DropSelection(dates=(FIRST,)))
     packed = tmp_path / "again.pcap.gz"
     packed.write_bytes(gzip.compress(plain.read_bytes(), 1))
     assert len(ingest([str(packed)], lake.location).captures) == 1
@@ -144,14 +146,14 @@ def test_an_ingest_that_others_lean_on_is_not_dropped_alone(tmp_path):
     lake = taken_in(tmp_path / "lake", *feeds)
     before, after = units(lake)
     with pytest.raises(UsageError, match=f"later ingest {after} .*channel 51 on 2026-05-21"):
-        drop(lake, Selection(ingests=(before,)))
-    drop(lake, Selection(ingests=(after[:8],)))
+        drop(lake, DropSelection(ingests=(before,)))
+    drop(lake, DropSelection(ingests=(after[:8],)))
     assert_sound(lake)
     assert_same(taken_in(tmp_path / "only", feeds[0]).location.path, lake.location.path)
     ingest([str(path) for path in feeds[1]], lake.location)
     assert_same(taken_in(tmp_path / "two", *feeds).location.path, lake.location.path)
     before, after = (unit for unit in units(lake) if not unit.startswith("drop-"))
-    drop(lake, Selection(ingests=(before, after)))
+    drop(lake, DropSelection(ingests=(before, after)))
     assert rows(lake.location.path, "packets") == []
     assert_sound(lake)
 
@@ -166,7 +168,7 @@ def test_instruments_come_from_other_ingests(tmp_path):
             for packet in part:
                 writer.write(packet.time_ns, packet.data)
     lake = taken_in(tmp_path / "lake", [halves[0]], [halves[1]])
-    drop(lake, Selection(ingests=(units(lake)[1],)))
+    drop(lake, DropSelection(ingests=(units(lake)[1],)))
     assert_sound(lake)
     expected = taken_in(tmp_path / "only", [halves[0]])
     assert rows(expected.location.path, "instruments")
@@ -178,7 +180,7 @@ def test_a_capture_of_two_days_loses_one(tmp_path):
     path = merged(tmp_path, one, other)
     lake = taken_in(tmp_path / "lake", [path])
     expected = rows(lake.location.path, "umdf_order_mbo_50")
-    done = drop(lake, Selection(dates=(SECOND,)))
+    done = drop(lake, DropSelection(dates=(SECOND,)))
     assert done.partly == [path.name]
     assert_sound(lake)
     assert {row["date"] for row in rows(lake.location.path, "packets")} == {FIRST}
@@ -187,7 +189,7 @@ def test_a_capture_of_two_days_loses_one(tmp_path):
     assert rows(lake.location.path, "umdf_order_mbo_50") == expected
     assert_sound(lake)
     assert ingest([str(path)], lake.location).captures == []
-    drop(lake, Selection(dates=(FIRST, SECOND)))
+    drop(lake, DropSelection(dates=(FIRST, SECOND)))
     assert rows(lake.location.path, "packets") == []
     assert_sound(lake)
 
@@ -226,7 +228,7 @@ def test_killed_at_any_step_it_is_finished_or_never_was(both, lake, step):
 def test_a_concurrent_ingest_is_dropped_too(tmp_path, monkeypatch):
     """Feed B is ingested after the drop was planned: it is planned again, and feed B goes too."""
     lake = taken_in(tmp_path, captures(first(), "Incremental_A"))
-    real = Lake.commit
+    real = LakeStore.commit
     came = []
 
     def commit(self, unit, *more):
@@ -234,8 +236,8 @@ def test_a_concurrent_ingest_is_dropped_too(tmp_path, monkeypatch):
             came.append(ingest([str(captures(first(), "Incremental_B")[0])], lake.location))
         return real(self, unit, *more)
 
-    monkeypatch.setattr(Lake, "commit", commit)
-    done = drop(lake, Selection(dates=(FIRST,)))
+    monkeypatch.setattr(LakeStore, "commit", commit)
+    done = drop(lake, DropSelection(dates=(FIRST,)))
     assert came
     assert len(done.ingests) == 2
     assert rows(tmp_path, "packets") == []
@@ -247,15 +249,15 @@ def test_an_ingest_that_was_planned_before_a_drop_plans_again(tmp_path, monkeypa
     lake = taken_in(tmp_path, captures(first(), "Incremental_A"))
     but = ("capture_id", "feed", "capture_time_ns")
     expected = rows(tmp_path, "umdf_order_mbo_50", without=but)
-    real = Lake.commit
+    real = LakeStore.commit
     dropped = []
 
     def commit(self, unit, *more):
         if not unit.unit_id.startswith("drop-") and not dropped:
-            dropped.append(drop(Lake(tmp_path), Selection(dates=(FIRST,))))
+            dropped.append(drop(LakeStore(tmp_path), DropSelection(dates=(FIRST,))))
         return real(self, unit, *more)
 
-    monkeypatch.setattr(Lake, "commit", commit)
+    monkeypatch.setattr(LakeStore, "commit", commit)
     ingest([str(captures(first(), "Incremental_B")[0])], lake.location)
     assert dropped
     assert rows(tmp_path, "umdf_order_mbo_50", without=but) == expected
@@ -267,7 +269,7 @@ def test_books_are_dropped_and_rebuilt_from_the_rest(tmp_path):
     build_books(lake.location)
     ticks = rows(tmp_path, "ticks")
     ingest([str(captures(first(), "Incremental_B")[0])], lake.location)
-    drop(lake, Selection(ingests=(units(lake)[1],)))
+    drop(lake, DropSelection(ingests=(units(lake)[1],)))
     for table in ("ticks", "books", "book_checkpoints", "book_audit"):
         assert rows(tmp_path, table) == []
     # The rest is the input of the last build; its rows are removed all the same.
@@ -275,7 +277,7 @@ def test_books_are_dropped_and_rebuilt_from_the_rest(tmp_path):
     assert report.built
     assert rows(tmp_path, "ticks") == ticks
     assert not build_books(lake.location)[0].built
-    drop(lake, Selection(channels=(51,)))
+    drop(lake, DropSelection(channels=(51,)))
     assert rows(tmp_path, "ticks") == []
     assert latest_build(lake, FIRST, 51)[1].startswith("drop-")
     assert_sound(lake)
@@ -283,9 +285,9 @@ def test_books_are_dropped_and_rebuilt_from_the_rest(tmp_path):
 
 def test_the_rows_of_a_stream_are_dropped_and_streamed_again(tmp_path):
     first_time = streamed(first(), tmp_path, max_bytes=60_000)
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     expected = {name: rows(tmp_path, name) for name in ("umdf_order_mbo_50", "umdf_trade_53")}
-    drop(lake, Selection(channels=(51,)))
+    drop(lake, DropSelection(channels=(51,)))
     assert rows(tmp_path, "packets") == []
     assert_sound(lake)
     assert len(streamed(first(), tmp_path, max_bytes=60_000)) == len(first_time) > 1
@@ -297,12 +299,12 @@ def test_the_rows_of_a_stream_are_dropped_and_streamed_again(tmp_path):
 @pytest.mark.parametrize(
     ("selection", "said"),
     [
-        (Selection(), "Select what to drop"),
-        (Selection(dates=(FIRST,), ingests=("abcd",)), "cannot be combined with --date"),
-        (Selection(dates=(date(2020, 1, 1),)), "It has the days 2026-05-21, 2026-05-22"),
-        (Selection(channels=(99,)), "has no data of channel 99"),
-        (Selection(ingests=("nope",)), "matches no ingest"),
-        (Selection(ingests=("ab",)), "too short"),
+        (DropSelection(), "Select what to drop"),
+        (DropSelection(dates=(FIRST,), ingests=("abcd",)), "cannot be combined with --date"),
+        (DropSelection(dates=(date(2020, 1, 1),)), "It has the days 2026-05-21, 2026-05-22"),
+        (DropSelection(channels=(99,)), "has no data of channel 99"),
+        (DropSelection(ingests=("nope",)), "matches no ingest"),
+        (DropSelection(ingests=("ab",)), "too short"),
     ],
 )
 def test_invalid_values_are_reported(both, selection, said):

@@ -20,16 +20,17 @@ from typer.testing import CliRunner
 import pregao
 from pregao.book.rows import NULL
 from pregao.cli.main import app
-from pregao.lake.books import Catalogue, find_instrument
+from pregao.lake.books.catalogue import FileCatalogue
 from pregao.lake.books.columns import integers
-from pregao.lake.exports import Act, Cause, order_flow
-from pregao.lake.exports.acts import OrderFlow
+from pregao.lake.books.lookup import find_instrument
+from pregao.lake.exports.acts import ChangeCause, FlowAction, OrderFlow
+from pregao.lake.exports.flow_reading import order_flow
 from pregao.lake.exports.halts import Halt
 from pregao.lake.exports.ladders import ladders
 from pregao.lake.exports.lobster import write_lobster
 from pregao.lake.exports.nautilus import catalogue_files
-from pregao.lake.exports.nautilus_instruments import Terms
-from pregao.lake.store import Lake
+from pregao.lake.exports.nautilus_instruments import InstrumentTerms
+from pregao.lake.store.lake import LakeStore
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +60,7 @@ def lossy(tmp_path_factory):
 
 
 def instruments(lake):
-    catalogue = Catalogue(Lake(lake))
+    catalogue = FileCatalogue(LakeStore(lake))
     names = (
         pregao.Lake(lake)
         .sql("SELECT symbol, channel FROM orders GROUP BY ALL ORDER BY count(*) DESC LIMIT 3")
@@ -91,7 +92,7 @@ def test_the_flow_of_orders_makes_the_books_of_the_lake(which, request):
     compared = 0
     causes = set()
     for instrument in instruments(folder):
-        flow = order_flow(Lake(folder), instrument)
+        flow = order_flow(LakeStore(folder), instrument)
         causes |= set(flow.cause.tolist())
         flow = flow.priced()
         rebuilt = ladders(flow, 10)
@@ -110,19 +111,19 @@ def test_the_flow_of_orders_makes_the_books_of_the_lake(which, request):
                     np.testing.assert_array_equal(own[side, at, level], expected)
         compared += len(at)
     assert compared > 1_000
-    assert {Cause.REQUEST, Cause.FILL, Cause.AUCTION} <= causes
+    assert {ChangeCause.REQUEST, ChangeCause.FILL, ChangeCause.AUCTION} <= causes
     if which == "lossy":
-        assert {Cause.SNAPSHOT, Cause.CLEARING} & causes
+        assert {ChangeCause.SNAPSHOT, ChangeCause.CLEARING} & causes
 
 
 def test_quantities_taken_from_orders_equal_the_traded_ones(lake):
     """In continuous trading the fills of an event's resting orders add up to its trades."""
-    instrument = find_instrument(Catalogue(Lake(lake)), SYMBOL, None, None)
-    flow = order_flow(Lake(lake), instrument)
+    instrument = find_instrument(FileCatalogue(LakeStore(lake)), SYMBOL, None, None)
+    flow = order_flow(LakeStore(lake), instrument)
     event = np.append(0, np.cumsum(flow.last_of_event)[:-1])
     count = int(event[-1]) + 1
-    fills = (flow.cause == Cause.FILL) & (flow.act != Act.TRADE)
-    trades = (flow.act == Act.TRADE) & ~flow.off_book
+    fills = (flow.cause == ChangeCause.FILL) & (flow.act != FlowAction.TRADE)
+    trades = (flow.act == FlowAction.TRADE) & ~flow.off_book
     taken = np.bincount(event, np.where(fills, flow.old_size - flow.size, 0), count)
     traded = np.bincount(event, np.where(trades, flow.size, 0), count)
     both = (taken > 0) & (traded > 0)
@@ -238,7 +239,9 @@ def flow_of(acts, price=NULL):
     return OrderFlow(**values)
 
 
-@pytest.mark.parametrize("acts", [[Act.ADD], [Act.ADD, Act.CHANGE, Act.DELETE], []])
+@pytest.mark.parametrize(
+    "acts", [[FlowAction.ADD], [FlowAction.ADD, FlowAction.CHANGE, FlowAction.DELETE], []]
+)
 @pytest.mark.parametrize("halts", [(), (Halt(0, START_NS, 0),)])
 def test_a_flow_of_unpriced_orders_alone_is_an_empty_file(acts, halts):
     flow = flow_of(acts)
@@ -246,12 +249,12 @@ def test_a_flow_of_unpriced_orders_alone_is_an_empty_file(acts, halts):
     assert write_lobster(flow, DAY, 3, "UTC", messages, books, halts) == 0
     assert (messages.getvalue(), books.getvalue()) == (b"", b"")
     instrument = SimpleNamespace(symbol="PETR4", security_id=1, date=DAY, channel=51)
-    assert catalogue_files(flow, instrument, Terms()) == {}
+    assert catalogue_files(flow, instrument, InstrumentTerms()) == {}
 
 
 def test_a_flow_of_one_priced_order_is_a_message():
     messages, books = io.BytesIO(), io.BytesIO()
-    assert write_lobster(flow_of([Act.ADD], 105_800), DAY, 1, "UTC", messages, books) == 1
+    assert write_lobster(flow_of([FlowAction.ADD], 105_800), DAY, 1, "UTC", messages, books) == 1
     assert messages.getvalue() == b"36000.000000000,1,7,100,105800,1\n"
     assert books.getvalue() == b"9999999999,0,105800,100\n"
 

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
-from pregao.lake.store.flat_parquet import FlatWriter, is_flat
-from pregao.lake.store.flat_parquet.writer import SMALLEST_GROUP, group_starts
+from pregao.lake.store.flat_parquet.kinds import is_flat
+from pregao.lake.store.flat_parquet.writer import MIN_GROUP, FlatWriter, group_starts
 
 NAMES = pa.array(["a", "", "ção", "x" * 70])
 PRICE = pa.decimal64(18, 4)
@@ -240,9 +240,9 @@ def test_rows_with_a_common_value_are_in_separate_groups(runs, most) -> None:
     of_value = {value: int((values == value).sum()) for value in np.unique(values).tolist()}
     for group in groups:
         if group[0] != group[-1]:
-            assert all(of_value[value] < SMALLEST_GROUP for value in np.unique(group).tolist())
+            assert all(of_value[value] < MIN_GROUP for value in np.unique(group).tolist())
     # The others are not torn into pieces.
-    assert len(groups) <= 3 * len(values) // SMALLEST_GROUP + 1
+    assert len(groups) <= 3 * len(values) // MIN_GROUP + 1
 
 
 def test_rows_that_are_not_sorted_are_cut_by_number_alone() -> None:

@@ -13,10 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
-from pregao.lake.store import open_flat
 from pregao.lake.store.flat_parquet.numbers import KNOWN_AT, KNOWN_BYTES
-from pregao.lake.store.flat_parquet.reader import _runs
-from pregao.lake.store.flat_parquet.thrift import Record, record
+from pregao.lake.store.flat_parquet.reader import _runs, open_flat
+from pregao.lake.store.flat_parquet.thrift import ThriftStruct, record
 from tests.lake.test_lake_flat_parquet import KINDS, SHAPES, table, written
 
 NULL = -(1 << 63)
@@ -125,33 +124,33 @@ FAR = 1 << 40
 
 def confused(case: str, far: int) -> bytes:
     """A file with one column and one row, in which a number is where a position is looked for."""
-    header = Record().number(1, 0).number(2, 9).number(3, 9)
+    header = ThriftStruct().number(1, 0).number(2, 9).number(3, 9)
     if case == "page":
         header.number(5, far, wide=True)
     else:
-        header.inner(5, Record().number(1, 1).number(2, 0).number(3, 3).number(4, 3).end())
+        header.inner(5, ThriftStruct().number(1, 1).number(2, 0).number(3, 3).number(4, 3).end())
     page = header.end() + bytes(9)
-    told = Record()
+    told = ThriftStruct()
     if case == "bounds":
         told.number(5, far, wide=True).number(6, far, wide=True)
-    own = Record().number(1, 2).records(2, []).records(3, []).number(4, 0)
+    own = ThriftStruct().number(1, 2).records(2, []).records(3, []).number(4, 0)
     for number, value in ((5, 1), (6, len(page)), (7, len(page)), (9, 4)):
         own.number(number, value, wide=True)
     if case == "statistics":
         own.number(12, far, wide=True)
     else:
         own.inner(12, told.end())
-    chunk = Record().number(2, 4, wide=True)
+    chunk = ThriftStruct().number(2, 4, wide=True)
     chunk = chunk.number(3, far, wide=True) if case == "column" else chunk.inner(3, own.end())
-    group = Record()
+    group = ThriftStruct()
     if case == "columns":
         group.number(1, far, wide=True)
     else:
         group.records(1, [chunk.end()])
     group.number(2, len(page), wide=True).number(3, 1, wide=True)
-    root = Record().number(3, 0).text(4, "schema").number(5, 1).end()
-    element = Record().number(1, 2).number(3, 0).text(4, "word").end()
-    footer = Record().number(1, 2)
+    root = ThriftStruct().number(3, 0).text(4, "schema").number(5, 1).end()
+    element = ThriftStruct().number(1, 2).number(3, 0).text(4, "word").end()
+    footer = ThriftStruct().number(1, 2)
     if case == "schema":
         footer.number(2, far, wide=True)
     else:

@@ -10,8 +10,8 @@ import pytest
 
 from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
 from pregao.errors import CaptureError, UsageError
-from pregao.lake.ingest import ingest
-from pregao.lake.ingest.options import Options
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.ingest.options import IngestOptions
 from pregao.lake.ingest.report import AccountingError
 from pregao.umdf.packets import PacketDecoder
 from tests.lake.days import assert_same, day, rows, tables
@@ -94,7 +94,7 @@ def without_later(found, wanted):
 
 @pytest.mark.parametrize("size", [20_000, 60_000, 250_000])
 def test_any_cutting_gives_the_same_tables(whole, tmp_path, size):
-    report = ingest([str(faulty_day())], str(tmp_path), Options(target_bytes=size))
+    report = ingest([str(faulty_day())], str(tmp_path), IngestOptions(target_bytes=size))
     assert report.tasks > 3
     assert_same(whole[0], tmp_path)
 
@@ -114,7 +114,7 @@ def test_streamed_windows_give_the_same_tables(whole, tmp_path, monkeypatch):
     from pregao.lake.ingest import plan, tasks
 
     monkeypatch.setattr(tasks, "BLOCK_BYTES", 16 * 1024)
-    real = plan.Task
+    real = plan.IngestTask
 
     def small_windows(**fields):
         return real(**fields, window_bytes=100_000)
@@ -132,7 +132,7 @@ def test_streamed_windows_give_the_same_tables(whole, tmp_path, monkeypatch):
     for capture in Path(faulty_day()).glob("*.pcap"):
         (packed / f"{capture.name}.gz").write_bytes(gzip.compress(capture.read_bytes()))
     lake = tmp_path / "lake"
-    ingest([str(packed)], str(lake), Options(skew_ns=200_000_000))
+    ingest([str(packed)], str(lake), IngestOptions(skew_ns=200_000_000))
     assert len(windows) > 10
     assert_same(whole[0], lake)
 
@@ -286,11 +286,11 @@ def test_feeds_further_apart_than_the_skew_fail_the_accounting(tmp_path):
             for packet in reader:
                 writer.write(packet.time_ns + 5_000_000_000, packet.data)
     lake = tmp_path / "lake"
-    cut = Options(target_bytes=60_000, skew_ns=1_000_000_000)
+    cut = IngestOptions(target_bytes=60_000, skew_ns=1_000_000_000)
     with pytest.raises(AccountingError, match="--max-feed-skew"):
         ingest([str(late)], str(lake), cut)
     assert rows(lake, "packets") == []
-    patient = Options(target_bytes=60_000, skew_ns=6_000_000_000)
+    patient = IngestOptions(target_bytes=60_000, skew_ns=6_000_000_000)
     assert ingest([str(late)], str(lake), patient).committed
     trades = {
         (row["sequence_number"], row["feed_difference_ns"]) for row in rows(lake, "umdf_trade_53")
@@ -299,7 +299,7 @@ def test_feeds_further_apart_than_the_skew_fail_the_accounting(tmp_path):
 
 
 def test_a_filtered_channel_is_counted_and_left_out(tmp_path):
-    report = ingest([str(day(instruments=40))], str(tmp_path), Options(channels=(53,)))
+    report = ingest([str(day(instruments=40))], str(tmp_path), IngestOptions(channels=(53,)))
     told = report.json()["packets"]
     assert told["filtered"] > 0
     assert {row["channel"] for row in rows(tmp_path, "umdf_order_mbo_50")} <= {53}

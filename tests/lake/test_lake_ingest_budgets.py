@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from pregao.capture import PcapWriter, udp_frame
 from pregao.clock import DAY, SECOND
 from pregao.errors import UsageError
-from pregao.lake.ingest import budgets, ingest
+from pregao.lake.ingest import budgets
 from pregao.lake.ingest.capture_times import FAR_REASON, sent_far_from_capture
 from pregao.lake.ingest.check import check_lake
-from pregao.lake.store import Lake
-from pregao.sbe import SchemaCodec
-from pregao.schemas import bundled
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.store.lake import LakeStore
+from pregao.sbe.codec import SchemaCodec
+from pregao.schemas.bundle import bundled
 from pregao.umdf.packets import PacketHeader, encode_packet
 from tests.lake.days import rows
 
@@ -56,7 +57,7 @@ def test_a_packet_sent_a_day_from_its_capture_is_rejected(tmp_path: Path) -> Non
     assert all(len(row["bytes"]) > 16 for row in rejects)
     outcomes = {row["position"]: row["outcome"] for row in rows(lake, "packets")}
     assert sorted(outcomes.values()) == ["decoded"] * 4 + ["rejected"] * 4
-    assert check_lake(Lake(lake)).faults == []
+    assert check_lake(LakeStore(lake)).faults == []
 
 
 def test_captures_without_times_are_ingested_by_their_sending_times(tmp_path: Path) -> None:
@@ -84,7 +85,7 @@ def test_an_ingest_has_a_maximum_number_of_days(
         return
     with pytest.raises(UsageError, match=r"of more than 3 days, from 2026-05-21, 2026-05-22, "):
         ingest([source], lake)
-    assert not Lake(lake).exists() or rows(lake, TABLE) == []
+    assert not LakeStore(lake).exists() or rows(lake, TABLE) == []
 
 
 def test_the_limits_are_a_year_and_all_channels_of_the_exchange(

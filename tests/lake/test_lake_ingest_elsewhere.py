@@ -5,10 +5,10 @@ from pathlib import Path
 import pyarrow.fs
 import pytest
 
-from pregao.lake.ingest import ingest
 from pregao.lake.ingest.check import check_lake
-from pregao.lake.ingest.options import Options
-from pregao.lake.store import Lake
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.ingest.options import IngestOptions
+from pregao.lake.store.lake import LakeStore
 from pregao.lake.store.location import Location
 from tests.lake.days import SMALL, assert_same, day
 
@@ -27,12 +27,12 @@ def test_from_and_to_an_s3_store(clean, tmp_path, s3_endpoint):
     for capture in Path(day(**SMALL)).glob("*.pcap"):
         bucket.join(capture.name).write_bytes(capture.read_bytes())
     report = ingest(
-        ["s3://bucket/captures/*.pcap"], "s3://bucket/lake", Options(target_bytes=100_000)
+        ["s3://bucket/captures/*.pcap"], "s3://bucket/lake", IngestOptions(target_bytes=100_000)
     )
     assert report.committed
     assert report.tasks > 2
     assert not ingest(["s3://bucket/captures"], "s3://bucket/lake").captures
-    assert not check_lake(Lake("s3://bucket/lake")).faults
+    assert not check_lake(LakeStore("s3://bucket/lake")).faults
     place = Location.parse("s3://bucket/lake")
     here = pyarrow.fs.LocalFileSystem()
     pyarrow.fs.copy_files(

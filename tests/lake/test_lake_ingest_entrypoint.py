@@ -7,10 +7,10 @@ import pytest
 
 from pregao.capture import PcapWriter, read_packets
 from pregao.errors import NothingFoundError
-from pregao.lake.ingest import ingest
 from pregao.lake.ingest.check import check_lake
-from pregao.lake.ingest.options import Options
-from pregao.lake.store import Lake
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.ingest.options import IngestOptions
+from pregao.lake.store.lake import LakeStore
 from tests.entrypoint.captured_talk import CLIENT, conversation, segments_of, write_capture
 from tests.entrypoint.raw_peer import KEY, SESSION
 from tests.lake.days import assert_same, day, rows
@@ -49,7 +49,7 @@ def test_both_directions_of_all_connections(tmp_path):
     assert rows(lake, "ep_rejects") == []
     capture = report.captures[0]
     assert capture.first_time_ns == TALK.said[0].time_ns
-    assert check_lake(Lake(str(lake))).faults == []
+    assert check_lake(LakeStore(str(lake))).faults == []
     again = ingest([both(tmp_path / "b.pcap")], str(lake))
     assert not again.captures
     assert again.skipped
@@ -83,7 +83,7 @@ def test_bytes_that_are_no_message_are_rejects(tmp_path):
     decoded = [row["size"] for row in rows(lake, "ep_packets") if row["outcome"] == "decoded"]
     assert sum(sizes) - sum(decoded) == skipped
     assert report.sums.packets["rejected"] == len(rejected)
-    assert check_lake(Lake(str(lake))).faults == []
+    assert check_lake(LakeStore(str(lake))).faults == []
 
 
 def test_a_folder_with_market_data_and_sessions(tmp_path):
@@ -97,13 +97,13 @@ def test_a_folder_with_market_data_and_sessions(tmp_path):
     assert told["entrypoint"]["messages"]["decoded"] == len(TALK.frames) + len(SECOND.frames)
     alone = tmp_path / "alone"
     ingest([str(day())], str(alone))
-    theirs = [name for name in Lake(str(lake)).table_names() if name.startswith("ep_")]
+    theirs = [name for name in LakeStore(str(lake)).table_names() if name.startswith("ep_")]
     assert_same(alone, lake, but=theirs)
-    assert not any(name.startswith("ep_") for name in Lake(str(alone)).table_names())
-    assert check_lake(Lake(str(lake))).faults == []
+    assert not any(name.startswith("ep_") for name in LakeStore(str(alone)).table_names())
+    assert check_lake(LakeStore(str(lake))).faults == []
 
 
-@pytest.mark.parametrize("size", [Options().target_bytes, 40_000])
+@pytest.mark.parametrize("size", [IngestOptions().target_bytes, 40_000])
 def test_one_capture_with_market_data_and_sessions(tmp_path, size):
     """However it is cut, each packet is its own protocol's; also where sessions begin late."""
     source = sorted(day().glob("*Incremental_*.pcap"))[0]
@@ -117,13 +117,13 @@ def test_one_capture_with_market_data_and_sessions(tmp_path, size):
         for time_ns, data in sorted(packets + own, key=lambda each: each[0]):
             writer.write(time_ns, data)
     lake = tmp_path / "lake"
-    report = ingest([str(tmp_path / "mixed.pcap")], str(lake), Options(target_bytes=size))
+    report = ingest([str(tmp_path / "mixed.pcap")], str(lake), IngestOptions(target_bytes=size))
     assert len(rows(lake, "ep_packets")) == len(TALK.frames)
     assert report.captures[0].statistics.tcp == len(own)
     ingest([str(source)], str(tmp_path / "alone"))
     orders = "umdf_order_mbo_50"
     assert rows(lake, orders) == rows(tmp_path / "alone", orders)
-    assert check_lake(Lake(str(lake))).faults == []
+    assert check_lake(LakeStore(str(lake))).faults == []
 
 
 def test_other_tcp_traffic_is_not_ingested(tmp_path):

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from pregao.capture import PcapWriter, read_packets
-from pregao.lake.ingest import ingest, run_here
 from pregao.lake.ingest.check import check_lake
-from pregao.lake.store import Lake
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.ingest.running import run_locally
+from pregao.lake.store.lake import LakeStore
 from tests.forked import Forked
 from tests.lake.days import SMALL, assert_same, rows
 from tests.lake.days import day as simulated
@@ -76,7 +77,7 @@ def test_killed_at_any_step_and_run_again(clean, tmp_path, step):
     report = ingest([str(day())], str(tmp_path))
     assert bool(report.captures) == (step in ("tasks", "before", "written"))
     assert_same(clean, tmp_path)
-    assert not check_lake(Lake(str(tmp_path))).faults
+    assert not check_lake(LakeStore(str(tmp_path))).faults
 
 
 def test_two_concurrent_ingests_make_one_lake(tmp_path):
@@ -101,7 +102,7 @@ def test_two_concurrent_ingests_make_one_lake(tmp_path):
     for captures in days[:2]:
         ingest([captures], str(apart))
     assert_same(lake, apart)
-    assert not check_lake(Lake(str(lake))).faults
+    assert not check_lake(LakeStore(str(lake))).faults
 
 
 def test_both_feeds_concurrently_from_two_sides(clean, tmp_path):
@@ -123,7 +124,7 @@ def test_both_feeds_concurrently_from_two_sides(clean, tmp_path):
     for thread in threads:
         thread.join()
     assert not errors
-    assert not check_lake(Lake(str(tmp_path))).faults
+    assert not check_lake(LakeStore(str(tmp_path))).faults
     assert len(rows(tmp_path, "umdf_order_mbo_50")) == len(rows(clean, "umdf_order_mbo_50"))
 
 
@@ -174,7 +175,7 @@ def test_a_file_that_grows_while_it_is_read(tmp_path):
     def run(tasks, progress):
         with growing.open("ab") as more:
             more.write(rest.read_bytes()[24:])
-        return run_here(tasks, progress)
+        return run_locally(tasks, progress)
 
     lake = tmp_path / "lake"
     first = ingest([str(growing)], str(lake), run=run)
@@ -182,7 +183,7 @@ def test_a_file_that_grows_while_it_is_read(tmp_path):
     second = ingest([str(growing)], str(lake))
     assert second.captures[0].statistics.packets == len(packets)
     assert second.json()["packets"]["duplicate"] >= half - 20  # heartbeats have no key
-    assert not check_lake(Lake(str(lake))).faults
+    assert not check_lake(LakeStore(str(lake))).faults
 
 
 def test_the_check_finds_missing_rows(clean, tmp_path):
@@ -190,8 +191,8 @@ def test_the_check_finds_missing_rows(clean, tmp_path):
 
     lake = tmp_path / "lake"
     shutil.copytree(clean, lake)
-    store = Lake(str(lake))
+    store = LakeStore(str(lake))
     assert not check_lake(store).faults
     store.delta("umdf_trade_53").delete("index_in_packet > 1")
-    faults = check_lake(Lake(str(lake))).faults
+    faults = check_lake(LakeStore(str(lake))).faults
     assert any("messages Trade_53" in fault for fault in faults)

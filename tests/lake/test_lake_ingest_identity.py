@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from pregao.capture import PcapWriter, read_packets
-from pregao.lake.ingest import hashing, ingest
+from pregao.lake.ingest import hashing
 from pregao.lake.ingest.check import check_lake
 from pregao.lake.ingest.hashing import content_hash
+from pregao.lake.ingest.intake import ingest
 from pregao.lake.source.rolling_files import RollingFiles
-from pregao.lake.store import Lake, Location
-from pregao.lake.streaming import StreamIngest
-from pregao.lake.streaming.query import StreamPace, follow_here
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.location import Location
+from pregao.lake.streaming.query import StreamPace, follow_locally
+from pregao.lake.streaming.stream_ingest import StreamIngest
 from tests.lake.days import assert_same, day, rows
 
 
@@ -43,7 +45,7 @@ def test_a_capture_next_to_its_compressed_copy_counts_once(plain, tmp_path):
     assert report.committed
     assert report.skipped == {twin.name: f"the same as {snapshots().name}"}
     assert_same(plain, tmp_path / "lake")
-    assert check_lake(Lake(str(tmp_path / "lake"))).faults == []
+    assert check_lake(LakeStore(str(tmp_path / "lake"))).faults == []
 
 
 @pytest.mark.parametrize("first", ["plain", "packed"])
@@ -64,11 +66,11 @@ def test_a_capture_that_is_known_by_its_compressed_bytes_stays_known(tmp_path, m
     twin = packed(snapshots(), tmp_path)
     stored = content_hash(Location.parse(str(twin)), twin.stat().st_size)
     lake = tmp_path / "lake"
-    monkeypatch.setattr(hashing.PlainContent, "content_hash", stored)
-    monkeypatch.setattr(hashing.PlainContent, "fingerprint", "")
+    monkeypatch.setattr(hashing.HashingSource, "content_hash", stored)
+    monkeypatch.setattr(hashing.HashingSource, "fingerprint", "")
     ingest([str(twin)], str(lake))
     monkeypatch.undo()
-    known = Lake(str(lake)).delta("ingests").to_pyarrow_table()
+    known = LakeStore(str(lake)).delta("ingests").to_pyarrow_table()
     assert known["content_hash"].to_pylist() == [stored]
     assert list(ingest([str(twin)], str(lake)).skipped) == [twin.name]
 
@@ -106,7 +108,7 @@ def test_another_file_under_the_name_of_a_streamed_one_is_ingested(tmp_path):
     write(half)
     lake = tmp_path / "lake"
     stream = StreamIngest(RollingFiles(str(folder), 0), str(lake))
-    follow_here(stream, StreamPace(once=True), lambda _report: None)
+    follow_locally(stream, StreamPace(once=True), lambda _report: None)
     assert ingest([str(file)], str(lake)).skipped == {"day.pcap": "by a stream"}
     before = len(rows(lake, "packets"))
     other = [packets[0], *packets[len(half) : len(half) + len(half) // 2]]
@@ -114,4 +116,4 @@ def test_another_file_under_the_name_of_a_streamed_one_is_ingested(tmp_path):
     report = ingest([str(file)], str(lake))
     assert not report.skipped
     assert len(rows(lake, "packets")) == before + len(other)
-    assert check_lake(Lake(str(lake))).faults == []
+    assert check_lake(LakeStore(str(lake))).faults == []

@@ -12,24 +12,24 @@ import pytest
 from pregao.capture import PcapWriter, udp_frame
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from pregao.exchange.simulation import FaultRates, LegacyDepth, Settings, Simulation
-from pregao.fast import Encoder, load_templates
-from pregao.lake.ingest import Options, ingest
+from pregao.exchange.simulation.line_faults import FaultRates
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
+from pregao.fast.codec import Encoder
+from pregao.fast.xml import load_templates
 from pregao.lake.ingest.check import check_lake
+from pregao.lake.ingest.intake import ingest
 from pregao.lake.ingest.legacy.channels import VARIABLE, channel_of
-from pregao.lake.ingest.running import run_here
-from pregao.lake.sql import example
+from pregao.lake.ingest.options import IngestOptions
+from pregao.lake.ingest.running import run_locally
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
-from pregao.lake.store import Lake
-from pregao.legacy import (
-    Assembler,
-    MessageReader,
-    MsgType,
-    read_chunks,
-    timestamp_digits,
-    write_chunks,
-)
+from pregao.lake.sql.examples import example
+from pregao.lake.store.lake import LakeStore
+from pregao.legacy.assembly import Assembler
+from pregao.legacy.chunks import read_chunks, write_chunks
+from pregao.legacy.messages import MessageReader, MsgType
 from pregao.legacy.tables import column_name
+from pregao.legacy.times import timestamp_digits
 from tests.exchange.capture_replay import captured, json_lines
 from tests.lake.days import rows
 from tests.legacy.writing import entry, heartbeat, incremental, news, reset, snapshot
@@ -44,7 +44,7 @@ def day(tmp_path_factory):
     out = tmp_path_factory.mktemp("day")
     faults = {"A": RATES, "B": RATES, "snapshot": FaultRates(), "definition": FaultRates()}
     Simulation(
-        Settings(
+        SimulationSettings(
             profile="derivatives",
             out=out,
             duration_ns=4 * SECOND,
@@ -130,7 +130,7 @@ def test_trades_are_those_of_the_exchange_and_not_counted_twice(day, lake):
 
 
 def test_the_query_for_trades_leaves_out_cancelled_trades(day, lake):
-    asked = DuckdbEngine(Lake(str(lake))).ask(example("legacy_trades").sql).rows().to_pylist()
+    asked = DuckdbEngine(LakeStore(str(lake))).ask(example("legacy_trades").sql).rows().to_pylist()
     standing = {}
     for line in json_lines(day / "truth/trades.jsonl"):
         key = (line["security_id"], line["trade_id"])
@@ -151,7 +151,7 @@ def test_both_feeds_of_a_session_lie_side_by_side(day, lake, tmp_path):
     ingest(binary, str(tmp_path / "alone"))
     table = "umdf_trade_53"
     assert rows(lake, table) == rows(tmp_path / "alone", table)
-    assert check_lake(Lake(str(lake))).faults == []
+    assert check_lake(LakeStore(str(lake))).faults == []
 
 
 def test_feeds_gaps_and_streams_are_accounted_for(lake):
@@ -205,7 +205,7 @@ def test_what_cannot_be_read_is_in_rejects_and_costs_nothing_else(tmp_path, monk
     }
     assert [row["msg_seq_num"] for row in rows(tmp_path / "lake", "legacy_news")] == [2, 5]
     assert len(rows(tmp_path / "lake", "legacy_heartbeat")) == 1
-    assert check_lake(Lake(str(tmp_path / "lake"))).faults == []
+    assert check_lake(LakeStore(str(tmp_path / "lake"))).faults == []
 
 
 def test_a_flow_without_a_named_channel_is_an_error(tmp_path):
@@ -248,7 +248,7 @@ def test_002_5_3_7_numbers_that_restart_are_no_duplicates_and_no_gaps(tmp_path, 
         for number in numbers
     ]
     assert report.gaps == []
-    assert check_lake(Lake(str(lake))).faults == []
+    assert check_lake(LakeStore(str(lake))).faults == []
 
 
 def test_002_15_7_numbers_continue_over_the_hours_and_over_heartbeats(tmp_path, monkeypatch):
@@ -283,7 +283,7 @@ def test_002_5_3_1_captures_are_read_with_the_templates_of_another_file(tmp_path
         message = encoder.encode("MDIncNew_300", {"Number": number, "Sent": when, "Rows": [row]})
         payloads += [(5001, each) for each in write_chunks(number, message, 1420)]
     own = capture(tmp_path / "a.pcap", payloads)
-    with_file = Options(schema_files=(str(file),))
+    with_file = IngestOptions(schema_files=(str(file),))
     assert ingest([own], str(tmp_path / "lake"), with_file).committed
     found = rows(tmp_path / "lake", "legacy_incremental_refresh")
     told = ("msg_seq_num", "md_entry_type", "security_id", "rpt_seq", "md_entry_px")
@@ -321,9 +321,9 @@ def test_002_5_3_7_a_reset_near_a_cut_between_tasks_loses_and_doubles_nothing(
     monkeypatch.setattr("pregao.lake.ingest.tasks.BLOCK_BYTES", 8_192)
 
     def run(tasks, progress):
-        return run_here([replace(task, window_bytes=40_000) for task in tasks], progress)
+        return run_locally([replace(task, window_bytes=40_000) for task in tasks], progress)
 
-    options = Options(target_bytes=16_384)
+    options = IngestOptions(target_bytes=16_384)
     report = ingest(names, str(tmp_path / "lake"), options, run=run)
     assert report.committed
     assert (report.tasks > 5) is not compressed

@@ -8,13 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.capture import CaptureStatistics, PcapWriter, UdpFramer
-from pregao.lake.ingest import check_lake, compact, ingest, read_known
 from pregao.lake.ingest import memory as memory_module
-from pregao.lake.ingest.known import RANGE, Known
-from pregao.lake.ingest.report import CaptureReport, Report
-from pregao.lake.store import Lake, LakeTable, vacuum
+from pregao.lake.ingest.check import check_lake
+from pregao.lake.ingest.compaction import compact
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.ingest.known import RANGE, IngestState
+from pregao.lake.ingest.memory import load_ingest_state
+from pregao.lake.ingest.report import CaptureReport, IngestReport
+from pregao.lake.store.delta_tables import LakeTable
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.vacuum import vacuum
 from pregao.sbe.codec import MessageCodec
-from pregao.schemas import bundled
+from pregao.schemas.bundle import bundled
 from pregao.umdf.packets import PacketHeader, encode_packet
 
 DAY = 86_400 * 10**9
@@ -52,12 +57,12 @@ def lake(folder, monkeypatch):
     monkeypatch.setattr(memory_module, "REMEMBER_FROM", 3)
     for number in range(5):
         ingest([capture_of(folder, number)], str(folder / "lake"))
-    return Lake(folder / "lake")
+    return LakeStore(folder / "lake")
 
 
 def anew(lake):
     """State without any history file."""
-    known = Known()
+    known = IngestState()
     rows = lake.delta("ingests").to_pyarrow_table().sort_by("committed_at_ns").to_pylist()
     known.add(rows)
     return known
@@ -77,7 +82,7 @@ def files_read(monkeypatch):
 
 
 def test_few_reports_are_read_and_all_are_known(lake, files_read):
-    known = read_known(lake)
+    known = load_ingest_state(lake)
     assert 0 < len(files_read) < 3
     assert known == anew(lake)
     assert len(known.fingerprints) == 5
@@ -103,25 +108,25 @@ def test_files_merged_by_compaction_are_reread_and_recorded_again(folder, lake, 
     ingest([capture_of(folder / "more", 0, channel=85)], str(lake.location))
     compact(lake)
     files_read.clear()
-    known = read_known(lake)
+    known = load_ingest_state(lake)
     assert known == anew(lake)
     assert len(files_read) < 3
     assert len(known.roles) == 2
 
 
 def test_removed_rows_are_not_in_the_history(lake):
-    read_known(lake)
+    load_ingest_state(lake)
     table = lake.delta("ingests")
     unit = table.to_pyarrow_table()["unit_id"][0].as_py()
     table.delete(f"unit_id = '{unit}'")
-    known = read_known(lake)
+    known = load_ingest_state(lake)
     assert known == anew(lake)
     assert len(known.fingerprints) == 4
 
 
 def test_a_lake_without_memory_is_read_whole(lake):
     lake.table_location("_ingest_state").delete_folder()
-    known = read_known(lake)
+    known = load_ingest_state(lake)
     assert known == anew(lake)
     assert len(known.fingerprints) == 5
 
@@ -135,14 +140,14 @@ def older(lake):
 
 def test_a_lake_of_an_earlier_version_is_read_and_remembers_again(folder, lake, files_read):
     old = older(lake)
-    assert read_known(lake) == anew(lake)
+    assert load_ingest_state(lake) == anew(lake)
     assert not lake.table_location("_ingest_state").exists()
     again = ingest([capture_of(folder, number) for number in range(6)], str(lake.location))
     assert sorted(again.skipped) == [f"day-{number}.pcap" for number in range(5)]
     assert check_lake(lake).faults == []
-    read_known(lake)
+    load_ingest_state(lake)
     files_read.clear()
-    known = read_known(lake)
+    known = load_ingest_state(lake)
     assert len(files_read) < 3
     assert known == anew(lake)
     assert old.exists()
@@ -164,7 +169,7 @@ def test_vacuum_removes_what_an_earlier_version_remembered(lake):
     assert removed(older_than_ns=0) == held
     assert not old.exists()
     assert not removed(older_than_ns=0)
-    assert read_known(lake) == anew(lake)
+    assert load_ingest_state(lake) == anew(lake)
 
 
 def test_vacuum_keeps_the_files_of_others_among_what_is_retired(lake):
@@ -215,11 +220,11 @@ ROWS = st.fixed_dictionaries(
 @settings(max_examples=50, deadline=None)
 @given(st.lists(ROWS, max_size=4), st.lists(ROWS, max_size=4))
 def test_an_extended_history_equals_that_of_all_rows(first, second):
-    whole = Known()
+    whole = IngestState()
     whole.add([*first, *second])
-    before = Known()
+    before = IngestState()
     before.add(first)
-    recalled = Known()
+    recalled = IngestState()
     recalled.recall(json.loads(json.dumps(before.facts())))
     assert recalled == before
     recalled.add(second)
@@ -227,7 +232,7 @@ def test_an_extended_history_equals_that_of_all_rows(first, second):
 
 
 def report_of(captures, *, odd=0):
-    report = Report("u")
+    report = IngestReport("u")
     for number in range(captures):
         statistics = CaptureStatistics()
         statistics.packets = statistics.udp = 1000

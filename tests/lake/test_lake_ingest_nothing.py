@@ -8,9 +8,10 @@ import pytest
 from pregao.capture import PcapWriter, udp_frame
 from pregao.cli.main import run
 from pregao.errors import CaptureError, NothingFoundError, UsageError
-from pregao.lake.ingest import check_lake, ingest, unsound
-from pregao.lake.ingest.options import Options
-from pregao.lake.store import Lake
+from pregao.lake.ingest.check import check_lake, unsound
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.ingest.options import IngestOptions
+from pregao.lake.store.lake import LakeStore
 from tests.lake.days import assert_same, day, rows
 
 START_NS = 1_779_360_000_000_000_000
@@ -26,11 +27,11 @@ def capture_of(path, frames):
 def refused(tmp_path, captures, match, **options):
     lake = tmp_path / "lake"
     with pytest.raises(NothingFoundError, match=match):
-        ingest(captures, str(lake), Options(**options))
+        ingest(captures, str(lake), IngestOptions(**options))
     assert not lake.exists()
     lake.mkdir()
     with pytest.raises(NothingFoundError, match=match):
-        ingest(captures, str(lake), Options(**options))
+        ingest(captures, str(lake), IngestOptions(**options))
     assert list(lake.iterdir()) == []
 
 
@@ -78,12 +79,14 @@ def with_damage(tmp_path):
     return folder
 
 
-@pytest.mark.parametrize("size", [Options().target_bytes, 60_000])
+@pytest.mark.parametrize("size", [IngestOptions().target_bytes, 60_000])
 def test_damaged_captures_can_be_left_out(with_damage, tmp_path, size):
     lake = tmp_path / "lake"
     with pytest.raises(CaptureError):
-        ingest([str(with_damage)], str(lake), Options(target_bytes=size))
-    report = ingest([str(with_damage)], str(lake), Options(target_bytes=size, skip_damaged=True))
+        ingest([str(with_damage)], str(lake), IngestOptions(target_bytes=size))
+    report = ingest(
+        [str(with_damage)], str(lake), IngestOptions(target_bytes=size, skip_damaged=True)
+    )
     assert report.committed
     damaged = {path.name for path in with_damage.glob("*Snapshot*")} | {"other.pcap"}
     assert set(report.damaged) == set(report.json()["damaged"]) == damaged
@@ -92,7 +95,7 @@ def test_damaged_captures_can_be_left_out(with_damage, tmp_path, size):
     sound = [str(path) for path in with_damage.iterdir() if path.name not in damaged]
     ingest(sound, str(alone))
     assert_same(alone, lake)
-    assert check_lake(Lake(str(lake))).faults == []
+    assert check_lake(LakeStore(str(lake))).faults == []
 
 
 def test_nothing_but_damaged_captures(tmp_path):
@@ -113,14 +116,14 @@ def test_the_command_lists_skipped_captures(with_damage, tmp_path, capsys, monke
 
 def test_damaged_pages_are_found_by_a_deep_check(tmp_path, capsys, monkeypatch):
     ingest([str(next(Path(day()).glob("*Incremental_A.pcap")))], str(tmp_path))
-    assert unsound(Lake(str(tmp_path)), deep=True) == []
+    assert unsound(LakeStore(str(tmp_path)), deep=True) == []
     file = max((tmp_path / "umdf_order_mbo_50").rglob("*.parquet"), key=lambda f: f.stat().st_size)
     content = bytearray(file.read_bytes())
     third = len(content) // 3
     content[third : third + 2048] = b"\xff" * 2048
     file.write_bytes(content)
-    assert unsound(Lake(str(tmp_path))) == []
-    faults = unsound(Lake(str(tmp_path)), deep=True)
+    assert unsound(LakeStore(str(tmp_path))) == []
+    faults = unsound(LakeStore(str(tmp_path)), deep=True)
     assert faults
     assert all(file.name in fault and "the column" in fault for fault in faults)
     assert rows(tmp_path, "packets")

@@ -9,11 +9,12 @@ import pytest
 
 from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
 from pregao.clock import SECOND
-from pregao.lake.ingest import ingest, plan, tasks
-from pregao.lake.ingest.options import Options
-from pregao.sbe import SchemaCodec
-from pregao.schemas import bundled
-from pregao.umdf.layout import PACKET_HEADER_SIZE, SMALLEST_MESSAGE
+from pregao.lake.ingest import plan, tasks
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.ingest.options import IngestOptions
+from pregao.sbe.codec import SchemaCodec
+from pregao.schemas.bundle import bundled
+from pregao.umdf.layout import MIN_MESSAGE_SIZE, PACKET_HEADER_SIZE
 from pregao.umdf.packets import PacketDecoder, PacketHeader, encode_packet
 from tests.lake.days import SMALL, day, rows
 
@@ -25,7 +26,7 @@ def test_a_message_of_template_0_is_of_an_unknown_template(tmp_path):
         first = next(iter(datagrams(reader)))
     payload = bytearray(first.payload)
     # Of the first message's header: block length, then the template.
-    struct.pack_into("<H", payload, PACKET_HEADER_SIZE + SMALLEST_MESSAGE - 6, 0)
+    struct.pack_into("<H", payload, PACKET_HEADER_SIZE + MIN_MESSAGE_SIZE - 6, 0)
     outcome = PacketDecoder().decode(bytes(payload)).outcomes[0]
     assert outcome.frame.template_id == 0
     assert outcome.decoded is None
@@ -92,7 +93,7 @@ def with_odd_time(folder, time_ns, share):
 @pytest.mark.parametrize("when", ODD_TIMES)
 def test_one_invalid_time_moves_no_cut(whole, tmp_path, when, share):
     folder = with_odd_time(tmp_path / "day", ODD_TIMES[when], share)
-    report = ingest([str(folder)], str(tmp_path / "lake"), Options(target_bytes=60_000))
+    report = ingest([str(folder)], str(tmp_path / "lake"), IngestOptions(target_bytes=60_000))
     assert report.committed
     assert report.tasks > 3
     (note,) = (note for note in report.notes if "far from those" in note)
@@ -106,13 +107,13 @@ def test_one_invalid_time_moves_no_cut(whole, tmp_path, when, share):
 @pytest.mark.parametrize("when", ODD_TIMES)
 def test_nor_a_window_of_a_compressed_capture(whole, tmp_path, monkeypatch, when):
     monkeypatch.setattr(tasks, "BLOCK_BYTES", 16 * 1024)
-    real = plan.Task
+    real = plan.IngestTask
     monkeypatch.setattr(plan, "Task", lambda **fields: real(**fields, window_bytes=100_000))
     folder = with_odd_time(tmp_path / "day", ODD_TIMES[when], 0.4)
     for capture in folder.glob("*.pcap"):
         (folder / f"{capture.name}.gz").write_bytes(gzip.compress(capture.read_bytes()))
         capture.unlink()
-    report = ingest([str(folder)], str(tmp_path / "lake"), Options(skew_ns=200_000_000))
+    report = ingest([str(folder)], str(tmp_path / "lake"), IngestOptions(skew_ns=200_000_000))
     assert report.committed
     assert any("far from those" in note for note in report.notes)
     same_messages(whole, tmp_path / "lake")

@@ -10,13 +10,15 @@ import pyarrow as pa
 import pytest
 
 from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
-from pregao.lake.ingest import PROTOCOLS, Protocol, ingest
 from pregao.lake.ingest.check import check_lake
-from pregao.lake.ingest.options import Options
-from pregao.lake.ingest.protocol import Keys, Sighting, Walk
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.ingest.options import IngestOptions
+from pregao.lake.ingest.protocol import IngestProtocol, PayloadKeys, ProtocolEvidence, WalkResult
+from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.lake.ingest.schemas import DATE_FIELD, KEY, column_of
-from pregao.lake.store import Lake, TableSpec
-from pregao.umdf.sequencing import Place
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.unit import TableSpec
+from pregao.umdf.sequencing import PacketKey
 from tests.lake.days import assert_same, day, rows
 
 # A datagram: a mark, a channel, a number, a value; nothing else.
@@ -41,19 +43,19 @@ def look(block, flows):
     seen = {}
     for flow in np.unique(block.flow).tolist():
         own = channel[sound & (block.flow == flow)].tolist()
-        seen[flows[flow]] = Sighting(len(own), Counter({1: len(own)}), Counter(own))
+        seen[flows[flow]] = ProtocolEvidence(len(own), Counter({1: len(own)}), Counter(own))
     return seen
 
 
 def keys(block, _flows):
     _, channel, number, _ = fields(block)
     none = np.zeros(len(block), np.int64)
-    return Keys(channel.astype(np.int16), none.astype(np.int32), number, none)
+    return PayloadKeys(channel.astype(np.int16), none.astype(np.int32), number, none)
 
 
 def place_of(payload, _flow):
     mark, channel, number, _ = FORM.unpack(payload)
-    return (channel, Place(0, number)) if mark == MARK else None
+    return (channel, PacketKey(0, number)) if mark == MARK else None
 
 
 class Decoder:
@@ -80,10 +82,10 @@ class Decoder:
             payloads.reject(row, None, at, at + int(payloads.length[row]), "not a tick")
         for role in payloads.packets.role[payloads.chosen[sound]].tolist():
             payloads.result.evidence[role, 1] += 1
-        return Walk(sound.astype(np.int32), ~sound)
+        return WalkResult(sound.astype(np.int32), ~sound)
 
 
-TICKS = Protocol(
+TICKS = IngestProtocol(
     name="tick",
     account_prefix="tick_",
     look=look,
@@ -168,11 +170,11 @@ def test_a_second_protocol_next_to_umdf_in_one_lake(tmp_path):
     alone = tmp_path / "alone"
     ingest([str(day())], str(alone))
     assert_same(alone, lake, but=("tick_tick", "tick_packets", "tick_gaps", "tick_rejects"))
-    assert check_lake(Lake(str(lake))).faults == []
+    assert check_lake(LakeStore(str(lake))).faults == []
     assert not ingest([str(day()), *feeds], str(lake)).captures
 
 
-@pytest.mark.parametrize("size", [Options().target_bytes, 40_000])
+@pytest.mark.parametrize("size", [IngestOptions().target_bytes, 40_000])
 def test_a_capture_that_holds_two_protocols(tmp_path, size):
     """However it is cut: each packet is its own protocol's, and the capture is counted once."""
     umdf = sorted(Path(day()).glob("*Incremental_*.pcap"))
@@ -180,7 +182,7 @@ def test_a_capture_that_holds_two_protocols(tmp_path, size):
         mixed_capture(tmp_path / f"{number}.pcap", capture, number + 1, range(1, 2000))
         for number, capture in enumerate(umdf[:2])
     ]
-    report = ingest(made, str(tmp_path / "lake"), Options(target_bytes=size))
+    report = ingest(made, str(tmp_path / "lake"), IngestOptions(target_bytes=size))
     assert report.committed
     udp = sum(capture.statistics.udp for capture in report.captures)
     taken = len(rows(tmp_path / "lake", "packets")) + len(rows(tmp_path / "lake", "tick_packets"))
@@ -190,7 +192,7 @@ def test_a_capture_that_holds_two_protocols(tmp_path, size):
     ingest([str(path) for path in umdf[:2]], str(tmp_path / "alone"))
     orders = "umdf_order_mbo_50"
     assert rows(tmp_path / "lake", orders) == rows(tmp_path / "alone", orders)
-    assert check_lake(Lake(str(tmp_path / "lake"))).faults == []
+    assert check_lake(LakeStore(str(tmp_path / "lake"))).faults == []
 
 
 def _datagrams(path):
@@ -205,7 +207,7 @@ def test_feed_b_of_the_second_protocol_comes_later(tmp_path):
     assert report.roles[0]["protocol"] == "tick"
     assert report.roles[0]["feed"] == "B"
     assert sorted(r["sequence_number"] for r in rows(lake, "tick_tick")) == [*range(1, 100)]
-    assert check_lake(Lake(str(lake))).faults == []
+    assert check_lake(LakeStore(str(lake))).faults == []
 
 
 def test_a_lake_made_before_there_was_a_second_protocol(tmp_path, monkeypatch):
@@ -220,4 +222,4 @@ def test_a_lake_made_before_there_was_a_second_protocol(tmp_path, monkeypatch):
     report = ingest([str(copied)], str(lake))
     assert [capture.name for capture in report.captures] == ["ticks.pcap"]
     assert len(rows(lake, "tick_tick")) == 9
-    assert check_lake(Lake(str(lake))).faults == []
+    assert check_lake(LakeStore(str(lake))).faults == []

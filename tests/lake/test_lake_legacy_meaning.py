@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.book.rows import NULL, UpdateKind, row_of
-from pregao.book.updates import Interrupted, MessageKey
+from pregao.book.updates import MessageKey, MessagesMissing
 from pregao.feed.legacy_meaning import update_of
 from pregao.feed.meaning import BOOK_TEMPLATES, LEVEL_FIELDS, ORDER_FIELDS, update_columns
-from pregao.lake.books.legacy_entries import ENTRY_COLUMNS, Entries
+from pregao.lake.books.legacy_entries import ENTRY_COLUMNS, EntryColumns
 from pregao.lake.books.legacy_messages import messages_of
 from pregao.lake.books.legacy_snapshots import SnapshotEntries
 from pregao.lake.books.reading import ArrowColumns
-from pregao.lake.ingest import PROTOCOLS
+from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.umdf.templates import IMPLIED_SINCE, implied_masks
 
 FIELDS = {
@@ -86,7 +86,7 @@ def table_of(told):
 
 def by_columns(told, levels):
     """Effect of each entry, by its number."""
-    rows = Entries(table_of(told), levels=levels)
+    rows = EntryColumns(table_of(told), levels=levels)
     found = {}
     for template in BOOK_TEMPLATES:
         made = messages_of(rows, template)
@@ -107,7 +107,7 @@ def by_columns(told, levels):
 
 def plain(entry, depth):
     update = update_of(MessageKey(1, 1), entry, depth)
-    if isinstance(update, Interrupted):
+    if isinstance(update, MessagesMissing):
         return {"kind": UpdateKind.INTERRUPT}
     row = dict.fromkeys(NUMBERS, NULL) | {"side": 0, "flags": 0} | row_of(update)
     return {name: int(value) for name, value in row.items() if name != "previous"}

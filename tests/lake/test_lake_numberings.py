@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pregao.clock import MILLISECOND, MINUTE
-from pregao.lake.books.slots import Slots, find_anew
-from pregao.lake.ingest import numberings_of, slot_of
+from pregao.lake.books.slots import TimeSlots, find_restarts
+from pregao.lake.ingest.legacy.slots import slot_of
+from pregao.lake.ingest.numberings import numberings_of
 
 START = 1_779_361_200_000_000_000
 EPOCHS = st.lists(st.integers(2, 30), min_size=1, max_size=4)
@@ -30,9 +31,9 @@ def test_002_5_3_7_restarts_of_numbers_are_found_with_and_without_resets(
     resets = [int(times[at]) for at in first] if told else []
     order = list(range(len(times)))
     rng.shuffle(order)
-    anew = find_anew(times[order], numbers[order], resets)
+    anew = find_restarts(times[order], numbers[order], resets)
     assert [each.time_ns for each in anew] == [int(times[at]) for at in first]
-    versions = Slots(anew).version_at(times, numbers)
+    versions = TimeSlots(anew).version_at(times, numbers)
     assert (versions - slot_of(times)).tolist() == expected
     assert (np.diff(versions) >= 0).all()
 
@@ -42,7 +43,11 @@ def test_numbers_continue_over_versions_until_they_restart(epochs, lost):
     times, numbers, expected = sent(epochs, 7 * MINUTE)
     places = {}
     for at, (version, number) in enumerate(
-        zip(Slots(find_anew(times, numbers, ())).version_at(times, numbers), numbers, strict=True)
+        zip(
+            TimeSlots(find_restarts(times, numbers, ())).version_at(times, numbers),
+            numbers,
+            strict=True,
+        )
     ):
         if at not in lost:
             told = places.setdefault((1, 72, int(version)), {(0, "A"): []})
@@ -65,13 +70,13 @@ def test_numbers_continue_over_versions_until_they_restart(epochs, lost):
 
 def test_a_snapshot_holds_as_of_the_version_in_which_its_message_was_sent():
     times, numbers, _ = sent([6, 4], 7 * MINUTE)
-    anew = find_anew(times, numbers, ())
-    versions = Slots(anew).version_at(times, numbers)
+    anew = find_restarts(times, numbers, ())
+    versions = TimeSlots(anew).version_at(times, numbers)
     places = {}
     for version, number in zip(versions.tolist(), numbers.tolist(), strict=True):
         runs = places.setdefault((1, 72, version), {(0, ""): []})[0, ""]
         runs.append((number, number))
-    slots = Slots.of(anew, numberings_of(places, timed_versions=True))
+    slots = TimeSlots.of(anew, numberings_of(places, timed_versions=True))
     # Sent a minute after each message, and as of it.
     found = slots.held_as_of(times + MINUTE, numbers)
     assert found.tolist() == versions.tolist()

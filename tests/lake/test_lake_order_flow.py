@@ -12,18 +12,19 @@ from hypothesis import strategies as st
 from pregao.cli.simulate_like import WORDS, comparison, measured
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from pregao.exchange.simulation import Settings, Simulation
-from pregao.exchange.traders import FLOW_NUMBERS, load_profile
-from pregao.lake.analytics import measure_flow
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import SimulationSettings
+from pregao.exchange.traders.profiles import FLOW_NUMBERS, load_profile
 from pregao.lake.analytics._kernels import CLEAR, DELETE, NEW, TAKE, improving
-from pregao.lake.store import Lake
+from pregao.lake.analytics.order_flow import measure_flow
+from pregao.lake.store.lake import LakeStore
 
 
 @pytest.fixture(scope="module")
 def day(tmp_path_factory):
     """A minute of the profile that is calibrated to a real market, in a lake, and its truth."""
     folder = tmp_path_factory.mktemp("flow")
-    settings = Settings("thin-derivatives", folder / "day", duration_ns=60 * SECOND)
+    settings = SimulationSettings("thin-derivatives", folder / "day", duration_ns=60 * SECOND)
     summary = Simulation(settings).run()
     return folder / "lake", measured(folder / "day", folder / "lake"), summary
 
@@ -58,21 +59,23 @@ def test_measurements_fit_the_simulation(day):
     assert sum(share for _, share in flow.lots) == pytest.approx(1, abs=0.01)
     assert flow.lots[0][0] == 1
     assert set(flow.security_types) <= {"FUT", "MLEG", "SOPT"}
-    assert measure_flow(Lake(str(lake)), flow.date, 72) == flow
+    assert measure_flow(LakeStore(str(lake)), flow.date, 72) == flow
 
 
 def test_a_lake_without_such_a_day_or_channel_reports_it(day, tmp_path):
-    lake = Lake(str(day[0]))
+    lake = LakeStore(str(day[0]))
     with pytest.raises(UsageError, match="has no data of 2020-01-02; it has 2026-05-21"):
         measure_flow(lake, date(2020, 1, 2))
     with pytest.raises(UsageError, match="no order books of channel 51"):
         measure_flow(lake, channel=51)
     with pytest.raises(UsageError, match=r"nothing|no lake|not a lake"):
-        measure_flow(Lake(str(tmp_path / "nowhere")))
+        measure_flow(LakeStore(str(tmp_path / "nowhere")))
 
 
 def test_too_little_trading_is_not_measured(tmp_path):
-    Simulation(Settings("equities", tmp_path / "day", duration_ns=5 * SECOND, rate=20.0)).run()
+    Simulation(
+        SimulationSettings("equities", tmp_path / "day", duration_ns=5 * SECOND, rate=20.0)
+    ).run()
     with pytest.raises(UsageError, match="too little continuous trading"):
         measured(tmp_path / "day", tmp_path / "lake")
 

@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pregao.lake.ingest import ingest
 from pregao.lake.ingest.files import order_by_value
+from pregao.lake.ingest.intake import ingest
 from pregao.lake.store.parquet import without_nulls
 from tests.lake.days import day
 

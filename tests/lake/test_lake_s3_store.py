@@ -11,7 +11,7 @@ from pregao.capture import PcapWriter, read_packets
 from pregao.errors import UsageError
 from pregao.lake.ingest.captures import find_captures
 from pregao.lake.spark.views import connect
-from pregao.lake.store import Lake
+from pregao.lake.store.lake import LakeStore
 from pregao.lake.store.location import Location
 from tests.lake.lake_support import ORDERS, TRADES, counts, python, unit_of
 
@@ -31,7 +31,7 @@ lake.commit(unit_of(lake.location, "u1", ["c1"]), watch=die)
 
 @pytest.fixture
 def lake(s3_endpoint):
-    lake = Lake("s3://bucket/lake")
+    lake = LakeStore("s3://bucket/lake")
     lake.ensure_tables([ORDERS, TRADES])
     return lake
 
@@ -60,12 +60,12 @@ def test_processes_that_create_and_commit_concurrently_are_distinguished(s3_endp
     codes = [process.wait() for process in processes]
     assert sorted(codes[:2]) == [0, 10]
     assert codes[2] == 0
-    assert counts(Lake("s3://bucket/lake")) == {"ingests": 2, "orders": 4, "trades": 4}
+    assert counts(LakeStore("s3://bucket/lake")) == {"ingests": 2, "orders": 4, "trades": 4}
 
 
 def test_a_dead_process_is_finished_for(s3_endpoint):
     assert python(DIE_INTENDED) == 9
-    lake = Lake("s3://bucket/lake")
+    lake = LakeStore("s3://bucket/lake")
     assert counts(lake) == {"ingests": 0, "orders": 0, "trades": 0}
     assert lake.roll_forward() == ["u1"]
     assert lake.roll_forward() == []
@@ -105,4 +105,4 @@ def test_captures_are_found_and_read_there(s3_endpoint, tmp_path):
 
 def test_a_missing_bucket_is_reported(s3_endpoint):
     with pytest.raises(UsageError, match=r"s3://nowhere/lake/_intents cannot be "):
-        Lake("s3://nowhere/lake").ensure_tables([ORDERS])
+        LakeStore("s3://nowhere/lake").ensure_tables([ORDERS])

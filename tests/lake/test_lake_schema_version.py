@@ -10,11 +10,13 @@ from pregao.capture import PcapWriter, udp_frame
 from pregao.clock import DAY, SECOND, parse_ns
 from pregao.lake.analytics.analyse import analyse
 from pregao.lake.books.build import build_books
-from pregao.lake.ingest import check_lake, compact, ingest
-from pregao.lake.spark import table_frame
-from pregao.lake.store import Lake
+from pregao.lake.ingest.check import check_lake
+from pregao.lake.ingest.compaction import compact
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.spark.views import table_frame
+from pregao.lake.store.lake import LakeStore
 from pregao.sbe.codec import MessageCodec
-from pregao.schemas import bundled
+from pregao.schemas.bundle import bundled
 from pregao.umdf.packets import PacketHeader, encode_packet
 from pregao.umdf.templates import IMPLIED
 from tests.lake.analytics_support import few_partitions
@@ -68,7 +70,7 @@ def test_each_row_has_the_version_of_its_message(tmp_path):
 def test_an_order_is_implied_by_the_version_of_its_own_message(tmp_path, spark):
     """000 §18: below version 10 the bit has another meaning."""
     write_capture(tmp_path / "mixed.pcap", [[order(9, 1)], [order(10, 2), order(9, 3)]])
-    lake = Lake(tmp_path / "lake")
+    lake = LakeStore(tmp_path / "lake")
     ingest([str(tmp_path / "mixed.pcap")], lake.location)
     with few_partitions(spark):
         analyse(spark, lake, tables=["orders"])
@@ -78,7 +80,7 @@ def test_an_order_is_implied_by_the_version_of_its_own_message(tmp_path, spark):
 
 def without_versions(lake):
     """Make the message tables of a lake those of Pregão 0.1, which did not keep the version."""
-    for name in Lake(lake).table_names():
+    for name in LakeStore(lake).table_names():
         table = DeltaTable(f"{lake}/{name}")
         data = table.to_pyarrow_table()
         if "schema_version" in data.column_names:
@@ -98,7 +100,7 @@ def old_lake(tmp_path):
 
 
 def test_an_older_lake_is_read_without_the_column(old_lake, spark):
-    lake = Lake(old_lake)
+    lake = LakeStore(old_lake)
     frame = table_frame(lake, ORDERS, spark)
     assert "schema_version" not in frame.columns
     assert frame.count() == len(rows(old_lake, ORDERS)) > 0
@@ -118,9 +120,9 @@ def test_an_older_lake_gets_the_column_with_the_next_ingest(old_lake, spark):
     assert [row | {"schema_version": None} for row in before] == old
     assert {row["schema_version"] for row in new} == {NEWEST}
     assert {row["schema_version"] for row in rows(old_lake, "instruments")} == {None, NEWEST}
-    frame = table_frame(Lake(old_lake), ORDERS, spark)
+    frame = table_frame(LakeStore(old_lake), ORDERS, spark)
     assert frame.where("schema_version IS NULL").count() == len(old)
-    assert not check_lake(Lake(old_lake)).faults
+    assert not check_lake(LakeStore(old_lake)).faults
 
 
 def test_compaction_keeps_rows_with_and_without_a_version(old_lake):
@@ -131,7 +133,7 @@ def test_compaction_keeps_rows_with_and_without_a_version(old_lake):
         mode="append",
     )
     before = rows(old_lake, ORDERS)
-    assert any(done.table == ORDERS for done in compact(Lake(old_lake), [ORDERS]))
+    assert any(done.table == ORDERS for done in compact(LakeStore(old_lake), [ORDERS]))
     assert rows(old_lake, ORDERS) == before
 
 

@@ -17,7 +17,8 @@ from pregao.lake.source.request import parse_request, parse_size
 from pregao.lake.source.rows import RangeReader
 from pregao.lake.source.selection import check_selection
 from pregao.lake.source.shapes import shape_of
-from pregao.schemas import UMDF_SCHEMA_ID, Registry
+from pregao.schemas.bundle import UMDF_SCHEMA_ID
+from pregao.schemas.registry import Registry
 from pregao.umdf.packets import PacketDecoder
 from tests.lake.days import day
 from tests.sbe.support import shown

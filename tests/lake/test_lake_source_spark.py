@@ -2,8 +2,7 @@
 
 import pytest
 
-from pregao.lake.source import register
-from pregao.lake.source.data_source import B3Reader
+from pregao.lake.source.data_source import B3Reader, register
 from pregao.lake.source.request import parse_request
 from pregao.lake.spark.spark_errors import sentence
 from tests.lake.days import day

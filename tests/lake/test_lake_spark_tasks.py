@@ -7,11 +7,11 @@ import pytest
 from pregao.errors import PregaoError
 from pregao.lake.books.build import build_books
 from pregao.lake.books.runner import books_on_spark
-from pregao.lake.ingest import ingest
 from pregao.lake.ingest.check import check_lake
-from pregao.lake.ingest.options import Options
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.ingest.options import IngestOptions
 from pregao.lake.spark.runner import merge_on_spark, on_spark
-from pregao.lake.store import Lake
+from pregao.lake.store.lake import LakeStore
 from pregao.lake.store.vacuum import vacuum
 from tests.lake.book_days import BookDay, built, simulate
 from tests.lake.days import SMALL, assert_same
@@ -49,17 +49,17 @@ def test_on_spark_with_a_worker_that_dies(clean, tmp_path, spark, monkeypatch):
     report = ingest(
         [str(day())],
         str(tmp_path / "lake"),
-        Options(target_bytes=60_000),
+        IngestOptions(target_bytes=60_000),
         run=on_spark(spark),
         merge=merge_on_spark(spark),
     )
     assert report.tasks > 2
     assert died.exists()
     assert_same(clean, tmp_path / "lake")
-    assert not check_lake(Lake(str(tmp_path / "lake"))).faults
-    vacuum(Lake(str(tmp_path / "lake")), older_than_ns=0)
+    assert not check_lake(LakeStore(str(tmp_path / "lake"))).faults
+    vacuum(LakeStore(str(tmp_path / "lake")), older_than_ns=0)
     assert_same(clean, tmp_path / "lake")
-    assert not vacuum(Lake(str(tmp_path / "lake")), older_than_ns=0).files
+    assert not vacuum(LakeStore(str(tmp_path / "lake")), older_than_ns=0).files
 
 
 def test_an_error_inside_a_task_is_one_line(tmp_path, spark):
@@ -79,7 +79,7 @@ def test_an_error_inside_a_task_is_one_line(tmp_path, spark):
 
 def test_on_spark_the_books_are_the_same(spark, tmp_path):
     here = built(simulate(tmp_path / "day", seconds=6))
-    lake = Lake(tmp_path / "lake")
+    lake = LakeStore(tmp_path / "lake")
     ingest([str(path) for path in sorted(here.folder.glob("*.pcap"))], lake.location)
     reports = build_books(lake.location, run=books_on_spark(spark))
     there = BookDay(here.folder, lake, reports)

@@ -10,11 +10,15 @@ import pyarrow.dataset as ds
 import pytest
 
 from pregao.errors import UsageError
-from pregao.lake.spark import connect
-from pregao.lake.sql import EngineName, choose_engine, open_engine
+from pregao.lake.engine_names import EngineName
+from pregao.lake.spark.views import connect
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
+from pregao.lake.sql.engines import choose_engine, open_engine
 from pregao.lake.sql.spark_engine import SparkEngine
-from pregao.lake.store import Lake, TableSpec, Unit, arrow_schema, dataset, visible_files
+from pregao.lake.store.datasets import dataset
+from pregao.lake.store.delta_tables import arrow_schema, visible_files
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.unit import CommitUnit, TableSpec
 from tests.lake.analytics_support import lake_of
 from tests.lake.hostile_sql import CASES, REACHING, contents, refused
 from tests.lake.lake_support import ORDERS, ROOT, TRADES, column, order, unit_of, write_file
@@ -150,7 +154,7 @@ def test_columns_that_came_later_are_null_before(small_lake, spark):
         assert rows.num_rows == 4
     row = order(7, 9, legs=[{"leg_id": 1, "ratio": 2}], memo="new", fee=Decimal("0.00000001"))
     file = write_file(small_lake.location, WIDER, [row])
-    small_lake.commit(Unit("u3", ("c3",), (file,), ()))
+    small_lake.commit(CommitUnit("u3", ("c3",), (file,), ()))
     for engine in both(small_lake, spark):
         rows = engine.ask(sql).rows().to_pylist()
         assert [one["memo"] for one in rows] == [None] * 4 + ["new"]
@@ -176,7 +180,7 @@ def test_unselected_days_are_not_opened(small_lake):
 
 
 def test_a_lake_on_s3_is_read_without_extensions(s3_endpoint):
-    lake = Lake("s3://bucket/lake")
+    lake = LakeStore("s3://bucket/lake")
     lake.ensure_tables([ORDERS, TRADES])
     lake.commit(unit_of(lake.location, "u1", ["c1"]))
     engine = open_engine(lake, choose_engine(lake, None, spark_wanted=False))
@@ -188,7 +192,7 @@ def test_a_lake_on_s3_is_read_without_extensions(s3_endpoint):
 
 
 def test_spark_is_used_on_request_or_if_duckdb_cannot_read_the_lake(small_lake):
-    far = Lake("hdfs://name/lake")
+    far = LakeStore("hdfs://name/lake")
     assert choose_engine(small_lake, None, spark_wanted=False) is EngineName.LOCAL
     assert choose_engine(small_lake, None, spark_wanted=True) is EngineName.SPARK
     assert choose_engine(small_lake, EngineName.SPARK, spark_wanted=False) is EngineName.SPARK

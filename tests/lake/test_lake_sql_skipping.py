@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.lake.ingest import compact
+from pregao.lake.ingest.compaction import compact
 from pregao.lake.sql import duckdb_engine
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.duckdb_session import open_session
@@ -22,8 +22,10 @@ from pregao.lake.sql.skipping import (
     find_scans,
     readable_table,
 )
-from pregao.lake.store import Lake, Unit, compaction
-from pregao.lake.views import define_views, view_names
+from pregao.lake.store import compaction
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.unit import CommitUnit
+from pregao.lake.views.definitions import define_views, view_names
 from tests.lake.lake_support import ORDERS, TRADES, order, write_file
 
 DAYS = ("2026-05-20", "2026-05-21", "2026-05-22")
@@ -32,7 +34,7 @@ DAYS = ("2026-05-20", "2026-05-21", "2026-05-22")
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
     """Three days of forty instruments, in files of a few instruments each."""
-    lake = Lake(tmp_path_factory.mktemp("skipping"))
+    lake = LakeStore(tmp_path_factory.mktemp("skipping"))
     lake.ensure_tables([ORDERS, TRADES])
     for number, day in enumerate(DAYS):
         rows = [
@@ -46,7 +48,7 @@ def lake(tmp_path_factory):
             write_file(lake.location, ORDERS, rows[:4], day),
             write_file(lake.location, TRADES, trades, day),
         )
-        lake.commit(Unit(f"u{number}", (), files))
+        lake.commit(CommitUnit(f"u{number}", (), files))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "TARGET_ROWS", 12)
         compact(lake, ["orders"])

@@ -11,24 +11,18 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.ingest.latest import settle_latest
-from pregao.lake.store import (
-    Lake,
+from pregao.lake.store import delta_tables, intents
+from pregao.lake.store.commits import until_committed
+from pregao.lake.store.compaction import TableLayout, compact_table
+from pregao.lake.store.delta_tables import (
     LakeTable,
-    Layout,
-    Replaced,
-    TableSpec,
-    Unit,
     change_table,
     commit_changes,
-    compact_table,
-    delta_tables,
-    intents,
     replace_partition,
-    stored_schema,
-    stored_type,
-    until_committed,
-    write_table,
 )
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.parquet import stored_schema, stored_type, write_table
+from pregao.lake.store.unit import CommitUnit, ReplacedRows, TableSpec
 from tests.lake.lake_support import (
     DAY,
     ORDERS,
@@ -137,12 +131,12 @@ DEFINITIONS = TableSpec(
 @pytest.fixture
 def crowded(tmp_path):
     """A lake with two definitions of an instrument, in two files."""
-    lake = Lake(tmp_path / "lake")
+    lake = LakeStore(tmp_path / "lake")
     lake.ensure_tables([DEFINITIONS])
     for number in (1, 2):
         row = dict.fromkeys(DEFINITIONS.schema.names, 7) | {"sequence_number": number}
         file = write_file(lake.location, DEFINITIONS, [row])
-        lake.commit(Unit(f"u{number}", (f"c{number}",), (file,), (ingest_row(f"c{number}"),)))
+        lake.commit(CommitUnit(f"u{number}", (f"c{number}",), (file,), (ingest_row(f"c{number}"),)))
     return lake
 
 
@@ -181,7 +175,7 @@ def test_a_day_is_replaced_or_the_reason_is_reported(small_lake, commits):
 
 def test_a_writer_that_never_commits_first_finally_fails(tmp_path):
     attempts = iter([None, None, "done"])
-    lake = Lake(tmp_path).location
+    lake = LakeStore(tmp_path).location
     assert until_committed(lake, "others are faster", lambda: next(attempts)) == "done"
     with pytest.raises(PregaoError, match="others are faster; try again"):
         until_committed(lake, "others are faster", lambda: None)
@@ -203,7 +197,7 @@ def test_files_hold_decimals_as_integers_where_they_fit():
 
 
 def test_rewritten_files_keep_their_encoding(tmp_path):
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     lake.ensure_tables([ORDERS, TRADES])
     schema = stored_schema(ORDERS.schema)
     for number in range(2):
@@ -216,9 +210,9 @@ def test_rewritten_files_keep_their_encoding(tmp_path):
         written = write_table(
             place.filesystem, place.path, "orders", table, 20_594, {"sequence_number", "price"}
         )
-        unit = Unit(f"u{number}", (), lake.new_files([written]))
+        unit = CommitUnit(f"u{number}", (), lake.new_files([written]))
         assert lake.commit(unit).committed
-    (merged,) = compact_table(lake, "orders", Layout(("security_id",), "security_id"))
+    (merged,) = compact_table(lake, "orders", TableLayout(("security_id",), "security_id"))
     assert (merged.files, merged.rows) == (2, 4)
     (file,) = lake.files("orders")
     group = pq.read_metadata(file.path).row_group(0)
@@ -236,7 +230,7 @@ def test_rewritten_files_keep_their_encoding(tmp_path):
 
 
 def test_a_unit_replaces_rows_by_the_values_of_columns(tmp_path):
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     lake.ensure_tables([ORDERS, TRADES])
     first = [order(1, 1), order(1, 2), order(2, 3), order(None, 4)]
     alone = [order(1, 5), order(1, 6)]
@@ -246,10 +240,10 @@ def test_a_unit_replaces_rows_by_the_values_of_columns(tmp_path):
         write_file(tmp_path, ORDERS, alone),
         write_file(tmp_path, ORDERS, elsewhere, "2026-05-22"),
     )
-    lake.commit(Unit("u1", (), files))
+    lake.commit(CommitUnit("u1", (), files))
 
     def replaced(unit_id, *where):
-        lake.commit(Unit(unit_id, (), (), replaces=(Replaced("orders", DAY, where),)))
+        lake.commit(CommitUnit(unit_id, (), (), replaces=(ReplacedRows("orders", DAY, where),)))
         rows = lake.delta("orders").to_pyarrow_table(columns=["sequence_number"])
         return sorted(rows["sequence_number"].to_pylist())
 
@@ -262,16 +256,16 @@ def test_a_unit_replaces_rows_by_the_values_of_columns(tmp_path):
 def test_an_intent_of_version_0_1_is_understood():
     told = '{"files": [], "replaces": [["ticks", "2026-05-21", 72, []], ["gaps", "x", 72, [5, 6]]]}'
     assert intents._content(told)[1] == (
-        Replaced("ticks", "2026-05-21", (("channel", (72,)), ("security_id", ()))),
-        Replaced("gaps", "x", (("channel", (72,)), ("security_id", (5, 6)))),
+        ReplacedRows("ticks", "2026-05-21", (("channel", (72,)), ("security_id", ()))),
+        ReplacedRows("gaps", "x", (("channel", (72,)), ("security_id", (5, 6)))),
     )
 
 
 def test_the_record_of_a_unit_has_its_columns(tmp_path):
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     lake.ensure_tables([ORDERS, TRADES])
     unit = unit_of(tmp_path, "u", ["c"])
-    told = Unit("u", ("c",), unit.files, ({**unit.ingests[0], "weather": "fine"},))
+    told = CommitUnit("u", ("c",), unit.files, ({**unit.ingests[0], "weather": "fine"},))
     with pytest.raises(UsageError, match=r"ingests of .* has no column weather"):
         lake.commit(told)
     more = pa.schema([column("weather", pa.string()), *lake.schema("ingests")])
@@ -280,5 +274,5 @@ def test_the_record_of_a_unit_has_its_columns(tmp_path):
     (row,) = lake.delta("ingests").to_pyarrow_table().to_pylist()
     assert (row["weather"], row["unit_id"]) == ("fine", "u")
     # A writer that needs other tables does not remove the column.
-    Lake(tmp_path).ensure_table(TRADES)
+    LakeStore(tmp_path).ensure_table(TRADES)
     assert "weather" in lake.schema("ingests").names

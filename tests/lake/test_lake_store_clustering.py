@@ -9,21 +9,24 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pregao.lake.ingest import compact
-from pregao.lake.ingest.compaction import layout_of
-from pregao.lake.store import Lake, Unit, compact_table, compaction, visible_files
+from pregao.lake.ingest.compaction import compact, layout_of
+from pregao.lake.store import compaction
 from pregao.lake.store.clustering import (
-    Counts,
-    Limits,
+    FileSizeLimits,
     SmallFile,
+    ValueCounts,
     cut,
     groups_by_size,
     groups_by_value,
     spans,
 )
+from pregao.lake.store.compaction import compact_table
+from pregao.lake.store.delta_tables import visible_files
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.unit import CommitUnit
 from tests.lake.lake_support import ORDERS, TRADES, ingest_row, order, write_file
 
-LIMITS = Limits(60, 50)
+LIMITS = FileSizeLimits(60, 50)
 DAY = date(2026, 5, 21)
 
 
@@ -80,7 +83,7 @@ def test_files_that_overlap_are_in_one_group_and_others_stay(given_files):
 @example({3: 130}, 0, 1)
 def test_every_row_is_in_one_piece_and_a_value_that_fits_in_one_too(rows, nulls, size):
     values = np.array(sorted(rows), np.int64)
-    counts = Counts(values, np.array([rows[value] for value in values.tolist()]), nulls)
+    counts = ValueCounts(values, np.array([rows[value] for value in values.tolist()]), nulls)
     pieces = cut(counts, size, LIMITS, lambda value: np.arange(rows[value], dtype=np.int64))
     assert sum(piece.nulls for piece in pieces) == (1 if nulls else 0)
     for value, count in rows.items():
@@ -102,7 +105,7 @@ def test_every_row_is_in_one_piece_and_a_value_that_fits_in_one_too(rows, nulls,
 
 
 def test_counts_are_over_all_columns():
-    counts = Counts.of([pa.chunked_array([[1, 2, None]]), pa.chunked_array([[2], [7, 7]])])
+    counts = ValueCounts.of([pa.chunked_array([[1, 2, None]]), pa.chunked_array([[2], [7, 7]])])
     assert counts.values.tolist() == [1, 2, 7]
     assert counts.counts.tolist() == [1, 2, 2]
     assert counts.nulls == 1
@@ -112,7 +115,7 @@ def test_counts_are_over_all_columns():
 def crowded(tmp_path, monkeypatch):
     """Two days of nine files each, every one with rows of all forty instruments."""
     monkeypatch.setattr(compaction, "TARGET_ROWS", 60)
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     lake.ensure_tables([ORDERS, TRADES])
     for number in range(18):
         day = "2026-05-21" if number < 9 else "2026-05-22"
@@ -121,7 +124,7 @@ def crowded(tmp_path, monkeypatch):
         rows += [order(40, 100 * number + place) for place in range(20)]
         file = write_file(tmp_path, ORDERS, rows, day)
         name = f"c{number}"
-        lake.commit(Unit(f"u{number}", (name,), (file,), (ingest_row(name, day),)))
+        lake.commit(CommitUnit(f"u{number}", (name,), (file,), (ingest_row(name, day),)))
     return lake
 
 
@@ -157,7 +160,7 @@ def test_after_compaction_an_instrument_is_in_few_files_of_a_day(crowded):
 def test_a_file_that_comes_later_is_put_among_the_others(crowded):
     compact(crowded)
     late = write_file(crowded.location, ORDERS, [order(number, 5_000) for number in range(12)])
-    crowded.commit(Unit("late", ("late",), (late,), (ingest_row("late"),)))
+    crowded.commit(CommitUnit("late", ("late",), (late,), (ingest_row("late"),)))
     before = rows_of(crowded)
     (done,) = compact(crowded, ["orders"])
     assert done.date == "2026-05-21"
@@ -167,12 +170,12 @@ def test_a_file_that_comes_later_is_put_among_the_others(crowded):
 
 
 def test_files_that_are_too_large_are_cut_and_one_instrument_alone_is_not(tmp_path):
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     lake.ensure_tables([ORDERS, TRADES])
     many = [order(security, 10 * security) for security in range(1, 400)]
     one = [order(999, number) for number in range(400)]
     files = (write_file(tmp_path, ORDERS, many), write_file(tmp_path, ORDERS, one))
-    lake.commit(Unit("u", (), files))
+    lake.commit(CommitUnit("u", (), files))
     before = rows_of(lake)
     size = min(file.size for file in files) // 5
     layout = layout_of(ORDERS.schema.names)

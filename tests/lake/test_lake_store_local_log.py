@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.lake.store import Lake, visible_files
 from pregao.lake.store.appending import open_target
 from pregao.lake.store.delta_tables import (
     add_action,
@@ -19,7 +18,9 @@ from pregao.lake.store.delta_tables import (
     commit_changes,
     load_existing,
     remove_action,
+    visible_files,
 )
+from pregao.lake.store.lake import LakeStore
 from pregao.lake.store.local_log import read_log, read_paths
 from tests.lake.lake_support import ORDERS, TRADES, order, write_file
 
@@ -30,7 +31,7 @@ def always():
 
 @pytest.fixture
 def place(tmp_path):
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     lake.ensure_tables([ORDERS, TRADES])
     return lake.location.join("orders")
 
@@ -107,7 +108,7 @@ def test_the_library_refuses_a_mark_that_was_appended_in_between(place):
 @given(st.lists(st.sampled_from("LRCMD"), min_size=1, max_size=12))
 def test_both_ways_give_one_table_in_any_order(tmp_path_factory, steps):
     """Appends of the library and of our own, retired marks, checkpoints and removed files."""
-    lake = Lake(tmp_path_factory.mktemp("both"))
+    lake = LakeStore(tmp_path_factory.mktemp("both"))
     lake.ensure_tables([ORDERS, TRADES])
     place = lake.location.join("orders")
     live, removed = set(), 0

@@ -15,9 +15,12 @@ from pregao.lake.analytics.reading import files_by_day
 from pregao.lake.books.catalogue import FileLog
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.duckdb_file import views_script
-from pregao.lake.store import Lake, Location, dataset, visible_files
+from pregao.lake.store.datasets import dataset
+from pregao.lake.store.delta_tables import visible_files
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.location import Location
 from pregao.lake.store.table_paths import check_links, check_paths
-from pregao.lake.views import scan
+from pregao.lake.views.polars_frames import scan
 
 HOSTILE = [
     "../trades/x.parquet",
@@ -91,7 +94,7 @@ def test_a_path_that_leads_out_of_its_table_is_refused(path):
 def test_every_reader_refuses_it_and_names_table_and_path(small_lake, reader):
     rewrite(small_lake, "%2e%2e/trades/secret.parquet")
     with pytest.raises(UsageError, match=r"/orders: .*(\.\.|%2e%2e)/trades/secret\.parquet"):
-        READERS[reader](Lake(small_lake.location))
+        READERS[reader](LakeStore(small_lake.location))
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -133,12 +136,12 @@ def test_a_table_that_is_a_link_is_refused_by_every_reader(small_lake, tmp_path,
     folder.rename(tmp_path / "elsewhere")
     folder.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UsageError, match="/orders: this folder is a link"):
-        READERS[reader](Lake(small_lake.location))
+        READERS[reader](LakeStore(small_lake.location))
 
 
 def test_a_lake_may_be_reached_by_a_link(small_lake, tmp_path):
     (tmp_path / "link").symlink_to(small_lake.location.uri)
-    lake = Lake(tmp_path / "link")
+    lake = LakeStore(tmp_path / "link")
     answer = DuckdbEngine(lake).ask("SELECT count(*) AS n FROM orders")
     assert answer.rows().to_pylist() == [{"n": 4}]
     assert scan(lake, "orders").select(polars.len()).collect().item() == 4

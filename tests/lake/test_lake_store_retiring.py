@@ -4,10 +4,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from pregao.errors import UsageError
-from pregao.lake.ingest import compact
-from pregao.lake.store import Lake, commits, delta_tables, intents, visible_files
+from pregao.lake.ingest.compaction import compact
+from pregao.lake.store import commits, delta_tables, intents
 from pregao.lake.store import lake as lake_module
-from pregao.lake.store.delta_tables import load_existing
+from pregao.lake.store.delta_tables import load_existing, visible_files
+from pregao.lake.store.lake import LakeStore
 from tests.lake.lake_support import ORDERS, TRADES, counts, python, unit_of
 
 UNITS = 5
@@ -16,7 +17,7 @@ UNITS = 5
 @pytest.fixture
 def lake(tmp_path):
     """Five units of one capture each, and a guard each."""
-    lake = Lake(tmp_path / "lake")
+    lake = LakeStore(tmp_path / "lake")
     lake.ensure_tables([ORDERS, TRADES])
     for number in range(UNITS):
         commit(lake, number)
@@ -175,7 +176,7 @@ def test_processes_that_retire_and_commit_concurrently_lose_and_double_nothing(l
 
 def test_the_log_has_no_more_to_remember_after_many_units_than_after_few(tmp_path):
     """Ids that the newest checkpoint of each table has, and files of intents."""
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     lake.ensure_tables([ORDERS, TRADES])
     for number in range(40):
         retire(lake, least=8)
@@ -193,12 +194,12 @@ def test_an_older_lake_continues_to_work(tmp_path, monkeypatch):
     with monkeypatch.context() as before:
         for module in (delta_tables, lake_module):
             before.setattr(module, "settings_of", lambda spec: {"delta.checkpointInterval": "10"})
-        old = Lake(tmp_path)
+        old = LakeStore(tmp_path)
         old.ensure_tables([ORDERS, TRADES])
         for number in range(UNITS):
             commit(old, number)
         declared_and_left(old)
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     assert lake.pending() == ["u9"]
     lake.roll_forward()
     lake.ensure_tables([ORDERS, TRADES])

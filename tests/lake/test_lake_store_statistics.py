@@ -15,8 +15,10 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.lake.store import Lake, TableSpec, Unit, bounds_of, stored_schema, write_table
-from pregao.lake.store.file_statistics import INDEXED_COLUMNS, stats_json
+from pregao.lake.store.file_statistics import INDEXED_COLUMNS, bounds_of, stats_json
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.parquet import stored_schema, write_table
+from pregao.lake.store.unit import CommitUnit, TableSpec
 from tests.lake.lake_support import ORDERS, column, order
 
 NUMBERS = st.none() | st.integers(-(2**63), 2**63 - 1)
@@ -139,7 +141,7 @@ NAMED = TableSpec(
 
 def named_lake(tmp_path):
     """Two files; names are dictionaries, for which Parquet has no statistics."""
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     lake.ensure_tables([NAMED])
     files = []
     for numbers, names in (([1, 2, 3], ["A", "B", None]), ([4, 5], ["x" * 40, "x" * 40])):
@@ -152,7 +154,7 @@ def named_lake(tmp_path):
             }
         )
         files.append(write_table(lake.location.filesystem, str(tmp_path), "named", rows, 20_000))
-    lake.commit(Unit("u", ("c",), lake.new_files(files)))
+    lake.commit(CommitUnit("u", ("c",), lake.new_files(files)))
     return lake
 
 
@@ -192,7 +194,7 @@ def test_bounds_of_decimals_are_theirs(chunks):
 
 def test_rows_are_found_by_columns_whose_bounds_the_log_does_not_keep(tmp_path):
     """The table library takes a column without bounds for empty, unless the table says better."""
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     lake.ensure_table(replace(ORDERS, statistics=("security_id", "sequence_number")))
     schema = stored_schema(ORDERS.schema)
     rows = pa.Table.from_pylist(
@@ -203,7 +205,7 @@ def test_rows_are_found_by_columns_whose_bounds_the_log_does_not_keep(tmp_path):
     written = write_table(place.filesystem, place.path, "orders", rows, 20_594)
     (file,) = lake.new_files([written])
     assert set(json.loads(file.stats)["minValues"]) == {"security_id", "sequence_number"}
-    lake.commit(Unit("u", (), (file,)))
+    lake.commit(CommitUnit("u", (), (file,)))
     for _ in range(2):
         dataset = lake.delta("orders").to_pyarrow_dataset()
         assert dataset.to_table(filter=pc.field("side") == "BID").num_rows == 1

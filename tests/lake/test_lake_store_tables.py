@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 import pytest
 
 from pregao.errors import UsageError
-from pregao.lake.store import Lake, TableSpec
-from pregao.lake.store.owners import is_gone, own_name, shown_name
-from pregao.lake.store.unit import Unit
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.owners import has_exited, own_name, shown_name
+from pregao.lake.store.unit import CommitUnit, TableSpec
 from tests.lake.lake_support import (
     DAY,
     ORDERS,
@@ -39,7 +39,7 @@ def log_of(lake, name):
 
 
 def test_a_table_keeps_its_columns_comments_and_description(tmp_path):
-    lake = Lake(tmp_path / "lake")
+    lake = LakeStore(tmp_path / "lake")
     lake.ensure_table(ORDERS)
     assert lake.table_names() == ["ingests", "orders"]
     schema = lake.schema("orders")
@@ -53,7 +53,7 @@ def test_a_table_keeps_its_columns_comments_and_description(tmp_path):
 
 
 def test_a_folder_without_a_lake_is_an_error(tmp_path):
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     assert lake.table_names() == []
     assert lake.known_captures() == {}
     assert lake.roll_forward() == []
@@ -64,7 +64,7 @@ def test_a_folder_without_a_lake_is_an_error(tmp_path):
 
 
 def test_a_later_schema_adds_columns_and_old_rows_read_null(tmp_path):
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     lake.ensure_tables([ORDERS, TRADES])
     lake.commit(unit_of(tmp_path, "u1", ["c1"]))
     legs = pa.struct([column("leg_id", pa.int64()), column("ratio", pa.int32())])
@@ -75,18 +75,18 @@ def test_a_later_schema_adds_columns_and_old_rows_read_null(tmp_path):
     lake.ensure_table(later)
     row = order(8, 9, legs=[{"leg_id": 1, "ratio": 2}], trader="X")
     file = write_file(tmp_path, later, [row])
-    lake.commit(Unit("u2", ("c2",), (file,), (ingest_row("c2"),)))
+    lake.commit(CommitUnit("u2", ("c2",), (file,), (ingest_row("c2"),)))
     rows = lake.delta("orders").to_pyarrow_table().sort_by("sequence_number").to_pylist()
     assert [row["trader"] for row in rows] == [None, None, "X"]
     assert rows[2]["legs"] == [{"leg_id": 1, "ratio": 2}]
     assert lake.schema("orders").field("trader").metadata == {b"comment": b"Who."}
     # The earlier description lacks nothing that it needs: nothing changes back.
-    Lake(tmp_path).ensure_table(ORDERS)
+    LakeStore(tmp_path).ensure_table(ORDERS)
     assert "trader" in lake.schema("orders").names
 
 
 def test_a_column_does_not_change_its_type(tmp_path):
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     lake.ensure_table(TRADES)
     other = TableSpec("trades", pa.schema([column("security_id", pa.string())]))
     with pytest.raises(UsageError, match="security_id is int64 and cannot become string"):
@@ -94,7 +94,7 @@ def test_a_column_does_not_change_its_type(tmp_path):
 
 
 def test_files_of_a_date_are_found(tmp_path):
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     lake.ensure_tables([ORDERS, TRADES])
     lake.commit(unit_of(tmp_path, "u1", ["c1"], day="2026-05-21"))
     lake.commit(unit_of(tmp_path, "u2", ["c2"], day="2026-05-22"))
@@ -106,14 +106,14 @@ def test_files_of_a_date_are_found(tmp_path):
 
 def test_exact_values_come_back_and_statistics_leave_files_out(tmp_path):
     """The largest mantissa of 18 digits has more digits than a float can tell apart."""
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     lake.ensure_table(ORDERS)
     top, below = "99999999999999.9999", "99999999999999.9998"
     files = tuple(
         write_file(tmp_path, ORDERS, [order(number, number, price)])
         for number, price in [(1, top), (2, below), (3, "-" + top), (4, None)]
     )
-    lake.commit(Unit("u", ("c",), files, (ingest_row("c"),)))
+    lake.commit(CommitUnit("u", ("c",), files, (ingest_row("c"),)))
     dataset = lake.delta("orders").to_pyarrow_dataset()
     wanted = pc.field("price") == pa.scalar(Decimal(top), pa.decimal128(18, 4))
     assert dataset.to_table(filter=wanted)["security_id"].to_pylist() == [1]
@@ -135,7 +135,7 @@ def test_processes_that_create_the_same_tables_concurrently_all_succeed(tmp_path
     """Each table is described once: one description more would undo a change in between."""
     processes = [python(CREATE, tmp_path, wait=False) for _ in range(4)]
     assert [process.wait() for process in processes] == [0] * 4
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     assert counts(lake) == {"ingests": 0, "orders": 0, "trades": 0}
     for name in lake.table_names():
         assert sum("metaData" in action for action in log_of(lake, name)) == 1
@@ -152,7 +152,7 @@ Lake(sys.argv[1]).ensure_tables([ORDERS, TRADES])
 
 def test_a_dead_creator_is_not_waited_for_forever(tmp_path, monkeypatch):
     assert python(DIE_BEFORE_CREATING, tmp_path) == 3
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     assert "trades" not in lake.table_names()
     monkeypatch.setattr("pregao.lake.store.delta_tables.LEASE_MS", 1)
     lake.ensure_tables([ORDERS, TRADES])
@@ -162,7 +162,7 @@ def test_a_dead_creator_is_not_waited_for_forever(tmp_path, monkeypatch):
 def test_a_creator_that_is_known_to_be_gone_is_not_waited_for(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("pregao.lake.store.delta_tables.LEASE_MS", 10**12)
     assert python(DIE_BEFORE_CREATING, tmp_path) == 3
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     lake.ensure_tables([ORDERS, TRADES])
     assert lake.table_names() == ["ingests", "orders", "trades"]
     assert caplog.messages == []
@@ -174,7 +174,7 @@ def test_an_unknown_creator_is_waited_for_with_a_message(tmp_path, monkeypatch, 
     monkeypatch.setattr("pregao.lake.store.delta_tables.LEASE_MS", 600_000)
     monkeypatch.setattr("pregao.lake.store.delta_tables._SILENT_WAITS", 1)
     assert python(DIE_BEFORE_CREATING, tmp_path) == 3
-    Lake(tmp_path).ensure_tables([ORDERS, TRADES])
+    LakeStore(tmp_path).ensure_tables([ORDERS, TRADES])
     (told,) = caplog.messages
     assert re.match(r"waiting for process \d+ on .+, which is creating the tables", told)
 
@@ -182,11 +182,11 @@ def test_an_unknown_creator_is_waited_for_with_a_message(tmp_path, monkeypatch, 
 def test_a_process_is_known_by_more_than_its_number():
     own = own_name()
     table, number, began = own.split(" ")
-    assert not is_gone(own)
-    assert not is_gone(f"elsewhere {number} {began}")
-    assert is_gone(f"{table} {number} {int(began) + 1}")
-    assert is_gone(f"{table} {2**22 + 1} {began}")
-    assert not is_gone("what is this")
+    assert not has_exited(own)
+    assert not has_exited(f"elsewhere {number} {began}")
+    assert has_exited(f"{table} {number} {int(began) + 1}")
+    assert has_exited(f"{table} {2**22 + 1} {began}")
+    assert not has_exited("what is this")
     assert number in shown_name(own)
 
 
@@ -197,7 +197,7 @@ Lake(sys.argv[1]).ensure_table(TableSpec("orders", new))
 
 
 def test_processes_that_add_columns_concurrently_all_succeed(tmp_path):
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     lake.ensure_tables([ORDERS, TRADES])
     names = [["x", "a"], ["x", "b"], ["b", "c"]]
     processes = [python(ADD, tmp_path, *new, wait=False) for new in names]
@@ -217,7 +217,7 @@ assert counts(lake)["orders"] == 2
 
 
 def test_a_process_that_ends_right_after_reading_ends_well(tmp_path):
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     lake.ensure_tables([ORDERS, TRADES])
     lake.commit(unit_of(tmp_path, "u", ["c"]))
     assert [new_python(READ, tmp_path) for _ in range(3)] == [0, 0, 0]

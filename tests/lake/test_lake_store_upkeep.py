@@ -10,7 +10,9 @@ import pytest
 from pregao.clock import DAY, HOUR
 from pregao.errors import UsageError
 from pregao.lake.ingest.compaction import compact, layout_of
-from pregao.lake.store import STAGING, Lake, Layout, Unit
+from pregao.lake.store.compaction import TableLayout
+from pregao.lake.store.lake import STAGING, LakeStore
+from pregao.lake.store.unit import CommitUnit
 from pregao.lake.store.vacuum import vacuum
 from tests.lake.lake_support import (
     DAY as TODAY,
@@ -94,7 +96,7 @@ def test_files_of_an_intent_are_kept_even_if_it_cannot_be_finished_now(small_lak
         small_lake.commit(unit_of(small_lake.location, "u3", ["c3"]), watch=die)
     age_all(small_lake, 48)
     # Another process declares it in the moment after everything was rolled forward.
-    monkeypatch.setattr(Lake, "roll_forward", lambda self: [])
+    monkeypatch.setattr(LakeStore, "roll_forward", lambda self: [])
     assert removed(small_lake) == []
     monkeypatch.undo()
     assert small_lake.roll_forward() == ["u3"]
@@ -115,7 +117,7 @@ def test_merged_files_are_kept_for_readers_within_the_limit(small_lake):
 
 
 def test_compaction_keeps_rows_and_sorts_them_over_all_files(tmp_path):
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     lake.ensure_tables([ORDERS, TRADES])
     prices = ["99999999999999.9999", None, "-0.0001"]
     for number in range(3):
@@ -125,7 +127,7 @@ def test_compaction_keeps_rows_and_sorts_them_over_all_files(tmp_path):
         ]
         rows.sort(key=lambda row: row["security_id"])
         file = write_file(tmp_path, ORDERS, rows)
-        lake.commit(Unit(f"u{number}", (f"c{number}",), (file,), (ingest_row(f"c{number}"),)))
+        lake.commit(CommitUnit(f"u{number}", (f"c{number}",), (file,), (ingest_row(f"c{number}"),)))
     before = sorted_rows(lake)
     assert Counter(each.table for each in compact(lake)) == {"orders": 1, "ingests": 1}
     assert sorted_rows(lake) == before
@@ -155,7 +157,7 @@ def test_the_intent_of_a_pending_unit_is_not_merged(small_lake, monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         small_lake.commit(unit_of(small_lake.location, "u3", ["c3"]), watch=die)
-    monkeypatch.setattr(Lake, "roll_forward", lambda self: [])
+    monkeypatch.setattr(LakeStore, "roll_forward", lambda self: [])
     compact(small_lake)
     monkeypatch.undo()
     assert small_lake.pending() == ["u3"]
@@ -189,15 +191,15 @@ def test_processes_that_compact_and_commit_concurrently_lose_and_double_nothing(
     [
         (
             ORDERS.schema.names,
-            Layout(
+            TableLayout(
                 ("security_id", "sequence_version", "sequence_number", "index_in_packet"),
                 "security_id",
                 "sequence_number",
             ),
         ),
-        (["capture_id", "channel", "position", "date"], Layout(("capture_id", "position"))),
-        (["x", "date"], Layout()),
-        (["security_id", "symbol", "date"], Layout(("security_id",), "security_id")),
+        (["capture_id", "channel", "position", "date"], TableLayout(("capture_id", "position"))),
+        (["x", "date"], TableLayout()),
+        (["security_id", "symbol", "date"], TableLayout(("security_id",), "security_id")),
     ],
 )
 def test_files_are_sorted_as_ingests_sort_them(names, layout):
@@ -210,4 +212,4 @@ def test_a_limit_of_a_day_is_the_default():
 
 def test_tables_that_are_laid_out_for_lookups_are_not_merged(tmp_path):
     with pytest.raises(UsageError, match="ticks cannot be compacted"):
-        compact(Lake(tmp_path), ["ticks"])
+        compact(LakeStore(tmp_path), ["ticks"])

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pregao.capture import PcapWriter, read_packets, udp_frame
 from pregao.clock import SECOND, VirtualClock
 from pregao.errors import CaptureError
-from pregao.lake.ingest.places import OpenPcap
+from pregao.lake.ingest.places import PcapSeeker
 from pregao.lake.source.rolling_files import (
-    Mark,
+    FileOffset,
     RollingFiles,
     next_offset,
     ranges_between,
@@ -202,7 +202,7 @@ def test_a_time_maps_to_the_first_packet_not_before_it(tmp_path, times, wanted, 
     places = boundaries(content)
     with (
         pytest.MonkeyPatch.context() as patch,
-        OpenPcap(Location.parse(tmp_path / "made.pcap")) as opened,
+        PcapSeeker(Location.parse(tmp_path / "made.pcap")) as opened,
     ):
         patch.setattr("pregao.lake.ingest.places._WALK_BYTES", stretch)
         patch.setattr("pregao.lake.ingest.places._BACK_BYTES", stretch)
@@ -220,7 +220,7 @@ def test_what_is_read_around_a_range_reaches_over_the_span(tmp_path):
     content = capture_bytes(tmp_path / "made.pcap", times, size=60)
     places = boundaries(content)
     begin, end = places[9000], places[9500]
-    with OpenPcap(Location.parse(tmp_path / "made.pcap")) as opened:
+    with PcapSeeker(Location.parse(tmp_path / "made.pcap")) as opened:
         first, last = times[9000] - SECOND, times[9499] + SECOND
         low, high = opened.around(begin, end, first, last, places[-1])
         assert low in places
@@ -299,7 +299,7 @@ def test_other_files_and_hidden_ones_are_left_alone(tmp_path):
     pattern = looked(tmp_path / "*" / "*.pcap")
     (found,) = pattern.look()
     assert found.name == str(tmp_path / "sub" / "a.pcap")
-    (taken,) = ranges_between(pattern, {}, {found.name: Mark(found.head, found.end)})
+    (taken,) = ranges_between(pattern, {}, {found.name: FileOffset(found.head, found.end)})
     assert taken.location.uri == found.name
 
 

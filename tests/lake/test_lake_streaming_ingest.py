@@ -10,13 +10,13 @@ import pytest
 from pregao.capture import read_packets
 from pregao.clock import SECOND
 from pregao.errors import CaptureError
-from pregao.lake.ingest import ingest
 from pregao.lake.ingest.check import check_lake
-from pregao.lake.ingest.options import Options
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.ingest.options import IngestOptions
 from pregao.lake.source.rolling_files import RollingFiles, next_offset, ranges_between
-from pregao.lake.store import Lake
-from pregao.lake.streaming import StreamIngest
-from pregao.lake.streaming.query import StreamPace, follow_here
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.streaming.query import StreamPace, follow_locally
+from pregao.lake.streaming.stream_ingest import StreamIngest
 from tests.lake.days import SMALL, assert_same, day, rows, tables
 
 FAULTY = {
@@ -41,8 +41,8 @@ def whole(tmp_path_factory):
 def streamed(folder, lake, once=True, max_bytes=200_000, **options):
     """Follow what is there; gives the reports of the batches."""
     reports = []
-    ingesting = StreamIngest(RollingFiles(str(folder), 0), str(lake), Options(**options))
-    follow_here(ingesting, StreamPace(once=once, max_bytes=max_bytes), reports.append)
+    ingesting = StreamIngest(RollingFiles(str(folder), 0), str(lake), IngestOptions(**options))
+    follow_locally(ingesting, StreamPace(once=once, max_bytes=max_bytes), reports.append)
     return reports
 
 
@@ -51,7 +51,7 @@ def test_batches_give_the_tables_of_one_ingest(whole, tmp_path, size):
     reports = streamed(faulty_day(), tmp_path, max_bytes=size)
     assert len(reports) > 2
     assert_same(whole, tmp_path)
-    checked = check_lake(Lake(tmp_path))
+    checked = check_lake(LakeStore(tmp_path))
     assert checked.faults == []
     assert checked.units == len(reports)
 
@@ -148,7 +148,7 @@ def test_one_feed_long_after_the_other_adds_only_missing_packets(whole, tmp_path
     assert sum(report.messages for report in reports) > 0
     # The start of an event was unknown in gaps that were closed only later.
     assert_same_messages(whole, lake, but=["event"])
-    assert check_lake(Lake(lake)).faults == []
+    assert check_lake(LakeStore(lake)).faults == []
 
 
 def test_again_adds_nothing(whole, tmp_path):

@@ -8,9 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-from pregao.lake.ingest import ingest
 from pregao.lake.ingest.check import check_lake
-from pregao.lake.store import Lake
+from pregao.lake.ingest.intake import ingest
+from pregao.lake.store.lake import LakeStore
 from tests.lake.days import SMALL, assert_same, day
 from tests.lake.lake_support import ROOT, python
 from tests.waiting import PATIENCE_S
@@ -57,7 +57,7 @@ def test_killed_at_several_moments(tmp_path):
         assert python(DYING, folder, lake, last) == -signal.SIGKILL
     assert python(DYING, folder, lake, 0) == 0
     assert_same(once, lake)
-    assert check_lake(Lake(lake)).faults == []
+    assert check_lake(LakeStore(lake)).faults == []
 
 
 def test_the_command_killed_with_its_spark(tmp_path):
@@ -81,7 +81,7 @@ def test_the_command_killed_with_its_spark(tmp_path):
         end(second)
     assert units(log) > taken
     assert_same(once, lake)
-    assert check_lake(Lake(lake)).faults == []
+    assert check_lake(LakeStore(lake)).faults == []
 
 
 def start(folder, lake):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pregao.lake.source import register
+from pregao.lake.source.data_source import register
 from pregao.lake.spark.spark_errors import sentence
 from tests.lake.days import day
 from tests.lake.test_lake_source_rows import plain

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from pregao.cli.ending import sentence
 from pregao.errors import UsageError
 from pregao.lake.ingest.captures import find_captures
-from pregao.lake.store import Lake, Location
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.location import Location
 from pregao.urls import redacted, with_secrets, without_secrets
 
 KEY, SECRET = "AKIAVISIBLE", "Sup3r+Secret%2FKey"
@@ -73,7 +74,7 @@ def quick_failures(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("cleaned", [False, True])
 def test_errors_have_no_secrets(text: str, cleaned: bool) -> None:
     with pytest.raises(UsageError) as raised:
-        Lake(without_secrets(text) if cleaned else text).require()
+        LakeStore(without_secrets(text) if cleaned else text).require()
     unseen(all_of(raised.value))
     unseen(sentence(raised.value))
 
@@ -82,11 +83,11 @@ def test_a_missing_bucket_and_missing_captures_have_none(s3_endpoint: str) -> No
     url = f"s3://{AUTHORITY}nowhere/lake?region=tokenvalue"
     for work in (
         lambda: find_captures([url]),
-        lambda: Lake(url).require(),
-        lambda: Lake(url).begin(),
-        lambda: Lake(url).location.join("x").write_bytes(b""),
-        lambda: Lake(url).location.join("x").read_bytes(),
-        lambda: Lake(url).delta("orders"),
+        lambda: LakeStore(url).require(),
+        lambda: LakeStore(url).begin(),
+        lambda: LakeStore(url).location.join("x").write_bytes(b""),
+        lambda: LakeStore(url).location.join("x").read_bytes(),
+        lambda: LakeStore(url).delta("orders"),
     ):
         with pytest.raises(UsageError) as raised:
             work()

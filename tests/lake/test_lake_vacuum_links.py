@@ -13,10 +13,12 @@ from typer.testing import CliRunner
 from pregao.cli.main import app
 from pregao.clock import HOUR
 from pregao.errors import UsageError
-from pregao.lake.store import STAGING, Lake, Location, local_files
-from pregao.lake.store import vacuum as vacuum_lake
+from pregao.lake.store import local_files
+from pregao.lake.store.lake import STAGING, LakeStore
 from pregao.lake.store.local_files import list_files, remove_file
+from pregao.lake.store.location import Location
 from pregao.lake.store.vacuum import _OURS
+from pregao.lake.store.vacuum import vacuum as vacuum_lake
 from tests.lake.lake_support import DAY as TODAY
 from tests.lake.lake_support import ORDERS, order, write_file
 
@@ -45,7 +47,9 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("where", ["orders/date=2020-01-01", f"{STAGING}/task", "planted", STAGING])
-def test_nothing_is_removed_through_a_link(small_lake: Lake, outside: Path, where: str) -> None:
+def test_nothing_is_removed_through_a_link(
+    small_lake: LakeStore, outside: Path, where: str
+) -> None:
     lake = Path(small_lake.location.uri)
     link = lake / where
     link.parent.mkdir(exist_ok=True)
@@ -69,7 +73,7 @@ def test_nothing_is_removed_through_a_link(small_lake: Lake, outside: Path, wher
     assert link.is_symlink()
 
 
-def test_a_link_to_a_file_is_left(small_lake: Lake, outside: Path) -> None:
+def test_a_link_to_a_file_is_left(small_lake: LakeStore, outside: Path) -> None:
     target = outside / f"part-{UUID}.parquet"
     link = Path(small_lake.location.uri) / "orders" / f"part-{UUID}.parquet"
     link.symlink_to(target)
@@ -81,7 +85,7 @@ def test_a_link_to_a_file_is_left(small_lake: Lake, outside: Path) -> None:
 
 
 def test_a_folder_that_becomes_a_link_before_its_files_are_removed(
-    small_lake: Lake, outside: Path, monkeypatch: pytest.MonkeyPatch
+    small_lake: LakeStore, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = Path(small_lake.location.uri)
     folder = lake / "orders" / "date=2020-01-01"
@@ -115,7 +119,7 @@ def test_a_folder_that_becomes_a_link_before_its_files_are_removed(
         (f"part-{UUID}.parquet.parquet.parquet", False),
     ],
 )
-def test_only_names_of_writers_are_removed(small_lake: Lake, name: str, ours: bool) -> None:
+def test_only_names_of_writers_are_removed(small_lake: LakeStore, name: str, ours: bool) -> None:
     path = Path(small_lake.location.uri) / "orders" / name
     path.write_bytes(b"")
     age_all(small_lake.location.uri)
@@ -125,7 +129,7 @@ def test_only_names_of_writers_are_removed(small_lake: Lake, name: str, ours: bo
     assert path.exists() is not ours
 
 
-def test_the_names_of_all_writers_are_known(small_lake: Lake) -> None:
+def test_the_names_of_all_writers_are_known(small_lake: LakeStore) -> None:
     """Every file of a lake has a name that would be removed if no table showed it."""
     write_file(small_lake.location, ORDERS, [order(1, 1)])
     entries = small_lake.location.entries(recursive=True)
@@ -138,7 +142,7 @@ def vacuumed(*arguments: str) -> str:
     return CliRunner().invoke(app, ["lake", "vacuum", *arguments]).output
 
 
-def test_the_command_reports_links_and_names(small_lake: Lake, outside: Path) -> None:
+def test_the_command_reports_links_and_names(small_lake: LakeStore, outside: Path) -> None:
     lake = Path(small_lake.location.uri)
     (lake / "orders" / "linked").symlink_to(outside)
     (lake / "orders" / "notes.parquet").write_bytes(b"")

@@ -10,16 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.lake.analytics import ANALYTICS
+from pregao.lake.analytics.analyse import ANALYTICS
 from pregao.lake.dictionary import dictionary, own_specs
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.duckdb_file import views_script
-from pregao.lake.store import Lake, TableSpec, Unit
-from pregao.lake.views import define_view, scan, view_of
-from pregao.lake.views.definitions import DURATIONS, moment_name, moment_unit
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.unit import CommitUnit, TableSpec
+from pregao.lake.views.definitions import DURATIONS, define_view, moment_name, moment_unit, view_of
 from pregao.lake.views.flags import names_text, set_columns
+from pregao.lake.views.polars_frames import scan
 from pregao.sbe.model import SetType
-from pregao.schemas import UMDF_SCHEMA_ID, Registry
+from pregao.schemas.bundle import UMDF_SCHEMA_ID
+from pregao.schemas.registry import Registry
 from tests.lake.lake_support import ROOT, column, order, write_file
 from tests.lake.test_lake_sql_engines import WIDER
 
@@ -145,10 +147,10 @@ OLD_TICKS = TableSpec(
 
 
 def test_a_lake_without_instruments_states_and_versions_has_views(tmp_path):
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     lake.ensure_tables([OLD_TICKS])
     row = {"channel": 1, "security_id": 7, "sending_time_ns": 1, "match_event_indicator": 144}
-    lake.commit(Unit("u", ("c",), (write_file(tmp_path, OLD_TICKS, [row]),)))
+    lake.commit(CommitUnit("u", ("c",), (write_file(tmp_path, OLD_TICKS, [row]),)))
     view = define_view(lake, "v_ticks")
     assert view.lookups == ()
     sql = (
@@ -169,7 +171,7 @@ def test_columns_and_members_that_came_later_are_null_before(small_lake):
     small_lake.ensure_tables([WIDER])
     row = order(7, 9, legs=[{"leg_id": 1, "ratio": 2}], memo="new", fee=Decimal("0.00000001"))
     file = write_file(small_lake.location, WIDER, [row])
-    small_lake.commit(Unit("u3", ("c3",), (file,), ()))
+    small_lake.commit(CommitUnit("u3", ("c3",), (file,), ()))
     frame = scan(small_lake, "v_orders").sort("sequence_number").collect().to_arrow()
     plain = duckdb.connect(":memory:")
     plain.execute(views_script(small_lake))
@@ -181,7 +183,7 @@ def test_columns_and_members_that_came_later_are_null_before(small_lake):
 
 
 def test_a_table_keeps_its_name_even_if_it_is_that_of_a_view(tmp_path):
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     lake.ensure_tables([OLD_TICKS, TableSpec("v_ticks", OLD_TICKS.schema)])
     assert DuckdbEngine(lake).ask("SELECT count(*) AS n FROM v_ticks").rows()["n"].to_pylist() == [
         0

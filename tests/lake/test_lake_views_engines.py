@@ -6,11 +6,12 @@ from datetime import UTC, datetime, timedelta
 import duckdb
 import pytest
 
-from pregao.lake.spark import connect
+from pregao.lake.spark.views import connect
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.duckdb_file import views_script
-from pregao.lake.views import catalogue_ddl, define_view, scan, view_names
-from pregao.lake.views.definitions import Timestamp
+from pregao.lake.views.ddl import catalogue_ddl
+from pregao.lake.views.definitions import TimestampColumn, define_view, view_names
+from pregao.lake.views.polars_frames import scan
 from tests.lake.analytics_support import DATE, analysed, place, rows
 from tests.lake.test_lake_analytics_trades import SETTINGS
 
@@ -99,7 +100,9 @@ def test_timestamps_are_moments_of_the_day_or_null(lake):
     seen = 0
     for name in view_names(lake.table_names()):
         view = define_view(lake, name)
-        moments = [column.name for column in view.columns if isinstance(column.value, Timestamp)]
+        moments = [
+            column.name for column in view.columns if isinstance(column.value, TimestampColumn)
+        ]
         moments = [one for one in moments if one not in ("committed_at", "orig_time")]
         moments = [one for one in moments if "validity" not in one]
         if moments:

@@ -7,14 +7,13 @@ import pytest
 
 from pregao.capture import PcapWriter, udp_frame
 from pregao.errors import UsageError
-from pregao.lake.ingest import ingest
+from pregao.lake.ingest.intake import ingest
 from pregao.lake.ingest.legacy.channels import VARIABLE
-from pregao.lake.spark import connect
-from pregao.lake.sql import example, examples
+from pregao.lake.spark.views import connect
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
-from pregao.lake.sql.examples import page
+from pregao.lake.sql.examples import example, examples, page
 from pregao.lake.sql.spark_engine import SparkEngine
-from pregao.lake.store import Lake
+from pregao.lake.store.lake import LakeStore
 from tests.lake.analytics_support import analysed, few_partitions
 from tests.lake.lake_support import ROOT
 from tests.lake.test_lake_analytics_trades import SETTINGS
@@ -71,7 +70,7 @@ def test_both_engines_answer_alike_about_the_legacy_feed(spark, tmp_path, monkey
             frame = udp_frame("10.0.0.1", 9, "233.1.1.1", 5001, payload)
             writer.write(1_376_308_800_000_000_000 + number, frame)
     ingest([str(tmp_path / "a.pcap")], str(tmp_path / "lake"))
-    lake = Lake(str(tmp_path / "lake"))
+    lake = LakeStore(str(tmp_path / "lake"))
     engines = (DuckdbEngine(lake), SparkEngine(connect(lake.location, spark)))
     here, there = (engine.ask(example("legacy_trades").sql).rows() for engine in engines)
     assert here.to_pylist() == there.to_pylist()

@@ -6,8 +6,11 @@ import pytest
 
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.duckdb_file import views_script
-from pregao.lake.store import Lake, TableSpec, Unit
-from pregao.lake.views import SPARK, catalogue_ddl, define_views, select_text
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.unit import CommitUnit, TableSpec
+from pregao.lake.views.ddl import catalogue_ddl
+from pregao.lake.views.definitions import define_views
+from pregao.lake.views.sql_text import SPARK, select_text
 from tests.lake.lake_support import write_file
 
 HOSTILE = (
@@ -29,10 +32,10 @@ def lake(tmp_path):
     columns.append(pa.field("s", pa.struct([pa.field(MEMBER, pa.int64())])))
     schema = pa.schema([*columns, pa.field("date", pa.date32())])
     spec = TableSpec(TABLE, schema, description="It's; DROP TABLE x; --")
-    lake = Lake(tmp_path / "lake")
+    lake = LakeStore(tmp_path / "lake")
     lake.ensure_tables([spec])
     row = dict.fromkeys(HOSTILE, 1) | {"s": {MEMBER: 1}}
-    lake.commit(Unit("u", (), (write_file(lake.location, spec, [row]),)))
+    lake.commit(CommitUnit("u", (), (write_file(lake.location, spec, [row]),)))
     return lake
 
 

@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 
 from pregao.cli.main import app
 from pregao.errors import UsageError
-from pregao.lake.store import Lake, TableSpec, Unit
-from pregao.lake.views import find_symbol
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.unit import CommitUnit, TableSpec
+from pregao.lake.views.symbols import find_symbol
 from tests.lake.lake_support import column, write_file
 
 INSTRUMENTS = TableSpec(
@@ -30,7 +31,7 @@ INSTRUMENTS = TableSpec(
 @pytest.fixture
 def lake(tmp_path):
     """PETR4 has another number from the third day on; a number goes to another symbol."""
-    lake = Lake(tmp_path)
+    lake = LakeStore(tmp_path)
     lake.ensure_tables([INSTRUMENTS])
     days = {
         "2026-05-19": [(51, 7, "PETR4"), (51, 8, "VALE3")],
@@ -43,7 +44,7 @@ def lake(tmp_path):
             for channel, security, symbol in known
         ]
         file = write_file(tmp_path, INSTRUMENTS, rows, day)
-        lake.commit(Unit(f"u{number}", (f"c{number}",), (file,)))
+        lake.commit(CommitUnit(f"u{number}", (f"c{number}",), (file,)))
     return lake
 
 

@@ -13,20 +13,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import DecodeError
-from pregao.fast import ColumnDecoder
-from pregao.legacy import (
-    Message,
-    MessageReader,
-    message_type,
-    moment_ns,
-    read_chunks,
-    timestamp_ns,
-    write_chunks,
-)
+from pregao.fast.columns import FastColumnDecoder
+from pregao.legacy.assembly import AssembledMessage
 from pregao.legacy.bulk import FAULTS, HeadReader, chunk_columns, moments_of, times_of
+from pregao.legacy.chunks import read_chunks, write_chunks
+from pregao.legacy.messages import MessageReader, message_type
 from pregao.legacy.recognition import is_legacy, is_raw_dump, mostly_legacy
 from pregao.legacy.tables import bundled_tables, rows_of, tables_of
-from pregao.schemas import bundled_templates
+from pregao.legacy.times import moment_ns, timestamp_ns
+from pregao.schemas.fast_templates import bundled_templates
 from tests.legacy.writing import SENT, entry, heartbeat, incremental, message, news, snapshot
 
 READER = MessageReader()
@@ -163,7 +158,7 @@ def rows(*bodies):
     buffer = np.frombuffer(b"".join(bodies) + bytes(16), np.uint8)
     size = np.array([len(each) for each in bodies], np.int64)
     end = np.cumsum(size)
-    found = ColumnDecoder(bundled_templates(), reset_each_message=True).decode(
+    found = FastColumnDecoder(bundled_templates(), reset_each_message=True).decode(
         buffer, end - size, end
     )
     assert not len(found.refused)
@@ -233,7 +228,7 @@ def test_the_feed_is_detected_from_its_content():
     assert is_raw_dump(b"".join(own), READER)
     assert is_raw_dump(b"".join(own)[:-3], READER)
     assert not is_raw_dump(b"\xd4\xc3\xb2\xa1" + bytes(40), READER)
-    assert READER.read(Message(1, message("News_143", 1))).number == 1
+    assert READER.read(AssembledMessage(1, message("News_143", 1))).number == 1
 
 
 @given(

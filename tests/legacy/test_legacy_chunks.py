@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import DecodeError, EncodeError
-from pregao.legacy import HEADER_SIZE, Assembler, Chunk, Message, read_chunks, write_chunks
+from pregao.legacy.assembly import AssembledMessage, Assembler
+from pregao.legacy.chunks import HEADER_SIZE, Chunk, read_chunks, write_chunks
 
 SECOND = 1_000_000_000
 
@@ -63,7 +64,7 @@ def test_a_chunk_that_comes_twice_is_counted():
     assembler = Assembler()
     assert assembler.add(first, 0) is None
     assert assembler.add(first, 0) is None
-    assert assembler.add(second, 0) == Message(5, b"abcd")
+    assert assembler.add(second, 0) == AssembledMessage(5, b"abcd")
     assert assembler.repeated == 1
 
 
@@ -78,7 +79,7 @@ def test_chunks_that_disagree_restart_the_message(other):
 def test_a_complete_message_replaces_a_waiting_one():
     assembler = Assembler()
     assembler.add(Chunk(5, 2, 1, b"ab"), 0)
-    assert assembler.add(Chunk(5, 1, 1, b"new"), 0) == Message(5, b"new")
+    assert assembler.add(Chunk(5, 1, 1, b"new"), 0) == AssembledMessage(5, b"new")
     assert (assembler.abandoned, assembler.waiting) == (1, 0)
 
 

@@ -10,35 +10,22 @@ from hypothesis import strategies as st
 
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import DecodeError
-from pregao.fast import templates_from_bytes
-from pregao.legacy import (
-    MEGABOLSA,
-    PUMA,
-    Began,
-    IncrementalLine,
-    InLoop,
-    LoopEnded,
-    LoopLine,
-    Message,
-    MessageReader,
-    Missing,
-    MsgType,
-    Stream,
-    Told,
-    stream_of,
-    timestamp_digits,
-    timestamp_ns,
-)
-from pregao.legacy.times import moment_ns
+from pregao.fast.xml import templates_from_bytes
+from pregao.legacy.assembly import AssembledMessage
+from pregao.legacy.lines import IncrementalLine, LineGap, LineMessage, LineRestarted
+from pregao.legacy.loops import LoopEnded, LoopLine, LoopMessage
+from pregao.legacy.messages import MessageReader, MsgType
+from pregao.legacy.streams import MEGABOLSA, PUMA, LegacyStream, stream_of
+from pregao.legacy.times import moment_ns, timestamp_digits, timestamp_ns
 from tests.legacy.writing import SENT, datagram, heartbeat, incremental, message, news, reset
 
 
 def numbers(events):
-    return [event.message.number for event in events if isinstance(event, Told)]
+    return [event.message.number for event in events if isinstance(event, LineMessage)]
 
 
 def test_a_message_follows_its_template():
-    read = MessageReader().read(Message(7, message("News_143", 7, Headline="aviso")))
+    read = MessageReader().read(AssembledMessage(7, message("News_143", 7, Headline="aviso")))
     assert (read.type, read.number, read.template_id) == (MsgType.NEWS, 7, 143)
     assert read.values["Headline"] == "aviso"
     assert read.sending_time_ns == timestamp_ns(SENT)
@@ -46,9 +33,9 @@ def test_a_message_follows_its_template():
 
 def test_the_number_of_the_header_is_compared_with_tag_34():
     with pytest.raises(DecodeError, match="tag 34"):
-        MessageReader().read(Message(8, message("News_143", 7)))
+        MessageReader().read(AssembledMessage(8, message("News_143", 7)))
     with pytest.raises(DecodeError, match="bytes after"):
-        MessageReader().read(Message(7, message("News_143", 7) + b"\x80"))
+        MessageReader().read(AssembledMessage(7, message("News_143", 7) + b"\x80"))
 
 
 def test_templates_of_another_file_need_no_new_code():
@@ -58,7 +45,7 @@ def test_templates_of_another_file_need_no_new_code():
         <uInt32 name="Number" id="34"/><uInt64 name="Sent" id="52"/></template></templates>"""
     )
     reader = MessageReader(templates)
-    read = reader.read(Message(3, bytes.fromhex("c0 01 c8 83 81")))
+    read = reader.read(AssembledMessage(3, bytes.fromhex("c0 01 c8 83 81")))
     assert (read.type, read.values) == (
         MsgType.HEARTBEAT,
         {"MsgType": "0", "MsgSeqNum": 3, "SendingTime": 1},
@@ -81,7 +68,7 @@ def test_texts_of_many_digits_are_no_times_and_cost_no_message(digits):
     body = message(
         "SecurityList_149", 9, TotNoRelatedSym=0, LastFragment="Y", RelatedSym=[], SendingTime=text
     )
-    found = MessageReader().read(Message(9, body))
+    found = MessageReader().read(AssembledMessage(9, body))
     assert (found.number, found.sending_time_ns) == (9, None)
 
 
@@ -110,9 +97,9 @@ def test_a_negative_time_is_none(time, milliseconds):
 
 def test_a_stream_is_known_by_what_it_sends():
     assert stream_of({MsgType.HEARTBEAT, MsgType.SEQUENCE_RESET}) is None
-    assert stream_of({MsgType.SECURITY_LIST}) is Stream.INSTRUMENT_DEFINITION
-    assert stream_of({MsgType.SECURITY_LIST, MsgType.NEWS}) is Stream.INCREMENTAL
-    assert stream_of({MsgType.SNAPSHOT}) is Stream.MARKET_RECOVERY
+    assert stream_of({MsgType.SECURITY_LIST}) is LegacyStream.INSTRUMENT_DEFINITION
+    assert stream_of({MsgType.SECURITY_LIST, MsgType.NEWS}) is LegacyStream.INCREMENTAL
+    assert stream_of({MsgType.SNAPSHOT}) is LegacyStream.MARKET_RECOVERY
 
 
 def test_002_5_2_pumas_feeds_make_up_for_each_other():
@@ -145,10 +132,10 @@ def test_packets_that_neither_feed_delivers_are_reported_after_a_while():
     line = IncrementalLine(most_wait_ns=10 * MILLISECOND)
     events = line.receive("A", news(1), 0) + line.receive("A", news(4), MILLISECOND)
     assert numbers(events) == [1]
-    assert line.awaited == Missing(1, 2, 3)
+    assert line.awaited == LineGap(1, 2, 3)
     assert line.tick(line.deadline_ns - 1) == []
     lost, told = line.tick(line.deadline_ns)
-    assert lost == Missing(1, 2, 3)
+    assert lost == LineGap(1, 2, 3)
     assert told.message.number == 4
     assert (line.awaited, line.deadline_ns, line.counters.lost) == (None, None, 2)
 
@@ -157,7 +144,7 @@ def test_a_retransmitted_message_fills_its_gap():
     line = IncrementalLine(most_wait_ns=SECOND)
     line.receive("A", news(1), 0)
     line.receive("A", news(3), 0)
-    again = MessageReader().read(Message(2, message("News_143", 2)))
+    again = MessageReader().read(AssembledMessage(2, message("News_143", 2)))
     assert numbers(line.recovered(1, again, MILLISECOND)) == [2, 3]
 
 
@@ -166,7 +153,7 @@ def test_002_5_3_7_a_reset_of_the_incremental_stream_restarts_it_once():
     for number in (1, 2, 3):
         line.receive("A", news(number), 0)
         line.receive("B", news(number), 0)
-    assert line.receive("A", reset(), 1) == [Began((2, 1))]
+    assert line.receive("A", reset(), 1) == [LineRestarted((2, 1))]
     assert numbers(line.receive("A", news(1), 2)) == [1]
     assert line.receive("B", reset(), 3) == []
     assert line.receive("B", news(1), 4) == []
@@ -185,7 +172,7 @@ def test_a_reset_at_the_start_restarts_nothing():
 def test_a_new_number_other_than_one_is_kept_to():
     line = IncrementalLine()
     line.receive("A", news(8), 0)
-    assert line.receive("A", reset(new=5), 0) == [Began((2, 5))]
+    assert line.receive("A", reset(new=5), 0) == [LineRestarted((2, 5))]
     (told,) = line.receive("A", news(5), 0)
     assert told.place == (2, 5)
 
@@ -195,7 +182,7 @@ def test_a_reset_that_got_lost_is_noticed():
     for number in range(1, 200):
         line.receive("A", news(number), 0)
     events = [event for number in range(1, 120) for event in line.receive("A", news(number), 1)]
-    assert sum(isinstance(event, Began) for event in events) == 1
+    assert sum(isinstance(event, LineRestarted) for event in events) == 1
     found = numbers(events)
     assert found == list(range(found[0], 120))
 
@@ -246,7 +233,7 @@ def test_every_number_is_delivered_once_in_order_or_reported_missing(seed, loss,
     place = None
     told = 0
     for event in events:
-        if isinstance(event, Missing):
+        if isinstance(event, LineGap):
             assert event.first == place + 1
             place = event.last
         else:
@@ -281,7 +268,7 @@ def test_002_15_2_loops_and_empty_loops():
     events += line.receive("A", security_list(2, [(3, "DI1F16")], 3, "Y"), 0)
     events += line.receive("A", reset(), 0)
     events += line.receive("A", reset(), 0)
-    assert [type(event) for event in events] == [InLoop, InLoop, LoopEnded, LoopEnded]
+    assert [type(event) for event in events] == [LoopMessage, LoopMessage, LoopEnded, LoopEnded]
     assert [event.version for event in events] == [1, 1, 1, 2]
     assert line.counters.ignored == 1
     assert [row["Symbol"] for row in events[0].message.values["RelatedSym"]] == ["DI1F14", "DI1F15"]

@@ -6,26 +6,25 @@ import pytest
 
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import UsageError
-from pregao.fix import Parser, SessionSettings
-from pregao.legacy import (
-    Ended,
-    Fault,
-    Finished,
+from pregao.fix.message import Parser
+from pregao.fix.session import FixSessionSettings
+from pregao.legacy import recovery_messages as wire
+from pregao.legacy.lines import IncrementalLine, LineMessage
+from pregao.legacy.recovery import (
+    BYTES_PER_REPORT,
     GapFiller,
-    IncrementalLine,
     MessageStore,
-    Recovered,
+    RecoveredMessage,
     RecoveryClient,
     RecoveryServer,
-    Told,
-    Wanted,
+    RecoverySessionEnded,
+    RequestFinished,
 )
-from pregao.legacy import recovery_messages as wire
-from pregao.legacy.recovery import BYTES_PER_REPORT
+from pregao.legacy.recovery_messages import ApplRespError, MessageRange
 from tests.legacy.writing import message, news
 
-CLIENT = SessionSettings("CUSTOMER", "BVMF", 10 * SECOND)
-SERVER = SessionSettings("BVMF", "CUSTOMER", acceptor=True)
+CLIENT = FixSessionSettings("CUSTOMER", "BVMF", 10 * SECOND)
+SERVER = FixSessionSettings("BVMF", "CUSTOMER", acceptor=True)
 
 
 class Recovery:
@@ -58,11 +57,11 @@ def store_of(numbers, channel="10", **more):
 
 def test_002_6_2_a_successful_request():
     recovery = Recovery(store_of(range(1, 100)))
-    recovery.client.ask(Wanted("10", 5, 7), 0)
+    recovery.client.ask(MessageRange("10", 5, 7), 0)
     events = recovery.run()
     assert events == [
-        *(Recovered("10", number, message("News_143", number)) for number in (5, 6, 7)),
-        Finished(Wanted("10", 5, 7), None),
+        *(RecoveredMessage("10", number, message("News_143", number)) for number in (5, 6, 7)),
+        RequestFinished(MessageRange("10", 5, 7), None),
     ]
     assert recovery.kinds == ["A", "A", "BW", "BX", "URDR", "BY"]
     assert not recovery.client.busy
@@ -70,52 +69,53 @@ def test_002_6_2_a_successful_request():
 
 def test_002_6_2_large_requests_are_split_into_several_of_2000():
     recovery = Recovery(store_of(range(1, 5001)))
-    recovery.client.ask(Wanted("10", 1, 5000), 0)
+    recovery.client.ask(MessageRange("10", 1, 5000), 0)
     events = recovery.run()
-    numbers = [event.number for event in events if isinstance(event, Recovered)]
+    numbers = [event.number for event in events if isinstance(event, RecoveredMessage)]
     assert numbers == list(range(1, 5001))
-    finished = [event for event in events if isinstance(event, Finished)]
+    finished = [event for event in events if isinstance(event, RequestFinished)]
     assert [len(each.wanted) for each in finished] == [2000, 2000, 1000]
     assert recovery.kinds.count("URDR") >= 3
 
 
 def test_002_15_4_recovery_reaches_10000_messages_back_and_historical_replay_to_the_first():
-    for most, expected in ((10_000, Fault.NOT_AVAILABLE), (None, None)):
+    for most, expected in ((10_000, ApplRespError.NOT_AVAILABLE), (None, None)):
         recovery = Recovery(store_of(range(1, 10_502), most=most))
-        recovery.client.ask(Wanted("10", 1, 3), 0)
-        assert recovery.run()[-1] == Finished(Wanted("10", 1, 3), expected)
+        recovery.client.ask(MessageRange("10", 1, 3), 0)
+        assert recovery.run()[-1] == RequestFinished(MessageRange("10", 1, 3), expected)
 
 
 @pytest.mark.parametrize(
-    ("channel", "fault"), [("99", Fault.NO_SUCH_CHANNEL), ("11", Fault.NOT_AVAILABLE)]
+    ("channel", "fault"),
+    [("99", ApplRespError.NO_SUCH_CHANNEL), ("11", ApplRespError.NOT_AVAILABLE)],
 )
 def test_002_6_2_a_request_that_is_refused(channel, fault):
     recovery = Recovery(store_of(range(1, 10)))
-    recovery.client.ask(Wanted(channel, 1, 3), 0)
-    assert recovery.run() == [Finished(Wanted(channel, 1, 3), fault)]
+    recovery.client.ask(MessageRange(channel, 1, 3), 0)
+    assert recovery.run() == [RequestFinished(MessageRange(channel, 1, 3), fault)]
     assert recovery.kinds[-1] == "BX"
 
 
 def test_002_6_2_a_request_of_two_channels_may_be_accepted_in_part():
     recovery = Recovery(store_of(range(1, 10)))
     recovery.run()
-    wanted = [Wanted("10", 1, 2), Wanted("99", 1, 2)]
+    wanted = [MessageRange("10", 1, 2), MessageRange("99", 1, 2)]
     recovery.client.session.send("BW", wire.request_fields("both", wanted), 0)
     recovery.server.receive(recovery.client.take_output(), 0)
     answers = list(Parser().feed(recovery.server.take_output()))
     assert [each.type for each in answers] == ["BX", "URDR", "BY", "BY"]
     request, answer, faults = wire.read_acknowledgement(answers[0])
-    assert (request, int(answer), faults) == ("both", 1, {"99": Fault.NO_SUCH_CHANNEL})
+    assert (request, int(answer), faults) == ("both", 1, {"99": ApplRespError.NO_SUCH_CHANNEL})
     assert wire.read_report(answers[2])[1:] == ("10", None)
-    assert wire.read_report(answers[3])[1:] == ("99", Fault.NO_SUCH_CHANNEL)
+    assert wire.read_report(answers[3])[1:] == ("99", ApplRespError.NO_SUCH_CHANNEL)
 
 
 def test_a_partly_available_range_is_reported():
     recovery = Recovery(store_of([1, 2, 3]))
-    recovery.client.ask(Wanted("10", 2, 6), 0)
+    recovery.client.ask(MessageRange("10", 2, 6), 0)
     events = recovery.run()
-    assert [event.number for event in events if isinstance(event, Recovered)] == [2, 3]
-    assert events[-1] == Finished(Wanted("10", 2, 6), Fault.NOT_AVAILABLE)
+    assert [event.number for event in events if isinstance(event, RecoveredMessage)] == [2, 3]
+    assert events[-1] == RequestFinished(MessageRange("10", 2, 6), ApplRespError.NOT_AVAILABLE)
 
 
 def test_002_5_3_7_nothing_before_a_reset_is_available():
@@ -123,20 +123,22 @@ def test_002_5_3_7_nothing_before_a_reset_is_available():
     store.reset("10")
     store.add("10", 1, message("News_143", 1))
     recovery = Recovery(store)
-    recovery.client.ask(Wanted("10", 40, 41), 0)
-    assert recovery.run() == [Finished(Wanted("10", 40, 41), Fault.NOT_AVAILABLE)]
+    recovery.client.ask(MessageRange("10", 40, 41), 0)
+    assert recovery.run() == [
+        RequestFinished(MessageRange("10", 40, 41), ApplRespError.NOT_AVAILABLE)
+    ]
 
 
 def test_requests_wait_for_the_logon_and_end_with_the_session():
     client = RecoveryClient(CLIENT, 0)
-    client.ask(Wanted("10", 1, 2), 0)
+    client.ask(MessageRange("10", 1, 2), 0)
     assert [each.type for each in Parser().feed(client.take_output())] == ["A"]
     assert client.tick(16 * SECOND) == [
-        Finished(Wanted("10", 1, 2), Fault.NOT_AVAILABLE),
-        Ended("no logon received in time"),
+        RequestFinished(MessageRange("10", 1, 2), ApplRespError.NOT_AVAILABLE),
+        RecoverySessionEnded("no logon received in time"),
     ]
     with pytest.raises(UsageError):
-        client.ask(Wanted("10", 3, 2), 0)
+        client.ask(MessageRange("10", 3, 2), 0)
 
 
 def test_invalid_raw_data_ends_the_session():
@@ -144,7 +146,9 @@ def test_invalid_raw_data_ends_the_session():
     recovery.run()
     wrong = [(1346, "1"), (1180, "10"), (10054, 1), (1181, 1), (10055, 5), (95, 9), (95, 2)]
     recovery.server.session.send("URDR", [*wrong, (96, b"ab")], 0)
-    assert recovery.run() == [Ended("a message is empty or extends past the raw data")]
+    assert recovery.run() == [
+        RecoverySessionEnded("a message is empty or extends past the raw data")
+    ]
 
 
 def test_002_6_2_missing_messages_are_requested_after_a_while_and_again_if_needed():
@@ -169,7 +173,12 @@ def test_002_6_2_missing_messages_are_requested_after_a_while_and_again_if_neede
             for number in (2, 3):
                 store.add("10", number, message("News_143", number))
         now += 5 * MILLISECOND
-    assert [event.message.number for event in told if isinstance(event, Told)] == [1, 2, 3, 4]
+    assert [event.message.number for event in told if isinstance(event, LineMessage)] == [
+        1,
+        2,
+        3,
+        4,
+    ]
     assert asked_at == [15, 65, 115, 165]
 
 
@@ -202,7 +211,7 @@ def test_answers_are_written_in_steps_of_bounded_size():
     for number in range(1, 2001):
         store.add("10", number, bytes(200))
     recovery = logged_on(store)
-    data = asked(recovery, [[Wanted("10", 1, 2000)]] * 12)
+    data = asked(recovery, [[MessageRange("10", 1, 2000)]] * 12)
     assert len(data) < 1 << 16
     sizes, whole = [], b""
     for events in recovery.server.answers(data, 0):
@@ -217,13 +226,13 @@ def test_answers_are_written_in_steps_of_bounded_size():
 
 def test_002_6_2_the_channels_of_a_request_share_its_limit():
     recovery = logged_on(store_of(range(1, 2001)))
-    data = asked(recovery, [[Wanted("10", 1, 1500)] * 3 + [Wanted("10", 1, 500)]])
+    data = asked(recovery, [[MessageRange("10", 1, 1500)] * 3 + [MessageRange("10", 1, 500)]])
     recovery.server.receive(data, 0)
     answers = list(Parser(1 << 20).feed(recovery.server.take_output()))
     sent = [wire.read_raw_data(each)[2] for each in answers if each.type == "URDR"]
     assert sum(map(len, sent)) == 2000
     reports = [wire.read_report(each)[2] for each in answers if each.type == "BY"]
-    assert reports == [None, Fault.NOT_AVAILABLE, Fault.NOT_AVAILABLE, None]
+    assert reports == [None, ApplRespError.NOT_AVAILABLE, ApplRespError.NOT_AVAILABLE, None]
 
 
 def test_a_request_of_any_bytes_is_refused_with_the_same_bytes():
@@ -234,7 +243,7 @@ def test_a_request_of_any_bytes_is_refused_with_the_same_bytes():
     assert recovery.server.receive(recovery.client.take_output(), 0) == []
     (answer,) = Parser().feed(recovery.server.take_output())
     assert (answer.get(1346), answer.get(1355)) == (name, channel)
-    assert wire.read_acknowledgement(answer)[1] is wire.Answer.REFUSED
+    assert wire.read_acknowledgement(answer)[1] is wire.ApplRespType.REFUSED
 
 
 def test_a_request_with_a_count_of_thousands_of_digits_is_refused():
@@ -243,13 +252,13 @@ def test_a_request_with_a_count_of_thousands_of_digits_is_refused():
     recovery.client.session.send(wire.REQUEST, fields, 0)
     assert recovery.server.receive(recovery.client.take_output(), 0) == []
     (answer,) = Parser().feed(recovery.server.take_output())
-    assert wire.read_acknowledgement(answer)[1] is wire.Answer.REFUSED
+    assert wire.read_acknowledgement(answer)[1] is wire.ApplRespType.REFUSED
 
 
 def test_a_request_before_a_logout_in_the_same_piece_ends_the_session_alone():
     recovery = logged_on(store_of(range(1, 10)))
-    data = asked(recovery, [[Wanted("10", 1, 2)]])
+    data = asked(recovery, [[MessageRange("10", 1, 2)]])
     recovery.client.session.log_out(0)
     (ended,) = recovery.server.receive(data + recovery.client.take_output(), 0)
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, RecoverySessionEnded)
     assert [each.type for each in Parser().feed(recovery.server.take_output())] == ["5"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from pregao.fast import Encoder
-from pregao.legacy import write_chunks
-from pregao.schemas import bundled_templates
+from pregao.fast.codec import Encoder
+from pregao.legacy.chunks import write_chunks
+from pregao.schemas.fast_templates import bundled_templates
 
 SENT = 20130812120000000
 _ENCODER = Encoder(bundled_templates(), reset_each_message=True)

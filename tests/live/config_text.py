@@ -8,7 +8,7 @@ from string import ascii_uppercase
 from pregao.feed.channel_settings import ChannelSettings
 from pregao.live import LiveConfig
 from pregao.live.config import _NUMBERS, _SPANS, BACKUP_FEED, STREAMS
-from pregao.net import BUFFER_BYTES
+from pregao.net.sockets import BUFFER_BYTES
 
 
 def config_text(config: LiveConfig) -> str:

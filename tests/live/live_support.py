@@ -8,13 +8,15 @@ from itertools import groupby
 
 from pregao.book.updates import Side
 from pregao.clock import SECOND
-from pregao.exchange.publisher import Channel
-from pregao.exchange.simulation import Settings, Simulation, fault_rates, parse_rates
+from pregao.exchange.publisher.channels import ChannelEndpoints
+from pregao.exchange.simulation.line_faults import fault_rates, parse_rates
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import SimulationSettings
 from pregao.feed.channel_settings import ChannelSettings
-from pregao.live import FeedHandler, Line, LiveConfig, Replayer, Speed, report
+from pregao.live import FeedHandler, Line, LiveConfig, Replayer, ReplaySpeed, report
 from pregao.live.config import STREAMS
-from pregao.net import Address
-from pregao.umdf.survey import Destination
+from pregao.net.addresses import Address
+from pregao.umdf.survey.lines import Destination
 from tests.net.net_support import LO, free_group, free_port
 
 NUMBER = 51
@@ -22,7 +24,7 @@ NUMBER = 51
 
 def simulated(folder, *, loss=None, seed=1, seconds=20, rate=150.0, instruments=5):
     none = parse_rates("--reorder", None)
-    settings = Settings(
+    settings = SimulationSettings(
         "equities",
         folder,
         seed=seed,
@@ -38,7 +40,7 @@ def followed_at(number=NUMBER):
     """A configuration of one channel, and the targets of its captured packets."""
     lines, targets = [], {}
     for stream in STREAMS:
-        for feed, endpoint in Channel.numbered(number).endpoints(stream):
+        for feed, endpoint in ChannelEndpoints.numbered(number).endpoints(stream):
             address = free_group()
             lines.append(Line(number, stream, feed.value, address, "lo"))
             targets[Destination(endpoint.address, endpoint.port)] = address
@@ -49,7 +51,7 @@ def followed_at(number=NUMBER):
 
 def replayer(folder, targets, speed=20.0, **settings):
     captures = sorted(folder.glob(f"{NUMBER:03d}_*.pcap"))
-    return Replayer(captures, targets, speed=Speed(speed), interface=LO, **settings)
+    return Replayer(captures, targets, speed=ReplaySpeed(speed), interface=LO, **settings)
 
 
 @contextmanager

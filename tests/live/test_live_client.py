@@ -8,8 +8,8 @@ import pytest
 import pregao
 from pregao.errors import NetworkError, PregaoError, UsageError
 from pregao.feed.channel_events import BookChanged, TradeDone
-from pregao.live import FreshBook, Live, LiveEvent, Missed
-from pregao.net import receive_socket
+from pregao.live import BookRefresh, ItemsMissed, Live, LiveEvent
+from pregao.net.sockets import receive_socket
 from tests.live.config_text import config_text
 from tests.live.live_support import followed_at, replayer, simulated, unicast
 from tests.waiting import PATIENCE_S
@@ -80,7 +80,7 @@ def test_a_slow_program_is_notified_and_continues_with_fresh_books(day):
             await asyncio.to_thread(replayer(folder, targets, speed=40.0).run)
             found.append(await first)
             async with asyncio.timeout(PATIENCE_S):
-                while not any(isinstance(item, FreshBook) for item in found):
+                while not any(isinstance(item, BookRefresh) for item in found):
                     found.append(await anext(following))
             async with asyncio.timeout(PATIENCE_S):
                 while (made := await live.report()).channels[0].counters["messages"] < total:
@@ -89,7 +89,7 @@ def test_a_slow_program_is_notified_and_continues_with_fresh_books(day):
         return found, made
 
     found, made = asyncio.run(slow())
-    missed = [item for item in found if isinstance(item, Missed)]
+    missed = [item for item in found if isinstance(item, ItemsMissed)]
     assert missed
     assert missed[0].count > 0
     # The feed itself missed nothing.

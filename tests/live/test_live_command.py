@@ -14,26 +14,32 @@ import pytest
 from rich.console import Console
 
 from pregao.book.faults import State
-from pregao.book.views import Level
+from pregao.book.views import BookLevel
 from pregao.cli import live_demo
 from pregao.cli.live_keys import key_names
 from pregao.cli.live_lines import data_of, status_data
-from pregao.cli.live_view import Selection, draw, span
+from pregao.cli.live_view import ViewSelection, draw, span
 from pregao.clock import SECOND
-from pregao.feed.channel_events import Change, Gap, InstrumentChanged, TradeBusted, TradeDone
+from pregao.feed.channel_events import (
+    DefinitionChange,
+    GapFound,
+    InstrumentChanged,
+    TradeBusted,
+    TradeDone,
+)
 from pregao.feed.channel_settings import ChannelState
 from pregao.live import (
     BookCopy,
+    BookRefresh,
     ChannelReport,
-    FreshBook,
+    FeedReport,
     InstrumentPage,
     InstrumentRow,
+    ItemsMissed,
     LiveEvent,
-    Missed,
-    Report,
 )
-from pregao.net import receive_socket
-from pregao.umdf import Place
+from pregao.net.sockets import receive_socket
+from pregao.umdf.sequencing import PacketKey
 from tests.live.config_text import config_text
 from tests.live.live_support import followed_at, unicast
 from tests.waiting import PATIENCE_S
@@ -41,29 +47,45 @@ from tests.waiting import PATIENCE_S
 BOOK = BookCopy(
     State.VALID,
     "follows from a snapshot",
-    Place(1, 7),
-    (Level(None, 100, 1), Level(361_900, 3_900, 5)),
-    (Level(362_000, 1_234_567, 12),),
+    PacketKey(1, 7),
+    (BookLevel(None, 100, 1), BookLevel(361_900, 3_900, 5)),
+    (BookLevel(362_000, 1_234_567, 12),),
 )
 
 
 def test_lines_have_exact_prices_and_positions():
     trade = TradeDone(
-        Place(1, 7), 5, 6, 14, 70, 1910, None, 361_900, 300, 3, None, 0, None, 4, False, False, True
+        PacketKey(1, 7),
+        5,
+        6,
+        14,
+        70,
+        1910,
+        None,
+        361_900,
+        300,
+        3,
+        None,
+        0,
+        None,
+        4,
+        False,
+        False,
+        True,
     )
     data = data_of(LiveEvent(51, "PETR4", trade, None))
     assert (data["event"], data["channel"], data["symbol"]) == ("TradeDone", 51, "PETR4")
     assert (data["price"], data["size"]) == ("36.1900", 300)
     assert (data["sequence_version"], data["sequence_number"]) == (1, 7)
     assert data["market_event"] == 70
-    added = InstrumentChanged(None, 0, 0, 14, "PETR4", Change.ADDED)
+    added = InstrumentChanged(None, 0, 0, 14, "PETR4", DefinitionChange.ADDED)
     assert data_of(LiveEvent(51, "PETR4", added, None))["change"] == "added"
-    fresh = data_of(FreshBook(51, "PETR4", 14, BOOK))
+    fresh = data_of(BookRefresh(51, "PETR4", 14, BOOK))
     assert fresh["book"]["bids"] == [[None, 100, 1], ["36.1900", 3900, 5]]
     book = fresh["book"]
     assert (book["state"], book["sequence_version"], book["sequence_number"]) == ("valid", 1, 7)
-    assert data_of(Missed(7)) == {"event": "Missed", "count": 7}
-    gap = data_of(LiveEvent(51, None, Gap(Place(1, 7), 5, 6, 2, 1, 3), None))
+    assert data_of(ItemsMissed(7)) == {"event": "Missed", "count": 7}
+    gap = data_of(LiveEvent(51, None, GapFound(PacketKey(1, 7), 5, 6, 2, 1, 3), None))
     assert (gap["sequence_version"], gap["first"], gap["last"]) == (2, 1, 3)
     assert "sequence_number" not in gap  # it would be that of a packet of another version
     for item in (fresh, data, gap):
@@ -199,16 +221,16 @@ def report(state=ChannelState.LIVE, seconds=0, messages=0):
         (1_500, 2_500_000, None),
         (),
     )
-    return Report(seconds * SECOND, 0, (channel,), 12_345, 0)
+    return FeedReport(seconds * SECOND, 0, (channel,), 12_345, 0)
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140, 200])
 @pytest.mark.parametrize("opened", [False, True])
 def test_the_screen_cuts_no_number_whatever_its_width(width, opened):
     rows = [row(14, "PETR4", 997), row(7, "VALE3", 12)]
-    bust = TradeBusted(Place(1, 7), 5, 6, 14, 70, 1910, None, 361_900, 300)
+    bust = TradeBusted(PacketKey(1, 7), 5, 6, 14, 70, 1910, None, 361_900, 300)
     page = InstrumentPage(rows[0], "open", (bust,) * 100)
-    selection = Selection()
+    selection = ViewSelection()
     selection.show([(each.channel, each.security_id) for each in rows])
     selection.opened = opened
     console = Console(width=width, record=True, file=io.StringIO())
@@ -227,7 +249,7 @@ def test_the_screen_cuts_no_number_whatever_its_width(width, opened):
 
 
 def test_keys_move_the_choice_which_stays_when_the_list_changes():
-    selection = Selection()
+    selection = ViewSelection()
     selection.press("down")
     selection.show([(51, 1), (51, 2), (51, 3)])
     for key in ("down", "j", "down", "up"):

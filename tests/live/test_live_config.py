@@ -10,7 +10,7 @@ import pytest
 from pregao.clock import MILLISECOND
 from pregao.errors import UsageError
 from pregao.live import parse_config, read_config
-from pregao.umdf import Stream
+from pregao.umdf.streams import Stream
 from tests.live.config_text import config_text
 
 GOOD = """

@@ -15,29 +15,31 @@ from pregao.book.faults import State
 from pregao.capture import datagrams, read_packets
 from pregao.clock import MILLISECOND
 from pregao.errors import NetworkError, UsageError
-from pregao.feed.channel_events import BookChanged, Gap, Synchronized, TradeDone
+from pregao.feed.channel_events import BookChanged, GapFound, Synchronized, TradeDone
 from pregao.feed.channel_settings import ChannelSettings, ChannelState
 from pregao.live import (
+    BookRefresh,
     FeedHandler,
-    FreshBook,
+    ItemsMissed,
     Line,
     LineState,
     LiveConfig,
     LiveEvent,
-    Missed,
+    MarketWatch,
     Recorder,
     RecordSettings,
     Subscription,
-    Watcher,
     metrics_text,
     report,
     serve,
 )
 from pregao.live.config import STREAMS
-from pregao.live.latency import Delays, RecentDelays
-from pregao.net import Address, Sender, receive_socket
-from pregao.umdf import Stream
+from pregao.live.latency import LatencyHistogram, RecentLatency
+from pregao.net.addresses import Address
+from pregao.net.sending import Sender
+from pregao.net.sockets import receive_socket
 from pregao.umdf.packets import PacketDecoder
+from pregao.umdf.streams import Stream
 from tests.live.live_support import (
     NUMBER,
     books_of,
@@ -164,7 +166,7 @@ def test_loss_on_both_feeds_is_reported_and_no_trusted_book_is_wrong(lossy_day):
     found, trusted = books_of(handler), trusted_of(handler)
     assert lost > 0
     assert made.counters["lost_packets"] >= lost
-    assert len(heard.of(Gap)) == made.counters["gaps"] > 0
+    assert len(heard.of(GapFound)) == made.counters["gaps"] > 0
     assert made.counters["confirmed"] > 0
     truth = true_books(folder)
     assert trusted & truth.keys()
@@ -371,13 +373,13 @@ def test_a_slow_consumer_is_notified_of_losses_and_gets_fresh_books(day):
         missed, *fresh = slow.take()
         found = handler.ask(books_of)
         heard = quick.take()
-    assert isinstance(missed, Missed)
+    assert isinstance(missed, ItemsMissed)
     assert missed.count == slow.missed > 1000
     assert not slow.behind
     assert {each.security_id for each in fresh} <= set(found)
     assert len(fresh) >= 5
     for each in fresh:
-        assert isinstance(each, FreshBook)
+        assert isinstance(each, BookRefresh)
         assert list(each.book.bids) == found[each.security_id][0][:5]
     assert heard
     assert all(isinstance(each, LiveEvent) and each.symbol == "PETR4" for each in heard)
@@ -399,7 +401,7 @@ def test_fresh_books_always_fit_and_losses_are_never_forgotten(day):
         if tiny.behind:
             handler.ask(tiny.refresh)
         missed, *fresh = tiny.take()
-    assert isinstance(missed, Missed)
+    assert isinstance(missed, ItemsMissed)
     assert missed.count == tiny.missed >= first
     assert len(fresh) >= 5
 
@@ -459,7 +461,7 @@ def _elsewhere(line):
 def test_a_watcher_knows_the_busiest_instruments_and_their_tapes(day):
     folder, summary = day
     config, targets = followed_at()
-    watcher = Watcher()
+    watcher = MarketWatch()
     with running(config, watcher) as handler:
         replayer(folder, targets, speed=40.0).run()
         settled(handler, packets_of(summary))
@@ -488,7 +490,7 @@ def test_questions_are_answered_before_and_after_it_runs(day):
 
 
 def test_percentiles_of_delays():
-    delays = Delays()
+    delays = LatencyHistogram()
     assert delays.percentile(0.5) is None
     values = np.arange(1, 100_001, dtype=np.int64) * 1000
     delays.add(values)
@@ -497,7 +499,7 @@ def test_percentiles_of_delays():
     for share in (0.01, 0.5, 0.99, 1.0):
         exact = share * 100_000 * 1000
         assert exact * 0.99 <= delays.percentile(share) <= exact * 1.1
-    recent = RecentDelays(10)
+    recent = RecentLatency(10)
     for value in values[:3000].tolist():
         recent.add(value, 100)
     recent.add(-(1 << 70), 101)

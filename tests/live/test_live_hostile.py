@@ -6,14 +6,14 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from pregao.feed.channel_events import Gap, Unconfirmed
+from pregao.feed.channel_events import BookUnconfirmed, GapFound
 from pregao.feed.channel_settings import ChannelSettings
 from pregao.feed.follower import Follower
-from pregao.feed.hearing import Hearing
+from pregao.feed.hearing import PumpEventDecoder
 from pregao.live import FeedHandler, Line, LiveConfig, metrics_text, report
 from pregao.live.config import STREAMS
 from pregao.live.failures import LOG_INTERVAL_NS, MAX_LOGGED_BYTES, FailureLog
-from pregao.net import Address
+from pregao.net.addresses import Address
 from tests.feed.channel_days import CHANNEL, Faults, arrivals, content, made_day
 from tests.feed.test_feed_pump import datagrams
 from tests.live.live_support import running
@@ -93,7 +93,7 @@ def bring(handler, found):
     [
         (False, Follower, "deliver", 70, True),
         (None, Follower, "deliver", 5, True),
-        (None, Hearing, "hear", 9, False),
+        (None, PumpEventDecoder, "hear", 9, False),
     ],
 )
 def test_a_packet_that_fails_counts_as_lost_and_its_channel_is_rebuilt(
@@ -110,8 +110,8 @@ def test_a_packet_that_fails_counts_as_lost_and_its_channel_is_rebuilt(
     finally:
         handler._close()
     assert f'pregao_channel_failures_total{{channel="{CHANNEL}"}} 1' in metrics_text(made)
-    assert heard.kinds[Gap] == 1
-    assert heard.kinds[Unconfirmed] >= len(day.books)
+    assert heard.kinds[GapFound] == 1
+    assert heard.kinds[BookUnconfirmed] >= len(day.books)
     assert made.ready
     for security_id in day.books:
         assert channel.book(security_id).trusted

@@ -9,8 +9,8 @@ import threading
 from pathlib import Path
 
 from pregao.capture import datagrams, read_packets
-from pregao.lake.ingest import check_lake
-from pregao.lake.store import Lake
+from pregao.lake.ingest.check import check_lake
+from pregao.lake.store.lake import LakeStore
 from tests.live.config_text import config_text
 from tests.live.live_support import followed_at, replayer, simulated
 from tests.waiting import until
@@ -88,6 +88,6 @@ def test_recorded_packets_are_in_the_lake_once_across_a_kill_and_a_stop(tmp_path
     assert len(found) == 2
     assert found[0] >= 500
     assert found[1] == sent.packets
-    checked = check_lake(Lake(str(lake)))
+    checked = check_lake(LakeStore(str(lake)))
     assert checked.faults == []
     assert checked.packets == sum(found)

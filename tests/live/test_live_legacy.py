@@ -6,14 +6,16 @@ import pytest
 
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import UsageError
-from pregao.exchange.publisher import Channel
-from pregao.exchange.simulation import FaultRates, LegacyDepth, Settings, Simulation
-from pregao.feed.channel_events import BookChanged, Gap, Synchronized, TradeDone
+from pregao.exchange.publisher.channels import ChannelEndpoints
+from pregao.exchange.simulation.line_faults import FaultRates
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
+from pregao.feed.channel_events import BookChanged, GapFound, Synchronized, TradeDone
 from pregao.feed.channel_settings import ChannelSettings, ChannelState, LegacyFeed
 from pregao.feed.legacy_feed_channel import LegacyFeedChannel
-from pregao.live import FeedHandler, Line, LiveConfig, Replayer, Speed, report
+from pregao.live import FeedHandler, Line, LiveConfig, Replayer, ReplaySpeed, report
 from pregao.live.config import STREAMS, parse_config
-from pregao.umdf.survey import Destination
+from pregao.umdf.survey.lines import Destination
 from tests.exchange.capture_replay import captured, json_lines
 from tests.live.config_text import config_text
 from tests.live.live_support import running, settled, true_books
@@ -26,7 +28,7 @@ FEED = LegacyFeed()
 def simulated(folder, kind=LegacyDepth.ORDERS, lost=0.0):
     rates = FaultRates(lost, 0.0, 0.0)
     faults = {"A": rates, "B": rates, "snapshot": FaultRates(), "definition": FaultRates()}
-    settings = Settings(
+    settings = SimulationSettings(
         "derivatives", folder, instruments=5, duration_ns=20 * SECOND, rate=100.0, truth_books=1,
         legacy=kind, faults=faults,
     )  # fmt: skip
@@ -38,7 +40,7 @@ def followed_at(legacy=FEED, reorder_ns=5 * SECOND):
     """Where nothing is lost, a slow machine must not make it so."""
     lines, targets = [], {}
     for stream in STREAMS:
-        for feed, endpoint in Channel.numbered(NUMBER, legacy=True).endpoints(stream):
+        for feed, endpoint in ChannelEndpoints.numbered(NUMBER, legacy=True).endpoints(stream):
             address = free_group()
             lines.append(Line(NUMBER, stream, feed.value, address, "lo"))
             targets[Destination(endpoint.address, endpoint.port)] = address
@@ -79,7 +81,7 @@ def test_books_and_trades_are_the_exchanges(tmp_path, kind, lost):
     heard = Heard()
     with running(config, heard) as handler:
         # Sending times are in the messages: they must stay unchanged.
-        Replayer(captures, targets, speed=Speed(10.0), interface=LO, rewrite_times=True).run()
+        Replayer(captures, targets, speed=ReplaySpeed(10.0), interface=LO, rewrite_times=True).run()
         made = settled(handler, sent)
         channel = handler.channels[NUMBER].channel
         assert made.channels[0].counters["bad_packets"] == 0
@@ -90,7 +92,7 @@ def test_books_and_trades_are_the_exchanges(tmp_path, kind, lost):
                 assert shown(handler, security_id) == tuple(side[:depth] for side in expected)
                 trusted += 1
         assert trusted >= (1 if lost else len(true_books(folder)))
-        assert bool(heard.of(Gap)) == bool(lost)
+        assert bool(heard.of(GapFound)) == bool(lost)
         if not lost:
             assert made.channels[0].state is ChannelState.LIVE
             assert heard.of(Synchronized)

@@ -16,17 +16,17 @@ from pregao.book.updates import Side
 from pregao.clock import MILLISECOND, SECOND, system_clock
 from pregao.errors import UsageError
 from pregao.exchange.host.settings import parse_settings
-from pregao.exchange.publisher.legacy import LegacyChannelPublisher
+from pregao.exchange.publisher.legacy.channel import LegacyChannelPublisher
 from pregao.exchange.publisher.loops import LoopPace
-from pregao.feed.channel_events import Gap
+from pregao.feed.channel_events import GapFound
 from pregao.feed.channel_settings import ChannelSettings, LegacyFeed
-from pregao.fix import SessionSettings
-from pregao.legacy import MessageStore
-from pregao.legacy import Stream as LegacyStream
+from pregao.fix.session import FixSessionSettings
+from pregao.legacy.recovery import MessageStore
+from pregao.legacy.streams import LegacyStream
 from pregao.live import FeedHandler, Line, LiveConfig, report
 from pregao.live.config import RecoveryGateways, parse_config
 from pregao.live.legacy_recovery import recovery_server
-from pregao.net import Address
+from pregao.net.addresses import Address
 from pregao.umdf.streams import Stream
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
 from tests.live.config_text import config_text
@@ -35,7 +35,7 @@ from tests.waiting import PATIENCE_S, until
 
 HOST = "127.0.0.1"
 CHANNEL = 1
-SERVER = SessionSettings("BVMF", "CUSTOMER", acceptor=True)
+SERVER = FixSessionSettings("BVMF", "CUSTOMER", acceptor=True)
 
 
 class Publishing:
@@ -160,7 +160,7 @@ class Heard:
         self.gaps = []
 
     def told(self, _channel, events):
-        self.gaps += [event for event in events if isinstance(event, Gap)]
+        self.gaps += [event for event in events if isinstance(event, GapFound)]
 
 
 @contextmanager

@@ -12,15 +12,15 @@ import pytest
 from pregao.book.updates import Side
 from pregao.clock import SECOND, system_clock
 from pregao.errors import UsageError
-from pregao.exchange.host import ExchangeSettings
 from pregao.exchange.host.feed_output import FeedOutput
-from pregao.exchange.host.settings import parse_settings
-from pregao.exchange.publisher.legacy import LegacyChannelPublisher
+from pregao.exchange.host.settings import ExchangeSettings, parse_settings
+from pregao.exchange.publisher.legacy.channel import LegacyChannelPublisher
 from pregao.exchange.publisher.loops import LoopPace
-from pregao.exchange.simulation import LegacyDepth
-from pregao.feed import LegacyChannel, LegacyChannelSettings
-from pregao.fix import SessionSettings
-from pregao.legacy import GapFiller, MessageStore, Stream
+from pregao.exchange.simulation.settings import LegacyDepth
+from pregao.feed.legacy_channel import LegacyStreamFollower, LegacyStreamSettings
+from pregao.fix.session import FixSessionSettings
+from pregao.legacy.recovery import GapFiller, MessageStore
+from pregao.legacy.streams import LegacyStream
 from pregao.live.config import parse_config
 from pregao.live.legacy_recovery import connect_recovery, recovery_server
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
@@ -53,7 +53,7 @@ class Publishing:
         self.floor.order(side, 100 * rng.randrange(1, 9), price, security_id=security)
         market = self.floor.last.market
         for stream, _, datagram in self.publisher.publish(market, self.floor.now):
-            if stream is Stream.INCREMENTAL:
+            if stream is LegacyStream.INCREMENTAL:
                 self.socket.send(datagram)
 
     def book(self, security, side):
@@ -69,12 +69,12 @@ def test_002_6_2_lost_packets_are_requested_from_the_running_publisher():
             feed.bind((HOST, 0))
             feed.setblocking(False)
             published = Publishing(feed.getsockname()[1])
-            server = SessionSettings("BVMF", "CUSTOMER", acceptor=True)
+            server = FixSessionSettings("BVMF", "CUSTOMER", acceptor=True)
             async with recovery_server(HOST, 0, server, published.store) as port:
-                names = SessionSettings("CUSTOMER", "BVMF", 10 * SECOND)
+                names = FixSessionSettings("CUSTOMER", "BVMF", 10 * SECOND)
                 connection = await connect_recovery(HOST, port, names)
-                settings = LegacyChannelSettings(from_the_start=True, most_wait_ns=10 * SECOND)
-                channel = LegacyChannel(settings)
+                settings = LegacyStreamSettings(from_the_start=True, most_wait_ns=10 * SECOND)
+                channel = LegacyStreamFollower(settings)
                 filler = GapFiller(CHANNEL, connection.client)
                 lost = await follow(rng, feed, published, channel, filler, connection)
                 await connection.close()
@@ -115,7 +115,7 @@ async def follow(rng, feed, published, channel, filler, connection):
         if datagram is not None and sent < 195 and rng.random() < 0.2:
             lost += 1
         elif datagram is not None:
-            channel.receive(Stream.INCREMENTAL, "A", datagram, now)
+            channel.receive(LegacyStream.INCREMENTAL, "A", datagram, now)
         channel.tick(now)
         filler.watch(channel.incremental, now)
         await connection.flush()

@@ -10,16 +10,16 @@ import pytest
 
 from pregao.book.updates import Side
 from pregao.clock import MILLISECOND, SECOND, system_clock
-from pregao.exchange.publisher.legacy import LegacyChannelPublisher
+from pregao.exchange.publisher.legacy.channel import LegacyChannelPublisher
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.feed.channel_settings import ChannelSettings, ChannelState, LegacyFeed
-from pregao.feed.legacy_channel import LegacyChannel
-from pregao.legacy import GapFiller, RecoveryClient
-from pregao.legacy import Stream as LegacyStream
+from pregao.feed.legacy_channel import LegacyStreamFollower
+from pregao.legacy.recovery import GapFiller, RecoveryClient
+from pregao.legacy.streams import LegacyStream
 from pregao.live import FeedHandler, LiveConfig, legacy_asking, report
 from pregao.live.config import RecoveryGateways
-from pregao.live.legacy_asking import Asker
-from pregao.net import Address
+from pregao.live.legacy_asking import RecoveryRequester
+from pregao.net.addresses import Address
 from pregao.umdf.streams import Stream
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
 from tests.feed.test_feed_pump import datagrams
@@ -113,7 +113,9 @@ def failing_midway(method, at):
 def test_a_legacy_packet_that_fails_counts_as_lost_and_its_channel_is_rebuilt(
     monkeypatch, caplog, name, at, gaps
 ):
-    monkeypatch.setattr(LegacyChannel, name, failing_midway(getattr(LegacyChannel, name), at))
+    monkeypatch.setattr(
+        LegacyStreamFollower, name, failing_midway(getattr(LegacyStreamFollower, name), at)
+    )
     start_ns, heard = 1_800_000_000 * SECOND, Heard()
     settings = ChannelSettings(CHANNEL, legacy=LegacyFeed(), from_the_start=True)
     handler = FeedHandler(LiveConfig((settings,), lines_here()), clock=lambda: start_ns)
@@ -188,7 +190,7 @@ def test_an_answer_of_the_recovery_port_that_fails_ends_the_connection_alone(
 
 def test_a_connection_that_waits_after_an_answer_that_fails_is_used(monkeypatch):
     gateways = RecoveryGateways((Address(HOST, 1),))
-    asker = Asker([], gateways, lambda: None)
+    asker = RecoveryRequester([], gateways, lambda: None)
     (old, far), (new, other) = socket.socketpair(), socket.socketpair()
     try:
         monkeypatch.setattr(RecoveryClient, "receive", failing(RecoveryClient.receive, 0))

@@ -10,18 +10,23 @@ import pytest
 
 from pregao.clock import SECOND
 from pregao.errors import NetworkError
-from pregao.fix import SessionSettings
 from pregao.fix.message import encode
-from pregao.legacy import Ended, Fault, Finished, MessageStore, Recovered, Wanted
-from pregao.legacy.recovery_messages import request_fields
+from pregao.fix.session import FixSessionSettings
+from pregao.legacy.recovery import (
+    MessageStore,
+    RecoveredMessage,
+    RecoverySessionEnded,
+    RequestFinished,
+)
+from pregao.legacy.recovery_messages import ApplRespError, MessageRange, request_fields
 from pregao.live import legacy_recovery
 from pregao.live.legacy_recovery import connect_recovery, recovery_server
 from tests.legacy.writing import message
 from tests.waiting import PATIENCE_S
 
 HOST = "127.0.0.1"
-CLIENT = SessionSettings("CUSTOMER", "BVMF", 10 * SECOND)
-SERVER = SessionSettings("BVMF", "CUSTOMER", acceptor=True)
+CLIENT = FixSessionSettings("CUSTOMER", "BVMF", 10 * SECOND)
+SERVER = FixSessionSettings("BVMF", "CUSTOMER", acceptor=True)
 
 
 def store_of(last):
@@ -36,7 +41,7 @@ async def until_finished(connection):
     found = []
     async for event in connection.events():
         found.append(event)
-        if isinstance(event, (Finished, Ended)):
+        if isinstance(event, (RequestFinished, RecoverySessionEnded)):
             return found
     return found
 
@@ -45,18 +50,20 @@ def test_messages_are_recovered_over_a_socket():
     async def run():
         async with recovery_server(HOST, 0, SERVER, store_of(3000)) as port:
             connection = await connect_recovery(HOST, port, CLIENT)
-            await connection.ask(Wanted("10", 1, 2000))
+            await connection.ask(MessageRange("10", 1, 2000))
             first = await until_finished(connection)
-            await connection.ask(Wanted("10", 2999, 3005))
+            await connection.ask(MessageRange("10", 2999, 3005))
             second = await until_finished(connection)
             await connection.close()
             return first, second
 
     first, second = asyncio.run(asyncio.wait_for(run(), PATIENCE_S))
     assert [event.number for event in first[:-1]] == list(range(1, 2001))
-    assert all(isinstance(event, Recovered) for event in first[:-1])
-    assert first[-1] == Finished(Wanted("10", 1, 2000), None)
-    assert second[-1] == Finished(Wanted("10", 2999, 3005), Fault.NOT_AVAILABLE)
+    assert all(isinstance(event, RecoveredMessage) for event in first[:-1])
+    assert first[-1] == RequestFinished(MessageRange("10", 1, 2000), None)
+    assert second[-1] == RequestFinished(
+        MessageRange("10", 2999, 3005), ApplRespError.NOT_AVAILABLE
+    )
 
 
 def test_a_lost_gateway_is_reported():
@@ -69,18 +76,18 @@ def test_a_lost_gateway_is_reported():
         async with server:
             port = server.sockets[0].getsockname()[1]
             connection = await connect_recovery(HOST, port, CLIENT)
-            await connection.ask(Wanted("10", 1, 5))
+            await connection.ask(MessageRange("10", 1, 5))
             found = await until_finished(connection)
             await connection.close()
             return found
 
     (event,) = asyncio.run(asyncio.wait_for(run(), PATIENCE_S))
-    assert event == Ended("the connection was closed")
+    assert event == RecoverySessionEnded("the connection was closed")
 
 
 def test_the_wrong_name_is_refused_with_a_reason():
     async def run():
-        stranger = SessionSettings("STRANGER", "BVMF", 10 * SECOND)
+        stranger = FixSessionSettings("STRANGER", "BVMF", 10 * SECOND)
         async with recovery_server(HOST, 0, SERVER, store_of(3)) as port:
             connection = await connect_recovery(HOST, port, stranger)
             found = await until_finished(connection)
@@ -88,7 +95,7 @@ def test_the_wrong_name_is_refused_with_a_reason():
             return found
 
     (event,) = asyncio.run(asyncio.wait_for(run(), PATIENCE_S))
-    assert isinstance(event, Ended)
+    assert isinstance(event, RecoverySessionEnded)
 
 
 def test_an_unreachable_server_is_a_network_error():
@@ -125,7 +132,7 @@ def test_a_connection_that_waits_for_its_peer_ends(begin, answered):
             writer.close()
             # Another client is served as before.
             connection = await connect_recovery(HOST, port, CLIENT)
-            await connection.ask(Wanted("10", 1, 1))
+            await connection.ask(MessageRange("10", 1, 1))
             events = await until_finished(connection)
             await connection.close()
             return found, events[-1]
@@ -133,7 +140,7 @@ def test_a_connection_that_waits_for_its_peer_ends(begin, answered):
     found, last = asyncio.run(asyncio.wait_for(run(), PATIENCE_S))
     assert answered in found
     assert bool(found) == bool(answered)
-    assert last == Finished(Wanted("10", 1, 1), None)
+    assert last == RequestFinished(MessageRange("10", 1, 1), None)
 
 
 async def read_to_the_end(reader):
@@ -167,17 +174,17 @@ def test_a_client_that_does_not_read_its_answers_is_disconnected(monkeypatch):
     requests = [LOGON]
     for number in range(2, 42):
         head = [(35, "BW"), (49, "CUSTOMER"), (56, "BVMF"), (34, number)]
-        fields = request_fields(f"r{number}", [Wanted("10", 1, 2000)])
+        fields = request_fields(f"r{number}", [MessageRange("10", 1, 2000)])
         requests.append(encode([*head, (52, "20260521-12:00:00.000"), *fields]))
 
     async def served(port):
         """Whether another client is served: not before the first one is gone."""
         connection = await connect_recovery(HOST, port, CLIENT)
         with suppress(ConnectionError):
-            await connection.ask(Wanted("10", 1, 1))
+            await connection.ask(MessageRange("10", 1, 1))
         events = await until_finished(connection)
         await connection.close()
-        return events[-1] == Finished(Wanted("10", 1, 1), None)
+        return events[-1] == RequestFinished(MessageRange("10", 1, 1), None)
 
     async def run():
         async with recovery_server(HOST, 0, SERVER, store, idle_ns=SECOND // 5) as port:

@@ -7,10 +7,11 @@ import pytest
 from pregao.book.faults import State
 from pregao.clock import SECOND
 from pregao.feed.channel_settings import ChannelCounters, ChannelState, FeedCounters
-from pregao.live import ChannelReport, Line, Report, metrics_text
+from pregao.live import ChannelReport, FeedReport, Line, metrics_text
 from pregao.live.followed import LineState
 from pregao.live.metric_help import CHANNEL_HELP, FEED_HELP, LINE_HELP
-from pregao.net import LineCounts, parse_address
+from pregao.net.addresses import parse_address
+from pregao.net.batches import LineCounts
 from pregao.umdf.streams import Stream
 
 
@@ -42,7 +43,7 @@ def test_counters_are_named_by_their_unit():
         (SECOND, 2 * SECOND, None),
         (LineState(line, True, LineCounts(truncated=8)),),
     )
-    text = metrics_text(Report(SECOND, 0, (channel,), None, 0))
+    text = metrics_text(FeedReport(SECOND, 0, (channel,), None, 0))
     for sample in (
         'channel_unexpected_packets_total{channel="51"} 1',
         'channel_undecoded_messages_total{channel="51"} 2',

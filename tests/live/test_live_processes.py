@@ -11,7 +11,7 @@ import pregao.live.processes as processes_module
 from pregao.errors import NetworkError, UsageError
 from pregao.feed.channel_settings import ChannelSettings
 from pregao.live import FeedProcesses, Line, LiveConfig, report
-from pregao.live.books import FreshBook, LiveEvent
+from pregao.live.books import BookRefresh, LiveEvent
 from pregao.live.config import STREAMS
 from tests.live.live_support import NUMBER, followed_at, replayer, simulated
 from tests.net.net_support import free_group
@@ -76,7 +76,7 @@ def test_channels_are_followed_in_workers_and_answer_together(day):
         assert made.channels[1].counters["packets"] == 0
         found += heard.take()
         assert any(isinstance(each, LiveEvent) for each in found)
-        assert all(isinstance(each, LiveEvent | FreshBook) for each in found)
+        assert all(isinstance(each, LiveEvent | BookRefresh) for each in found)
         other = processes.subscribe(depth=1)
         assert other.take()
         assert processes.ask(subscriptions) == [2, 2]

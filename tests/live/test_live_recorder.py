@@ -13,7 +13,11 @@ from pregao.capture import datagrams, read_packets
 from pregao.clock import SECOND
 from pregao.errors import CaptureError, UsageError
 from pregao.live import Recorder, RecordSettings
-from pregao.net import Address, Batch, Sender, open_receiver, receive_socket
+from pregao.net.addresses import Address
+from pregao.net.batches import DatagramBatch
+from pregao.net.receiving import open_receiver
+from pregao.net.sending import Sender
+from pregao.net.sockets import receive_socket
 from tests.net.net_support import LO, free_group
 from tests.waiting import until
 
@@ -25,7 +29,7 @@ def batch(payloads, start_ns=START, step_ns=1000):
     """Datagrams of both groups in turn, as received."""
     length = np.array([len(each) for each in payloads], np.int32)
     count = len(payloads)
-    return Batch(
+    return DatagramBatch(
         np.frombuffer(b"".join(payloads) + bytes(64), np.uint8),
         np.cumsum(length, dtype=np.int64) - length,
         length,

@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 from pregao.capture import PcapWriter, UdpFramer, udp_frame
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import UsageError
-from pregao.live import Replayer, Speed, parse_speed, replaying, targets_from
+from pregao.live import Replayer, ReplaySpeed, parse_speed, replaying, targets_from
 from pregao.live.merging import merged
-from pregao.net import Address, open_receiver, receive_socket, sending
-from pregao.umdf import PacketHeader, decode_header, encode_packet
-from pregao.umdf.survey import Destination, Lines
+from pregao.net import sending
+from pregao.net.addresses import Address
+from pregao.net.receiving import open_receiver
+from pregao.net.sockets import receive_socket
+from pregao.umdf.packets import PacketHeader, decode_header, encode_packet
+from pregao.umdf.survey.lines import Destination, LineTable
 from tests.net.net_support import LO, free_group, received
 
 GROUPS = [Destination("233.252.14.1", 30001), Destination("233.252.14.2", 30002)]
@@ -39,7 +42,7 @@ packets = st.lists(
 def test_captures_are_merged_by_time_and_each_keeps_its_order(tmp_path_factory, files):
     folder = tmp_path_factory.mktemp("captures")
     names = [capture(folder / f"{place}.pcap", file) for place, file in enumerate(files)]
-    lines = Lines()
+    lines = LineTable()
     found = []
     for stretch in merged(names, lines):
         ends = (stretch.offset + stretch.length).tolist()
@@ -109,7 +112,9 @@ def two_lines(folder, count):
 
 def test_every_line_is_sent_to_its_target_in_the_order_of_time(tmp_path, sent):
     targets = dict(zip(GROUPS, [free_group(), free_group()], strict=True))
-    counts = Replayer(two_lines(tmp_path, 900), targets, speed=Speed(None), interface=LO).run()
+    counts = Replayer(
+        two_lines(tmp_path, 900), targets, speed=ReplaySpeed(None), interface=LO
+    ).run()
     assert counts.packets == 1800
     assert counts.capture_ns == START + 8995
     assert [(target, payload) for _, target, payload in sent] == [
@@ -124,7 +129,7 @@ def test_every_line_arrives_at_its_target_in_its_order(tmp_path):
     targets = dict(zip(GROUPS, [free_group(), free_group()], strict=True))
     receiver = open_receiver()
     lines = [receiver.add(receive_socket(target, interface=LO)) for target in targets.values()]
-    counts = Replayer(two_lines(tmp_path, 60), targets, speed=Speed(None), interface=LO).run()
+    counts = Replayer(two_lines(tmp_path, 60), targets, speed=ReplaySpeed(None), interface=LO).run()
     found = received(receiver, 120)
     receiver.close()
     assert counts.packets == 120
@@ -139,7 +144,7 @@ def test_the_pace_of_the_capture_is_kept_and_what_has_no_target_is_counted(tmp_p
     found = [(START + step * MILLISECOND, GROUPS[0], b"%d" % n) for n, step in enumerate(steps)]
     found.insert(3, (START + 40 * MILLISECOND, GROUPS[1], b"not sent"))
     path = capture(tmp_path / "a.pcap", found)
-    replayer = Replayer([path], {GROUPS[0]: free_group()}, speed=Speed(factor), interface=LO)
+    replayer = Replayer([path], {GROUPS[0]: free_group()}, speed=ReplaySpeed(factor), interface=LO)
     counts = replayer.run()
     assert (counts.packets, counts.unsent) == (6, 1)
     assert [payload for _, _, payload in sent] == [b"%d" % n for n in range(6)]
@@ -179,11 +184,11 @@ def test_no_remote_target_is_accepted_unless_allowed(tmp_path, monkeypatch, preg
 
 def test_captured_packets_to_other_machines_are_not_sent(tmp_path, sent):
     path = capture(tmp_path / "a.pcap", [(START, GROUPS[0], b"1"), (START, REMOTE, b"2")])
-    counts = Replayer([path], speed=Speed(None), interface=LO).run()
+    counts = Replayer([path], speed=ReplaySpeed(None), interface=LO).run()
     assert (counts.packets, counts.unsent) == (1, 1)
     assert [(target, payload) for _, target, payload in sent] == [(Address(*GROUPS[0]), b"1")]
     sent.clear()
-    counts = Replayer([path], speed=Speed(None), interface=LO, allow_remote=True).run()
+    counts = Replayer([path], speed=ReplaySpeed(None), interface=LO, allow_remote=True).run()
     assert {target for _, target, _ in sent} == {Address(*GROUPS[0]), Address(*REMOTE)}
 
 

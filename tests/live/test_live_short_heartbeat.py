@@ -6,7 +6,7 @@ import pytest
 
 import pregao
 from pregao.capture import PcapWriter, udp_frame
-from pregao.exchange.publisher import Channel
+from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.feed.channel_events import RecoveryIdle
 from pregao.feed.channel_settings import ChannelSettings
 from pregao.live import FeedProcesses, Line, LiveConfig, report
@@ -28,7 +28,7 @@ def day():
 def capture(path, packets):
     with PcapWriter(path) as writer:
         for when, channel, stream, payload in packets:
-            line = next(iter(Channel.numbered(channel).endpoints(stream)))[1]
+            line = next(iter(ChannelEndpoints.numbered(channel).endpoints(stream)))[1]
             writer.write(when, udp_frame("10.0.0.1", 20000, line.address, line.port, payload))
     return path
 

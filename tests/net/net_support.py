@@ -4,7 +4,7 @@ import os
 import socket
 from itertools import count
 
-from pregao.net import Address, find_interface
+from pregao.net.addresses import Address, find_interface
 
 LO = find_interface("lo")
 _groups = count(1)

@@ -9,7 +9,7 @@ from http import HTTPStatus
 import pytest
 
 from pregao.errors import NetworkError
-from pregao.net import HttpServer, Response
+from pregao.net.http import HttpServer, Response
 from tests.waiting import until
 
 

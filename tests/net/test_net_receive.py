@@ -9,16 +9,10 @@ import numpy as np
 import pytest
 
 from pregao.errors import NetworkError, UsageError
-from pregao.net import (
-    Address,
-    Sender,
-    dropped,
-    find_interface,
-    open_receiver,
-    parse_address,
-    receive_socket,
-)
-from pregao.net.sockets import buffer_warning
+from pregao.net.addresses import Address, find_interface, parse_address
+from pregao.net.receiving import open_receiver
+from pregao.net.sending import Sender
+from pregao.net.sockets import buffer_warning, dropped, receive_socket
 from tests.net.net_support import LO, free_group, free_port, received
 from tests.waiting import until
 

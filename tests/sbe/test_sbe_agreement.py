@@ -11,7 +11,7 @@ import pytest
 
 from pregao.errors import DecodeError
 from pregao.sbe.codec import MessageCodec, SchemaCodec
-from pregao.schemas import bundled, bundled_versions
+from pregao.schemas.bundle import bundled, bundled_versions
 from tests.sbe.support import compare_with_codec, plausible_body
 
 CASES = int(os.environ.get("PREGAO_FUZZ_CASES", "60"))

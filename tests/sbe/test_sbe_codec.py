@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from pregao.errors import DecodeError, EncodeError
-from pregao.sbe import Taken
+from pregao.sbe._packer import FieldSource
 from pregao.sbe.codec import HeaderCodec, MessageHeader, SchemaCodec
 from pregao.sbe.columns import ColumnDecoder
 from pregao.sbe.names import snake_case
 from pregao.sbe.values import beyond_columns
 from pregao.sbe.xml import schema_from_bytes
-from pregao.schemas import bundled
+from pregao.schemas.bundle import bundled
 from tests.sbe.support import TYPES, compare_with_codec
 
 SCHEMA = schema_from_bytes(
@@ -323,9 +323,9 @@ def test_packers_take_attributes_of_an_object_and_fixed_numbers():
     pack = codec.packer(
         "rptSeq",
         taken={
-            "securityID": Taken("number"),
-            "mDEntrySize": Taken("lots", lambda lots: 100 * lots),
-            "mDEntryPx": Taken("price"),
+            "securityID": FieldSource("number"),
+            "mDEntrySize": FieldSource("lots", lambda lots: 100 * lots),
+            "mDEntryPx": FieldSource("price"),
         },
         fixed={"mDEntryType": ord("1")},
     )
@@ -336,7 +336,7 @@ def test_packers_take_attributes_of_an_object_and_fixed_numbers():
     with pytest.raises(EncodeError, match="price: no such field"):
         codec.packer(fixed={"price": 1})
     with pytest.raises(EncodeError, match="not the name of an attribute"):
-        codec.packer(taken={"rptSeq": Taken("a.b")})
+        codec.packer(taken={"rptSeq": FieldSource("a.b")})
 
 
 def test_packers_of_a_group_write_what_the_codec_writes():

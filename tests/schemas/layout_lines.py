@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pregao.sbe.model import Data, Field, Group, Message, Presence, Schema
+from pregao.sbe.model import Data, Field, Group, MessageTemplate, Presence, Schema
 
 
 def layout_lines(schemas: dict[int, Schema]) -> list[str]:
@@ -22,11 +22,11 @@ def layout_lines(schemas: dict[int, Schema]) -> list[str]:
     return lines
 
 
-def _of_message(message: Message) -> str:
+def _of_message(message: MessageTemplate) -> str:
     return f"{message.name} {_of_block(message)}"
 
 
-def _of_block(block: Message | Group) -> str:
+def _of_block(block: MessageTemplate | Group) -> str:
     parts = [f"({block.block_length})"]
     for field in block.fields:
         parts.append(_of_field(field))

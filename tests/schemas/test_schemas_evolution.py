@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from pregao.errors import SchemaError
 from pregao.sbe.xml import schema_from_tree
-from pregao.schemas import SchemaVersion, derive, known_versions
-from pregao.schemas.evolution import EVOLUTION, evolves
+from pregao.schemas.evolution import EVOLUTION, SchemaVersion, derive, evolves, known_versions
 from pregao.xml_tree import Element, parse_tree
 
 HEADER = """

@@ -19,7 +19,7 @@ from pregao.sbe.model import (
     SetType,
     blocks,
 )
-from pregao.schemas import PROTOCOLS, bundled, bundled_versions
+from pregao.schemas.bundle import PROTOCOLS, bundled, bundled_versions
 from tests.schemas.layout_lines import layout_lines
 
 UMDF = (7, 8, 9, 10, 15, 16)

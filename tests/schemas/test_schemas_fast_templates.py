@@ -8,17 +8,11 @@ from zlib import crc32
 import pytest
 
 from pregao.errors import SchemaError
-from pregao.fast import (
-    DecimalField,
-    Encoder,
-    Field,
-    Sequence,
-    Templates,
-    load_templates,
-    templates_from_bytes,
-)
-from pregao.fast.xml import templates_from_tree
-from pregao.schemas import bundled_tags, bundled_templates, fast_templates, renamed
+from pregao.fast.codec import Encoder
+from pregao.fast.model import DecimalField, FastField, FastSequence, Templates
+from pregao.fast.xml import load_templates, templates_from_bytes, templates_from_tree
+from pregao.schemas import fast_templates
+from pregao.schemas.fast_templates import bundled_tags, bundled_templates, renamed
 
 PUBLISHED = (
     Path(__file__).parents[3] / "shared" / "reference" / "fast" / "umdf-templates-5.1.13.xml"
@@ -48,10 +42,10 @@ def layout(templates: Templates, parts) -> str:
     lines = []
     for part in parts:
         mark = "?" if part.optional else ""
-        if isinstance(part, Sequence):
+        if isinstance(part, FastSequence):
             inner = layout(templates, part.parts)
             lines.append(f"{part.length.id}{mark} [{inner}]")
-        elif isinstance(part, Field):
+        elif isinstance(part, FastField):
             what = operation(templates, part.operation)
             lines.append(f"{part.id}{mark} {part.kind.value} {what}")
         else:
@@ -101,7 +95,7 @@ def test_no_two_fields_of_a_template_share_a_previous_value_unless_they_are_one_
         users: dict[int, set[int | None]] = {}
         for part in _all(template.parts):
             operations = (
-                [part.operation] if isinstance(part, Field) else [part.exponent, part.mantissa]
+                [part.operation] if isinstance(part, FastField) else [part.exponent, part.mantissa]
             )
             for each in operations:
                 if each.slot >= 0:
@@ -111,7 +105,7 @@ def test_no_two_fields_of_a_template_share_a_previous_value_unless_they_are_one_
 
 def _all(parts):
     for part in parts:
-        if isinstance(part, Sequence):
+        if isinstance(part, FastSequence):
             yield from _all(part.parts)
         else:
             yield part

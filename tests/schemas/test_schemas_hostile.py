@@ -7,7 +7,8 @@ from xml.sax.saxutils import quoteattr
 import pytest
 
 from pregao.errors import SchemaError
-from pregao.fast import Decoder, Encoder, load_templates, templates_from_bytes
+from pregao.fast.codec import Decoder, Encoder
+from pregao.fast.xml import load_templates, templates_from_bytes
 from pregao.sbe.codec import SchemaCodec
 from pregao.sbe.xml import load_schema, schema_from_bytes
 from pregao.schemas.evolution import EVOLUTION, known_versions

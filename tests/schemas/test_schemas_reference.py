@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pregao.sbe.xml import load_schema
-from pregao.schemas import PROTOCOLS, bundled, bundled_versions, derive
+from pregao.schemas.bundle import PROTOCOLS, bundled, bundled_versions
+from pregao.schemas.evolution import derive
 from pregao.xml_tree import parse_tree
 from tests.schemas.plain_facts import (
     Node,

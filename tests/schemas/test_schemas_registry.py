@@ -12,14 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pregao.errors import DecodeError, SchemaError, UsageError
-from pregao.schemas import (
-    ENTRYPOINT_SCHEMA_ID,
-    SCHEMA_PATH_VARIABLE,
-    UMDF_SCHEMA_ID,
-    KnownSchema,
-    Registry,
-    bundled,
-)
+from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID, UMDF_SCHEMA_ID, bundled
+from pregao.schemas.registry import SCHEMA_PATH_VARIABLE, KnownSchema, Registry
 
 PUBLISHED = """<?xml version="1.0" encoding="UTF-8" standalone="yes"?>
 <!DOCTYPE xml>

@@ -4,7 +4,7 @@ import numpy as np
 
 from pregao.capture import Flow, PacketBlock
 from pregao.sbe.codec import MessageCodec, SchemaCodec
-from pregao.schemas import bundled
+from pregao.schemas.bundle import bundled
 from pregao.umdf.packets import PacketHeader, encode_packet
 
 CODEC = SchemaCodec(bundled("umdf", 16))

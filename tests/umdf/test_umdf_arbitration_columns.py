@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pregao.umdf.arbitration import Arbiter, Delivered, Duplicate, Lost
+from pregao.umdf.arbitration import Arbiter, PacketDelivered, PacketDuplicate, PacketsLost
 from pregao.umdf.arbitration_columns import NO_OTHER, arbitrate
-from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, Place, serial_of, version_distance
+from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, PacketKey, serial_of, version_distance
 
 FEEDS = "ABC"
 STEP_NS = 10
@@ -21,7 +21,7 @@ LATEST_NS = 70
 class Sent:
     """A packet that was sent, and the copies of it that arrived: feed and delay of each."""
 
-    place: Place
+    place: PacketKey
     resets: bool
     copies: tuple[tuple[int, int], ...]
 
@@ -47,7 +47,7 @@ def stream_of(first, joined, runs):
         for at, copies in enumerate(packets):
             resets = ends and at == len(packets) - 1
             copies = copies if sent else [(0, 0), *copies]
-            sent.append(Sent(Place(version, number), resets, tuple(copies)))
+            sent.append(Sent(PacketKey(version, number), resets, tuple(copies)))
             number += 1
     return sent
 
@@ -82,10 +82,10 @@ def holes_of(packets):
         version, expected = packet.place.sequence_version, before.place.sequence_number + 1
         if version != before.place.sequence_version:
             if not before.resets:
-                yield Lost(before.place.sequence_version, expected, None)
+                yield PacketsLost(before.place.sequence_version, expected, None)
             expected = 1
         if packet.place.sequence_number > expected:
-            yield Lost(version, expected, packet.place.sequence_number - 1)
+            yield PacketsLost(version, expected, packet.place.sequence_number - 1)
 
 
 @settings(max_examples=300, deadline=None)
@@ -99,20 +99,20 @@ def test_the_machine_and_the_columns_agree(first, joined, runs):
     for at, (time, feed, packet) in enumerate(arrivals):
         outcomes += machine.accept(FEEDS[feed], packet.place, time, at, resets=packet.resets)
     outcomes += machine.expire(10**9)
-    delivered = [one.item for one in outcomes if isinstance(one, Delivered)]
+    delivered = [one.item for one in outcomes if isinstance(one, PacketDelivered)]
     assert delivered == columns.order.tolist()
     assert set(delivered) == set(np.flatnonzero(columns.first).tolist())
 
     again = {}
     for one in outcomes:
-        if isinstance(one, Duplicate):
+        if isinstance(one, PacketDuplicate):
             again.setdefault(one.place, []).append(one)
     doubles = [at for at in range(len(arrivals)) if not columns.first[at]]
     assert sum(map(len, again.values())) == len(doubles)
     for at in doubles:
         time, feed, packet = arrivals[at]
         leader = arrivals[columns.leader[at]]
-        told = Duplicate(packet.place, FEEDS[feed], FEEDS[leader[1]], time - leader[0])
+        told = PacketDuplicate(packet.place, FEEDS[feed], FEEDS[leader[1]], time - leader[0])
         assert told in again[packet.place]
         assert columns.difference_ns[at] == NO_OTHER
     for at in delivered:
@@ -124,7 +124,7 @@ def test_the_machine_and_the_columns_agree(first, joined, runs):
         ]
         assert columns.difference_ns[at] == (later[0] if later else NO_OTHER)
 
-    holes = [one for one in outcomes if isinstance(one, Lost)]
+    holes = [one for one in outcomes if isinstance(one, PacketsLost)]
     assert holes == list(holes_of([arrivals[at][2] for at in delivered]))
     assert len(outcomes) == len(delivered) + len(doubles) + len(holes)  # nothing came too late
     assert columns.nothing_twice == (not doubles)

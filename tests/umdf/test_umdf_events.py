@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 from pregao.capture import read_blocks
 from pregao.clock import SECOND
 from pregao.errors import DecodeError
-from pregao.exchange.simulation import SCHEMA_VERSIONS, Settings, Simulation
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import SCHEMA_VERSIONS, SimulationSettings
 from pregao.sbe.codec import MessageCodec
-from pregao.schemas import bundled, bundled_versions
+from pregao.schemas.bundle import bundled, bundled_versions
 from pregao.umdf.bulk import BulkDecoder, walk
 from pregao.umdf.event_columns import NO_EVENT, EventColumns
 from pregao.umdf.events import EventNumbers, ends_event, event_number, flags_at
 from pregao.umdf.layout import MESSAGE_HEADER, MESSAGE_HEADER_SIZE
 from pregao.umdf.packets import PacketDecoder, PacketHeader, encode_packet, frames
-from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, Place
+from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, PacketKey
 from pregao.umdf.templates import (
     DELETE_ORDER,
     END_OF_EVENT,
@@ -64,7 +65,7 @@ def one_by_one(payloads):
     """The events of one channel's packets as the machine numbers them."""
     machine, decoder, found = EventNumbers(), PacketDecoder(), []
     for packet, payload in enumerate(payloads):
-        place = Place(*decoder.decode(payload).header[1:3])
+        place = PacketKey(*decoder.decode(payload).header[1:3])
         for frame in frames(payload):
             flags = flags_of(payload, frame, decoder)
             event = machine.number(place, frame.index_in_packet, frame.template_id, flags)
@@ -138,7 +139,7 @@ def simulated(version):
     """The incremental packets of a short day in a schema version."""
     out = Path(mkdtemp(prefix="pregao-events-"))
     Simulation(
-        Settings(
+        SimulationSettings(
             profile="equities", out=out, schema_version=version, instruments=4,
             duration_ns=20 * SECOND, rate=200.0, seed=version,
         )
@@ -177,19 +178,19 @@ def test_decoded_messages_have_the_same_flags(version):
 def test_an_event_begins_after_the_end_of_another():
     events = EventNumbers()
     numbered = [
-        events.number(Place(1, 5), 0, ORDER, 0),
-        events.number(Place(1, 5), 1, ORDER, END_OF_EVENT),
-        events.number(Place(1, 5), 2, ORDER, 0),
-        events.number(Place(1, 6), 0, ORDER, END_OF_EVENT),
+        events.number(PacketKey(1, 5), 0, ORDER, 0),
+        events.number(PacketKey(1, 5), 1, ORDER, END_OF_EVENT),
+        events.number(PacketKey(1, 5), 2, ORDER, 0),
+        events.number(PacketKey(1, 6), 0, ORDER, END_OF_EVENT),
     ]
     first, second = event_number(1, 5, 0), event_number(1, 5, 2)
     assert numbered == [first, first, second, second]
 
 
-@pytest.mark.parametrize("place", [Place(1, 7), Place(2, 1), Place(2, 6)])
+@pytest.mark.parametrize("place", [PacketKey(1, 7), PacketKey(2, 1), PacketKey(2, 6)])
 def test_an_event_begins_after_a_gap(place):
     events = EventNumbers()
-    events.number(Place(1, 5), 0, ORDER, 0)
+    events.number(PacketKey(1, 5), 0, ORDER, 0)
     assert events.number(place, 0, ORDER, 0) == event_number(*place, 0)
 
 
@@ -197,11 +198,11 @@ def test_a_message_without_flags_ends_its_event_but_a_summary_never_does():
     assert ends_event(NEWS, None)
     assert not ends_event(EXECUTION_SUMMARY, None)
     events = EventNumbers()
-    summary = events.number(Place(1, 5), 0, EXECUTION_SUMMARY, None)
-    assert events.number(Place(1, 5), 1, TRADE, END_OF_EVENT) == summary
-    alone = events.number(Place(1, 5), 2, SEQUENCE_RESET, None)
+    summary = events.number(PacketKey(1, 5), 0, EXECUTION_SUMMARY, None)
+    assert events.number(PacketKey(1, 5), 1, TRADE, END_OF_EVENT) == summary
+    alone = events.number(PacketKey(1, 5), 2, SEQUENCE_RESET, None)
     assert alone == event_number(1, 5, 2)
-    assert events.number(Place(1, 6), 0, ORDER, 0) == event_number(1, 6, 0)
+    assert events.number(PacketKey(1, 6), 0, ORDER, 0) == event_number(1, 6, 0)
 
 
 @given(

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.sbe.codec import SchemaCodec
-from pregao.schemas import bundled
-from pregao.umdf.loops import MOST_OLDER, DefinitionLoop, SnapshotHeader, SnapshotLoop
+from pregao.schemas.bundle import bundled
+from pregao.umdf.loops import MAX_OLDER_PACKETS, DefinitionLoop, SnapshotHeader, SnapshotLoop
 
 
 def header(security_id, bids=0, offers=0, stats=0, *, reports=2, last=703, rpt=6998, version=1234):
@@ -95,10 +95,10 @@ def test_a_loop_that_began_before_we_listened_gives_way_to_the_next():
 def test_a_stream_whose_versions_go_back_for_long_has_restarted():
     loop = SnapshotLoop()
     play(loop, packets_of_7_1(), version=900)
-    for number in range(1, MOST_OLDER + 1):
+    for number in range(1, MAX_OLDER_PACKETS + 1):
         assert not loop.packet(3, number)
     assert loop.sequence_version == 900
-    assert loop.packet(3, MOST_OLDER + 1)
+    assert loop.packet(3, MAX_OLDER_PACKETS + 1)
     assert loop.sequence_version == 3
     play(loop, packets_of_7_1(), version=4)
     assert loop.complete

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pregao.umdf.news import MOST_PENDING, NewsParts
+from pregao.umdf.news import MAX_PENDING, NewsParts
 
 SECOND = 10**9
 
@@ -65,10 +65,10 @@ def test_no_piece_is_longer_than_the_limit_and_no_more_are_kept_than_that():
     assert collector.part(part(1, 3, "x" * 90, headline=""), 0) is None
     assert collector.part(part(2, 3, "x" * 20, headline=""), 0) is None
     assert (len(collector), collector.dropped) == (0, 1)
-    for number in range(2 * MOST_PENDING):
+    for number in range(2 * MAX_PENDING):
         collector.part(part(1, 2, "x", origTime=number), 0)
-    assert len(collector) == MOST_PENDING
-    assert collector.dropped == 1 + MOST_PENDING
+    assert len(collector) == MAX_PENDING
+    assert collector.dropped == 1 + MAX_PENDING
 
 
 def test_a_part_beyond_the_count_is_dropped():

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from pregao.errors import DecodeError
 from pregao.sbe.codec import SchemaCodec
 from pregao.sbe.values import beyond_columns
-from pregao.schemas import Registry, bundled, bundled_versions
-from pregao.umdf.bulk import Batch, BulkDecoder, Reject, Unknown, walk
+from pregao.schemas.bundle import bundled, bundled_versions
+from pregao.schemas.registry import Registry
+from pregao.umdf.bulk import BulkDecoder, DecodeReject, MessageBatch, UnknownMessages, walk
 from pregao.umdf.packets import PacketDecoder, PacketHeader, decode_header, encode_packet, frames
 from tests.sbe.support import plausible_body, shown
 
@@ -116,15 +117,15 @@ def bulk_outcomes(packets, registry=None):
     said = {}
     for item in BulkDecoder(registry).decode(walked):
         match item:
-            case Reject():
+            case DecodeReject():
                 key = (item.packet, item.index_in_packet)
                 start = int(offsets[item.packet])
                 said[key] = ("reject", item.start - start, item.end - start, item.reason)
-            case Unknown():
+            case UnknownMessages():
                 for row in item.rows.tolist():
                     key = (int(walked.packet[row]), int(walked.index_in_packet[row]))
                     said[key] = ("unknown", item.template_id)
-            case Batch():
+            case MessageBatch():
                 rows = item.columns.to_pylist() or [{}] * len(item.rows)
                 for row, values in zip(item.rows.tolist(), rows, strict=True):
                     key = (int(walked.packet[row]), int(walked.index_in_packet[row]))

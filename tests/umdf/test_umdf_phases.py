@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pregao.schemas import bundled
+from pregao.schemas.bundle import bundled
 from pregao.umdf.phases import (
     RESET_WITH_THE_SESSION,
     GroupKey,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pregao.umdf.bulk import walk
 from pregao.umdf.sequencing import version_distance
-from pregao.umdf.survey import SequenceAudit
+from pregao.umdf.survey.sequencing import SequenceAudit
 from tests.umdf.survey_support import HEARTBEAT, ORDER, RESET, block_of, payload
 
 

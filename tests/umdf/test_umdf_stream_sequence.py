@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from pregao.umdf import _sequencing_kernels
 from pregao.umdf.sequencing import (
     LAST_SEQUENCE_VERSION,
-    MOST_HOLES,
-    Place,
+    MAX_GAPS,
+    PacketKey,
     StreamSequence,
     Verdict,
     covers,
     is_sequence_version,
-    place_of_serial,
+    keys_of_serials,
     precedes,
     serial_of,
     version_distance,
@@ -30,8 +30,8 @@ def test_versions_come_round_from_65534_to_1():
     assert version_distance(1, LAST_SEQUENCE_VERSION) == -1
     assert version_distance(7, 7) == 0
     assert version_distance(65_533, 2) == 3
-    assert covers(Place(1, 5), Place(LAST_SEQUENCE_VERSION, 900))
-    assert not covers(Place(LAST_SEQUENCE_VERSION, 900), Place(1, 5))
+    assert covers(PacketKey(1, 5), PacketKey(LAST_SEQUENCE_VERSION, 900))
+    assert not covers(PacketKey(LAST_SEQUENCE_VERSION, 900), PacketKey(1, 5))
 
 
 @given(old=st.integers(1, LAST_SEQUENCE_VERSION), steps=st.integers(-32_766, 32_766))
@@ -44,7 +44,7 @@ def test_the_distance_of_versions_is_the_steps_taken(old, steps):
     st.tuples(st.integers(1, 5), st.integers(1, 9)), st.tuples(st.integers(1, 5), st.integers(1, 9))
 )
 def test_a_snapshot_covers_everything_not_after_it(snapshot, place):
-    assert covers(Place(*snapshot), Place(*place)) == (place <= snapshot)
+    assert covers(PacketKey(*snapshot), PacketKey(*place)) == (place <= snapshot)
 
 
 @given(st.integers(1, LAST_SEQUENCE_VERSION))
@@ -77,16 +77,16 @@ def test_the_serials_of_columns_are_those_of_their_messages(base, places, kind):
     numbers = np.array([number for _, number in places], np.int64)
     serials = serial_of(versions, numbers, base)
     assert serials.dtype == np.int64
-    assert serials.tolist() == [Place(*place).serial(base) for place in places]
-    assert [Place.of_serial(serial, base) for serial in serials.tolist()] == places
-    found = place_of_serial(serials, base)
+    assert serials.tolist() == [PacketKey(*place).serial(base) for place in places]
+    assert [PacketKey.of_serial(serial, base) for serial in serials.tolist()] == places
+    found = keys_of_serials(serials, base)
     assert list(zip(*(column.tolist() for column in found), strict=True)) == places
 
 
 @given(base=VERSIONS, version=VERSIONS, numbers=st.lists(NUMBERS, min_size=1), kind=KINDS)
 def test_serials_of_one_version_too(base, version, numbers, kind):
     versions = np.full(len(numbers), version, kind)
-    expected = [Place(version, number).serial(base) for number in numbers]
+    expected = [PacketKey(version, number).serial(base) for number in numbers]
     for width in (np.uint32, np.int64):
         assert serial_of(versions, np.array(numbers, width), base).tolist() == expected
 
@@ -99,7 +99,7 @@ def test_serials_of_one_version_too(base, version, numbers, kind):
 def test_serials_sort_like_the_stream_also_where_versions_wrap_around(base, one, other):
     """Keys are given by their distance from the version that serials are counted from."""
     places = [
-        Place((base - 1 + steps) % LAST_SEQUENCE_VERSION + 1, number)
+        PacketKey((base - 1 + steps) % LAST_SEQUENCE_VERSION + 1, number)
         for steps, number in (one, other)
     ]
     first, second = (place.serial(base) for place in places)
@@ -172,9 +172,9 @@ def test_a_version_that_ends_without_a_reset_may_lack_its_last_packets():
 
 def test_memory_has_a_limit():
     sequence = StreamSequence()
-    for number in range(1, 2 * MOST_HOLES + 1000, 2):
+    for number in range(1, 2 * MAX_GAPS + 1000, 2):
         sequence.accept(1, number)
-    assert len(sequence.missing) == MOST_HOLES
+    assert len(sequence.missing) == MAX_GAPS
 
 
 @settings(max_examples=80)

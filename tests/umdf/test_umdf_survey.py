@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.clock import MILLISECOND
-from pregao.schemas import Registry
+from pregao.schemas.registry import Registry
 from pregao.umdf.bulk import walk
 from pregao.umdf.packets import PacketDecoder
 from pregao.umdf.streams import Stream
-from pregao.umdf.survey import Destination, LineNumbers, Lines, Survey
-from pregao.umdf.survey.account import Peaks
+from pregao.umdf.survey.account import Peaks, Survey
+from pregao.umdf.survey.lines import Destination, LineNumbers, LineTable
 from tests.umdf.survey_support import HEARTBEAT, ORDER, PHASE, RESET, block_of, flows, payload
 
 DEFINITION = b"\xe8\x00\x0c\x00\x02\x00\x10\x00" + bytes(232) + bytes(3 * 3) + bytes(1)
@@ -50,7 +50,7 @@ def test_streams_are_detected_from_all_packets_of_a_line():
 
 
 def test_the_same_destination_is_one_line_in_all_captures():
-    lines = Lines()
+    lines = LineTable()
     first = LineNumbers(lines, flows(2))
     second = LineNumbers(lines, flows(3)[::-1])
     assert first.of(np.array([0, 1, 1], np.int32)).tolist() == [0, 1, 1]
@@ -58,7 +58,7 @@ def test_the_same_destination_is_one_line_in_all_captures():
 
 
 def test_flows_that_appear_while_reading_get_their_line():
-    lines, growing = Lines(), flows(1)
+    lines, growing = LineTable(), flows(1)
     numbers = LineNumbers(lines, growing)
     assert numbers.of(np.array([0], np.int32)).tolist() == [0]
     growing.extend(flows(3)[1:])
@@ -108,7 +108,7 @@ def test_noise_in_the_headers_is_counted_without_growing():
     messages = [b"\0\0" + headers[n].tobytes() for n in range(len(headers))]
     payloads = [payload(1, messages[n : n + 100]) for n in range(0, len(messages), 100)]
     block = block_of(payloads)
-    lines = Lines()
+    lines = LineTable()
     walked = walk(block.buffer, block.offset, block.length)
     rows = lines.add(np.zeros(len(block), np.int32), walked)
     assert lines.uncounted == np.count_nonzero(rows < 0) > 20_000

@@ -12,7 +12,7 @@ from pregao.sbe.arrow import block_schema
 from pregao.sbe.codec import MessageCodec
 from pregao.sbe.columns import ColumnDecoder
 from pregao.sbe.xml import schema_from_bytes
-from pregao.schemas import bundled, bundled_versions
+from pregao.schemas.bundle import bundled, bundled_versions
 from pregao.umdf.bulk import walk
 from pregao.umdf.key_columns import key_columns
 from pregao.umdf.keys import key_schema

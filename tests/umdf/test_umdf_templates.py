@@ -9,7 +9,7 @@ import pytest
 
 from pregao.errors import SchemaError
 from pregao.sbe.model import SetType
-from pregao.schemas import bundled, bundled_message_ids, bundled_versions
+from pregao.schemas.bundle import bundled, bundled_message_ids, bundled_versions
 from pregao.umdf import templates
 
 VERSIONS = [version.number for version in bundled_versions("umdf")]

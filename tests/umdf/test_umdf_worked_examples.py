@@ -9,7 +9,7 @@ from pregao.clock import SECOND
 from pregao.sbe.codec import SchemaCodec
 from pregao.sbe.model import PRIMITIVES
 from pregao.sbe.xml import schema_from_bytes
-from pregao.schemas import bundled
+from pregao.schemas.bundle import bundled
 from pregao.umdf.packets import PacketDecoder, decode_header, frame, frames
 
 PACKET_HEADER = bytes.fromhex("37 00 01 00 b1 68 de 3a 00 c8 98 65 f4 ac eb 15")

@@ -2,10 +2,14 @@
 
 import pytest
 
-from pregao.api import Lake
+from pregao.api.lake import Lake
 from pregao.clock import MINUTE
-from pregao.exchange.simulation import Settings, Simulation, fault_rates, parse_rates
-from pregao.web import LakeMarket, PageServer, lake_application
+from pregao.exchange.simulation.line_faults import fault_rates, parse_rates
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import SimulationSettings
+from pregao.web.application import lake_application
+from pregao.web.lake_market import LakeMarket
+from pregao.web.serving import PageServer
 
 DAY = "2026-05-21"
 
@@ -15,7 +19,7 @@ def lake(tmp_path_factory):
     """Some minutes of a market with auctions, news and lost packets."""
     folder = tmp_path_factory.mktemp("web")
     lost, none = parse_rates("--loss", "0.03"), parse_rates("--reorder", None)
-    settings = Settings(
+    settings = SimulationSettings(
         profile="equities", out=folder / "day", seed=11, instruments=6, messages=9000,
         duration_ns=8 * MINUTE, faults=fault_rates(lost, none, none),
     )  # fmt: skip

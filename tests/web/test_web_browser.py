@@ -9,7 +9,9 @@ import pytest
 from playwright.sync_api import Error as PlaywrightError
 
 from pregao.clock import format_ns
-from pregao.web import LakeMarket, PageServer, lake_application
+from pregao.web.application import lake_application
+from pregao.web.lake_market import LakeMarket
+from pregao.web.serving import PageServer
 from pregao.web.wire import midnight_ns
 from tests import waiting
 from tests.waiting import PATIENCE_S

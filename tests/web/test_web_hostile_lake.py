@@ -9,11 +9,13 @@ from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner
 
 from pregao.cli.main import app
-from pregao.cli.plot import Kind
+from pregao.cli.plot import ChartKind
 from pregao.errors import PregaoError
 from pregao.lake import store
 from pregao.lake.sql.bound_queries import bound_rows
-from pregao.web import LakeMarket, PageServer, lake_application
+from pregao.web.application import lake_application
+from pregao.web.lake_market import LakeMarket
+from pregao.web.serving import PageServer
 from tests.web.conftest import DAY
 from tests.web.visiting import get
 
@@ -166,7 +168,7 @@ def test_every_route_and_every_picture_of_a_hostile_lake_executes_nothing(
     for path, answer in answers:
         assert answer.status_code == 200, (path, answer.text)
     drawn, said = set(), []
-    for kind in Kind:
+    for kind in ChartKind:
         names = [] if kind.of_all else [own["id"], f"{symbol}' OR '1' = '1"]
         for at, name in enumerate(names or [None]):
             output = tmp_path / f"{kind}-{at}.png"
@@ -174,7 +176,7 @@ def test_every_route_and_every_picture_of_a_hostile_lake_executes_nothing(
             said.append(CliRunner().invoke(app, [*words, "-o", str(output)]))
             drawn |= {(kind, at)} if output.exists() else set()
     assert list(written.iterdir()) == []
-    assert drawn == {(kind, 0) for kind in Kind}, [one for one in said if one.exception]
+    assert drawn == {(kind, 0) for kind in ChartKind}, [one for one in said if one.exception]
     assert content(lake) == before
 
 

@@ -4,16 +4,12 @@ from datetime import date
 
 import pytest
 
-from pregao.api import Lake
+from pregao.api.lake import Lake
 from pregao.clock import MINUTE
-from pregao.exchange.simulation import (
-    LegacyDepth,
-    Settings,
-    Simulation,
-    fault_rates,
-    parse_rates,
-)
-from pregao.web import LakeMarket
+from pregao.exchange.simulation.line_faults import fault_rates, parse_rates
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
+from pregao.web.lake_market import LakeMarket
 
 DAY = date(2026, 5, 21)
 
@@ -23,7 +19,7 @@ def lake(tmp_path_factory):
     """Two minutes over lines that lose packets, with only the legacy captures kept."""
     folder = tmp_path_factory.mktemp("legacy")
     lost, none = parse_rates("--loss", "0.05"), parse_rates("--reorder", None)
-    settings = Settings(
+    settings = SimulationSettings(
         profile="equities", out=folder / "day", seed=4, instruments=4, messages=3_000,
         duration_ns=2 * MINUTE, legacy=LegacyDepth("orders"), faults=fault_rates(lost, none, none),
     )  # fmt: skip

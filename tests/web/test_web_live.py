@@ -7,8 +7,9 @@ import httpx
 import pytest
 
 from pregao.book.updates import Side
-from pregao.feed.pumped_channel import PumpedChannel
-from pregao.web import PageServer, live_application
+from pregao.feed.pumped_channel import FastChannel
+from pregao.web.application import live_application
+from pregao.web.serving import PageServer
 from tests.exchange.host_desk import PETR4, VALE3
 from tests.waiting import PATIENCE_S, until
 from tests.web.live_support import SESSION, live_page
@@ -73,10 +74,10 @@ def test_orders_of_the_page_come_back_over_the_feed(page):
 def test_a_symbol_is_found_ahead_of_those_that_begin_with_it(page, monkeypatch):
     server, _, market = page
     known(server)
-    listed = PumpedChannel.instruments.fget
+    listed = FastChannel.instruments.fget
     # The list may have been joined anywhere.
     backwards = property(lambda own: dict(reversed(listed(own).items())))
-    monkeypatch.setattr(PumpedChannel, "instruments", backwards)
+    monkeypatch.setattr(FastChannel, "instruments", backwards)
 
     def symbols(words):
         return [

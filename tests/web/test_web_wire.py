@@ -12,7 +12,7 @@ from pregao.book.replay import FullBook
 from pregao.book.rows import NULL
 from pregao.book.updates import Side
 from pregao.book.views import levels_of
-from pregao.web.wire import LEVELS, MOST_IN_QUEUE, QUEUES, dumped, side_data
+from pregao.web.wire import LEVELS, MAX_QUEUE_ORDERS, QUEUES, dumped, side_data
 
 ORDERS = st.lists(
     st.tuples(st.sampled_from([None, 99, 100, 101, 102]), st.integers(1, 10**9)), max_size=60
@@ -44,7 +44,7 @@ def test_levels_and_queues_are_those_of_the_book(bids, asks):
         assert told["size"] == sum(order.size for order in orders)
         at = 0
         for level, queue in zip(told["levels"], told["queues"], strict=False):
-            own = orders[at : at + level[2]][:MOST_IN_QUEUE]
+            own = orders[at : at + level[2]][:MAX_QUEUE_ORDERS]
             assert [(size, order) for size, _, _, order in queue] == [
                 (order.size, str(order.order_id)) for order in own
             ]

@@ -8,10 +8,10 @@ from pregao.book.faults import State
 from pregao.book.updates import Side
 from pregao.errors import UsageError
 from pregao.feed.follower import Follower
-from pregao.sbe import Decoded
+from pregao.sbe.codec import SbeMessage
 from pregao.umdf import templates
-from pregao.umdf.packets import DecodedMessage, DecodedPacket, Frame, PacketHeader
-from pregao.umdf.sequencing import Place
+from pregao.umdf.packets import DecodedMessage, DecodedPacket, PacketFrame, PacketHeader
+from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.streams import Stream
 
 
@@ -21,7 +21,7 @@ class _Selected(Follower):
     Only the counter of the instrument (``rptSeq``) shows missing messages.
     """
 
-    def lose(self, last: Place) -> None:
+    def lose(self, last: PacketKey) -> None:
         """Continue at a packet; those before it may have been about other instruments."""
         self.position = last
 
@@ -115,12 +115,12 @@ class Book:
         self._snapshot_packets = version, count
         if message.template_id == templates.SNAPSHOT_HEADER:
             values = message.values
-            as_of = Place(
+            as_of = PacketKey(
                 values.get("lastSequenceVersion") or 1, values["lastMsgSeqNumProcessed"] or 0
             )
             if Stream.INCREMENTAL.value not in self._done:
                 # Only snapshots so far: each is the newest known state.
-                self._follower.begin(Place(as_of.sequence_version, as_of.sequence_number + 1))
+                self._follower.begin(PacketKey(as_of.sequence_version, as_of.sequence_number + 1))
                 self._follower.lose(as_of)
         self._follower.snapshot(self._packet(message, version, count))
 
@@ -129,8 +129,8 @@ class Book:
         assert message.layout is not None
         header = PacketHeader(message.channel or 0, version, number, message.sending_time_ns or 0)
         index, sent_in = message.index_in_packet or 0, message.schema_version or 0
-        frame = Frame(index, 0, 0, 0, message.template_id, 0, sent_in)
-        decoded = Decoded(message.layout, sent_in, dict(message.values), 0)
+        frame = PacketFrame(index, 0, 0, 0, message.template_id, 0, sent_in)
+        decoded = SbeMessage(message.layout, sent_in, dict(message.values), 0)
         return DecodedPacket(header, [DecodedMessage(frame, 0, 0, decoded)])
 
     @property

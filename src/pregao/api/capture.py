@@ -13,24 +13,34 @@ from typing import Any
 
 import numpy as np
 
-from pregao.api.input_captures import Captures, ReadAccount, Silent
+from pregao.api.input_captures import CaptureInputs, NullProgress, ReadStatistics
 from pregao.api.message_keys import key_form
 from pregao.api.message_selection import MessageSelection
 from pregao.api.messages import Message, Protocol
-from pregao.api.session_messages import Sessions
+from pregao.api.session_messages import EntryPointReader
 from pregao.api.symbols import instruments, learn_symbols
 from pregao.api.templates import known_schemas, named_templates
 from pregao.api.values import UTC, Path, Time, listed, moment_ns, numbers, paths
-from pregao.capture import Flow
+from pregao.arrays import Int64Array
+from pregao.capture.layers import Flow
 from pregao.entrypoint.captured import NO_MESSAGE
 from pregao.errors import UsageError
 from pregao.extras import imported, installed, require
-from pregao.schemas import ENTRYPOINT_SCHEMA_ID, UMDF_SCHEMA_ID, Registry
-from pregao.umdf.bulk import Batch, BulkDecoder, MessageKind, Numbers, Reject, Walked, walk
+from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID, UMDF_SCHEMA_ID
+from pregao.schemas.registry import Registry
+from pregao.umdf.bulk import (
+    BulkDecoder,
+    DecodeReject,
+    MessageBatch,
+    MessageKind,
+    WalkedPackets,
+    walk,
+)
 from pregao.umdf.key_columns import key_columns, key_values
-from pregao.umdf.layout import SMALLEST_MESSAGE
-from pregao.umdf.packets import Frame, PacketDecoder
-from pregao.umdf.survey import STREAMS, Destination, streams_of
+from pregao.umdf.layout import MIN_MESSAGE_SIZE
+from pregao.umdf.packets import PacketDecoder, PacketFrame
+from pregao.umdf.survey.lines import STREAMS, Destination
+from pregao.umdf.survey.looks import streams_of
 
 _BLOCK_BYTES = 1 << 20
 """Small, so that messages appear soon and few of them are in memory."""
@@ -43,11 +53,11 @@ class _Part:
 
     protocol: Protocol
     schema_id: int
-    walked: Walked
+    walked: WalkedPackets
     kinds: list[MessageKind]
-    keys: Callable[[Numbers], list[Any]]
+    keys: Callable[[Int64Array], list[Any]]
     """Returns the key columns of some of them."""
-    key_values: Callable[[Numbers], list[list[Any]]]
+    key_values: Callable[[Int64Array], list[list[Any]]]
     """Returns the key columns as plain values."""
 
 
@@ -109,7 +119,7 @@ def read(
     named = [name for each in captures for name in paths(each)]
     names = [found for name in named for found in _expanded(name)]
     registry = Registry.from_environment([] if schema is None else [os.fspath(schema)])
-    return Capture(Captures(names).names, registry, _Filter()).only(
+    return Capture(CaptureInputs(names).names, registry, _Filter()).only(
         template=template,
         symbol=symbol,
         security_id=security_id,
@@ -128,7 +138,7 @@ def _expanded(name: str) -> list[str]:
         # A pattern may start anywhere, so that Path.glob cannot be used.
         return sorted(glob(name, recursive=True)) or [name]  # noqa: PTH207
     with imported():
-        from pregao.lake.ingest import find_captures
+        from pregao.lake.ingest.captures import find_captures
 
     return [str(entry.location) for entry in find_captures([name])]
 
@@ -204,7 +214,7 @@ class Capture:
             return legacy_report(self.names, None)
         from pregao.api.capture_report import surveyed
 
-        return surveyed(self.names, self.registry, {}, Silent())
+        return surveyed(self.names, self.registry, {}, NullProgress())
 
     def messages(self) -> Iterator[Message]:
         """Iterate over the decoded messages, in the order of the captures.
@@ -301,7 +311,7 @@ class Capture:
             names = key_form(part.schema_id).names
             keys = zip(*part.key_values(rows), strict=True)
             data = walked.buffer.tobytes()
-            starts, ends = walked.body[rows] - SMALLEST_MESSAGE, walked.end[rows]
+            starts, ends = walked.body[rows] - MIN_MESSAGE_SIZE, walked.end[rows]
             heads = zip(
                 starts.tolist(),
                 ends.tolist(),
@@ -312,7 +322,7 @@ class Capture:
             )
             for start, end, length, kind, key in heads:
                 template_id, version = kind >> 16 & 0xFFFF, kind & 0xFFFF
-                frame = Frame(0, start, end, length, template_id, kind >> 32, version)
+                frame = PacketFrame(0, start, end, length, template_id, kind >> 32, version)
                 found = decoder.outcome(data, frame)
                 if found.reason:
                     self.rejects[found.reason] += 1
@@ -337,34 +347,34 @@ class Capture:
         for part in self._parts([rows.name]):
             for kind in part.kinds:
                 for found in decoders[part.protocol].decode_kind(part.walked, kind):
-                    if isinstance(found, Batch):
+                    if isinstance(found, MessageBatch):
                         yield rows.batch(found, part.keys(found.rows))
-                    elif isinstance(found, Reject):
+                    elif isinstance(found, DecodeReject):
                         self.rejects[found.reason] += 1
 
     def _parts(self, templates: Iterable[str]) -> Iterator[_Part]:
         """Yield the selected messages of the captures, block by block."""
-        decoder, sessions = BulkDecoder(self.registry), Sessions(self.registry)
+        decoder, sessions = BulkDecoder(self.registry), EntryPointReader(self.registry)
         selection, streams = self._selection(templates), self._streams
-        account = ReadAccount()
-        for read in Captures(self.names).read(account, Silent(), _BLOCK_BYTES):
+        account = ReadStatistics()
+        for read in CaptureInputs(self.names).read(account, NullProgress(), _BLOCK_BYTES):
             if len(read.block):
                 block = selection.packets(read.block)
                 walked = walk(block.buffer, block.offset, block.length)
                 numbers = _stream_numbers(read.reader.flows, streams)[block.flow]
 
                 def keys(
-                    rows: Numbers,
-                    walked: Walked = walked,
-                    times: Numbers = block.time_ns,
+                    rows: Int64Array,
+                    walked: WalkedPackets = walked,
+                    times: Int64Array = block.time_ns,
                     numbers: Any = numbers,
                 ) -> list[Any]:
                     return key_columns(walked, rows, times, numbers)
 
                 def values(
-                    rows: Numbers,
-                    walked: Walked = walked,
-                    times: Numbers = block.time_ns,
+                    rows: Int64Array,
+                    walked: WalkedPackets = walked,
+                    times: Int64Array = block.time_ns,
                     numbers: Any = numbers,
                 ) -> list[list[Any]]:
                     return key_values(walked, rows, times, numbers)
@@ -404,7 +414,7 @@ class Capture:
         wanted = {symbol.upper() for symbol in self._wanted.symbols}
         found: dict[str, set[int]] = {}
         decoder = BulkDecoder(self.registry)
-        for read in Captures(self.names).read(ReadAccount(), Silent()):
+        for read in CaptureInputs(self.names).read(ReadStatistics(), NullProgress()):
             block = read.block
             walked = walk(block.buffer, block.offset, block.length)
             learn_symbols(decoder, walked, wanted, found)
@@ -422,7 +432,7 @@ class _Rows:
     def __init__(self, template: str, registry: Registry) -> None:
         with imported():
             import pyarrow as pa
-        from pregao.lake.ingest import message_fields
+        from pregao.lake.ingest.template_tables import message_fields
         from pregao.umdf.keys import key_field
         from pregao.umdf.tables import TemplateTable
 
@@ -445,7 +455,7 @@ class _Rows:
         self.schema = pa.schema(fields).remove_metadata()
         self._table = table
 
-    def batch(self, found: Batch, keys: list[Any]) -> Any:
+    def batch(self, found: MessageBatch, keys: list[Any]) -> Any:
         """Return the rows of some messages."""
         import pyarrow as pa
 

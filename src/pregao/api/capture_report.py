@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pregao.api.input_captures import Captures, Progress, ReadAccount, numbered
-from pregao.api.session_report import SessionSurvey
+from pregao.api.input_captures import CaptureInputs, Progress, ReadStatistics, numbered
+from pregao.api.session_report import EntryPointSurvey
 from pregao.clock import format_ns
-from pregao.schemas import Registry
+from pregao.schemas.registry import Registry
 from pregao.umdf.streams import Stream
-from pregao.umdf.survey import (
-    Destination,
-    LineAccount,
-    Run,
-    Survey,
-    schema_of,
-)
+from pregao.umdf.survey.account import LineAccount, Survey
+from pregao.umdf.survey.lines import Destination, schema_of
+from pregao.umdf.survey.sequencing import SequenceRun
 
 _LOOPS = (Stream.SNAPSHOT, Stream.DEFINITION)
-_MOST_GAPS = 20
+_MAX_GAPS = 20
 _LINKS = {
     0: "BSD loopback",
     1: "Ethernet",
@@ -41,10 +37,10 @@ def surveyed(
     progress: Progress,
 ) -> dict[str, Any]:
     """Read captures once, and return the statistics of all their packets as JSON values."""
-    captures = Captures(names)
+    captures = CaptureInputs(names)
     captures.check()
-    survey, account = Survey(registry, streams), ReadAccount()
-    sessions = SessionSurvey(registry)
+    survey, account = Survey(registry, streams), ReadStatistics()
+    sessions = EntryPointSurvey(registry)
     for read, numbers in numbered(captures.read(account, progress), survey.lines):
         if len(read.block):
             survey.add(read.name, read.block, numbers)
@@ -52,7 +48,7 @@ def surveyed(
     return report(survey, account) | {"entrypoint": sessions.report(account)}
 
 
-def report(survey: Survey, account: ReadAccount) -> dict[str, Any]:
+def report(survey: Survey, account: ReadStatistics) -> dict[str, Any]:
     """Return the statistics of market data."""
     statistics = account.statistics
     return {
@@ -112,7 +108,7 @@ def report(survey: Survey, account: ReadAccount) -> dict[str, Any]:
                 "last": gap.last,
                 "seen": format_ns(gap.time_ns),
             }
-            for gap in survey.gaps(_MOST_GAPS)
+            for gap in survey.gaps(_MAX_GAPS)
         ],
         "templates": [
             {
@@ -192,7 +188,7 @@ def _flow(line: LineAccount, survey: Survey) -> dict[str, Any]:
     return result
 
 
-def _sequence(run: Run) -> dict[str, int]:
+def _sequence(run: SequenceRun) -> dict[str, int]:
     return {
         "channel": run.channel,
         "version": run.sequence_version,

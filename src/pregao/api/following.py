@@ -12,18 +12,22 @@ import numpy as np
 from pregao.api.capture import read
 from pregao.api.legacy_captures import are_legacy
 from pregao.api.values import Path, listed, paths
-from pregao.capture import PADDING, read_blocks
+from pregao.capture.blocks import PADDING
+from pregao.capture.bulk import read_blocks
 from pregao.errors import UsageError
 from pregao.extras import imported
-from pregao.feed import Channel, ChannelSettings, Datagrams, PumpedChannel
-from pregao.feed.channel_events import Event
+from pregao.feed.channel import Channel
+from pregao.feed.channel_events import ChannelEvent
+from pregao.feed.channel_settings import ChannelSettings
+from pregao.feed.pump import DatagramColumns
+from pregao.feed.pumped_channel import FastChannel
 from pregao.live.books import LiveEvent
 from pregao.live.merging import merged
 from pregao.live.subscriptions import DEPTH, Subscription
-from pregao.schemas import Registry
+from pregao.schemas.registry import Registry
 from pregao.umdf.bulk import walk
 from pregao.umdf.streams import Stream
-from pregao.umdf.survey import LineNumbers, Lines
+from pregao.umdf.survey.lines import LineNumbers, LineTable
 
 _FEEDS = ascii_uppercase
 _ALL = 1 << 40
@@ -35,7 +39,7 @@ def follow(
     snapshot: Path | Iterable[Path] | None = None,
     definition: Path | Iterable[Path] | None = None,
     symbol: str | Iterable[str] | None = None,
-    kinds: tuple[type[Event], ...] | None = None,
+    kinds: tuple[type[ChannelEvent], ...] | None = None,
     depth: int = DEPTH,
     from_the_start: bool = False,
 ) -> Iterator[LiveEvent]:
@@ -80,11 +84,11 @@ def follow(
 def _followed(
     names: Sequence[str],
     symbols: tuple[str, ...],
-    kinds: tuple[type[Event], ...] | None,
+    kinds: tuple[type[ChannelEvent], ...] | None,
     depth: int,
     from_the_start: bool,
 ) -> Iterator[LiveEvent]:
-    lines = Lines()
+    lines = LineTable()
     routes = _routes(names, lines, from_the_start)
     channels = list({id(channel): channel for channel in routes.values()}.values())
     subscription = Subscription(symbols or None, kinds=kinds, depth=depth, most_waiting=_ALL)
@@ -95,7 +99,9 @@ def _followed(
                 channel.start(int(stretch.time_ns[0]))
         last = int(stretch.time_ns[-1])
         padded = np.concatenate([stretch.buffer, np.zeros(PADDING, np.uint8)])
-        datagrams = Datagrams(padded, stretch.offset, stretch.length, stretch.time_ns, stretch.line)
+        datagrams = DatagramColumns(
+            padded, stretch.offset, stretch.length, stretch.time_ns, stretch.line
+        )
         for owner, begin, end in _runs(datagrams, routes):
             when = int(stretch.time_ns[begin])
             due = [channel for channel in channels if _is_due(channel, when)]
@@ -113,8 +119,8 @@ def _followed(
 
 
 def _runs(
-    datagrams: Datagrams, routes: Mapping[tuple[int, int], PumpedChannel]
-) -> Iterator[tuple[PumpedChannel | None, int, int]]:
+    datagrams: DatagramColumns, routes: Mapping[tuple[int, int], FastChannel]
+) -> Iterator[tuple[FastChannel | None, int, int]]:
     """Yield runs of consecutive datagrams of one channel, bounded in time; None is no channel."""
     number = datagrams.buffer[datagrams.offset].astype(np.int64)
     number[datagrams.length == 0] = -1
@@ -152,8 +158,8 @@ def _events(channels: Iterable[Channel], told: Subscription) -> Iterator[LiveEve
 
 
 def _routes(
-    names: Sequence[str], lines: Lines, from_the_start: bool
-) -> dict[tuple[int, int], PumpedChannel]:
+    names: Sequence[str], lines: LineTable, from_the_start: bool
+) -> dict[tuple[int, int], FastChannel]:
     """Return the channels by line and channel number; the captures are read once before."""
     seen: dict[tuple[int, int], None] = {}
     for name in names:
@@ -175,7 +181,7 @@ def _routes(
             feeds[line, number] = stream, _FEEDS[counts[number, stream] % len(_FEEDS)]
             counts[number, stream] += 1
     channels = {
-        number: PumpedChannel(
+        number: FastChannel(
             ChannelSettings(number, tuple(_FEEDS[:lanes]), from_the_start=from_the_start)
         )
         for (number, stream), lanes in counts.items()

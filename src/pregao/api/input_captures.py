@@ -14,21 +14,16 @@ from typing import IO, BinaryIO, NamedTuple, Protocol, cast
 
 import numpy as np
 
-from pregao.capture import (
-    BLOCK_BYTES,
-    PADDING,
-    BlockReader,
-    CaptureStatistics,
-    Flow,
-    PacketBlock,
-    TruncatedTail,
-    is_pcap,
-    open_source,
-    read_blocks,
-)
+from pregao.capture.blocks import PADDING, PacketBlock
+from pregao.capture.bulk import BLOCK_BYTES, BlockReader, read_blocks
+from pregao.capture.layers import Flow
+from pregao.capture.pcap import is_pcap
+from pregao.capture.reader import TruncatedTail
+from pregao.capture.source import open_source
+from pregao.capture.statistics import CaptureStatistics
 from pregao.entrypoint.frame_columns import FrameColumns, StreamAccount
 from pregao.errors import CaptureError, UsageError
-from pregao.umdf.survey import LineNumbers, Lines
+from pregao.umdf.survey.lines import LineNumbers, LineTable
 
 STANDARD_INPUT = "-"
 
@@ -48,7 +43,7 @@ class Progress(Protocol):
         """Report the position in the current capture."""
 
 
-class Silent:
+class NullProgress:
     """Progress without output."""
 
     def begin(self, name: str, size: int | None) -> None:
@@ -59,7 +54,7 @@ class Silent:
 
 
 @dataclass(slots=True)
-class ReadAccount:
+class ReadStatistics:
     """Accounting of the captures that were read."""
 
     statistics: CaptureStatistics = field(default_factory=CaptureStatistics)
@@ -118,7 +113,7 @@ def _no_datagrams() -> PacketBlock:
 NO_DATAGRAMS = _no_datagrams()
 
 
-class Captures:
+class CaptureInputs:
     """Captures by name: files, folders, URIs such as ``s3://…``, standard input."""
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -150,7 +145,7 @@ class Captures:
                 self._spools = {}
 
     def read(
-        self, account: ReadAccount, progress: Progress, block_bytes: int = BLOCK_BYTES
+        self, account: ReadStatistics, progress: Progress, block_bytes: int = BLOCK_BYTES
     ) -> Generator[ReadBlock, None, None]:
         """Yield the blocks of all captures, one capture after the other.
 
@@ -206,7 +201,9 @@ def _raw(name: str) -> AbstractContextManager[BinaryIO]:
         raise CaptureError(f"{name}: cannot be opened: {error.strerror}") from None
 
 
-def numbered(blocks: Iterator[ReadBlock], lines: Lines) -> Iterator[tuple[ReadBlock, LineNumbers]]:
+def numbered(
+    blocks: Iterator[ReadBlock], lines: LineTable
+) -> Iterator[tuple[ReadBlock, LineNumbers]]:
     """Yield the blocks with the line numbers of their capture."""
     last: BlockReader | None = None
     numbers: LineNumbers | None = None

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pregao.book.updates import Side
 
 if TYPE_CHECKING:
-    from pregao.book.views import Level as BookLevel
-    from pregao.book.views import Order as BookOrder
+    from pregao.book.views import BookLevel, BookOrder
 
 
 class Level(NamedTuple):

@@ -18,8 +18,9 @@ from pregao.extras import require
 from pregao.lake import store
 
 if TYPE_CHECKING:
-    from pregao.lake.books import AuditSummary, Moment
-    from pregao.lake.ingest import Options
+    from pregao.lake.books.audited import AuditSummary
+    from pregao.lake.books.span import HistoricalBook
+    from pregao.lake.ingest.options import IngestOptions
 
 Engine = Literal["arrow", "polars", "duckdb", "spark", "pandas"]
 BATCH_ROWS = 65_536
@@ -130,7 +131,7 @@ class Lake:
         if engine == "polars":
             return self._polars(own, columns, where)
         if engine == "spark":
-            from pregao.lake.spark import connect
+            from pregao.lake.spark.views import connect
 
             frame = connect(self._lake.location, spark).table(own)
             frame = frame if where is None else frame.where(where)
@@ -207,7 +208,8 @@ class Lake:
             rows = lake.sql("SELECT * FROM v_trades WHERE symbol = ? LIMIT 5", ["PETR4"])
             ```
         """
-        from pregao.lake.sql import EngineName, choose_engine, open_engine
+        from pregao.lake.engine_names import EngineName
+        from pregao.lake.sql.engines import choose_engine, open_engine
 
         named = None if engine is None else choice(EngineName, engine, "engine")
         chosen = choose_engine(self._lake, named, spark_wanted=False)
@@ -242,7 +244,7 @@ class Lake:
             book = lake.book("PETR4", at="2026-05-21 10:05", tz="America/Sao_Paulo")
             ```
         """
-        from pregao.lake.books import book_at
+        from pregao.lake.books.lookup import book_at
 
         when = None if at is None else moment_ns(at, tz)
         wanted = None if day is None else day_from(day)
@@ -252,7 +254,7 @@ class Lake:
         self,
         captures: Path | Iterable[Path],
         *,
-        options: Options | None = None,
+        options: IngestOptions | None = None,
         books: bool = True,
         analytics: bool = True,
         spark: Any = None,
@@ -278,12 +280,13 @@ class Lake:
             report = lake.ingest("day")
             ```
         """
-        from pregao.lake.ingest import Merger, Runner, ingest, merge_here, run_here
+        from pregao.lake.ingest.intake import ingest
+        from pregao.lake.ingest.running import Merger, Runner, merge_locally, run_locally
 
-        run: Runner = run_here
-        merge: Merger = merge_here
+        run: Runner = run_locally
+        merge: Merger = merge_locally
         if spark is not None:
-            from pregao.lake.spark import merge_on_spark, on_spark
+            from pregao.lake.spark.runner import merge_on_spark, on_spark
 
             run, merge = on_spark(spark), merge_on_spark(spark)
         location = self._lake.location
@@ -312,14 +315,15 @@ class Lake:
         Returns:
             The counts of results, and the differences that no gap explains.
         """
-        from pregao.lake.books import Selection, audit_summary
+        from pregao.lake.books.audited import audit_summary
+        from pregao.lake.books.export import BookSelection
 
-        selection = Selection(tuple(map(day_from, listed_days(days))), (), listed(symbols))
+        selection = BookSelection(tuple(map(day_from, listed_days(days))), (), listed(symbols))
         return audit_summary(self._lake, selection)
 
     def _name(self, name: str, raw: bool) -> str:
         """Return the view of a table, unless its columns are requested as stored."""
-        from pregao.lake.views import view_names
+        from pregao.lake.views.definitions import view_names
 
         views = view_names(self.tables)
         if name in views:
@@ -328,7 +332,7 @@ class Lake:
         return name if raw else next(view for view, table in views.items() if table == name)
 
     def _polars(self, name: str, columns: Sequence[str] | None, where: str | None) -> Any:
-        from pregao.lake.views import scan
+        from pregao.lake.views.polars_frames import scan
 
         frame = scan(self._lake, name)
         if where is not None:
@@ -338,18 +342,21 @@ class Lake:
         return frame if columns is None else frame.select(columns)
 
     def _relation(self, sql: str) -> Any:
-        from pregao.lake.sql import EngineName, choose_engine
+        from pregao.lake.engine_names import EngineName
         from pregao.lake.sql.duckdb_engine import DuckdbEngine
+        from pregao.lake.sql.engines import choose_engine
 
         choose_engine(self._lake, EngineName.LOCAL, spark_wanted=False)
         return DuckdbEngine(self._lake).ask(sql).relation
 
     def _build(self, spark: Any) -> list[dict[str, Any]]:
-        from pregao.lake.books import Catalogue, books_on_spark, build_books, run_books_here
+        from pregao.lake.books.build import build_books, run_books_locally
+        from pregao.lake.books.catalogue import FileCatalogue
+        from pregao.lake.books.runner import books_on_spark
 
-        if not Catalogue(self._lake).dates():
+        if not FileCatalogue(self._lake).dates():
             return []  # neither orders nor snapshots
-        run = run_books_here if spark is None else books_on_spark(spark)
+        run = run_books_locally if spark is None else books_on_spark(spark)
         return [built.json() for built in build_books(self._lake.location, run=run)]
 
 
@@ -364,7 +371,7 @@ def _quoted(name: str) -> str:
     return quoted_name(name)
 
 
-def _lake_book(moment: Moment) -> LakeBook:
+def _lake_book(moment: HistoricalBook) -> LakeBook:
     of, book = moment.instrument, moment.book
     bids, asks = (book.levels(side) for side in Side)
     return LakeBook(

@@ -9,21 +9,19 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from pregao.api.input_captures import STANDARD_INPUT, Captures
-from pregao.capture import Flow, is_pcap, open_source, read_blocks
+from pregao.api.input_captures import STANDARD_INPUT, CaptureInputs
+from pregao.capture.bulk import read_blocks
+from pregao.capture.layers import Flow
+from pregao.capture.pcap import is_pcap
+from pregao.capture.source import open_source
 from pregao.errors import CaptureError, DecodeError, PregaoError, UsageError
-from pregao.fast import load_templates
-from pregao.legacy import (
-    Assembler,
-    LegacyMessage,
-    MessageReader,
-    MsgType,
-    Stream,
-    read_chunks,
-    stream_of,
-)
+from pregao.fast.xml import load_templates
+from pregao.legacy.assembly import Assembler
+from pregao.legacy.chunks import read_chunks
+from pregao.legacy.messages import LegacyMessage, MessageReader, MsgType
 from pregao.legacy.recognition import RAW_HEAD, is_raw_dump, mostly_legacy
-from pregao.umdf.survey import Destination
+from pregao.legacy.streams import LegacyStream, stream_of
+from pregao.umdf.survey.lines import Destination
 
 _LOOKED_AT = 64
 _PCAPNG = b"\n\r\r\n"
@@ -41,7 +39,7 @@ def are_legacy(names: Sequence[str], schema: Path | None = None) -> bool:
         return False
     try:
         reader = reader_of(schema)
-        captures = Captures(names).names
+        captures = CaptureInputs(names).names
     except PregaoError:
         return False  # the caller reads them too, and reports the error
     found = [name for name in captures if _is_legacy(name, reader)]
@@ -81,7 +79,7 @@ def is_dump(name: str) -> bool:
     return head != _PCAPNG and not is_pcap(head)
 
 
-class Read(NamedTuple):
+class LegacyReadResult(NamedTuple):
     """A message of a capture, or why it could not be read."""
 
     name: str
@@ -96,7 +94,7 @@ class Read(NamedTuple):
 
 
 @dataclass(slots=True)
-class LegacyAccount:
+class LegacyReadStatistics:
     """Statistics of what was read."""
 
     datagrams: int = 0
@@ -109,11 +107,11 @@ class LegacyAccount:
     types: dict[str, Counter[MsgType]] = field(default_factory=dict)
     """Message types by flow, from which its stream is detected."""
 
-    def stream(self, flow: str) -> Stream | None:
+    def stream(self, flow: str) -> LegacyStream | None:
         """Return the stream of a flow, if known."""
         return stream_of(self.types.get(flow, Counter()))
 
-    def reject(self, read: Read) -> None:
+    def reject(self, read: LegacyReadResult) -> None:
         """Count a message that could not be read."""
         self.rejects[read.reason] += 1
         if len(self.first_rejects) < 10:
@@ -122,17 +120,17 @@ class LegacyAccount:
 
 
 def read_messages(
-    names: Sequence[str], reader: MessageReader, account: LegacyAccount
-) -> Iterator[Read]:
+    names: Sequence[str], reader: MessageReader, account: LegacyReadStatistics
+) -> Iterator[LegacyReadResult]:
     """Yield all messages of captures and raw dumps, in the order of the files."""
-    for name in Captures(names).names:
+    for name in CaptureInputs(names).names:
         waiting: dict[str, Assembler] = {}
         try:
             for time_ns, position, flow, datagram in _datagrams(name):
                 account.datagrams += 1
                 assembler = waiting.setdefault(flow, Assembler())
                 for found in _messages(datagram, assembler, reader, time_ns):
-                    read = Read(name, time_ns, position, flow, *found)
+                    read = LegacyReadResult(name, time_ns, position, flow, *found)
                     if read.message is None:
                         account.reject(read)
                     else:

@@ -7,18 +7,19 @@ from collections.abc import Iterator, Sequence
 from string import ascii_uppercase
 
 from pregao.api.legacy_captures import is_dump
-from pregao.capture import read_blocks
+from pregao.capture.bulk import read_blocks
 from pregao.errors import UsageError
-from pregao.feed.channel_events import Event
+from pregao.feed.channel_events import ChannelEvent
 from pregao.feed.channel_settings import ChannelSettings, LegacyFeed
 from pregao.feed.legacy_feed_channel import LegacyFeedChannel
-from pregao.lake.ingest import PROTOCOLS, Sighting, destination_of
-from pregao.legacy import Stream as LegacyStream
+from pregao.lake.ingest.protocol import ProtocolEvidence, destination_of
+from pregao.lake.ingest.protocols import PROTOCOLS
+from pregao.legacy.streams import LegacyStream
 from pregao.live.books import LiveEvent
 from pregao.live.merging import merged
 from pregao.live.subscriptions import Subscription
 from pregao.umdf.streams import Stream
-from pregao.umdf.survey import Lines
+from pregao.umdf.survey.lines import LineTable
 
 _STREAMS = {
     LegacyStream.INCREMENTAL.value: Stream.INCREMENTAL,
@@ -32,7 +33,7 @@ Route = tuple[LegacyFeedChannel, Stream, str]
 def followed_legacy(
     names: Sequence[str],
     symbols: tuple[str, ...],
-    kinds: tuple[type[Event], ...] | None,
+    kinds: tuple[type[ChannelEvent], ...] | None,
     depth: int,
     from_the_start: bool,
 ) -> Iterator[LiveEvent]:
@@ -43,7 +44,7 @@ def followed_legacy(
                 f"{name}: a raw dump has no capture times; it can be read with pregao.read, but "
                 "not followed."
             )
-    lines = Lines()
+    lines = LineTable()
     routes = _routes(names, from_the_start)
     channels = list({id(route[0]): route[0] for route in routes.values()}.values())
     subscription = Subscription(symbols or None, kinds=kinds, depth=depth, most_waiting=_ALL)
@@ -84,13 +85,13 @@ def _events(channel: LegacyFeedChannel, told: Subscription) -> Iterator[LiveEven
 def _routes(names: Sequence[str], from_the_start: bool) -> dict[str, Route]:
     """Return the channels by destination; the captures are read once before."""
     legacy = PROTOCOLS["legacy"]
-    seen: dict[str, Sighting] = {}
+    seen: dict[str, ProtocolEvidence] = {}
     for name in names:
         with read_blocks(name) as reader:
             for block in reader:
                 flows = [destination_of(flow) for flow in reader.flows]
                 for flow, look in legacy.look(block, flows).items():
-                    seen.setdefault(flow, Sighting()).add(look)
+                    seen.setdefault(flow, ProtocolEvidence()).add(look)
     found: dict[str, tuple[int, Stream, str]] = {}
     counts: Counter[tuple[int, Stream]] = Counter()
     for flow, sighting in seen.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from pregao.api.legacy_captures import LegacyAccount, read_messages, reader_of
+from pregao.api.legacy_captures import LegacyReadStatistics, read_messages, reader_of
 from pregao.api.messages import Message, Protocol
 from pregao.errors import CaptureError, UsageError
 
@@ -18,7 +18,7 @@ def legacy_messages(
     rejects: Counter[str],
 ) -> Iterator[Message]:
     """Yield the messages of some templates (by name or number) captured within the time range."""
-    reader, account = reader_of(None), LegacyAccount()
+    reader, account = reader_of(None), LegacyReadStatistics()
     known = reader.templates.by_id
     wanted = set(known)
     if templates:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pregao.api.legacy_captures import LegacyAccount, read_messages, reader_of
+from pregao.api.legacy_captures import LegacyReadStatistics, read_messages, reader_of
 from pregao.clock import format_ns
-from pregao.legacy import MsgType, Stream
+from pregao.legacy.messages import MsgType
+from pregao.legacy.streams import LegacyStream
 from pregao.umdf.sequencing import StreamSequence, Verdict
 
 
@@ -36,7 +37,7 @@ class _Flow:
 def legacy_report(names: Sequence[str], schema: Path | None) -> dict[str, Any]:
     """Return the report of captures of the legacy feed as JSON values."""
     reader = reader_of(schema)
-    account = LegacyAccount()
+    account = LegacyReadStatistics()
     flows: dict[str, _Flow] = {}
     templates: Counter[int] = Counter()
     for read in read_messages(names, reader, account):
@@ -89,7 +90,7 @@ def _sequence(flow: _Flow, kind: MsgType, number: int) -> None:
             flow.duplicates += 1
 
 
-def _shown(name: str, flow: _Flow, stream: Stream | None) -> dict[str, Any]:
+def _shown(name: str, flow: _Flow, stream: LegacyStream | None) -> dict[str, Any]:
     timed = flow.last_ns > 0
     return {
         "flow": name,

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pregao.schemas import ENTRYPOINT_SCHEMA_ID
+from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID
 from pregao.umdf.keys import KEY_NAMES, PACKET_KEY, key_schema, key_type
 
 
 @dataclass(frozen=True, slots=True)
-class KeyForm:
+class MessageKeyFormat:
     """The key columns of a protocol's messages."""
 
     names: tuple[str, ...]
@@ -74,14 +74,14 @@ def _session_schema() -> Any:
     )
 
 
-UMDF_KEYS = KeyForm(
+UMDF_KEYS = MessageKeyFormat(
     KEY_NAMES,
     key_schema,
     tuple(zip(("channel_id", *PACKET_KEY), (0, 2, 3), strict=True)),
     KEY_NAMES.index("capture_time_ns"),
     _packet_text,
 )
-ENTRYPOINT_KEYS = KeyForm(
+ENTRYPOINT_KEYS = MessageKeyFormat(
     (*_SENDER, *_NUMBERS),
     _session_schema,
     (("sender", 0), ("flow", 1), ("sequence_number", 2)),
@@ -90,7 +90,7 @@ ENTRYPOINT_KEYS = KeyForm(
 )
 
 
-def key_form(schema_id: int) -> KeyForm:
+def key_form(schema_id: int) -> MessageKeyFormat:
     """Return the key form of messages with a schema id."""
     return ENTRYPOINT_KEYS if schema_id == ENTRYPOINT_SCHEMA_ID else UMDF_KEYS
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from pregao.capture import PacketBlock
-from pregao.sbe import Message, Reading, ValueKind, readings
-from pregao.umdf.bulk import MessageKind, Walked
+from pregao.capture.blocks import PacketBlock
+from pregao.sbe.model import MessageTemplate
+from pregao.sbe.values import ValueKind, ValueSpec, readings
+from pregao.umdf.bulk import MessageKind, WalkedPackets
 from pregao.umdf.layout import CHANNEL_AT, PACKET_HEADER_SIZE
-from pregao.umdf.survey import words
+from pregao.umdf.survey.lines import words
 
 
 @dataclass(slots=True)
@@ -58,7 +59,7 @@ class MessageSelection:
         return wanted
 
     def kinds(
-        self, walked: Walked, template_of: Callable[[MessageKind], Message | None]
+        self, walked: WalkedPackets, template_of: Callable[[MessageKind], MessageTemplate | None]
     ) -> list[MessageKind]:
         """Return the selected messages, by kind."""
         kinds = walked.kinds()
@@ -85,7 +86,7 @@ def _chosen(block: PacketBlock, wanted: npt.NDArray[np.bool_]) -> PacketBlock:
     return PacketBlock(block.buffer, *columns)
 
 
-def security_id(message: Message) -> Reading | None:
+def security_id(message: MessageTemplate) -> ValueSpec | None:
     """Return the field of a message with its instrument, or None."""
     for reading in readings(message):
         if reading.name == "securityID" and reading.kind is ValueKind.INTEGER and reading.size == 8:

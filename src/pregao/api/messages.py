@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from pregao.sbe import snake_case
-from pregao.sbe.model import Message as Template
+from pregao.sbe.model import MessageTemplate as Template
+from pregao.sbe.names import snake_case
 from pregao.sbe.values import readings
 
 

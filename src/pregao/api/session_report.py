@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from pregao.api.input_captures import ReadAccount, ReadBlock
-from pregao.capture import Flow
+from pregao.api.input_captures import ReadBlock, ReadStatistics
+from pregao.capture.layers import Flow
 from pregao.clock import format_ns
 from pregao.entrypoint.captured import business_headers, flow_text
 from pregao.entrypoint.frame_columns import StreamAccount
-from pregao.entrypoint.senders import SENDERS, UNKNOWN, Senders, other_direction
-from pregao.schemas import ENTRYPOINT_SCHEMA_ID, Registry
-from pregao.umdf.bulk import BulkDecoder, Headers, Walker
+from pregao.entrypoint.senders import SENDERS, UNKNOWN, SenderDetector, other_direction
+from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID
+from pregao.schemas.registry import Registry
+from pregao.umdf.bulk import BulkDecoder, PacketHeaders, Walker
 
 
 @dataclass(slots=True)
@@ -43,13 +44,13 @@ class _Line:
     sessions: dict[int, _Numbers] = field(default_factory=dict)
 
 
-class SessionSurvey:
+class EntryPointSurvey:
     """Collects statistics of the messages of captures, block by block."""
 
     def __init__(self, registry: Registry) -> None:
         self._decoder = BulkDecoder(registry, ENTRYPOINT_SCHEMA_ID)
         self._lines: dict[Flow, _Line] = {}
-        self._senders: Senders[Flow] = Senders((), other_direction)
+        self._senders: SenderDetector[Flow] = SenderDetector((), other_direction)
         self._flows: Any = ()
         self._kinds: Counter[tuple[str, int]] = Counter()
 
@@ -59,7 +60,7 @@ class SessionSurvey:
         if block is None or not len(block):
             return
         if flows is not self._flows:
-            self._flows, self._senders = flows, Senders(flows, other_direction)
+            self._flows, self._senders = flows, SenderDetector(flows, other_direction)
         headers = business_headers(block)
         senders = self._senders.of_messages(block.flow, headers.template_id)
         for number in np.unique(block.flow).tolist():
@@ -73,7 +74,7 @@ class SessionSurvey:
                 if session:
                     known = line.sessions.setdefault(session, _Numbers(int(numbers.min())))
                     known.add(numbers)
-        known_headers = Headers(
+        known_headers = PacketHeaders(
             headers.channels(),
             np.zeros(len(block), np.int32),
             headers.number,
@@ -85,7 +86,7 @@ class SessionSurvey:
             name = f"template {kind.template_id}" if message is None else message.name
             self._kinds[name, kind.version] += len(kind.rows)
 
-    def report(self, account: ReadAccount) -> dict[str, Any]:
+    def report(self, account: ReadStatistics) -> dict[str, Any]:
         """Return the report as JSON values."""
         streams: dict[Flow, StreamAccount] = {}
         for flows, accounts in account.streams:

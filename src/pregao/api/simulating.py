@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from pregao.api.values import choice, day_from
-from pregao.exchange.simulation import (
+from pregao.exchange.simulation.line_faults import fault_rates, parse_rates
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import (
     TRADE_DATE,
     Compression,
     LegacyDepth,
-    Settings,
-    Simulation,
-    fault_rates,
+    SimulationSettings,
     parse_duration,
     parse_moment,
-    parse_rates,
 )
 
 Rates = float | str | None
@@ -76,7 +75,7 @@ def simulate(
         pregao.simulate("day", duration="5m", messages=2000)
         ```
     """
-    settings = Settings(
+    settings = SimulationSettings(
         profile=profile,
         out=Path(output),
         seed=seed,

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from pregao.api.message_selection import security_id
 from pregao.errors import UsageError
 from pregao.names import did_you_mean
-from pregao.sbe import Message
-from pregao.umdf.bulk import Batch, BulkDecoder, Walked
-from pregao.umdf.survey import message_of
+from pregao.sbe.model import MessageTemplate
+from pregao.umdf.bulk import BulkDecoder, MessageBatch, WalkedPackets
+from pregao.umdf.survey.lines import message_of
 
 
 def learn_symbols(
     decoder: BulkDecoder,
-    walked: Walked,
+    walked: WalkedPackets,
     wanted: set[str],
     found: dict[str, set[int]],
     known: set[str] | None = None,
@@ -25,7 +25,7 @@ def learn_symbols(
         if message is None or not _defines(message):
             continue
         for outcome in decoder.decode_kind(walked, kind):
-            if not isinstance(outcome, Batch):
+            if not isinstance(outcome, MessageBatch):
                 continue
             # Definitions repeat in loops: few of them are new.
             for symbol, number in set(_pairs(outcome)):
@@ -38,7 +38,7 @@ def learn_symbols(
                     found.setdefault(upper, set()).add(number)
 
 
-def _pairs(outcome: Batch) -> Iterator[tuple[str | None, int]]:
+def _pairs(outcome: MessageBatch) -> Iterator[tuple[str | None, int]]:
     """Return the symbols and numbers of defined instruments."""
     columns = outcome.columns
     if isinstance(columns, list):
@@ -47,7 +47,7 @@ def _pairs(outcome: Batch) -> Iterator[tuple[str | None, int]]:
     return zip(symbols, numbers, strict=True)
 
 
-def _defines(message: Message) -> bool:
+def _defines(message: MessageTemplate) -> bool:
     names = {each.name for each in message.fields}
     return "symbol" in names and security_id(message) is not None
 

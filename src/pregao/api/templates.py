@@ -6,8 +6,10 @@ import difflib
 from collections.abc import Iterable, Sequence
 
 from pregao.errors import SchemaError, UsageError
-from pregao.sbe import Schema, template
-from pregao.schemas import ENTRYPOINT_SCHEMA_ID, UMDF_SCHEMA_ID, Registry
+from pregao.sbe.model import Schema
+from pregao.sbe.xml import template
+from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID, UMDF_SCHEMA_ID
+from pregao.schemas.registry import Registry
 
 
 def named_templates(names: Iterable[str], registry: Registry) -> frozenset[tuple[int, int]]:

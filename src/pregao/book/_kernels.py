@@ -194,8 +194,8 @@ def _reset_or_snapshot(meta, table, slots, ranks, ladder, by_position, kind, siz
         wipe(meta, table, slots, ranks, ladder, by_position)
         meta[w.STALE] = 0
         meta[w.SNAPSHOT] = meta[w.BUILDING] = kind == w.SNAPSHOT_BEGIN
-        meta[w.BIDS_TOLD] = size
-        meta[w.ASKS_TOLD] = previous
+        meta[w.BIDS_PUBLISHED] = size
+        meta[w.ASKS_PUBLISHED] = previous
         return 0
     if meta[w.STALE]:
         return 0
@@ -203,9 +203,9 @@ def _reset_or_snapshot(meta, table, slots, ranks, ladder, by_position, kind, siz
         return w.INTERRUPTED
     if not meta[w.SNAPSHOT]:
         return w.SNAPSHOT_NOT_BEGUN
-    if meta[w.BIDS_TOLD] != w.NULL and meta[w.BIDS_TOLD] != meta[w.ORDERS]:
+    if meta[w.BIDS_PUBLISHED] != w.NULL and meta[w.BIDS_PUBLISHED] != meta[w.ORDERS]:
         return w.SNAPSHOT_INCOMPLETE
-    if meta[w.ASKS_TOLD] != w.NULL and meta[w.ASKS_TOLD] != meta[w.ORDERS + 1]:
+    if meta[w.ASKS_PUBLISHED] != w.NULL and meta[w.ASKS_PUBLISHED] != meta[w.ORDERS + 1]:
         return w.SNAPSHOT_INCOMPLETE
     meta[w.SNAPSHOT] = meta[w.BUILDING] = 0
     return 0

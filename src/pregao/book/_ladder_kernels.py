@@ -150,7 +150,7 @@ def close_level(meta, slots, ranks, ladder, side, at):
 
 
 @part
-def ladder_place(meta, ranks, ladder, side, rank):
+def ladder_index(meta, ranks, ladder, side, rank):
     """Return the number of levels that are no better than this rank."""
     count = meta[u(w.LEVELS + side)]
     top = bottom(ladder, side) + count - 1

@@ -15,7 +15,7 @@ from pregao.book._ladder_kernels import (
     fill,
     find,
     give,
-    ladder_place,
+    ladder_index,
     open_level,
     rank_of,
     remove,
@@ -35,7 +35,7 @@ def priority_of(order_id, implied):
 def enqueue(meta, slots, ranks, ladder, side, first, depth):
     """Insert an order into the queue of its level, searching from the end: new ones are last."""
     rank = slots[u(first + w.RANK)]
-    at = ladder_place(meta, ranks, ladder, side, rank)
+    at = ladder_index(meta, ranks, ladder, side, rank)
     entry = bottom(ladder, side) + at - 1
     if at > 0 and ranks[u(entry)] == rank:
         level = np.int64(ladder[u(entry)])
@@ -71,7 +71,7 @@ def dequeue(meta, slots, ranks, ladder, first, depth):
     slots[u(level + w.SIZE)] -= slots[u(first + w.SIZE)]
     slots[u(level + w.COUNT)] -= 1
     if before == after:  # only the level itself is left in the ring
-        at = ladder_place(meta, ranks, ladder, side, rank) - 1
+        at = ladder_index(meta, ranks, ladder, side, rank) - 1
         close_level(meta, slots, ranks, ladder, side, at)
     meta[u(w.ORDERS + side)] -= 1
 

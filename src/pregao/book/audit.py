@@ -10,7 +10,7 @@ import numpy as np
 
 from pregao.book.replay import FullBook
 from pregao.book.updates import Side
-from pregao.book.views import Level, Order
+from pregao.book.views import BookLevel, BookOrder
 
 
 class DifferenceKind(Enum):
@@ -30,13 +30,13 @@ class Difference:
     side: Side
     place: int
     """Position in the snapshot, or in the rebuilt book if it is only there."""
-    rebuilt: Order | Level | None
-    snapshot: Order | Level | None
+    rebuilt: BookOrder | BookLevel | None
+    snapshot: BookOrder | BookLevel | None
 
     def __str__(self) -> str:
         row = self.rebuilt if self.snapshot is None else self.snapshot
         assert row is not None
-        subject = f"order {row.order_id}" if isinstance(row, Order) else "level"
+        subject = f"order {row.order_id}" if isinstance(row, BookOrder) else "level"
         text = f"{self.side.name.lower()} {subject} at position {self.place}"
         if self.kind is not DifferenceKind.CONTENT or self.rebuilt is None or self.snapshot is None:
             return f"{text} is {self.kind.value}"
@@ -49,7 +49,7 @@ class Difference:
 
 
 def compare_side(
-    side: Side, rebuilt: Sequence[Order], snapshot: Sequence[Order]
+    side: Side, rebuilt: Sequence[BookOrder], snapshot: Sequence[BookOrder]
 ) -> list[Difference]:
     """Return every order of a side that differs; orders are matched by ID.
 
@@ -58,7 +58,7 @@ def compare_side(
     if len({order.order_id for order in rebuilt}) < len(rebuilt) or any(
         order.order_id is None for order in (*rebuilt, *snapshot)
     ):
-        return _compare_places(side, rebuilt, snapshot)
+        return _compare_positions(side, rebuilt, snapshot)
     ours = {order.order_id: order for order in rebuilt}
     theirs = {order.order_id: order for order in snapshot}
     differences = [
@@ -80,8 +80,8 @@ def compare_side(
     return differences
 
 
-def _compare_places(
-    side: Side, rebuilt: Sequence[Order | Level], snapshot: Sequence[Order | Level]
+def _compare_positions(
+    side: Side, rebuilt: Sequence[BookOrder | BookLevel], snapshot: Sequence[BookOrder | BookLevel]
 ) -> list[Difference]:
     """Compare position by position, for levels and for orders without unique IDs."""
     differences = []
@@ -105,7 +105,7 @@ def compare_books(rebuilt: FullBook, snapshot: FullBook) -> list[Difference]:
         return [
             difference
             for side in Side
-            for difference in _compare_places(side, rebuilt.levels(side), snapshot.levels(side))
+            for difference in _compare_positions(side, rebuilt.levels(side), snapshot.levels(side))
         ]
     columns = ("side", "order_id", "price", "size", "firm", "inserted", "implied")
     if all(np.array_equal(getattr(rebuilt, name), getattr(snapshot, name)) for name in columns):

@@ -5,24 +5,24 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Final, NoReturn
 
-from pregao.book.faults import Fault, FaultCode, MisfitError, Origin, State
+from pregao.book.faults import BookFault, FaultCode, InconsistentUpdateError, Origin, State
 from pregao.book.updates import (
     BookEmptied,
-    ChannelReset,
-    Confirmed,
-    Doubted,
-    Interrupted,
+    BookReset,
+    GapExcluded,
+    GapPossible,
     MessageKey,
+    MessagesMissing,
     OrderAdded,
     OrderChanged,
     OrderDeleted,
     OrderUpdate,
-    Settled,
+    RebuildEnded,
     Side,
     SideCleared,
-    SnapshotBegun,
     SnapshotEnded,
     SnapshotOrder,
+    SnapshotStarted,
     TopRemoved,
     Update,
 )
@@ -31,12 +31,12 @@ from pregao.book.views import LevelView
 _OF_ORDERS: Final = (OrderAdded, OrderChanged, OrderDeleted)
 
 
-def misfit(code: FaultCode, detail: str) -> NoReturn:
+def raise_inconsistent(code: FaultCode, detail: str) -> NoReturn:
     """Reject an update that contradicts the book."""
-    raise MisfitError(code, detail)
+    raise InconsistentUpdateError(code, detail)
 
 
-class Life(LevelView):
+class BookLifecycle(LevelView):
     """State common to all books, and its changes by resets, snapshots and gaps.
 
     A stale book does not change: it skips order updates until it is emptied or a snapshot begins.
@@ -55,7 +55,7 @@ class Life(LevelView):
     )
 
     def __init__(self) -> None:
-        self.fault: Fault | None = None
+        self.fault: BookFault | None = None
         """The fault that made the book stale; None if it is not stale."""
         self.origin = Origin.START
         self.last_key: MessageKey | None = None
@@ -106,15 +106,15 @@ class Life(LevelView):
     def _wipe(self) -> None:
         """Remove all orders and levels."""
 
-    def interrupt(self, key: MessageKey, reason: str) -> Fault | None:
+    def interrupt(self, key: MessageKey, reason: str) -> BookFault | None:
         """Make the book stale because messages are missing before this one."""
-        return self._break(Fault(key, FaultCode.INTERRUPTED, reason))
+        return self._break(BookFault(key, FaultCode.INTERRUPTED, reason))
 
     def doubt(self, *, doubted: bool) -> None:
         """Set whether packets are missing that may have contained updates of this book."""
         self._doubted = doubted
 
-    def _break(self, fault: Fault) -> Fault | None:
+    def _break(self, fault: BookFault) -> BookFault | None:
         self._snapshot = self._building = False
         if self.fault is not None:
             return None
@@ -129,14 +129,14 @@ class Life(LevelView):
         self.last_rpt_seq = None
         self._building = self._snapshot = origin is Origin.SNAPSHOT
 
-    def _begin_snapshot(self, update: SnapshotBegun) -> None:
+    def _begin_snapshot(self, update: SnapshotStarted) -> None:
         self._begin_anew(Origin.SNAPSHOT, update.key)
         self.last_rpt_seq = update.last_rpt_seq
         self._expected = (update.bids, update.asks)
 
     def _check_in_snapshot(self) -> None:
         if not self._snapshot:
-            misfit(FaultCode.SNAPSHOT_NOT_BEGUN, "snapshot message outside a snapshot")
+            raise_inconsistent(FaultCode.SNAPSHOT_NOT_BEGUN, "snapshot message outside a snapshot")
 
     def _end_snapshot(self, update: SnapshotEnded) -> None:
         self._check_in_snapshot()
@@ -144,7 +144,7 @@ class Life(LevelView):
             self._expected, self._counts(), ("bids", "asks"), strict=True
         ):
             if expected is not None and expected != received:
-                misfit(
+                raise_inconsistent(
                     FaultCode.SNAPSHOT_INCOMPLETE,
                     f"the snapshot announced {expected} {name} but contained {received}",
                 )
@@ -153,7 +153,7 @@ class Life(LevelView):
 
     def _check_not_in_snapshot(self) -> None:
         if self._snapshot:
-            misfit(FaultCode.SNAPSHOT_INTERRUPTED, "update in the middle of a snapshot")
+            raise_inconsistent(FaultCode.SNAPSHOT_INTERRUPTED, "update in the middle of a snapshot")
 
     def agreed(self) -> None:
         """End the refill after a snapshot equal to the book."""
@@ -166,7 +166,7 @@ class Life(LevelView):
             self.last_rpt_seq = rpt_seq
 
 
-class Book(Life):
+class BaseBook(BookLifecycle):
     """Base of books that are built from order updates."""
 
     __slots__ = ("check_sizes",)
@@ -176,22 +176,22 @@ class Book(Life):
         self.check_sizes = check_sizes
         """Whether the size or price before an update, if the feed sends it, must match the book."""
 
-    def apply(self, update: Update) -> Fault | None:
+    def apply(self, update: Update) -> BookFault | None:
         """Apply an update; return the fault if it makes the book stale."""
         if self.fault is None and isinstance(update, _OF_ORDERS):
             return self._try(update)  # the most frequent case
         match update:
             case BookEmptied():
                 self._begin_anew(Origin.EMPTY_BOOK, update.key)
-            case ChannelReset():
+            case BookReset():
                 self._begin_anew(Origin.CHANNEL_RESET, update.key)
-            case Interrupted():
+            case MessagesMissing():
                 return self.interrupt(update.key, update.reason)
-            case Doubted() | Confirmed():
-                self.doubt(doubted=isinstance(update, Doubted))
-            case Settled():
+            case GapPossible() | GapExcluded():
+                self.doubt(doubted=isinstance(update, GapPossible))
+            case RebuildEnded():
                 self.agreed()
-            case SnapshotBegun():
+            case SnapshotStarted():
                 self._begin_snapshot(update)
             case _ if self.fault is not None:
                 self.skipped += 1
@@ -199,11 +199,11 @@ class Book(Life):
                 return self._try(update)
         return None
 
-    def _try(self, update: OrderUpdate | SnapshotOrder | SnapshotEnded) -> Fault | None:
+    def _try(self, update: OrderUpdate | SnapshotOrder | SnapshotEnded) -> BookFault | None:
         try:
             self._apply_part(update)
-        except MisfitError as error:
-            return self._break(Fault(update.key, error.code, error.detail))
+        except InconsistentUpdateError as error:
+            return self._break(BookFault(update.key, error.code, error.detail))
         return None
 
     def _apply_part(self, update: OrderUpdate | SnapshotOrder | SnapshotEnded) -> None:

@@ -8,32 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pregao.book.base import Life, misfit
-from pregao.book.faults import Fault, FaultCode, MisfitError, Origin
+from pregao.book.base import BookLifecycle, raise_inconsistent
+from pregao.book.faults import BookFault, FaultCode, InconsistentUpdateError, Origin
 from pregao.book.updates import (
     BookEmptied,
-    ChannelReset,
-    Confirmed,
+    BookReset,
     DepthUpdate,
-    Doubted,
-    Interrupted,
+    GapExcluded,
+    GapPossible,
     LevelAdded,
     LevelChanged,
     LevelDeleted,
     LevelOverlaid,
     LevelUpdate,
-    Settled,
+    MessagesMissing,
+    RebuildEnded,
     Side,
     SideCleared,
-    SnapshotBegun,
     SnapshotEnded,
     SnapshotLevel,
+    SnapshotStarted,
     TopRemoved,
 )
-from pregao.book.views import Level
+from pregao.book.views import BookLevel
 
 
-class PriceDepthBook(Life):
+class PriceDepthBook(BookLifecycle):
     """A book by price with a given market depth; None shows all levels."""
 
     __slots__ = ("_sides", "market_depth")
@@ -43,36 +43,36 @@ class PriceDepthBook(Life):
         self.market_depth = market_depth
         self._wipe()
 
-    def walk_levels(self, side: Side) -> Iterator[Level]:
+    def walk_levels(self, side: Side) -> Iterator[BookLevel]:
         """Return the levels of a side, best first."""
         return iter(self._sides[side])
 
-    def apply(self, update: DepthUpdate) -> Fault | None:
+    def apply(self, update: DepthUpdate) -> BookFault | None:
         """Apply an update; return the fault if it makes the book stale."""
         match update:
             case BookEmptied():
                 self._begin_anew(Origin.EMPTY_BOOK, update.key)
-            case ChannelReset():
+            case BookReset():
                 self._begin_anew(Origin.CHANNEL_RESET, update.key)
-            case Interrupted():
+            case MessagesMissing():
                 return self.interrupt(update.key, update.reason)
-            case Doubted() | Confirmed():
-                self.doubt(doubted=isinstance(update, Doubted))
-            case Settled():
+            case GapPossible() | GapExcluded():
+                self.doubt(doubted=isinstance(update, GapPossible))
+            case RebuildEnded():
                 self.agreed()
-            case SnapshotBegun():
+            case SnapshotStarted():
                 self._begin_snapshot(update)
             case _ if self.fault is not None:
                 self.skipped += 1
             case _:
                 try:
                     self._apply_part(update)
-                except MisfitError as error:
-                    return self._break(Fault(update.key, error.code, error.detail))
+                except InconsistentUpdateError as error:
+                    return self._break(BookFault(update.key, error.code, error.detail))
         return None
 
     def _wipe(self) -> None:
-        self._sides: tuple[list[Level], list[Level]] = ([], [])
+        self._sides: tuple[list[BookLevel], list[BookLevel]] = ([], [])
 
     def _occupied(self) -> bool:
         return any(self._sides)
@@ -85,7 +85,7 @@ class PriceDepthBook(Life):
             self._check_in_snapshot()
             rows = self._sides[update.side]
             position = len(rows) + 1 if update.position is None else update.position
-            self._insert(update.side, position, Level(update.price, update.size, update.orders))
+            self._insert(update.side, position, BookLevel(update.price, update.size, update.orders))
             self.last_key = update.key
             return
         if isinstance(update, SnapshotEnded):
@@ -96,7 +96,7 @@ class PriceDepthBook(Life):
         recovery = False
         match update:
             case LevelAdded():
-                level = Level(update.price, update.size, update.orders)
+                level = BookLevel(update.price, update.size, update.orders)
                 self._insert(update.side, update.position, level)
                 recovery = update.recovery
             case LevelChanged():
@@ -107,11 +107,11 @@ class PriceDepthBook(Life):
                 del rows[update.position - 1]
             case LevelOverlaid():
                 if self.market_depth != 1:
-                    misfit(
+                    raise_inconsistent(
                         FaultCode.OVERLAY_BELOW_TOP,
                         "overlay in a book with a market depth other than 1",
                     )
-                rows[:] = [Level(update.price, update.size, update.orders)]
+                rows[:] = [BookLevel(update.price, update.size, update.orders)]
                 recovery = update.recovery
             case SideCleared():
                 rows.clear()
@@ -122,13 +122,13 @@ class PriceDepthBook(Life):
 
     def _check_place(self, side: Side, position: int, last: int) -> None:
         if not 1 <= position <= last:
-            misfit(
+            raise_inconsistent(
                 FaultCode.POSITION_BEYOND_END,
                 f"level position {position} is out of range:"
                 f" the {side.name.lower()} side has {len(self._sides[side])} levels",
             )
 
-    def _insert(self, side: Side, position: int, level: Level) -> None:
+    def _insert(self, side: Side, position: int, level: BookLevel) -> None:
         rows = self._sides[side]
         last = len(rows) + 1
         if self.market_depth is not None:
@@ -143,8 +143,8 @@ class PriceDepthBook(Life):
         self._check_place(update.side, update.position, len(rows))
         price = rows[update.position - 1].price
         if update.price is not None and update.price != price:
-            misfit(
+            raise_inconsistent(
                 FaultCode.WRONG_PRICE,
                 f"position {update.position} has price {price}, not {update.price}",
             )
-        rows[update.position - 1] = Level(price, update.size, update.orders)
+        rows[update.position - 1] = BookLevel(price, update.size, update.orders)

@@ -54,7 +54,7 @@ class FaultCode(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class BookFault:
     """Why a book became stale: the message, the kind of fault, and an explanation."""
 
     key: MessageKey
@@ -66,7 +66,7 @@ class Fault:
         return f"{self.detail} (message {index} of packet {number}, sequence version {version})"
 
 
-class MisfitError(Exception):
+class InconsistentUpdateError(Exception):
     """Raised inside a book, before it changes anything; the book turns it into a Fault."""
 
     def __init__(self, code: FaultCode, detail: str) -> None:

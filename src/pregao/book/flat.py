@@ -13,7 +13,7 @@ import numpy as np
 from pregao.book import _flat_kernels as k
 from pregao.book import _words as w
 from pregao.book.orders import OrderBook
-from pregao.book.priority import MOST_ORDER_ID, PriorityBook
+from pregao.book.priority import MAX_ORDER_ID, PriorityBook
 from pregao.book.replay import BookState, FullBook
 from pregao.book.rows import NULL, UpdateKind, none_if_null, row_of
 from pregao.book.updates import (
@@ -24,9 +24,9 @@ from pregao.book.updates import (
     Side,
     SnapshotOrder,
 )
-from pregao.book.views import Level, Order
+from pregao.book.views import BookLevel, BookOrder
 
-_LEAST_ROOM = 64
+_MIN_CAPACITY = 64
 """Initial capacity in orders and levels; it doubles when the book is full."""
 
 
@@ -37,7 +37,7 @@ class FlatBook(OrderBook):
 
     def __init__(self, *, check_sizes: bool = True) -> None:
         super().__init__(check_sizes=check_sizes)
-        self._keep(BookState.new(_LEAST_ROOM, 0))
+        self._keep(BookState.new(_MIN_CAPACITY, 0))
         self._wipe()
 
     def _keep(self, content: BookState) -> None:
@@ -75,35 +75,37 @@ class FlatBook(OrderBook):
         """Return the number of orders of a side."""
         return int(self.content.meta[w.ORDERS + side])
 
-    def levels(self, side: Side, depth: int | None = None) -> list[Level]:
+    def levels(self, side: Side, depth: int | None = None) -> list[BookLevel]:
         """Return the best levels of a side, best first; all of them if ``depth`` is None."""
         count = int(self.content.meta[w.LEVELS + side])
         rows = np.empty((count if depth is None else min(depth, count), k.LEVEL_WORDS), np.int64)
         k.write_levels(*self.addresses, int(side), rows)
-        return [Level(none_if_null(price), *rest) for price, *rest in rows.tolist()]
+        return [BookLevel(none_if_null(price), *rest) for price, *rest in rows.tolist()]
 
-    def best(self, side: Side) -> Level | None:
+    def best(self, side: Side) -> BookLevel | None:
         """Return the best level of a side; orders without a price precede every price."""
         return next(iter(self.levels(side, 1)), None)
 
-    def walk_levels(self, side: Side) -> Iterator[Level]:
+    def walk_levels(self, side: Side) -> Iterator[BookLevel]:
         """Return the levels of a side, best first."""
         return iter(self.levels(side))
 
-    def walk_orders(self, side: Side) -> Iterator[Order]:
+    def walk_orders(self, side: Side) -> Iterator[BookOrder]:
         """Return the orders of a side in queue order."""
         return iter(self.full().orders(side))
 
-    def order(self, order_id: int) -> Order | None:
+    def order(self, order_id: int) -> BookOrder | None:
         """Return the order with this ID, or None."""
         fields = np.empty(k.ORDER_WORDS, np.int64)
-        if not 0 <= order_id <= MOST_ORDER_ID:
+        if not 0 <= order_id <= MAX_ORDER_ID:
             return None
         if not k.write_order(*self.addresses, order_id, fields):
             return None
         number, side, price, size, firm, inserted, implied = fields.tolist()
         firm_and_time = none_if_null(firm), none_if_null(inserted)
-        return Order(number, Side(side), none_if_null(price), size, *firm_and_time, bool(implied))
+        return BookOrder(
+            number, Side(side), none_if_null(price), size, *firm_and_time, bool(implied)
+        )
 
     def full(self) -> FullBook:
         """Return all orders as columns."""
@@ -130,8 +132,8 @@ class FlatBook(OrderBook):
             row.get(name, NULL)
             for name in ("order_id", "price", "size", "previous", "position", "firm", "inserted")
         ]
-        if max(numbers) > MOST_ORDER_ID:  # an order ID or a time beyond 63 bits
-            numbers = [NULL if number > MOST_ORDER_ID else number for number in numbers]
+        if max(numbers) > MAX_ORDER_ID:  # an order ID or a time beyond 63 bits
+            numbers = [NULL if number > MAX_ORDER_ID else number for number in numbers]
         kind, side, flags = int(row["kind"]), int(row["side"]), row.get("flags", 0)
         while True:
             code = k.apply_one(*self.addresses, self.check_sizes, kind, side, flags, *numbers)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
-from pregao.book.base import Book, misfit
+from pregao.book.base import BaseBook, raise_inconsistent
 from pregao.book.faults import FaultCode
 from pregao.book.queue_order import PriceRank, price_rank, ranked_price
 from pregao.book.updates import OrderAdded, OrderChanged, OrderDeleted, Side, SnapshotOrder
-from pregao.book.views import Level
+from pregao.book.views import BookLevel
 
 
-class TopOfBook(Book):
+class TopOfBook(BaseBook):
     """The best level of each side; after it is lost, the next best is searched on demand."""
 
     __slots__ = ("_best", "_totals")
@@ -27,10 +27,10 @@ class TopOfBook(Book):
 
     def _wipe(self) -> None:
         # Totals of the orders by price.
-        self._totals: tuple[dict[int | None, Level], dict[int | None, Level]] = ({}, {})
+        self._totals: tuple[dict[int | None, BookLevel], dict[int | None, BookLevel]] = ({}, {})
         self._best: list[PriceRank | None] = [None, None]
 
-    def walk_levels(self, side: Side) -> Iterator[Level]:
+    def walk_levels(self, side: Side) -> Iterator[BookLevel]:
         """Yield the best level of a side, if there is one."""
         totals = self._totals[side]
         if not totals:
@@ -66,21 +66,23 @@ class TopOfBook(Book):
         if self._best[side] == price_rank(side, price):
             self._best[side] = None
 
-    def _level(self, update: OrderChanged | OrderDeleted, size: int | None) -> tuple[Level, int]:
+    def _level(
+        self, update: OrderChanged | OrderDeleted, size: int | None
+    ) -> tuple[BookLevel, int]:
         if size is None:
-            misfit(
+            raise_inconsistent(
                 FaultCode.NO_PREVIOUS_SIZE,
                 "a book of levels needs the size before a change and the size of deleted orders",
             )
         level = self._totals[update.side].get(update.price)
         if level is None:
-            misfit(FaultCode.UNKNOWN_LEVEL, f"no orders at price {update.price}")
+            raise_inconsistent(FaultCode.UNKNOWN_LEVEL, f"no orders at price {update.price}")
         return level, size
 
-    def _put(self, side: Side, level: Level) -> None:
+    def _put(self, side: Side, level: BookLevel) -> None:
         """Set the totals of a level, if they are possible."""
         if level.size < 0 or level.orders == 0 < level.size:
-            misfit(
+            raise_inconsistent(
                 FaultCode.WRONG_PREVIOUS_SIZE,
                 f"price {level.price} would have {level.orders} orders of size {level.size}",
             )
@@ -95,8 +97,8 @@ class TopOfBook(Book):
             self._opened(side, level.price)
 
     def _add(self, update: OrderAdded | SnapshotOrder) -> None:
-        level = self._totals[update.side].get(update.price, Level(update.price, 0, 0))
-        self._put(update.side, Level(update.price, level.size + update.size, level.orders + 1))
+        level = self._totals[update.side].get(update.price, BookLevel(update.price, 0, 0))
+        self._put(update.side, BookLevel(update.price, level.size + update.size, level.orders + 1))
 
     def _change(self, update: OrderChanged) -> None:
         level, previous = self._level(update, update.previous_size)
@@ -104,14 +106,14 @@ class TopOfBook(Book):
 
     def _delete(self, update: OrderDeleted) -> None:
         level, size = self._level(update, update.size)
-        self._put(update.side, Level(level.price, level.size - size, level.orders - 1))
+        self._put(update.side, BookLevel(level.price, level.size - size, level.orders - 1))
 
     def _clear(self, side: Side) -> None:
         self._totals[side].clear()
         self._best[side] = None
 
     def _remove_top(self, side: Side, position: int) -> None:
-        misfit(
+        raise_inconsistent(
             FaultCode.NO_ORDERS_KEPT,
             f"positions 1 to {position} of the {side.name.lower()} side were deleted, and a book of"
             " levels does not know their orders",
@@ -127,7 +129,7 @@ class LevelsBook(TopOfBook):
         super()._wipe()
         self._ladders: tuple[list[PriceRank], list[PriceRank]] = ([], [])
 
-    def walk_levels(self, side: Side) -> Iterator[Level]:
+    def walk_levels(self, side: Side) -> Iterator[BookLevel]:
         """Yield the levels of a side, best first."""
         totals = self._totals[side]
         for rank in self._ladders[side]:

@@ -5,30 +5,30 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 
-from pregao.book.base import Book, misfit
+from pregao.book.base import BaseBook, raise_inconsistent
 from pregao.book.faults import FaultCode
 from pregao.book.updates import OrderAdded, OrderChanged, OrderDeleted, Side, SnapshotOrder
-from pregao.book.views import Order, QueuePosition
+from pregao.book.views import BookOrder, QueuePosition
 
 
-class OrderBook(Book):
+class OrderBook(BaseBook):
     """A book that keeps every order."""
 
     __slots__ = ()
 
     @abstractmethod
-    def walk_orders(self, side: Side) -> Iterator[Order]:
+    def walk_orders(self, side: Side) -> Iterator[BookOrder]:
         """Return the orders of a side in queue order."""
 
     @abstractmethod
-    def order(self, order_id: int) -> Order | None:
+    def order(self, order_id: int) -> BookOrder | None:
         """Return the order with this ID, or None."""
 
     @abstractmethod
     def count(self, side: Side) -> int:
         """Return the number of orders of a side."""
 
-    def orders(self, side: Side) -> list[Order]:
+    def orders(self, side: Side) -> list[BookOrder]:
         """Return the orders of a side in queue order."""
         return list(self.walk_orders(side))
 
@@ -56,35 +56,35 @@ class OrderBook(Book):
 
     def _check_top(self, side: Side, position: int) -> None:
         if not 1 <= position <= self.count(side):
-            misfit(
+            raise_inconsistent(
                 FaultCode.POSITION_BEYOND_END,
                 f"positions 1 to {position} are out of range:"
                 f" the {side.name.lower()} side has {self.count(side)} orders",
             )
 
-    def _check_before(self, order: Order, update: OrderChanged | OrderDeleted) -> None:
+    def _check_before(self, order: BookOrder, update: OrderChanged | OrderDeleted) -> None:
         """Check the size and price before the update, if given, against the book."""
         if not self.check_sizes:
             return
         previous = update.size if isinstance(update, OrderDeleted) else update.previous_size
         if previous is not None and previous != order.size:
-            misfit(
+            raise_inconsistent(
                 FaultCode.WRONG_PREVIOUS_SIZE,
                 f"order {order.order_id} has size {order.size} in the book, but {previous} in the"
                 " message",
             )
         price = update.price if isinstance(update, OrderDeleted) else None
         if price is not None and price != order.price:
-            misfit(
+            raise_inconsistent(
                 FaultCode.WRONG_PRICE,
                 f"order {order.order_id} has price {order.price} in the book, but {price} in the"
                 " message",
             )
 
 
-def order_of(update: OrderAdded | OrderChanged | SnapshotOrder, order_id: int | None) -> Order:
+def order_of(update: OrderAdded | OrderChanged | SnapshotOrder, order_id: int | None) -> BookOrder:
     """Return the order that an update describes."""
-    return Order(
+    return BookOrder(
         order_id,
         update.side,
         update.price,

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from pregao.book.base import misfit
+from pregao.book.base import raise_inconsistent
 from pregao.book.faults import FaultCode
 from pregao.book.orders import OrderBook, order_of
 from pregao.book.updates import OrderAdded, OrderChanged, OrderDeleted, Side, SnapshotOrder
-from pregao.book.views import Level, Order
+from pregao.book.views import BookLevel, BookOrder
 
 
 class PositionBook(OrderBook):
@@ -27,19 +27,19 @@ class PositionBook(OrderBook):
         self._wipe()
 
     def _wipe(self) -> None:
-        self._sides: tuple[list[Order], list[Order]] = ([], [])
+        self._sides: tuple[list[BookOrder], list[BookOrder]] = ([], [])
 
-    def walk_levels(self, side: Side) -> Iterator[Level]:
+    def walk_levels(self, side: Side) -> Iterator[BookLevel]:
         """Yield the levels of a side, best first: runs of adjacent orders with one price."""
         for price, orders in groupby(self._sides[side], key=lambda order: order.price):
             sizes = [order.size for order in orders]
-            yield Level(price, sum(sizes), len(sizes))
+            yield BookLevel(price, sum(sizes), len(sizes))
 
-    def walk_orders(self, side: Side) -> Iterator[Order]:
+    def walk_orders(self, side: Side) -> Iterator[BookOrder]:
         """Return the orders of a side in queue order."""
         return iter(self._sides[side])
 
-    def order(self, order_id: int) -> Order | None:
+    def order(self, order_id: int) -> BookOrder | None:
         """Return the first order with this ID, or None."""
         return next(
             (order for side in self._sides for order in side if order.order_id == order_id), None
@@ -52,17 +52,17 @@ class PositionBook(OrderBook):
     def _find(self, update: OrderChanged | OrderDeleted) -> int:
         """Return the index, from 0, of the order that an update addresses."""
         if update.position is None:
-            misfit(FaultCode.POSITION_MISSING, "update of an order without a position")
+            raise_inconsistent(FaultCode.POSITION_MISSING, "update of an order without a position")
         orders = self._sides[update.side]
         if not 1 <= update.position <= len(orders):
-            misfit(
+            raise_inconsistent(
                 FaultCode.POSITION_BEYOND_END,
                 f"position {update.position} is out of range:"
                 f" the {update.side.name.lower()} side has {len(orders)} orders",
             )
         order = orders[update.position - 1]
         if None not in (update.order_id, order.order_id) and update.order_id != order.order_id:
-            misfit(
+            raise_inconsistent(
                 FaultCode.OTHER_ORDER_AT_POSITION,
                 f"position {update.position} has order {order.order_id}, not {update.order_id}",
             )
@@ -74,10 +74,10 @@ class PositionBook(OrderBook):
         position = update.position
         if position is None:
             if isinstance(update, OrderAdded):
-                misfit(FaultCode.POSITION_MISSING, "new order without a position")
+                raise_inconsistent(FaultCode.POSITION_MISSING, "new order without a position")
             position = len(orders) + 1
         if not 1 <= position <= len(orders) + 1:
-            misfit(
+            raise_inconsistent(
                 FaultCode.POSITION_BEYOND_END,
                 f"position {position} of a new order is out of range:"
                 f" the {update.side.name.lower()} side has {len(orders)} orders",

@@ -8,14 +8,14 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 
-from pregao.book.base import misfit
+from pregao.book.base import raise_inconsistent
 from pregao.book.faults import FaultCode
 from pregao.book.orders import OrderBook, order_of
 from pregao.book.queue_order import PriceRank, price_rank, priority, ranked_price
 from pregao.book.updates import OrderAdded, OrderChanged, OrderDeleted, Side, SnapshotOrder
-from pregao.book.views import Level, Order
+from pregao.book.views import BookLevel, BookOrder
 
-MOST_ORDER_ID = 2**63 - 1
+MAX_ORDER_ID = 2**63 - 1
 """Highest order ID: kernels and tables store order IDs in 63 bits."""
 
 
@@ -25,11 +25,11 @@ class _Queue:
     __slots__ = ("orders", "size")
 
     def __init__(self) -> None:
-        self.orders: list[Order] = []
+        self.orders: list[BookOrder] = []
         self.size = 0
 
 
-def _priority(order: Order) -> tuple[bool, int]:
+def _priority(order: BookOrder) -> tuple[bool, int]:
     assert order.order_id is not None
     return priority(order.order_id, order.implied)
 
@@ -44,22 +44,22 @@ class PriorityBook(OrderBook):
         self._wipe()
 
     def _wipe(self) -> None:
-        self._orders: dict[int, Order] = {}
+        self._orders: dict[int, BookOrder] = {}
         self._queues: tuple[dict[int | None, _Queue], dict[int | None, _Queue]] = ({}, {})
         self._ladders: tuple[list[PriceRank], list[PriceRank]] = ([], [])
         self._counts_by_side = [0, 0]
 
-    def walk_levels(self, side: Side) -> Iterator[Level]:
+    def walk_levels(self, side: Side) -> Iterator[BookLevel]:
         """Yield the levels of a side, best first."""
         for queue in self._walk(side):
-            yield Level(queue.orders[0].price, queue.size, len(queue.orders))
+            yield BookLevel(queue.orders[0].price, queue.size, len(queue.orders))
 
-    def walk_orders(self, side: Side) -> Iterator[Order]:
+    def walk_orders(self, side: Side) -> Iterator[BookOrder]:
         """Yield the orders of a side in queue order."""
         for queue in self._walk(side):
             yield from queue.orders
 
-    def order(self, order_id: int) -> Order | None:
+    def order(self, order_id: int) -> BookOrder | None:
         """Return the order with this ID, or None."""
         return self._orders.get(order_id)
 
@@ -67,7 +67,7 @@ class PriorityBook(OrderBook):
         """Return the number of orders of a side."""
         return self._counts_by_side[side]
 
-    def fill(self, orders: Iterable[Order]) -> None:
+    def fill(self, orders: Iterable[BookOrder]) -> None:
         """Add orders, each of which has a unique ID."""
         for order in orders:
             self._insert(order)
@@ -77,7 +77,7 @@ class PriorityBook(OrderBook):
         for rank in self._ladders[side]:
             yield queues[ranked_price(side, rank)]
 
-    def _insert(self, order: Order) -> None:
+    def _insert(self, order: BookOrder) -> None:
         assert order.order_id is not None
         queue = self._queues[order.side].get(order.price)
         if queue is None:
@@ -88,7 +88,7 @@ class PriorityBook(OrderBook):
         self._orders[order.order_id] = order
         self._counts_by_side[order.side] += 1
 
-    def _remove(self, order: Order) -> None:
+    def _remove(self, order: BookOrder) -> None:
         assert order.order_id is not None
         queues = self._queues[order.side]
         queue = queues[order.price]
@@ -101,14 +101,16 @@ class PriorityBook(OrderBook):
         del self._orders[order.order_id]
         self._counts_by_side[order.side] -= 1
 
-    def _find(self, update: OrderChanged | OrderDeleted) -> Order:
-        if update.order_id is None or not 0 <= update.order_id <= MOST_ORDER_ID:
-            misfit(FaultCode.NO_ORDER_ID, "update of an order without a valid ID")
+    def _find(self, update: OrderChanged | OrderDeleted) -> BookOrder:
+        if update.order_id is None or not 0 <= update.order_id <= MAX_ORDER_ID:
+            raise_inconsistent(FaultCode.NO_ORDER_ID, "update of an order without a valid ID")
         order = self._orders.get(update.order_id)
         if order is None:
-            misfit(FaultCode.UNKNOWN_ORDER, f"order {update.order_id} is not in the book")
+            raise_inconsistent(
+                FaultCode.UNKNOWN_ORDER, f"order {update.order_id} is not in the book"
+            )
         if order.side is not update.side:
-            misfit(
+            raise_inconsistent(
                 FaultCode.WRONG_SIDE,
                 f"order {update.order_id} is on the {order.side.name.lower()} side",
             )
@@ -116,10 +118,12 @@ class PriorityBook(OrderBook):
         return order
 
     def _add(self, update: OrderAdded | SnapshotOrder) -> None:
-        if update.order_id is None or not 0 <= update.order_id <= MOST_ORDER_ID:
-            misfit(FaultCode.NO_ORDER_ID, "new order without a valid ID")
+        if update.order_id is None or not 0 <= update.order_id <= MAX_ORDER_ID:
+            raise_inconsistent(FaultCode.NO_ORDER_ID, "new order without a valid ID")
         if update.order_id in self._orders:
-            misfit(FaultCode.DUPLICATE_ORDER, f"order {update.order_id} is already in the book")
+            raise_inconsistent(
+                FaultCode.DUPLICATE_ORDER, f"order {update.order_id} is already in the book"
+            )
         self._insert(order_of(update, update.order_id))
 
     def _change(self, update: OrderChanged) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from pregao.arrays import Int64Array, Uint8Array
 from pregao.book import _queue_kernels
-from pregao.book.rows import NULL, Codes, Numbers
+from pregao.book.rows import NULL
 from pregao.book.updates import Side
 
 PriceRank = tuple[bool, int]
@@ -36,13 +37,13 @@ def priority(order_id: int, implied: bool) -> tuple[bool, int]:
 
 
 def queue_order(
-    owner: Numbers,
-    side: Codes,
-    price: Numbers,
-    implied: Codes,
-    order_id: Numbers,
-    position: Numbers | None = None,
-) -> Numbers | None:
+    owner: Int64Array,
+    side: Uint8Array,
+    price: Int64Array,
+    implied: Uint8Array,
+    order_id: Int64Array,
+    position: Int64Array | None = None,
+) -> Int64Array | None:
     """Return the indices that sort the orders of several books in queue order, bids first.
 
     ``owner`` identifies the book of each order; with ``position`` the books are by position.

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pregao.arrays import Int64Array, Uint8Array
 from pregao.book import _kernels
 from pregao.book import _words as w
 from pregao.book.faults import FaultCode, State
-from pregao.book.rows import NULL, Codes, Numbers, UpdateKind, UpdateRows, none_if_null
+from pregao.book.rows import NULL, UpdateKind, UpdateRows, none_if_null
 from pregao.book.updates import Side
-from pregao.book.views import Level, Order, levels_of
+from pregao.book.views import BookLevel, BookOrder, levels_of
 from pregao.errors import UsageError
 
 Slots = npt.NDArray[np.int32]
@@ -33,19 +34,19 @@ class BookKind(Enum):
 
 
 @dataclass(slots=True)
-class Ticks:
+class TickColumns:
     """Ticks as columns; columns of levels are indexed by side, tick and level, best first.
 
     Absent levels have zero orders; the level of orders without a price has price NULL.
     """
 
-    row: Numbers
+    row: Int64Array
     """Last row of the event that affects this instrument."""
-    event: Numbers
-    instrument: Numbers
-    state: Codes
-    price: Numbers
-    size: Numbers
+    event: Int64Array
+    instrument: Int64Array
+    state: Uint8Array
+    price: Int64Array
+    size: Int64Array
     orders: Slots
 
     def __len__(self) -> int:
@@ -53,9 +54,9 @@ class Ticks:
         return len(self.row)
 
     @staticmethod
-    def empty(count: int, depth: int) -> Ticks:
+    def empty(count: int, depth: int) -> TickColumns:
         """Allocate columns for ``count`` ticks."""
-        return Ticks(
+        return TickColumns(
             row=np.empty(count, np.int64),
             event=np.empty(count, np.int64),
             instrument=np.empty(count, np.int64),
@@ -65,13 +66,13 @@ class Ticks:
             orders=np.empty((2, count, depth), np.int32),
         )
 
-    def copy(self) -> Ticks:
+    def copy(self) -> TickColumns:
         """Return a copy of the columns."""
-        return Ticks(*(getattr(self, column.name).copy() for column in fields(self)))
+        return TickColumns(*(getattr(self, column.name).copy() for column in fields(self)))
 
-    def first(self, count: int) -> Ticks:
+    def first(self, count: int) -> TickColumns:
         """Return the first ``count`` ticks, without a copy."""
-        return Ticks(
+        return TickColumns(
             self.row[:count],
             self.event[:count],
             self.instrument[:count],
@@ -92,14 +93,14 @@ class FullBook:
 
     row: int
     state: State
-    side: Codes
-    order_id: Numbers
-    price: Numbers
-    size: Numbers
-    firm: Numbers
-    inserted: Numbers
-    implied: Codes
-    level_orders: Numbers | None = None
+    side: Uint8Array
+    order_id: Int64Array
+    price: Int64Array
+    size: Int64Array
+    firm: Int64Array
+    inserted: Int64Array
+    implied: Uint8Array
+    level_orders: Int64Array | None = None
     """Number of orders of each level; None for a book of orders."""
 
     def __len__(self) -> int:
@@ -111,21 +112,21 @@ class FullBook:
         """Whether this is a book by price depth, which has no orders."""
         return self.level_orders is not None
 
-    def levels(self, side: Side) -> list[Level]:
+    def levels(self, side: Side) -> list[BookLevel]:
         """Return the levels of a side, best first, like the book classes."""
         if self.level_orders is None:
             return list(levels_of(self.orders(side)))
         return [
-            Level(none_if_null(self.price[at]), int(self.size[at]), int(self.level_orders[at]))
+            BookLevel(none_if_null(self.price[at]), int(self.size[at]), int(self.level_orders[at]))
             for at in np.flatnonzero(self.side == side)
         ]
 
-    def orders(self, side: Side) -> list[Order]:
+    def orders(self, side: Side) -> list[BookOrder]:
         """Return the orders of a side, like the book classes; none for a book by price depth."""
         if self.level_orders is not None:
             return []
         return [
-            Order(
+            BookOrder(
                 none_if_null(self.order_id[at]),
                 side,
                 none_if_null(self.price[at]),
@@ -137,7 +138,7 @@ class FullBook:
             for at in np.flatnonzero(self.side == side)
         ]
 
-    def with_levels(self, level_orders: Numbers) -> FullBook:
+    def with_levels(self, level_orders: Int64Array) -> FullBook:
         """Return the rows as levels with these order counts."""
         unknown = np.full(len(self), NULL, np.int64)
         return replace(self, order_id=unknown, level_orders=level_orders)
@@ -163,13 +164,13 @@ class FullBook:
 class BookState:
     """Complete state of a replay, as flat arrays."""
 
-    meta: Numbers
-    table: Numbers
+    meta: Int64Array
+    table: Int64Array
     queue: Slots
-    slots: Numbers
-    ranks: Numbers
+    slots: Int64Array
+    ranks: Int64Array
     ladder: Slots
-    top: Numbers
+    top: Int64Array
 
     @staticmethod
     def new(room: int, depth: int) -> BookState:
@@ -208,10 +209,10 @@ class BookState:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayResult:
     """Result of a replay."""
 
-    ticks: Ticks
+    ticks: TickColumns
     faults: list[tuple[int, FaultCode]]
     books: list[FullBook]
 
@@ -252,26 +253,26 @@ class Replay:
         """Full books requested by ``dump_at``, since the list was last cleared."""
 
     def run(
-        self, rows: UpdateRows, *, finish: bool = True, dump_at: Sequence[int] | Numbers = ()
-    ) -> Replayed:
+        self, rows: UpdateRows, *, finish: bool = True, dump_at: Sequence[int] | Int64Array = ()
+    ) -> ReplayResult:
         """Replay rows and return all results; see ``stream``."""
         self.faults, self.books = [], []
         parts = [ticks.copy() for ticks in self.stream(rows, finish=finish, dump_at=dump_at)]
-        parts.append(Ticks.empty(0, self.depth))
-        ticks = Ticks(
+        parts.append(TickColumns.empty(0, self.depth))
+        ticks = TickColumns(
             *(
                 np.concatenate(
                     [getattr(part, column.name) for part in parts],
                     axis=1 if column.name in ("price", "size", "orders") else 0,
                 )
-                for column in fields(Ticks)
+                for column in fields(TickColumns)
             )
         )
-        return Replayed(ticks, self.faults, self.books)
+        return ReplayResult(ticks, self.faults, self.books)
 
     def stream(
-        self, rows: UpdateRows, *, finish: bool = True, dump_at: Sequence[int] | Numbers = ()
-    ) -> Iterator[Ticks]:
+        self, rows: UpdateRows, *, finish: bool = True, dump_at: Sequence[int] | Int64Array = ()
+    ) -> Iterator[TickColumns]:
         """Replay rows and yield ticks in chunks; the iterator must be exhausted.
 
         A chunk's columns are reused for the next one: copy what must live longer. Pass
@@ -283,7 +284,7 @@ class Replay:
         start = 0
         dumps = _Dumps(len(wanted), 0)
         # Allocating new pages for every chunk would cost more than writing the ticks.
-        ticks = Ticks.empty(self.chunk, self.depth)
+        ticks = TickColumns.empty(self.chunk, self.depth)
         fault_row = np.empty(1024, np.int64)
         fault_code = np.empty(1024, np.uint8)
         while True:
@@ -320,10 +321,10 @@ class Replay:
         rows: UpdateRows,
         start: int,
         finish: bool,
-        ticks: Ticks,
-        fault_row: Numbers,
-        fault_code: Codes,
-        wanted: Numbers,
+        ticks: TickColumns,
+        fault_row: Int64Array,
+        fault_code: Uint8Array,
+        wanted: Int64Array,
         dumps: _Dumps,
     ) -> int:
         state = self.state
@@ -359,7 +360,7 @@ class _Dumps:
         self.firm = np.empty(orders, np.int64)
         self.inserted = np.empty(orders, np.int64)
 
-    def books(self, wanted: Numbers, count: int, *, levels: bool) -> list[FullBook]:
+    def books(self, wanted: Int64Array, count: int, *, levels: bool) -> list[FullBook]:
         """Return the recorded books, each with its own columns."""
         full_books = []
         begin = 0

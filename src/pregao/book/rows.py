@@ -10,34 +10,32 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from pregao.arrays import Int64Array, Uint8Array
 from pregao.book.updates import (
     BookEmptied,
-    ChannelReset,
-    Confirmed,
+    BookReset,
     DepthUpdate,
-    Doubted,
-    Interrupted,
+    GapExcluded,
+    GapPossible,
     LevelAdded,
     LevelChanged,
     LevelDeleted,
     LevelOverlaid,
+    MessagesMissing,
     OrderAdded,
     OrderChanged,
     OrderDeleted,
-    Settled,
+    RebuildEnded,
     Side,
     SideCleared,
-    SnapshotBegun,
     SnapshotEnded,
     SnapshotLevel,
     SnapshotOrder,
+    SnapshotStarted,
     TopRemoved,
     Update,
 )
 from pregao.errors import UsageError
-
-Numbers = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.uint8]
 
 NULL: Final[int] = -(2**63)
 """Marks a missing value in every 64-bit column."""
@@ -74,25 +72,25 @@ class UpdateKind(IntEnum):
 class UpdateRows:
     """Updates, one per row, grouped by instrument and in order within each instrument."""
 
-    instrument: Numbers
-    event: Numbers
+    instrument: Int64Array
+    event: Int64Array
     """Event of the channel that the row belongs to; an event may affect several instruments."""
-    kind: Codes
-    side: Codes
-    flags: Codes
+    kind: Uint8Array
+    side: Uint8Array
+    flags: Uint8Array
     """Bits: IMPLIED, RECOVERY."""
-    order_id: Numbers
+    order_id: Int64Array
     """Order ID; in a row of a level, its number of orders."""
-    price: Numbers
+    price: Int64Array
     """Mantissa; NULL for an order without a price."""
-    size: Numbers
+    size: Int64Array
     """In SNAPSHOT_BEGIN: number of bids that follow, NULL if unknown."""
-    previous: Numbers
+    previous: Int64Array
     """Size before a CHANGE or DELETE, NULL if unknown; in SNAPSHOT_BEGIN the number of asks."""
-    position: Numbers
+    position: Int64Array
     """Position on the side, from 1; in REMOVE_TOP the last one removed."""
-    firm: Numbers
-    inserted: Numbers
+    firm: Int64Array
+    inserted: Int64Array
     """Insert time in nanoseconds."""
 
     def __len__(self) -> int:
@@ -202,7 +200,7 @@ def row_of(update: Update | DepthUpdate) -> dict[str, int]:
             return {"kind": UpdateKind.CLEAR_SIDE, "side": update.side}
         case TopRemoved():
             return {"kind": UpdateKind.REMOVE_TOP, "side": update.side, "position": update.position}
-        case SnapshotBegun():
+        case SnapshotStarted():
             return {
                 "kind": UpdateKind.SNAPSHOT_BEGIN,
                 "size": _null(update.bids),
@@ -212,15 +210,15 @@ def row_of(update: Update | DepthUpdate) -> dict[str, int]:
             return {"kind": UpdateKind.SNAPSHOT_END}
         case BookEmptied():
             return {"kind": UpdateKind.EMPTY}
-        case ChannelReset():
+        case BookReset():
             return {"kind": UpdateKind.RESET}
-        case Interrupted():
+        case MessagesMissing():
             return {"kind": UpdateKind.INTERRUPT}
-        case Doubted():
+        case GapPossible():
             return {"kind": UpdateKind.DOUBT}
-        case Confirmed():
+        case GapExcluded():
             return {"kind": UpdateKind.CONFIRM}
-        case Settled():
+        case RebuildEnded():
             return {"kind": UpdateKind.SETTLE}
 
 

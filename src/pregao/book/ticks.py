@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pregao.book.base import Book
-from pregao.book.faults import Fault, State
+from pregao.book.base import BaseBook
+from pregao.book.faults import BookFault, State
 from pregao.book.updates import MessageKey, Side, Update
-from pregao.book.views import Level
+from pregao.book.views import BookLevel
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +18,11 @@ class Tick:
     key: MessageKey
     """The event's last message about this book."""
     state: State
-    bids: tuple[Level, ...]
-    asks: tuple[Level, ...]
+    bids: tuple[BookLevel, ...]
+    asks: tuple[BookLevel, ...]
 
 
-class TickMaker:
+class TickBuilder:
     """Follows one book through its updates and returns a tick when an event changed the top.
 
     An event ends when an update of another event arrives, or when the caller ends it; a change
@@ -33,14 +33,18 @@ class TickMaker:
 
     __slots__ = ("_event", "_key", "_last", "book", "depth")
 
-    def __init__(self, book: Book, depth: int) -> None:
+    def __init__(self, book: BaseBook, depth: int) -> None:
         self.book = book
         self.depth = depth
         self._event: int | None = None
         self._key: MessageKey | None = None
-        self._last: tuple[State | None, tuple[Level, ...], tuple[Level, ...]] = (None, (), ())
+        self._last: tuple[State | None, tuple[BookLevel, ...], tuple[BookLevel, ...]] = (
+            None,
+            (),
+            (),
+        )
 
-    def apply(self, event: int, update: Update) -> tuple[Tick | None, Fault | None]:
+    def apply(self, event: int, update: Update) -> tuple[Tick | None, BookFault | None]:
         """Apply an update; return the tick of the previous event, if due, and the fault."""
         tick = None if event == self._event else self.end_event()
         self._event = event

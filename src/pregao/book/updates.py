@@ -108,14 +108,14 @@ class BookEmptied:
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelReset:
+class BookReset:
     """Every book of the channel was emptied; each gets this update."""
 
     key: MessageKey
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotBegun:
+class SnapshotStarted:
     """A snapshot of this book begins; it replaces the previous content."""
 
     key: MessageKey
@@ -147,7 +147,7 @@ class SnapshotEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Interrupted:
+class MessagesMissing:
     """Messages of this book are missing before this point."""
 
     key: MessageKey
@@ -155,21 +155,21 @@ class Interrupted:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubted:
+class GapPossible:
     """Packets are missing that may have contained updates of this book."""
 
     key: MessageKey
 
 
 @dataclass(frozen=True, slots=True)
-class Confirmed:
+class GapExcluded:
     """No update of this book is missing, or the missing ones were recovered."""
 
     key: MessageKey
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class RebuildEnded:
     """A snapshot equals this book: a refill has ended."""
 
     key: MessageKey
@@ -178,17 +178,17 @@ class Settled:
 OrderUpdate = OrderAdded | OrderChanged | OrderDeleted | SideCleared | TopRemoved
 """Updates of orders."""
 
-SnapshotUpdate = SnapshotBegun | SnapshotOrder | SnapshotEnded
+SnapshotUpdate = SnapshotStarted | SnapshotOrder | SnapshotEnded
 
 Update = (
     OrderUpdate
     | SnapshotUpdate
     | BookEmptied
-    | ChannelReset
-    | Interrupted
-    | Doubted
-    | Confirmed
-    | Settled
+    | BookReset
+    | MessagesMissing
+    | GapPossible
+    | GapExcluded
+    | RebuildEnded
 )
 """All updates of a book of orders."""
 
@@ -261,14 +261,14 @@ LevelUpdate = LevelAdded | LevelChanged | LevelDeleted | LevelOverlaid | SideCle
 
 DepthUpdate = (
     LevelUpdate
-    | SnapshotBegun
+    | SnapshotStarted
     | SnapshotLevel
     | SnapshotEnded
     | BookEmptied
-    | ChannelReset
-    | Interrupted
-    | Doubted
-    | Confirmed
-    | Settled
+    | BookReset
+    | MessagesMissing
+    | GapPossible
+    | GapExcluded
+    | RebuildEnded
 )
 """All updates of a book by price of the legacy feed."""

@@ -11,7 +11,7 @@ from pregao.book.queue_order import price_rank
 from pregao.book.updates import Side
 
 
-class Level(NamedTuple):
+class BookLevel(NamedTuple):
     """Totals of the orders of one price; price None sorts before every price."""
 
     price: int | None
@@ -19,7 +19,7 @@ class Level(NamedTuple):
     orders: int
 
 
-class Order(NamedTuple):
+class BookOrder(NamedTuple):
     """An order in a book."""
 
     order_id: int | None
@@ -31,11 +31,11 @@ class Order(NamedTuple):
     implied: bool = False
 
 
-def levels_of(orders: Iterable[Order]) -> Iterator[Level]:
+def levels_of(orders: Iterable[BookOrder]) -> Iterator[BookLevel]:
     """Yield the levels of orders that are in queue order."""
     for price, same in groupby(orders, key=lambda order: order.price):
         sizes = [order.size for order in same]
-        yield Level(price, sum(sizes), len(sizes))
+        yield BookLevel(price, sum(sizes), len(sizes))
 
 
 class QueuePosition(NamedTuple):
@@ -53,24 +53,24 @@ class LevelView(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def walk_levels(self, side: Side) -> Iterator[Level]:
+    def walk_levels(self, side: Side) -> Iterator[BookLevel]:
         """Return the levels of a side, best first."""
 
-    def levels(self, side: Side, depth: int | None = None) -> list[Level]:
+    def levels(self, side: Side, depth: int | None = None) -> list[BookLevel]:
         """Return the best levels of a side, best first; all of them if ``depth`` is None."""
         return list(islice(self.walk_levels(side), depth))
 
-    def best(self, side: Side) -> Level | None:
+    def best(self, side: Side) -> BookLevel | None:
         """Return the best level of a side; orders without a price precede every price."""
         return next(self.walk_levels(side), None)
 
     @property
-    def best_bid(self) -> Level | None:
+    def best_bid(self) -> BookLevel | None:
         """The best level of the bid side."""
         return self.best(Side.BID)
 
     @property
-    def best_ask(self) -> Level | None:
+    def best_ask(self) -> BookLevel | None:
         """The best level of the ask side."""
         return self.best(Side.ASK)
 

@@ -20,7 +20,7 @@ from pregao.capture._layer_kernels import (
     word,
 )
 
-_TWINS = "pregao.capture._whole_arrays"
+_FALLBACK = "pregao.capture._whole_arrays"
 
 # Reasons for the end of a walk.
 ENDED = 0
@@ -42,7 +42,7 @@ RESULTS = 10
 _SECOND = 1_000_000_000
 
 
-@njit_or(_TWINS)
+@njit_or(_FALLBACK)
 def walk_pcap(
     buffer: Any,
     begin: int,

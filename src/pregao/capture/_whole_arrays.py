@@ -19,7 +19,7 @@ _TAGS = (0x8100, 0x88A8, 0x9100)
 _IPV4 = 0x0800
 _UDP, _TCP = 17, 6
 # Offset of the ethertype in a link header, and size of the header.
-_PLACES = {
+_HEADER_OFFSETS = {
     layers.LINK_ETHERNET: (12, 14),
     layers.LINK_COOKED: (14, 16),
     layers.LINK_COOKED_2: (0, 20),
@@ -75,9 +75,9 @@ def _find_ip(data: _Bytes, frame: Any, end: Any, link: int) -> Any:
     """Return the offset of each frame's IPv4 header; -1 if the plain code must process it."""
     if link == layers.LINK_RAW:
         return frame
-    if link not in _PLACES:
+    if link not in _HEADER_OFFSETS:
         return np.full(len(frame), -1, np.int64)
-    kind, size = _PLACES[link]
+    kind, size = _HEADER_OFFSETS[link]
     ip = frame + size
     kinds = np.where(ip <= end, data.network_u16(frame + kind), 0)
     tagged = np.isin(kinds, _TAGS)

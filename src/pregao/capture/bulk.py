@@ -29,14 +29,14 @@ from pregao.capture.layers import (
     RAW_IPV4,
     Datagram,
     Flow,
-    Layers,
+    PacketDissector,
     Segment,
 )
 from pregao.capture.reader import Packet, TruncatedTail, check_range, open_format
 from pregao.capture.source import ByteSource, Source, open_source
 from pregao.capture.statistics import CaptureStatistics
 from pregao.errors import CaptureError
-from pregao.extras import kernels_compiled, tell_of_slowness
+from pregao.extras import kernels_compiled, warn_about_slowness
 
 BLOCK_BYTES = 4 * 1024 * 1024
 """Default block size: it stays in the processor's cache while it is decoded."""
@@ -112,7 +112,7 @@ class BlockReader:
         self.name = source.name
         self.source = source
         self.truncated_tail: TruncatedTail | None = None
-        self._layers = Layers(limits=limits)
+        self._layers = PacketDissector(limits=limits)
         self._header, self._parser, head = open_format(source)
         self._start, self._end = check_range(self._header, source, start, end)
         if self._start > len(head):
@@ -194,7 +194,7 @@ class BlockReader:
                 self._carry = buffer[consumed:filled]
                 base += consumed
                 if base > _MUCH and not kernels_compiled():
-                    tell_of_slowness()
+                    warn_about_slowness()
         finally:
             self.close()
 
@@ -298,7 +298,7 @@ class BlockReader:
                 filled,
                 base,
                 self._parser.big_endian,
-                pcapng.MOST_BLOCK,
+                pcapng.MAX_BLOCK,
                 self._clocks.rows(self._parser),
                 table.slots,
                 table.addresses,
@@ -373,7 +373,7 @@ class _Clocks:
 
     def __init__(self) -> None:
         self._rows = np.zeros((4, 7), np.int64)
-        self._known: list[pcapng.Interface] | None = None
+        self._known: list[pcapng.CaptureInterface] | None = None
         self._count = 0
 
     def rows(self, parser: pcapng.BlockParser) -> NDArray[np.int64]:
@@ -389,7 +389,7 @@ class _Clocks:
         return self._rows[: self._count]
 
 
-def _clock(interface: pcapng.Interface) -> tuple[int, ...]:
+def _clock(interface: pcapng.CaptureInterface) -> tuple[int, ...]:
     """Return a row of the table; its last tick is -1 if the kernel cannot convert exactly."""
     offset_ns = interface.offset_s * 1_000_000_000
     limit = _INT64_MAX - max(offset_ns, 0)
@@ -408,7 +408,7 @@ def _clock(interface: pcapng.Interface) -> tuple[int, ...]:
     if abs(offset_ns) > _INT64_MAX or last < 0:
         offset_ns, last = 0, -1
     link = _LINK_KINDS.get(interface.link_type, _layer_kernels.LINK_ODD)
-    longest = pcap.longest_record(interface.snap_length)
+    longest = pcap.max_record_size(interface.snap_length)
     return link, longest, min(last, _INT64_MAX), factor, divisor, shift, offset_ns
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pregao.capture.statistics import CaptureStatistics
 from pregao.errors import DecodeError
 
-_MOST_BYTES_OF_DATAGRAM = 65535
+_MAX_DATAGRAM_BYTES = 65535
 # Overhead of holding a fragment, so that a flood of tiny ones is bounded too.
 _COST_OF_FRAGMENT = 100
 
@@ -36,7 +36,7 @@ class _Partial:
     cost: int = 0
 
 
-class Fragments:
+class FragmentReassembler:
     """Holds fragments until their datagram is complete; drops the oldest beyond the limits.
 
     A datagram with overlapping fragments is dropped completely, since it is ambiguous which bytes
@@ -58,7 +58,7 @@ class Fragments:
             raise DecodeError("empty IP fragment")
         if more and len(part) % 8:
             raise DecodeError("IP fragment length is not a multiple of 8")
-        if offset + len(part) > _MOST_BYTES_OF_DATAGRAM:
+        if offset + len(part) > _MAX_DATAGRAM_BYTES:
             raise DecodeError("IP fragment reaches beyond 65535 bytes")
         self._forget_old(time_ns)
         partial = self._partials.get(key)

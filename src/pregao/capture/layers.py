@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
-from pregao.capture.fragments import FragmentLimits, Fragments
+from pregao.capture.fragments import FragmentLimits, FragmentReassembler
 from pregao.capture.reader import Packet
 from pregao.capture.statistics import CaptureStatistics
 from pregao.errors import DecodeError
@@ -92,7 +92,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class TruncatedPacket:
     """A packet with an incomplete payload, because the capture kept only its first bytes."""
 
     kind: ClassVar[str] = "cut"
@@ -105,7 +105,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Malformed:
+class MalformedPacket:
     """A packet whose headers contradict each other or the frame."""
 
     kind: ClassVar[str] = "malformed"
@@ -117,7 +117,7 @@ class Malformed:
 
 
 @dataclass(frozen=True, slots=True)
-class Other:
+class OtherPacket:
     """A packet that is neither UDP nor TCP over IP."""
 
     kind: ClassVar[str] = "other"
@@ -129,7 +129,7 @@ class Other:
 
 
 @dataclass(frozen=True, slots=True)
-class Fragment:
+class FragmentPacket:
     """A fragment of a datagram that is not complete yet."""
 
     kind: ClassVar[str] = "fragment"
@@ -139,7 +139,7 @@ class Fragment:
     position: int
 
 
-Item = Datagram | Segment | Cut | Malformed | Other | Fragment
+PacketItem = Datagram | Segment | TruncatedPacket | MalformedPacket | OtherPacket | FragmentPacket
 
 
 class _UnwantedError(Exception):
@@ -150,7 +150,7 @@ class _ShortError(Exception):
     """The frame ends too early: truncated by the snap length, or invalid."""
 
 
-class Layers:
+class PacketDissector:
     """Dissects packets into one item each, and counts them."""
 
     def __init__(
@@ -159,9 +159,9 @@ class Layers:
         limits: FragmentLimits | None = None,
     ) -> None:
         self.statistics = statistics if statistics is not None else CaptureStatistics()
-        self._fragments = Fragments(self.statistics, limits)
+        self._fragments = FragmentReassembler(self.statistics, limits)
 
-    def item(self, packet: Packet) -> Item:
+    def item(self, packet: Packet) -> PacketItem:
         """Return the item of a packet; every packet has exactly one."""
         statistics = self.statistics
         statistics.packets += 1
@@ -172,11 +172,11 @@ class Layers:
         except _UnwantedError as unwanted:
             reason = str(unwanted)
             statistics.other[reason] += 1
-            return Other(packet.time_ns, reason, packet.number, packet.position)
+            return OtherPacket(packet.time_ns, reason, packet.number, packet.position)
         except _ShortError as short:
             if packet.original_length > len(packet.data):
                 statistics.cut += 1
-                return Cut(
+                return TruncatedPacket(
                     packet.time_ns,
                     len(packet.data),
                     packet.original_length,
@@ -187,9 +187,9 @@ class Layers:
         except DecodeError as error:
             reason = error.reason
         statistics.malformed[reason] += 1
-        return Malformed(packet.time_ns, reason, packet.number, packet.position)
+        return MalformedPacket(packet.time_ns, reason, packet.number, packet.position)
 
-    def _ipv4(self, packet: Packet, at: int) -> Item:
+    def _ipv4(self, packet: Packet, at: int) -> PacketItem:
         data = packet.data
         if at + 20 > len(data):
             raise _ShortError("frame ends inside the IPv4 header")
@@ -217,13 +217,13 @@ class Layers:
                 key, (flags_offset & 0x1FFF) * 8, flags_offset > 0x1FFF, part, packet.time_ns
             )
             if datagram is None:
-                return Fragment(packet.time_ns, packet.number, packet.position)
+                return FragmentPacket(packet.time_ns, packet.number, packet.position)
             return self._transport(
                 packet, protocol, source, destination, datagram, 0, len(datagram)
             )
         return self._transport(packet, protocol, source, destination, data, at + header, end)
 
-    def _ipv6(self, packet: Packet, at: int) -> Item:
+    def _ipv6(self, packet: Packet, at: int) -> PacketItem:
         data = packet.data
         if at + 40 > len(data):
             raise _ShortError("frame ends inside the IPv6 header")
@@ -249,7 +249,7 @@ class Layers:
                     key, flags_offset & 0xFFF8, bool(flags_offset & 1), part, packet.time_ns
                 )
                 if datagram is None:
-                    return Fragment(packet.time_ns, packet.number, packet.position)
+                    return FragmentPacket(packet.time_ns, packet.number, packet.position)
                 part = datagram
             data, end = part, len(part)
             protocol, at = _skip_extensions(data, protocol, 0, end)
@@ -270,7 +270,7 @@ class Layers:
         data: bytes,
         at: int,
         end: int,
-    ) -> Item:
+    ) -> PacketItem:
         """Parse the UDP or TCP header at ``at``; ``end`` is the end of the IP packet."""
         if protocol == _UDP:
             if at + 8 > end:
@@ -408,9 +408,11 @@ class Dissection(Iterator[ItemT], Generic[ItemT]):
         return next(self._items)
 
 
-def dissect(packets: Iterable[Packet], limits: FragmentLimits | None = None) -> Dissection[Item]:
+def dissect(
+    packets: Iterable[Packet], limits: FragmentLimits | None = None
+) -> Dissection[PacketItem]:
     """Return one item per packet: datagram, segment, cut, malformed, other or fragment."""
-    layers = Layers(limits=limits)
+    layers = PacketDissector(limits=limits)
     return Dissection(map(layers.item, packets), layers.statistics)
 
 

@@ -14,7 +14,7 @@ RECORD_HEADER_BYTES = 16
 USUAL_CAPTURED = 256 * 1024
 """A record up to this length is accepted whatever the file states as its snap length."""
 
-MOST_CAPTURED = 1024 * 1024
+MAX_CAPTURED_LENGTH = 1024 * 1024
 """A longer record is rejected even if the snap length allows it: no IP packet is that long."""
 
 _MICROSECONDS = 0xA1B2C3D4
@@ -29,9 +29,9 @@ _HINTS = (
 )
 
 
-def longest_record(snap_length: int) -> int:
+def max_record_size(snap_length: int) -> int:
     """Return the maximum captured length of a record, given the stated snap length."""
-    return min(max(snap_length, USUAL_CAPTURED), MOST_CAPTURED)
+    return min(max(snap_length, USUAL_CAPTURED), MAX_CAPTURED_LENGTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class PcapHeader:
     @property
     def most_captured(self) -> int:
         """Maximum captured length of a record."""
-        return longest_record(self.snap_length)
+        return max_record_size(self.snap_length)
 
     @property
     def record(self) -> struct.Struct:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from pregao.capture.pcap import longest_record
+from pregao.capture.pcap import max_record_size
 from pregao.capture.source import capture_error
 
 SECTION = 0x0A0D0D0A
@@ -17,10 +17,10 @@ ENHANCED_PACKET = 6
 BLOCK_HEAD_BYTES = 12
 """Type, length and, in a section header, the byte-order magic; also the minimum block length."""
 
-MOST_BLOCK = 64 * 1024 * 1024
+MAX_BLOCK = 64 * 1024 * 1024
 """A longer block is rejected: an absurdly large packet, or a damaged length."""
 
-MOST_INTERFACES = 65536
+MAX_INTERFACES = 65536
 """More interfaces per section are rejected: obsolete packet blocks could not refer to them."""
 
 _ORDER_MAGIC = 0x1A2B3C4D
@@ -31,7 +31,7 @@ _SECOND = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Interface:
+class CaptureInterface:
     """A capture interface, with its clock resolution.
 
     A tick is ``10**-exponent`` seconds, or ``2**-exponent`` if ``binary``.
@@ -55,7 +55,7 @@ class Interface:
 
 
 @dataclass(frozen=True, slots=True)
-class PacketPlace:
+class PacketLocation:
     """A packet inside a block: its time, the position of its bytes, and its interface.
 
     The interface number counts over all sections of the file.
@@ -79,7 +79,7 @@ class BlockParser:
     def __init__(self, name: str) -> None:
         self.name = name
         self.big_endian = False
-        self.interfaces: list[Interface] = []
+        self.interfaces: list[CaptureInterface] = []
         self.interfaces_before = 0
         self._order = "<"
 
@@ -98,18 +98,18 @@ class BlockParser:
         else:
             order = self._order
         length: int = struct.unpack_from(f"{order}I", data, at + 4)[0]
-        if length < BLOCK_HEAD_BYTES or length % 4 or length > MOST_BLOCK:
+        if length < BLOCK_HEAD_BYTES or length % 4 or length > MAX_BLOCK:
             raise capture_error(
                 self.name,
                 position,
                 f"a block claims {length} bytes, which is not a multiple of 4 from 12 to "
-                f"{MOST_BLOCK}; the file is damaged here",
+                f"{MAX_BLOCK}; the file is damaged here",
             )
         return length
 
     def block(
         self, data: bytes | memoryview, at: int, length: int, position: int
-    ) -> PacketPlace | None:
+    ) -> PacketLocation | None:
         """Process a complete block; return its packet, if it is a packet block."""
         section = data[at : at + 4] == b"\n\r\r\n"
         if section:
@@ -189,11 +189,11 @@ class BlockParser:
                     )
                 (offset_s,) = struct.unpack_from(f"{self._order}q", data, offset)
             offset += size + -size % 4
-        if len(self.interfaces) == MOST_INTERFACES:
+        if len(self.interfaces) == MAX_INTERFACES:
             raise capture_error(
-                self.name, position, f"more than {MOST_INTERFACES} interfaces in a section"
+                self.name, position, f"more than {MAX_INTERFACES} interfaces in a section"
             )
-        self.interfaces.append(Interface(link_type, snap_length, exponent, binary, offset_s))
+        self.interfaces.append(CaptureInterface(link_type, snap_length, exponent, binary, offset_s))
 
     def _packet(
         self,
@@ -204,7 +204,7 @@ class BlockParser:
         original: int,
         length: int,
         position: int,
-    ) -> PacketPlace:
+    ) -> PacketLocation:
         known = self._known(interface, position)
         if captured > length - 32:
             raise capture_error(
@@ -222,9 +222,9 @@ class BlockParser:
                 "the packet or its interface's clock is damaged",
             )
         number = self.interfaces_before + interface
-        return PacketPlace(time_ns, at, captured, original, known.link_type, number)
+        return PacketLocation(time_ns, at, captured, original, known.link_type, number)
 
-    def _simple(self, at: int, original: int, length: int, position: int) -> PacketPlace:
+    def _simple(self, at: int, original: int, length: int, position: int) -> PacketLocation:
         """Return the packet of a simple packet block, which has no time (0) or captured length."""
         known = self._known(0, position)
         captured = min(original, known.snap_length or original)
@@ -233,9 +233,9 @@ class BlockParser:
                 self.name, position, f"the packet needs {captured} bytes in a block of {length}"
             )
         self._check_captured(captured, known, position)
-        return PacketPlace(0, at, captured, original, known.link_type, self.interfaces_before)
+        return PacketLocation(0, at, captured, original, known.link_type, self.interfaces_before)
 
-    def _known(self, interface: int, position: int) -> Interface:
+    def _known(self, interface: int, position: int) -> CaptureInterface:
         if interface >= len(self.interfaces):
             raise capture_error(
                 self.name,
@@ -244,8 +244,8 @@ class BlockParser:
             )
         return self.interfaces[interface]
 
-    def _check_captured(self, captured: int, interface: Interface, position: int) -> None:
-        limit = longest_record(interface.snap_length)
+    def _check_captured(self, captured: int, interface: CaptureInterface, position: int) -> None:
+        limit = max_record_size(interface.snap_length)
         if captured > limit:
             raise capture_error(
                 self.name,

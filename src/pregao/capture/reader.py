@@ -49,7 +49,7 @@ class TruncatedTail:
         return f"{what}{self.length} bytes into the record at byte {self.position}"
 
 
-class Window:
+class ReadWindow:
     """A sliding window over the bytes of a source."""
 
     __slots__ = ("at", "base", "data", "ended", "source")
@@ -101,7 +101,7 @@ class CaptureReader:
         if self.start > len(head):
             source.seek(self.start)
             head = b""
-        self._window = Window(source, self.start)
+        self._window = ReadWindow(source, self.start)
         if self.header is None:
             self._window.data = head
         self._packets = self._walk()

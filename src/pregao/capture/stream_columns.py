@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 from pregao.capture import _stream_kernels
 from pregao.capture.blocks import PADDING, SegmentBlock
 from pregao.capture.layers import Flow, Segment
-from pregao.capture.tcp import Chunk, StreamEnd, StreamEvent, StreamGap, TcpLimits, TcpReassembler
+from pregao.capture.tcp import (
+    StreamData,
+    StreamEnd,
+    StreamEvent,
+    StreamGap,
+    TcpLimits,
+    TcpReassembler,
+)
 
 BYTES: Final = 0
 """The piece is bytes of its stream."""
@@ -33,7 +40,7 @@ _LIMITS = TcpLimits(flows=65_536)
 
 
 @dataclass(frozen=True, slots=True)
-class StreamPieces:
+class StreamEventColumns:
     """Stream events in the order in which they became known, as flat arrays.
 
     A piece of kind ``BYTES`` is ``buffer[offset : offset + length]``, the next bytes of the stream
@@ -67,7 +74,7 @@ class StreamColumns:
         self._next = np.empty(0, np.int64)
         self._place = (0, 0)
 
-    def take(self, block: SegmentBlock) -> StreamPieces:
+    def take(self, block: SegmentBlock) -> StreamEventColumns:
         """Process the segments of a block; return the pieces that became available."""
         self._learn_flows()
         count, flows = len(block), len(self._next)
@@ -96,7 +103,7 @@ class StreamColumns:
             self._advance(block, number, taken_bytes, last)
         return _together(block, np.flatnonzero(taken), events_found)
 
-    def finish(self) -> StreamPieces:
+    def finish(self) -> StreamEventColumns:
         """End the capture: return the bytes still held after gaps, and end every stream."""
         events_found = _Told()
         self._tell(self._reassembler.finish(), 0, events_found)
@@ -135,7 +142,7 @@ class StreamColumns:
         for event in events:
             data, length = b"", 0
             match event:
-                case Chunk():
+                case StreamData():
                     kind, data = BYTES, event.data
                     length = len(data)
                 case StreamGap():
@@ -169,7 +176,7 @@ def _segment(block: SegmentBlock, at: int, flow: Flow) -> Segment:
     )  # fmt: skip
 
 
-def _together(block: SegmentBlock, simple: NDArray[np.int64], told: _Told) -> StreamPieces:
+def _together(block: SegmentBlock, simple: NDArray[np.int64], told: _Told) -> StreamEventColumns:
     """Merge the pieces of the kernel and of the reassembler, in order."""
     columns: list[NDArray[Any]] = [
         np.zeros(len(simple), np.int64),
@@ -197,7 +204,7 @@ def _together(block: SegmentBlock, simple: NDArray[np.int64], told: _Told) -> St
         more = (kind, flow, time_ns, number, position, offset, length)
         columns = [np.concatenate(pair)[order] for pair in zip(columns, more, strict=True)]
     kind, flow, time_ns, number, position, offset, length = columns
-    return StreamPieces(
+    return StreamEventColumns(
         buffer, kind.astype(np.int8), flow.astype(np.int32), time_ns, number, position, offset,
         length,
     )  # fmt: skip

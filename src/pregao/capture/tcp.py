@@ -33,7 +33,7 @@ class TcpLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class StreamData:
     """The next bytes of a stream; the time is that of the segment that made them available."""
 
     kind: ClassVar[str] = "chunk"
@@ -76,7 +76,7 @@ class StreamEnd:
     reason: str
 
 
-StreamEvent = Chunk | StreamGap | StreamStart | StreamEnd
+StreamEvent = StreamData | StreamGap | StreamStart | StreamEnd
 
 
 @dataclass(slots=True)
@@ -228,7 +228,7 @@ class TcpReassembler:
             return at
         if start == direction.next and not direction.starts:
             direction.next += len(data)
-            events.append(Chunk(direction.flow, segment.time_ns, data))
+            events.append(StreamData(direction.flow, segment.time_ns, data))
             return at
         self._hold(direction, start, data)
         self._deliver(direction, segment.time_ns, events)
@@ -274,7 +274,7 @@ class TcpReassembler:
             del direction.starts[:count], direction.parts[:count]
             self._account(direction, -len(data) - count * _COST_OF_SEGMENT)
             direction.next = position
-            events.append(Chunk(direction.flow, time_ns, data))
+            events.append(StreamData(direction.flow, time_ns, data))
 
     def _skip(self, direction: _Direction, time_ns: int, events: list[StreamEvent]) -> None:
         """Report the first gap and continue after it."""

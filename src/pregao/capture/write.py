@@ -17,8 +17,8 @@ from pregao.output_files import open_output
 _MAGIC_NANOSECONDS = 0xA1B23C4D
 _RECORD = struct.Struct("<IIII")
 _FLUSH_BYTES = 1 << 18
-_MOST_UDP_PAYLOAD = 65507
-_MOST_TCP_PAYLOAD = 65495
+_MAX_UDP_PAYLOAD = 65507
+_MAX_TCP_PAYLOAD = 65495
 _UDP = 17
 _TCP = 6
 
@@ -169,9 +169,9 @@ class UdpFramer:
     def frame(self, payload: bytes) -> bytes:
         """Return the frame of a payload."""
         size = len(payload)
-        if size > _MOST_UDP_PAYLOAD:
+        if size > _MAX_UDP_PAYLOAD:
             raise EncodeError(
-                f"A UDP payload may have at most {_MOST_UDP_PAYLOAD} bytes, has {size}."
+                f"A UDP payload may have at most {_MAX_UDP_PAYLOAD} bytes, has {size}."
             )
         ident = self._ident
         self._ident = (ident + 1) & 0xFFFF
@@ -244,9 +244,9 @@ def tcp_frame(
     vlan: int | None = None,
 ) -> bytes:
     """Return one Ethernet frame with a TCP segment (by default PSH and ACK) without options."""
-    if len(payload) > _MOST_TCP_PAYLOAD:
+    if len(payload) > _MAX_TCP_PAYLOAD:
         raise EncodeError(
-            f"A TCP payload may have at most {_MOST_TCP_PAYLOAD} bytes, has {len(payload)}."
+            f"A TCP payload may have at most {_MAX_TCP_PAYLOAD} bytes, has {len(payload)}."
         )
     source, destination = _ipv4(src_ip), _ipv4(dst_ip)
     header = struct.pack(

@@ -6,14 +6,14 @@ import numpy as np
 
 from pregao._njit import njit_or
 
-_TWINS = "pregao.cli._whole_arrays"
+_FALLBACK = "pregao.cli._whole_arrays"
 _ZERO = 48
 _DOT = 46
 _MINUS = 45
 _TEN = np.uint64(10)
 
 
-@njit_or(_TWINS)
+@njit_or(_FALLBACK)
 def number_sizes(values, scale, sizes):
     """Compute the characters of each number, written with `scale` digits after the point."""
     for n in range(np.uint64(len(values))):
@@ -32,7 +32,7 @@ def number_sizes(values, scale, sizes):
         sizes[n] = size + digits
 
 
-@njit_or(_TWINS)
+@njit_or(_FALLBACK)
 def write_numbers(values, scale, offsets, out):
     """Write each number so that it ends at the next number's offset."""
     for n in range(np.uint64(len(values))):

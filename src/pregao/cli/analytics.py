@@ -13,8 +13,8 @@ from pregao.cli import options
 from pregao.lake.engine_names import EngineName
 
 if TYPE_CHECKING:
-    from pregao.lake.analytics.analyse import Made
-    from pregao.lake.store import Lake
+    from pregao.lake.analytics.analyse import TableBuild
+    from pregao.lake.store.lake import LakeStore
 
 EPILOG = "\n\n".join(
     (
@@ -71,20 +71,22 @@ def analytics(
     from pregao.cli.ingest import analytics_session
     from pregao.lake.analytics.analyse import ANALYTICS, analyse, in_order
     from pregao.lake.analytics.intervals import known_intervals
-    from pregao.lake.analytics.tables import Wanted
-    from pregao.lake.spark import parse_conf
-    from pregao.lake.store import Lake
+    from pregao.lake.analytics.tables import AnalyticsOptions
+    from pregao.lake.spark.session import parse_conf
+    from pregao.lake.store.lake import LakeStore
 
     # Validate options before starting Spark.
     option_values.check_engine(engine, master, conf)
     names = list(ANALYTICS) if table is None else option_values.parts(table)
     in_order(names)
     wanted = (
-        Wanted() if interval is None else Wanted(known_intervals(option_values.parts(interval)))
+        AnalyticsOptions()
+        if interval is None
+        else AnalyticsOptions(known_intervals(option_values.parts(interval)))
     )
     dates = None if date is None else option_values.days(date)
     parse_conf(conf)
-    store = Lake(lake)
+    store = LakeStore(lake)
     store.require()
     session = analytics_session(engine, master, conf, store, quiet=quiet)
     built = analyse(
@@ -98,8 +100,8 @@ def analytics(
     )
     if not quiet:
         show(built)
-        tell_clocks(store, built)
-        tell_levels(store, built)
+        print_clock_offsets(store, built)
+        print_level_only_channels(store, built)
 
 
 def progress(quiet: bool) -> Callable[[str, Date], None]:
@@ -113,7 +115,7 @@ def progress(quiet: bool) -> Callable[[str, Date], None]:
     return tell
 
 
-def show(made: Iterable[Made]) -> None:
+def show(made: Iterable[TableBuild]) -> None:
     """Print the tables built, with their rows."""
     from pregao.cli.terminal import console, print_table
 
@@ -125,16 +127,16 @@ def show(made: Iterable[Made]) -> None:
     print_table(console(), "", columns, rows, numbers="rows", framed=True)
 
 
-_MOST_CLOCKS = 10
+_MAX_CLOCKS = 10
 
 
-def tell_clocks(lake: Lake, made: Iterable[Made]) -> None:
+def print_clock_offsets(lake: LakeStore, made: Iterable[TableBuild]) -> None:
     """Print the offsets between the clocks of the captures and the exchange's clock."""
     for line in _clocks(lake, {one.date for one in made if one.table == "clock_offsets"}):
         typer.echo(line)
 
 
-def tell_levels(lake: Lake, made: Iterable[Made]) -> None:
+def print_level_only_channels(lake: LakeStore, made: Iterable[TableBuild]) -> None:
     """Print the channels without orders, because their feed publishes price levels."""
     from pregao.lake.analytics.legacy_left_out import channels_of_levels
 
@@ -146,7 +148,7 @@ def tell_levels(lake: Lake, made: Iterable[Made]) -> None:
             )
 
 
-def _clocks(lake: Lake, dates: Collection[Date]) -> Iterator[str]:
+def _clocks(lake: LakeStore, dates: Collection[Date]) -> Iterator[str]:
     """Yield a line per capture clock, largest offset from the exchange's clock first."""
     if not dates:
         return
@@ -154,10 +156,10 @@ def _clocks(lake: Lake, dates: Collection[Date]) -> Iterator[str]:
         filters=[("date", "in", sorted(dates)), ("stream", "=", "incremental")]
     )
     rows = sorted(found.to_pylist(), key=lambda row: -abs(row["offset_ns"]))
-    for row in rows[:_MOST_CLOCKS]:
+    for row in rows[:_MAX_CLOCKS]:
         yield _clock(row)
-    if len(rows) > _MOST_CLOCKS:
-        yield f"{len(rows) - _MOST_CLOCKS} more captures and feeds are in the table clock_offsets."
+    if len(rows) > _MAX_CLOCKS:
+        yield f"{len(rows) - _MAX_CLOCKS} more captures and feeds are in the table clock_offsets."
     if rows:
         yield "These offsets are subtracted from network_ns in latency and latency_minutes."
 

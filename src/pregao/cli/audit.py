@@ -42,16 +42,17 @@ def audit(
 ) -> None:
     """Summarize the audit of a lake's books."""
     from pregao.cli import option_values
-    from pregao.lake.books import Selection, audit_summary
-    from pregao.lake.store import Lake
+    from pregao.lake.books.audited import audit_summary
+    from pregao.lake.books.export import BookSelection
+    from pregao.lake.store.lake import LakeStore
 
     channels = option_values.numbers(channel, "--channel", 255)
-    selection = Selection(
+    selection = BookSelection(
         tuple(option_values.days(day)),
         tuple(sorted(channels or ())),
         tuple(option_values.parts(symbol)),
     )
-    summary = audit_summary(Lake(lake), selection, limit)
+    summary = audit_summary(LakeStore(lake), selection, limit)
     if as_json:
         data = {
             "snapshots": summary.snapshots,
@@ -76,7 +77,7 @@ _MEANINGS = {
 
 
 def _show(results: Counter[str], instruments: int, different: list[dict[str, Any]]) -> None:
-    from pregao.cli.terminal import console, print_table, say
+    from pregao.cli.terminal import console, print_line, print_table
 
     out = console()
     title = f"{results.total():,} snapshots of {instruments:,} instruments"
@@ -85,11 +86,11 @@ def _show(results: Counter[str], instruments: int, different: list[dict[str, Any
     print_table(out, title, columns, rows, numbers="snapshots", framed=True)
     for row in different:
         name = row["symbol"] or row["security_id"]
-        say(
+        print_line(
             out,
             f"{name}, channel {row['channel']}, as of packet {row['sequence_number']} of sequence "
             f"version {row['sequence_version']}: {row['detail']}",
         )
     more = results["different"] - len(different)
     if more > 0 and different:
-        say(out, f"… and {more:,} more")
+        print_line(out, f"… and {more:,} more")

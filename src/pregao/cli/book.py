@@ -12,8 +12,8 @@ from pregao.cli import options
 from pregao.clock import format_ns
 
 if TYPE_CHECKING:
-    from pregao.book.views import Level, Order
-    from pregao.lake.books.span import Moment
+    from pregao.book.views import BookLevel, BookOrder
+    from pregao.lake.books.span import HistoricalBook
 
 EPILOG = "\n\n".join(
     (
@@ -62,11 +62,11 @@ def book(
     from pregao.cli import option_values
     from pregao.errors import UsageError
     from pregao.lake.books.lookup import book_at
-    from pregao.lake.store import Lake
+    from pregao.lake.store.lake import LakeStore
 
     when = option_values.moment(at, "--at", tz)
     date_: date | None = option_values.days([day])[0] if day else None
-    moment = book_at(Lake(lake), instrument, when, date_, channel)
+    moment = book_at(LakeStore(lake), instrument, when, date_, channel)
     if orders and moment.market_depth is not None:
         raise UsageError(
             f"{instrument} has no orders: the feed of {moment.instrument.date}, channel "
@@ -91,7 +91,7 @@ def book(
     raise typer.Exit(1 if moment.book.state in (State.STALE, State.UNCONFIRMED) else 0)
 
 
-def levels_of(moment: Moment) -> tuple[list[Level], list[Level]]:
+def levels_of(moment: HistoricalBook) -> tuple[list[BookLevel], list[BookLevel]]:
     """Return the levels of both sides, best first."""
     from pregao.book.updates import Side
 
@@ -107,7 +107,7 @@ def price_text(mantissa: int | None) -> str | None:
     return f"{'-' if mantissa < 0 else ''}{whole}.{part:04d}"
 
 
-def as_data(moment: Moment, depth: int, with_orders: bool) -> dict[str, Any]:
+def as_data(moment: HistoricalBook, depth: int, with_orders: bool) -> dict[str, Any]:
     """Return a book at a time as JSON-compatible data; prices are exact strings."""
     from pregao.book.updates import Side
 
@@ -142,7 +142,7 @@ def as_data(moment: Moment, depth: int, with_orders: bool) -> dict[str, Any]:
     return data
 
 
-def _order(order: Order) -> dict[str, Any]:
+def _order(order: BookOrder) -> dict[str, Any]:
     return {
         "order_id": order.order_id,
         "price": price_text(order.price),
@@ -153,21 +153,21 @@ def _order(order: Order) -> dict[str, Any]:
     }
 
 
-def show(moment: Moment, depth: int, with_orders: bool) -> None:
+def show(moment: HistoricalBook, depth: int, with_orders: bool) -> None:
     """Print a book."""
-    from pregao.cli.terminal import console, print_table, say
+    from pregao.cli.terminal import console, print_line, print_table
 
     out = console()
     instrument = moment.instrument
     name = instrument.symbol or str(instrument.security_id)
     when = "at the end" if moment.at_ns is None else f"at {format_ns(moment.at_ns)}"
-    say(
+    print_line(
         out,
         f"{name} ({instrument.security_id}), channel {instrument.channel}, {instrument.date}, "
         f"{when}: {moment.book.state.name.lower()}",
     )
     if moment.sending_time_ns is not None:
-        say(
+        print_line(
             out,
             f"after packet {moment.sequence_number} of sequence version "
             f"{moment.sequence_version}, sent {format_ns(moment.sending_time_ns)}; "
@@ -178,7 +178,7 @@ def show(moment: Moment, depth: int, with_orders: bool) -> None:
         shown = "the best price" if moment.market_depth == 1 else (
             f"the best {moment.market_depth} prices"
         )  # fmt: skip
-        say(out, f"the feed publishes {shown} of each side, and no orders")
+        print_line(out, f"the feed publishes {shown} of each side, and no orders")
     columns, rows = _orders_table(moment, depth) if with_orders else _levels_table(moment, depth)
     right = " ".join(name for name in columns if name not in ("side", "in the queue since"))
     print_table(out, "", columns, rows, numbers=right, framed=True)
@@ -187,7 +187,7 @@ def show(moment: Moment, depth: int, with_orders: bool) -> None:
 _Shown = tuple[list[str], list[list[str]]]
 
 
-def _levels_table(moment: Moment, depth: int) -> _Shown:
+def _levels_table(moment: HistoricalBook, depth: int) -> _Shown:
     columns = ["bid orders", "bid size", "bid", "ask", "ask size", "ask orders"]
     table = []
     bids, asks = levels_of(moment)
@@ -203,7 +203,7 @@ def _levels_table(moment: Moment, depth: int) -> _Shown:
     return columns, table
 
 
-def _orders_table(moment: Moment, depth: int) -> _Shown:
+def _orders_table(moment: HistoricalBook, depth: int) -> _Shown:
     from pregao.book.updates import Side
 
     columns = ["side", "place", "price", "size", "order", "firm", "in the queue since"]

@@ -42,7 +42,7 @@ class Configuration:
     tz: str | None = None
 
 
-def places(folder: Path, environment: Mapping[str, str]) -> Iterator[Path]:
+def search_paths(folder: Path, environment: Mapping[str, str]) -> Iterator[Path]:
     """Yield the candidate paths of the file, in search order."""
     for each in (folder, *folder.parents):
         yield each / FILE
@@ -54,7 +54,7 @@ def places(folder: Path, environment: Mapping[str, str]) -> Iterator[Path]:
 
 def configuration() -> Configuration:
     """Return the configuration that applies in the working folder."""
-    for path in places(Path.cwd(), os.environ):
+    for path in search_paths(Path.cwd(), os.environ):
         if path.is_file():
             return read_configuration(path)
     return Configuration()

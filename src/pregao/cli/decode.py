@@ -115,10 +115,10 @@ def decode(
 ) -> None:
     """Decode every message of market-data captures, in packet order."""
     from pregao.cli import option_values
-    from pregao.cli.decode_output import ReaderGoneError
+    from pregao.cli.decode_output import OutputClosedError
     from pregao.cli.decode_request import DecodeRequest, decode_captures, decode_packet
     from pregao.errors import UsageError
-    from pregao.schemas import Registry
+    from pregao.schemas.registry import Registry
 
     if files and hex_ is None:
         from pregao.api.legacy_captures import are_legacy
@@ -145,7 +145,7 @@ def decode(
                     ),
                     files,
                 )
-            except ReaderGoneError:
+            except OutputClosedError:
                 raise typer.Exit(0) from None
             raise typer.Exit(1 if rejected else 0)
     started = time.perf_counter()
@@ -174,46 +174,46 @@ def decode(
             account = decode_captures(request, files)
         else:
             raise UsageError("No capture given: pass files, - for standard input, or --hex.")
-    except ReaderGoneError:
+    except OutputClosedError:
         raise typer.Exit(0) from None
-    tell(account, time.perf_counter() - started)
+    print_summary(account, time.perf_counter() - started)
     raise typer.Exit(1 if account.rejected else 0)
 
 
-def tell(account: DecodeAccount, seconds: float) -> None:
+def print_summary(account: DecodeAccount, seconds: float) -> None:
     """Print counts of decoded, skipped and rejected messages to standard error."""
     for name, tail in account.reading.tails:
-        say(f"{name}: {tail}; all complete packets before it were decoded")
+        print_line(f"{name}: {tail}; all complete packets before it were decoded")
     for (template_id, version), count in sorted(account.unknown.items()):
-        say(
+        print_line(
             f"{count:,} messages of unknown template {template_id} (version {version}) were skipped"
         )
     for name, count in sorted(account.withheld.items()):
-        say(f"{count:,} values of {name} exceed the column type and were replaced by null")
+        print_line(f"{count:,} values of {name} exceed the column type and were replaced by null")
     statistics = account.reading.statistics
     if statistics.cut:
-        say(f"{statistics.cut:,} packets were truncated by the snap length and not decoded")
+        print_line(f"{statistics.cut:,} packets were truncated by the snap length and not decoded")
     if account.reading.fragments:
-        say(f"{account.reading.fragments:,} IP fragments could not be reassembled")
+        print_line(f"{account.reading.fragments:,} IP fragments could not be reassembled")
     for reason, count in statistics.malformed.most_common():
-        say(f"{count:,} malformed packets: {reason}")
+        print_line(f"{count:,} malformed packets: {reason}")
     for error in account.reading.damaged:
-        say(f"{error}; the rest of that file was not read")
+        print_line(f"{error}; the rest of that file was not read")
     for reject in account.rejects.first:
-        say(f"rejected: {reject}")
+        print_line(f"rejected: {reject}")
     more = account.rejects.total - len(account.rejects.first)
     if more > 0:
-        say(f"… and {more:,} more, by reason:")
+        print_line(f"… and {more:,} more, by reason:")
         for reason, count in account.rejects.reasons.most_common(10):
-            say(f"  {count:,} × {reason}")
+            print_line(f"  {count:,} × {reason}")
     rate = account.messages / seconds if seconds > 0 else 0.0
     packets = account.packets + (statistics.tcp if account.sessions else 0)
-    say(
+    print_line(
         f"{packets:,} packets, {account.messages:,} messages, "
         f"{account.rejected:,} rejected in {seconds:.2f} s ({rate:,.0f} messages/s)"
     )
 
 
-def say(sentence: str) -> None:
+def print_line(sentence: str) -> None:
     """Write a line to standard error."""
     sys.stderr.write(f"pregao: {sentence}\n")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from pregao.capture import ETHERNET, Datagram, Layers, Packet, Segment
+from pregao.capture.layers import ETHERNET, Datagram, PacketDissector, Segment
+from pregao.capture.reader import Packet
 from pregao.errors import DecodeError, UsageError
 from pregao.umdf.packets import decode_header, frames
 
-_MOST_BYTES = 1 << 16
+_MAX_BYTES = 1 << 16
 _OFFSET = re.compile(r"^\s*(?:0x)?([0-9a-fA-F]{3,16})(:?)\s+(?=\S)")
 _DIGITS = re.compile(r"[0-9a-fA-F]+")
 _BETWEEN = re.compile(r"0x|\\x|[\s,;:.\-|\"'\[\](){}]", re.IGNORECASE)
@@ -33,8 +34,8 @@ def packet_bytes(text: str) -> bytes:
             found += _plain(line)
     if not found:
         raise UsageError("--hex: no hexadecimal digits to decode.")
-    if len(found) > _MOST_BYTES:
-        raise UsageError(f"--hex: a packet has at most {_MOST_BYTES} bytes, was {len(found)}.")
+    if len(found) > _MAX_BYTES:
+        raise UsageError(f"--hex: a packet has at most {_MAX_BYTES} bytes, was {len(found)}.")
     return market_data(bytes(found))
 
 
@@ -90,7 +91,7 @@ def market_data(data: bytes) -> bytes:
         decode_header(data)
         next(frames(data))
     except DecodeError:
-        item = Layers().item(Packet(0, data, len(data), ETHERNET, 0, 1, 0))
+        item = PacketDissector().item(Packet(0, data, len(data), ETHERNET, 0, 1, 0))
         if isinstance(item, Datagram | Segment):
             return item.payload
     return data

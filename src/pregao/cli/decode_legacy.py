@@ -11,14 +11,20 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pregao.api.legacy_captures import LegacyAccount, Read, read_messages, reader_of
+from pregao.api.legacy_captures import (
+    LegacyReadResult,
+    LegacyReadStatistics,
+    read_messages,
+    reader_of,
+)
 from pregao.cli.decode_output import StandardOutput, output_kind
 from pregao.cli.new_files import NewFiles
 from pregao.cli.printing import plain
 from pregao.clock import format_ns
 from pregao.errors import UsageError
-from pregao.fast import Templates
-from pregao.legacy import LegacyMessage, Stream
+from pregao.fast.model import Templates
+from pregao.legacy.messages import LegacyMessage
+from pregao.legacy.streams import LegacyStream
 from pregao.names import folded
 
 _LINES_AT_ONCE = 1000
@@ -53,7 +59,7 @@ def decode_legacy(request: LegacyRequest, names: Sequence[str]) -> int:
         )
     reader = reader_of(request.schema)
     wanted = _templates(request.templates, reader.templates)
-    account = LegacyAccount()
+    account = LegacyReadStatistics()
     started = time.perf_counter()
     line = _json_line if kind == "jsonl" else _text_line
     with NewFiles(force=request.force) as files:
@@ -61,13 +67,13 @@ def decode_legacy(request: LegacyRequest, names: Sequence[str]) -> int:
             StandardOutput() if target is None else files.create(target)
         )
         _write(request, names, wanted, reader, account, stream, line)
-    _tell(account, time.perf_counter() - started)
+    _print_summary(account, time.perf_counter() - started)
     return account.rejects.total() + len(account.damaged)
 
 
 def _to_folder(request: LegacyRequest, names: Sequence[str], folder: Path, kind: str) -> int:
     """Decode into a folder of tables."""
-    from pregao.cli.decode_legacy_tables import TableWriter, prepare
+    from pregao.cli.decode_legacy_tables import LegacyTableWriter, prepare
 
     if request.symbols or request.limit is not None:
         raise UsageError(
@@ -76,14 +82,14 @@ def _to_folder(request: LegacyRequest, names: Sequence[str], folder: Path, kind:
         )
     prepare(folder, kind)
     templates = reader_of(request.schema).templates
-    account, started = LegacyAccount(), time.perf_counter()
+    account, started = LegacyReadStatistics(), time.perf_counter()
     with NewFiles(force=request.force) as files:
-        writer = TableWriter(
+        writer = LegacyTableWriter(
             folder, kind, files, templates, _templates(request.templates, templates),
             request.security_ids, request.since_ns, request.until_ns, request.safe_csv,
         )  # fmt: skip
         writer.write(names, account)
-    _tell(account, time.perf_counter() - started)
+    _print_summary(account, time.perf_counter() - started)
     return account.rejects.total() + len(account.damaged)
 
 
@@ -92,9 +98,9 @@ def _write(
     names: Sequence[str],
     wanted: frozenset[int] | None,
     reader: Any,
-    account: LegacyAccount,
+    account: LegacyReadStatistics,
     stream: BinaryIO | StandardOutput,
-    line: Callable[[Read, LegacyMessage, str, Stream | None], str],
+    line: Callable[[LegacyReadResult, LegacyMessage, str, LegacyStream | None], str],
 ) -> None:
     symbols: dict[int, str] = {}
     named = {folded(symbol) for symbol in request.symbols}
@@ -157,7 +163,9 @@ def _templates(names: Sequence[str], templates: Templates) -> frozenset[int] | N
     return frozenset(found)
 
 
-def _json_line(read: Read, message: LegacyMessage, name: str, stream: Stream | None) -> str:
+def _json_line(
+    read: LegacyReadResult, message: LegacyMessage, name: str, stream: LegacyStream | None
+) -> str:
     head: dict[str, Any] = {
         "message": name,
         "sequence_number": message.number,
@@ -177,7 +185,9 @@ def _plain(value: Any) -> str:
 _IN_HEAD = ("MsgSeqNum", "SendingTime", "MsgType", "ApplVerID")
 
 
-def _text_line(read: Read, message: LegacyMessage, name: str, _stream: Stream | None) -> str:
+def _text_line(
+    read: LegacyReadResult, message: LegacyMessage, name: str, _stream: LegacyStream | None
+) -> str:
     head = f"{format_ns(read.time_ns)} {read.flow} {message.number} {name}"
     own = {key: value for key, value in message.values.items() if key not in _IN_HEAD}
     return f"{head} {_text(own)}\n".rstrip(" ") if own else f"{head}\n"
@@ -197,25 +207,25 @@ def _text(values: Mapping[str, Any]) -> str:
     return " ".join(parts)
 
 
-def _tell(account: LegacyAccount, seconds: float) -> None:
+def _print_summary(account: LegacyReadStatistics, seconds: float) -> None:
     for message in account.damaged:
-        _say(f"{message}; the rest of that file was not read")
+        _print_line(f"{message}; the rest of that file was not read")
     for reject in account.first_rejects:
-        _say(f"rejected: {reject}")
+        _print_line(f"rejected: {reject}")
     more = account.rejects.total() - len(account.first_rejects)
     if more > 0:
-        _say(f"… and {more:,} more, by reason:")
+        _print_line(f"… and {more:,} more, by reason:")
         for reason, count in account.rejects.most_common(10):
-            _say(f"  {count:,} × {reason}")
+            _print_line(f"  {count:,} × {reason}")
     if account.abandoned:
-        _say(f"{account.abandoned:,} messages with missing chunks were skipped")
+        _print_line(f"{account.abandoned:,} messages with missing chunks were skipped")
     rate = account.messages / seconds if seconds > 0 else 0.0
-    _say(
+    _print_line(
         f"legacy feed (UMDF FIX/FAST): {account.datagrams:,} datagrams, "
         f"{account.messages:,} messages, {account.rejects.total():,} rejected in {seconds:.2f} s "
         f"({rate:,.0f} messages/s)"
     )
 
 
-def _say(sentence: str) -> None:
+def _print_line(sentence: str) -> None:
     sys.stderr.write(f"pregao: {sentence}\n")

@@ -15,14 +15,16 @@ import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from pregao.api.input_captures import Captures
-from pregao.api.legacy_captures import LegacyAccount, Read, is_dump
-from pregao.capture import read_blocks
+from pregao.api.input_captures import CaptureInputs
+from pregao.api.legacy_captures import LegacyReadResult, LegacyReadStatistics, is_dump
+from pregao.arrays import Int64Array
+from pregao.capture.bulk import read_blocks
 from pregao.cli.new_files import NewFiles
 from pregao.csv_cells import safe_table
 from pregao.errors import CaptureError, UsageError
-from pregao.fast import REASONS, ColumnDecoder, Template, Templates
-from pregao.legacy import Assembler, Chunk, MsgType, message_type
+from pregao.fast.columns import REASONS, FastColumnDecoder
+from pregao.fast.model import Template, Templates
+from pregao.legacy.assembly import Assembler
 from pregao.legacy.bulk import (
     FAULTS,
     ChunkColumns,
@@ -30,10 +32,10 @@ from pregao.legacy.bulk import (
     chunk_columns,
     whole_messages,
 )
+from pregao.legacy.chunks import Chunk
+from pregao.legacy.messages import MsgType, message_type
 from pregao.legacy.tables import LegacyTable, rows_of, tables_of
-from pregao.umdf.survey import Destination
-
-Numbers = npt.NDArray[np.int64]
+from pregao.umdf.survey.lines import Destination
 
 KEY = pa.schema(
     [
@@ -53,16 +55,16 @@ class _Block:
 
     name: str
     buffer: npt.NDArray[np.uint8]
-    offset: Numbers
+    offset: Int64Array
     length: npt.NDArray[np.int32]
-    time_ns: Numbers
-    position: Numbers
+    time_ns: Int64Array
+    position: Int64Array
     flow: npt.NDArray[np.int32]
     flows: list[str]
 
 
 @dataclass(slots=True)
-class TableWriter:
+class LegacyTableWriter:
     """Writer of message rows to the files of a folder."""
 
     folder: Path
@@ -77,12 +79,12 @@ class TableWriter:
     _writers: dict[MsgType, Any] = field(default_factory=dict)
     _waiting: dict[str, Assembler] = field(default_factory=dict)
 
-    def write(self, names: Sequence[str], account: LegacyAccount) -> None:
+    def write(self, names: Sequence[str], account: LegacyReadStatistics) -> None:
         """Read captures and raw dumps, and write their messages."""
-        decoder = ColumnDecoder(self.templates, reset_each_message=True)
+        decoder = FastColumnDecoder(self.templates, reset_each_message=True)
         tables = tables_of(self.templates)
         try:
-            for name in Captures(names).names:
+            for name in CaptureInputs(names).names:
                 try:
                     for block in _blocks(name):
                         self._block(block, decoder, tables, account)
@@ -102,9 +104,9 @@ class TableWriter:
     def _block(
         self,
         block: _Block,
-        decoder: ColumnDecoder,
+        decoder: FastColumnDecoder,
         tables: dict[MsgType, LegacyTable],
-        account: LegacyAccount,
+        account: LegacyReadStatistics,
     ) -> None:
         chunks = chunk_columns(block.buffer, block.offset, block.length)
         account.datagrams += len(block.offset)
@@ -150,7 +152,7 @@ class TableWriter:
             every = np.arange(len(rows.message))
             self._put(template, tables, [*keys, *rows.columns(every)], selected)
 
-    def _in_time(self, times: Numbers) -> npt.NDArray[np.bool_]:
+    def _in_time(self, times: Int64Array) -> npt.NDArray[np.bool_]:
         since = times >= (0 if self.since_ns is None else self.since_ns)
         if self.until_ns is None:
             return since
@@ -179,7 +181,7 @@ class TableWriter:
         template: Template,
         tables: dict[MsgType, LegacyTable],
         columns: list[Any],
-        kept: Numbers,
+        kept: Int64Array,
     ) -> None:
         kind = message_type(template)
         table = tables[kind]
@@ -233,10 +235,10 @@ def prepare(folder: Path, kind: str) -> None:
         raise UsageError(f"Cannot create folder {folder}: {error.strerror}.") from None
 
 
-def _reject(block: _Block, datagram: int, number: int, reason: str) -> Read:
+def _reject(block: _Block, datagram: int, number: int, reason: str) -> LegacyReadResult:
     time, position = int(block.time_ns[datagram]), int(block.position[datagram])
     flow = block.flows[int(block.flow[datagram])]
-    return Read(block.name, time, position, flow, number, None, reason)
+    return LegacyReadResult(block.name, time, position, flow, number, None, reason)
 
 
 def _blocks(name: str) -> Iterator[_Block]:

@@ -11,14 +11,15 @@ from unicodedata import category
 from pregao.api.message_keys import key_form
 from pregao.cli.decode_values import FIRST_SECOND, LAST_SECOND, MONTH_YEAR, PER_SECOND, shown
 from pregao.cli.printing import plain
-from pregao.sbe import Block, Reading, ValueKind, readings
-from pregao.schemas import ENTRYPOINT_SCHEMA_ID
-from pregao.umdf.bulk import Batch
+from pregao.sbe.model import Block
+from pregao.sbe.values import ValueKind, ValueSpec, readings
+from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID
+from pregao.umdf.bulk import MessageBatch
 
 Keys = Sequence[Sequence[Any]]
 
 
-def text_rows(batch: Batch, keys: Keys) -> list[str]:
+def text_rows(batch: MessageBatch, keys: Keys) -> list[str]:
     """Return a line for each message: time, key, name, and the fields that are not null."""
     form = key_form(batch.schema.id)
     location = _session if batch.schema.id == ENTRYPOINT_SCHEMA_ID else _packet
@@ -30,7 +31,7 @@ def text_rows(batch: Batch, keys: Keys) -> list[str]:
     return lines
 
 
-def json_rows(batch: Batch, keys: Keys) -> list[str]:
+def json_rows(batch: MessageBatch, keys: Keys) -> list[str]:
     """Return a JSON object for each message: template, key, and the fields by schema name."""
     message = batch.message
     head = {"message": message.name, "template": message.id, "version": batch.version}
@@ -62,7 +63,7 @@ def _object(block: Block, values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _json_value(reading: Reading, value: Any) -> Any:
+def _json_value(reading: ValueSpec, value: Any) -> Any:
     if value is None:
         return None
     match reading.kind:
@@ -96,7 +97,7 @@ def _named(block: Block, values: Mapping[str, Any]) -> list[str]:
     return parts
 
 
-def _record(reading: Reading, value: Mapping[str, Any]) -> str:
+def _record(reading: ValueSpec, value: Mapping[str, Any]) -> str:
     members = reading.members
     if tuple(each.column for each in members) == MONTH_YEAR:
         year, month, day, week = (value[each.name] for each in members)
@@ -106,12 +107,12 @@ def _record(reading: Reading, value: Mapping[str, Any]) -> str:
     return f"{{{' '.join(f'{m.name}={_text_value(m, v)}' for m, v in inner if v is not None)}}}"
 
 
-def _set(reading: Reading, value: int) -> str:
+def _set(reading: ValueSpec, value: int) -> str:
     assert reading.set is not None
     return "|".join(reading.set.names(value)) or "0"
 
 
-_WRITERS: dict[ValueKind, Callable[[Reading, Any], str]] = {
+_WRITERS: dict[ValueKind, Callable[[ValueSpec, Any], str]] = {
     ValueKind.RECORD: _record,
     ValueKind.SET: _set,
     ValueKind.DECIMAL: lambda _, value: format(value, "f"),
@@ -122,7 +123,7 @@ _WRITERS: dict[ValueKind, Callable[[Reading, Any], str]] = {
 }
 
 
-def _text_value(reading: Reading, value: Any) -> str:
+def _text_value(reading: ValueSpec, value: Any) -> str:
     writer = _WRITERS.get(reading.kind)
     return str(value) if writer is None else writer(reading, value)
 

@@ -9,24 +9,24 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
-from pregao.api.message_keys import KeyForm, key_form
+from pregao.api.message_keys import MessageKeyFormat, key_form
 from pregao.cli.new_files import NewFiles
 from pregao.errors import UsageError
 from pregao.extras import installed, require
-from pregao.sbe import Message, Schema
-from pregao.umdf.bulk import Batch
+from pregao.sbe.model import MessageTemplate, Schema
+from pregao.umdf.bulk import MessageBatch
 
 if TYPE_CHECKING:
     from pregao.umdf.tables import TemplateTable
 
-MOST_WAITING = 1 << 20
+MAX_PENDING = 1 << 20
 """Maximum number of rows, of all templates together, buffered until a row group is full."""
 
 
-class Output(Protocol):
+class MessageOutput(Protocol):
     """Destination of message batches, which arrive block by block."""
 
-    def write(self, batch: Batch, keys: Sequence[Any]) -> None:
+    def write(self, batch: MessageBatch, keys: Sequence[Any]) -> None:
         """Write the messages of one template and version, with their key columns."""
 
     def end_block(self) -> None:
@@ -50,26 +50,26 @@ class StandardOutput:
         except BrokenPipeError:
             # Python's final flush must not fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise ReaderGoneError from None
+            raise OutputClosedError from None
 
 
-class ReaderGoneError(Exception):
+class OutputClosedError(Exception):
     """The reader of standard output closed the pipe."""
 
 
-class PlainLines:
+class PlainLineOutput:
     """Output of lines formatted one by one, in the order of the messages in the captures."""
 
     def __init__(
         self,
         stream: BinaryIO | StandardOutput,
-        lines: Callable[[Batch, Sequence[Sequence[Any]]], list[str]],
+        lines: Callable[[MessageBatch, Sequence[Sequence[Any]]], list[str]],
     ) -> None:
         self._stream = stream
         self._lines = lines
         self._waiting: list[tuple[int, str]] = []
 
-    def write(self, batch: Batch, keys: Sequence[Any]) -> None:
+    def write(self, batch: MessageBatch, keys: Sequence[Any]) -> None:
         """Buffer the lines until the block is complete."""
         self._waiting += zip(batch.rows.tolist(), self._lines(batch, keys), strict=True)
 
@@ -89,21 +89,21 @@ class PlainLines:
         self._waiting = []
 
 
-Versions = dict[tuple[int, int], list[tuple[Schema, Message]]]
+Versions = dict[tuple[int, int], list[tuple[Schema, MessageTemplate]]]
 """Schema versions of the messages of a template, by schema ID and template ID."""
-Opening = Callable[["TemplateTable", KeyForm], Output]
+Opening = Callable[["TemplateTable", MessageKeyFormat], MessageOutput]
 
 
-class SingleFile:
+class SingleFileOutput:
     """Output to one file, or standard output, of messages of one template."""
 
     def __init__(self, open_output: Opening, versions: Versions) -> None:
         self._open = open_output
         self._versions = versions
-        self._output: Output | None = None
+        self._output: MessageOutput | None = None
         self._template: tuple[int, int] | None = None
 
-    def write(self, batch: Batch, keys: Sequence[Any]) -> None:
+    def write(self, batch: MessageBatch, keys: Sequence[Any]) -> None:
         """Write messages; raise `UsageError` at a second template."""
         template = (batch.schema.id, batch.message.id)
         if self._output is None or self._template is None:
@@ -148,15 +148,15 @@ def several_templates(names: Iterable[str]) -> UsageError:
     )
 
 
-class Folder:
+class FolderOutput:
     """Output to a folder with one file per template."""
 
     def __init__(self, open_output: Opening, versions: Versions) -> None:
         self._open = open_output
         self._versions = versions
-        self._outputs: dict[tuple[int, int], Output] = {}
+        self._outputs: dict[tuple[int, int], MessageOutput] = {}
 
-    def write(self, batch: Batch, keys: Sequence[Any]) -> None:
+    def write(self, batch: MessageBatch, keys: Sequence[Any]) -> None:
         """Write messages of any template."""
         template = (batch.schema.id, batch.message.id)
         output = self._outputs.get(template)
@@ -174,7 +174,7 @@ class Folder:
         for output in self._outputs.values():
             output.end_block()
         tables = [each for each in self._outputs.values() if isinstance(each, TableOutput)]
-        while sum(table.waiting for table in tables) > MOST_WAITING:
+        while sum(table.waiting for table in tables) > MAX_PENDING:
             max(tables, key=lambda table: table.waiting).flush()
 
     def close(self) -> None:
@@ -200,13 +200,13 @@ def open_output(
     versions: Versions,
     *,
     safe_csv: bool = False,
-) -> Output | SingleFile | Folder:
+) -> MessageOutput | SingleFileOutput | FolderOutput:
     """Open an output of a format: standard output, a file, or a folder."""
     if folder or kind not in ("text", "jsonl"):
         require("pyarrow")
     if folder:
         assert target is not None
-        return Folder(
+        return FolderOutput(
             lambda table, form: _open(
                 kind, files.create(target / f"{table.name}.{kind}"), table, form, safe_csv
             ),
@@ -217,19 +217,19 @@ def open_output(
     if kind == "jsonl":
         return _lines(kind, StandardOutput() if target is None else files.create(target))
 
-    def opened(table: TemplateTable, form: KeyForm) -> Output:
+    def opened(table: TemplateTable, form: MessageKeyFormat) -> MessageOutput:
         stream = StandardOutput() if target is None else files.create(target)
         return _open(kind, stream, table, form, safe_csv)
 
-    return SingleFile(opened, versions)
+    return SingleFileOutput(opened, versions)
 
 
-def _lines(kind: str, stream: BinaryIO | StandardOutput) -> Output:
+def _lines(kind: str, stream: BinaryIO | StandardOutput) -> MessageOutput:
     """Return an output of text or JSON lines: columnar, or message by message without Arrow."""
     if not installed("pyarrow"):
         from pregao.cli.decode_lines import json_rows, text_rows
 
-        return PlainLines(stream, json_rows if kind == "jsonl" else text_rows)
+        return PlainLineOutput(stream, json_rows if kind == "jsonl" else text_rows)
     from pregao.cli.decode_tables import LineOutput
     from pregao.cli.decode_text import json_lines, text_lines
 
@@ -240,9 +240,9 @@ def _open(
     kind: str,
     stream: BinaryIO | StandardOutput,
     table: TemplateTable,
-    form: KeyForm,
+    form: MessageKeyFormat,
     safe_csv: bool,
-) -> Output:
+) -> MessageOutput:
     from pregao.cli.decode_tables import CsvOutput, TableOutput
 
     if kind == "jsonl":

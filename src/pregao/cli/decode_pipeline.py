@@ -10,27 +10,29 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from pregao.api.input_captures import STANDARD_INPUT, Captures, ReadAccount, numbered
+from pregao.api.input_captures import STANDARD_INPUT, CaptureInputs, ReadStatistics, numbered
 from pregao.api.message_selection import MessageSelection, limited, security_id
-from pregao.api.session_messages import Sessions
+from pregao.api.session_messages import EntryPointReader
 from pregao.api.symbols import instruments, learn_symbols
 from pregao.api.templates import known_schemas
-from pregao.capture import Flow, PacketBlock
-from pregao.cli.decode_output import Output, Versions
+from pregao.capture.blocks import PacketBlock
+from pregao.capture.layers import Flow
+from pregao.cli.decode_output import MessageOutput, Versions
 from pregao.cli.progress import ReadingProgress
 from pregao.extras import installed
 from pregao.names import folded
-from pregao.schemas import Registry
-from pregao.umdf.bulk import Batch, BulkDecoder, MessageKind, Unknown, Walked, walk
-from pregao.umdf.key_columns import key_columns, key_values
-from pregao.umdf.survey import (
-    STREAMS,
-    LineNumbers,
-    Lines,
-    Rejects,
-    decode_kinds,
-    walk_faults,
+from pregao.schemas.registry import Registry
+from pregao.umdf.bulk import (
+    BulkDecoder,
+    MessageBatch,
+    MessageKind,
+    UnknownMessages,
+    WalkedPackets,
+    walk,
 )
+from pregao.umdf.key_columns import key_columns, key_values
+from pregao.umdf.survey.lines import STREAMS, LineNumbers, LineTable
+from pregao.umdf.survey.rejects import RejectCounts, decode_kinds, walk_faults
 
 _FILE_BLOCK = 1 << 24
 """Block size of runs that write files: large blocks make rare templates cheaper."""
@@ -40,10 +42,10 @@ _SHOWN_BLOCK = 1 << 20
 
 
 @dataclass(slots=True)
-class Learned:
+class CaptureContents:
     """Contents of the captures, found in the first pass."""
 
-    lines: Lines
+    lines: LineTable
     versions: Versions
     """Templates of the selected messages, with the schemas that decode them."""
 
@@ -52,8 +54,8 @@ class Learned:
 class DecodeAccount:
     """Counts of a decode run."""
 
-    reading: ReadAccount = field(default_factory=ReadAccount)
-    rejects: Rejects = field(default_factory=Rejects)
+    reading: ReadStatistics = field(default_factory=ReadStatistics)
+    rejects: RejectCounts = field(default_factory=RejectCounts)
     unknown: Counter[tuple[int, int]] = field(default_factory=Counter)
     """Messages of unknown templates, by template ID and version."""
     withheld: Counter[str] = field(default_factory=Counter)
@@ -72,24 +74,24 @@ class DecodeAccount:
 
 
 def learn(
-    captures: Captures,
+    captures: CaptureInputs,
     selection: MessageSelection,
     symbols: Sequence[str],
-    lines: Lines,
+    lines: LineTable,
     registry: Registry,
     progress: ReadingProgress,
-) -> Learned:
+) -> CaptureContents:
     """Read the captures once, to find the streams of lines, the templates and the symbols.
 
     Adds the instruments of the symbols to the selection.
     """
-    decoder, sessions = BulkDecoder(registry), Sessions(registry)
+    decoder, sessions = BulkDecoder(registry), EntryPointReader(registry)
     wanted = {folded(symbol) for symbol in symbols}
     found: dict[str, set[int]] = {}
     known: set[str] = set()
     kinds: set[tuple[int, int, int]] = set()
     session_kinds: set[tuple[int, int, int]] = set()
-    for read, numbers in numbered(captures.read(ReadAccount(), progress), lines):
+    for read, numbers in numbered(captures.read(ReadStatistics(), progress), lines):
         if read.messages is not None and len(read.messages):
             chosen = selection.session_messages(read.messages)
             session_block = sessions.block(chosen, read.reader.tcp_flows).walked
@@ -108,7 +110,7 @@ def learn(
     if wanted:
         selection.security_ids = instruments(wanted, found, selection.security_ids, known=known)
     versions = _versions(kinds, selection, decoder)
-    return Learned(lines, versions | _versions(session_kinds, selection, sessions.decoder))
+    return CaptureContents(lines, versions | _versions(session_kinds, selection, sessions.decoder))
 
 
 def _kind_key(kind: MessageKind) -> tuple[int, int, int]:
@@ -138,21 +140,21 @@ def _versions(
 _NO_ROWS: npt.NDArray[np.int64] = np.empty(0, np.int64)
 
 
-class Pipeline:
+class DecodePipeline:
     """Decoder of captures into an output."""
 
     def __init__(
         self,
         registry: Registry,
         selection: MessageSelection,
-        lines: Lines,
+        lines: LineTable,
         *,
         learned: bool,
         limit: int | None,
     ) -> None:
         """``learned`` states that a first pass has seen all lines, which are not counted again."""
         self._decoder = BulkDecoder(registry)
-        self._sessions = Sessions(registry)
+        self._sessions = EntryPointReader(registry)
         self._selection = selection
         self._lines = lines
         self._learned = learned
@@ -162,7 +164,9 @@ class Pipeline:
         self._keys = key_columns if self._columns else key_values
         self.account = DecodeAccount()
 
-    def run(self, captures: Captures, output: Output, progress: ReadingProgress) -> DecodeAccount:
+    def run(
+        self, captures: CaptureInputs, output: MessageOutput, progress: ReadingProgress
+    ) -> DecodeAccount:
         """Decode the captures, to their end or to the limit."""
         account = self.account
         size = _FILE_BLOCK
@@ -178,7 +182,9 @@ class Pipeline:
                     break
         return account
 
-    def block(self, name: str, block: PacketBlock, numbers: LineNumbers, output: Output) -> None:
+    def block(
+        self, name: str, block: PacketBlock, numbers: LineNumbers, output: MessageOutput
+    ) -> None:
         """Decode one block of packets."""
         chosen = self._selection.packets(block)
         walked = walk(chosen.buffer, chosen.offset, chosen.length)
@@ -198,7 +204,7 @@ class Pipeline:
         output.end_block()
 
     def messages(
-        self, name: str, block: PacketBlock, flows: Sequence[Flow], output: Output
+        self, name: str, block: PacketBlock, flows: Sequence[Flow], output: MessageOutput
     ) -> None:
         """Decode a block of EntryPoint messages."""
         chosen = self._selection.session_messages(block)
@@ -211,8 +217,8 @@ class Pipeline:
         output.end_block()
 
     def _batches(
-        self, decoder: BulkDecoder, walked: Walked, name: str, block: PacketBlock
-    ) -> Iterator[Batch]:
+        self, decoder: BulkDecoder, walked: WalkedPackets, name: str, block: PacketBlock
+    ) -> Iterator[MessageBatch]:
         """Yield the selected messages, up to the limit."""
         kinds = self._selection.kinds(walked, decoder.template)
         after = -1
@@ -229,14 +235,14 @@ class Pipeline:
     def _decoded(
         self,
         decoder: BulkDecoder,
-        walked: Walked,
+        walked: WalkedPackets,
         kinds: list[MessageKind],
         name: str,
         block: PacketBlock,
-    ) -> Iterator[Batch]:
+    ) -> Iterator[MessageBatch]:
         account = self.account
         for outcome in decode_kinds(decoder, walked, kinds, name, block, account.rejects):
-            if isinstance(outcome, Unknown):
+            if isinstance(outcome, UnknownMessages):
                 account.unknown[outcome.template_id, outcome.version] += len(outcome.rows)
                 continue
             count = len(outcome.rows)
@@ -257,7 +263,7 @@ class Pipeline:
 
 
 def expected_versions(
-    selection: MessageSelection, learned: Learned, registry: Registry
+    selection: MessageSelection, learned: CaptureContents, registry: Registry
 ) -> Versions:
     """Return the templates to write: those found, or the selected one if none was found."""
     if learned.versions or selection.templates is None or len(selection.templates) != 1:

@@ -9,26 +9,33 @@ from pathlib import Path
 
 import numpy as np
 
-from pregao.api.input_captures import STANDARD_INPUT, Captures
+from pregao.api.input_captures import STANDARD_INPUT, CaptureInputs
 from pregao.api.message_selection import MessageSelection
 from pregao.api.session_messages import looks_like_sessions, pasted_messages
-from pregao.capture import PADDING, Flow, PacketBlock
+from pregao.capture.blocks import PADDING, PacketBlock
+from pregao.capture.layers import Flow
 from pregao.cli.decode_hex import packet_bytes
 from pregao.cli.decode_output import (
-    Output,
-    SingleFile,
+    MessageOutput,
+    SingleFileOutput,
     Versions,
     open_output,
     output_kind,
     several_templates,
 )
-from pregao.cli.decode_pipeline import DecodeAccount, Learned, Pipeline, expected_versions, learn
+from pregao.cli.decode_pipeline import (
+    CaptureContents,
+    DecodeAccount,
+    DecodePipeline,
+    expected_versions,
+    learn,
+)
 from pregao.cli.new_files import NewFiles
 from pregao.cli.progress import ReadingProgress
 from pregao.errors import UsageError
-from pregao.schemas import Registry
+from pregao.schemas.registry import Registry
 from pregao.umdf.streams import Stream
-from pregao.umdf.survey import Destination, LineNumbers, Lines
+from pregao.umdf.survey.lines import Destination, LineNumbers, LineTable
 
 _PASTED = Flow("0.0.0.0", 0, "0.0.0.0", 0)  # noqa: S104 - no socket: a packet without a flow
 
@@ -61,10 +68,10 @@ class DecodeRequest:
 def decode_captures(request: DecodeRequest, names: Sequence[str]) -> DecodeAccount:
     """Decode captures into the requested output."""
     target, folder, kind = output_kind(request.output, request.format)
-    captures = Captures(names)
+    captures = CaptureInputs(names)
     _refuse_inputs(target, captures)
     captures.check()
-    selection, lines = request.selection(), Lines(request.streams)
+    selection, lines = request.selection(), LineTable(request.streams)
     # Lines are printed while reading; files need a first pass that detects streams and symbols.
     two_passes = target is not None or kind == "csv" or bool(request.symbols)
     with captures.kept() if two_passes else nullcontext(), NewFiles(force=request.force) as files:
@@ -79,18 +86,21 @@ def decode_captures(request: DecodeRequest, names: Sequence[str]) -> DecodeAccou
             versions = _planned(request, selection, learned, kind, folder=folder)
             if folder and target is not None:
                 _prepare(target, kind, versions, files)
-        pipeline = Pipeline(
+        pipeline = DecodePipeline(
             request.registry, selection, lines, learned=two_passes, limit=request.limit
         )
         output = open_output(files, target, folder, kind, versions, safe_csv=request.safe_csv)
-        if isinstance(output, SingleFile) and len(versions) == 1:
+        if isinstance(output, SingleFileOutput) and len(versions) == 1:
             output.begin(next(iter(versions)))
         with ReadingProgress("decoding", quiet=target is None) as progress:
             return _written(pipeline, captures, output, progress)
 
 
 def _written(
-    pipeline: Pipeline, captures: Captures, output: Output, progress: ReadingProgress
+    pipeline: DecodePipeline,
+    captures: CaptureInputs,
+    output: MessageOutput,
+    progress: ReadingProgress,
 ) -> DecodeAccount:
     try:
         account = pipeline.run(captures, output, progress)
@@ -107,7 +117,7 @@ def _written(
 def _planned(
     request: DecodeRequest,
     selection: MessageSelection,
-    learned: Learned,
+    learned: CaptureContents,
     kind: str,
     *,
     folder: bool,
@@ -145,7 +155,7 @@ def _prepare(folder: Path, kind: str, versions: Versions, files: NewFiles) -> No
         files.check(folder / name)
 
 
-def _refuse_inputs(target: Path | None, captures: Captures) -> None:
+def _refuse_inputs(target: Path | None, captures: CaptureInputs) -> None:
     """Raise `UsageError` if the output is one of the captures."""
     for name in captures.names:
         if target is None or name == STANDARD_INPUT or not target.exists():
@@ -172,8 +182,8 @@ def decode_packet(request: DecodeRequest, text: str) -> DecodeAccount:
         np.zeros(1, np.int64),
         np.zeros(1, np.int32),
     )
-    lines = Lines(request.streams)
-    pipeline = Pipeline(
+    lines = LineTable(request.streams)
+    pipeline = DecodePipeline(
         request.registry, request.selection(), lines, learned=False, limit=request.limit
     )
     with NewFiles(force=False) as files:

@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pregao.api.message_keys import KeyForm
+from pregao.api.message_keys import MessageKeyFormat
 from pregao.cli.decode_output import StandardOutput
 from pregao.cli.decode_text import csv_header, csv_lines
-from pregao.sbe import widened
-from pregao.umdf.bulk import Batch
+from pregao.sbe.arrow import widened
+from pregao.umdf.bulk import MessageBatch
 from pregao.umdf.tables import TemplateTable
 
 ROW_GROUP = 1 << 17
 """Rows of a Parquet row group or Arrow batch, except the last."""
 
-Lines = Callable[[Batch, Sequence[Any]], Any]
+Lines = Callable[[MessageBatch, Sequence[Any]], Any]
 
 
 class LineOutput:
@@ -31,7 +31,7 @@ class LineOutput:
         self._lines = lines
         self._waiting: list[tuple[Any, Any]] = []
 
-    def write(self, batch: Batch, keys: Sequence[Any]) -> None:
+    def write(self, batch: MessageBatch, keys: Sequence[Any]) -> None:
         """Buffer the lines until the block is complete."""
         self._waiting.append((batch.rows, self._lines(batch, keys)))
 
@@ -68,7 +68,7 @@ class CsvOutput:
         self,
         stream: BinaryIO | StandardOutput,
         table: TemplateTable,
-        form: KeyForm,
+        form: MessageKeyFormat,
         *,
         safe: bool = False,
     ) -> None:
@@ -78,7 +78,7 @@ class CsvOutput:
         self._safe = safe
         stream.write(csv_header(table, form))
 
-    def write(self, batch: Batch, keys: Sequence[Any]) -> None:
+    def write(self, batch: MessageBatch, keys: Sequence[Any]) -> None:
         """Write a line for each message."""
         fitted = self._table.fit(batch.message, batch.columns, len(batch.rows))
         lines = csv_lines(self._table, fitted, keys, self._form, safe=self._safe)
@@ -98,12 +98,16 @@ class TableOutput:
     """The Parquet or Arrow file of one template."""
 
     def __init__(
-        self, stream: BinaryIO | StandardOutput, table: TemplateTable, kind: str, form: KeyForm
+        self,
+        stream: BinaryIO | StandardOutput,
+        table: TemplateTable,
+        kind: str,
+        form: MessageKeyFormat,
     ) -> None:
         self.waiting = 0
         self._table = table
         self._batches: list[Any] = []
-        own = [_apart(field, form.schema.names) for field in table.schema]
+        own = [_in_process(field, form.schema.names) for field in table.schema]
         self._schema = pa.schema([*form.schema, *own])
         self._stored = self._schema
         self._writer: Any
@@ -116,7 +120,7 @@ class TableOutput:
             options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
             self._writer = pa.ipc.new_file(stream, self._stored, options=options)
 
-    def write(self, batch: Batch, keys: Sequence[Any]) -> None:
+    def write(self, batch: MessageBatch, keys: Sequence[Any]) -> None:
         """Buffer the messages until a row group is full."""
         fitted = self._table.fit(batch.message, batch.columns, len(batch.rows))
         arrays = [*keys, *fitted]
@@ -153,7 +157,7 @@ class TableOutput:
             self._writer.is_open = False
 
 
-def _apart(field: Any, taken: Sequence[str]) -> Any:
+def _in_process(field: Any, taken: Sequence[str]) -> Any:
     """Rename a message field whose name is also that of a key column."""
     return field.with_name(f"{field.name}_field") if field.name in taken else field
 

@@ -16,21 +16,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pregao.api.message_keys import UMDF_KEYS, KeyForm, key_form
+from pregao.api.message_keys import UMDF_KEYS, MessageKeyFormat, key_form
 from pregao.cli import _kernels
 from pregao.cli.decode_values import FIRST_SECOND, LAST_SECOND, MONTH_YEAR, PER_SECOND, shown
 from pregao.cli.printing import plain
 from pregao.csv_cells import safe_cells
-from pregao.sbe import Message, Reading, ValueKind
-from pregao.umdf.bulk import Batch
-from pregao.umdf.tables import Column, TemplateTable, columns_of
+from pregao.sbe.model import MessageTemplate
+from pregao.sbe.values import ValueKind, ValueSpec
+from pregao.umdf.bulk import MessageBatch
+from pregao.umdf.tables import TableColumn, TemplateTable, columns_of
 
 _ODD_IN_CSV = r'[",\r\n]'
 _ODD_IN_JSON = r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]"
 _ODD_IN_TEXT = r'[^\pL\pN\pP\pS]|["{}\[\]=\\]|^$'
 
 
-class Dialect(Enum):
+class TextFormat(Enum):
     """Text format."""
 
     TEXT = "text"
@@ -39,11 +40,11 @@ class Dialect(Enum):
 
 
 @cache
-def _columns(message: Message) -> tuple[Column, ...]:
+def _columns(message: MessageTemplate) -> tuple[TableColumn, ...]:
     return columns_of(message)
 
 
-def text_lines(batch: Batch, keys: Sequence[Any]) -> Any:
+def text_lines(batch: MessageBatch, keys: Sequence[Any]) -> Any:
     """Return a line for each message: time, key, name, and the fields that are not null."""
     form = key_form(batch.schema.id)
     line = pc.binary_join_element_wise(
@@ -57,7 +58,7 @@ def text_lines(batch: Batch, keys: Sequence[Any]) -> Any:
     return pc.binary_join_element_wise(line, "\n", "")
 
 
-def json_lines(batch: Batch, keys: Sequence[Any]) -> Any:
+def json_lines(batch: MessageBatch, keys: Sequence[Any]) -> Any:
     """Return a JSON object for each message: template, key, and the fields by schema name."""
     head = json.dumps(
         {"message": batch.message.name, "template": batch.message.id, "version": batch.version},
@@ -71,12 +72,12 @@ def json_lines(batch: Batch, keys: Sequence[Any]) -> Any:
         else:
             parts += [f',"{name}":', pc.coalesce(numbers_text(key), "null")]
     fields = objects_text(
-        batch.columns.columns, _columns(batch.message), Dialect.JSON, len(batch.rows)
+        batch.columns.columns, _columns(batch.message), TextFormat.JSON, len(batch.rows)
     )
     return pc.binary_join_element_wise(*parts, ',"fields":', fields, "}\n", "")
 
 
-def csv_header(table: TemplateTable, form: KeyForm = UMDF_KEYS) -> bytes:
+def csv_header(table: TemplateTable, form: MessageKeyFormat = UMDF_KEYS) -> bytes:
     """Return the header line of a template's CSV file."""
     names = (*(name for name, _ in form.csv), *(column.name for column in table.columns))
     return (",".join(names) + "\n").encode()
@@ -86,7 +87,7 @@ def csv_lines(
     table: TemplateTable,
     fitted: Sequence[Any],
     keys: Sequence[Any],
-    form: KeyForm = UMDF_KEYS,
+    form: MessageKeyFormat = UMDF_KEYS,
     *,
     safe: bool = False,
 ) -> Any:
@@ -97,7 +98,7 @@ def csv_lines(
     texts = [_key_text(keys[index]) for _, index in form.csv]
     for array, column in zip(fitted, table.columns, strict=True):
         plain = safe_cells(array) if safe else array
-        texts.append(column_text(plain, column, Dialect.CSV))
+        texts.append(column_text(plain, column, TextFormat.CSV))
     filled = [pc.coalesce(text, "") for text in texts]
     return pc.binary_join_element_wise(pc.binary_join_element_wise(*filled, ","), "\n", "")
 
@@ -106,9 +107,9 @@ def _key_text(key: Any) -> Any:
     return key.cast(pa.string()) if pa.types.is_dictionary(key.type) else numbers_text(key)
 
 
-def column_text(array: Any, column: Column, dialect: Dialect) -> Any:
+def column_text(array: Any, column: TableColumn, dialect: TextFormat) -> Any:
     """Return the values of a column as text."""
-    if dialect is not Dialect.CSV:
+    if dialect is not TextFormat.CSV:
         return _value(array, column, dialect)
     text = _csv_value(array, column)
     special = pc.match_substring_regex(text, _ODD_IN_CSV)
@@ -117,12 +118,12 @@ def column_text(array: Any, column: Column, dialect: Dialect) -> Any:
     return pc.if_else(special, _quoted(pc.replace_substring(text, '"', '""')), text)
 
 
-def _csv_value(array: Any, column: Column) -> Any:
+def _csv_value(array: Any, column: TableColumn) -> Any:
     """Format a CSV value: groups and records as JSON, but MaturityMonthYear as in FIX."""
     if is_month_year(column):
         return _month_year(array)
     if column.repeats or column.children:
-        return _value(array, column, Dialect.JSON)
+        return _value(array, column, TextFormat.JSON)
     if pa.types.is_string(array.type):
         return array
     if pa.types.is_binary(array.type):
@@ -132,12 +133,12 @@ def _csv_value(array: Any, column: Column) -> Any:
         case ValueKind.ENUM | ValueKind.DATE | ValueKind.FLOAT:
             return array.cast(pa.string())
         case ValueKind.NUMBERS:
-            return _numbers(array, Dialect.JSON)
+            return _numbers(array, TextFormat.JSON)
         case _:
             return numbers_text(array, 0 if reading is None else reading.scale)
 
 
-def _value(array: Any, column: Column, dialect: Dialect) -> Any:
+def _value(array: Any, column: TableColumn, dialect: TextFormat) -> Any:
     if column.repeats:
         return _group(array, column, dialect)
     reading = column.reading
@@ -148,16 +149,16 @@ def _value(array: Any, column: Column, dialect: Dialect) -> Any:
             return _record(array, column, dialect)
         case ValueKind.ENUM:
             return _enumeration(array, column, dialect)
-        case ValueKind.SET if dialect is Dialect.TEXT:
+        case ValueKind.SET if dialect is TextFormat.TEXT:
             return _set_names(array, reading)
-        case ValueKind.TIME if dialect is Dialect.TEXT:
+        case ValueKind.TIME if dialect is TextFormat.TEXT:
             return time_text(array, reading.unit)
         case ValueKind.DECIMAL:
             text = numbers_text(array, reading.scale)
-            return _quoted(text) if dialect is Dialect.JSON else text
+            return _quoted(text) if dialect is TextFormat.JSON else text
         case ValueKind.DATE:
             text = array.cast(pa.string())
-            return _quoted(text) if dialect is Dialect.JSON else text
+            return _quoted(text) if dialect is TextFormat.JSON else text
         case ValueKind.FLOAT:
             return changed(array.cast(pa.string()), "[a-df-z]", lambda value: f'"{value}"')
         case ValueKind.NUMBERS:
@@ -204,7 +205,7 @@ def time_text(array: Any, unit: str = "ns") -> Any:
     return pc.binary_join_element_wise(pc.replace_substring(text, " ", "T"), "Z", "")
 
 
-def is_month_year(column: Column) -> bool:
+def is_month_year(column: TableColumn) -> bool:
     """Whether a column is a record of year, month, day and week."""
     return tuple(child.column for child in column.children) == MONTH_YEAR
 
@@ -223,38 +224,38 @@ def _month_year(array: Any) -> Any:
     return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))
 
 
-def _record(array: Any, column: Column, dialect: Dialect) -> Any:
-    if dialect is Dialect.TEXT and is_month_year(column):
+def _record(array: Any, column: TableColumn, dialect: TextFormat) -> Any:
+    if dialect is TextFormat.TEXT and is_month_year(column):
         return _month_year(array)
     text = objects_text(array.flatten(), column.children, dialect, len(array))
     return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))
 
 
-def _group(array: Any, column: Column, dialect: Dialect) -> Any:
+def _group(array: Any, column: TableColumn, dialect: TextFormat) -> Any:
     entries = array.values
     parts = [entries.field(index) for index in range(len(column.children))]
     text = objects_text(parts, column.children, dialect, len(entries))
     joined = _joined(array.offsets, text, dialect)
-    if dialect is Dialect.TEXT:  # omit empty groups
+    if dialect is TextFormat.TEXT:  # omit empty groups
         empty = pc.equal(pc.list_value_length(array), 0)
         return pc.if_else(empty, pa.scalar(None, pa.string()), joined)
     return joined
 
 
-def _joined(offsets: Any, text: Any, dialect: Dialect) -> Any:
+def _joined(offsets: Any, text: Any, dialect: TextFormat) -> Any:
     """Join lists of strings, in brackets."""
     lists = pa.ListArray.from_arrays(offsets, text)
-    joined = pc.binary_join(lists, " " if dialect is Dialect.TEXT else ",")
+    joined = pc.binary_join(lists, " " if dialect is TextFormat.TEXT else ",")
     return pc.binary_join_element_wise("[", joined, "]", "")
 
 
 def objects_text(
-    arrays: list[Any], columns: tuple[Column, ...], dialect: Dialect, count: int
+    arrays: list[Any], columns: tuple[TableColumn, ...], dialect: TextFormat, count: int
 ) -> Any:
     """Format named values in braces; nulls are omitted in the text dialect."""
     if not columns:
         return pa.array(["{}"] * count, pa.string())
-    if dialect is Dialect.TEXT:
+    if dialect is TextFormat.TEXT:
         # The join drops rows in which everything is null: the leading empty string prevents it.
         inner = pc.binary_join_element_wise(
             "", *named_texts(arrays, columns), " ", null_handling="skip"
@@ -264,22 +265,24 @@ def objects_text(
     parts: list[Any] = []
     sign = "{"
     for array, column in zip(arrays, columns, strict=True):
-        value = column_text(array, column, Dialect.JSON)
+        value = column_text(array, column, TextFormat.JSON)
         parts += [f"{sign}{json.dumps(column.name)}:", pc.coalesce(value, "null")]
         sign = ","
     return pc.binary_join_element_wise(*parts, "}", "")
 
 
-def named_texts(arrays: list[Any], columns: tuple[Column, ...]) -> list[Any]:
+def named_texts(arrays: list[Any], columns: tuple[TableColumn, ...]) -> list[Any]:
     """Return columns of ``name=value``, null where the value is null."""
     return [
-        pc.binary_join_element_wise(f"{column.name}=", column_text(array, column, Dialect.TEXT), "")
+        pc.binary_join_element_wise(
+            f"{column.name}=", column_text(array, column, TextFormat.TEXT), ""
+        )
         for array, column in zip(arrays, columns, strict=True)
     ]
 
 
-def _enumeration(array: Any, column: Column, dialect: Dialect) -> Any:
-    if dialect is Dialect.TEXT:
+def _enumeration(array: Any, column: TableColumn, dialect: TextFormat) -> Any:
+    if dialect is TextFormat.TEXT:
         return array.cast(pa.string())
     # Values without a name are numbers, which are not quoted.
     known = set(column.names)
@@ -288,7 +291,7 @@ def _enumeration(array: Any, column: Column, dialect: Dialect) -> Any:
     return quoted.cast(pa.string())
 
 
-def _set_names(array: Any, reading: Reading) -> Any:
+def _set_names(array: Any, reading: ValueSpec) -> Any:
     """Return the names of set bits; formatted once per distinct value, as there are few."""
     assert reading.set is not None
     encoded = array.dictionary_encode()
@@ -299,7 +302,7 @@ def _set_names(array: Any, reading: Reading) -> Any:
     return pa.DictionaryArray.from_arrays(encoded.indices, texts).cast(pa.string())
 
 
-def _numbers(array: Any, dialect: Dialect) -> Any:
+def _numbers(array: Any, dialect: TextFormat) -> Any:
     width = array.type.list_size
     offsets = pa.array(np.arange(0, len(array) * width + 1, width, dtype=np.int32))
     flat = array.values.slice(array.offset * width, len(array) * width)
@@ -312,11 +315,11 @@ def _hexadecimal(array: Any) -> Any:
     return pa.array(values, pa.string())
 
 
-def _words(array: Any, dialect: Dialect) -> Any:
+def _words(array: Any, dialect: TextFormat) -> Any:
     """Format text, and bytes as hexadecimal digits."""
     if pa.types.is_binary(array.type):
         array = _hexadecimal(array)
-    if dialect is Dialect.TEXT:
+    if dialect is TextFormat.TEXT:
         return changed(array, _ODD_IN_TEXT, shown)
     if pc.any(pc.match_substring_regex(array, _ODD_IN_JSON)).as_py():
         return changed(array, "", lambda value: plain(json.dumps(value, ensure_ascii=False)))

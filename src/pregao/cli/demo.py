@@ -13,7 +13,7 @@ from pregao.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pregao.lake.ingest import Report
+    from pregao.lake.ingest.report import IngestReport
 
 EPILOG = "\n\n".join(
     (
@@ -28,7 +28,7 @@ LADDER = 6
 """Levels of a book to print."""
 
 
-class Question(NamedTuple):
+class DemoQuery(NamedTuple):
     """A query with its heading."""
 
     words: str
@@ -36,7 +36,7 @@ class Question(NamedTuple):
 
 
 QUESTIONS = [
-    Question(
+    DemoQuery(
         "Most traded instruments (busted trades excluded)",
         """
         SELECT symbol, count(*) AS trades, sum(size) AS volume, min(price) AS low,
@@ -46,7 +46,7 @@ QUESTIONS = [
         GROUP BY symbol ORDER BY trades DESC LIMIT 5
         """,
     ),
-    Question(
+    DemoQuery(
         "Which feed was faster, and by how much?",
         """
         SELECT feed AS first, count(*) AS packets,
@@ -57,7 +57,7 @@ QUESTIONS = [
         GROUP BY feed ORDER BY feed
         """,
     ),
-    Question(
+    DemoQuery(
         "Packets by outcome",
         """
         SELECT stream, feed, outcome, count(*) AS packets, sum(message_count) AS messages,
@@ -89,37 +89,41 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
     from pregao.cli.book import show as show_book
     from pregao.cli.ingest import show as show_ingest
     from pregao.cli.query_output import show as show_rows
-    from pregao.cli.terminal import console, say
-    from pregao.exchange.simulation import Settings, Simulation
+    from pregao.cli.terminal import console, print_line
+    from pregao.exchange.simulation.run import Simulation
+    from pregao.exchange.simulation.settings import SimulationSettings
     from pregao.lake.analytics.analyse import analyse
-    from pregao.lake.books import audit_summary, book_at, build_books, run_books_here
-    from pregao.lake.sql import EngineName, open_engine
-    from pregao.lake.store import Lake
+    from pregao.lake.books.audited import audit_summary
+    from pregao.lake.books.build import build_books, run_books_locally
+    from pregao.lake.books.lookup import book_at
+    from pregao.lake.engine_names import EngineName
+    from pregao.lake.sql.engines import open_engine
+    from pregao.lake.store.lake import LakeStore
 
     out = console()
     captures, lake = folder / "captures", folder / "lake"
-    say(out, f"Simulating a session of {INSTRUMENTS} instruments …")
+    print_line(out, f"Simulating a session of {INSTRUMENTS} instruments …")
     settings: dict[str, Any] = {"instruments": INSTRUMENTS, "duration_ns": duration_ns}
-    summary = Simulation(Settings("equities", captures, force=True, **settings)).run()
-    say(out, f"{summary.data['messages']:,} messages written to {captures}")
+    summary = Simulation(SimulationSettings("equities", captures, force=True, **settings)).run()
+    print_line(out, f"{summary.data['messages']:,} messages written to {captures}")
     show_ingest(_take_in(out, captures, lake), str(lake))
-    store = Lake(str(lake))
-    say(out, "Rebuilding every book and comparing it with every snapshot of the exchange …")
-    build_books(store.location, run=run_books_here)
-    say(out, "Building tables of trades and bars, with busts and corrections applied …")
+    store = LakeStore(str(lake))
+    print_line(out, "Rebuilding every book and comparing it with every snapshot of the exchange …")
+    build_books(store.location, run=run_books_locally)
+    print_line(out, "Building tables of trades and bars, with busts and corrections applied …")
     analyse(None, store, tables=["trades", "bars"])
     engine = open_engine(store, EngineName.LOCAL)
     for question in QUESTIONS:
-        say(out, f"\n{question.words}", "bold")
+        print_line(out, f"\n{question.words}", "bold")
         show_rows(engine.ask(question.sql), 20)
     symbol = str(engine.ask(QUESTIONS[0].sql).rows()["symbol"][0].as_py())
-    say(out, f"\nFinal book of {symbol}:", "bold")
+    print_line(out, f"\nFinal book of {symbol}:", "bold")
     book = book_at(store, symbol)
     show_book(book, LADDER, with_orders=False)
     audit = audit_summary(store)
-    say(out, "\nBook audit", "bold")
+    print_line(out, "\nBook audit", "bold")
     compared = audit.snapshots - audit.results["void"]
-    say(
+    print_line(
         out,
         f"{audit.results['equal']:,} of {compared:,} snapshots of {audit.instruments:,} "
         "instruments equal the rebuilt books, order by order.",
@@ -129,55 +133,59 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
     _go_on(out, folder, symbol)
 
 
-def _take_in(out: Console, captures: Path, lake: Path) -> Report:
+def _take_in(out: Console, captures: Path, lake: Path) -> IngestReport:
     """Ingest the captures on Spark, or in this process if Spark or Java is missing."""
-    from pregao.cli.terminal import say
+    from pregao.cli.terminal import print_line
     from pregao.extras import require
-    from pregao.lake.ingest import ingest, merge_here, run_here
+    from pregao.lake.ingest.intake import ingest
+    from pregao.lake.ingest.running import merge_locally, run_locally
 
     try:
         require("pyspark")
-        from pregao.lake.spark import find_java
+        from pregao.lake.spark.java import find_java
 
         find_java()
     except UsageError as error:
-        say(out, f"Ingesting the captures into a lake, in this process ({error}) …")
-        return ingest([str(captures)], str(lake), run=run_here, merge=merge_here)
-    from pregao.lake.spark import merge_on_spark, on_spark, spark_session
+        print_line(out, f"Ingesting the captures into a lake, in this process ({error}) …")
+        return ingest([str(captures)], str(lake), run=run_locally, merge=merge_locally)
+    from pregao.lake.spark.runner import merge_on_spark, on_spark
+    from pregao.lake.spark.session import spark_session
 
-    say(out, "Ingesting the captures into a lake, on Spark …")
+    print_line(out, "Ingesting the captures into a lake, on Spark …")
     spark = spark_session()
     return ingest([str(captures)], str(lake), run=on_spark(spark), merge=merge_on_spark(spark))
 
 
 def _draw(out: Console, folder: Path, lake: Path, symbol: str) -> None:
     """Plot a heatmap of the book; without matplotlib, draw the final book as text."""
-    from pregao.cli.terminal import say
+    from pregao.cli.terminal import print_line
     from pregao.extras import installed
 
-    say(out, f"\nChart of {symbol}", "bold")
+    print_line(out, f"\nChart of {symbol}", "bold")
     if installed("matplotlib"):
         from pregao import plot
 
         path = folder / f"{symbol}.png"
         plot.heatmap(lake, symbol).savefig(path, dpi=150)
-        say(out, f"{path}: heatmap of the book, with trades.")
+        print_line(out, f"{path}: heatmap of the book, with trades.")
         return
-    from pregao.api import Lake
+    from pregao.api.lake import Lake
     from pregao.cli.demo_drawing import drawing
 
     book = Lake(lake).book(symbol)
     for line, style in drawing(book.bids, book.asks):
-        say(out, line, style)
-    say(out, "(Install matplotlib, `pip install 'pregao[plot]'`, for a heatmap of the book.)")
+        print_line(out, line, style)
+    print_line(
+        out, "(Install matplotlib, `pip install 'pregao[plot]'`, for a heatmap of the book.)"
+    )
 
 
 def _go_on(out: Console, folder: Path, symbol: str) -> None:
-    from pregao.cli.terminal import say
+    from pregao.cli.terminal import print_line
 
     captures, lake = folder / "captures", folder / "lake"
     first = captures / "051_Incremental_A.pcap"
-    say(out, f"\nThe lake is in {lake}. Next steps:", "bold")
+    print_line(out, f"\nThe lake is in {lake}. Next steps:", "bold")
     for command in (
         f"pregao decode {first} --limit 5",
         f'pregao query "SELECT time, price, size FROM v_trades LIMIT 5" --lake {lake}',  # noqa: S608
@@ -187,4 +195,4 @@ def _go_on(out: Console, folder: Path, symbol: str) -> None:
         f"pregao export lobster --symbol {symbol} --lake {lake} -o lobster",
         "pregao live --demo",
     ):
-        say(out, f"  {command}")
+        print_line(out, f"  {command}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pregao.api import Level
+from pregao.api.ladders import Level
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _WIDTH = 48

@@ -33,14 +33,14 @@ def doctor(
 
     Nothing is changed: test files are removed immediately.
     """
-    from pregao.cli.doctor_findings import Health, findings_of
+    from pregao.cli.doctor_findings import FindingLevel, findings_of
 
     found = list(findings_of(_checks()))
     if as_json:
         typer.echo(json.dumps([asdict(each) for each in found], indent=1))
     else:
         _show(found)
-    bad = {Health.PROBLEM, Health.WARNING} if strict else {Health.PROBLEM}
+    bad = {FindingLevel.PROBLEM, FindingLevel.WARNING} if strict else {FindingLevel.PROBLEM}
     raise typer.Exit(1 if any(each.health in bad for each in found) else 0)
 
 
@@ -62,8 +62,8 @@ def _checks() -> list[tuple[str, Check]]:
 
 
 def _show(found: list[Finding]) -> None:
-    from pregao.cli.doctor_findings import Health
-    from pregao.cli.terminal import console, print_table, say
+    from pregao.cli.doctor_findings import FindingLevel
+    from pregao.cli.terminal import console, print_line, print_table
 
     out = console()
     print_table(
@@ -74,14 +74,14 @@ def _show(found: list[Finding]) -> None:
     )
     for each in found:
         if each.remedy is not None:
-            say(out, f"{each.subject}: {each.remedy}")
+            print_line(out, f"{each.subject}: {each.remedy}")
     counts = Counter(each.health for each in found)
-    if counts[Health.OK] == len(found):
-        say(out, "All checks passed.")
+    if counts[FindingLevel.OK] == len(found):
+        print_line(out, "All checks passed.")
         return
     parts = [
         f"{counts[health]} {health.value}{'s' if counts[health] != 1 else ''}"
-        for health in (Health.PROBLEM, Health.WARNING)
+        for health in (FindingLevel.PROBLEM, FindingLevel.WARNING)
         if counts[health]
     ]
-    say(out, f"{' and '.join(parts)}; all other checks passed.")
+    print_line(out, f"{' and '.join(parts)}; all other checks passed.")

@@ -11,7 +11,7 @@ PATIENCE_S = 40.0
 """Timeout of a check: longer than any check that can finish; a dead network disk never answers."""
 
 
-class Health(StrEnum):
+class FindingLevel(StrEnum):
     """Result of a check."""
 
     OK = "ok"
@@ -26,7 +26,7 @@ class Finding:
     """Finding of a check, with a one-sentence remedy."""
 
     subject: str
-    health: Health
+    health: FindingLevel
     found: str
     remedy: str | None = None
 
@@ -36,17 +36,17 @@ Check = Callable[[], Iterable[Finding]]
 
 def well(subject: str, found: str) -> Finding:
     """Return a finding without a warning or problem."""
-    return Finding(subject, Health.OK, found)
+    return Finding(subject, FindingLevel.OK, found)
 
 
 def warning(subject: str, found: str, remedy: str) -> Finding:
     """Return a finding of something that works, but slower or only in part."""
-    return Finding(subject, Health.WARNING, found, remedy)
+    return Finding(subject, FindingLevel.WARNING, found, remedy)
 
 
 def problem(subject: str, found: str, remedy: str) -> Finding:
     """Return a finding of a part of Pregão that cannot run on this machine."""
-    return Finding(subject, Health.PROBLEM, found, remedy)
+    return Finding(subject, FindingLevel.PROBLEM, found, remedy)
 
 
 def findings_of(

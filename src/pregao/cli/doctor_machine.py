@@ -45,7 +45,7 @@ def check_configuration() -> Iterator[Finding]:
 
 def check_java() -> Iterator[Finding]:
     """Check for a Java version that Spark supports."""
-    from pregao.lake.spark import find_java
+    from pregao.lake.spark.java import find_java
 
     try:
         java = find_java()
@@ -59,7 +59,7 @@ def check_java() -> Iterator[Finding]:
 
 def check_memory() -> Iterator[Finding]:
     """Check the free memory."""
-    from pregao.lake.spark import machine_memory
+    from pregao.lake.spark.session import machine_memory
 
     yield judged_memory(machine_memory(), _available())
 
@@ -144,9 +144,9 @@ def check_kernels() -> Iterator[Finding]:
             "Reinstall numba and llvmlite: `pip install --force-reinstall numba llvmlite`.",
         )
         return
-    from pregao._kernel_cache import refused_places
+    from pregao._kernel_cache import refused_folders
 
-    yield judged_cache(_kernels.number_sizes.stats.cache_path, refused_places())
+    yield judged_cache(_kernels.number_sizes.stats.cache_path, refused_folders())
 
 
 def judged_cache(folder: str | None, refused: Sequence[str] = ()) -> Finding:
@@ -174,7 +174,9 @@ def judged_cache(folder: str | None, refused: Sequence[str] = ()) -> Finding:
 
 def check_multicast() -> Iterator[Finding]:
     """Send a datagram to a multicast group on loopback and receive it."""
-    from pregao.net import Address, Sender, find_interface, receive_socket
+    from pregao.net.addresses import Address, find_interface
+    from pregao.net.sending import Sender
+    from pregao.net.sockets import receive_socket
 
     remedy = (
         "Run `ip link set lo up multicast on` and `ip route add 224.0.0.0/4 dev lo`, or use "
@@ -208,7 +210,7 @@ def _free_port() -> int:
 
 def check_buffers() -> Iterator[Finding]:
     """Check the size of the receive buffer that the kernel grants."""
-    from pregao.net import BUFFER_BYTES, granted_buffer
+    from pregao.net.sockets import BUFFER_BYTES, granted_buffer
 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         yield judged_buffer(BUFFER_BYTES, granted_buffer(probe, BUFFER_BYTES))
@@ -227,8 +229,8 @@ def judged_buffer(wanted: int, granted: int) -> Finding:
 
 def check_ports() -> Iterator[Finding]:
     """Check that the default ports of `pregao exchange` are free."""
-    from pregao.exchange.host import ExchangeSettings
-    from pregao.net import Address
+    from pregao.exchange.host.settings import ExchangeSettings
+    from pregao.net.addresses import Address
 
     settings = ExchangeSettings()
     wanted = [settings.primary, settings.backup, Address("127.0.0.1", settings.control_port)]

@@ -20,7 +20,7 @@ from pregao.errors import NothingFoundError, PregaoError
 from pregao.urls import redacted
 
 DONE, NOTHING, FAILED, INTERRUPTED = 0, 1, 2, 130
-_LONGEST = 600
+_MAX_TEXT = 600
 _BLANKS = re.compile(r"[ \t\r\n]+")
 # The operating system's message inside a pyarrow error.
 _ARROW = re.compile(r"Detail: \[errno \d+\] (.+)$")
@@ -28,7 +28,7 @@ _ARROW = re.compile(r"Detail: \[errno \d+\] (.+)$")
 _STORAGE = ("pyarrow", "deltalake", "_duckdb", "duckdb")
 
 
-def ended(work: Callable[[], Any], debug: Callable[[], bool]) -> int:
+def run_command(work: Callable[[], Any], debug: Callable[[], bool]) -> int:
     """Run the command line and return the exit code."""
     try:
         code = work()
@@ -45,11 +45,11 @@ def ended(work: Callable[[], Any], debug: Callable[[], bool]) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             getattr(error, "show", _nothing)()  # prints the help
             return FAILED
-        _tell(sentence(error))
+        _print_error(sentence(error))
         _forget_output()
         return NOTHING if isinstance(error, NothingFoundError) else FAILED
     if code == INTERRUPTED:
-        _tell("interrupted.")
+        _print_error("interrupted.")
         _forget_output()
     return code if isinstance(code, int) else DONE
 
@@ -64,7 +64,10 @@ def sentence(error: BaseException) -> str:
         return _line(str(error))
     if callable(format_message := getattr(error, "format_message", None)):
         return _misused(error, str(format_message()))
-    if isinstance(error, ImportError) and (missing := extras.told(error)) is not None:
+    if (
+        isinstance(error, ImportError)
+        and (missing := extras.missing_extra_message(error)) is not None
+    ):
         return str(missing)
     if isinstance(error, OSError):
         return _of_the_system(error)
@@ -98,10 +101,10 @@ def _of_the_system(error: OSError) -> str:
 
 def _line(text: str) -> str:
     words = redacted(plain(_BLANKS.sub(" ", text).strip()))
-    return words if len(words) <= _LONGEST else words[: _LONGEST - 1] + "…"
+    return words if len(words) <= _MAX_TEXT else words[: _MAX_TEXT - 1] + "…"
 
 
-def _tell(words: str) -> None:
+def _print_error(words: str) -> None:
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(f"pregao: {words}\n")
         sys.stderr.flush()

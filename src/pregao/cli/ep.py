@@ -13,8 +13,8 @@ import typer
 from pregao.errors import PregaoError, UsageError
 
 if TYPE_CHECKING:
-    from pregao.cli.ep_desk import Desk
-    from pregao.entrypoint import Client
+    from pregao.cli.ep_desk import OrderConsole
+    from pregao.entrypoint.client import Client
 
 app = typer.Typer(
     name="ep",
@@ -90,10 +90,10 @@ def shell(
     account: Account = None,
 ) -> None:
     """Establish a session and enter orders: new, modify, cancel, mass-cancel, cross, status."""
-    from pregao.cli.ep_shell import converse
+    from pregao.cli.ep_shell import run_shell
 
     _hold(
-        converse, gateway, session, firm, access_key, schema_version, schema, store, segment,
+        run_shell, gateway, session, firm, access_key, schema_version, schema, store, segment,
         trader, account,
     )  # fmt: skip
 
@@ -135,7 +135,7 @@ def run(
 
 
 def _hold(
-    work: Callable[[Desk], Coroutine[Any, Any, None]],
+    work: Callable[[OrderConsole], Coroutine[Any, Any, None]],
     gateways: list[str] | None,
     session: int,
     firm: int,
@@ -148,10 +148,13 @@ def _hold(
     account: int | None,
 ) -> None:
     """Establish a session, run `work` and close it."""
-    from pregao.cli.ep_desk import Desk
-    from pregao.entrypoint import Client, ClientSettings, Entering, SessionFile
-    from pregao.net import parse_address
-    from pregao.schemas import bundled_versions
+    from pregao.cli.ep_desk import OrderConsole
+    from pregao.entrypoint.client import Client
+    from pregao.entrypoint.client_settings import ClientSettings
+    from pregao.entrypoint.requests import RequestDefaults
+    from pregao.entrypoint.store import SessionFile
+    from pregao.net.addresses import parse_address
+    from pregao.schemas.bundle import bundled_versions
 
     known = bundled_versions("entrypoint")
     version = next(
@@ -168,7 +171,7 @@ def _hold(
         session_file = None if store is None else SessionFile(store)
         client = Client(settings, addresses, session_file, schema=schema)
         try:
-            desk = Desk(client, Entering(segment, trader, account=account))
+            desk = OrderConsole(client, RequestDefaults(segment, trader, account=account))
             client.start()
             try:
                 await client.ready(timeout_s=_PATIENCE_S)

@@ -8,22 +8,21 @@ from decimal import Decimal
 from typing import Any
 
 from pregao.cli import ep_language as language
-from pregao.cli.ep_language import NOTHING, Command
+from pregao.cli.ep_language import NOTHING, ConsoleCommand
 from pregao.clock import MILLISECOND, SECOND, parse_span, system_clock
-from pregao.entrypoint import (
-    Client,
+from pregao.entrypoint.client import Client
+from pregao.entrypoint.events import (
     ConnectionEnded,
     ConnectionFailed,
-    Entering,
+    MessageReceived,
     NotAppliedGap,
-    Order,
-    Received,
-    Requests,
     RetransmissionRefused,
     SequenceLowered,
     SessionEstablished,
     SessionRefused,
 )
+from pregao.entrypoint.order_tracking import ClientOrder
+from pregao.entrypoint.requests import RequestBuilder, RequestDefaults
 from pregao.errors import EncodeError, PregaoError, UsageError
 
 PATIENCE_NS = 5 * SECOND
@@ -34,12 +33,12 @@ class ExpectationError(PregaoError):
     """An expectation of a script was not met."""
 
 
-class Desk:
+class OrderConsole:
     """A session's command interpreter; orders are referred to by name or entry number."""
 
-    def __init__(self, client: Client, entering: Entering | None = None) -> None:
+    def __init__(self, client: Client, entering: RequestDefaults | None = None) -> None:
         self.client = client
-        self._requests = Requests(client.settings.version, entering, client.schema)
+        self._requests = RequestBuilder(client.settings.version, entering, client.schema)
         self._events = client.events()
         self._names: dict[str, int] = {}
         """First ClOrdID of an order, by its name."""
@@ -47,13 +46,13 @@ class Desk:
         self._entered = 0
         # Increasing across runs: an exchange rejects a ClOrdID that was used before.
         self._last_id = system_clock() // MILLISECOND * 100
-        self._unmatched: list[Received] = []
+        self._unmatched: list[MessageReceived] = []
         for order in client.orders:
             self._call(order.chain[0] if order.chain else order.cl_ord_id, "")
 
     # Commands.
 
-    async def do(self, command: Command) -> list[str]:
+    async def do(self, command: ConsoleCommand) -> list[str]:
         """Run a command and return the lines to print."""
         match command.name:
             case "help":
@@ -72,7 +71,7 @@ class Desk:
             raise UsageError(f"{name}: {error}.") from None
         return [f"> {number} {name}{self._of_request(values)}"]
 
-    def _request(self, command: Command) -> tuple[str, dict[str, Any]]:
+    def _request(self, command: ConsoleCommand) -> tuple[str, dict[str, Any]]:
         words, make = command.words, self._requests
         match command.name:
             case "new":
@@ -109,7 +108,7 @@ class Desk:
                 return request
         return make.message(words[0], self._fields(words[0], command))
 
-    def _fields(self, name: str, command: Command) -> dict[str, Any]:
+    def _fields(self, name: str, command: ConsoleCommand) -> dict[str, Any]:
         return {key: self._requests.value(name, key, text) for key, text in command.fields}
 
     def _next_id(self) -> int:
@@ -125,7 +124,7 @@ class Desk:
                 self._names[name] = client_id
         self._called[client_id] = label or str(self._entered)
 
-    def _order(self, name: str) -> Order:
+    def _order(self, name: str) -> ClientOrder:
         client_id = self._names.get(name)
         if client_id is None and name.isascii() and name.isdigit():
             client_id = int(name)  # a ClOrdID, as status shows it
@@ -159,7 +158,7 @@ class Desk:
 
     def _line(self, event: Any) -> str | None:
         match event:
-            case Received():
+            case MessageReceived():
                 prefix = "retransmitted " if event.again else ""
                 return f"< {event.number} {prefix}{self.report(event)}"
             case SessionEstablished():
@@ -188,13 +187,13 @@ class Desk:
                 return f"connection closed: {reason}"
         return None
 
-    def report(self, event: Received) -> str:
+    def report(self, event: MessageReceived) -> str:
         """Return a report as a line."""
         values = event.message.values
         name = self._name_of(values.get("origClOrdID")) or self._name_of(values.get("clOrdID"))
         order = f" of order {name}" if name else ""
         fields = [
-            f"{key}={_text(values[key])}" for key in _TOLD if values.get(key) not in (None, "")
+            f"{key}={_text(values[key])}" for key in _REPORTED if values.get(key) not in (None, "")
         ]
         return f"{event.name}{order}: {' '.join(fields)}"
 
@@ -218,7 +217,7 @@ class Desk:
 
     # Expectations.
 
-    async def expect(self, command: Command) -> str:
+    async def expect(self, command: ConsoleCommand) -> str:
         """Wait for a matching report; earlier reports that do not match are kept for later."""
         report = command.words[0]
         within = PATIENCE_NS if command.within_ns is None else command.within_ns
@@ -235,7 +234,7 @@ class Desk:
                         self._unmatched.remove(found)
                         return f"< {found.number} {self.report(found)}"
                     event = await anext(self._events)
-                    if isinstance(event, Received) and self._of_this_run(event):
+                    if isinstance(event, MessageReceived) and self._of_this_run(event):
                         self._unmatched.append(event)
         except TimeoutError:
             if nothing:
@@ -252,18 +251,18 @@ class Desk:
                 f"{self._meant(command)} did not arrive: the client was closed"
             ) from None
 
-    def _of_this_run(self, event: Received) -> bool:
+    def _of_this_run(self, event: MessageReceived) -> bool:
         """Whether a report belongs to this run, and is not retransmitted from an earlier one."""
         values = event.message.values
         ids = (values.get("clOrdID"), values.get("origClOrdID"))
         return not event.again or any(self._name_of(each) for each in ids)
 
     @staticmethod
-    def _meant(command: Command) -> str:
+    def _meant(command: ConsoleCommand) -> str:
         fields = [f"{key}={value}" for key, value in command.fields]
         return " ".join([*command.words, *fields])
 
-    def _fits(self, event: Received, command: Command) -> bool:
+    def _fits(self, event: MessageReceived, command: ConsoleCommand) -> bool:
         values = event.message.values
         if event.name != command.words[0]:
             return False
@@ -281,7 +280,7 @@ class Desk:
 
 
 _FEW = 5
-_TOLD = (
+_REPORTED = (
     "ordStatus", "orderQty", "price", "lastQty", "lastPx", "cumQty", "leavesQty", "ordRejReason",
     "massActionResponse", "refMsgType", "businessRejectReason", "text", "orderID",
 )  # fmt: skip

@@ -45,7 +45,7 @@ NOTHING = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ConsoleCommand:
     """A parsed line."""
 
     name: str
@@ -56,7 +56,7 @@ class Command:
     within_ns: int | None = None
 
 
-def parse(line: str) -> Command | None:
+def parse(line: str) -> ConsoleCommand | None:
     """Parse a line; return None for an empty line or a comment."""
     try:
         parts = shlex.split(line, comments=True)
@@ -88,7 +88,7 @@ def parse(line: str) -> Command | None:
         raise UsageError(f"Usage: {_USAGE.get(name, name)}")
     if name == "expect" and words[0] in REPORTS:
         words[0] = REPORTS[words[0]]
-    return Command(name, tuple(words), tuple(fields), label, within)
+    return ConsoleCommand(name, tuple(words), tuple(fields), label, within)
 
 
 def _is_whole(text: str) -> bool:

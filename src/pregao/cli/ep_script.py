@@ -6,19 +6,19 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from pregao.cli.ep_desk import Desk, ExpectationError
-from pregao.cli.ep_language import Command, parse
+from pregao.cli.ep_desk import ExpectationError, OrderConsole
+from pregao.cli.ep_language import ConsoleCommand, parse
 from pregao.errors import PregaoError, UsageError
 
 
-class Step(NamedTuple):
+class ScriptStep(NamedTuple):
     """A command of a script and its line number."""
 
     number: int
-    command: Command
+    command: ConsoleCommand
 
 
-def read_script(path: Path) -> list[Step]:
+def read_script(path: Path) -> list[ScriptStep]:
     """Read the steps of a script; errors name the line."""
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text()
@@ -33,13 +33,13 @@ def read_script(path: Path) -> list[Step]:
         except UsageError as error:
             raise UsageError(f"{path}:{number}: {error}") from None
         if command is not None:
-            steps.append(Step(number, command))
+            steps.append(ScriptStep(number, command))
     if not steps:
         raise UsageError(f"{path} contains no command.")
     return steps
 
 
-async def play(desk: Desk, steps: list[Step], name: str) -> None:
+async def play(desk: OrderConsole, steps: list[ScriptStep], name: str) -> None:
     """Run a script and print what is sent and the expectations that were met."""
     expectations = 0
     for number, command in steps:

@@ -7,7 +7,7 @@ import sys
 import threading
 from contextlib import suppress
 
-from pregao.cli.ep_desk import Desk
+from pregao.cli.ep_desk import OrderConsole
 from pregao.cli.ep_language import parse
 from pregao.errors import PregaoError
 
@@ -15,7 +15,7 @@ _AFTERWARDS_S = 0.5
 """Time to wait for replies after the end of the input."""
 
 
-async def converse(desk: Desk) -> None:
+async def run_shell(desk: OrderConsole) -> None:
     """Run commands from standard input until it ends, and print what arrives."""
     lines: asyncio.Queue[str | None] = asyncio.Queue()
     loop = asyncio.get_running_loop()
@@ -31,7 +31,7 @@ async def converse(desk: Desk) -> None:
     printing = asyncio.create_task(_show(desk))
     try:
         if typed:
-            _say('Type "help" for the commands, "quit" to end.')
+            _print_line('Type "help" for the commands, "quit" to end.')
         while (line := await lines.get()) is not None:
             try:
                 command = parse(line)
@@ -40,9 +40,9 @@ async def converse(desk: Desk) -> None:
                 if command.name == "quit":
                     return
                 for text in await desk.do(command):
-                    _say(text)
+                    _print_line(text)
             except PregaoError as error:
-                _say(str(error))
+                _print_line(str(error))
         await asyncio.sleep(_AFTERWARDS_S)
     finally:
         printing.cancel()
@@ -50,11 +50,11 @@ async def converse(desk: Desk) -> None:
             await printing
 
 
-async def _show(desk: Desk) -> None:
+async def _show(desk: OrderConsole) -> None:
     while (line := await desk.next_line()) is not None:
-        _say(line)
+        _print_line(line)
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

@@ -15,7 +15,8 @@ from pregao.cli.exchange_repair import REPAIR_EPILOG, repair
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
-    from pregao.exchange.host import ExchangeServer, ExchangeSettings
+    from pregao.exchange.host.server import ExchangeServer
+    from pregao.exchange.host.settings import ExchangeSettings
 
 EPILOG = "\n\n".join(
     (
@@ -96,7 +97,7 @@ def exchange(
     from dataclasses import replace
 
     from pregao.clock import SECOND, parse_span
-    from pregao.exchange.host import ExchangeSettings, read_settings
+    from pregao.exchange.host.settings import ExchangeSettings, read_settings
     from pregao.output_files import replace_file
 
     settings = ExchangeSettings() if config is None else read_settings(config)
@@ -126,8 +127,8 @@ def _with_legacy(
     """Add the requested legacy feed and its recovery to the settings."""
     from dataclasses import replace
 
-    from pregao.exchange.simulation import LegacyDepth
-    from pregao.net import parse_address
+    from pregao.exchange.simulation.settings import LegacyDepth
+    from pregao.net.addresses import parse_address
 
     if legacy is not None:
         if legacy not in list(LegacyDepth):
@@ -151,7 +152,8 @@ def run_exchange(
     """Run until a signal, or until `seconds` have passed."""
     import asyncio
 
-    from pregao.exchange.host import ExchangeServer, captures_in
+    from pregao.exchange.host.captures import captures_in
+    from pregao.exchange.host.server import ExchangeServer
 
     server = ExchangeServer(
         settings,
@@ -193,7 +195,7 @@ async def _serve(
         loop.call_later(seconds, server.stop)
     try:
         async with _recovery(server) as recovery_address:
-            _tell(server, embedded=embedded, kept=kept, asked_at=recovery_address)
+            _print_status(server, embedded=embedded, kept=kept, asked_at=recovery_address)
             await server.serve()
     finally:
         await server.close()
@@ -202,54 +204,54 @@ async def _serve(
 @asynccontextmanager
 async def _recovery(server: ExchangeServer) -> AsyncIterator[str | None]:
     """Serve TCP recovery of the legacy feed, if configured; yield its address."""
-    from pregao.fix import SessionSettings
+    from pregao.fix.session import FixSessionSettings
     from pregao.live.legacy_recovery import recovery_server
 
     address, store = server.settings.recovery, server.legacy_store
     if address is None or store is None:
         yield None
         return
-    names = SessionSettings("BVMF", "CUSTOMER", acceptor=True)
+    names = FixSessionSettings("BVMF", "CUSTOMER", acceptor=True)
     async with recovery_server(address.host, address.port, names, store) as port:
         yield f"{address.host}:{port}"
 
 
-def _tell(
+def _print_status(
     server: ExchangeServer, *, embedded: bool, kept: bool, asked_at: str | None = None
 ) -> None:
     """Print the addresses and state of the exchange."""
     settings = server.settings
     records, seconds = server.replayed
     if records:
-        _say(f"{records:,} records of the journal replayed in {seconds:.1f} s")
+        _print_line(f"{records:,} records of the journal replayed in {seconds:.1f} s")
     gateways = " and ".join(
         f"{address} ({'primary' if number == 1 else 'backup'})"
         for number, address in server.addresses.items()
     )
-    _say(f"gateways at {gateways}")
+    _print_line(f"gateways at {gateways}")
     if embedded:
         sessions = ", ".join(f"{each.session_id} (firm {each.firm})" for each in settings.sessions)
-        _say(f"sessions {sessions}; access key {settings.sessions[0].access_key}")
+        _print_line(f"sessions {sessions}; access key {settings.sessions[0].access_key}")
     if settings.feed == "none":
-        _say("no market data is published")
+        _print_line("no market data is published")
     else:
         numbers = ", ".join(str(each.number) for each in settings.channels)
-        _say(
+        _print_line(
             f"market data of channels {numbers} by {settings.feed}; --live-config FILE writes the "
             "addresses"
         )
     if settings.legacy is not None:
-        _say(f"legacy feed (FIX/FAST) of {settings.legacy}")
+        _print_line(f"legacy feed (FIX/FAST) of {settings.legacy}")
     if asked_at is not None:
-        _say(f"legacy TCP recovery at {asked_at}, CompIDs CUSTOMER and BVMF (FIX 4.4)")
-    _say(f"control at 127.0.0.1:{server.control_port}: `pregao exchange ctl --help`")
+        _print_line(f"legacy TCP recovery at {asked_at}, CompIDs CUSTOMER and BVMF (FIX 4.4)")
+    _print_line(f"control at 127.0.0.1:{server.control_port}: `pregao exchange ctl --help`")
     if server.metrics_port is not None:
-        _say(f"http://127.0.0.1:{server.metrics_port}/metrics")
+        _print_line(f"http://127.0.0.1:{server.metrics_port}/metrics")
     if not kept:
-        _say("no journal: state is lost at exit; use --journal DIR to keep it")
-    _say("ready")
+        _print_line("no journal: state is lost at exit; use --journal DIR to keep it")
+    _print_line("ready")
 
 
-def _say(words: str) -> None:
+def _print_line(words: str) -> None:
     sys.stderr.write(f"pregao: {words}\n")
     sys.stderr.flush()

@@ -35,9 +35,11 @@ Symbol = Annotated[str, typer.Argument(metavar="SYMBOL", help="Symbol of the ins
 
 
 def _ask(port: int, **request: Any) -> dict[str, Any]:
-    from pregao.exchange.host import ask
+    from pregao.exchange.host.control_server import send_request
 
-    answer = ask(port, {name: value for name, value in request.items() if value is not None})
+    answer = send_request(
+        port, {name: value for name, value in request.items() if value is not None}
+    )
     if "error" in answer:
         message = str(answer["error"])
         raise UsageError(message if message.endswith((".", "?")) else f"{message}.")

@@ -13,8 +13,8 @@ from pregao.cli import options
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
-    from pregao.lake.books.export import Selection
-    from pregao.lake.store import Lake
+    from pregao.lake.books.export import BookSelection
+    from pregao.lake.store.lake import LakeStore
 
 EPILOG = "\n\n".join(
     (
@@ -34,7 +34,7 @@ EPILOG = "\n\n".join(
 )
 
 
-class What(StrEnum):
+class ExportKind(StrEnum):
     """Kinds of exports."""
 
     TICKS = "ticks"
@@ -49,11 +49,11 @@ class What(StrEnum):
     @property
     def foreign(self) -> bool:
         """Whether it is a third-party format of an instrument day."""
-        return self not in (What.TICKS, What.BOOK)
+        return self not in (ExportKind.TICKS, ExportKind.BOOK)
 
 
 def export(
-    what: Annotated[What, typer.Argument(help="Kind of export.")],
+    what: Annotated[ExportKind, typer.Argument(help="Kind of export.")],
     lake: options.Lake,
     output: Annotated[
         str,
@@ -89,25 +89,25 @@ def export(
     """
     from pregao.cli import option_values
     from pregao.cli.new_files import NewFiles
-    from pregao.lake.books.export import Selection
+    from pregao.lake.books.export import BookSelection
     from pregao.lake.books.table_files import ending_of
-    from pregao.lake.store import Lake
+    from pregao.lake.store.lake import LakeStore
 
     channels = option_values.numbers(channel, "--channel", 255)
-    selection = Selection(
+    selection = BookSelection(
         tuple(option_values.days(day)),
         tuple(sorted(channels or ())),
         tuple(option_values.parts(symbol)),
     )
     when = option_values.moment(at, "--at", tz)
-    if when is not None and (what is not What.BOOK or checkpoints or not selection.symbols):
+    if when is not None and (what is not ExportKind.BOOK or checkpoints or not selection.symbols):
         raise UsageError("--at requires `export book` with --symbol and without --checkpoints.")
-    if checkpoints and what is not What.BOOK:
+    if checkpoints and what is not ExportKind.BOOK:
         raise UsageError(f"--checkpoints is for `export book`, not `export {what}`.")
     if what.foreign:
-        from pregao.cli.export_formats import write_foreign
+        from pregao.cli.export_formats import write_third_party
 
-        write_foreign(
+        write_third_party(
             what.value, lake, selection, output, depth, tz, force=force, safe_csv=safe_csv
         )
         return
@@ -115,7 +115,7 @@ def export(
     files = NewFiles(force=force)
     if output != "-":
         files.check(Path(output))
-    store = Lake(lake)
+    store = LakeStore(lake)
     store.require()
     request = _Wanted(what, store, selection, depth, when, checkpoints, ending, safe_csv)
     if output == "-":
@@ -130,9 +130,9 @@ def export(
 class _Wanted(NamedTuple):
     """Settings of an export of ticks or books."""
 
-    what: What
-    lake: Lake
-    selection: Selection
+    what: ExportKind
+    lake: LakeStore
+    selection: BookSelection
     depth: int
     when: int | None
     checkpoints: bool
@@ -145,7 +145,7 @@ def _write(wanted: _Wanted, sink: BinaryIO) -> int:
     from pregao.lake.books.lookup import book_at
 
     lake, selection, ending, safe = wanted.lake, wanted.selection, wanted.ending, wanted.safe_csv
-    if wanted.what is What.TICKS:
+    if wanted.what is ExportKind.TICKS:
         return export_ticks(lake, selection, wanted.depth, sink, ending, safe_csv=safe)
     if wanted.when is None:
         every = wanted.checkpoints

@@ -11,16 +11,16 @@ import typer
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
-    from pregao.lake.books.export import Selection
+    from pregao.lake.books.export import BookSelection
 
 SAO_PAULO = "America/Sao_Paulo"
 """Default time zone of LOBSTER's seconds after midnight: the exchange's."""
 
 
-def write_foreign(
+def write_third_party(
     format_name: str,
     lake: str,
-    selection: Selection,
+    selection: BookSelection,
     output: str,
     depth: int,
     zone: str | None,
@@ -30,11 +30,12 @@ def write_foreign(
 ) -> None:
     """Write one or more instrument days in a third-party format."""
     from pregao.cli.new_files import NewFiles
-    from pregao.lake.books import Catalogue, find_instrument
-    from pregao.lake.exports import Format, check_output, files_of
-    from pregao.lake.store import Lake
+    from pregao.lake.books.catalogue import FileCatalogue
+    from pregao.lake.books.lookup import find_instrument
+    from pregao.lake.exports.formats import ExportFormat, check_output, files_of
+    from pregao.lake.store.lake import LakeStore
 
-    wanted = Format(format_name)
+    wanted = ExportFormat(format_name)
     check_output(wanted, output)
     if not selection.symbols:
         raise UsageError(f"`export {wanted}` requires --symbol.")
@@ -43,9 +44,9 @@ def write_foreign(
             f"`export {wanted}` accepts one --channel, was {len(selection.channels)}. Use it "
             "if a symbol is on several channels."
         )
-    store = Lake(lake)
+    store = LakeStore(lake)
     store.require()
-    catalogue = Catalogue(store)
+    catalogue = FileCatalogue(store)
     channel = selection.channels[0] if selection.channels else None
     instruments = [
         find_instrument(catalogue, name, day, channel)

@@ -54,7 +54,7 @@ def info(
     from pregao.cli import option_values
     from pregao.cli.info_tables import show
     from pregao.cli.progress import ReadingProgress
-    from pregao.schemas import Registry
+    from pregao.schemas.registry import Registry
 
     if are_legacy(files, schema):
         from pregao.api.legacy_report import legacy_report

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pregao.cli.terminal import console, print_table, say
+from pregao.cli.terminal import console, print_line, print_table
 
 
 def show_legacy(report: dict[str, Any]) -> None:
     """Print the report as tables."""
     out = console()
-    say(
+    print_line(
         out,
         f"Legacy feed (UMDF FIX/FAST): {report['datagrams']:,} datagrams, "
         f"{report['messages']:,} messages.",
@@ -23,8 +23,8 @@ def show_legacy(report: dict[str, Any]) -> None:
     rows = [[each[name] for name in names] for each in report["templates"]]
     print_table(out, "Templates", names, rows, numbers="template messages", framed=True)
     if report["chunks_missing"]:
-        say(out, f"{report['chunks_missing']:,} messages have missing chunks.")
+        print_line(out, f"{report['chunks_missing']:,} messages have missing chunks.")
     for reason, count in report["rejects"].items():
-        say(out, f"{count:,} rejected: {reason}")
+        print_line(out, f"{count:,} rejected: {reason}")
     for message in report["damaged"]:
-        say(out, message)
+        print_line(out, message)

@@ -6,16 +6,16 @@ from typing import Any
 
 from rich.console import Console
 
-from pregao.cli.terminal import console, print_table, say
+from pregao.cli.terminal import console, print_line, print_table
 
-_MOST_SEQUENCES = 8
+_MAX_SEQUENCES = 8
 
 
 def show(found: dict[str, Any]) -> None:
     """Print the survey of captures as tables."""
     out = console()
     for line in _summary(found):
-        say(out, line)
+        print_line(out, line)
     if found["flows"]:
         _flows(out, found)
     if found["gaps"]:
@@ -25,7 +25,7 @@ def show(found: dict[str, Any]) -> None:
     if found["entrypoint"]["connections"]:
         _sessions(out, found["entrypoint"])
     for line in _troubles(found):
-        say(out, line)
+        print_line(out, line)
 
 
 def _summary(found: dict[str, Any]) -> list[str]:
@@ -100,8 +100,8 @@ def _sequences(flow: dict[str, Any]) -> str:
         return f"{seen:,} loops, {complete:,} complete, up to {longest:,}"
     runs = flow["sequences"]
     shown = [f"{run['version']}: {run['first']:,}–{run['last']:,}" for run in runs]
-    more = len(shown) - _MOST_SEQUENCES
-    return "\n".join(shown[:_MOST_SEQUENCES] + ([f"… and {more:,} more"] if more > 0 else []))
+    more = len(shown) - _MAX_SEQUENCES
+    return "\n".join(shown[:_MAX_SEQUENCES] + ([f"… and {more:,} more"] if more > 0 else []))
 
 
 def _sessions(out: Console, found: dict[str, Any]) -> None:

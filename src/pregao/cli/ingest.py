@@ -18,9 +18,10 @@ from pregao.extras import installed, require
 from pregao.lake.engine_names import EngineName
 
 if TYPE_CHECKING:
-    from pregao.lake.ingest import Options, Report
-    from pregao.lake.spark import StartingSpark
-    from pregao.lake.store import Lake
+    from pregao.lake.ingest.options import IngestOptions
+    from pregao.lake.ingest.report import IngestReport
+    from pregao.lake.spark.starting import BackgroundSpark
+    from pregao.lake.store.lake import LakeStore
 
 EPILOG = "\n\n".join(
     (
@@ -32,11 +33,11 @@ EPILOG = "\n\n".join(
         "Without Java, captures of up to 1 GB are ingested without Spark, as with --engine local.",
     )
 )
-MOST_WITHOUT_JAVA = 1 << 30
+MAX_LOCAL_BYTES = 1 << 30
 """Maximum bytes of captures to ingest without Spark if Java is missing and no engine is given."""
 
 
-class Stage(StrEnum):
+class IngestStage(StrEnum):
     """Stages of an ingest, in order."""
 
     MESSAGES = "messages"
@@ -45,10 +46,10 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class IngestSession:
     """Where stages run: on Spark, or in local processes."""
 
-    starting: StartingSpark | None = None
+    starting: BackgroundSpark | None = None
     """Starting Spark session; None without Spark."""
     chosen: bool = True
     """Whether the user chose where to run; if not, stages that are faster locally run locally."""
@@ -110,13 +111,14 @@ def ingest(
     from pregao.cli import option_values
     from pregao.cli.ingest_dumps import dumps_as_captures
     from pregao.cli.reports import check_report
-    from pregao.lake.ingest import Options, find_captures
-    from pregao.lake.source import parse_size
+    from pregao.lake.ingest.captures import find_captures
+    from pregao.lake.ingest.options import IngestOptions
+    from pregao.lake.source.request import parse_size
 
     option_values.check_engine(engine, master, conf)
-    stages = wanted_stages(only)
+    stages = selected_stages(only)
     channels = option_values.numbers(channel, "--channel", 255)
-    settings = Options(
+    settings = IngestOptions(
         target_bytes=parse_size(range_size, "--range-size") or 1,
         skew_ns=parse_span(max_feed_skew, "--max-feed-skew"),
         channels=None if channels is None else tuple(sorted(channels)),
@@ -126,17 +128,17 @@ def ingest(
         skip_damaged=skip_damaged,
     )
     check_report(report)
-    if Stage.MESSAGES in stages:
+    if IngestStage.MESSAGES in stages:
         find_captures(captures)  # reports invalid names before Spark starts
     with dumps_as_captures(captures, master, quiet=quiet) as files:
         _take_in(stages, files, lake, settings, report, (engine, master, conf), quiet=quiet)
 
 
 def _take_in(
-    stages: list[Stage],
+    stages: list[IngestStage],
     captures: list[str],
     lake: str,
-    settings: Options,
+    settings: IngestOptions,
     report: Path | None,
     where: tuple[EngineName | None, str | None, list[str] | None],
     *,
@@ -152,11 +154,11 @@ def _take_in(
 
 
 def _run_all(
-    stages: list[Stage],
-    session: Session,
+    stages: list[IngestStage],
+    session: IngestSession,
     captures: list[str],
     lake: str,
-    settings: Options,
+    settings: IngestOptions,
     report: Path | None,
     quiet: bool,
 ) -> None:
@@ -175,15 +177,15 @@ def _run_all(
             typer.echo(f"{stage}: done in {seconds[stage]:.1f} s")
 
 
-def wanted_stages(only: list[str] | None) -> list[Stage]:
+def selected_stages(only: list[str] | None) -> list[IngestStage]:
     """Return the requested stages, in order."""
     from pregao.cli import option_values
 
     names = option_values.parts(only)
-    if unknown := [name for name in names if name not in list(Stage)]:
-        known = ", ".join(Stage)
+    if unknown := [name for name in names if name not in list(IngestStage)]:
+        known = ", ".join(IngestStage)
         raise UsageError(f"--only must be one or more of {known}; was {unknown[0]!r}.")
-    return [stage for stage in Stage if not names or stage in names]
+    return [stage for stage in IngestStage if not names or stage in names]
 
 
 def open_session(
@@ -193,43 +195,43 @@ def open_session(
     captures: list[str],
     *,
     quiet: bool = False,
-) -> Session:
+) -> IngestSession:
     """Start Spark, or run locally if requested, or if nothing is and Spark or Java is missing.
 
     Without Java, raise `UsageError` for more than `MOST_WITHOUT_JAVA` bytes of captures, so that
     the user decides.
     """
-    from pregao.lake.spark import parse_conf
+    from pregao.lake.spark.session import parse_conf
 
     settings = parse_conf(conf)
     if engine is EngineName.LOCAL:
-        return Session()
+        return IngestSession()
     unset = engine is None and master is None and not settings
     if unset and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        from pregao.lake.ingest import find_captures
-        from pregao.lake.spark import find_java
+        from pregao.lake.ingest.captures import find_captures
+        from pregao.lake.spark.java import find_java
 
         try:
             require("pyspark")
             find_java()
         except UsageError as error:
             size = sum(entry.size for entry in find_captures(captures)) if captures else 0
-            if size > MOST_WITHOUT_JAVA:
+            if size > MAX_LOCAL_BYTES:
                 raise UsageError(
                     f"{error} Or use --engine local, which does not need Java."
                 ) from error
             missing = "no Java" if installed("pyspark") else "no Spark"
-            _say(f"{missing} found: running without Spark, as with --engine local", quiet)
-            return Session()
-    from pregao.lake.spark import StartingSpark
+            _print_line(f"{missing} found: running without Spark, as with --engine local", quiet)
+            return IngestSession()
+    from pregao.lake.spark.starting import BackgroundSpark
 
     chosen = _is_chosen(engine, master, settings)
-    return Session(StartingSpark(master, settings), chosen=chosen)
+    return IngestSession(BackgroundSpark(master, settings), chosen=chosen)
 
 
 def _is_chosen(engine: EngineName | None, master: str | None, conf: dict[str, str]) -> bool:
     """Whether options, Spark's settings or spark-submit say where to run."""
-    from pregao.lake.spark import spark_defaults
+    from pregao.lake.spark.session import spark_defaults
 
     variables = ("PYSPARK_GATEWAY_PORT", "MASTER", "SPARK_REMOTE")
     return (
@@ -245,43 +247,48 @@ def analytics_session(
     engine: EngineName | None,
     master: str | None,
     conf: list[str] | None,
-    lake: Lake,
+    lake: LakeStore,
     *,
     quiet: bool = False,
-) -> Session:
+) -> IngestSession:
     """Return where to build analytics: on Spark if configured in any way, else locally.
 
     On a single machine, the latter takes a third of the time.
     """
-    from pregao.lake.spark import parse_conf
+    from pregao.lake.spark.session import parse_conf
 
     if _is_chosen(engine, master, parse_conf(conf)) or not _read_by_duckdb(lake):
         return open_session(engine, master, conf, [], quiet=quiet)
-    return Session()
+    return IngestSession()
 
 
-def _read_by_duckdb(lake: Lake) -> bool:
-    from pregao.lake.sql import choose_engine
+def _read_by_duckdb(lake: LakeStore) -> bool:
+    from pregao.lake.sql.engines import choose_engine
 
     return choose_engine(lake, None, spark_wanted=False) is EngineName.LOCAL
 
 
 def _run(
-    stage: Stage, session: Session, captures: list[str], lake: str, options: Options, quiet: bool
+    stage: IngestStage,
+    session: IngestSession,
+    captures: list[str],
+    lake: str,
+    options: IngestOptions,
+    quiet: bool,
 ) -> dict[str, Any]:
     """Run a stage and print its result; return its part of the report."""
-    if stage is Stage.MESSAGES:
+    if stage is IngestStage.MESSAGES:
         report = _messages(session, captures, lake, options, quiet)
         if not quiet:
             show(report, lake)
         return report.json()
-    if stage is Stage.BOOKS:
+    if stage is IngestStage.BOOKS:
         return {"books": _books(session, lake, quiet)}
     from pregao.cli import analytics
     from pregao.lake.analytics.analyse import analyse
-    from pregao.lake.store import Lake
+    from pregao.lake.store.lake import LakeStore
 
-    store = Lake(lake)
+    store = LakeStore(lake)
     spark = session.spark if session.chosen or not _read_by_duckdb(store) else None
     built = analyse(spark, store, progress=analytics.progress(quiet))
     if not quiet:
@@ -294,29 +301,29 @@ def _run(
 
 
 def _messages(
-    session: Session, captures: list[str], lake: str, options: Options, quiet: bool
-) -> Report:
+    session: IngestSession, captures: list[str], lake: str, options: IngestOptions, quiet: bool
+) -> IngestReport:
     from pregao.cli.ingest_progress import ingest_progress
-    from pregao.lake.ingest import Merger, Runner, merge_here, run_here
-    from pregao.lake.ingest import ingest as take_in
+    from pregao.lake.ingest.intake import ingest as take_in
+    from pregao.lake.ingest.running import Merger, Runner, merge_locally, run_locally
 
-    run: Runner = run_here
-    merge: Merger = merge_here
+    run: Runner = run_locally
+    merge: Merger = merge_locally
     if session.starting is not None:
         run, merge = session.starting.run, session.starting.merge
     with ingest_progress(quiet) as progress:
         return take_in(captures, lake, options, run=run, merge=merge, progress=progress)
 
 
-def _books(session: Session, lake: str, quiet: bool) -> list[dict[str, Any]]:
+def _books(session: IngestSession, lake: str, quiet: bool) -> list[dict[str, Any]]:
     from pregao.cli import books as order_books
-    from pregao.lake.books.catalogue import Catalogue
-    from pregao.lake.store import Lake
+    from pregao.lake.books.catalogue import FileCatalogue
+    from pregao.lake.store.lake import LakeStore
 
-    store = Lake(lake)
+    store = LakeStore(lake)
     store.require()
-    if not Catalogue(store).dates():
-        _say("no orders and no snapshots: no books to build", quiet)
+    if not FileCatalogue(store).dates():
+        _print_line("no orders and no snapshots: no books to build", quiet)
         return []
     engine = EngineName.LOCAL if session.starting is None else EngineName.SPARK
     built = order_books.build(lake, engine=engine, spark=session.spark, quiet=quiet)
@@ -325,22 +332,22 @@ def _books(session: Session, lake: str, quiet: bool) -> list[dict[str, Any]]:
     return [one.json() for one in built]
 
 
-def _say(words: str, quiet: bool = False) -> None:
+def _print_line(words: str, quiet: bool = False) -> None:
     if not quiet:
         typer.echo(f"pregao: {words}", err=True)
 
 
-def show(report: Report, lake: str) -> None:
+def show(report: IngestReport, lake: str) -> None:
     """Print the report of an ingest."""
-    from pregao.cli.terminal import console, print_table, say
+    from pregao.cli.terminal import console, print_line, print_table
 
     out = console()
     for name, unit in report.skipped.items():
-        say(out, f"{name}: already ingested ({unit})")
+        print_line(out, f"{name}: already ingested ({unit})")
     for reason in report.damaged.values():
-        say(out, f"skipped: {reason}")
+        print_line(out, f"skipped: {reason}")
     if not report.captures:
-        say(out, f"Nothing new to ingest into {lake}.")
+        print_line(out, f"Nothing new to ingest into {lake}.")
         return
     data = report.json()
     rows = [(f"packets {name}", f"{count:,}") for name, count in data["packets"].items()]
@@ -367,12 +374,12 @@ def show(report: Report, lake: str) -> None:
     for capture in report.captures:
         if capture.truncated_tail is not None:
             position, length = capture.truncated_tail
-            say(
+            print_line(
                 out,
                 f"{capture.name}: the last {length} bytes, at offset {position}, are an incomplete "
                 "packet.",
             )
     for note in report.notes:
-        say(out, note)
+        print_line(out, note)
     for reason, count in report.sums.reasons.most_common(5):
-        say(out, f"rejected {count:,}: {reason}")
+        print_line(out, f"rejected {count:,}: {reason}")

@@ -16,18 +16,19 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pregao.capture import PcapWriter, UdpFramer
-from pregao.cli.terminal import console, say
+from pregao.arrays import Int64Array
+from pregao.capture.write import PcapWriter, UdpFramer
+from pregao.cli.terminal import console, print_line
 from pregao.errors import CaptureError, UsageError
 from pregao.lake.ingest.legacy.channels import UNKNOWN, VARIABLE, dump_flow, known_channel
-from pregao.legacy import MessageReader, Stream, message_type, stream_of
 from pregao.legacy.bulk import ChunkColumns, HeadReader, chunk_columns
 from pregao.legacy.chunks import HEADER_SIZE
+from pregao.legacy.messages import MessageReader, message_type
 from pregao.legacy.recognition import RAW_HEAD, is_raw_dump
-from pregao.schemas import bundled_templates
+from pregao.legacy.streams import LegacyStream, stream_of
+from pregao.schemas.fast_templates import bundled_templates
 
 _PIECE = 1 << 23
-Numbers = npt.NDArray[np.int64]
 
 
 @contextmanager
@@ -50,7 +51,7 @@ def dumps_as_captures(
             path.parent.mkdir()
             write_capture(Path(name), path)
             if not quiet:
-                say(
+                print_line(
                     console(sys.stderr),
                     f"{name}: raw dump of the legacy feed, without capture times and addresses. "
                     "The sending times of its messages are used as capture times.",
@@ -99,11 +100,11 @@ def write_capture(dump: Path, place: Path) -> None:
                 writer.write(time_ns, framer.frame(data[start - HEADER_SIZE : start + size]))
 
 
-def _stream(templates: Numbers) -> int:
+def _stream(templates: Int64Array) -> int:
     """Return the number of the stream to which the templates of a dump belong; 0 if unknown."""
     known = bundled_templates().by_id
     stream = stream_of({message_type(known[number]) for number in np.unique(templates).tolist()})
-    return 0 if stream is None else [*Stream].index(stream) + 1
+    return 0 if stream is None else [*LegacyStream].index(stream) + 1
 
 
 def _pieces(dump: Path) -> Iterator[tuple[npt.NDArray[np.uint8], ChunkColumns]]:

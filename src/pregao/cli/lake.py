@@ -13,7 +13,7 @@ from pregao.clock import parse_span
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
-    from pregao.lake.ingest import Checked
+    from pregao.lake.ingest.check import CheckResult
 
 app = typer.Typer(
     name="lake",
@@ -35,11 +35,11 @@ def tables(
     """List the tables (rows, files, size, columns, time span), or the columns of one."""
     from pregao.cli.terminal import console, print_table
     from pregao.clock import format_ns
-    from pregao.lake.ingest import summarize, table_columns
-    from pregao.lake.store import Lake
-    from pregao.lake.views import view_columns, view_names
+    from pregao.lake.ingest.table_summaries import summarize, table_columns
+    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.views.definitions import view_columns, view_names
 
-    store = Lake(lake)
+    store = LakeStore(lake)
     store.require()
     store.roll_forward()
     if table is not None:
@@ -84,15 +84,15 @@ def check(
     as_json: options.Json = False,
 ) -> None:
     """Recount the tables and compare with the ingest reports."""
-    from pregao.lake.ingest import Checked, check_lake, unsound
-    from pregao.lake.store import Lake
+    from pregao.lake.ingest.check import CheckResult, check_lake, unsound
+    from pregao.lake.store.lake import LakeStore
 
-    store = Lake(lake)
+    store = LakeStore(lake)
     store.require()
     store.roll_forward()
     unreadable = unsound(store, deep=deep)
     # Rows can be counted only if the files match the tables' logs.
-    found = Checked(faults=unreadable) if unreadable else check_lake(store)
+    found = CheckResult(faults=unreadable) if unreadable else check_lake(store)
     if as_json:
         typer.echo(json.dumps({**asdict(found), "counted": not unreadable, "deep": deep}, indent=1))
     else:
@@ -106,7 +106,7 @@ def check(
         typer.echo("Not all pages of the files were read; use --deep for that.")
 
 
-def _show_check(found: Checked, *, counted: bool) -> None:
+def _show_check(found: CheckResult, *, counted: bool) -> None:
     if counted:
         typer.echo(
             f"{found.units:,} ingests, {found.packets:,} packets, {found.messages:,} messages"
@@ -132,10 +132,10 @@ def vacuum(
     as_json: options.Json = False,
 ) -> None:
     """Remove files left by failed ingests and replaced files."""
-    from pregao.lake.store import Lake
-    from pregao.lake.store import vacuum as remove_orphans
+    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.store.vacuum import vacuum as remove_orphans
 
-    store = Lake(lake)
+    store = LakeStore(lake)
     store.require()
     limit = parse_span(older_than, "--older-than")
     done = remove_orphans(store, older_than_ns=limit, dry_run=dry_run)
@@ -180,11 +180,11 @@ def compact(
 ) -> None:
     """Merge small files and cluster rows by instrument."""
     from pregao.cli.terminal import console, print_table
-    from pregao.lake.ingest import compact as merge
-    from pregao.lake.source import parse_size
-    from pregao.lake.store import Lake
+    from pregao.lake.ingest.compaction import compact as merge
+    from pregao.lake.source.request import parse_size
+    from pregao.lake.store.lake import LakeStore
 
-    store = Lake(lake)
+    store = LakeStore(lake)
     store.require()
     size = parse_size(file_size, "--file-size")
     assert size is not None  # it has a default

@@ -11,7 +11,7 @@ from pregao.cli import options
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
-    from pregao.lake.dropping import Dropped
+    from pregao.lake.dropping.drop import DropResult
 
 EPILOG = "\n\n".join(
     (
@@ -50,17 +50,17 @@ def drop(
     Dates and channels given together select these channels on these dates.
     """
     from pregao.cli import option_values
-    from pregao.lake.dropping import Selection
-    from pregao.lake.dropping import drop as take_out
-    from pregao.lake.store import Lake
+    from pregao.lake.dropping.drop import drop as take_out
+    from pregao.lake.dropping.selection import DropSelection
+    from pregao.lake.store.lake import LakeStore
 
-    chosen = Selection(
+    chosen = DropSelection(
         tuple(option_values.days(day)),
         tuple(sorted(option_values.numbers(channel, "--channel", 255) or ())),
         tuple(option_values.parts(ingest)),
     )
     chosen.check()
-    store = Lake(lake)
+    store = LakeStore(lake)
     if dry_run or not yes:
         _show(take_out(store, chosen, dry_run=True), "would be dropped")
         if dry_run:
@@ -76,7 +76,7 @@ def drop(
     typer.echo(f"Dropped; `pregao lake vacuum --lake {lake}` frees the space of its files.")
 
 
-def _show(what: Dropped, did: str) -> None:
+def _show(what: DropResult, did: str) -> None:
     from pregao.cli.terminal import console, print_table
 
     print_table(

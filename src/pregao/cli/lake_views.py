@@ -45,10 +45,10 @@ _Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the file.")
 def views(lake: options.Lake, output: _Output = None, force: _Force = False) -> None:
     """Write SQL that defines the tables and views in any DuckDB."""
     from pregao.lake.sql.duckdb_file import views_script
-    from pregao.lake.store import Lake
+    from pregao.lake.store.lake import LakeStore
 
     _check(output, force)
-    _write(views_script(Lake(lake)), output, force)
+    _write(views_script(LakeStore(lake)), output, force)
 
 
 def ddl(
@@ -66,11 +66,11 @@ def ddl(
     force: _Force = False,
 ) -> None:
     """Write SQL that registers the tables and views in a Spark catalog."""
-    from pregao.lake.store import Lake
-    from pregao.lake.views import catalogue_ddl
+    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.views.ddl import catalogue_ddl
 
     _check(output, force)
-    _write(catalogue_ddl(Lake(lake), schema, root), output, force)
+    _write(catalogue_ddl(LakeStore(lake), schema, root), output, force)
 
 
 def symbol(
@@ -87,7 +87,7 @@ def symbol(
 
     from pregao.cli import option_values
     from pregao.cli.terminal import console, print_table
-    from pregao.lake.views import find_symbol
+    from pregao.lake.views.symbols import find_symbol
 
     date = option_values.days([day])[0] if day else None
     found = find_symbol(lake, name, date)
@@ -122,13 +122,13 @@ def dictionary(
     """Write the data dictionary, every table and column with its meaning, as Markdown."""
     from pregao.lake.dictionary import dictionary as page
     from pregao.lake.dictionary import lake_specs, own_specs
-    from pregao.lake.store import Lake
+    from pregao.lake.store.lake import LakeStore
 
     _check(output, force)
     if lake is None:
         specs = own_specs()
     else:
-        store = Lake(lake)
+        store = LakeStore(lake)
         store.require()
         store.roll_forward()
         specs = lake_specs(store)

@@ -16,9 +16,11 @@ from pregao.errors import UsageError
 from pregao.names import did_you_mean, folded
 
 if TYPE_CHECKING:
-    from pregao.cli.live_demo import Demo
-    from pregao.live import FeedHandler, FeedProcesses, LiveConfig, Recorder
-    from pregao.live.processes import ProcessSubscription
+    from pregao.cli.live_demo import LiveDemo
+    from pregao.live.config import LiveConfig
+    from pregao.live.handler import FeedHandler
+    from pregao.live.processes import FeedProcesses, ProcessSubscription
+    from pregao.live.recording import Recorder
 
 EPILOG = "\n\n".join(
     (
@@ -96,17 +98,15 @@ def live(
 ) -> None:
     """Follow channels over the network: books that recover from gaps, and their health."""
     from pregao.cli import option_values
-    from pregao.cli.decode_output import ReaderGoneError
+    from pregao.cli.decode_output import OutputClosedError
     from pregao.clock import SECOND, parse_span
-    from pregao.live import (
-        FeedHandler,
-        FeedProcesses,
-        check_manner,
-        parse_speed,
-        read_config,
-        seldom_collected,
-        serve,
-    )
+    from pregao.live.collector import rare_collection
+    from pregao.live.config import read_config
+    from pregao.live.handler import FeedHandler
+    from pregao.live.priority import check_manner
+    from pregao.live.processes import FeedProcesses
+    from pregao.live.replaying import parse_speed
+    from pregao.live.reports import serve
 
     if (config is None) != demo:
         raise UsageError("`pregao live` requires either --config FILE or --demo.")
@@ -125,7 +125,7 @@ def live(
     if not as_json and not sys.stdout.isatty():
         raise UsageError("The view requires a terminal: use --json to write JSON lines instead.")
     with ExitStack() as opened:
-        demo_market: Demo | None = None
+        demo_market: LiveDemo | None = None
         if config_ is not None:
             followed = config_
         else:
@@ -138,7 +138,7 @@ def live(
         groups = followed.groups(processes)
         handler: FeedHandler | FeedProcesses
         if len(groups) > 1:
-            _check_apart(as_json=as_json, recorded=recorder is not None)
+            _check_processes(as_json=as_json, recorded=recorder is not None)
             handler = FeedProcesses(groups, spin=spin or None)
             opened.callback(handler.stop)
         else:
@@ -149,12 +149,12 @@ def live(
                 follower = LakeFollower(recorder.settings.folder, lake, followed)
                 opened.callback(opened.enter_context(follower).finish)
             opened.callback(handler.stop)
-            opened.enter_context(seldom_collected())
+            opened.enter_context(rare_collection())
             handler.start()
         if metrics is not None:
             server = serve(handler, metrics)
             opened.callback(server.close)
-            _say(f"http://127.0.0.1:{server.port}/metrics")
+            _print_line(f"http://127.0.0.1:{server.port}/metrics")
         if demo_market is not None:
             demo_market.start()
         end = None if seconds is None else time.monotonic() + seconds
@@ -163,11 +163,11 @@ def live(
                 write_lines(handler, symbols, depth, end, demo_market)
             else:
                 _show(handler, followed, demo_market, end)
-        except (KeyboardInterrupt, ReaderGoneError):
+        except (KeyboardInterrupt, OutputClosedError):
             pass  # the regular way to stop
 
 
-def _check_apart(*, as_json: bool, recorded: bool) -> None:
+def _check_processes(*, as_json: bool, recorded: bool) -> None:
     """Raise `UsageError` for options that worker processes do not support."""
     if recorded:
         raise UsageError(
@@ -178,18 +178,18 @@ def _check_apart(*, as_json: bool, recorded: bool) -> None:
         raise UsageError("The view runs in one process: use --json with worker processes.")
 
 
-def _say(words: str) -> None:
+def _print_line(words: str) -> None:
     sys.stderr.write(f"pregao: {words}\n")
     sys.stderr.flush()
 
 
-def _demo(opened: ExitStack) -> Demo:
-    from pregao.cli.live_demo import DURATION_NS, INSTRUMENTS, Demo
+def _demo(opened: ExitStack) -> LiveDemo:
+    from pregao.cli.live_demo import DURATION_NS, INSTRUMENTS, LiveDemo
     from pregao.clock import MINUTE
 
     minutes = DURATION_NS // MINUTE
-    _say(f"simulating {minutes} minutes of trading in {INSTRUMENTS} instruments …")
-    demo = Demo()
+    _print_line(f"simulating {minutes} minutes of trading in {INSTRUMENTS} instruments …")
+    demo = LiveDemo()
     opened.callback(demo.close)
     return demo
 
@@ -198,8 +198,8 @@ def _recorder(
     record: Path | None, lake: str | None, spool: Path | None, roll_size: str, roll_time: str
 ) -> Recorder | None:
     from pregao.clock import parse_span
-    from pregao.lake.source import parse_size
-    from pregao.live import Recorder, RecordSettings
+    from pregao.lake.source.request import parse_size
+    from pregao.live.recording import Recorder, RecordSettings
 
     size = parse_size(roll_size, "--roll-size") or 1
     span = parse_span(roll_time, "--roll-time")
@@ -212,7 +212,9 @@ def _recorder(
         return None
     recorder = Recorder(RecordSettings(folder, roll_bytes=size, roll_ns=max(1, span)))
     if recorder.mended:
-        _say(f"{recorder.mended} bytes of an incomplete record removed from a capture in {folder}")
+        _print_line(
+            f"{recorder.mended} bytes of an incomplete record removed from a capture in {folder}"
+        )
     return recorder
 
 
@@ -221,12 +223,14 @@ def write_lines(
     symbols: list[str] | None,
     depth: int,
     end: float | None,
-    demo: Demo | None,
+    demo: LiveDemo | None,
 ) -> None:
     """Write a JSON line per event, and a status line per second."""
     from pregao.cli.decode_output import StandardOutput
     from pregao.cli.live_lines import line_of, status_line
-    from pregao.live import FeedHandler, Subscription, report
+    from pregao.live.handler import FeedHandler
+    from pregao.live.reports import report
+    from pregao.live.subscriptions import Subscription
 
     subscription: Subscription | ProcessSubscription
     if isinstance(handler, FeedHandler):
@@ -249,7 +253,7 @@ def write_lines(
             known = handler.ask(_names)
             for name in sorted(each for each in unchecked if folded(each) not in known):
                 hint = did_you_mean(name, sorted(known))
-                _say(f"no instrument {name} on the followed channels.{hint}")
+                _print_line(f"no instrument {name} on the followed channels.{hint}")
             unchecked.clear()
         items = subscription.take()
         lines = [line_of(item) for item in items]
@@ -276,7 +280,9 @@ def _names(handler: FeedHandler) -> set[str]:
     }
 
 
-def _show(handler: FeedHandler, config: LiveConfig, demo: Demo | None, end: float | None) -> None:
+def _show(
+    handler: FeedHandler, config: LiveConfig, demo: LiveDemo | None, end: float | None
+) -> None:
     from pregao.cli.live_view import watch
     from pregao.cli.terminal import console
 

@@ -12,13 +12,15 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 
 from pregao.clock import MINUTE
-from pregao.exchange.publisher import Channel
-from pregao.exchange.simulation import Settings, Simulation, fault_rates, parse_moment, parse_rates
+from pregao.exchange.publisher.channels import ChannelEndpoints
+from pregao.exchange.simulation.line_faults import fault_rates, parse_rates
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import SimulationSettings, parse_moment
 from pregao.feed.channel_settings import ChannelSettings
-from pregao.live import Line, LiveConfig, Replayer, Speed
-from pregao.live.config import STREAMS
-from pregao.net import Address, find_interface
-from pregao.umdf.survey import Destination
+from pregao.live.config import STREAMS, Line, LiveConfig
+from pregao.live.replaying import Replayer, ReplaySpeed
+from pregao.net.addresses import Address, find_interface
+from pregao.umdf.survey.lines import Destination
 
 INSTRUMENTS = 16
 DURATION_NS = 5 * MINUTE
@@ -28,10 +30,10 @@ LOSS = "0.02"
 """Share of packets that each feed loses, so that the demo shows recovery."""
 _INTERFACE = "lo"
 _STEP_S = 0.2
-_LONGEST_WAIT_S = 60.0
+_MAX_WAIT_S = 60.0
 
 
-class Demo:
+class LiveDemo:
     """A simulated day in a temporary folder, and the process that replays it."""
 
     def __init__(self) -> None:
@@ -40,7 +42,7 @@ class Demo:
         self._go: Event | None = None
         try:
             lost, none = parse_rates("--loss", LOSS), parse_rates("--reorder", None)
-            settings = Settings(
+            settings = SimulationSettings(
                 "equities",
                 self._folder,
                 force=True,
@@ -64,7 +66,7 @@ class Demo:
         lines = []
         index = 0
         for number in numbers:
-            channel = Channel.numbered(number)
+            channel = ChannelEndpoints.numbered(number)
             for stream in STREAMS:
                 for feed, endpoint in channel.endpoints(stream):
                     index += 1
@@ -75,7 +77,7 @@ class Demo:
         channels = tuple(ChannelSettings(number) for number in numbers)
         return LiveConfig(channels, tuple(lines), name="the demonstration")
 
-    def prepare(self, speed: Speed) -> None:
+    def prepare(self, speed: ReplaySpeed) -> None:
         """Start the sending process, so that `start` takes effect immediately."""
         captures = [str(path) for path in sorted(self._folder.glob("*.pcap"))]
         context = multiprocessing.get_context("spawn")
@@ -107,7 +109,7 @@ class Demo:
 def send(
     captures: list[str],
     targets: dict[Destination, Address],
-    speed: Speed,
+    speed: ReplaySpeed,
     ready: Event,
     go: Event,
 ) -> None:
@@ -122,5 +124,5 @@ def send(
         rewrite_times=True,
     )
     ready.set()
-    if go.wait(_LONGEST_WAIT_S):
+    if go.wait(_MAX_WAIT_S):
         replayer.run()

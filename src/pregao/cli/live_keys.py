@@ -46,7 +46,7 @@ def key_names(pressed: bytes) -> list[str]:
     return found
 
 
-class Keys:
+class KeyReader:
     """Reads keys from standard input, if that is a terminal."""
 
     def __init__(self) -> None:
@@ -68,14 +68,14 @@ class Keys:
 
 
 @contextmanager
-def keys() -> Iterator[Keys]:
+def keys() -> Iterator[KeyReader]:
     """Switch the terminal to single key presses inside the `with` block."""
     if not sys.stdin.isatty():
-        yield Keys()
+        yield KeyReader()
         return
     settings = termios.tcgetattr(sys.stdin)
     try:
         tty.setcbreak(sys.stdin)
-        yield Keys()
+        yield KeyReader()
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, settings)

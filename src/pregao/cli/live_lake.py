@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from pregao.errors import PregaoError, UsageError
-from pregao.live import LiveConfig
+from pregao.live.config import LiveConfig
 from pregao.umdf.streams import Stream
 
 _FINISH_S = 600.0
@@ -82,19 +82,20 @@ def follow(
 ) -> None:
     """Ingest captures until `stop` is set or the recording process ends."""
     from pregao.clock import SECOND
-    from pregao.lake.ingest import Options
-    from pregao.lake.source import RollingFiles
-    from pregao.lake.streaming import StreamIngest, StreamPace, follow_here
+    from pregao.lake.ingest.options import IngestOptions
+    from pregao.lake.source.rolling_files import RollingFiles
+    from pregao.lake.streaming.query import StreamPace, follow_locally
+    from pregao.lake.streaming.stream_ingest import StreamIngest
 
     # Ctrl-C reaches all processes of the terminal; the recorder decides when this one stops.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     files = RollingFiles(spool, 2 * SECOND)
-    ingest = StreamIngest(files, lake, Options(streams=streams, feeds=feeds))
+    ingest = StreamIngest(files, lake, IngestOptions(streams=streams, feeds=feeds))
     pace = StreamPace(interval_ns=2 * SECOND)
     alive: Callable[[], bool] = lambda: parent is None or parent.is_alive()  # noqa: E731
     try:
-        follow_here(ingest, pace, lambda _: None, lambda: stop.is_set() or not alive())
+        follow_locally(ingest, pace, lambda _: None, lambda: stop.is_set() or not alive())
     except PregaoError as error:
         sys.stderr.write(f"pregao: {error}\n")
         raise SystemExit(2) from None

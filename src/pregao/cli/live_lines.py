@@ -10,27 +10,28 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-from pregao.book.views import Level
+from pregao.book.views import BookLevel
 from pregao.cli.book import price_text
 from pregao.cli.printing import plain
-from pregao.feed.channel_events import Event
-from pregao.live import BookCopy, FreshBook, Item, LiveEvent, Missed, Report
-from pregao.umdf.sequencing import Place
+from pregao.feed.channel_events import ChannelEvent
+from pregao.live.books import BookCopy, BookRefresh, ItemsMissed, LiveEvent, LiveItem
+from pregao.live.reports import FeedReport
+from pregao.umdf.sequencing import PacketKey
 
-_PACKET_KEY = fields(Event)[0].name
+_PACKET_KEY = fields(ChannelEvent)[0].name
 
 
-def line_of(item: Item) -> str:
+def line_of(item: LiveItem) -> str:
     """Return an item of the live feed as a line of JSON."""
     return plain(json.dumps(data_of(item), ensure_ascii=False, separators=(",", ":")))
 
 
-def data_of(item: Item) -> dict[str, Any]:
+def data_of(item: LiveItem) -> dict[str, Any]:
     """Return an item of the live feed as JSON-compatible data."""
     match item:
-        case Missed(count):
+        case ItemsMissed(count):
             return {"event": "Missed", "count": count}
-        case FreshBook(channel, symbol, security_id, book):
+        case BookRefresh(channel, symbol, security_id, book):
             named = {"channel": channel, "symbol": symbol, "security_id": security_id}
             return {"event": "FreshBook", **named, "book": book_data(book)}
         case LiveEvent(channel, symbol, event, book):
@@ -53,16 +54,16 @@ def book_data(book: BookCopy) -> dict[str, Any]:
     }
 
 
-def _level(level: Level) -> list[Any]:
+def _level(level: BookLevel) -> list[Any]:
     return [price_text(level.price), level.size, level.orders]
 
 
-def _packet_key(key: Place | None) -> dict[str, int | None]:
+def _packet_key(key: PacketKey | None) -> dict[str, int | None]:
     version, number = (None, None) if key is None else key
     return {"sequence_version": version, "sequence_number": number}
 
 
-def _fields(event: Event) -> dict[str, Any]:
+def _fields(event: ChannelEvent) -> dict[str, Any]:
     values = {each.name: getattr(event, each.name) for each in fields(event)}
     key = _packet_key(values.pop(_PACKET_KEY))
     if "sequence_version" not in values:  # a gap or a new version has its own
@@ -89,12 +90,12 @@ def _plain(value: Any) -> Any:
             return value
 
 
-def status_line(report: Report) -> str:
+def status_line(report: FeedReport) -> str:
     """Return the status of the feed as a line of JSON."""
     return json.dumps({"event": "Status", **status_data(report)}, separators=(",", ":"))
 
 
-def status_data(report: Report) -> dict[str, Any]:
+def status_data(report: FeedReport) -> dict[str, Any]:
     """Return a status report as JSON-compatible data."""
     return {
         "time_ns": report.at_ns,

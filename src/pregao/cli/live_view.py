@@ -23,10 +23,11 @@ from pregao.cli.terminal import PlainConsole
 from pregao.clock import SECOND, format_ns
 from pregao.feed.channel_events import TradeBusted
 from pregao.feed.channel_settings import ChannelState
-from pregao.live import ChannelReport, InstrumentPage, InstrumentRow, Report, Watcher, report
+from pregao.live.reports import ChannelReport, FeedReport, report
+from pregao.live.watching import InstrumentPage, InstrumentRow, MarketWatch
 
 if TYPE_CHECKING:
-    from pregao.live import FeedHandler
+    from pregao.live.handler import FeedHandler
 
 _EVERY_S = 0.25
 _CHANNEL_STYLES = {
@@ -48,7 +49,7 @@ _TRUSTED = (State.VALID, State.EMPTY)
 
 
 @dataclass(slots=True)
-class Selection:
+class ViewSelection:
     """Selection of the user, moved by keys."""
 
     at: int = 0
@@ -97,10 +98,10 @@ class Selection:
 
 def watch(handler: FeedHandler, console: Console, note: str = "", end: float | None = None) -> None:
     """Show the feed until the user quits, or until a time of the monotonic clock."""
-    watcher = Watcher()
+    watcher = MarketWatch()
     handler.ask(lambda running: running.listen(watcher, singly=False))
-    selection = Selection()
-    before: Report | None = None
+    selection = ViewSelection()
+    before: FeedReport | None = None
     with keys() as pressed, Screen(console=console, screen=True, auto_refresh=False) as screen:
         while not selection.ended and (end is None or time.monotonic() < end):
             if not selection.paused:
@@ -125,11 +126,11 @@ def watch(handler: FeedHandler, console: Console, note: str = "", end: float | N
 
 
 def draw(
-    now: Report,
-    before: Report | None,
+    now: FeedReport,
+    before: FeedReport | None,
     rows: list[InstrumentRow],
     page: InstrumentPage | None,
-    selection: Selection,
+    selection: ViewSelection,
     size: tuple[int, int],
     note: str = "",
 ) -> RenderableType:
@@ -206,7 +207,7 @@ def table_of(
         kept.remove(columns.index(dropped.pop()))
 
 
-def channels_table(now: Report, before: Report | None, width: int) -> Table:
+def channels_table(now: FeedReport, before: FeedReport | None, width: int) -> Table:
     """Return a table with a row for each channel."""
     earlier = {} if before is None else {each.number: each for each in before.channels}
     seconds = 1.0 if before is None else max(1e-9, (now.at_ns - before.at_ns) / SECOND)

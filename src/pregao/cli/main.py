@@ -34,7 +34,7 @@ from pregao.cli import schema as schema_command
 from pregao.cli import simulate as simulate_command
 from pregao.cli import stream as stream_command
 from pregao.cli import ui as ui_command
-from pregao.cli.ending import ended
+from pregao.cli.ending import run_command
 from pregao.cli.printing import guard
 from pregao.urls import redacted
 
@@ -123,4 +123,6 @@ def run() -> NoReturn:
     """
     guard()
     _speak()
-    raise SystemExit(ended(lambda: app(prog_name="pregao", standalone_mode=False), lambda: _debug))
+    raise SystemExit(
+        run_command(lambda: app(prog_name="pregao", standalone_mode=False), lambda: _debug)
+    )

@@ -14,14 +14,14 @@ from pregao.cli.configuration import zone as zone_of
 from pregao.clock import format_ns, parse_ns
 from pregao.errors import UsageError
 from pregao.lake.engine_names import EngineName
-from pregao.schemas import Registry
+from pregao.schemas.registry import Registry
 from pregao.umdf.streams import Stream
 
 LATEST_NS = (1 << 63) - 1
 """Latest time that a column of nanoseconds can represent."""
 
 if TYPE_CHECKING:
-    from pregao.umdf.survey import Destination
+    from pregao.umdf.survey.lines import Destination
 
 
 def parts(values: Iterable[str] | None) -> list[str]:
@@ -83,7 +83,7 @@ def check_engine(engine: EngineName | None, master: str | None, conf: list[str] 
 
 def streams(values: Iterable[str] | None) -> dict[Destination, Stream]:
     """Parse the streams of destinations: ``233.252.14.1:30001=incremental``."""
-    from pregao.umdf.survey import Destination
+    from pregao.umdf.survey.lines import Destination
 
     found: dict[Destination, Stream] = {}
     for part in parts(values):

@@ -13,7 +13,7 @@ from pregao.cli import options
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
-    from pregao.plot import Picture
+    from pregao.plot.style import Chart
 
 EPILOG = "\n\n".join(
     (
@@ -30,7 +30,7 @@ ENDINGS = (".png", ".svg", ".pdf")
 SAO_PAULO = "America/Sao_Paulo"
 
 
-class Kind(StrEnum):
+class ChartKind(StrEnum):
     """Kinds of charts."""
 
     HEATMAP = "heatmap"
@@ -43,11 +43,11 @@ class Kind(StrEnum):
     @property
     def of_all(self) -> bool:
         """Whether the chart covers all instruments."""
-        return self in (Kind.LATENCY, Kind.GAPS)
+        return self in (ChartKind.LATENCY, ChartKind.GAPS)
 
 
 def plot(
-    kind: Annotated[Kind, typer.Argument(help="Kind of chart.")],
+    kind: Annotated[ChartKind, typer.Argument(help="ChartKind of chart.")],
     lake: options.Lake,
     output: Annotated[
         Path,
@@ -94,7 +94,7 @@ def plot(
     if kind.of_all == (symbol is not None):
         wrong = "covers all instruments: omit SYMBOL" if kind.of_all else "requires a SYMBOL"
         raise UsageError(f"`plot {kind}` {wrong}.")
-    if at is not None and kind is not Kind.DEPTH:
+    if at is not None and kind is not ChartKind.DEPTH:
         raise UsageError(f"--at is for `plot depth`; use --since and --until with `plot {kind}`.")
     extras.require("matplotlib")
     files = NewFiles(force=force)
@@ -113,7 +113,7 @@ def plot(
 
 
 def _drawn(
-    kind: Kind,
+    kind: ChartKind,
     place: str,
     symbol: str,
     moments: tuple[int | None, int | None, int | None],
@@ -121,22 +121,22 @@ def _drawn(
     interval: str,
     measure: str,
     zone: str,
-) -> Picture:
+) -> Chart:
     from pregao import plot
-    from pregao.api import Lake
+    from pregao.api.lake import Lake
 
     lake = Lake(place)
     at, since, until = moments
     match kind:
-        case Kind.DEPTH:
+        case ChartKind.DEPTH:
             return plot.depth(lake, symbol, at, tz=zone, day=day)
-        case Kind.HEATMAP:
+        case ChartKind.HEATMAP:
             return plot.heatmap(lake, symbol, since, until, tz=zone, day=day)
-        case Kind.TAPE:
+        case ChartKind.TAPE:
             return plot.tape(lake, symbol, since, until, tz=zone, day=day)
-        case Kind.BARS:
+        case ChartKind.BARS:
             return plot.bars(lake, symbol, interval, since, until, tz=zone, day=day)
-        case Kind.LATENCY:
+        case ChartKind.LATENCY:
             return plot.latency(lake, measure, since, until, tz=zone, day=day)
-        case Kind.GAPS:
+        case ChartKind.GAPS:
             return plot.gaps(lake, since, until, tz=zone, day=day)

@@ -38,7 +38,7 @@ def query(
             metavar="DIR",
             envvar=LAKE_VARIABLE,
             show_default="lake of pregao.toml",
-            help="Lake directory or URI.",
+            help="LakeStore directory or URI.",
         ),
     ] = None,
     example: Annotated[
@@ -92,9 +92,10 @@ def query(
     require("deltalake")
     from pregao.cli import option_values, query_output
     from pregao.cli.new_files import NewFiles
-    from pregao.lake.spark import parse_conf
-    from pregao.lake.sql import choose_engine, open_engine, require_query
-    from pregao.lake.store import Lake
+    from pregao.lake.spark.session import parse_conf
+    from pregao.lake.sql.engines import choose_engine, open_engine
+    from pregao.lake.sql.statements import require_query
+    from pregao.lake.store.lake import LakeStore
 
     if examples:
         _list_examples(as_json)
@@ -106,14 +107,14 @@ def query(
     # Validate options before starting an engine.
     option_values.check_engine(engine, master, conf)
     settings = parse_conf(conf)
-    sql = _asked(sql, example)
+    sql = _requested_query(sql, example)
     if lake is None:
         lake = default_lake()
     require_query(sql)
     if output is not None:
         write = query_output.writer(output, safe_csv=safe_csv)
         NewFiles(force=force).check(output)
-    store = Lake(lake)
+    store = LakeStore(lake)
     chosen = choose_engine(store, engine, spark_wanted=master is not None or bool(settings))
     opened = open_engine(store, chosen, master=master, settings=settings, unsafe=unsafe)
     answer = opened.ask(sql)
@@ -126,9 +127,9 @@ def query(
     typer.echo(f"{rows.num_rows:,} rows written to {output}", err=True)
 
 
-def _asked(sql: str | None, name: str | None) -> str:
+def _requested_query(sql: str | None, name: str | None) -> str:
     """Return the SQL of the query or of the example with this name."""
-    from pregao.lake.sql import example
+    from pregao.lake.sql.examples import example
 
     if sql is not None and name is not None:
         raise UsageError("Give a query or --example NAME, not both.")
@@ -144,7 +145,7 @@ def _asked(sql: str | None, name: str | None) -> str:
 
 def _list_examples(as_json: bool) -> None:
     from pregao.cli.terminal import console, print_table
-    from pregao.lake.sql import examples
+    from pregao.lake.sql.examples import examples
 
     rows = [(each.name, each.answers) for each in examples()]
     if as_json:

@@ -15,15 +15,15 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from pregao.cli.printing import plain
-from pregao.cli.terminal import console, print_table, say
+from pregao.cli.terminal import console, print_line, print_table
 from pregao.csv_cells import safe_table
 from pregao.errors import UsageError
-from pregao.lake.sql import Answer
+from pregao.lake.sql.answers import QueryResult
 
 Writer = Callable[[Any, BinaryIO], None]
 
 
-def show(answer: Answer, limit: int) -> None:
+def show(answer: QueryResult, limit: int) -> None:
     """Print the first rows as a table, and the number of further rows."""
     rows, total = answer.first(limit)
     more = total - rows.num_rows
@@ -33,10 +33,12 @@ def show(answer: Answer, limit: int) -> None:
     title = f"{total:,} {'row' if total == 1 else 'rows'}"
     print_table(out, title, rows.schema.names, cells, numbers=" ".join(numbers))
     if more:
-        say(out, f"{more:,} more rows; print them with --limit, or write all to a file with -o.")
+        print_line(
+            out, f"{more:,} more rows; print them with --limit, or write all to a file with -o."
+        )
 
 
-def show_json(answer: Answer, limit: int) -> None:
+def show_json(answer: QueryResult, limit: int) -> None:
     """Print the first rows as a JSON list, and the number of further rows to standard error."""
     rows, total = answer.first(limit)
     lines = ",\n".join(map(json_text, _dictionaries(rows)))

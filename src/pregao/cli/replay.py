@@ -14,9 +14,9 @@ from pregao.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pregao.live import ReplayCounts, Told
-    from pregao.net import Address
-    from pregao.umdf.survey import Destination
+    from pregao.live.replaying import OnProgress, ReplayCounts
+    from pregao.net.addresses import Address
+    from pregao.umdf.survey.lines import Destination
 
 EPILOG = "\n\n".join(
     (
@@ -30,7 +30,7 @@ EPILOG = "\n\n".join(
 
 
 def replay(
-    files: Annotated[list[str], typer.Argument(help="Captures or folders of captures.")],
+    files: Annotated[list[str], typer.Argument(help="CaptureInputs or folders of captures.")],
     to: Annotated[
         list[str] | None,
         typer.Option(
@@ -58,12 +58,12 @@ def replay(
     quiet: options.Quiet = False,
 ) -> None:
     """Resend the UDP packets of captures, merged by time, each line to its own target."""
-    from pregao.api.input_captures import Captures
-    from pregao.live import Replayer, parse_speed
-    from pregao.net import find_interface
+    from pregao.api.input_captures import CaptureInputs
+    from pregao.live.replaying import Replayer, parse_speed
+    from pregao.net.addresses import find_interface
 
     pace = parse_speed(speed)
-    captures = Captures(files)
+    captures = CaptureInputs(files)
     if "-" in captures.names:
         raise UsageError(
             "`pregao replay` reads captures twice, so not from standard input (-): give files."
@@ -83,7 +83,7 @@ def replay(
         replayer.run()
         return
     from pregao.cli.terminal import console as shown_on
-    from pregao.cli.terminal import print_table, say
+    from pregao.cli.terminal import print_line, print_table
 
     console = shown_on(sys.stderr)
     if targets:
@@ -91,10 +91,10 @@ def replay(
         print_table(console, "", ("captured to", "sent to"), rows)
     with ExitStack() as shown:
         counts = replayer.run(_bar(console, shown) if console.is_terminal else None)
-    say(console, told(counts))
+    print_line(console, summary_line(counts))
 
 
-def told(counts: ReplayCounts) -> str:
+def summary_line(counts: ReplayCounts) -> str:
     """Summarize the packets sent in one line."""
     text = f"{counts.packets:,} packets sent, {counts.bytes:,} bytes"
     if counts.unsent:
@@ -108,9 +108,9 @@ def told(counts: ReplayCounts) -> str:
 
 def _targets(names: list[str], to: list[str] | None) -> dict[Destination, Address] | None:
     """Return the target of each line; None to use the captured destinations."""
-    from pregao.live import destinations_of, targets_from
-    from pregao.net import parse_address
-    from pregao.umdf.survey import Destination
+    from pregao.live.replaying import destinations_of, targets_from
+    from pregao.net.addresses import parse_address
+    from pregao.umdf.survey.lines import Destination
 
     if not to:
         return None
@@ -137,7 +137,7 @@ def _targets(names: list[str], to: list[str] | None) -> dict[Destination, Addres
     return targets
 
 
-def _bar(console: Console, shown: ExitStack) -> Told:
+def _bar(console: Console, shown: ExitStack) -> OnProgress:
     """Return a progress callback that updates a status line."""
     from pregao.clock import format_ns
 

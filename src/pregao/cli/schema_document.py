@@ -7,22 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from pregao.errors import SchemaError, UsageError
-from pregao.sbe import (
+from pregao.sbe.model import (
     Block,
     Composite,
     EncodedType,
     EnumType,
     Field,
-    Message,
+    MessageTemplate,
     Presence,
-    Reading,
     Schema,
     SetType,
     Type,
-    readings,
-    template,
 )
-from pregao.schemas import PROTOCOLS, Registry
+from pregao.sbe.values import ValueSpec, readings
+from pregao.sbe.xml import template
+from pregao.schemas.bundle import PROTOCOLS
+from pregao.schemas.registry import Registry
 
 _VERSION_OF = "id {0.id}, version {0.version} ({0.semantic_version})"
 
@@ -104,7 +104,7 @@ def described(schema: Schema, name: str) -> dict[str, Any]:
     )
 
 
-def _message(schema: Schema, name: str) -> Message | None:
+def _message(schema: Schema, name: str) -> MessageTemplate | None:
     try:
         return template(schema, name)
     except SchemaError:
@@ -144,7 +144,7 @@ def _parts(block: Block) -> dict[str, Any]:
     }
 
 
-def _field(field: Field, reading: Reading | None) -> dict[str, Any]:
+def _field(field: Field, reading: ValueSpec | None) -> dict[str, Any]:
     return {
         "name": field.name,
         "id": field.id,
@@ -161,13 +161,13 @@ def _field(field: Field, reading: Reading | None) -> dict[str, Any]:
     }
 
 
-def _presence(field: Field, reading: Reading | None) -> str:
+def _presence(field: Field, reading: ValueSpec | None) -> str:
     """Return the presence of a field: its own, or optional if its type is."""
     optional = reading is not None and not reading.required
     return Presence.OPTIONAL.value if optional else field.presence.value
 
 
-def _null(reading: Reading) -> int | float | str | None:
+def _null(reading: ValueSpec) -> int | float | str | None:
     if reading.null is None or reading.null == reading.null:
         return reading.null
     return "NaN"

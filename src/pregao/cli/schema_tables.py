@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pregao.cli.terminal import console, print_table, say
+from pregao.cli.terminal import console, print_line, print_table
 
 _FIELD_COLUMNS = (
     "field", "tag", "offset", "size", "type", "null", "presence", "since", "description",
@@ -19,9 +19,9 @@ def show(described: dict[str, Any]) -> None:
     kind = described["kind"]
     if kind == "schema":
         print_table(out, f"{described['package']}, {version}", *_messages(described))
-        say(out, f"versions: {', '.join(described['versions'])}")
-        say(out, f"types: {', '.join(described['types'])}")
-        say(out, "Run `pregao schema NAME` to show a message or a type.")
+        print_line(out, f"versions: {', '.join(described['versions'])}")
+        print_line(out, f"types: {', '.join(described['types'])}")
+        print_line(out, "Run `pregao schema NAME` to show a message or a type.")
     elif kind == "message":
         title = (
             f"{described['name']}: template {described['template']}, block of "
@@ -30,13 +30,13 @@ def show(described: dict[str, Any]) -> None:
         rows = list(_fields(described, ""))
         print_table(out, title, _FIELD_COLUMNS, rows, numbers="tag offset size since")
         if described["description"]:
-            say(out, described["description"])
+            print_line(out, described["description"])
     else:
         size = f"{described['size']} bytes" if described["size"] != 1 else "1 byte"
         title = f"{described['name']}: {kind} of {size} ({described['encoding']}), {version}"
         print_table(out, title, *_members(described))
         if described["description"]:
-            say(out, described["description"])
+            print_line(out, described["description"])
 
 
 def _messages(described: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:

@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pregao.errors import UsageError
-from pregao.exchange.simulation import (
+from pregao.exchange.simulation.line_faults import fault_rates, parse_rates
+from pregao.exchange.simulation.settings import (
     SCHEMA_VERSIONS,
     TRADE_DATE,
     Compression,
     LegacyDepth,
-    Settings,
-    fault_rates,
+    SimulationSettings,
     parse_duration,
     parse_moment,
-    parse_rates,
     parse_reset,
 )
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pregao.exchange.simulation import Progress, Summary
+    from pregao.exchange.simulation.publication import OnProgress
+    from pregao.exchange.simulation.summary import SimulationSummary
 
 EPILOG = "\n\n".join(
     (
@@ -173,7 +173,7 @@ def simulate(
     if like is None and (channel is not None or save_profile is not None):
         option = "--channel" if channel is not None else "--save-profile"
         raise UsageError(f"{option} requires --like LAKE.")
-    settings = Settings(
+    settings = SimulationSettings(
         profile=profile,
         out=output,
         seed=seed,
@@ -207,9 +207,9 @@ def simulate(
         )
 
 
-def _simulate(settings: Settings, quiet: bool) -> None:
+def _simulate(settings: SimulationSettings, quiet: bool) -> None:
     """Run a simulation and print its summary."""
-    from pregao.exchange.simulation import Simulation
+    from pregao.exchange.simulation.run import Simulation
 
     simulation = Simulation(settings)
     if quiet:
@@ -229,7 +229,7 @@ def _simulate_like(
     lake: str,
     day: date | None,
     channel: int | None,
-    settings: Settings,
+    settings: SimulationSettings,
     save: Path | None,
     quiet: bool,
     version: int | None,
@@ -240,8 +240,8 @@ def _simulate_like(
 
     from pregao.cli import simulate_like
     from pregao.cli.terminal import console as shown_on
-    from pregao.cli.terminal import say
-    from pregao.exchange.simulation import prepare_folder
+    from pregao.cli.terminal import print_line
+    from pregao.exchange.simulation.captures import prepare_folder
 
     if settings.profile != "equities":
         raise UsageError("--like fits its own profile: omit --profile.")
@@ -249,7 +249,7 @@ def _simulate_like(
 
     def tell(number: int, away: float) -> None:
         if not quiet:
-            say(console, f"round {number}: all numbers within a factor of {away:.2f}")
+            print_line(console, f"round {number}: all numbers within a factor of {away:.2f}")
 
     real = simulate_like.real_flow(lake, day, channel)
     settings = simulate_like.like_settings(real, settings, version)
@@ -266,7 +266,7 @@ def _simulate_like(
             simulate_like.show(shown_on(sys.stdout), real, simulated)
 
 
-def _bar(console: Console, shown: ExitStack) -> Progress:
+def _bar(console: Console, shown: ExitStack) -> OnProgress:
     """Return a progress callback that updates a bar."""
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
@@ -303,9 +303,9 @@ def _date(text: str) -> date:
     return day
 
 
-def _show(out: Console, summary: Summary, folder: Path, seconds: float) -> None:
+def _show(out: Console, summary: SimulationSummary, folder: Path, seconds: float) -> None:
     """Print the summary of a run."""
-    from pregao.cli.terminal import print_table, say
+    from pregao.cli.terminal import print_line, print_table
 
     data = summary.data
     rows = [
@@ -316,7 +316,7 @@ def _show(out: Console, summary: Summary, folder: Path, seconds: float) -> None:
     title = f"{data['settings']['profile']}, seed {data['settings']['seed']}"
     columns = ("channel", "file", "packets", "bytes")
     print_table(out, title, columns, rows, numbers="packets bytes", framed=True)
-    say(
+    print_line(
         out,
         f"{summary.messages:,} messages from {summary.orders:,} requests, {summary.trades:,} "
         f"trades, in {seconds:.1f} s ({summary.messages / max(seconds, 1e-9):,.0f} messages/s): "

@@ -12,22 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from pregao.exchange.simulation import SCHEMA_VERSIONS, Settings, Simulation
-from pregao.exchange.traders import FLOW_NUMBERS
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import SCHEMA_VERSIONS, SimulationSettings
 from pregao.exchange.traders.fitting import (
-    Flow,
-    RealFlow,
+    FlowStatistics,
+    TargetFlowStatistics,
     distance,
     first_guess,
     next_guess,
     profile_text,
 )
+from pregao.exchange.traders.profiles import FLOW_NUMBERS
 from pregao.output_files import replace_file
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pregao.lake.analytics import OrderFlow
+    from pregao.lake.analytics.order_flow import OrderFlowStatistics
 
 ROUNDS = 6
 """Maximum number of trial runs of a fit."""
@@ -35,7 +36,7 @@ _GOOD = 1.3
 """A fit ends when all numbers of the profile are within this factor of the target."""
 _TRIAL_S = (20.0, 120.0)
 """Minimum and maximum duration of a trial run, in simulated seconds."""
-_LONGEST_S = 1800.0
+_MAX_DURATION_S = 1800.0
 _OPEN_SHARE = 0.88
 """Share of a simulated day that is continuous trading."""
 WORDS = {
@@ -54,16 +55,18 @@ WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class FittedProfile:
     """A profile fitted to a day."""
 
-    real: OrderFlow
+    real: OrderFlowStatistics
     data: dict[str, Any]
     """Profile, in the structure of its TOML file."""
     rounds: int
 
 
-def fit(real: OrderFlow, settings: Settings, told: Callable[[int, float], None]) -> Fitted:
+def fit(
+    real: OrderFlowStatistics, settings: SimulationSettings, told: Callable[[int, float], None]
+) -> FittedProfile:
     """Try profiles in short runs until one is close enough; return the best one.
 
     ``told`` is called after each round with its number and the largest factor by which a number
@@ -95,10 +98,12 @@ def fit(real: OrderFlow, settings: Settings, told: Callable[[int, float], None])
         if factor <= _GOOD:
             break
         data = next_guess(data, target, flow)
-    return Fitted(real, best, rounds)
+    return FittedProfile(real, best, rounds)
 
 
-def simulated_flow(settings: Settings, data: dict[str, Any] | None = None) -> OrderFlow:
+def simulated_flow(
+    settings: SimulationSettings, data: dict[str, Any] | None = None
+) -> OrderFlowStatistics:
     """Simulate a day in a temporary folder, ingest it into a lake there, and measure its flow.
 
     ``data`` is a profile that replaces the one of the settings.
@@ -114,25 +119,28 @@ def simulated_flow(settings: Settings, data: dict[str, Any] | None = None) -> Or
         return measured(root / "day", root / "lake")
 
 
-def measured(captures: Path, lake: Path) -> OrderFlow:
+def measured(captures: Path, lake: Path) -> OrderFlowStatistics:
     """Ingest captures into a lake, in this process, and measure the busiest channel."""
-    from pregao.lake.analytics import measure_flow
-    from pregao.lake.ingest import ingest, merge_here, run_here
-    from pregao.lake.store import Lake
+    from pregao.lake.analytics.order_flow import measure_flow
+    from pregao.lake.ingest.intake import ingest
+    from pregao.lake.ingest.running import merge_locally, run_locally
+    from pregao.lake.store.lake import LakeStore
 
-    ingest([str(captures)], str(lake), None, run=run_here, merge=merge_here)
-    return measure_flow(Lake(str(lake)))
+    ingest([str(captures)], str(lake), None, run=run_locally, merge=merge_locally)
+    return measure_flow(LakeStore(str(lake)))
 
 
-def real_flow(lake: str, day: date | None, channel: int | None) -> OrderFlow:
+def real_flow(lake: str, day: date | None, channel: int | None) -> OrderFlowStatistics:
     """Measure the order flow of a day in a lake."""
-    from pregao.lake.analytics import measure_flow
-    from pregao.lake.store import Lake
+    from pregao.lake.analytics.order_flow import measure_flow
+    from pregao.lake.store.lake import LakeStore
 
-    return measure_flow(Lake(lake), day, channel)
+    return measure_flow(LakeStore(lake), day, channel)
 
 
-def like_settings(real: OrderFlow, settings: Settings, version: int | None) -> Settings:
+def like_settings(
+    real: OrderFlowStatistics, settings: SimulationSettings, version: int | None
+) -> SimulationSettings:
     """Complete the settings of a run that imitates a day: schema version and instruments."""
     if version is None:
         version = max((v for v in SCHEMA_VERSIONS if v <= real.schema_version), default=7)
@@ -143,18 +151,20 @@ def like_settings(real: OrderFlow, settings: Settings, version: int | None) -> S
     )
 
 
-def like_duration(real: OrderFlow) -> int:
+def like_duration(real: OrderFlowStatistics) -> int:
     """Return the duration of a run as long as the measured flow, in nanoseconds."""
-    return int(min(max(real.seconds / _OPEN_SHARE, 1.0), _LONGEST_S) * SECOND)
+    return int(min(max(real.seconds / _OPEN_SHARE, 1.0), _MAX_DURATION_S) * SECOND)
 
 
-def flow_of(flow: OrderFlow) -> Flow:
+def flow_of(flow: OrderFlowStatistics) -> FlowStatistics:
     """Convert a measured flow to the input of the fit."""
-    return Flow(flow.events_per_second, {name: getattr(flow, name) for name in FLOW_NUMBERS})
+    return FlowStatistics(
+        flow.events_per_second, {name: getattr(flow, name) for name in FLOW_NUMBERS}
+    )
 
 
-def _real_flow(flow: OrderFlow) -> RealFlow:
-    return RealFlow(
+def _real_flow(flow: OrderFlowStatistics) -> TargetFlowStatistics:
+    return TargetFlowStatistics(
         flow.events_per_second,
         flow_of(flow).numbers,
         flow.instruments,
@@ -167,7 +177,7 @@ def _real_flow(flow: OrderFlow) -> RealFlow:
 
 
 @contextmanager
-def fitted_profile(fitted: Fitted, path: Path | None) -> Iterator[Path]:
+def fitted_profile(fitted: FittedProfile, path: Path | None) -> Iterator[Path]:
     """Write the fitted profile to `path`, or to a temporary file; yield the path."""
     with TemporaryDirectory(prefix="pregao-like-") as folder:
         target = Path(folder) / "like.toml" if path is None else path
@@ -180,7 +190,9 @@ def fitted_profile(fitted: Fitted, path: Path | None) -> Iterator[Path]:
         yield target
 
 
-def comparison(real: dict[str, float], given: OrderFlow) -> list[tuple[str, str, str, str]]:
+def comparison(
+    real: dict[str, float], given: OrderFlowStatistics
+) -> list[tuple[str, str, str, str]]:
     """Return rows of label, real number, simulated number and their ratio."""
     rows = []
     for name, label in WORDS.items():
@@ -191,7 +203,7 @@ def comparison(real: dict[str, float], given: OrderFlow) -> list[tuple[str, str,
     return rows
 
 
-def show(out: Console, real: OrderFlow, given: OrderFlow) -> None:
+def show(out: Console, real: OrderFlowStatistics, given: OrderFlowStatistics) -> None:
     """Print both flows side by side."""
     from pregao.cli.terminal import print_table
 

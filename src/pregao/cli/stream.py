@@ -16,7 +16,7 @@ from pregao.output_files import open_output
 from pregao.urls import without_secrets
 
 if TYPE_CHECKING:
-    from pregao.lake.ingest import Report
+    from pregao.lake.ingest.report import IngestReport
 
 EPILOG = "\n\n".join(
     (
@@ -87,15 +87,17 @@ def stream(
     from pregao.cli import option_values
     from pregao.cli.reports import check_report
     from pregao.clock import parse_span
-    from pregao.lake.ingest import Options
-    from pregao.lake.source import RollingFiles, parse_size
-    from pregao.lake.streaming import StreamIngest, StreamPace, follow_here, follow_on_spark
+    from pregao.lake.ingest.options import IngestOptions
+    from pregao.lake.source.request import parse_size
+    from pregao.lake.source.rolling_files import RollingFiles
+    from pregao.lake.streaming.query import StreamPace, follow_locally, follow_on_spark
+    from pregao.lake.streaming.stream_ingest import StreamIngest
 
     option_values.check_engine(engine, master, conf)
     check_report(report)
     channels = option_values.numbers(channel, "--channel", 255)
     skew_ns = parse_span(max_feed_skew, "--max-feed-skew")
-    options = Options(
+    options = IngestOptions(
         target_bytes=parse_size(range_size, "--range-size") or 1,
         skew_ns=skew_ns,
         channels=None if channels is None else tuple(sorted(channels)),
@@ -113,7 +115,7 @@ def stream(
     if not set("*?[") & set(captures) and files.folder.info() is None:
         raise UsageError(f"{captures}: no such folder; create it first.")
 
-    def told(done: Report) -> None:
+    def told(done: IngestReport) -> None:
         if report is not None:
             with open_output(report, append=True) as lines:
                 lines.write((json.dumps(done.json()) + "\n").encode())
@@ -123,9 +125,10 @@ def stream(
 
     try:
         if engine is EngineName.LOCAL:
-            follow_here(StreamIngest(files, lake, options), pace, told)
+            follow_locally(StreamIngest(files, lake, options), pace, told)
             return
-        from pregao.lake.spark import on_spark, parse_conf, spark_session
+        from pregao.lake.spark.runner import on_spark
+        from pregao.lake.spark.session import parse_conf, spark_session
 
         spark = spark_session(master, parse_conf(conf))
         # Small tables are merged in this process: on Spark they would be many tiny tasks.
@@ -139,7 +142,7 @@ def stream(
             sys.stdout.write("stopped; run the command again to resume\n")
 
 
-def line_of(done: Report) -> str:
+def line_of(done: IngestReport) -> str:
     """Summarize a batch in one line."""
     outcome = done.sums.packets
     parts = [

@@ -23,7 +23,7 @@ from pregao.cli.printing import plain
 _PIPE_WIDTH = 160
 _AROUND = 3
 """Width of a column in addition to its text: a space on each side and the separator."""
-_SHORTEST = 10
+_MIN_WIDTH = 10
 """Words up to this length are never broken."""
 
 
@@ -58,7 +58,7 @@ def console(stream: TextIO | None = None) -> Console:
     )
 
 
-def say(out: Console, words: str, style: str | None = None) -> None:
+def print_line(out: Console, words: str, style: str | None = None) -> None:
     """Print a line without wrapping it; the terminal does that."""
     out.print(Text(plain(words), style or ""), soft_wrap=True)
 
@@ -98,7 +98,7 @@ def print_table(
         chosen = [[row[index] for index in kept] for row in cells]
         widths = _fitting([columns[index] for index in kept], chosen, right, out, heading)
     if title:
-        say(out, title, "bold")
+        print_line(out, title, "bold")
     if widths is None:
         _print_blocks(out, columns if heading else None, cells)
         return
@@ -114,7 +114,7 @@ def print_table(
         table.add_row(*(Text(row[index]) for index in kept))
     _wide(out, sum(widths) + _AROUND * len(widths) + 1).print(table)
     if omitted := [name for index, name in enumerate(columns) if index not in kept]:
-        say(out, f"Omitted for lack of width: {', '.join(omitted)}.")
+        print_line(out, f"Omitted for lack of width: {', '.join(omitted)}.")
 
 
 def _fitting(
@@ -155,7 +155,7 @@ def column_widths(
         texts = [name, *(row[place] for row in cells)]
         lines = [line for text in texts for line in text.split("\n")]
         longest = max(map(cell_len, lines))
-        words = max((_least(word) for line in lines for word in line.split()), default=0)
+        words = max((_min_width(word) for line in lines for word in line.split()), default=0)
         full.append(longest)
         minimum.append(longest if fixed[place] else words)
     available = width - _AROUND * len(names) - 1
@@ -174,10 +174,10 @@ def column_widths(
     return widths
 
 
-def _least(word: str) -> int:
+def _min_width(word: str) -> int:
     """Return the minimum width of a word; words with a digit are never broken."""
     size = cell_len(word)
-    return size if any(map(str.isdigit, word)) else min(size, _SHORTEST)
+    return size if any(map(str.isdigit, word)) else min(size, _MIN_WIDTH)
 
 
 def _print_blocks(
@@ -187,14 +187,14 @@ def _print_blocks(
     indent = max((cell_len(column) for column in columns or ()), default=0)
     for index, row in enumerate(cells):
         if index:
-            say(out, "")
+            print_line(out, "")
         if columns is None:
-            say(out, ": ".join(row))
+            print_line(out, ": ".join(row))
             continue
         for column, cell in zip(columns, row, strict=True):
             padding = " " * (indent - cell_len(column))
             joined = cell.replace("\n", "; ")
-            say(out, f"{column}{padding}  {joined}".rstrip())
+            print_line(out, f"{column}{padding}  {joined}".rstrip())
 
 
 def shown(cell: object) -> str:

@@ -19,7 +19,7 @@ from pregao.cli.configuration import LAKE_VARIABLE, configuration, default_lake,
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
-    from pregao.live import LiveConfig
+    from pregao.live.config import LiveConfig
     from pregao.web.exchange_panel import ExchangePanel
     from pregao.web.guards import Application
 
@@ -94,8 +94,8 @@ def ui(
         raise UsageError("--exchange requires --live: it is the exchange that sends that feed.")
     extras.require("starlette", "uvicorn", "websockets")
     shown = zone(tz or configuration().tz or "UTC", "--tz")
-    from pregao.live import read_config
-    from pregao.web import PageServer
+    from pregao.live.config import read_config
+    from pregao.web.serving import PageServer
     from pregao.web.tokens import read_token
 
     token = None if token_file is None else read_token(token_file)
@@ -114,7 +114,7 @@ def ui(
         server = opened.enter_context(PageServer(application, port, token=token))
         # Books are many small lists without reference cycles: collections dominated run time.
         gc.set_threshold(*_COLLECTION)
-        _say(f"serving on {server.url} (Ctrl-C to stop)")
+        _print_line(f"serving on {server.url} (Ctrl-C to stop)")
         if open_:
             _open_browser(opened, server.url)
         with suppress(KeyboardInterrupt):  # the regular way to stop
@@ -139,7 +139,8 @@ def _open_browser(opened: ExitStack, url: str) -> None:
 
 
 def _of_lake(lake: str | None, shown: tzinfo) -> Application:
-    from pregao.web import LakeMarket, lake_application
+    from pregao.web.application import lake_application
+    from pregao.web.lake_market import LakeMarket
 
     return lake_application(LakeMarket(default_lake() if lake is None else lake, shown))
 
@@ -148,8 +149,9 @@ def _of_feed(
     opened: ExitStack, config: LiveConfig, name: str, shown: tzinfo, panel: ExchangePanel | None
 ) -> Application:
     """Return the page of a live feed."""
-    from pregao.live import FeedHandler
-    from pregao.web import LiveMarket, live_application
+    from pregao.live.handler import FeedHandler
+    from pregao.web.application import live_application
+    from pregao.web.live_market import LiveMarket
 
     handler = FeedHandler(config)
     market = LiveMarket(handler, name, shown)
@@ -162,7 +164,7 @@ def _of_demo(opened: ExitStack, shown: tzinfo, desk: _Desk) -> Application:
     """Return the page of an exchange in this process, on loopback, with its panel."""
     from pregao.cli.ui_demo import INSTRUMENTS, DemoExchange
 
-    _say(f"starting an exchange with {INSTRUMENTS} instruments and a trading crowd …")
+    _print_line(f"starting an exchange with {INSTRUMENTS} instruments and a trading crowd …")
     exchange = opened.enter_context(DemoExchange())
     panel = _panel(exchange.control_port, [str(exchange.gateway)], desk)
     opened.callback(panel.close)
@@ -170,8 +172,8 @@ def _of_demo(opened: ExitStack, shown: tzinfo, desk: _Desk) -> Application:
 
 
 def _panel(control: int, gateways: Sequence[str], desk: _Desk) -> ExchangePanel:
-    from pregao.entrypoint import ClientSettings
-    from pregao.net import parse_address
+    from pregao.entrypoint.client_settings import ClientSettings
+    from pregao.net.addresses import parse_address
     from pregao.web.exchange_panel import ExchangePanel
 
     addresses = [parse_address(each, "--gateway") for each in gateways]
@@ -179,6 +181,6 @@ def _panel(control: int, gateways: Sequence[str], desk: _Desk) -> ExchangePanel:
     return ExchangePanel(control, settings, [(address.host, address.port) for address in addresses])
 
 
-def _say(words: str) -> None:
+def _print_line(words: str) -> None:
     sys.stderr.write(f"pregao: {words}\n")
     sys.stderr.flush()

@@ -10,11 +10,13 @@ from types import TracebackType
 from typing import Final
 
 from pregao.errors import PregaoError
-from pregao.exchange.host import ExchangeServer, ExchangeSettings, Residents
+from pregao.exchange.host.residents import CrowdRunner
+from pregao.exchange.host.server import ExchangeServer
+from pregao.exchange.host.settings import ExchangeSettings
 from pregao.exchange.simulation.instruments import choose_instruments
-from pregao.exchange.traders import load_profile
-from pregao.live import LiveConfig, parse_config
-from pregao.net import Address
+from pregao.exchange.traders.profiles import load_profile
+from pregao.live.config import LiveConfig, parse_config
+from pregao.net.addresses import Address
 
 INSTRUMENTS: Final = 16
 RATE: Final = 120.0
@@ -23,7 +25,7 @@ LOSS: Final = 0.02
 """Share of packets that each feed loses, so that the demo shows recovery."""
 _PROFILE: Final = "equities"
 _ANYWHERE: Final = Address("127.0.0.1", 0)
-_FIRST_PORT, _PORTS, _PLACES = 20_000, 1_000, 12
+_FIRST_PORT, _PORTS, _ADDRESSES = 20_000, 1_000, 12
 """Ports of the feed, chosen by process ID so that concurrent demos use different ones."""
 _PATIENCE_S: Final = 60.0
 
@@ -40,11 +42,11 @@ class DemoExchange:
             backup=None,
             control_port=0,
             feed="unicast",
-            unicast=Address("127.0.0.1", _FIRST_PORT + os.getpid() % _PLACES * _PORTS),
+            unicast=Address("127.0.0.1", _FIRST_PORT + os.getpid() % _ADDRESSES * _PORTS),
             loss=LOSS,
         )
         self._server = ExchangeServer(self.settings)
-        self._residents = Residents(self._server, profile, RATE)
+        self._residents = CrowdRunner(self._server, profile, RATE)
         self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
         self._failed: BaseException | None = None

@@ -15,52 +15,58 @@ from typing import TYPE_CHECKING, Any
 
 # These two functions share a name with their module, so they cannot be imported lazily.
 from pregao.entrypoint.credentials import blanked, credentials
-from pregao.entrypoint.messages import FROM_CLIENT, FROM_EXCHANGE, VERSIONS, Messages, messages
+from pregao.entrypoint.messages import (
+    FROM_CLIENT,
+    FROM_EXCHANGE,
+    VERSIONS,
+    EntryPointCodec,
+    messages,
+)
 
 if TYPE_CHECKING:
     from pregao.entrypoint.client import Client as Client
     from pregao.entrypoint.client import NotAppliedError as NotAppliedError
-    from pregao.entrypoint.client import Reconnecting as Reconnecting
+    from pregao.entrypoint.client import ReconnectPolicy as ReconnectPolicy
     from pregao.entrypoint.client import SessionRefusedError as SessionRefusedError
     from pregao.entrypoint.client_session import ClientSession as ClientSession
     from pregao.entrypoint.client_settings import ClientSettings as ClientSettings
-    from pregao.entrypoint.client_settings import Stage as Stage
-    from pregao.entrypoint.events import Admitted as Admitted
+    from pregao.entrypoint.client_settings import ConnectionStage as ConnectionStage
     from pregao.entrypoint.events import CancelOrders as CancelOrders
     from pregao.entrypoint.events import ConnectionEnded as ConnectionEnded
     from pregao.entrypoint.events import ConnectionFailed as ConnectionFailed
-    from pregao.entrypoint.events import Event as Event
-    from pregao.entrypoint.events import Ignored as Ignored
+    from pregao.entrypoint.events import DuplicateIgnored as DuplicateIgnored
+    from pregao.entrypoint.events import MessageReceived as MessageReceived
     from pregao.entrypoint.events import MessageRejected as MessageRejected
     from pregao.entrypoint.events import NotAppliedGap as NotAppliedGap
-    from pregao.entrypoint.events import Received as Received
+    from pregao.entrypoint.events import RequestReceived as RequestReceived
     from pregao.entrypoint.events import RetransmissionRefused as RetransmissionRefused
     from pregao.entrypoint.events import SequenceLowered as SequenceLowered
     from pregao.entrypoint.events import SessionEstablished as SessionEstablished
+    from pregao.entrypoint.events import SessionEvent as SessionEvent
     from pregao.entrypoint.events import SessionNegotiated as SessionNegotiated
     from pregao.entrypoint.events import SessionRefused as SessionRefused
     from pregao.entrypoint.framing import BadFrame as BadFrame
-    from pregao.entrypoint.framing import Frame as Frame
     from pregao.entrypoint.framing import FrameReader as FrameReader
+    from pregao.entrypoint.framing import StreamFrame as StreamFrame
     from pregao.entrypoint.framing import framed as framed
     from pregao.entrypoint.gateway_connection import GatewayConnection as GatewayConnection
+    from pregao.entrypoint.gateway_sessions import BusinessMessage as BusinessMessage
     from pregao.entrypoint.gateway_sessions import GatewaySession as GatewaySession
     from pregao.entrypoint.gateway_sessions import GatewaySessions as GatewaySessions
     from pregao.entrypoint.gateway_sessions import Reader as Reader
-    from pregao.entrypoint.gateway_sessions import Reading as Reading
     from pregao.entrypoint.gateway_sessions import read_business as read_business
-    from pregao.entrypoint.order_tracking import Order as Order
+    from pregao.entrypoint.order_tracking import ClientOrder as ClientOrder
     from pregao.entrypoint.order_tracking import OrderTracker as OrderTracker
-    from pregao.entrypoint.requests import Entering as Entering
-    from pregao.entrypoint.requests import Requests as Requests
-    from pregao.entrypoint.rules import Account as Account
-    from pregao.entrypoint.rules import GatewayRules as GatewayRules
+    from pregao.entrypoint.requests import RequestBuilder as RequestBuilder
+    from pregao.entrypoint.requests import RequestDefaults as RequestDefaults
+    from pregao.entrypoint.rules import GatewaySettings as GatewaySettings
+    from pregao.entrypoint.rules import SessionAccount as SessionAccount
     from pregao.entrypoint.session_state import SessionState as SessionState
     from pregao.entrypoint.store import SessionFile as SessionFile
     from pregao.entrypoint.store import SessionStore as SessionStore
     from pregao.entrypoint.store import pack_record as pack_record
     from pregao.entrypoint.store import unpack_record as unpack_record
-    from pregao.entrypoint.subscription import Subscription as Subscription
+    from pregao.entrypoint.subscription import ClientSubscription as ClientSubscription
     from pregao.entrypoint.throttle import Throttle as Throttle
     from pregao.entrypoint.throttle import ThrottleLimit as ThrottleLimit
 
@@ -68,46 +74,46 @@ __all__ = [
     "FROM_CLIENT",
     "FROM_EXCHANGE",
     "VERSIONS",
-    "Account",
-    "Admitted",
     "BadFrame",
+    "BusinessMessage",
     "CancelOrders",
     "Client",
+    "ClientOrder",
     "ClientSession",
     "ClientSettings",
+    "ClientSubscription",
     "ConnectionEnded",
     "ConnectionFailed",
-    "Entering",
-    "Event",
-    "Frame",
+    "ConnectionStage",
+    "DuplicateIgnored",
+    "EntryPointCodec",
     "FrameReader",
     "GatewayConnection",
-    "GatewayRules",
     "GatewaySession",
     "GatewaySessions",
-    "Ignored",
+    "GatewaySettings",
+    "MessageReceived",
     "MessageRejected",
-    "Messages",
     "NotAppliedError",
     "NotAppliedGap",
-    "Order",
     "OrderTracker",
     "Reader",
-    "Reading",
-    "Received",
-    "Reconnecting",
-    "Requests",
+    "ReconnectPolicy",
+    "RequestBuilder",
+    "RequestDefaults",
+    "RequestReceived",
     "RetransmissionRefused",
     "SequenceLowered",
+    "SessionAccount",
     "SessionEstablished",
+    "SessionEvent",
     "SessionFile",
     "SessionNegotiated",
     "SessionRefused",
     "SessionRefusedError",
     "SessionState",
     "SessionStore",
-    "Stage",
-    "Subscription",
+    "StreamFrame",
     "Throttle",
     "ThrottleLimit",
     "blanked",

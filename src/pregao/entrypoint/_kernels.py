@@ -20,10 +20,10 @@ from pregao.entrypoint.framing import (
     SCHEMA_ID_AT,
     TEMPLATE_ID_AT,
 )
-from pregao.sbe import LITTLE_ENDIAN_FRAME
-from pregao.schemas import ENTRYPOINT_SCHEMA_ID
+from pregao.sbe.model import LITTLE_ENDIAN_FRAME
+from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID
 
-LONGEST_STRETCH: Final = 32_768
+MAX_STRETCH: Final = 32_768
 """Maximum length of one range of bytes that are not a message; longer ranges are split."""
 
 _ENCODING: Final[int] = LITTLE_ENDIAN_FRAME
@@ -69,7 +69,7 @@ def may_become_sound(buffer: Any, at: int, end: int) -> Any:
 
 
 @njit
-def begins_here(buffer: Any, at: int, end: int, final: bool) -> Any:
+def starts_message(buffer: Any, at: int, end: int, final: bool) -> Any:
     """Whether a message starts at an offset of an unsynchronized stream.
 
     Its headers must be valid, and so must those of the next message, if available.
@@ -92,7 +92,7 @@ def begins_here(buffer: Any, at: int, end: int, final: bool) -> Any:
 def put_stretch(start: int, end: int, count: int, offsets: Any, lengths: Any) -> Any:
     """Add bytes that are not a message, split into ranges; return the new number of entries."""
     while start < end:
-        size = min(end - start, LONGEST_STRETCH)
+        size = min(end - start, MAX_STRETCH)
         offsets[count] = start
         lengths[count] = size
         count += 1
@@ -137,7 +137,7 @@ def walk_stream(
             start = at
             verdict = _NO
             while at < end:
-                verdict = begins_here(buffer, at, end, final)
+                verdict = starts_message(buffer, at, end, final)
                 if verdict != _NO:
                     break
                 at += 1

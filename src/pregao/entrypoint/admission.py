@@ -6,19 +6,21 @@ from typing import Any, Final
 
 from pregao.entrypoint import cancel_on_disconnect as cod
 from pregao.entrypoint.credentials import are_right
-from pregao.entrypoint.rules import Account, GatewayRules, skips_too_far
+from pregao.entrypoint.rules import GatewaySettings, SessionAccount, skips_too_far
 from pregao.entrypoint.session_state import SessionState
-from pregao.sbe import Decoded, readings, template
-from pregao.schemas import bundled
+from pregao.sbe.codec import SbeMessage
+from pregao.sbe.values import readings
+from pregao.sbe.xml import template
+from pregao.schemas.bundle import bundled
 
 UNAUTHENTICATED: Final = "CREDENTIALS"
 
 
 def negotiation_reject(
-    request: Decoded,
+    request: SbeMessage,
     version: int,
-    rules: GatewayRules,
-    account: Account | None,
+    rules: GatewaySettings,
+    account: SessionAccount | None,
     state: SessionState,
     rival: str | None,
     now_ns: int,
@@ -43,10 +45,10 @@ def negotiation_reject(
 
 
 def establishment_reject(
-    request: Decoded,
+    request: SbeMessage,
     version: int,
-    rules: GatewayRules,
-    account: Account | None,
+    rules: GatewaySettings,
+    account: SessionAccount | None,
     state: SessionState,
     rival: str | None,
     now_ns: int,
@@ -78,7 +80,7 @@ def establishment_reject(
     return "INVALID_NEXTSEQNO" if refused else None
 
 
-def wish_of(request: Decoded) -> str | None:
+def wish_of(request: SbeMessage) -> str | None:
     """Return the cancel-on-disconnect type of an Establish; None if its value is invalid."""
     wish: Any = request["cancelOnDisconnectType"]
     if wish is None:
@@ -86,7 +88,7 @@ def wish_of(request: Decoded) -> str | None:
     return wish if isinstance(wish, str) else None
 
 
-def answer_to(request: Decoded) -> dict[str, Any]:
+def answer_to(request: SbeMessage) -> dict[str, Any]:
     """Return the fields of a request that every answer repeats."""
     return {
         "sessionID": request["sessionID"],
@@ -109,10 +111,10 @@ _ENDINGS = frozenset(
 
 
 def _common_reject(
-    request: Decoded,
+    request: SbeMessage,
     version: int,
-    rules: GatewayRules,
-    account: Account | None,
+    rules: GatewaySettings,
+    account: SessionAccount | None,
     now_ns: int,
     closed: str,
 ) -> str | None:

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pregao.entrypoint.messages import Enumerations
-from pregao.sbe import Decoded
+from pregao.sbe.codec import SbeMessage
 
 THROTTLED: Final = (8, "Throttle limit exceeded")
 """FIX reason code and text (§4.9)."""
-_LONGEST_MEMO: Final = 40
+_MAX_MEMO: Final = 40
 OTHER: Final = 0
 """Reason for an invalid field value; the text names the field."""
 
 
-def reject_values(name: str, message: Decoded, reason: int, text: str) -> dict[str, Any]:
+def reject_values(name: str, message: SbeMessage, reason: int, text: str) -> dict[str, Any]:
     """Return the values of BusinessMessageReject; omits a memo that cannot be encoded."""
     memo = message.values.get("memo")
     return {
@@ -23,7 +23,7 @@ def reject_values(name: str, message: Decoded, reason: int, text: str) -> dict[s
         "refSeqNum": message["businessHeader"]["msgSeqNum"],
         "businessRejectReason": reason,
         "businessRejectRefID": message.values.get("clOrdID") or None,
-        "memo": memo if memo and memo.isascii() and len(memo) <= _LONGEST_MEMO else None,
+        "memo": memo if memo and memo.isascii() and len(memo) <= _MAX_MEMO else None,
         "text": text,
     }
 

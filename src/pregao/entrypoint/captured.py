@@ -11,23 +11,22 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pregao.capture import (
-    BLOCK_BYTES,
-    CaptureStatistics,
-    Flow,
-    PacketBlock,
-    Source,
-    TruncatedTail,
-    read_blocks,
-)
+from pregao.capture.blocks import PacketBlock
+from pregao.capture.bulk import BLOCK_BYTES, read_blocks
+from pregao.capture.layers import Flow
+from pregao.capture.reader import TruncatedTail
+from pregao.capture.source import Source
+from pregao.capture.statistics import CaptureStatistics
 from pregao.entrypoint import _kernels
 from pregao.entrypoint.frame_columns import FrameColumns, StreamAccount, templates_of
 from pregao.entrypoint.framing import HEADERS_SIZE, frame_of
-from pregao.entrypoint.senders import SENDERS, Senders, other_direction
+from pregao.entrypoint.senders import SENDERS, SenderDetector, other_direction
 from pregao.errors import DecodeError
-from pregao.sbe import Decoded, SchemaCodec, readings
-from pregao.schemas import ENTRYPOINT_SCHEMA_ID, Registry, bundled, bundled_versions
-from pregao.umdf.survey import Destination
+from pregao.sbe.codec import SbeMessage, SchemaCodec
+from pregao.sbe.values import readings
+from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID, bundled, bundled_versions
+from pregao.schemas.registry import Registry
+from pregao.umdf.survey.lines import Destination
 
 NO_MESSAGE: Final = "bytes that are not a message; decoding resumed at the next message"
 """Reason for a range of a stream that was not decoded."""
@@ -131,7 +130,7 @@ class _Places(NamedTuple):
 
 
 @cache
-def _places() -> _Places:
+def _offsets() -> _Places:
     offsets: dict[int, int] = {}
     inner: set[tuple[int, int, int]] = set()
     for version in bundled_versions("entrypoint"):
@@ -154,7 +153,7 @@ def business_headers(block: PacketBlock) -> BusinessHeaders:
     """Read the business headers of a block's messages."""
     templates = templates_of(block.buffer, block.offset, block.length)
     sessions, numbers, times = np.empty((3, len(block)), np.int64)
-    layout = _places()
+    layout = _offsets()
     _kernels.read_business_headers(
         block.buffer, block.offset, block.length, templates, layout.header_at, layout.session_at,
         layout.number_at, layout.time_at, sessions, numbers, times,
@@ -173,7 +172,7 @@ class CapturedMessage:
     """``client``, ``exchange``, or None if no message on the connection has identified it yet."""
     name: str
     """Empty for bytes that are not a message, and for templates that the schema lacks."""
-    message: Decoded | None
+    message: SbeMessage | None
     data: bytes
     """Bytes with the framing header; credentials are masked."""
     reason: str = ""
@@ -192,7 +191,7 @@ def captured_messages(
     known = Registry.bundled() if registry is None else registry
     codecs: dict[int, SchemaCodec] = {}
     with FrameBlocks(source) as blocks:
-        senders = Senders(blocks.flows, other_direction)
+        senders = SenderDetector(blocks.flows, other_direction)
         for block in blocks:
             who = senders.of(block).tolist()
             valid = (templates_of(block.buffer, block.offset, block.length) >= 0).tolist()
@@ -213,7 +212,7 @@ def captured_messages(
 
 def _decoded(
     data: bytes, registry: Registry, codecs: dict[int, SchemaCodec]
-) -> tuple[str, Decoded | None, str]:
+) -> tuple[str, SbeMessage | None, str]:
     header = frame_of(data).header
     try:
         if header.schema_id != ENTRYPOINT_SCHEMA_ID:

@@ -17,22 +17,22 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from pregao.clock import SECOND, Clock, system_clock
-from pregao.entrypoint.client_link import Link
+from pregao.entrypoint.client_link import ClientTransport
 from pregao.entrypoint.client_session import ClientSession
-from pregao.entrypoint.client_settings import ClientSettings, Stage
+from pregao.entrypoint.client_settings import ClientSettings, ConnectionStage
 from pregao.entrypoint.events import (
     ConnectionEnded,
     ConnectionFailed,
+    MessageReceived,
     NotAppliedGap,
-    Received,
     SessionEstablished,
     SessionRefused,
 )
 from pregao.entrypoint.framing import frame_of
-from pregao.entrypoint.messages import Messages, messages, read_schema
+from pregao.entrypoint.messages import EntryPointCodec, messages, read_schema
 from pregao.entrypoint.order_tracking import OrderTracker
 from pregao.entrypoint.store import SessionStore
-from pregao.entrypoint.subscription import ClientEvent, Subscription
+from pregao.entrypoint.subscription import ClientEvent, ClientSubscription
 from pregao.errors import PregaoError, UsageError
 
 LEARNT: Final = frozenset({
@@ -59,7 +59,7 @@ class NotAppliedError(PregaoError):
 
 
 @dataclass(frozen=True, slots=True)
-class Reconnecting:
+class ReconnectPolicy:
     """Delays and timeouts of a client that connects and reconnects, in seconds."""
 
     first_s: float = 0.05
@@ -87,7 +87,7 @@ class Client:
         gateways: Sequence[tuple[str, int]],
         store: SessionStore | None = None,
         *,
-        reconnecting: Reconnecting | None = None,
+        reconnecting: ReconnectPolicy | None = None,
         clock: Clock = system_clock,
         schema: str | Path | None = None,
     ) -> None:
@@ -111,7 +111,9 @@ class Client:
         self.orders = OrderTracker()
         self._clock = clock
         self._store = SessionStore() if store is None else store
-        codec = messages(settings.version) if schema is None else Messages(read_schema(schema))
+        codec = (
+            messages(settings.version) if schema is None else EntryPointCodec(read_schema(schema))
+        )
         self.schema = codec.schema
         self.settings = replace(settings, keep_reports=True, version=codec.version)
         self._session = ClientSession(self.settings, self._store, codec)
@@ -120,8 +122,8 @@ class Client:
         """Why the last connection failed or ended, as text."""
         self.unreadable = ""
         """What could not be read since the session was last established, as text."""
-        self._wait = reconnecting or Reconnecting()
-        self._link: Link | None = None
+        self._wait = reconnecting or ReconnectPolicy()
+        self._link: ClientTransport | None = None
         self._running: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._established = asyncio.Event()
@@ -129,9 +131,9 @@ class Client:
         self._held_version = self._session.state.session_ver_id
         self._refusal: str = ""
         self._last_refusal: str = ""
-        self._answers: dict[tuple[str, int], asyncio.Future[Received]] = {}
+        self._answers: dict[tuple[str, int], asyncio.Future[MessageReceived]] = {}
         self._numbers: dict[int, tuple[str, int]] = {}
-        self._subscriptions: set[Subscription] = set()
+        self._subscriptions: set[ClientSubscription] = set()
         self._remember()
 
     def _remember(self) -> None:
@@ -175,10 +177,10 @@ class Client:
     @property
     def established(self) -> bool:
         """Whether business messages can be sent now."""
-        return self._session.stage is Stage.ESTABLISHED and self._link is not None
+        return self._session.stage is ConnectionStage.ESTABLISHED and self._link is not None
 
     @property
-    def stage(self) -> Stage:
+    def stage(self) -> ConnectionStage:
         """Stage of the current connection."""
         return self._session.stage
 
@@ -287,7 +289,7 @@ class Client:
 
     async def request(
         self, name: str, values: Mapping[str, Any], timeout_s: float | None = 10.0
-    ) -> Received:
+    ) -> MessageReceived:
         """Send a request and wait for the first answer, positive or negative.
 
         The answer is the report with the request's ``clOrdID`` (or ``securityReqID``, ``posReqID``,
@@ -318,7 +320,7 @@ class Client:
             raise UsageError(f"{name} has no field that identifies its answer; use send().")
         if key in self._answers:
             raise UsageError(f"A request with {key[0]} {key[1]} is already pending.")
-        answer: asyncio.Future[Received] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[MessageReceived] = asyncio.get_running_loop().create_future()
         self._answers[key] = answer
         number = -1
         try:
@@ -332,7 +334,7 @@ class Client:
 
     # Events.
 
-    def events(self, most: int = 10_000) -> Subscription:
+    def events(self, most: int = 10_000) -> ClientSubscription:
         """Subscribe to all events from now on.
 
         A subscriber with ``most`` unread events stops the client from reading until it has caught
@@ -350,11 +352,11 @@ class Client:
                 print(event)
             ```
         """
-        subscription = Subscription(self, most)
+        subscription = ClientSubscription(self, most)
         self._subscriptions.add(subscription)
         return subscription
 
-    def drop(self, subscription: Subscription) -> None:
+    def drop(self, subscription: ClientSubscription) -> None:
         """Stop delivering events to a subscription."""
         self._subscriptions.discard(subscription)
         self.caught_up()
@@ -367,7 +369,7 @@ class Client:
     def _tell(self, events: Sequence[ClientEvent]) -> None:
         for event in events:
             match event:
-                case Received():
+                case MessageReceived():
                     self.orders.received(event.name, event.message)
                     self._answer(event)
                 case NotAppliedGap():
@@ -394,7 +396,7 @@ class Client:
         if self._link is not None and any(each.full for each in self._subscriptions):
             self._link.pause_reading()
 
-    def _answer(self, event: Received) -> None:
+    def _answer(self, event: MessageReceived) -> None:
         values = event.message.values
         if event.name == "BusinessMessageReject":
             key = self._numbers.get(values["refSeqNum"])
@@ -459,7 +461,9 @@ class Client:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._wait.connect_s):
-                _, link = await loop.create_connection(lambda: Link(self, place + 1), host, port)
+                _, link = await loop.create_connection(
+                    lambda: ClientTransport(self, place + 1), host, port
+                )
         except (OSError, TimeoutError) as error:
             reason = getattr(error, "strerror", None) or str(error) or "no answer in time"
             self._tell([ConnectionFailed(f"{host}:{port}", reason)])
@@ -469,7 +473,7 @@ class Client:
         finally:
             link.abort()
 
-    def opened(self, link: Link, gateway: int) -> None:
+    def opened(self, link: ClientTransport, gateway: int) -> None:
         """Handle a new connection."""
         self._link = link
         self._writable.set()

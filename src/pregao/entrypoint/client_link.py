@@ -7,10 +7,10 @@ import socket
 from typing import Protocol
 
 
-class LinkOwner(Protocol):
+class TransportOwner(Protocol):
     """Receiver of the events of a connection."""
 
-    def opened(self, link: Link, gateway: int) -> None:
+    def opened(self, link: ClientTransport, gateway: int) -> None:
         """Handle a new connection."""
 
     def heard(self, data: bytes) -> None:
@@ -39,10 +39,10 @@ class LinkOwner(Protocol):
         """Whether business messages can be sent now."""
 
 
-class Link(asyncio.Protocol):
+class ClientTransport(asyncio.Protocol):
     """One TCP connection of a client."""
 
-    def __init__(self, owner: LinkOwner, gateway: int) -> None:
+    def __init__(self, owner: TransportOwner, gateway: int) -> None:
         self._owner = owner
         self._gateway = gateway
         self._transport: asyncio.Transport | None = None

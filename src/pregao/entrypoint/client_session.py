@@ -12,42 +12,42 @@ from enum import Enum
 from typing import Any
 
 from pregao.clock import MILLISECOND
-from pregao.entrypoint.client_settings import ClientSettings, Stage
+from pregao.entrypoint.client_settings import ClientSettings, ConnectionStage
 from pregao.entrypoint.credentials import credentials
 from pregao.entrypoint.events import (
     ConnectionEnded,
-    Event,
-    Ignored,
+    DuplicateIgnored,
+    MessageReceived,
     NotAppliedGap,
-    Received,
     RetransmissionRefused,
     SequenceLowered,
     SessionEstablished,
+    SessionEvent,
     SessionNegotiated,
     SessionRefused,
 )
-from pregao.entrypoint.framing import BadFrame, Frame, FrameReader, frame_of
+from pregao.entrypoint.framing import BadFrame, FrameReader, StreamFrame, frame_of
 from pregao.entrypoint.keep_alive import KeepAlive
-from pregao.entrypoint.messages import FROM_CLIENT, FROM_EXCHANGE, Messages, messages
-from pregao.entrypoint.missing import AbandonedNumbers, MissingMessages
-from pregao.entrypoint.resends import SeenMessages
+from pregao.entrypoint.messages import FROM_CLIENT, FROM_EXCHANGE, EntryPointCodec, messages
+from pregao.entrypoint.missing import AbandonedNumbers, MissedMessages
+from pregao.entrypoint.resends import DuplicateDetector
 from pregao.entrypoint.session_state import (
     LAST_NUMBER,
     DayReset,
-    Expecting,
-    Kept,
-    Negotiated,
-    NotTaken,
-    Record,
-    Sent,
+    DeliveryResolved,
+    IncomingAccepted,
+    IncomingExpected,
+    IncomingKept,
+    OutgoingNotApplied,
+    OutgoingSent,
+    OutgoingSkipped,
+    SessionRecord,
     SessionState,
-    Settled,
-    Skipped,
-    Taken,
+    VersionNegotiated,
 )
 from pregao.entrypoint.store import SessionStore
 from pregao.errors import DecodeError, UsageError
-from pregao.sbe import Decoded
+from pregao.sbe.codec import SbeMessage
 
 _FINAL = "OUT_OF_RANGE"
 """Reject code for messages that do not exist; after any other code they are requested again."""
@@ -76,7 +76,7 @@ class ClientSession:
     """
 
     def __init__(
-        self, settings: ClientSettings, store: SessionStore, speech: Messages | None = None
+        self, settings: ClientSettings, store: SessionStore, speech: EntryPointCodec | None = None
     ) -> None:
         """Create a session.
 
@@ -92,14 +92,14 @@ class ClientSession:
         self._reader = FrameReader(settings.max_message)
         self._gateway = 1
         self._keep_alive: KeepAlive | None = None
-        self._missing = MissingMessages(settings.retransmission_attempts)
+        self._missing = MissedMessages(settings.retransmission_attempts)
         self._abandoned = AbandonedNumbers()
-        self._seen = SeenMessages()
+        self._seen = DuplicateDetector()
         for _, name, message in self.kept():
             self._seen.is_repeat(name, message, marked=False)
         self._next_step = _Next.AS_KNOWN
         self._wanted = 0
-        self.stage = Stage.UNCONNECTED
+        self.stage = ConnectionStage.UNCONNECTED
         self.closing = False
         """Close the socket once the output is written."""
 
@@ -108,10 +108,10 @@ class ClientSession:
         """State of the session between connections."""
         return self._store.state(self.settings.session_id)
 
-    def _record(self, record: Record) -> None:
+    def _record(self, record: SessionRecord) -> None:
         self._store.record(self.settings.session_id, record)
 
-    def kept(self) -> Iterator[tuple[int, str, Decoded]]:
+    def kept(self) -> Iterator[tuple[int, str, SbeMessage]]:
         """Yield the stored messages of this trading session: number, name, message."""
         for number, data in ((each.number, each.data) for each in self.state.received):
             frame = frame_of(data)
@@ -127,7 +127,7 @@ class ClientSession:
         self._output = []
         self._gateway = gateway
         self._keep_alive = None
-        self._missing = MissingMessages(self.settings.retransmission_attempts)
+        self._missing = MissedMessages(self.settings.retransmission_attempts)
         self.closing = False
         if gateway in self.state.gateways and self._next_step is _Next.AS_KNOWN:
             self._establish(now_ns)
@@ -145,7 +145,7 @@ class ClientSession:
 
         The message is recorded before it is sent, so that its number is never reused.
         """
-        if self.stage is not Stage.ESTABLISHED:
+        if self.stage is not ConnectionStage.ESTABLISHED:
             raise UsageError(f"{name} cannot be sent: the session is not established")
         if name not in FROM_CLIENT:
             raise UsageError(
@@ -158,30 +158,30 @@ class ClientSession:
                 "trading session"
             )
         data = self._messages.from_client(name, values, self.settings.session_id, number, now_ns)
-        self._record(Sent(number, data))
+        self._record(OutgoingSent(number, data))
         self._send(data, now_ns)
         return number
 
     def skip_to(self, number: int, now_ns: int) -> None:
         """Continue with a higher number; the exchange answers with NotApplied (§4.5.4.2)."""
-        if self.stage is not Stage.ESTABLISHED or number <= self.state.next_outgoing:
+        if self.stage is not ConnectionStage.ESTABLISHED or number <= self.state.next_outgoing:
             raise UsageError(
                 f"cannot skip to sequence number {number}: the session must be established, and "
                 f"the number higher than {self.state.next_outgoing}"
             )
-        self._record(Skipped(number))
+        self._record(OutgoingSkipped(number))
         self._put("Sequence", {"nextSeqNo": number}, now_ns)
 
     def leave(self, now_ns: int) -> None:
         """End the connection; the session can be established again."""
-        if self.stage is not Stage.ENDED:
+        if self.stage is not ConnectionStage.ENDED:
             self._put_terminate("FINISHED", now_ns)
-            self.stage = Stage.ENDED
+            self.stage = ConnectionStage.ENDED
 
     def reset_day(self) -> None:
         """Start a trading session: numbers from 1, a new session version (§4.5.1)."""
         self._store.reset_day()
-        self._seen = SeenMessages()
+        self._seen = DuplicateDetector()
         self._abandoned = AbandonedNumbers()
 
     @property
@@ -192,7 +192,7 @@ class ClientSession:
         due, missing = self._keep_alive.next_due_ns, self._missing.next_due_ns
         return due if missing is None else min(due, missing)
 
-    def advance(self, now_ns: int) -> list[Event]:
+    def advance(self, now_ns: int) -> list[SessionEvent]:
         """Advance the clock: send heartbeats, end a silent connection, request missing messages."""
         if self.closing or self._keep_alive is None:
             return []
@@ -212,18 +212,18 @@ class ClientSession:
         if self._keep_alive is not None:
             self._keep_alive.heard(now_ns)
 
-    def lost(self) -> list[Event]:
+    def lost(self) -> list[SessionEvent]:
         """Handle the loss of the connection, whichever side ended it."""
-        ended = self.stage is Stage.ENDED and self.closing
-        self.stage, self.closing = Stage.ENDED, True
+        ended = self.stage is ConnectionStage.ENDED and self.closing
+        self.stage, self.closing = ConnectionStage.ENDED, True
         self._keep_alive = None
         return (
             [] if ended else [ConnectionEnded("", graceful=False, reason="the connection was lost")]
         )
 
-    def receive(self, data: bytes, now_ns: int) -> list[Event]:
+    def receive(self, data: bytes, now_ns: int) -> list[SessionEvent]:
         """Process bytes of the gateway."""
-        events: list[Event] = []
+        events: list[SessionEvent] = []
         for item in self._reader.receive(data):
             if self.closing:
                 break
@@ -244,7 +244,7 @@ class ClientSession:
         if fresh > _LAST_VERSION:  # no version can follow: start over
             fresh = now_ns // MILLISECOND
         self._wanted = state.session_ver_id if continues else fresh
-        self.stage = Stage.NEGOTIATING
+        self.stage = ConnectionStage.NEGOTIATING
         values = {
             "sessionID": settings.session_id,
             "sessionVerID": self._wanted,
@@ -259,7 +259,7 @@ class ClientSession:
 
     def _establish(self, now_ns: int) -> None:
         state, settings = self.state, self.settings
-        self.stage = Stage.ESTABLISHING
+        self.stage = ConnectionStage.ESTABLISHING
         values = {
             "sessionID": settings.session_id,
             "sessionVerID": state.session_ver_id,
@@ -272,9 +272,9 @@ class ClientSession:
         }
         self._put("Establish", values, now_ns)
 
-    def _ask_for_missing(self, now_ns: int) -> list[Event]:
+    def _ask_for_missing(self, now_ns: int) -> list[SessionEvent]:
         """Request missing messages, or abandon them after too many requests without effect."""
-        events: list[Event] = []
+        events: list[SessionEvent] = []
         abandoned = self._missing.given_up(self.state.next_incoming)
         if abandoned:
             events = self._give_up(_NOT_DELIVERED, abandoned)
@@ -306,15 +306,15 @@ class ClientSession:
         if self._keep_alive is not None:
             self._keep_alive.sent(now_ns)
 
-    def _end(self, code: str, now_ns: int, reason: str) -> list[Event]:
+    def _end(self, code: str, now_ns: int, reason: str) -> list[SessionEvent]:
         """Send Terminate and close."""
         self._put_terminate(code, now_ns)
-        self.stage, self.closing = Stage.ENDED, True
+        self.stage, self.closing = ConnectionStage.ENDED, True
         return [ConnectionEnded(code, graceful=False, reason=reason)]
 
     # Incoming messages.
 
-    def _frame(self, frame: Frame, now_ns: int) -> list[Event]:
+    def _frame(self, frame: StreamFrame, now_ns: int) -> list[SessionEvent]:
         name = self._messages.name(frame)
         if name is None:
             header = frame.header
@@ -334,13 +334,13 @@ class ClientSession:
                 return self._negotiation_refused(message)
             case "EstablishReject":
                 return self._establishment_refused(message)
-            case "NegotiateResponse" if self.stage is Stage.NEGOTIATING:
+            case "NegotiateResponse" if self.stage is ConnectionStage.NEGOTIATING:
                 return self._negotiated(now_ns)
-            case "EstablishAck" if self.stage is Stage.ESTABLISHING:
+            case "EstablishAck" if self.stage is ConnectionStage.ESTABLISHING:
                 return self._established(message, now_ns)
-        if self.stage is Stage.ENDED:
+        if self.stage is ConnectionStage.ENDED:
             return []  # only the answer to Terminate is of interest
-        if self.stage is not Stage.ESTABLISHED:
+        if self.stage is not ConnectionStage.ESTABLISHED:
             return self._end(
                 "NOT_ESTABLISHED", now_ns, f"{name} arrived before the session was established"
             )
@@ -348,7 +348,7 @@ class ClientSession:
             return self._business(name, message, frame, now_ns)
         return self._session_message(name, message, now_ns)
 
-    def _session_message(self, name: str, message: Decoded, now_ns: int) -> list[Event]:
+    def _session_message(self, name: str, message: SbeMessage, now_ns: int) -> list[SessionEvent]:
         match name:
             case "Sequence":
                 return self._live_from(message["nextSeqNo"], now_ns)
@@ -362,12 +362,12 @@ class ClientSession:
                 return self._retransmission_refused(_named(message["retransmitRejectCode"]), now_ns)
         return self._end("UNRECOGNIZED_MESSAGE", now_ns, f"{name} is not a message for clients")
 
-    def _negotiated(self, now_ns: int) -> list[Event]:
+    def _negotiated(self, now_ns: int) -> list[SessionEvent]:
         self._agreed(self._wanted)
         self._establish(now_ns)
         return [SessionNegotiated(self.settings.session_id, self._wanted)]
 
-    def _negotiation_refused(self, message: Decoded) -> list[Event]:
+    def _negotiation_refused(self, message: SbeMessage) -> list[SessionEvent]:
         code = _named(message["negotiationRejectCode"])
         current = message["currentSessionVerID"]
         if code == "ALREADY_NEGOTIATED" and current is not None:  # restore the lost version (§5.4)
@@ -380,24 +380,24 @@ class ClientSession:
         """Record the agreed session version; sequence numbers belong to one version (§4.6.2)."""
         if session_ver_id != self.state.session_ver_id:
             self._record(DayReset())
-            self._seen = SeenMessages()
+            self._seen = DuplicateDetector()
             self._abandoned = AbandonedNumbers()
         self._next_step = _Next.AS_KNOWN
-        self._record(Negotiated(session_ver_id, self.settings.version, self._gateway))
+        self._record(VersionNegotiated(session_ver_id, self.settings.version, self._gateway))
 
-    def _establishment_refused(self, message: Decoded) -> list[Event]:
+    def _establishment_refused(self, message: SbeMessage) -> list[SessionEvent]:
         code = _named(message["establishmentRejectCode"])
         if code == "INVALID_NEXTSEQNO":
             last = message["lastIncomingSeqNo"] or 0
             if last < LAST_NUMBER - 1:  # otherwise nothing could be sent again
-                self._record(Skipped(last + 1))
-                self._record(Settled(last))
+                self._record(OutgoingSkipped(last + 1))
+                self._record(DeliveryResolved(last))
         elif code in ("UNNEGOTIATED", "INVALID_SESSIONVERID"):
             self._next_step = _Next.NEGOTIATE
         return [SessionRefused(code)]
 
-    def _established(self, message: Decoded, now_ns: int) -> list[Event]:
-        self.stage = Stage.ESTABLISHED
+    def _established(self, message: SbeMessage, now_ns: int) -> list[SessionEvent]:
+        self.stage = ConnectionStage.ESTABLISHED
         settings, state = self.settings, self.state
         low, high = _KEEP_ALIVE_MS
         theirs = message["keepAliveInterval"]
@@ -407,7 +407,7 @@ class ClientSession:
             settings.silent_intervals,
             now_ns,
         )
-        events: list[Event] = [
+        events: list[SessionEvent] = [
             SessionEstablished(
                 settings.session_id, state.session_ver_id, state.next_incoming, state.next_outgoing
             )
@@ -415,7 +415,7 @@ class ClientSession:
         events += self._not_applied(message["lastIncomingSeqNo"] + 1, state.next_outgoing)
         return events + self._live_from(message["nextSeqNo"], now_ns)
 
-    def _live_from(self, stated: int, now_ns: int) -> list[Event]:
+    def _live_from(self, stated: int, now_ns: int) -> list[SessionEvent]:
         """Set the next number that the gateway states, even if it is lower than expected.
 
         Otherwise all messages up to the expected number would be treated as duplicates.
@@ -424,13 +424,13 @@ class ClientSession:
         expected = self.state.next_incoming
         events = [self._pass_on(held) for held in self._missing.live_from(number, now_ns)]
         if number < expected or events:
-            self._record(Expecting(min(number, expected)))
+            self._record(IncomingExpected(min(number, expected)))
         if number < expected:
             self._abandoned.forget_from(number)
             events.insert(0, SequenceLowered(expected, number))
         return events + self._ask_for_missing(now_ns)
 
-    def _not_applied(self, first: int, end: int) -> list[Event]:
+    def _not_applied(self, first: int, end: int) -> list[SessionEvent]:
         """Report the messages that the exchange did not receive, each once.
 
         EstablishAck states them, then NotApplied; and EstablishAck again if the connection was lost
@@ -440,63 +440,65 @@ class ClientSession:
         end = min(end, self.state.next_outgoing)
         if first >= end:
             return []
-        self._record(Settled(end - 1))
+        self._record(DeliveryResolved(end - 1))
         if self.settings.keep_reports:
-            self._record(NotTaken(first, end - first))
+            self._record(OutgoingNotApplied(first, end - first))
         return [NotAppliedGap(first, end - first)]
 
-    def _business(self, name: str, message: Decoded, frame: Frame, now_ns: int) -> list[Event]:
+    def _business(
+        self, name: str, message: SbeMessage, frame: StreamFrame, now_ns: int
+    ) -> list[SessionEvent]:
         number = message["businessHeader"]["msgSeqNum"]
         expected = self.state.next_incoming
         if number < expected and not self._abandoned.take(number):
-            return [Ignored(name, number)]
+            return [DuplicateIgnored(name, number)]
         retransmitted = self._missing.arrived(number, now_ns)
-        received = Received(name, number, message, frame.data, now_ns, retransmitted)
+        received = MessageReceived(name, number, message, frame.data, now_ns, retransmitted)
         if number < expected:  # abandoned, but delivered after all
             return [self._pass_on(received, in_turn=False)]
         if number > expected:
             held = self._missing.hold(number, received)
             events = self._ask_for_missing(now_ns)
-            return events if held else [Ignored(name, number), *events]
+            return events if held else [DuplicateIgnored(name, number), *events]
         return [self._pass_on(received), *self._pass_on_from(number + 1)]
 
-    def _pass_on_from(self, number: int) -> list[Event]:
+    def _pass_on_from(self, number: int) -> list[SessionEvent]:
         """Pass on held messages from a number on, up to the next gap."""
         return [self._pass_on(held) for held in self._missing.take_from(number)]
 
-    def _retransmission_refused(self, code: str, now_ns: int) -> list[Event]:
+    def _retransmission_refused(self, code: str, now_ns: int) -> list[SessionEvent]:
         """Retry later, or continue without messages that do not exist."""
         abandoned = self._missing.refused(now_ns, for_good=code == _FINAL)
         if abandoned is None:
             return [RetransmissionRefused(code, self.state.next_incoming, 0)]
         return self._give_up(code, abandoned)
 
-    def _give_up(self, code: str, numbers: range) -> list[Event]:
+    def _give_up(self, code: str, numbers: range) -> list[SessionEvent]:
         """Continue without some numbers; a message that still arrives with one of them is passed
         on.
         """
-        self._record(Expecting(numbers.stop))
+        self._record(IncomingExpected(numbers.stop))
         self._abandoned.add(numbers)
         event = RetransmissionRefused(code, numbers.start, len(numbers))
         return [event, *self._pass_on_from(numbers.stop)]
 
-    def _pass_on(self, received: Received, *, in_turn: bool = True) -> Event:
+    def _pass_on(self, received: MessageReceived, *, in_turn: bool = True) -> SessionEvent:
         """Pass a message on, unless it was received before with another number."""
         if in_turn:
-            self._record(Taken(received.number))
+            self._record(IncomingAccepted(received.number))
         marked = self._messages.resent(received.message)
         if self._seen.is_repeat(received.name, received.message, marked=marked):
-            return Ignored(received.name, received.number)
+            return DuplicateIgnored(received.name, received.number)
         if self.settings.keep_reports:
-            self._record(Kept(received.number, received.data))
+            self._record(IncomingKept(received.number, received.data))
         return received
 
-    def _terminated(self, message: Decoded, now_ns: int) -> list[Event]:
+    def _terminated(self, message: SbeMessage, now_ns: int) -> list[SessionEvent]:
         """Handle the gateway's Terminate, which may answer ours."""
-        answered = self.stage is Stage.ENDED
+        answered = self.stage is ConnectionStage.ENDED
         if not answered:
             self._put_terminate("FINISHED", now_ns)
-        self.stage, self.closing = Stage.ENDED, True
+        self.stage, self.closing = ConnectionStage.ENDED, True
         code = _named(message["terminationCode"])
         reason = "" if answered else "the gateway terminated the connection"
         return [ConnectionEnded(code, graceful=answered, reason=reason)]

@@ -44,7 +44,7 @@ class ClientSettings:
     ip: str = ""
 
 
-class Stage(Enum):
+class ConnectionStage(Enum):
     """Stage of a connection."""
 
     UNCONNECTED = "unconnected"

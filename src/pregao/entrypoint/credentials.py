@@ -6,9 +6,9 @@ import hmac
 import json
 
 from pregao.documents import DocumentError, parse_json
-from pregao.entrypoint.framing import HEADERS_SIZE, Frame
-from pregao.sbe import template
-from pregao.schemas import bundled
+from pregao.entrypoint.framing import HEADERS_SIZE, StreamFrame
+from pregao.sbe.xml import template
+from pregao.schemas.bundle import bundled
 
 MAX_CREDENTIALS = 128
 WITH_CREDENTIALS = {
@@ -43,7 +43,7 @@ def are_right(given: str | None, session_id: int, access_key: str) -> bool:
     return document.get("username") == str(session_id) and right
 
 
-def blanked(frame: Frame) -> bytes:
+def blanked(frame: StreamFrame) -> bytes:
     """Return the bytes of a frame with its credentials replaced by asterisks, safe to store.
 
     If the credentials cannot be located reliably, the complete body is masked.

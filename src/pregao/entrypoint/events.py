@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pregao.entrypoint.framing import Frame
-from pregao.sbe import Decoded
+from pregao.entrypoint.framing import StreamFrame
+from pregao.sbe.codec import SbeMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class SessionRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class MessageReceived:
     """A business message, in sequence, exactly once."""
 
     name: str
     number: int
-    message: Decoded
+    message: SbeMessage
     data: bytes
     """The frame as received."""
     time_ns: int
@@ -48,19 +48,19 @@ class Received:
     """Whether it was retransmitted."""
 
 
-class Admitted(NamedTuple):
+class RequestReceived(NamedTuple):
     """A business message read by one of the owner's readers, in sequence, exactly once."""
 
     name: str
     number: int
     content: Any
     """Result of the reader."""
-    frame: Frame
+    frame: StreamFrame
     time_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class Ignored:
+class DuplicateIgnored:
     """A business message that was not passed on because it is a duplicate."""
 
     name: str
@@ -126,13 +126,13 @@ class CancelOrders:
     """Name of the reason for the execution reports."""
 
 
-Event = (
+SessionEvent = (
     SessionNegotiated
     | SessionEstablished
     | SessionRefused
-    | Received
-    | Admitted
-    | Ignored
+    | MessageReceived
+    | RequestReceived
+    | DuplicateIgnored
     | MessageRejected
     | NotAppliedGap
     | RetransmissionRefused

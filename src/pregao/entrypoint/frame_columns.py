@@ -16,13 +16,21 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pregao.capture import PADDING, Flow, PacketBlock, SegmentBlock, StreamColumns, StreamPieces
-from pregao.capture.stream_columns import BEGUN, BYTES, GAP, JOINED
+from pregao.capture.blocks import PADDING, PacketBlock, SegmentBlock
+from pregao.capture.layers import Flow
+from pregao.capture.stream_columns import (
+    BEGUN,
+    BYTES,
+    GAP,
+    JOINED,
+    StreamColumns,
+    StreamEventColumns,
+)
 from pregao.entrypoint import _kernels
 from pregao.entrypoint.credentials import WITH_CREDENTIALS, blanked
 from pregao.entrypoint.framing import HEADERS_SIZE, frame_of
 
-FOREIGN_BYTES: Final = 8_192
+UNSUPPORTED_BYTES: Final = 8_192
 """A stream without a message in this many bytes carries another protocol: four messages fit."""
 
 _NOTHING: NDArray[np.uint8] = np.empty(0, np.uint8)
@@ -81,7 +89,7 @@ class FrameColumns:
         """End the capture: return the remaining messages, and the bytes of incomplete ones."""
         return self._walk(self._columns.finish())
 
-    def _walk(self, pieces: StreamPieces) -> PacketBlock:
+    def _walk(self, pieces: StreamEventColumns) -> PacketBlock:
         held = sum(len(stream.rest) for stream in self._streams.values())
         size = int(pieces.length[pieces.kind == BYTES].sum()) + held
         found = _Found(np.zeros(size + PADDING, np.uint8))
@@ -93,7 +101,7 @@ class FrameColumns:
         return found.block()
 
     def _stream(
-        self, number: int, pieces: StreamPieces, rows: NDArray[np.int64], found: _Found
+        self, number: int, pieces: StreamEventColumns, rows: NDArray[np.int64], found: _Found
     ) -> None:
         """Process the pieces of one stream in a block."""
         stream = self._streams.get(number) or _Stream()
@@ -122,7 +130,7 @@ class FrameColumns:
         self,
         number: int,
         stream: _Stream,
-        pieces: StreamPieces,
+        pieces: StreamEventColumns,
         rows: NDArray[np.int64],
         found: _Found,
         *,
@@ -143,16 +151,14 @@ class FrameColumns:
             pieces.buffer, pieces.offset, pieces.length, rows, found.buffer,
             begin + len(stream.rest),
         )  # fmt: skip
-        capacity = (
-            2 * ((end - begin) // HEADERS_SIZE) + (end - begin) // _kernels.LONGEST_STRETCH + 4
-        )
+        capacity = 2 * ((end - begin) // HEADERS_SIZE) + (end - begin) // _kernels.MAX_STRETCH + 4
         offset, length = np.empty(capacity, np.int64), np.empty(capacity, np.int32)
         count, rest_at, stream.synced, stream.recognised = _kernels.walk_stream(
             found.buffer, begin, end, stream.synced, stream.recognised, final, offset, length
         )
         if not stream.recognised:
             # The bytes passed over may be the end of a message that started before the capture.
-            stream.foreign = end - begin > FOREIGN_BYTES
+            stream.foreign = end - begin > UNSUPPORTED_BYTES
             stream.rest = _NOTHING if stream.foreign else found.buffer[begin:end].copy()
             return
         stream.rest = found.buffer[rest_at:end].copy()

@@ -9,8 +9,9 @@ import struct
 from typing import Final, NamedTuple
 
 from pregao.errors import EncodeError, SchemaError, UsageError
-from pregao.sbe import LITTLE_ENDIAN_FRAME, Composite, EncodedType, HeaderCodec, MessageHeader
-from pregao.schemas import bundled
+from pregao.sbe.codec import HeaderCodec, MessageHeader
+from pregao.sbe.model import LITTLE_ENDIAN_FRAME, Composite, EncodedType
+from pregao.schemas.bundle import bundled
 
 _SCHEMA = bundled("entrypoint")
 
@@ -28,7 +29,7 @@ def _framing() -> tuple[struct.Struct, int]:
 
 _HEADER, MAX_MESSAGE = _framing()
 """Maximum message length of the schema, 2048 bytes; enforced unless a setting allows more."""
-LONGEST_MESSAGE: Final = 16_384
+MAX_MESSAGE_SIZE: Final = 16_384
 """Maximum message length of §4.4, the upper limit of that setting."""
 _MESSAGE_HEADER = HeaderCodec(_SCHEMA)
 FRAMING_SIZE: Final[int] = _HEADER.size
@@ -52,16 +53,16 @@ TEMPLATE_ID_AT: Final[int] = FRAMING_SIZE + _offset("messageHeader", "templateId
 SCHEMA_ID_AT: Final[int] = FRAMING_SIZE + _offset("messageHeader", "schemaId")
 
 
-class Frame(NamedTuple):
+class StreamFrame(NamedTuple):
     """A framed message: its bytes, including both headers, and its decoded message header."""
 
     data: bytes
     header: MessageHeader
 
 
-def frame_of(data: bytes) -> Frame:
+def frame_of(data: bytes) -> StreamFrame:
     """Return the frame of a complete message."""
-    return Frame(data, _MESSAGE_HEADER.decode(data, FRAMING_SIZE))
+    return StreamFrame(data, _MESSAGE_HEADER.decode(data, FRAMING_SIZE))
 
 
 class BadFrame(NamedTuple):
@@ -81,21 +82,21 @@ class FrameReader:
     """
 
     def __init__(self, max_message: int = MAX_MESSAGE) -> None:
-        if not HEADERS_SIZE <= max_message <= LONGEST_MESSAGE:
+        if not HEADERS_SIZE <= max_message <= MAX_MESSAGE_SIZE:
             raise UsageError(
-                f"max_message must be from {HEADERS_SIZE} to {LONGEST_MESSAGE} bytes, "
+                f"max_message must be from {HEADERS_SIZE} to {MAX_MESSAGE_SIZE} bytes, "
                 f"was {max_message}."
             )
         self._max_message = max_message
         self._rest = b""
         self._broken = False
 
-    def receive(self, data: bytes) -> list[Frame | BadFrame]:
+    def receive(self, data: bytes) -> list[StreamFrame | BadFrame]:
         """Return the messages completed by these bytes; nothing is returned after a bad frame."""
         if self._broken:
             return []
         buffer = self._rest + data if self._rest else data
-        found: list[Frame | BadFrame] = []
+        found: list[StreamFrame | BadFrame] = []
         position, end = 0, len(buffer)
         while end - position >= FRAMING_SIZE:
             length, encoding = _HEADER.unpack_from(buffer, position)

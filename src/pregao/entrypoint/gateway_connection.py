@@ -15,19 +15,19 @@ from pregao.entrypoint.admission import (
 )
 from pregao.entrypoint.events import (
     ConnectionEnded,
-    Event,
-    Ignored,
+    DuplicateIgnored,
     NotAppliedGap,
     SessionEstablished,
+    SessionEvent,
     SessionNegotiated,
     SessionRefused,
 )
-from pregao.entrypoint.framing import BadFrame, Frame, FrameReader, frame_of
+from pregao.entrypoint.framing import BadFrame, FrameReader, StreamFrame, frame_of
 from pregao.entrypoint.gateway_sessions import (
+    BusinessMessage,
     GatewaySession,
     GatewaySessions,
     Reader,
-    Reading,
     read_frame,
 )
 from pregao.entrypoint.keep_alive import KeepAlive
@@ -35,16 +35,16 @@ from pregao.entrypoint.messages import (
     FROM_CLIENT,
     FROM_EXCHANGE,
     VERSIONS,
-    Messages,
+    EntryPointCodec,
     messages,
     nearest_version,
 )
 from pregao.entrypoint.retransmission import ENDING, Retransmission, request_reject
-from pregao.entrypoint.rules import Account, GatewayRules, skips_too_far
+from pregao.entrypoint.rules import GatewaySettings, SessionAccount, skips_too_far
 from pregao.entrypoint.session_state import SessionState
 from pregao.errors import DecodeError
-from pregao.sbe import Decoded
-from pregao.schemas import ENTRYPOINT_SCHEMA_ID
+from pregao.sbe.codec import SbeMessage
+from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID
 
 _REQUESTS = FROM_CLIENT | {"Negotiate", "Establish", "Sequence", "RetransmitRequest", "Terminate"}
 
@@ -69,14 +69,14 @@ class GatewayConnection:
         self._reader = FrameReader(sessions.rules.max_message)
         self._output: list[bytes] = []
         self._session: GatewaySession | None = None
-        self._messages: Messages = messages(VERSIONS[-1])
+        self._messages: EntryPointCodec = messages(VERSIONS[-1])
         self._readers: Mapping[int, Reader] = {}
         self._established = False
         self._ended = False
         self._deadline_ns = now_ns + self._rules.handshake_ns
         self._keep_alive: KeepAlive | None = None
         self._retransmission: Retransmission | None = None
-        self._late: list[Event] = []
+        self._late: list[SessionEvent] = []
         self.closing = False
         """Close the socket once the output is written."""
 
@@ -88,11 +88,11 @@ class GatewayConnection:
         output, self._output = b"".join(self._output), []
         return output
 
-    def receive(self, data: bytes, now_ns: int) -> list[Event]:
+    def receive(self, data: bytes, now_ns: int) -> list[SessionEvent]:
         """Process bytes of the client."""
         return list(self.arriving(data, now_ns))
 
-    def arriving(self, data: bytes, now_ns: int) -> Iterator[Event]:
+    def arriving(self, data: bytes, now_ns: int) -> Iterator[SessionEvent]:
         """Process bytes of the client, yielding each event before the next message is processed.
 
         The owner can thus answer each message in turn, and all answers leave in message order.
@@ -115,7 +115,7 @@ class GatewayConnection:
             return None
         return self._deadline_ns if self._keep_alive is None else self._keep_alive.next_due_ns
 
-    def advance(self, now_ns: int) -> list[Event]:
+    def advance(self, now_ns: int) -> list[SessionEvent]:
         """Advance the clock: send heartbeats, and end the connection of a silent client."""
         events = self._take_events()
         if self.closing:
@@ -139,7 +139,7 @@ class GatewayConnection:
                 self._keep_alive.sent(now_ns)
         return events
 
-    def lost(self, now_ns: int) -> list[Event]:
+    def lost(self, now_ns: int) -> list[SessionEvent]:
         """Handle the loss of the connection, whichever side ended it."""
         self.closing = True
         return [*self._take_events(), *self._left(now_ns, "", graceful=False)]
@@ -208,7 +208,7 @@ class GatewayConnection:
 
     # Incoming messages.
 
-    def _usual(self, frame: Frame, now_ns: int) -> Event | None:
+    def _usual(self, frame: StreamFrame, now_ns: int) -> SessionEvent | None:
         """Accept the next expected business message if it has a reader; otherwise return None.
 
         This is the path of nearly all messages; `_frame` handles the others.
@@ -233,7 +233,7 @@ class GatewayConnection:
         self._keep_alive.heard(now_ns)
         return session.take(reading.name, frame, reading, now_ns)
 
-    def _frame(self, frame: Frame, now_ns: int) -> list[Event]:
+    def _frame(self, frame: StreamFrame, now_ns: int) -> list[SessionEvent]:
         version = frame.header.version
         if self._session is None:
             self._messages = messages(nearest_version(version))
@@ -275,7 +275,7 @@ class GatewayConnection:
             return self._end("DECODING_ERROR", now_ns, error.reason)
         return self._business(name, reading, frame, now_ns)
 
-    def _negotiate(self, request: Decoded, version: int, now_ns: int) -> list[Event]:
+    def _negotiate(self, request: SbeMessage, version: int, now_ns: int) -> list[SessionEvent]:
         found = self._sessions.get(request["sessionID"])
         if self._crowded(request):
             return self._cut(now_ns)
@@ -297,7 +297,7 @@ class GatewayConnection:
         self._put("NegotiateResponse", answer, now_ns)
         return [SessionNegotiated(found.session_id, request["sessionVerID"])]
 
-    def _establish(self, request: Decoded, version: int, now_ns: int) -> list[Event]:
+    def _establish(self, request: SbeMessage, version: int, now_ns: int) -> list[SessionEvent]:
         found = self._sessions.get(request["sessionID"])
         if self._crowded(request):
             return self._cut(now_ns)
@@ -325,8 +325,8 @@ class GatewayConnection:
         return self._bind(found, request, answer, now_ns)
 
     def _bind(
-        self, session: GatewaySession, request: Decoded, answer: dict[str, Any], now_ns: int
-    ) -> list[Event]:
+        self, session: GatewaySession, request: SbeMessage, answer: dict[str, Any], now_ns: int
+    ) -> list[SessionEvent]:
         """Establish a session on this connection."""
         wish = wish_of(request)
         assert wish is not None
@@ -351,7 +351,7 @@ class GatewayConnection:
 
     def _known(
         self, session: GatewaySession | None
-    ) -> tuple[Account | None, SessionState, str | None]:
+    ) -> tuple[SessionAccount | None, SessionState, str | None]:
         """Return a session's account and state, and the reject code if it is in use elsewhere."""
         if session is None:
             return None, SessionState(), None
@@ -361,7 +361,7 @@ class GatewayConnection:
             rival = "DUPLICATE_SESSION_CONNECTION" if used else "AUTHENTICATION_IN_PROGRESS"
         return session.account, session.state, rival
 
-    def _sequence(self, number: int, now_ns: int) -> list[Event]:
+    def _sequence(self, number: int, now_ns: int) -> list[SessionEvent]:
         """Handle a heartbeat, or a request to continue with a higher number (§4.5.4)."""
         expected = self._state.next_incoming
         if number < expected:
@@ -369,7 +369,7 @@ class GatewayConnection:
             return self._end("INVALID_NEXTSEQNO", now_ns, reason)
         return self._too_far(number, now_ns) or self._skip_to(number, now_ns)
 
-    def _too_far(self, number: int, now_ns: int) -> list[Event]:
+    def _too_far(self, number: int, now_ns: int) -> list[SessionEvent]:
         """End the connection of a client that skips more numbers than it could have used."""
         expected = self._state.next_incoming
         if not skips_too_far(number, expected):
@@ -377,7 +377,7 @@ class GatewayConnection:
         reason = f"sequence number {number} skips too far: {expected} is expected"
         return self._end("INVALID_NEXTSEQNO", now_ns, reason)
 
-    def _skip_to(self, number: int, now_ns: int) -> list[Event]:
+    def _skip_to(self, number: int, now_ns: int) -> list[SessionEvent]:
         """Expect a number, and send NotApplied for the missing ones before it (§4.5.5)."""
         assert self._session is not None
         expected = self._session.state.next_incoming
@@ -388,7 +388,7 @@ class GatewayConnection:
         self._put("NotApplied", {"fromSeqNo": expected, "count": missing}, now_ns)
         return [NotAppliedGap(expected, missing)]
 
-    def _retransmit(self, request: Decoded, now_ns: int) -> list[Event]:
+    def _retransmit(self, request: SbeMessage, now_ns: int) -> list[SessionEvent]:
         session = self._session
         assert session is not None
         busy = self._retransmission is not None
@@ -410,7 +410,9 @@ class GatewayConnection:
         self.go_on(now_ns)
         return []
 
-    def _business(self, name: str, reading: Reading, frame: Frame, now_ns: int) -> list[Event]:
+    def _business(
+        self, name: str, reading: BusinessMessage, frame: StreamFrame, now_ns: int
+    ) -> list[SessionEvent]:
         session = self._session
         assert session is not None
         if reading.session_id != session.session_id:
@@ -421,8 +423,10 @@ class GatewayConnection:
         number = reading.number
         expected = session.state.next_incoming
         if number < expected:
-            return [Ignored(name, number)]  # it may have been executed: do not execute it again
-        events: list[Event] = []
+            return [
+                DuplicateIgnored(name, number)
+            ]  # it may have been executed: do not execute it again
+        events: list[SessionEvent] = []
         if number > expected:
             if ended := self._too_far(number, now_ns):
                 return ended
@@ -430,7 +434,7 @@ class GatewayConnection:
         events.append(session.take(name, frame, reading, now_ns))
         return events
 
-    def _terminated(self, message: Decoded, now_ns: int) -> list[Event]:
+    def _terminated(self, message: SbeMessage, now_ns: int) -> list[SessionEvent]:
         """Answer the client's Terminate, then close (§4.5.7)."""
         code = message["terminationCode"]
         code = code if isinstance(code, str) else str(code)
@@ -441,7 +445,9 @@ class GatewayConnection:
 
     # Refusal and termination.
 
-    def _refuse(self, name: str, answer: Mapping[str, Any], code: str, now_ns: int) -> list[Event]:
+    def _refuse(
+        self, name: str, answer: Mapping[str, Any], code: str, now_ns: int
+    ) -> list[SessionEvent]:
         """Refuse a session: immediately, or delayed after repeated authentication failures."""
         if code == UNAUTHENTICATED and self._session is None:
             number = answer["sessionID"]
@@ -452,7 +458,9 @@ class GatewayConnection:
                 return []
         return self._refused(name, answer, code, now_ns)
 
-    def _refused(self, name: str, answer: Mapping[str, Any], code: str, now_ns: int) -> list[Event]:
+    def _refused(
+        self, name: str, answer: Mapping[str, Any], code: str, now_ns: int
+    ) -> list[SessionEvent]:
         self._put(name, answer, now_ns)
         session = (answer["sessionID"], answer["sessionVerID"])
         return [SessionRefused(code), *self._end(ending_code(code), now_ns, code, session)]
@@ -462,19 +470,19 @@ class GatewayConnection:
             self._sessions.refusals.released(self._peer, self._held[0])
             self._held = None
 
-    def _crowded(self, request: Decoded) -> bool:
+    def _crowded(self, request: SbeMessage) -> bool:
         return self._session is None and self._sessions.refusals.crowded(
             self._peer, request["sessionID"]
         )
 
-    def _cut(self, now_ns: int) -> list[Event]:
+    def _cut(self, now_ns: int) -> list[SessionEvent]:
         """Close without an answer."""
         self.closing = True
         return self._left(now_ns, "", graceful=False, reason="too many delayed refusals")
 
     def _end(
         self, code: str, now_ns: int, reason: str, asked: tuple[int, int] | None = None
-    ) -> list[Event]:
+    ) -> list[SessionEvent]:
         """Send Terminate and close; ``asked`` is the session and version of a refused request."""
         self._put_terminate(code, now_ns, asked)
         self.closing = True
@@ -489,7 +497,9 @@ class GatewayConnection:
         values = {"sessionID": asked[0], "sessionVerID": asked[1], "terminationCode": code}
         self._put("Terminate", values, now_ns)
 
-    def _left(self, now_ns: int, code: str, *, graceful: bool, reason: str = "") -> list[Event]:
+    def _left(
+        self, now_ns: int, code: str, *, graceful: bool, reason: str = ""
+    ) -> list[SessionEvent]:
         """Release the session, once."""
         if self._ended:
             return []
@@ -504,7 +514,7 @@ class GatewayConnection:
         return [ConnectionEnded(code, graceful, reason)]
 
     @property
-    def _rules(self) -> GatewayRules:
+    def _rules(self) -> GatewaySettings:
         return self._sessions.rules
 
     @property
@@ -528,6 +538,6 @@ class GatewayConnection:
         if self._keep_alive is not None:
             self._keep_alive.sent(now_ns)
 
-    def _take_events(self) -> list[Event]:
+    def _take_events(self) -> list[SessionEvent]:
         events, self._late = self._late, []
         return events

@@ -8,29 +8,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pregao.entrypoint import cancel_on_disconnect as cod
 from pregao.entrypoint.business_rejects import OTHER, THROTTLED, reject_values, value_fault
-from pregao.entrypoint.events import Admitted, CancelOrders, MessageRejected, Received
-from pregao.entrypoint.framing import Frame
-from pregao.entrypoint.messages import VERSIONS, Messages, messages
+from pregao.entrypoint.events import CancelOrders, MessageReceived, MessageRejected, RequestReceived
+from pregao.entrypoint.framing import StreamFrame
+from pregao.entrypoint.messages import VERSIONS, EntryPointCodec, messages
 from pregao.entrypoint.refusals import Refusals
-from pregao.entrypoint.rules import Account, GatewayRules
+from pregao.entrypoint.rules import GatewaySettings, SessionAccount
 from pregao.entrypoint.session_state import (
-    Bound,
-    CancelDue,
-    Expecting,
-    Negotiated,
+    CancelScheduled,
+    IncomingExpected,
+    SessionBound,
     SessionState,
-    Unbound,
+    SessionUnbound,
+    VersionNegotiated,
 )
 from pregao.entrypoint.store import SessionStore
 from pregao.entrypoint.throttle import Throttle
 from pregao.errors import FieldRangeError, UsageError
-from pregao.sbe import Decoded
+from pregao.sbe.codec import SbeMessage
 
 if TYPE_CHECKING:
     from pregao.entrypoint.gateway_connection import GatewayConnection
 
 
-class Reading(NamedTuple):
+class BusinessMessage(NamedTuple):
     """A business message: the fields that the session needs, and the decoded content."""
 
     name: str
@@ -41,7 +41,7 @@ class Reading(NamedTuple):
     content: Any
 
 
-Reader = Callable[[Frame], Reading]
+Reader = Callable[[StreamFrame], BusinessMessage]
 """Reads the business messages of one template and version; raises DecodeError if it cannot."""
 Readers = Callable[[int], Mapping[int, Reader]]
 """Returns the readers of a version by template; other templates are decoded in full."""
@@ -51,17 +51,19 @@ def _no_readers(_version: int) -> Mapping[int, Reader]:
     return {}
 
 
-def read_frame(known: Messages, name: str, frame: Frame) -> Reading:
+def read_frame(known: EntryPointCodec, name: str, frame: StreamFrame) -> BusinessMessage:
     """Decode a business message in full; one with an out-of-range field has a fault."""
     try:
         return read_business(known, name, known.decode(frame))
     except FieldRangeError as error:
         message = known.readable(frame)
         header = message["businessHeader"]
-        return Reading(name, header["sessionID"], header["msgSeqNum"], error.reason, message)
+        return BusinessMessage(
+            name, header["sessionID"], header["msgSeqNum"], error.reason, message
+        )
 
 
-def read_business(known: Messages, name: str, message: Decoded) -> Reading:
+def read_business(known: EntryPointCodec, name: str, message: SbeMessage) -> BusinessMessage:
     """Return the reading of a business message that was decoded in full; its content is the
     message.
 
@@ -72,14 +74,18 @@ def read_business(known: Messages, name: str, message: Decoded) -> Reading:
     """
     header = message["businessHeader"]
     fault = value_fault(known.enumerations(name), message.values)
-    return Reading(name, header["sessionID"], header["msgSeqNum"], fault, message)
+    return BusinessMessage(name, header["sessionID"], header["msgSeqNum"], fault, message)
 
 
 class GatewaySession:
     """One session, across connections."""
 
     def __init__(
-        self, account: Account, store: SessionStore, rules: GatewayRules, leaving: set[int]
+        self,
+        account: SessionAccount,
+        store: SessionStore,
+        rules: GatewaySettings,
+        leaving: set[int],
     ) -> None:
         self.account = account
         self._leaving = leaving
@@ -94,7 +100,7 @@ class GatewaySession:
         """State between connections."""
 
     @property
-    def messages(self) -> Messages:
+    def messages(self) -> EntryPointCodec:
         """The codec of the session's version."""
         return messages(self.state.version or VERSIONS[-1])
 
@@ -127,8 +133,8 @@ class GatewaySession:
             self.connection.live(data, now_ns)
 
     def take(
-        self, name: str, frame: Frame, reading: Reading, now_ns: int
-    ) -> Received | Admitted | MessageRejected:
+        self, name: str, frame: StreamFrame, reading: BusinessMessage, now_ns: int
+    ) -> MessageReceived | RequestReceived | MessageRejected:
         """Accept a business message of the client, or reject it: throttled, or an invalid value.
 
         The result depends only on the session's state, so that it can be replayed.
@@ -140,16 +146,16 @@ class GatewaySession:
             fault = THROTTLED
         elif reading.fault is not None:
             fault = (OTHER, reading.fault)
-        decoded = isinstance(content, Decoded)
+        decoded = isinstance(content, SbeMessage)
         if fault is not None:
             message = content if decoded else self.messages.readable(frame)
             return self.reject(name, message, frame.data, *fault, now_ns)
         if decoded:
-            return Received(name, reading.number, content, frame.data, now_ns)
-        return Admitted(name, reading.number, content, frame, now_ns)
+            return MessageReceived(name, reading.number, content, frame.data, now_ns)
+        return RequestReceived(name, reading.number, content, frame, now_ns)
 
     def reject(
-        self, name: str, message: Decoded, data: bytes, reason: int, text: str, now_ns: int
+        self, name: str, message: SbeMessage, data: bytes, reason: int, text: str, now_ns: int
     ) -> MessageRejected:
         """Answer a business message with BusinessMessageReject."""
         values = reject_values(name, message, reason, text)
@@ -158,17 +164,17 @@ class GatewaySession:
 
     def negotiated(self, session_ver_id: int, version: int) -> None:
         """Record a negotiated session version."""
-        record = Negotiated(session_ver_id, version, self._rules.gateway)
+        record = VersionNegotiated(session_ver_id, version, self._rules.gateway)
         self._store.record(self.session_id, record)
 
     def bound(self, wish: str, window_ms: int) -> None:
         """Record that the client established the session, with its cancel-on-disconnect."""
-        self._store.record(self.session_id, Bound(wish, window_ms))
+        self._store.record(self.session_id, SessionBound(wish, window_ms))
         self.refused_attempts = 0
 
     def expect(self, number: int) -> None:
         """Set the next expected number of the client."""
-        self._store.record(self.session_id, Expecting(number))
+        self._store.record(self.session_id, IncomingExpected(number))
 
     def took(self, number: int) -> None:
         """Record the receipt of a business message of the client."""
@@ -176,11 +182,11 @@ class GatewaySession:
 
     def left(self, now_ns: int, *, graceful: bool) -> None:
         """Record the end of the connection that had established it."""
-        self._store.record(self.session_id, Unbound())
+        self._store.record(self.session_id, SessionUnbound())
         state = self.state
         due = cod.due_ns(state.cancel_on_disconnect, state.window_ms, now_ns, graceful=graceful)
         if due is not None:
-            self._store.record(self.session_id, CancelDue(due))
+            self._store.record(self.session_id, CancelScheduled(due))
             self._leaving.add(self.session_id)
 
     def cancelled(self, now_ns: int) -> CancelOrders | None:
@@ -188,7 +194,7 @@ class GatewaySession:
         state = self.state
         if state.cancel_due_ns is None or state.cancel_due_ns > now_ns:
             return None
-        self._store.record(self.session_id, CancelDue(None))
+        self._store.record(self.session_id, CancelScheduled(None))
         return CancelOrders(self.session_id, cod.REASONS[state.cancel_on_disconnect])
 
 
@@ -197,9 +203,9 @@ class GatewaySessions:
 
     def __init__(
         self,
-        accounts: Iterable[Account],
+        accounts: Iterable[SessionAccount],
         store: SessionStore,
-        rules: GatewayRules | None = None,
+        rules: GatewaySettings | None = None,
         readers: Readers = _no_readers,
     ) -> None:
         """Create the sessions of a gateway.
@@ -213,7 +219,7 @@ class GatewaySessions:
         Raises:
             UsageError: Two accounts have the same session.
         """
-        self.rules = GatewayRules() if rules is None else rules
+        self.rules = GatewaySettings() if rules is None else rules
         self.refusals = Refusals()
         self.readers = readers
         self.store = store

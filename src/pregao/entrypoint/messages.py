@@ -7,10 +7,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pregao.entrypoint.framing import HEADERS_SIZE, Frame, framed
+from pregao.entrypoint.framing import HEADERS_SIZE, StreamFrame, framed
 from pregao.errors import DecodeError, FieldRangeError, UsageError
-from pregao.sbe import Block, Decoded, Schema, SchemaCodec, readings
-from pregao.schemas import ENTRYPOINT_SCHEMA_ID, Registry, bundled, bundled_versions
+from pregao.sbe.codec import SbeMessage, SchemaCodec
+from pregao.sbe.model import Block, Schema
+from pregao.sbe.values import readings
+from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID, bundled, bundled_versions
+from pregao.schemas.registry import Registry
 
 VERSIONS: Final = tuple(version.number for version in bundled_versions("entrypoint"))
 """Schema versions supported for sessions, oldest first."""
@@ -70,7 +73,7 @@ def _semantic_versions(schema: Schema) -> dict[str, dict[str, Any]]:
     }
 
 
-class Messages:
+class EntryPointCodec:
     """Encodes and decodes the messages of one schema."""
 
     def __init__(self, schema: Schema) -> None:
@@ -94,7 +97,7 @@ class Messages:
             self._enumerations[name] = found
         return found
 
-    def name(self, frame: Frame) -> str | None:
+    def name(self, frame: StreamFrame) -> str | None:
         """Return the name of a frame's message, or None if this version does not have it."""
         if frame.header.schema_id != ENTRYPOINT_SCHEMA_ID:
             return None
@@ -106,7 +109,7 @@ class Messages:
         """
         return self._names.get(template_id)
 
-    def decode(self, frame: Frame) -> Decoded:
+    def decode(self, frame: StreamFrame) -> SbeMessage:
         """Decode the message of a frame.
 
         Raises:
@@ -122,7 +125,7 @@ class Messages:
             )
         return codec.decode_body(data, HEADERS_SIZE, length, self.version, len(data))
 
-    def readable(self, frame: Frame) -> Decoded:
+    def readable(self, frame: StreamFrame) -> SbeMessage:
         """Decode the business message of a frame, or only its header if a field is out of range.
 
         The header is sufficient to reject the message.
@@ -140,7 +143,7 @@ class Messages:
             data = frame.data
             found = unpack(data, HEADERS_SIZE, frame.header.block_length, len(data))
             header = dict(zip(members, found, strict=True))
-            return Decoded(codec.message, self.version, {_HEADER: header}, len(data))
+            return SbeMessage(codec.message, self.version, {_HEADER: header}, len(data))
 
     def encode(self, name: str, values: Mapping[str, Any]) -> bytes:
         """Encode and frame a message; adds the schema's semantic version if it has the field."""
@@ -178,7 +181,7 @@ class Messages:
         header = {"sessionID": session_id, "msgSeqNum": number, "sendingTime": now_ns}
         return self.encode(name, {**values, _HEADER: {**header, self._resend: int(resend)}})
 
-    def resent(self, message: Decoded) -> bool:
+    def resent(self, message: SbeMessage) -> bool:
         """Whether a message of the exchange is marked as a possible resend."""
         mark = message[_HEADER][self._resend]
         return mark == "TRUE_VALUE" or (isinstance(mark, int) and bool(mark & 1))
@@ -227,7 +230,7 @@ def session_schema(version: int) -> Schema:
 
 
 @cache
-def messages(version: int) -> Messages:
+def messages(version: int) -> EntryPointCodec:
     """Return the codec of a version.
 
     Args:
@@ -236,7 +239,7 @@ def messages(version: int) -> Messages:
     Raises:
         SchemaError: The version is neither bundled nor set with `use_schema`.
     """
-    return Messages(session_schema(version))
+    return EntryPointCodec(session_schema(version))
 
 
 def nearest_version(version: int) -> int:

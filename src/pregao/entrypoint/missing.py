@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pregao.clock import MILLISECOND, SECOND
-from pregao.entrypoint.events import Received
+from pregao.entrypoint.events import MessageReceived
 
 REQUEST_LIMIT = 1000
 """Maximum number of messages per request (§4.5.6)."""
@@ -51,7 +51,7 @@ class AbandonedNumbers:
         self._ranges = [each for each in cut if each]
 
 
-class MissingMessages:
+class MissedMessages:
     """Sequence numbers missing before those received; one request at a time.
 
     A request without effect (refused for now, granted without a message, unanswered) is retried
@@ -60,7 +60,7 @@ class MissingMessages:
 
     def __init__(self, max_attempts: int) -> None:
         self._max_attempts = max_attempts
-        self._held: dict[int, Received] = {}
+        self._held: dict[int, MessageReceived] = {}
         self._held_bytes = 0
         self._highest = 0
         """The highest number known to have been sent."""
@@ -79,7 +79,7 @@ class MissingMessages:
         """Time at which the next request is due, or the current one times out."""
         return self._due_ns
 
-    def live_from(self, next_number: int, now_ns: int) -> list[Received]:
+    def live_from(self, next_number: int, now_ns: int) -> list[MessageReceived]:
         """Set the number of the next live message; this ends a retransmission in progress.
 
         Returns the held messages that the peer states it has not sent yet: nothing will precede
@@ -109,7 +109,7 @@ class MissingMessages:
             self._due_ns = now_ns + PATIENCE_NS
         return self._granted is not None and number in self._granted
 
-    def hold(self, number: int, received: Received) -> bool:
+    def hold(self, number: int, received: MessageReceived) -> bool:
         """Hold a message until those before it arrive; False if its number is already held."""
         if number in self._held:
             return False
@@ -119,12 +119,12 @@ class MissingMessages:
             self._held_bytes += size
         return True
 
-    def _take(self, number: int) -> Received:
+    def _take(self, number: int) -> MessageReceived:
         received = self._held.pop(number)
         self._held_bytes -= len(received.data)
         return received
 
-    def take_from(self, number: int) -> Iterator[Received]:
+    def take_from(self, number: int) -> Iterator[MessageReceived]:
         """Yield the held messages from a number on, up to the next gap."""
         while number in self._held:
             yield self._take(number)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
-from pregao.sbe import Decoded
+from pregao.sbe.codec import SbeMessage
 
 PENDING: Final = "PENDING_NEW"
 """Status of an order whose entry is unanswered."""
@@ -26,7 +26,7 @@ _CHANGES = ("SimpleModifyOrder", "OrderCancelReplaceRequest", "OrderCancelReques
 
 
 @dataclass(slots=True)
-class Order:
+class ClientOrder:
     """An order, from the client's point of view."""
 
     cl_ord_id: int
@@ -56,7 +56,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PendingRequest:
     """A request that was sent."""
 
     number: int
@@ -70,14 +70,14 @@ class OrderTracker:
     """Tracks the orders of one session."""
 
     def __init__(self) -> None:
-        self._by_client: dict[int, Order] = {}
-        self._by_exchange: dict[int, Order] = {}
-        self._open: dict[int, Request] = {}
+        self._by_client: dict[int, ClientOrder] = {}
+        self._by_exchange: dict[int, ClientOrder] = {}
+        self._open: dict[int, PendingRequest] = {}
         """Unanswered requests, by sequence number."""
         self._waiting: dict[int, int] = {}
         """Unanswered client numbers, with the sequence number of the request."""
 
-    def __iter__(self) -> Iterator[Order]:
+    def __iter__(self) -> Iterator[ClientOrder]:
         """Iterate over all orders, in the order in which they became known."""
         seen: set[int] = set()
         for order in [*self._by_client.values(), *self._by_exchange.values()]:
@@ -88,11 +88,11 @@ class OrderTracker:
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def working(self) -> list[Order]:
+    def working(self) -> list[ClientOrder]:
         """Return the orders that are open in the market."""
         return [order for order in self if order.working]
 
-    def get(self, cl_ord_id: int) -> Order | None:
+    def get(self, cl_ord_id: int) -> ClientOrder | None:
         """Return the order with this client number, or None.
 
         Args:
@@ -100,7 +100,7 @@ class OrderTracker:
         """
         return self._by_client.get(cl_ord_id)
 
-    def by_exchange(self, order_id: int) -> Order | None:
+    def by_exchange(self, order_id: int) -> ClientOrder | None:
         """Return the order with this exchange number, or None.
 
         Args:
@@ -109,7 +109,7 @@ class OrderTracker:
         return self._by_exchange.get(order_id)
 
     @property
-    def unanswered(self) -> list[Request]:
+    def unanswered(self) -> list[PendingRequest]:
         """The unanswered requests, oldest first."""
         return list(self._open.values())
 
@@ -122,7 +122,7 @@ class OrderTracker:
         client_ids = tuple([side["clOrdID"] for side in sides] or own)
         if not client_ids:
             return
-        self._open[number] = Request(number, name, client_ids)
+        self._open[number] = PendingRequest(number, name, client_ids)
         self._waiting |= dict.fromkeys(client_ids, number)
         for side in sides:
             self._entered(side["clOrdID"], values, side["side"])
@@ -135,7 +135,7 @@ class OrderTracker:
                 self._by_client.setdefault(client_ids[0], order)
 
     def _entered(self, client_id: int, values: Mapping[str, Any], side: str) -> None:
-        order = Order(
+        order = ClientOrder(
             client_id,
             values["securityID"],
             side,
@@ -147,7 +147,7 @@ class OrderTracker:
         order.pending[client_id] = "new"
         self._by_client.setdefault(client_id, order)
 
-    def _meant(self, values: Mapping[str, Any]) -> Order | None:
+    def _meant(self, values: Mapping[str, Any]) -> ClientOrder | None:
         exchange_id, original = values.get("orderID"), values.get("origClOrdID")
         found = None if exchange_id is None else self._by_exchange.get(exchange_id)
         if found is None and original is not None:
@@ -161,14 +161,14 @@ class OrderTracker:
 
     # Incoming messages.
 
-    def not_applied(self, first: int, count: int) -> list[Request]:
+    def not_applied(self, first: int, count: int) -> list[PendingRequest]:
         """Mark messages as not received by the exchange, and return the requests among them."""
         requests = [self._open[n] for n in sorted(self._open) if first <= n < first + count]
         for request in requests:
             self._gave_up(request.number, NOT_APPLIED)
         return requests
 
-    def received(self, name: str, message: Decoded) -> Order | None:
+    def received(self, name: str, message: SbeMessage) -> ClientOrder | None:
         """Apply a business message of the exchange. Returns the order that it changed, or None."""
         values = message.values
         if name == "BusinessMessageReject":
@@ -205,24 +205,24 @@ class OrderTracker:
             order.pending.pop(client_id, None)
         return order
 
-    def _terms(self, order: Order, values: Mapping[str, Any]) -> None:
+    def _terms(self, order: ClientOrder, values: Mapping[str, Any]) -> None:
         self._identify(order, values)
         order.quantity, order.price = values["orderQty"], values["price"]
         order.time_in_force = values["timeInForce"]
 
-    def _identify(self, order: Order, values: Mapping[str, Any]) -> None:
+    def _identify(self, order: ClientOrder, values: Mapping[str, Any]) -> None:
         order.order_id = values["orderID"]
         order.secondary_order_id = values["secondaryOrderID"]
         self._by_exchange[values["orderID"]] = order
 
-    def _takes_effect(self, order: Order, client_id: int | None) -> None:
+    def _takes_effect(self, order: ClientOrder, client_id: int | None) -> None:
         """Record that a request changed the order; exchange cancels name an old request or none."""
         if client_id and client_id not in order.chain:
             order.chain.append(client_id)
             order.cl_ord_id = client_id
             self._by_client.setdefault(client_id, order)
 
-    def _order_of(self, values: Mapping[str, Any]) -> Order | None:
+    def _order_of(self, values: Mapping[str, Any]) -> ClientOrder | None:
         """Return the order of a report; adds orders that this client did not send."""
         exchange_id, client_id = values.get("orderID"), values.get("clOrdID")
         if exchange_id is not None and exchange_id in self._by_exchange:
@@ -234,7 +234,7 @@ class OrderTracker:
         if exchange_id is None:
             return None
         chain = [] if client_id is None else [client_id]
-        order = Order(
+        order = ClientOrder(
             client_id or 0, values["securityID"], values["side"], values["orderQty"], chain=chain
         )
         if client_id is not None:
@@ -248,7 +248,7 @@ class OrderTracker:
             if not any(self._waiting.get(each) == number for each in others):
                 del self._open[number]
 
-    def _gave_up(self, number: int, status: str) -> Order | None:
+    def _gave_up(self, number: int, status: str) -> ClientOrder | None:
         """Mark a request as never taking effect, and return its order."""
         request, order = self._open.pop(number, None), None
         for client_id in () if request is None else request.cl_ord_ids:

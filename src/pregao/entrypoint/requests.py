@@ -8,10 +8,12 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from pregao.entrypoint.messages import FROM_CLIENT
-from pregao.entrypoint.order_tracking import Order
+from pregao.entrypoint.order_tracking import ClientOrder
 from pregao.errors import UsageError
-from pregao.sbe import Message, Schema, ValueKind, readings, template
-from pregao.schemas import bundled
+from pregao.sbe.model import MessageTemplate, Schema
+from pregao.sbe.values import ValueKind, readings
+from pregao.sbe.xml import template
+from pregao.schemas.bundle import bundled
 
 _SIMPLE_TYPES: Final = frozenset({"MARKET", "LIMIT"})
 _SIMPLE_TIMES: Final = frozenset({"DAY", "IMMEDIATE_OR_CANCEL", "FILL_OR_KILL"})
@@ -21,7 +23,7 @@ NamedRequest = tuple[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Entering:
+class RequestDefaults:
     """Values that all requests of a desk have in common: trader, location, account."""
 
     market_segment: int = 80
@@ -36,7 +38,7 @@ class Entering:
     """Values for every request that has a field of that name."""
 
 
-class Requests:
+class RequestBuilder:
     """Builds requests of one schema version.
 
     ```python
@@ -46,7 +48,7 @@ class Requests:
     """
 
     def __init__(
-        self, version: int, entering: Entering | None = None, schema: Schema | None = None
+        self, version: int, entering: RequestDefaults | None = None, schema: Schema | None = None
     ) -> None:
         """Create a builder.
 
@@ -58,7 +60,7 @@ class Requests:
         self.version = version
         self._schema = bundled("entrypoint", version) if schema is None else schema
         self._known: dict[str, dict[str, ValueKind | None]] = {}
-        self.entering = entering or Entering()
+        self.entering = entering or RequestDefaults()
 
     def new(
         self,
@@ -91,7 +93,7 @@ class Requests:
     def modify(
         self,
         client_id: int,
-        order: Order,
+        order: ClientOrder,
         quantity: int,
         price: Decimal | None = None,
         **more: Any,
@@ -113,7 +115,7 @@ class Requests:
         }
         return self._either("SimpleModifyOrder", "OrderCancelReplaceRequest", values | more)
 
-    def cancel(self, client_id: int, order: Order, **more: Any) -> NamedRequest:
+    def cancel(self, client_id: int, order: ClientOrder, **more: Any) -> NamedRequest:
         """Build a request that cancels an order.
 
         Args:
@@ -252,7 +254,7 @@ class Requests:
         return found
 
 
-def _fields(message: Message) -> dict[str, ValueKind | None]:
+def _fields(message: MessageTemplate) -> dict[str, ValueKind | None]:
     found: dict[str, ValueKind | None] = {
         reading.name: reading.kind
         for reading in readings(message)

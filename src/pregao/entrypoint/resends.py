@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pregao.sbe import Decoded
+from pregao.sbe.codec import SbeMessage
 
 IDENTIFIERS: Final = {
     "ExecutionReport_New": "execID",
@@ -30,13 +30,13 @@ IDENTIFIERS: Final = {
 """Identifying field of each message type."""
 
 
-class SeenMessages:
+class DuplicateDetector:
     """Business identifiers received in a trading session."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[str, int]] = set()
 
-    def is_repeat(self, name: str, message: Decoded, *, marked: bool) -> bool:
+    def is_repeat(self, name: str, message: SbeMessage, *, marked: bool) -> bool:
         """Whether a message marked as a possible resend is a repeat; records it otherwise."""
         field = IDENTIFIERS.get(name)
         number = None if field is None else message.values.get(field)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from pregao.entrypoint.rules import GatewayRules
+from pregao.entrypoint.rules import GatewaySettings
 from pregao.entrypoint.session_state import SessionState
-from pregao.sbe import Decoded
+from pregao.sbe.codec import SbeMessage
 
 ENDING = frozenset({"REQUEST_LIMIT_EXCEEDED", "RETRANSMIT_IN_PROGRESS"})
 """Reject codes after which the connection ends."""
 
 
 def request_reject(
-    request: Decoded,
+    request: SbeMessage,
     session_id: int,
     state: SessionState,
-    rules: GatewayRules,
+    rules: GatewaySettings,
     now_ns: int,
     *,
     busy: bool,

@@ -22,7 +22,7 @@ def skips_too_far(number: int, expected: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class SessionAccount:
     """A session that may be opened: its firm, credentials and permissions."""
 
     session_id: int
@@ -39,7 +39,7 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class GatewayRules:
+class GatewaySettings:
     """Requirements and limits of a gateway."""
 
     gateway: int = 1

@@ -9,10 +9,11 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pregao.capture import Flow, PacketBlock
+from pregao.capture.blocks import PacketBlock
+from pregao.capture.layers import Flow
 from pregao.entrypoint.frame_columns import templates_of
 from pregao.entrypoint.messages import FROM_CLIENT, FROM_EXCHANGE
-from pregao.schemas import bundled, bundled_versions
+from pregao.schemas.bundle import bundled, bundled_versions
 
 SENDERS: Final = ("client", "exchange")
 CLIENT, EXCHANGE, UNKNOWN = 0, 1, -1
@@ -29,7 +30,7 @@ _ONLY = (
 
 
 @cache
-def _telling() -> NDArray[np.int8]:
+def _is_evidence() -> NDArray[np.int8]:
     """Return the sender by template id, for templates that only one side sends."""
     schemas = [bundled("entrypoint", each.number) for each in bundled_versions("entrypoint")]
     known = {message.id: message.name for schema in schemas for message in schema.messages}
@@ -50,7 +51,7 @@ def other_direction(flow: Flow) -> Flow:
 FlowT = TypeVar("FlowT", bound=Hashable)
 
 
-class Senders(Generic[FlowT]):
+class SenderDetector(Generic[FlowT]):
     """Learns from messages which side sends on each flow, and thereby on the opposite one."""
 
     def __init__(self, flows: Sequence[FlowT], reverse: Callable[[FlowT], FlowT]) -> None:
@@ -80,7 +81,7 @@ class Senders(Generic[FlowT]):
             self._of_flow = more
         new = self._of_flow[flow] == UNKNOWN
         if new.any():
-            telling = _telling()
+            telling = _is_evidence()
             evidence = telling[np.where(templates < len(telling), templates, -1)]
             for number in np.unique(flow[new & (evidence != UNKNOWN)]).tolist():
                 own = evidence[(flow == number) & (evidence != UNKNOWN)]

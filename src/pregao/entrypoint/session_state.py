@@ -16,7 +16,7 @@ LAST_NUMBER: Final = 0xFFFF_FFFF
 
 
 @dataclass(frozen=True, slots=True)
-class Negotiated:
+class VersionNegotiated:
     """A session version was negotiated with a gateway, for messages of this schema version."""
 
     session_ver_id: int
@@ -25,7 +25,7 @@ class Negotiated:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class SessionBound:
     """The session was established with these cancel-on-disconnect settings."""
 
     cancel_on_disconnect: str
@@ -33,33 +33,33 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Unbound:
+class SessionUnbound:
     """The connection that had established the session ended."""
 
 
 @dataclass(frozen=True, slots=True)
-class Expecting:
+class IncomingExpected:
     """The next expected number of the peer was set, whatever came before."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class IncomingAccepted:
     """A business message of the peer was accepted."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class DeliveryResolved:
     """Delivery is known for the own messages up to this one: the peer has them, or not."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class OutgoingSent:
     """A business message was sent, or would have been sent had there been a connection."""
 
     number: int
@@ -67,14 +67,14 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class OutgoingSkipped:
     """The next own number was changed without sending."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class CancelDue:
+class CancelScheduled:
     """Cancellation of orders was scheduled for this time, or unscheduled (None)."""
 
     time_ns: int | None
@@ -91,7 +91,7 @@ class WeekReset:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class IncomingKept:
     """A business message of the peer that was passed on, as received."""
 
     number: int
@@ -99,7 +99,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class NotTaken:
+class OutgoingNotApplied:
     """The peer did not receive ``count`` own messages from ``first`` on, and continues without
     them.
     """
@@ -108,20 +108,20 @@ class NotTaken:
     count: int
 
 
-Record = (
-    Negotiated
-    | Bound
-    | Unbound
-    | Expecting
-    | Taken
-    | Sent
-    | Skipped
-    | Settled
-    | CancelDue
+SessionRecord = (
+    VersionNegotiated
+    | SessionBound
+    | SessionUnbound
+    | IncomingExpected
+    | IncomingAccepted
+    | OutgoingSent
+    | OutgoingSkipped
+    | DeliveryResolved
+    | CancelScheduled
     | DayReset
     | WeekReset
-    | Kept
-    | NotTaken
+    | IncomingKept
+    | OutgoingNotApplied
 )
 
 
@@ -143,9 +143,9 @@ class SessionState:
     """Last own message of which the delivery is known."""
     sent: dict[int, bytes] = field(default_factory=dict)
     """Sent business messages of this trading session by number, with their original bytes."""
-    received: list[Kept] = field(default_factory=list)
+    received: list[IncomingKept] = field(default_factory=list)
     """Business messages received in this trading session, unchanged, if they are kept."""
-    not_taken: list[NotTaken] = field(default_factory=list)
+    not_taken: list[OutgoingNotApplied] = field(default_factory=list)
     """Own messages that the peer did not receive, if they are kept."""
     connected: bool = False
     """Whether a connection has the session established, according to the records."""
@@ -158,37 +158,37 @@ class SessionState:
         """Whether it was negotiated in this trading session, with any gateway."""
         return bool(self.gateways)
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: SessionRecord) -> None:
         """Apply a record."""
         match record:  # the frequent ones first
-            case Taken(number):
+            case IncomingAccepted(number):
                 self.next_incoming = number + 1
                 self.last_incoming = number
-            case Sent(number, data):
+            case OutgoingSent(number, data):
                 self.sent[number] = data
                 self.next_outgoing = number + 1
-            case Negotiated(session_ver_id, version, gateway):
+            case VersionNegotiated(session_ver_id, version, gateway):
                 self.session_ver_id = session_ver_id
                 self.version = version
                 self.gateways.add(gateway)
-            case Bound(cancel_on_disconnect, window_ms):
+            case SessionBound(cancel_on_disconnect, window_ms):
                 self.cancel_on_disconnect = cancel_on_disconnect
                 self.window_ms = window_ms
                 self.cancel_due_ns = None
                 self.connected = True
-            case Unbound():
+            case SessionUnbound():
                 self.connected = False
-            case Expecting(number):
+            case IncomingExpected(number):
                 self.next_incoming = number
-            case Settled(number):
+            case DeliveryResolved(number):
                 self.settled = number
-            case Skipped(number):
+            case OutgoingSkipped(number):
                 self.next_outgoing = number
-            case CancelDue(time_ns):
+            case CancelScheduled(time_ns):
                 self.cancel_due_ns = time_ns
-            case Kept():
+            case IncomingKept():
                 self.received.append(record)
-            case NotTaken():
+            case OutgoingNotApplied():
                 self.not_taken.append(record)
             case DayReset():
                 self.gateways.clear()
@@ -203,19 +203,20 @@ class SessionState:
                 self.apply(DayReset())
                 self.session_ver_id = self.version = 0
 
-    def summary(self) -> list[Record]:
+    def summary(self) -> list[SessionRecord]:
         """Return the shortest list of records that produces this state."""
-        records: list[Record] = [
-            Negotiated(self.session_ver_id, self.version, gateway) for gateway in self.gateways
+        records: list[SessionRecord] = [
+            VersionNegotiated(self.session_ver_id, self.version, gateway)
+            for gateway in self.gateways
         ]
         if not records and self.session_ver_id:
-            records = [Negotiated(self.session_ver_id, self.version, 0), DayReset()]
-        records.append(Bound(self.cancel_on_disconnect, self.window_ms))
+            records = [VersionNegotiated(self.session_ver_id, self.version, 0), DayReset()]
+        records.append(SessionBound(self.cancel_on_disconnect, self.window_ms))
         if not self.connected:
-            records.append(Unbound())
-        records += [Sent(number, data) for number, data in self.sent.items()]
-        records += [Skipped(self.next_outgoing), Settled(self.settled)]
+            records.append(SessionUnbound())
+        records += [OutgoingSent(number, data) for number, data in self.sent.items()]
+        records += [OutgoingSkipped(self.next_outgoing), DeliveryResolved(self.settled)]
         records += self.received
         records += self.not_taken
-        records += [Taken(self.last_incoming), Expecting(self.next_incoming)]
-        return [*records, CancelDue(self.cancel_due_ns)]
+        records += [IncomingAccepted(self.last_incoming), IncomingExpected(self.next_incoming)]
+        return [*records, CancelScheduled(self.cancel_due_ns)]

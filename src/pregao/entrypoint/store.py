@@ -20,20 +20,20 @@ from typing import Any, Final
 from pregao import private_files
 from pregao.entrypoint.cancel_on_disconnect import ALWAYS, NEVER, ON_LOSS, ON_TERMINATE
 from pregao.entrypoint.session_state import (
-    Bound,
-    CancelDue,
+    CancelScheduled,
     DayReset,
-    Expecting,
-    Kept,
-    Negotiated,
-    NotTaken,
-    Record,
-    Sent,
+    DeliveryResolved,
+    IncomingAccepted,
+    IncomingExpected,
+    IncomingKept,
+    OutgoingNotApplied,
+    OutgoingSent,
+    OutgoingSkipped,
+    SessionBound,
+    SessionRecord,
     SessionState,
-    Settled,
-    Skipped,
-    Taken,
-    Unbound,
+    SessionUnbound,
+    VersionNegotiated,
     WeekReset,
 )
 from pregao.errors import UsageError
@@ -46,19 +46,19 @@ _NO_TIME: Final = (1 << 64) - 1
 _WISHES: Final = (NEVER, ON_LOSS, ON_TERMINATE, ALWAYS)
 
 _KINDS: Final[tuple[tuple[type, str, Callable[[Any], tuple[int, ...]]], ...]] = (
-    (Negotiated, "<QHB", lambda r: (r.session_ver_id, r.version, r.gateway)),
-    (Bound, "<BI", lambda r: (_WISHES.index(r.cancel_on_disconnect), r.window_ms)),
-    (Expecting, "<Q", lambda r: (r.number,)),
-    (Sent, "<Q", lambda r: (r.number,)),
-    (Skipped, "<Q", lambda r: (r.number,)),
-    (CancelDue, "<Q", lambda r: (_NO_TIME if r.time_ns is None else r.time_ns,)),
+    (VersionNegotiated, "<QHB", lambda r: (r.session_ver_id, r.version, r.gateway)),
+    (SessionBound, "<BI", lambda r: (_WISHES.index(r.cancel_on_disconnect), r.window_ms)),
+    (IncomingExpected, "<Q", lambda r: (r.number,)),
+    (OutgoingSent, "<Q", lambda r: (r.number,)),
+    (OutgoingSkipped, "<Q", lambda r: (r.number,)),
+    (CancelScheduled, "<Q", lambda r: (_NO_TIME if r.time_ns is None else r.time_ns,)),
     (DayReset, "<", lambda _: ()),
     (WeekReset, "<", lambda _: ()),
-    (Taken, "<Q", lambda r: (r.number,)),
-    (Settled, "<Q", lambda r: (r.number,)),
-    (Unbound, "<", lambda _: ()),
-    (Kept, "<Q", lambda r: (r.number,)),
-    (NotTaken, "<QQ", lambda r: (r.first, r.count)),
+    (IncomingAccepted, "<Q", lambda r: (r.number,)),
+    (DeliveryResolved, "<Q", lambda r: (r.number,)),
+    (SessionUnbound, "<", lambda _: ()),
+    (IncomingKept, "<Q", lambda r: (r.number,)),
+    (OutgoingNotApplied, "<QQ", lambda r: (r.first, r.count)),
 )
 _NUMBERS: Final = {kind: number for number, (kind, _, _) in enumerate(_KINDS)}
 
@@ -80,17 +80,17 @@ class SessionStore:
         """Return the sessions with a state."""
         return list(self._states)
 
-    def record(self, session_id: int, record: Record) -> None:
+    def record(self, session_id: int, record: SessionRecord) -> None:
         """Apply a record to a session."""
         self.state(session_id).apply(record)
 
     def taken(self, session_id: int, number: int) -> None:
         """Record an accepted business message of the peer (`Taken`)."""
-        self.record(session_id, Taken(number))
+        self.record(session_id, IncomingAccepted(number))
 
     def sent(self, session_id: int, number: int, data: bytes) -> None:
         """Record a sent business message (`Sent`)."""
-        self.record(session_id, Sent(number, data))
+        self.record(session_id, OutgoingSent(number, data))
 
     def reset_day(self) -> None:
         """Start a trading session: clear numbers and sent messages, keep session versions."""
@@ -174,7 +174,7 @@ class SessionFile(SessionStore):
             )
         return complete
 
-    def record(self, session_id: int, record: Record) -> None:
+    def record(self, session_id: int, record: SessionRecord) -> None:
         """Apply a record to a session, and queue it for the file."""
         self._unwritten.append(_checked(pack_record(session_id, record)))
         super().record(session_id, record)
@@ -222,7 +222,7 @@ class SessionFile(SessionStore):
         os.close(self._file)
 
 
-def pack_record(session_id: int, record: Record) -> bytes:
+def pack_record(session_id: int, record: SessionRecord) -> bytes:
     """Encode a record of a session; `unpack_record` decodes it.
 
     Args:
@@ -232,10 +232,10 @@ def pack_record(session_id: int, record: Record) -> bytes:
     number = _NUMBERS[type(record)]
     _, form, numbers = _KINDS[number]
     body = struct.pack("<BI", number, session_id) + struct.pack(form, *numbers(record))
-    return body + record.data if isinstance(record, Sent | Kept) else body
+    return body + record.data if isinstance(record, OutgoingSent | IncomingKept) else body
 
 
-def unpack_record(body: bytes) -> tuple[int, Record]:
+def unpack_record(body: bytes) -> tuple[int, SessionRecord]:
     """Decode a record encoded by `pack_record`.
 
     Args:
@@ -253,7 +253,7 @@ def _checked(body: bytes) -> bytes:
     return _LENGTHS.pack(len(body), zlib.crc32(body)) + body
 
 
-def _records(data: bytes) -> Iterator[tuple[int, Record, int]]:
+def _records(data: bytes) -> Iterator[tuple[int, SessionRecord, int]]:
     """Yield the complete records of a file with their sessions and end offsets."""
     position = len(_MAGIC)
     while position + _LENGTHS.size <= len(data):
@@ -283,15 +283,15 @@ def _is_torn(data: bytes, position: int) -> bool:
     return True
 
 
-def _record(number: int, body: bytes) -> Record:
+def _record(number: int, body: bytes) -> SessionRecord:
     kind, form, _ = _KINDS[number]
     numbers = struct.unpack_from(form, body)
-    if kind is Sent or kind is Kept:
-        message: Record = kind(numbers[0], body[struct.calcsize(form) :])
+    if kind is OutgoingSent or kind is IncomingKept:
+        message: SessionRecord = kind(numbers[0], body[struct.calcsize(form) :])
         return message
-    if kind is Bound:
-        return Bound(_WISHES[numbers[0]], numbers[1])
-    if kind is CancelDue:
-        return CancelDue(None if numbers[0] == _NO_TIME else numbers[0])
-    record: Record = kind(*numbers)
+    if kind is SessionBound:
+        return SessionBound(_WISHES[numbers[0]], numbers[1])
+    if kind is CancelScheduled:
+        return CancelScheduled(None if numbers[0] == _NO_TIME else numbers[0])
+    record: SessionRecord = kind(*numbers)
     return record

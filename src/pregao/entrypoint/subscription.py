@@ -7,22 +7,22 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
-from pregao.entrypoint.events import ConnectionFailed, Event
+from pregao.entrypoint.events import ConnectionFailed, SessionEvent
 
-ClientEvent = Event | ConnectionFailed
+ClientEvent = SessionEvent | ConnectionFailed
 
 
 class EventSource(Protocol):
     """Publisher of events."""
 
-    def drop(self, subscription: Subscription) -> None:
+    def drop(self, subscription: ClientSubscription) -> None:
         """Stop delivering events to a subscription."""
 
     def caught_up(self) -> None:
         """Handle that a subscription is no longer full."""
 
 
-class Subscription(AsyncIterator[ClientEvent]):
+class ClientSubscription(AsyncIterator[ClientEvent]):
     """An asynchronous iterator over the events of a client, until it is closed."""
 
     def __init__(self, source: EventSource, most: int) -> None:

@@ -9,13 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pregao.arrays import Int64Array, Uint8Array
 from pregao.fast import _column_kernels as columns
 from pregao.fast import _table as k
-from pregao.fast._program import Entries, Layout, Leaf, Node, Struct
-from pregao.fast.model import DecimalField, Field, Kind
-
-Numbers = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
+from pregao.fast._program import Layout, Leaf, Node, SequenceNode, Struct
+from pregao.fast.model import DecimalField, FastField, FieldType
 
 DECIMAL = pa.struct(
     [pa.field("exponent", pa.int8(), False), pa.field("mantissa", pa.int64(), False)]
@@ -23,31 +21,31 @@ DECIMAL = pa.struct(
 """Type of a FAST decimal, whose exponent may differ in every message."""
 
 _TYPES = {
-    Kind.UINT32: pa.int64(),
-    Kind.INT32: pa.int64(),
-    Kind.INT64: pa.int64(),
-    Kind.UINT64: pa.uint64(),
-    Kind.ASCII: pa.string(),
-    Kind.UNICODE: pa.string(),
-    Kind.BYTES: pa.binary(),
+    FieldType.UINT32: pa.int64(),
+    FieldType.INT32: pa.int64(),
+    FieldType.INT64: pa.int64(),
+    FieldType.UINT64: pa.uint64(),
+    FieldType.ASCII: pa.string(),
+    FieldType.UNICODE: pa.string(),
+    FieldType.BYTES: pa.binary(),
 }
 
 
 @dataclass(slots=True)
-class Filled:
+class KernelOutput:
     """Output of the kernel: all columns of all nodes."""
 
-    values: Numbers
+    values: Int64Array
     masks: npt.NDArray[np.uint64]
-    arena: Bytes
-    column_place: Numbers
-    nodes: Numbers
+    arena: Uint8Array
+    column_place: Int64Array
+    nodes: Int64Array
 
     def count(self, node: Node) -> int:
         """Return the number of rows of a node."""
         return int(self.nodes[k.USED, node.index])
 
-    def column(self, node: Node, column: int) -> Numbers:
+    def column(self, node: Node, column: int) -> Int64Array:
         """Return the values of a column."""
         start = int(self.column_place[column])
         return self.values[start : start + self.count(node)]
@@ -59,7 +57,7 @@ class Filled:
 
     def words(self, node: Node) -> npt.NDArray[np.uint64]:
         """Return the presence masks of a node's rows, as one array of words per row."""
-        words, start = node.mask_words, int(self.nodes[k.MASK_PLACE, node.index])
+        words, start = node.mask_words, int(self.nodes[k.MASK_OFFSET, node.index])
         return self.masks[start : start + words * self.count(node)].reshape(-1, max(words, 1))
 
 
@@ -67,14 +65,14 @@ class Filled:
 class _Presence:
     """Which rows have a value: a bitmap, or all rows."""
 
-    bitmap: Bytes | None
+    bitmap: Uint8Array | None
     nulls: int
 
     @property
     def buffer(self) -> Any:
         return None if self.bitmap is None or not self.nulls else pa.py_buffer(self.bitmap)
 
-    def bits(self, count: int) -> Bytes:
+    def bits(self, count: int) -> Uint8Array:
         """Return a bitmap, also if all rows have a value."""
         return np.full(count + 7 >> 3, 255, np.uint8) if self.bitmap is None else self.bitmap
 
@@ -102,7 +100,7 @@ def type_of(item: Layout) -> Any:
     """Return the Arrow type of a field, group or sequence."""
     if isinstance(item, Struct):
         return pa.struct(fields_of(item.leaves))
-    if isinstance(item, Entries):
+    if isinstance(item, SequenceNode):
         return pa.list_(pa.field("item", pa.struct(fields_of(item.node.layout)), False))
     return DECIMAL if isinstance(item.part, DecimalField) else _TYPES[item.part.kind]
 
@@ -112,7 +110,7 @@ def schema_of(node: Node) -> Any:
     return pa.schema(fields_of(node.layout))
 
 
-def batch_of(filled: Filled, node: Node) -> Any:
+def batch_of(filled: KernelOutput, node: Node) -> Any:
     """Return the rows of a template as a record batch."""
     count = filled.count(node)
     arrays = RowColumns(filled, node).arrays(node.layout, _ALL)
@@ -141,7 +139,7 @@ class RowColumns:
     from the kernel's columns to the result.
     """
 
-    def __init__(self, filled: Filled, node: Node, rows: Numbers | None = None) -> None:
+    def __init__(self, filled: KernelOutput, node: Node, rows: Int64Array | None = None) -> None:
         self._filled, self._node, self._rows = filled, node, rows
         self.count = filled.count(node) if rows is None else len(rows)
         words = filled.words(node)
@@ -154,7 +152,7 @@ class RowColumns:
             else [0] * node.mask_words
         )
 
-    def chosen(self, rows: Numbers) -> RowColumns:
+    def chosen(self, rows: Int64Array) -> RowColumns:
         """Return a selection of the rows, in the given order."""
         assert self._rows is None
         return RowColumns(self._filled, self._node, rows)
@@ -193,13 +191,13 @@ class RowColumns:
         indices = pa.Array.from_buffers(pa.int32(), self.count, buffers, presence.nulls)
         return pa.DictionaryArray.from_arrays(indices, pa.array(texts, type_of(item)))
 
-    def numbers(self, name: str) -> Numbers:
+    def numbers(self, name: str) -> Int64Array:
         """Return a column of numbers; values of absent ones are undefined."""
         item = self._item(name)
         assert isinstance(item, Leaf)
         return self._values(item, item.column, item.constant[1])
 
-    def decimals(self, name: str) -> tuple[Numbers, Numbers, npt.NDArray[np.bool_]]:
+    def decimals(self, name: str) -> tuple[Int64Array, Int64Array, npt.NDArray[np.bool_]]:
         """Return a column of decimals as exponents, mantissas and presence flags."""
         item = self._item(name)
         assert isinstance(item, Leaf)
@@ -210,10 +208,10 @@ class RowColumns:
         exponents = self._values(item, item.exponent, item.constant[0])
         return exponents, self._values(item, item.column, item.constant[1]), present
 
-    def sizes(self, name: str) -> Numbers:
+    def sizes(self, name: str) -> Int64Array:
         """Return the number of entries of a sequence in each row."""
         item = self._item(name)
-        assert isinstance(item, Entries)
+        assert isinstance(item, SequenceNode)
         presence = self._presence(item.bit, _ALL)
         offsets = np.empty(self.count + 1, np.int32)
         counts = self._gathered(item.column)
@@ -223,7 +221,7 @@ class RowColumns:
     def entries(self, name: str) -> RowColumns:
         """Return the entries of a sequence, concatenated over all rows."""
         item = self._item(name)
-        assert isinstance(item, Entries)
+        assert isinstance(item, SequenceNode)
         assert self._rows is None
         return RowColumns(self._filled, item.node)
 
@@ -262,26 +260,26 @@ class RowColumns:
         if isinstance(item, Struct):
             arrays = self.arrays(item.leaves, presence)
             return pa.StructArray.from_buffers(kind, self.count, [own.buffer], own.nulls, 0, arrays)
-        if isinstance(item, Entries):
+        if isinstance(item, SequenceNode):
             return self._lists(item, kind, presence, own)
         if isinstance(item.part, DecimalField):
             exponents = self._values(item, item.exponent, item.constant[0]).astype(np.int8)
             mantissas = self._values(item, item.column, item.constant[1])
             parts = [pa.array(exponents), pa.array(mantissas)]
             return pa.StructArray.from_buffers(kind, self.count, [own.buffer], own.nulls, 0, parts)
-        assert isinstance(item.part, Field)
+        assert isinstance(item.part, FastField)
         values = self._values(item, item.column, item.constant[1])
         if item.part.kind.is_number:
             buffers = [own.buffer, pa.py_buffer(values)]
             return pa.Array.from_buffers(kind, self.count, buffers, own.nulls)
         return self._texts(kind, values, presence, own)
 
-    def _values(self, item: Leaf, column: int, constant: int) -> Numbers:
+    def _values(self, item: Leaf, column: int, constant: int) -> Int64Array:
         if item.column < 0:
             return np.full(self.count, constant, np.int64)
         return self._gathered(column)
 
-    def _gathered(self, column: int) -> Numbers:
+    def _gathered(self, column: int) -> Int64Array:
         values = self._filled.column(self._node, column)
         if self._rows is None:
             return values
@@ -289,7 +287,7 @@ class RowColumns:
         columns.chosen_values(values, self._rows, out)
         return out
 
-    def _texts(self, kind: Any, values: Numbers, presence: _Presence, own: _Presence) -> Any:
+    def _texts(self, kind: Any, values: Int64Array, presence: _Presence, own: _Presence) -> Any:
         offsets = np.empty(self.count + 1, np.int32)
         size = int(columns.text_sizes(values, presence.bits(self.count), offsets))
         if size < 0:
@@ -301,7 +299,7 @@ class RowColumns:
         buffers = [own.buffer, pa.py_buffer(offsets), pa.py_buffer(text)]
         return pa.Array.from_buffers(kind, self.count, buffers, own.nulls)
 
-    def _lists(self, item: Entries, kind: Any, presence: _Presence, own: _Presence) -> Any:
+    def _lists(self, item: SequenceNode, kind: Any, presence: _Presence, own: _Presence) -> Any:
         if self._rows is not None:
             # Nested sequences are rare and have few rows: speed does not matter.
             return RowColumns(self._filled, self._node)._array(item, _ALL).take(self._rows)

@@ -18,30 +18,30 @@ from typing import Any
 
 from pregao.errors import DecodeError
 from pregao.fast import _wire
-from pregao.fast._source import Source, literal, run_of
+from pregao.fast._source import ModuleSource, literal, run_of
 from pregao.fast.model import (
     MAX_EXPONENT,
     DecimalField,
-    Field,
-    Group,
-    Kind,
+    FastField,
+    FastGroup,
+    FastSequence,
+    FieldType,
     Operation,
     Operator,
     Part,
     Reference,
-    Sequence,
     Template,
     Templates,
     constant_text,
 )
 
-Decode = Callable[[bytes, int, int, list[Any], Any], tuple[dict[str, Any], int]]
+FastDecode = Callable[[bytes, int, int, list[Any], Any], tuple[dict[str, Any], int]]
 
 _DELTA = 1 << (7 * _wire.MAX_NUMBER_BYTES - 1)
-_EMPTY: dict[Kind, Any] = {Kind.ASCII: "", Kind.UNICODE: b"", Kind.BYTES: b""}
+_EMPTY: dict[FieldType, Any] = {FieldType.ASCII: "", FieldType.UNICODE: b"", FieldType.BYTES: b""}
 
 
-def decoder_of(templates: Templates, template: Template) -> Decode:
+def decoder_of(templates: Templates, template: Template) -> FastDecode:
     """Return the function that decodes the body of a message, after its template id.
 
     Its arguments are message, position, presence map, previous values and decoder.
@@ -54,7 +54,7 @@ class _Writer:
 
     def __init__(self, templates: Templates) -> None:
         self.templates = templates
-        self.source = Source(
+        self.source = ModuleSource(
             {
                 "U": _wire.UNDEFINED,
                 "A": _wire.ASCII,
@@ -76,9 +76,9 @@ class _Writer:
             }
         )
 
-    def function(self, template: Template) -> Decode:
+    def function(self, template: Template) -> FastDecode:
         name = self.segment(template.parts, template.map_bits, message=True)
-        compiled: Decode = self.source.compiled(name, f"<decoder of {template.name}>")
+        compiled: FastDecode = self.source.compiled(name, f"<decoder of {template.name}>")
         return compiled
 
     def segment(self, parts: Many[Part], map_bits: int, *, message: bool = False) -> str:
@@ -125,27 +125,27 @@ class _Writer:
     def part(self, part: Part, bit: int) -> int:
         """Write the decoding of one part; return the next bit of the presence map."""
         write, target = self.source.write, f"r[{part.name!r}]"
-        if isinstance(part, Field):
+        if isinstance(part, FastField):
             self.field(part.kind, part.optional, part.operation, bit)
             with self.source.under("if x is not None:" if part.optional else ""):
-                raw = part.kind is Kind.UNICODE and part.operation.operator not in _KNOWN_TEXTS
+                raw = part.kind is FieldType.UNICODE and part.operation.operator not in _KNOWN_TEXTS
                 write(f"{target} = text(x)" if raw else f"{target} = x")
         elif isinstance(part, DecimalField):
             self.decimal(part, target, bit)
-        elif isinstance(part, Group):
+        elif isinstance(part, FastGroup):
             inner = self.segment(part.parts, part.map_bits)
             with self.source.under(f"if m & {1 << bit}:" if part.optional else ""):
                 write(f"{target}, p = {inner}(b, p, d, c)")
-        elif isinstance(part, Sequence):
+        elif isinstance(part, FastSequence):
             self.sequence(part, target, bit)
         elif isinstance(part, Reference):
             write(f"{target}, p = c.nested(b, p)")
         return bit - part.bits
 
-    def sequence(self, part: Sequence, target: str, bit: int) -> None:
+    def sequence(self, part: FastSequence, target: str, bit: int) -> None:
         write = self.source.write
         inner = self.segment(part.parts, part.map_bits)
-        self.field(Kind.UINT32, part.optional, part.length.operation, bit)
+        self.field(FieldType.UINT32, part.optional, part.length.operation, bit)
         with self.source.under("if x is not None:" if part.optional else ""):
             reason = f"{part.name}: more entries than there are bytes"
             write("if x > len(b) - p:", f"    raise E({reason!r}, p)")
@@ -158,7 +158,7 @@ class _Writer:
 
     # One field: each method writes lines that leave its value, or None, in x.
 
-    def field(self, kind: Kind, optional: bool, operation: Operation, bit: int) -> None:
+    def field(self, kind: FieldType, optional: bool, operation: Operation, bit: int) -> None:
         write, under = self.source.write, self.source.under
         initial, mask = operation.initial, 1 << bit if bit >= 0 else 0
         match operation.operator:
@@ -170,7 +170,7 @@ class _Writer:
             case Operator.DEFAULT:
                 with under(f"if m & {mask}:"):
                     self.read(kind, optional)
-                    if kind is Kind.UNICODE:
+                    if kind is FieldType.UNICODE:
                         write(f"x = text(x){' if x is not None else None' if optional else ''}")
                 write("else:", f"    x = {literal(kind, initial)}")
                 if isinstance(initial, str | bytes) and initial:
@@ -191,7 +191,7 @@ class _Writer:
                         with under("if x:" if optional else ""):
                             write("c.text_left -= len(x)")
 
-    def previous(self, kind: Kind, optional: bool, operation: Operation) -> None:
+    def previous(self, kind: FieldType, optional: bool, operation: Operation) -> None:
         """Write the value of copy, increment and tail if the stream has none."""
         write = self.source.write
         self.recall(kind, operation.slot, "x")
@@ -208,7 +208,7 @@ class _Writer:
                 write(f"x = x + 1 if x != {kind.maximum} else {kind.minimum}")
                 self.keep(kind, optional, operation.slot)
 
-    def delta(self, kind: Kind, optional: bool, operation: Operation) -> None:
+    def delta(self, kind: FieldType, optional: bool, operation: Operation) -> None:
         write = self.source.write
         self.read_signed(-_DELTA, _DELTA - 1, optional)
         with self.source.under("if x is not None:" if optional else ""):
@@ -218,9 +218,9 @@ class _Writer:
             write(f"    raise E('a difference that leaves the range of {kind.value} (ERR R4)', p)")
             self.keep(kind, False, operation.slot)
 
-    def text_delta(self, kind: Kind, optional: bool, operation: Operation) -> None:
+    def text_delta(self, kind: FieldType, optional: bool, operation: Operation) -> None:
         write = self.source.write
-        self.read(Kind.INT32, optional)
+        self.read(FieldType.INT32, optional)
         with self.source.under("if x is not None:" if optional else ""):
             write("z = x")
             self.read(kind, False)
@@ -234,13 +234,15 @@ class _Writer:
         self.source.write("c.text_left -= len(x)")
         self.source.write("if c.text_left < 0:", "    raise E(MUCH_TEXT, p)")
 
-    def tail(self, kind: Kind, optional: bool, operation: Operation) -> None:
+    def tail(self, kind: FieldType, optional: bool, operation: Operation) -> None:
         with self.source.under("if x is not None:" if optional else ""):
             self.base(kind, operation, "y", dynamic_empty=False)
             self.source.write("x = tailed(y, x)")
             self.count_text()
 
-    def base(self, kind: Kind, operation: Operation, into: str, *, dynamic_empty: bool) -> None:
+    def base(
+        self, kind: FieldType, operation: Operation, into: str, *, dynamic_empty: bool
+    ) -> None:
         """Write the base value to which a delta or tail is applied."""
         write = self.source.write
         start = operation.initial
@@ -253,7 +255,7 @@ class _Writer:
         else:
             write(f"if {into} is U or {into} is None:", f"    {into} = {start!r}")
 
-    def recall(self, kind: Kind, slot: int, into: str) -> None:
+    def recall(self, kind: FieldType, slot: int, into: str) -> None:
         """Write the load of the previous value: undefined, empty (None) or a value."""
         self.source.write(f"{into} = d[{slot}]")
         if len(self.templates.slots[slot].kinds) > 1:
@@ -261,7 +263,7 @@ class _Writer:
             self.source.write(f"if {into}.__class__ is tuple:")
             self.source.write(f"    {into} = same({into}, {known})")
 
-    def keep(self, kind: Kind, optional: bool, slot: int) -> None:
+    def keep(self, kind: FieldType, optional: bool, slot: int) -> None:
         """Write the store of x as the previous value."""
         if len(self.templates.slots[slot].kinds) == 1:
             self.source.write(f"d[{slot}] = x")
@@ -275,12 +277,12 @@ class _Writer:
         if part.joint and part.exponent.operator is not Operator.DELTA:
             self.joint_decimal(part, target, bit)
             return
-        self.field(Kind.INT32, part.optional, part.exponent, bit)
+        self.field(FieldType.INT32, part.optional, part.exponent, bit)
         bit -= part.exponent.bits(part.optional)
         with self.source.under("if x is not None:" if part.optional else ""):
             write("e = x")
             self.check_exponent()
-            self.field(Kind.INT64, False, part.mantissa, bit)
+            self.field(FieldType.INT64, False, part.mantissa, bit)
             write(f"{target} = decimal(x, e)")
         if part.optional and part.mantissa_bits:
             write("else:", "    m >>= 1")  # the mantissa's bit is absent too
@@ -303,41 +305,41 @@ class _Writer:
             return
         copy = exponent.operator is Operator.COPY
         with self.source.under(f"if m & {mask}:"):
-            self.read(Kind.INT32, part.optional)
+            self.read(FieldType.INT32, part.optional)
             if copy:
-                self.keep(Kind.INT32, part.optional, exponent.slot)
+                self.keep(FieldType.INT32, part.optional, exponent.slot)
             with self.source.under("if x is not None:" if part.optional else ""):
                 write("e = x")
                 self.check_exponent()
-                self.read(Kind.INT64, False)
+                self.read(FieldType.INT64, False)
                 if copy:
-                    self.keep(Kind.INT64, False, mantissa.slot)
+                    self.keep(FieldType.INT64, False, mantissa.slot)
                 write(f"{target} = decimal(x, e)")
         if not copy:
             if whole:
                 write("else:", f"    {target} = {whole}")
             return
         with self.source.under("else:"):
-            self.previous(Kind.INT32, part.optional, exponent)
+            self.previous(FieldType.INT32, part.optional, exponent)
             with self.source.under("if x is not None:" if part.optional else ""):
                 write("e = x")
-                self.recall(Kind.INT64, mantissa.slot, "x")
+                self.recall(FieldType.INT64, mantissa.slot, "x")
                 start = 0 if mantissa.initial is None else mantissa.initial
                 write("if x is U:", f"    x = {start!r}")
-                self.keep(Kind.INT64, False, mantissa.slot)
+                self.keep(FieldType.INT64, False, mantissa.slot)
                 write(f"{target} = decimal(x, e)")
 
     # Reading: each method writes lines that leave the value in the stream, or None for null, in x.
 
-    def read(self, kind: Kind, optional: bool) -> None:
+    def read(self, kind: FieldType, optional: bool) -> None:
         write = self.source.write
-        if kind in (Kind.INT32, Kind.INT64):
+        if kind in (FieldType.INT32, FieldType.INT64):
             self.read_signed(kind.minimum, kind.maximum, optional)
-        elif kind is Kind.ASCII:
+        elif kind is FieldType.ASCII:
             write("x = b[p]", "if x > 127:", f"    x = {'N' if optional else 'A'}[x]")
             write("    p += 1", "else:", f"    x, p = ascii(b, p, {optional})")
         else:
-            maximum = kind.maximum if kind.is_number else Kind.UINT32.maximum
+            maximum = kind.maximum if kind.is_number else FieldType.UINT32.maximum
             # Two bytes are read inline: a call would take longer.
             less = " - 1" if optional else ""
             write("x = b[p]", "p += 1", "if x > 127:")

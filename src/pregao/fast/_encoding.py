@@ -15,29 +15,29 @@ from typing import Any
 
 from pregao.errors import EncodeError
 from pregao.fast import _wire
-from pregao.fast._source import Run, Source, literal, run_of
+from pregao.fast._source import ModuleSource, OptionalRun, literal, run_of
 from pregao.fast.model import (
     DecimalField,
-    Field,
-    Group,
-    Kind,
+    FastField,
+    FastGroup,
+    FastSequence,
+    FieldType,
     Operation,
     Operator,
     Part,
     Reference,
-    Sequence,
     Template,
     Templates,
 )
 
 Encode = Callable[[bytearray, Mapping[str, Any], list[Any], Any], int]
 
-_EMPTY: dict[Kind, Any] = {Kind.ASCII: "", Kind.UNICODE: b"", Kind.BYTES: b""}
+_EMPTY: dict[FieldType, Any] = {FieldType.ASCII: "", FieldType.UNICODE: b"", FieldType.BYTES: b""}
 
 
 _HALF = _wire.TWO_BYTES // 2
 _WIDE = 1 << 63
-_MOST_IN_RUN = 6
+_MAX_RUN = 6
 """Maximum number of parts tested together; the more, the likelier one is present."""
 
 
@@ -81,7 +81,7 @@ class _Writer:
 
     def __init__(self, templates: Templates) -> None:
         self.templates = templates
-        self.source = Source(
+        self.source = ModuleSource(
             {
                 "U": _wire.UNDEFINED,
                 "unsigned": _wire.unsigned,
@@ -142,7 +142,7 @@ class _Writer:
                 write(f"{', '.join(names)}, = z.values()")
             index = 0
             while index < len(parts):
-                run = run_of(parts[index:], 1 if self.shifting else _MOST_IN_RUN)
+                run = run_of(parts[index:], 1 if self.shifting else _MAX_RUN)
                 last = index + max(1, len(run.parts))
                 bit = self.run(run, parts[index:last], names[index:last], bit)
                 index = last
@@ -157,7 +157,7 @@ class _Writer:
         """Return a line that sets a bit of the presence map."""
         return f"m |= {1 << bit} << k" if self.shifting else f"m |= {1 << bit}"
 
-    def run(self, run: Run, parts: Many[Part], names: list[str], bit: int) -> int:
+    def run(self, run: OptionalRun, parts: Many[Part], names: list[str], bit: int) -> int:
         """Write parts that are usually all absent: test them together first."""
         write, several = self.source.write, len(parts) > 1
         if several:
@@ -175,12 +175,12 @@ class _Writer:
     def part(self, part: Part, bit: int) -> int:
         """Write the encoding of one part, from x; return the next bit of the presence map."""
         write, name = self.source.write, part.name
-        if isinstance(part, Field):
+        if isinstance(part, FastField):
             self.check(part.kind, part.optional, part.operation, name)
             self.field(part.kind, part.optional, part.operation, name, bit)
         elif isinstance(part, DecimalField):
             self.decimal(part, bit)
-        elif isinstance(part, Group):
+        elif isinstance(part, FastGroup):
             inner = self.segment(part.parts, part.map_bits)
             with self.source.under("if x is not None:" if part.optional else ""):
                 if part.optional:
@@ -190,28 +190,30 @@ class _Writer:
                 write("try:", f"    {inner}(w, x, d, c)")
                 write("except (E, AttributeError) as error:")
                 write(f"    raise entry_error({name!r}, x, error) from None")
-        elif isinstance(part, Sequence):
+        elif isinstance(part, FastSequence):
             self.sequence(part, bit)
         elif isinstance(part, Reference):
             write(f"c.nested(w, x, {name!r})")
         return bit - part.bits
 
-    def sequence(self, part: Sequence, bit: int) -> None:
+    def sequence(self, part: FastSequence, bit: int) -> None:
         write, name = self.source.write, part.name
         inner = self.segment(part.parts, part.map_bits)
         with self.source.under("if x is not None:" if part.optional else ""):
             write(f"q = entries_of(x, {name!r})", "x = len(q)")
         if part.optional:
             write("else:", "    q = ()")
-        self.check_constant(Kind.UINT32, part.optional, part.length.operation, part.length.name)
-        self.field(Kind.UINT32, part.optional, part.length.operation, part.length.name, bit)
+        self.check_constant(
+            FieldType.UINT32, part.optional, part.length.operation, part.length.name
+        )
+        self.field(FieldType.UINT32, part.optional, part.length.operation, part.length.name, bit)
         with self.source.under("for i, x in enumerate(q):"):
             write("try:", f"    {inner}(w, x, d, c)", "except (E, AttributeError) as error:")
             write(f"    raise entry_error({name!r} + f'[{{i}}]', x, error) from None")
 
     # One field. Its value, in the form of previous values, is in x.
 
-    def check(self, kind: Kind, optional: bool, operation: Operation, name: str) -> None:
+    def check(self, kind: FieldType, optional: bool, operation: Operation, name: str) -> None:
         """Write the check that x is a value of the field, or None if it is optional."""
         write = self.source.write
         if operation.operator is Operator.CONSTANT:
@@ -222,14 +224,20 @@ class _Writer:
                 low, high = kind.minimum, kind.maximum
                 write(f"if x.__class__ is not int or not {low} <= x <= {high}:")
                 write(f"    x = number(x, {name!r}, {low}, {high})")
-            elif kind is Kind.ASCII:
+            elif kind is FieldType.ASCII:
                 write("if x.__class__ is not str or not x.isascii() or x < '\\x01':")
                 write(f"    x = ascii_text(x, {name!r})")
             else:
-                write(f"x = raw_bytes(x, {name!r}, {kind is Kind.UNICODE})")
+                write(f"x = raw_bytes(x, {name!r}, {kind is FieldType.UNICODE})")
 
     def check_constant(
-        self, kind: Kind, optional: bool, operation: Operation, name: str, *, shown: bool = False
+        self,
+        kind: FieldType,
+        optional: bool,
+        operation: Operation,
+        name: str,
+        *,
+        shown: bool = False,
     ) -> None:
         """Write the check of a constant's value; a mandatory one may be omitted."""
         if operation.operator is not Operator.CONSTANT:
@@ -239,7 +247,9 @@ class _Writer:
         test = "x is not None and " if optional or shown else ""
         self.source.write(f"if {test}x != {value}:", f"    raise E({reason!r})")
 
-    def field(self, kind: Kind, optional: bool, operation: Operation, name: str, bit: int) -> None:
+    def field(
+        self, kind: FieldType, optional: bool, operation: Operation, name: str, bit: int
+    ) -> None:
         write, under = self.source.write, self.source.under
         present = self.set_bit(bit) if operation.bits(optional) else ""
         initial = operation.initial
@@ -270,7 +280,7 @@ class _Writer:
                         self.put(kind, optional)
                 self.keep(kind, optional, operation.slot)
 
-    def put_tail(self, kind: Kind, optional: bool, operation: Operation, name: str) -> None:
+    def put_tail(self, kind: FieldType, optional: bool, operation: Operation, name: str) -> None:
         start = operation.initial
         start = _EMPTY[kind] if start is None else start
         self.source.write("z = x")
@@ -280,7 +290,7 @@ class _Writer:
         self.put(kind, optional)
         self.source.write("x = z")
 
-    def delta(self, kind: Kind, optional: bool, operation: Operation) -> None:
+    def delta(self, kind: FieldType, optional: bool, operation: Operation) -> None:
         write = self.source.write
         start = operation.initial
         start = _EMPTY.get(kind, 0) if start is None else start
@@ -293,20 +303,20 @@ class _Writer:
             self.keep(kind, False, operation.slot)
             if kind.is_number:
                 write("x -= y")
-                self.put(Kind.INT64, optional, sure=True)
+                self.put(FieldType.INT64, optional, sure=True)
             else:
                 write("x, y = difference(y, x)")
-                self.put(Kind.INT32, optional, sure=True)
+                self.put(FieldType.INT32, optional, sure=True)
                 write("x = y")
                 self.put(kind, False)
 
-    def recall(self, kind: Kind, slot: int) -> None:
+    def recall(self, kind: FieldType, slot: int) -> None:
         self.source.write(f"y = d[{slot}]")
         if len(self.templates.slots[slot].kinds) > 1:
             known = self.source.constant(kind)
             self.source.write("if y.__class__ is tuple:", f"    y = same(y, {known})")
 
-    def keep(self, kind: Kind, optional: bool, slot: int) -> None:
+    def keep(self, kind: FieldType, optional: bool, slot: int) -> None:
         if len(self.templates.slots[slot].kinds) == 1:
             self.source.write(f"d[{slot}] = x")
             return
@@ -341,14 +351,14 @@ class _Writer:
             self.joint_decimal(part, bit)
             return
         write("f = x", "x = e")
-        self.field(Kind.INT32, part.optional, exponent, name, bit)
+        self.field(FieldType.INT32, part.optional, exponent, name, bit)
         bit -= exponent.bits(part.optional)
         if part.optional and part.mantissa_bits:
             write("if e is None:", "    k += 1")
         with self.source.under("if e is not None:" if part.optional else ""):
             write("x = f")
-            self.check_constant(Kind.INT64, False, mantissa, name)
-            self.field(Kind.INT64, False, mantissa, name, bit)
+            self.check_constant(FieldType.INT64, False, mantissa, name)
+            self.field(FieldType.INT64, False, mantissa, name, bit)
 
     def constant_decimal(self, part: DecimalField, bit: int) -> None:
         """Write a constant decimal: any other value is refused."""
@@ -370,39 +380,39 @@ class _Writer:
             write(f"y, z = {exponent.initial!r}, {mantissa.initial!r}")
         else:
             write("f = x")
-            self.recall(Kind.INT64, mantissa.slot)
+            self.recall(FieldType.INT64, mantissa.slot)
             write("z = y")
-            self.recall(Kind.INT32, exponent.slot)
+            self.recall(FieldType.INT32, exponent.slot)
             write("if y is U:", f"    y, z = {exponent.initial!r}, {mantissa.initial!r}")
         different = "e != y or (e is not None and x != z)"
         absent = "" if part.optional or exponent.initial is not None else " or e is None"
         with self.source.under(f"if {different}{absent}:"):
             write(present, "f = x", "x = e")
-            self.put(Kind.INT32, part.optional)
+            self.put(FieldType.INT32, part.optional)
             with self.source.under("if e is not None:" if part.optional else ""):
                 write("x = f")
-                self.put(Kind.INT64, False)
+                self.put(FieldType.INT64, False)
         if exponent.operator is Operator.COPY:
             with self.source.under("if e is not None:" if part.optional else ""):
                 write("x = f")
-                self.keep(Kind.INT64, False, mantissa.slot)
+                self.keep(FieldType.INT64, False, mantissa.slot)
             write("x = e")
-            self.keep(Kind.INT32, part.optional, exponent.slot)
+            self.keep(FieldType.INT32, part.optional, exponent.slot)
 
-    def put(self, kind: Kind, optional: bool, *, sure: bool = False) -> None:
+    def put(self, kind: FieldType, optional: bool, *, sure: bool = False) -> None:
         """Write the output of x, or of a null if x is None; ``sure`` if x cannot be None."""
         write = self.source.write
         if optional and not sure:
             write("if x is None:", "    a(128)")
         with self.source.under("else:" if optional and not sure else ""):
-            if kind in (Kind.INT32, Kind.INT64):
+            if kind in (FieldType.INT32, FieldType.INT64):
                 if optional:
                     write(f"if 0 <= x < {_HALF - 1}:", "    w += S[x + 1]")
                     write("else:", "    w += nullable_signed(x)")
                 else:
                     write(f"if {-_HALF} <= x < {_HALF}:", "    w += S[x]")
                     write("else:", "    w += signed(x)")
-            elif kind is Kind.ASCII:
+            elif kind is FieldType.ASCII:
                 write("if len(x) == 1 and x != '\\0':", "    a(ord(x) | 128)")
                 write("elif x > '\\0':", "    w += x.encode()", "    w[-1] |= 128")
                 write("else:", f"    w += ascii(x, {optional})")

@@ -320,7 +320,7 @@ def decode_messages(
                     pc += U1
                 elif op == k.LEAVE:
                     if mask_words:
-                        masks[nodes[k.MASK_PLACE, node] + row * mask_words + mask_word] = mask
+                        masks[nodes[k.MASK_OFFSET, node] + row * mask_words + mask_word] = mask
                     remaining -= 1
                     if remaining:
                         row = nodes[k.USED, node]
@@ -376,13 +376,13 @@ def decode_messages(
                         rest_end = stack[depth, 8]
                     pc += U1
                 elif op == k.NEXT_MASK:
-                    masks[nodes[k.MASK_PLACE, node] + row * mask_words + mask_word] = mask
+                    masks[nodes[k.MASK_OFFSET, node] + row * mask_words + mask_word] = mask
                     mask = np.uint64(0)
                     mask_word += 1
                     pc += U1
                 else:
                     if mask_words:
-                        masks[nodes[k.MASK_PLACE, node] + row * mask_words + mask_word] = mask
+                        masks[nodes[k.MASK_OFFSET, node] + row * mask_words + mask_word] = mask
                     break
             if fault != k.SOUND:
                 for node in range(first_node, last_node):

@@ -103,7 +103,7 @@ def text_difference(
         front = False
         taken = -taken - 1
     if taken > length:
-        return arena, text_used, value, np.int64(k.TAKEN)
+        return arena, text_used, value, np.int64(k.CONSUMED)
     if taken < length or op == k.DELTA:
         whole = length - taken + size
         needed = size + whole + left + k.SLACK

@@ -13,14 +13,14 @@ from pregao.fast import _table as k
 from pregao.fast._source import absent
 from pregao.fast.model import (
     DecimalField,
-    Field,
-    Group,
-    Kind,
+    FastField,
+    FastGroup,
+    FastSequence,
+    FieldType,
     Operation,
     Operator,
     Part,
     Reference,
-    Sequence,
     Template,
     Templates,
     Value,
@@ -38,15 +38,15 @@ _OPERATORS = {
     Operator.TAIL: k.TAIL,
 }
 _KINDS = {
-    Kind.UINT32: k.UNSIGNED,
-    Kind.UINT64: k.UNSIGNED,
-    Kind.INT32: k.SIGNED,
-    Kind.INT64: k.SIGNED,
-    Kind.ASCII: k.ASCII,
-    Kind.UNICODE: k.UNICODE,
-    Kind.BYTES: k.BYTES,
+    FieldType.UINT32: k.UNSIGNED,
+    FieldType.UINT64: k.UNSIGNED,
+    FieldType.INT32: k.SIGNED,
+    FieldType.INT64: k.SIGNED,
+    FieldType.ASCII: k.ASCII,
+    FieldType.UNICODE: k.UNICODE,
+    FieldType.BYTES: k.BYTES,
 }
-_TAGS = {kind: number for number, kind in enumerate(Kind, 1)}
+_TAGS = {kind: number for number, kind in enumerate(FieldType, 1)}
 _PACKED = {"kind": k.KIND_SHIFT, "tag": k.TAG_SHIFT, "flags": k.FLAGS_SHIFT}
 _WORD = 64
 
@@ -55,7 +55,7 @@ _WORD = 64
 class Leaf:
     """A field of a node: its columns and its mask bit."""
 
-    part: Field | DecimalField
+    part: FastField | DecimalField
     column: int = -1
     """Column of the value or mantissa; -1 for a constant."""
     exponent: int = -1
@@ -69,22 +69,22 @@ class Leaf:
 class Struct:
     """A group of a node: its fields are columns of the same node."""
 
-    part: Group
+    part: FastGroup
     leaves: list[Layout]
     bit: int | None = None
 
 
 @dataclass(slots=True)
-class Entries:
+class SequenceNode:
     """A sequence of a node: the column of its lengths, and the node of its entries."""
 
-    part: Sequence
+    part: FastSequence
     node: Node
     column: int
     bit: int | None = None
 
 
-Layout = Leaf | Struct | Entries
+Layout = Leaf | Struct | SequenceNode
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ class Program:
 
 
 _known: dict[int, tuple[Templates, Program]] = {}
-_MOST_KNOWN = 8
+_MAX_CACHED = 8
 
 
 def program_of(templates: Templates) -> Program:
@@ -138,7 +138,7 @@ def program_of(templates: Templates) -> Program:
     """
     known = _known.get(id(templates))
     if known is None:
-        while len(_known) >= _MOST_KNOWN:
+        while len(_known) >= _MAX_CACHED:
             _known.pop(next(iter(_known)), None)
         known = _known[id(templates)] = (templates, _Compiler().compile(templates))
     return known[1]
@@ -256,9 +256,9 @@ class _Compiler:
     def run(self, parts: Many[Part], starts: list[int]) -> None:
         """Add a run, with which the kernel skips any number of absent parts at this point."""
         bits, nulls, pattern = [0], [0], 0
-        for part in parts[: k.MOST_PARTS]:
+        for part in parts[: k.MAX_PARTS]:
             found = absent(part)
-            if found is None or nulls[-1] + found[1] > k.MOST_NULLS:
+            if found is None or nulls[-1] + found[1] > k.MAX_NULLS:
                 break
             pattern = pattern << len(found[0]) | int(found[0] or "0", 2)
             bits.append(bits[-1] + len(found[0]))
@@ -279,16 +279,16 @@ class _Compiler:
         self.patterns.append(pattern << _WORD - bits[-1])
 
     def part(self, part: Part, node: Node) -> Layout:
-        if isinstance(part, Field):
+        if isinstance(part, FastField):
             return self.field(part, node)
         if isinstance(part, DecimalField):
             return self.decimal(part, node)
-        if isinstance(part, Group):
+        if isinstance(part, FastGroup):
             return self.group(part, node)
-        assert isinstance(part, Sequence)
+        assert isinstance(part, FastSequence)
         return self.sequence(part, node)
 
-    def field(self, part: Field, node: Node) -> Leaf:
+    def field(self, part: FastField, node: Node) -> Leaf:
         bit = self.bit(node, part.optional)
         if part.operation.operator is Operator.CONSTANT:
             if part.optional:
@@ -300,7 +300,7 @@ class _Compiler:
 
     def scalar(
         self,
-        kind: Kind,
+        kind: FieldType,
         optional: bool,
         operation: Operation,
         column: int,
@@ -313,7 +313,7 @@ class _Compiler:
             wire = k.SIGNED
         flags |= k.NULLABLE * optional
         flags |= k.HAS_BIT * (operation.bits(optional) and not flags & k.FOLLOWS)
-        flags |= k.WIDE * (kind in (Kind.INT64, Kind.UINT64))
+        flags |= k.WIDE * (kind in (FieldType.INT64, FieldType.UINT64))
         flags |= k.SIGNED_FIELD * kind.signed
         flags |= k.HAS_INITIAL * (operation.initial is not None)
         flags |= k.NUMERIC * (kind.is_number and operator is not Operator.CONSTANT)
@@ -347,12 +347,14 @@ class _Compiler:
             constant = self.initial(part.exponent.initial), self.initial(part.mantissa.initial)
             return Leaf(part, bit=bit, constant=constant)
         exponent, mantissa = self.column(node, bit), self.column(node, bit)
-        self.scalar(Kind.INT32, part.optional, part.exponent, exponent, bit, k.EXPONENT)
+        self.scalar(FieldType.INT32, part.optional, part.exponent, exponent, bit, k.EXPONENT)
         joint = part.joint and part.exponent.operator is not Operator.DELTA
-        self.scalar(Kind.INT64, False, part.mantissa, mantissa, None, k.FOLLOWS if joint else 0)
+        self.scalar(
+            FieldType.INT64, False, part.mantissa, mantissa, None, k.FOLLOWS if joint else 0
+        )
         return Leaf(part, mantissa, exponent, bit)
 
-    def group(self, part: Group, node: Node) -> Struct:
+    def group(self, part: FastGroup, node: Node) -> Struct:
         bit = self.bit(node, part.optional)
         flags = k.HAS_MAP * (part.map_bits > 0)
         opening = self.emit(k.GROUP, flags=flags | k.HAS_BIT * part.optional, mask=_mask(bit))
@@ -362,19 +364,19 @@ class _Compiler:
         opening[k.JUMP] = len(self.code)
         return Struct(part, leaves, bit)
 
-    def sequence(self, part: Sequence, node: Node) -> Entries:
+    def sequence(self, part: FastSequence, node: Node) -> SequenceNode:
         bit = self.bit(node, part.optional)
         column = self.column(node, bit)
         flags = k.HAS_MAP * (part.map_bits > 0)
         length = self.scalar(
-            Kind.UINT32, part.optional, part.length.operation, column, bit, flags | k.LENGTH
+            FieldType.UINT32, part.optional, part.length.operation, column, bit, flags | k.LENGTH
         )
         first = len(self.code)
         inner = self.node(part.parts)
         self.segment(part.parts, inner, inner.layout)
         self.emit(k.LEAVE, flags=flags, jump=first)
         length[k.NODE], length[k.JUMP] = inner.index, len(self.code)
-        return Entries(part, inner, column, bit)
+        return SequenceNode(part, inner, column, bit)
 
 
 def _mask(bit: int | None) -> int:
@@ -388,7 +390,7 @@ def _mask(bit: int | None) -> int:
 def _mask_bits(part: Part) -> int:
     """Return the bits that a part needs in its row's mask; entries have separate masks."""
     assert not isinstance(part, Reference)
-    inner = sum(map(_mask_bits, part.parts)) if isinstance(part, Group) else 0
+    inner = sum(map(_mask_bits, part.parts)) if isinstance(part, FastGroup) else 0
     return int(part.optional) + inner
 
 
@@ -397,12 +399,12 @@ def _unfit(template: Template) -> str | None:
     for part in walk(template.parts):
         if isinstance(part, Reference):
             return "it contains a message of any template (dynamic templateRef)"
-        if isinstance(part, Group) and _mask_bits_or_more(part) > _WORD:
+        if isinstance(part, FastGroup) and _mask_bits_or_more(part) > _WORD:
             return f"a group of more than {_WORD} optional fields"
     return None
 
 
-def _mask_bits_or_more(group: Group) -> int:
+def _mask_bits_or_more(group: FastGroup) -> int:
     return sum(not isinstance(part, Reference) and part.optional for part in walk(group.parts)) + 1
 
 

@@ -8,10 +8,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pregao.fast.model import DecimalField, Field, Group, Kind, Operator, Part, Reference, Value
+from pregao.fast.model import (
+    DecimalField,
+    FastField,
+    FastGroup,
+    FieldType,
+    Operator,
+    Part,
+    Reference,
+    Value,
+)
 
 
-class Source:
+class ModuleSource:
     """Source of generated functions, and the global names that they use."""
 
     def __init__(self, names: dict[str, Any]) -> None:
@@ -66,9 +75,9 @@ class Source:
         return names[name]
 
 
-def literal(kind: Kind, value: Value | None) -> str:
+def literal(kind: FieldType, value: Value | None) -> str:
     """Return a value as a Python literal; the bytes of a Unicode string as str."""
-    if kind is Kind.UNICODE and isinstance(value, bytes):
+    if kind is FieldType.UNICODE and isinstance(value, bytes):
         return repr(value.decode())
     return repr(value)
 
@@ -78,13 +87,13 @@ def absent(part: Part) -> tuple[str, int] | None:
 
     None if the part is mandatory, or if its absence changes a previous value.
     """
-    if isinstance(part, Group):
+    if isinstance(part, FastGroup):
         return ("0", 0) if part.optional else None
     if isinstance(part, Reference) or not part.optional:
         return None
     operation = (
         part.operation
-        if isinstance(part, Field)
+        if isinstance(part, FastField)
         else (part.exponent if isinstance(part, DecimalField) else part.length.operation)
     )
     if operation.operator is Operator.CONSTANT:
@@ -95,7 +104,7 @@ def absent(part: Part) -> tuple[str, int] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class OptionalRun:
     """Adjacent optional parts, with the map bits and null bytes if all are absent."""
 
     parts: Many[Part]
@@ -103,7 +112,7 @@ class Run:
     nulls: int
 
 
-def run_of(parts: Many[Part], most: int) -> Run:
+def run_of(parts: Many[Part], most: int) -> OptionalRun:
     """Return the leading parts that may be absent together; possibly none.
 
     A decimal whose mantissa has a bit ends the run: the bit does not exist if the decimal is
@@ -115,4 +124,4 @@ def run_of(parts: Many[Part], most: int) -> Run:
         if found is None or (isinstance(part, DecimalField) and part.mantissa_bits):
             break
         pattern, nulls, count = pattern + found[0], nulls + found[1], count + 1
-    return Run(parts[:count], pattern, nulls)
+    return OptionalRun(parts[:count], pattern, nulls)

@@ -21,8 +21,8 @@ KIND_SHIFT, TAG_SHIFT, FLAGS_SHIFT = 4, 8, 12
 # bits, bytes and instructions of that number of parts.
 BY_BITS, BY_BYTES, BITS_OF, BYTES_OF, NEXT_OF = 0, 65, 74, 91, 108
 RUN_WIDTH = 125
-MOST_PARTS = 16
-MOST_NULLS = 8
+MAX_PARTS = 16
+MAX_NULLS = 8
 
 SLACK = 8
 """Bytes that the buffer has after the last message, because eight are loaded at a time."""
@@ -47,12 +47,12 @@ SIGNED_FIELD = 256
 # Columns of the table of templates and of nodes.
 TEMPLATE_ID, FIRST, FIRST_NODE, LAST_NODE, RESET = range(5)
 MASK_WORDS, FIRST_COLUMN, COLUMNS, CONSTANT_TEXT = range(4)
-ROOM, USED, MASK_PLACE = range(3)
+ROOM, USED, MASK_OFFSET = range(3)
 
 # Result of a message.
 (
     SOUND, ENDED, OVERLONG, OUT_OF_RANGE, UNKNOWN, NO_ID, NO_PREVIOUS, EMPTY_PREVIOUS, OTHER_KIND,
-    DIFFERENCE, TAKEN, NOT_UTF8, EXPONENT_RANGE, OVERLONG_TEXT, LONG_TEXT, PAST_END, ENTRIES,
+    DIFFERENCE, CONSUMED, NOT_UTF8, EXPONENT_RANGE, OVERLONG_TEXT, LONG_TEXT, PAST_END, ENTRIES,
     MANY_ENTRIES, MUCH_TEXT,
 ) = range(19)  # fmt: skip
 WAITING = -1

@@ -13,7 +13,7 @@ from pregao.fast._wire_kernels import ascii_text, long_number
 
 
 @part
-def _taken_off(buffer, position, end, nullable):
+def _remove_tail(buffer, position, end, nullable):
     """Read the subtraction length of a delta; return presence, length, end and fault."""
     if position >= end:
         return True, np.int64(0), position, np.int64(k.ENDED)
@@ -52,7 +52,7 @@ def piece_of_text(buffer, position, end, kind, op, flags, arena, text_used):
     value = taken = np.int64(0)
     fault = np.int64(k.SOUND)
     if op == k.DELTA:
-        present, taken, position, fault = _taken_off(buffer, position, end, nullable)
+        present, taken, position, fault = _remove_tail(buffer, position, end, nullable)
         if fault != k.SOUND or not present:
             return present, value, taken, position, text_used, fault
         nullable = 0

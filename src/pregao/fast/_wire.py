@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from pregao.errors import DecodeError, EncodeError
-from pregao.fast.model import MAX_ENTRIES, MAX_EXPONENT, TEXT_ALLOWANCE, TEXT_FACTOR, Kind
+from pregao.fast.model import MAX_ENTRIES, MAX_EXPONENT, TEXT_ALLOWANCE, TEXT_FACTOR, FieldType
 
 MAX_TEXT = 0xFFFF
 """Maximum bytes of a text built from a previous one, which could otherwise grow forever."""
@@ -33,7 +33,7 @@ _stop = re.compile(rb"[\x80-\xff]").search
 _context = decimal.Context(prec=200)
 scaleb = _context.scaleb
 """Exact multiplication of a decimal by a power of ten."""
-_MANTISSA = (Kind.INT64.minimum, Kind.INT64.maximum)
+_MANTISSA = (FieldType.INT64.minimum, FieldType.INT64.maximum)
 
 
 class Undefined:
@@ -200,7 +200,7 @@ def exponent_error() -> DecodeError:
     return DecodeError(f"a decimal's exponent beyond {MAX_EXPONENT} (ERR R1)")
 
 
-def same_kind(kept: tuple[Kind, Any], kind: Kind) -> Any:
+def same_kind(kept: tuple[FieldType, Any], kind: FieldType) -> Any:
     """Return the previous value of a slot shared by fields of different kinds."""
     if kept[0] is not kind:
         raise DecodeError(f"the previous value is of {kept[0].value}, not {kind.value} (ERR D4)")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pregao.errors import DecodeError, EncodeError
-from pregao.fast._decoding import Decode, decoder_of
+from pregao.fast._decoding import FastDecode, decoder_of
 from pregao.fast._encoding import Encode, encoder_of
 from pregao.fast._wire import (
     MUCH_TEXT,
@@ -40,7 +40,7 @@ _MAX_ID = (1 << 32) - 1
 
 
 @dataclass(slots=True)
-class Decoded:
+class FastMessage:
     """A decoded message: its template, its values, and where it ends in the buffer."""
 
     template: Template
@@ -52,7 +52,7 @@ class Decoded:
         return self.values.get(name)
 
 
-class Nested(NamedTuple):
+class NestedMessage(NamedTuple):
     """A message inside a message: the name of its template and its values."""
 
     template: str
@@ -99,7 +99,7 @@ class Decoder:
     def __init__(self, templates: Templates, *, reset_each_message: bool = False) -> None:
         self.templates = templates
         self._state = _State(templates, reset_each_message)
-        self._functions: dict[int, tuple[Template, Decode, int, slice, list[Any]]] = {}
+        self._functions: dict[int, tuple[Template, FastDecode, int, slice, list[Any]]] = {}
         # Remaining limits of the current message; generated functions decrement them.
         self.entries_left = self.text_left = 0
 
@@ -107,7 +107,7 @@ class Decoder:
         """Reset all previous values."""
         self._state.reset()
 
-    def decode(self, buffer: Any, position: int = 0, end: int | None = None) -> Decoded:
+    def decode(self, buffer: Any, position: int = 0, end: int | None = None) -> FastMessage:
         """Decode the message at ``position``; it must end at or before ``end``."""
         if end is None:
             end = len(buffer)
@@ -128,7 +128,7 @@ class Decoder:
             self._failed()
             offset = position if error.position is None else position + error.position
             raise DecodeError(error.reason, offset) from None
-        return Decoded(template, values, position + stop)
+        return FastMessage(template, values, position + stop)
 
     def _failed(self) -> None:
         self._state.depth = 0
@@ -173,7 +173,7 @@ class Decoder:
 
     def _function(
         self, number: int, position: int
-    ) -> tuple[Template, Decode, int, slice, list[Any]]:
+    ) -> tuple[Template, FastDecode, int, slice, list[Any]]:
         template = self.templates.by_id.get(number)
         if template is None:
             raise DecodeError(f"template {number} is not known (ERR D9)", position)
@@ -182,14 +182,14 @@ class Decoder:
         known = self._functions[number] = template, function, template.map_bits, *span
         return known
 
-    def nested(self, message: bytes, position: int) -> tuple[Nested, int]:
+    def nested(self, message: bytes, position: int) -> tuple[NestedMessage, int]:
         """Decode a message inside a message; generated functions call it."""
         self._state.depth += 1
         if self._state.depth > MAX_NESTED:
             raise DecodeError(f"messages nested deeper than {MAX_NESTED}", position)
         template, values, position = self._message(message, position)
         self._state.depth -= 1
-        return Nested(template.name, values), position
+        return NestedMessage(template.name, values), position
 
 
 class Encoder:

@@ -15,16 +15,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pregao.arrays import Int64Array, Uint8Array
 from pregao.fast import _arrow
 from pregao.fast import _table as k
 from pregao.fast._arrow import RowColumns
 from pregao.fast._kernels import decode_messages
 from pregao.fast._program import Node, Program, program_of
 from pregao.fast._wire import MANY_ENTRIES, MUCH_TEXT
-from pregao.fast.model import Kind, Template, Templates
-
-Bytes = npt.NDArray[np.uint8]
-Numbers = npt.NDArray[np.int64]
+from pregao.fast.model import FieldType, Template, Templates
 
 REASONS = {
     k.ENDED: "the message ends in the middle of a field",
@@ -36,7 +34,7 @@ REASONS = {
     k.EMPTY_PREVIOUS: "a difference to an empty previous value (ERR D6)",
     k.OTHER_KIND: "the previous value is of another kind (ERR D4)",
     k.DIFFERENCE: "a difference that leaves the range of its field (ERR R4)",
-    k.TAKEN: "more characters to take off a text than it has (ERR D7)",
+    k.CONSUMED: "more characters to take off a text than it has (ERR D7)",
     k.NOT_UTF8: "a Unicode string that is not UTF-8 (ERR R2)",
     k.EXPONENT_RANGE: "a decimal's exponent beyond 63 (ERR R1)",
     k.OVERLONG_TEXT: "a string in more bytes than it needs (ERR R9)",
@@ -49,29 +47,31 @@ REASONS = {
 """Reasons for refusing a message, by status code."""
 
 _TEXT_TAGS = [
-    tag for tag, kind in enumerate(Kind, 1) if kind in (Kind.ASCII, Kind.UNICODE, Kind.BYTES)
+    tag
+    for tag, kind in enumerate(FieldType, 1)
+    if kind in (FieldType.ASCII, FieldType.UNICODE, FieldType.BYTES)
 ]
 _SPARE = 64
 
 
 @dataclass(slots=True)
-class MessageColumns:
+class FastMessageColumns:
     """Result of a call: the outcome of each message, and the rows of all."""
 
-    template: Numbers
+    template: Int64Array
     """By message, the index of its template in `templates`; -1 if it was refused."""
-    row: Numbers
+    row: Int64Array
     """By message, its row among those of its template."""
-    end: Numbers
+    end: Int64Array
     """By message, its end in the buffer; for a refused one, the position of the fault."""
     status: npt.NDArray[np.int8]
     """By message, 0 or the reason for refusing it: a key of `REASONS`."""
     templates: list[Template]
     _program: Program
-    _filled: _arrow.Filled
+    _filled: _arrow.KernelOutput
 
     @property
-    def refused(self) -> Numbers:
+    def refused(self) -> Int64Array:
         """Indices of the refused messages."""
         return np.flatnonzero(self.status)
 
@@ -79,7 +79,7 @@ class MessageColumns:
         """Return the number of messages of a template."""
         return self._filled.count(self._root(template))
 
-    def messages(self, template: Template) -> Numbers:
+    def messages(self, template: Template) -> Int64Array:
         """Return the indices of the messages of a template, in the order of its rows."""
         return np.flatnonzero(self.template == self.templates.index(template))
 
@@ -99,7 +99,7 @@ class MessageColumns:
         return self._program.roots[self.templates.index(template)]
 
 
-class ColumnDecoder:
+class FastColumnDecoder:
     """Decoder of the messages of a stream, many per call.
 
     With ``reset_each_message`` previous values are reset before every message; without it they are
@@ -138,7 +138,9 @@ class ColumnDecoder:
         root = self._program.roots[self._program.known.index(template)]
         return _arrow.schema_of(root)
 
-    def decode(self, buffer: Bytes, positions: Numbers, ends: Numbers) -> MessageColumns:
+    def decode(
+        self, buffer: Uint8Array, positions: Int64Array, ends: Int64Array
+    ) -> FastMessageColumns:
         """Decode the messages between ``positions`` and ``ends``.
 
         The buffer is copied if it has fewer than eight bytes after the last message.
@@ -173,9 +175,9 @@ class ColumnDecoder:
             filled = self._allocate(capacities, used, filled)
         filled.arena = arena
         self._remember(state, arena, used, count)
-        return MessageColumns(template, row, end, status, program.known, program, filled)
+        return FastMessageColumns(template, row, end, status, program.known, program, filled)
 
-    def _placed(self, filled: _arrow.Filled) -> Numbers:
+    def _placed(self, filled: _arrow.KernelOutput) -> Int64Array:
         """Return the instruction table, with offsets of columns instead of their numbers."""
         code = self._program.code.copy()
         columns = code[:, k.COLUMN]
@@ -183,8 +185,8 @@ class ColumnDecoder:
         return code
 
     def _larger(
-        self, rooms: Numbers, used: Numbers, template: int, waiting: int, entries: int
-    ) -> Numbers:
+        self, rooms: Int64Array, used: Int64Array, template: int, waiting: int, entries: int
+    ) -> Int64Array:
         """Return capacities that are probably enough for the remaining messages."""
         first, last = self._program.templates[template, [k.FIRST_NODE, k.LAST_NODE]].tolist()
         larger = rooms.copy()
@@ -195,8 +197,8 @@ class ColumnDecoder:
         return larger
 
     def _allocate(
-        self, rooms: Numbers, used: Numbers, before: _arrow.Filled | None
-    ) -> _arrow.Filled:
+        self, rooms: Int64Array, used: Int64Array, before: _arrow.KernelOutput | None
+    ) -> _arrow.KernelOutput:
         """Allocate columns with the given capacities, and copy existing rows to them."""
         program = self._program
         if self._reuse:
@@ -205,11 +207,11 @@ class ColumnDecoder:
         nodes = np.zeros((3, len(rooms)), np.int64)
         nodes[k.ROOM], nodes[k.USED] = rooms, used
         words = rooms * program.node_facts[:, k.MASK_WORDS]
-        nodes[k.MASK_PLACE] = np.cumsum(words) - words
+        nodes[k.MASK_OFFSET] = np.cumsum(words) - words
         owners = np.repeat(np.arange(len(rooms)), program.node_facts[:, k.COLUMNS])
         sizes = rooms[owners]
         offsets = np.cumsum(sizes) - sizes
-        filled = _arrow.Filled(
+        filled = _arrow.KernelOutput(
             self._memory("values", int(sizes.sum()), np.int64, before),
             self._memory("masks", int(words.sum()), np.uint64, before),
             np.empty(0, np.uint8),
@@ -221,7 +223,7 @@ class ColumnDecoder:
                 self._copy(node, int(used[node.index]), before, filled)
         return filled
 
-    def _memory(self, name: str, count: int, kind: Any, before: _arrow.Filled | None) -> Any:
+    def _memory(self, name: str, count: int, kind: Any, before: _arrow.KernelOutput | None) -> Any:
         """Return memory for ``count`` words, uninitialized, and not that of ``before``."""
         if not self._reuse or count * 8 < mmap.PAGESIZE:
             return _untouched(count, kind)
@@ -231,13 +233,15 @@ class ColumnDecoder:
             known = _KEPT.pages[name] = _untouched(count, kind)
         return known[:count]
 
-    def _copy(self, node: Node, count: int, before: _arrow.Filled, filled: _arrow.Filled) -> None:
+    def _copy(
+        self, node: Node, count: int, before: _arrow.KernelOutput, filled: _arrow.KernelOutput
+    ) -> None:
         """Copy rows to larger columns; columns without values are skipped."""
         if not count:
             return
         masks = before.words(node)
         if node.mask_words:
-            start = int(filled.nodes[k.MASK_PLACE, node.index])
+            start = int(filled.nodes[k.MASK_OFFSET, node.index])
             filled.masks[start : start + masks.size] = masks.reshape(-1)
             present = np.bitwise_or.reduce(masks, axis=0).tolist()
         for column in range(node.first_column, node.first_column + node.columns):
@@ -245,7 +249,7 @@ class ColumnDecoder:
             if bit is None or present[bit >> 6] >> (bit & 63) & 1:
                 filled.column(node, column)[:] = before.column(node, column)
 
-    def _remember(self, state: Numbers, arena: Bytes, used: Numbers, count: int) -> None:
+    def _remember(self, state: Int64Array, arena: Uint8Array, used: Int64Array, count: int) -> None:
         """Keep the state for the next call: previous values, and rows per message."""
         self._generation, self._last_id = int(state[k.GENERATION]), int(state[k.LAST_ID])
         if count:

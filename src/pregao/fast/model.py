@@ -27,7 +27,7 @@ message, so that all together are at most 64 times its bytes plus 1 MiB.
 """
 
 
-class Kind(Enum):
+class FieldType(Enum):
     """Type of a field, or of one of the two parts of a decimal."""
 
     UINT32 = "uInt32"
@@ -41,22 +41,22 @@ class Kind(Enum):
     @property
     def is_number(self) -> bool:
         """Whether it is an integer type, not text or bytes."""
-        return self in (Kind.UINT32, Kind.INT32, Kind.UINT64, Kind.INT64)
+        return self in (FieldType.UINT32, FieldType.INT32, FieldType.UINT64, FieldType.INT64)
 
     @property
     def signed(self) -> bool:
         """Whether the number can be negative."""
-        return self in (Kind.INT32, Kind.INT64)
+        return self in (FieldType.INT32, FieldType.INT64)
 
     @property
     def minimum(self) -> int:
         """Smallest number of the type."""
-        return {Kind.INT32: -(1 << 31), Kind.INT64: -(1 << 63)}.get(self, 0)
+        return {FieldType.INT32: -(1 << 31), FieldType.INT64: -(1 << 63)}.get(self, 0)
 
     @property
     def maximum(self) -> int:
         """Largest number of the type."""
-        wide = self in (Kind.UINT64, Kind.INT64)
+        wide = self in (FieldType.UINT64, FieldType.INT64)
         return (1 << ((64 if wide else 32) - self.signed)) - 1
 
 
@@ -101,12 +101,12 @@ NO_OPERATION = Operation()
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FastField:
     """A field with an integer, text or bytes."""
 
     name: str
     id: int | None
-    kind: Kind
+    kind: FieldType
     optional: bool
     operation: Operation = NO_OPERATION
 
@@ -144,7 +144,7 @@ class DecimalField:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FastGroup:
     """Fields that are present or absent together, with a presence map if they need one."""
 
     name: str
@@ -164,13 +164,13 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
+class FastSequence:
     """A length and that number of entries, each with its own presence map if it needs one."""
 
     name: str
     id: int | None
     optional: bool
-    length: Field
+    length: FastField
     parts: tuple[Part, ...]
 
     @property
@@ -196,7 +196,7 @@ class Reference:
         return 0
 
 
-Part = Field | DecimalField | Group | Sequence | Reference
+Part = FastField | DecimalField | FastGroup | FastSequence | Reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ class Slot:
 
     dictionary: str
     key: str
-    kinds: frozenset[Kind]
+    kinds: frozenset[FieldType]
     """Kinds of the fields that share it; reading a value of another kind is an error."""
 
 
@@ -248,8 +248,8 @@ def walk(parts: tuple[Part, ...]) -> Iterator[Part]:
     """Yield all parts in stream order, including those inside groups and sequences."""
     for part in parts:
         yield part
-        if isinstance(part, (Group, Sequence)):
-            if isinstance(part, Sequence):
+        if isinstance(part, (FastGroup, FastSequence)):
+            if isinstance(part, FastSequence):
                 yield part.length
             yield from walk(part.parts)
 
@@ -258,9 +258,9 @@ def constant_text(parts: tuple[Part, ...]) -> int:
     """Return the bytes of an entry's constant texts; groups count as present."""
     total = 0
     for part in parts:
-        if isinstance(part, Group):
+        if isinstance(part, FastGroup):
             total += constant_text(part.parts)
-        elif isinstance(part, Field) and part.operation.operator is Operator.CONSTANT:
+        elif isinstance(part, FastField) and part.operation.operator is Operator.CONSTANT:
             initial = part.operation.initial
             total += len(initial) if isinstance(initial, str | bytes) else 0
     return total
@@ -270,7 +270,7 @@ def slots_of(parts: tuple[Part, ...]) -> set[int]:
     """Return the slots of previous values that these parts use."""
     found: set[int] = set()
     for part in walk(parts):
-        if isinstance(part, Field):
+        if isinstance(part, FastField):
             found.add(part.operation.slot)
         elif isinstance(part, DecimalField):
             found |= {part.exponent.slot, part.mantissa.slot}

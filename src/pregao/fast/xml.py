@@ -11,14 +11,14 @@ from pregao.errors import SchemaError
 from pregao.fast.model import (
     MAX_EXPONENT,
     DecimalField,
-    Field,
-    Group,
-    Kind,
+    FastField,
+    FastGroup,
+    FastSequence,
+    FieldType,
     Operation,
     Operator,
     Part,
     Reference,
-    Sequence,
     Slot,
     Template,
     Templates,
@@ -31,7 +31,7 @@ MAX_DEPTH = 64
 """Maximum nesting depth of groups and sequences, including references."""
 
 _MAX_ID = (1 << 32) - 1
-_NUMBERS = {kind.value: kind for kind in Kind if kind.is_number}
+_NUMBERS = {kind.value: kind for kind in FieldType if kind.is_number}
 _OPERATORS = {operator.value: operator for operator in Operator if operator is not Operator.NONE}
 _IDENTIFIER = re.compile(r"[0-9]{1,20}")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
@@ -132,7 +132,7 @@ class _Reader:
         self.root = root
         self.elements: dict[tuple[str, str], tuple[Element, _Context]] = {}
         self.slots: dict[tuple[str, str], int] = {}
-        self.kinds: list[set[Kind]] = []
+        self.kinds: list[set[FieldType]] = []
         self.open: list[Element] = []
         self.leaves = Leaves()
         self.depth = 0
@@ -213,7 +213,7 @@ class _Reader:
                 inner = context.inside(child)
                 name = _required(child, "name")
                 parts = self._parts(child, inner)
-                yield Group(name, _identifier(child), _optional(child), parts)
+                yield FastGroup(name, _identifier(child), _optional(child), parts)
             case "sequence":
                 yield self._sequence(child, context)
             case _:
@@ -236,38 +236,40 @@ class _Reader:
         yield from self._parts(target, replace(inner, type=inner.type or context.type))
         self.open.pop()
 
-    def _field(self, element: Element, context: _Context) -> Field:
+    def _field(self, element: Element, context: _Context) -> FastField:
         name = _required(element, "name")
         kind = _NUMBERS.get(element.tag)
         if element.tag == "string":
             charset = element.get("charset") or "ascii"
             if charset not in ("ascii", "unicode"):
                 raise schema_error(element, f"charset {charset!r} is not known (ERR S1)")
-            kind = Kind.UNICODE if charset == "unicode" else Kind.ASCII
+            kind = FieldType.UNICODE if charset == "unicode" else FieldType.ASCII
         elif element.tag == "byteVector":
-            kind = Kind.BYTES
+            kind = FieldType.BYTES
         if kind is None:
             raise schema_error(element, "FAST templates allow no such element here (ERR S1)")
         optional = _optional(element)
         operation = self._operation(element, kind, optional, context.inside(element), name)
-        return Field(name, _identifier(element), kind, optional, operation)
+        return FastField(name, _identifier(element), kind, optional, operation)
 
-    def _sequence(self, element: Element, context: _Context) -> Sequence:
+    def _sequence(self, element: Element, context: _Context) -> FastSequence:
         inner = context.inside(element)
         name, optional = _required(element, "name"), _optional(element)
         lengths = [child for child in _children(element) if child.tag == "length"]
         if len(lengths) > 1:
             raise schema_error(lengths[1], "a sequence must have only one length (ERR S1)")
-        length = Field(f"{name} length", None, Kind.UINT32, optional)
+        length = FastField(f"{name} length", None, FieldType.UINT32, optional)
         if lengths:
             own = lengths[0]
             length_name = own.get("name") or length.name
-            operation = self._operation(own, Kind.UINT32, optional, inner.inside(own), length_name)
-            length = Field(length_name, _identifier(own), Kind.UINT32, optional, operation)
+            operation = self._operation(
+                own, FieldType.UINT32, optional, inner.inside(own), length_name
+            )
+            length = FastField(length_name, _identifier(own), FieldType.UINT32, optional, operation)
         parts = self._parts(element, inner)
         if not any(_takes_a_byte(part) for part in parts):
             raise schema_error(element, "its entries have no bytes, so their number is unbounded")
-        return Sequence(name, _identifier(element), optional, length, parts)
+        return FastSequence(name, _identifier(element), optional, length, parts)
 
     def _decimal(self, element: Element, context: _Context) -> DecimalField:
         name, optional = _required(element, "name"), _optional(element)
@@ -282,7 +284,7 @@ class _Reader:
             if "exponent" in children:
                 own = children["exponent"]
                 key = f"{name} exponent"
-                exponent = self._operation(own, Kind.INT32, optional, inner.inside(own), key)
+                exponent = self._operation(own, FieldType.INT32, optional, inner.inside(own), key)
                 if exponent.initial is not None and abs(int(exponent.initial)) > MAX_EXPONENT:
                     raise schema_error(
                         own, f"the exponent must be -{MAX_EXPONENT} to {MAX_EXPONENT} (ERR R1)"
@@ -290,7 +292,7 @@ class _Reader:
             if "mantissa" in children:
                 own = children["mantissa"]
                 key = f"{name} mantissa"
-                mantissa = self._operation(own, Kind.INT64, False, inner.inside(own), key)
+                mantissa = self._operation(own, FieldType.INT64, False, inner.inside(own), key)
             return DecimalField(name, _identifier(element), optional, exponent, mantissa)
         found = self._operator(element)
         if found is None:
@@ -304,8 +306,8 @@ class _Reader:
         if operator.remembers:
             # Both parts of a value are always kept together.
             slots = (
-                self._slot(child, inner, name, Kind.INT32, " decimal exponent"),
-                self._slot(child, inner, name, Kind.INT64, " decimal mantissa"),
+                self._slot(child, inner, name, FieldType.INT32, " decimal exponent"),
+                self._slot(child, inner, name, FieldType.INT64, " decimal mantissa"),
             )
         exponent = Operation(operator, initial and initial[0], slots[0])
         mantissa = Operation(operator, initial and initial[1], slots[1])
@@ -325,7 +327,7 @@ class _Reader:
         return found
 
     def _operation(
-        self, element: Element, kind: Kind, optional: bool, context: _Context, name: str
+        self, element: Element, kind: FieldType, optional: bool, context: _Context, name: str
     ) -> Operation:
         found = self._operator(element)
         if found is None:
@@ -349,7 +351,7 @@ class _Reader:
             )
 
     def _slot(
-        self, element: Element, context: _Context, name: str, kind: Kind, part: str = ""
+        self, element: Element, context: _Context, name: str, kind: FieldType, part: str = ""
     ) -> int:
         """Return the slot of a previous value, by dictionary and key."""
         inner = context.inside(element)
@@ -366,15 +368,15 @@ class _Reader:
 
 def _takes_a_byte(part: Part) -> bool:
     """Whether a part uses at least a bit of the presence map or a byte after it."""
-    if isinstance(part, Field):
+    if isinstance(part, FastField):
         return part.operation.operator is not Operator.CONSTANT or part.optional
     if isinstance(part, DecimalField):
         constant = Operator.CONSTANT
         both = part.exponent.operator is constant and part.mantissa.operator is constant
         return part.optional or not both
-    if isinstance(part, Group):
+    if isinstance(part, FastGroup):
         return part.optional or any(_takes_a_byte(inner) for inner in part.parts)
-    if isinstance(part, Sequence):
+    if isinstance(part, FastSequence):
         return _takes_a_byte(part.length)
     return True
 
@@ -383,7 +385,7 @@ def _wrong(element: Element, text: str, what: str) -> SchemaError:
     return schema_error(element, f"the value {text!r} is not {what} (ERR S3)")
 
 
-def _initial(element: Element, kind: Kind) -> Value | None:
+def _initial(element: Element, kind: FieldType) -> Value | None:
     """Return the initial value of an operator, in its field's type."""
     text = element.get("value")
     if text is None:
@@ -393,9 +395,9 @@ def _initial(element: Element, kind: Kind) -> Value | None:
         if not _WHOLE.fullmatch(stripped) or not kind.minimum <= int(stripped) <= kind.maximum:
             raise _wrong(element, text, f"an {kind.value}" if kind.signed else f"a {kind.value}")
         return int(stripped)
-    if kind is Kind.UNICODE:
+    if kind is FieldType.UNICODE:
         return text.encode()
-    if kind is Kind.BYTES:
+    if kind is FieldType.BYTES:
         try:
             return bytes.fromhex(text)
         except ValueError:
@@ -419,7 +421,7 @@ def _scaled(element: Element) -> tuple[int, int] | None:
         mantissa, exponent = mantissa // 10, exponent + 1
     exponent = exponent if mantissa else 0
     mantissa = -mantissa if match[1] == "-" else mantissa
-    low, high = Kind.INT64.minimum, Kind.INT64.maximum
+    low, high = FieldType.INT64.minimum, FieldType.INT64.maximum
     if not low <= mantissa <= high or abs(exponent) > MAX_EXPONENT:
         raise _wrong(element, text, "a decimal that fits 64 bits")
     return exponent, mantissa

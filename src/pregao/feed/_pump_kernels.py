@@ -43,12 +43,12 @@ from pregao.umdf.layout import (
     CHANNEL_AT,
     FRAMING_SIZE,
     MESSAGE_LENGTH_AT,
+    MIN_MESSAGE_SIZE,
     PACKET_HEADER_SIZE,
     SCHEMA_ID_AT,
     SENDING_TIME_AT,
     SEQUENCE_NUMBER_AT,
     SEQUENCE_VERSION_AT,
-    SMALLEST_MESSAGE,
     TEMPLATE_ID_AT,
     VERSION_AT,
 )
@@ -157,9 +157,9 @@ def _looked_through(control, table, ids, instruments, scratch, buffer, start, en
             position += length
             sound = True
             continue
-        if SMALLEST_MESSAGE + block != length:
+        if MIN_MESSAGE_SIZE + block != length:
             break
-        body = position + SMALLEST_MESSAGE
+        body = position + MIN_MESSAGE_SIZE
         readable = True
         for d in range(table[_u(kind + w.DECIMALS)]):
             decimal = table[_u(kind + w.DECIMALS + 1 + d)]
@@ -220,7 +220,7 @@ def _is_heartbeat(control, table, buffer, start, end):
     block = np.int64(load_u16(buffer, position + BLOCK_LENGTH_AT))
     if table[_u(kind + w.USE)] != w.HEARTBEAT or block != table[_u(kind + w.BLOCK)]:
         return False
-    body = position + SMALLEST_MESSAGE
+    body = position + MIN_MESSAGE_SIZE
     following = np.int64(load_u32(buffer, body + table[_u(kind + w.COUNT_AT)]))
     return body + block == end and following == control[w.NEXT]
 
@@ -254,7 +254,7 @@ def _apply(table, instruments, buffer, body, kind, row):
 
 
 @part
-def _tell(control, rows, kind, item, event, number, size, header):
+def _emit(control, rows, kind, item, event, number, size, header):
     """Append an output row."""
     at = control[w.ROWS] * w.ROW_WORDS
     rows[_u(at + w.KIND)] = kind
@@ -274,9 +274,9 @@ def _end_event(control, instruments, touched, rows, number):
     for t in range(control[w.TOUCHED]):
         row = touched[_u(2 * t)]
         instruments[_u(row + w.TOUCH)] = 0
-        if control[w.WANTED]:
+        if control[w.REQUESTED]:
             instrument = row // w.INSTRUMENT_WORDS
-            _tell(control, rows, w.BOOK, instrument, touched[_u(2 * t + 1)], number, 0, 0)
+            _emit(control, rows, w.BOOK, instrument, touched[_u(2 * t + 1)], number, 0, 0)
     control[w.TOUCHED] = 0
 
 
@@ -291,7 +291,7 @@ def _take_in(control, table, instruments, touched, changed, rows, store, scratch
     while scratch[_u(index)] != w.NULL_ROW:
         row = scratch[_u(index)]
         end = position + np.int64(load_u16(buffer, position + MESSAGE_LENGTH_AT))
-        body = position + SMALLEST_MESSAGE
+        body = position + MIN_MESSAGE_SIZE
         kind = np.int64(load_u16(buffer, position + TEMPLATE_ID_AT)) * w.TEMPLATE_WORDS
         orders = table[_u(kind + w.USE)] == w.ORDERS
         if orders and _apply(table, instruments, buffer, body, kind, row) != 0:
@@ -319,13 +319,13 @@ def _take_in(control, table, instruments, touched, changed, rows, store, scratch
                     instruments[_u(row + w.TOUCH)] = touch
                     touched[_u(2 * touch - 2)] = row
                 touched[_u(2 * touch - 1)] = event
-        if table[_u(kind + w.HEARD)]:
+        if table[_u(kind + w.REPORTED)]:
             into = control[w.STORED]
             for b in range(end - position):
                 store[_u(into + b)] = buffer[_u(position + b)]
             control[w.STORED] = into + end - position
             header = np.int64(load_i64(buffer, position + FRAMING_SIZE))
-            _tell(control, rows, w.MESSAGE, into, event, number, end - position, header)
+            _emit(control, rows, w.MESSAGE, into, event, number, end - position, header)
         over = ends_event(
             buffer, body, end, table[_u(kind + w.BLOCK)], table[_u(kind + w.FLAGS_AT)]
         )
@@ -359,7 +359,7 @@ def pump(control, buffer, offsets, lengths, times, lines, first, last):
         feed = feeds[_u(line)] if 0 <= line < len(feeds) else np.int64(w.ABSENT)
         start = np.int64(offsets[_u(p)])
         length = np.int64(lengths[_u(p)])
-        if feed < 0 or length < PACKET_HEADER_SIZE or length > w.MOST_BYTES:
+        if feed < 0 or length < PACKET_HEADER_SIZE or length > w.MAX_BYTES:
             control[w.STATUS] = w.PLAIN
             break
         sending = load_u64(buffer, start + SENDING_TIME_AT)
@@ -382,14 +382,14 @@ def pump(control, buffer, offsets, lengths, times, lines, first, last):
                 control[w.STATUS] = w.PLAIN
                 break
             control[w.PROGRESS] = now
-            control[w.BEHIND] = 0
+            control[w.OUTDATED] = 0
             control[_u(own + w.FEED_BEATS)] += 1
         elif number < control[w.NEXT]:
             late = now - control[w.PROGRESS] >= control[w.LIMIT]
-            if late and control[w.BEHIND] + 1 >= control[w.MOST_BEHIND]:
+            if late and control[w.OUTDATED] + 1 >= control[w.MAX_LAG]:
                 control[w.STATUS] = w.PLAIN
                 break
-            control[w.BEHIND] += 1
+            control[w.OUTDATED] += 1
             control[_u(own + w.FEED_DUPLICATES)] += 1
         else:
             count = _looked_through(
@@ -415,14 +415,14 @@ def pump(control, buffer, offsets, lengths, times, lines, first, last):
             )  # fmt: skip
             if misfit >= 0:
                 _undo(instruments, scratch, misfit, count)
-                control[w.STATUS] = w.MISFIT
+                control[w.STATUS] = w.INCONSISTENT
                 control[w.DETAIL] = misfit
                 break
             control[w.NEXT] = number + 1
             control[w.DELIVERED] += 1
             control[w.MESSAGES] += count
             control[w.PROGRESS] = now
-            control[w.BEHIND] = 0
+            control[w.OUTDATED] = 0
             control[_u(own + w.FEED_FIRST)] += 1
         control[w.NOW] = now
         control[w.SINCE] = max(control[w.SINCE], now)
@@ -430,10 +430,10 @@ def pump(control, buffer, offsets, lengths, times, lines, first, last):
         control[w.BYTES] += length
         control[_u(own + w.FEED_PACKETS)] += 1
         control[_u(own + w.FEED_REACHED)] = max(control[_u(own + w.FEED_REACHED)], number)
-        control[_u(own + w.FEED_HEARD)] = now
+        control[_u(own + w.FEED_LAST_RECEIVED)] = now
         p += 1
         if control[w.SINGLY] and control[w.ROWS] > told:
-            control[w.STATUS] = w.TOLD
+            control[w.STATUS] = w.EVENTS_PENDING
             break
     return p
 

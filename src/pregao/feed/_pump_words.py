@@ -10,7 +10,7 @@ from __future__ import annotations
 # The state from which the kernel continues; the first four words are read together.
 (
     VERSION, NEXT, SENDING, RECEIVED, CHANNEL, SCHEMA, WHOLE_SINCE, NOW, SINCE, LIMIT, PROGRESS,
-    BEHIND, MOST_BEHIND, EVENT, BEGINS, WANTED, SINGLY, VOUCHED,
+    OUTDATED, MAX_LAG, EVENT, BEGINS, REQUESTED, SINGLY, VOUCHED,
 ) = range(13, 31)  # fmt: skip
 # The results of the kernel.
 (
@@ -19,26 +19,28 @@ from __future__ import annotations
 FEEDS = 42
 """Followed by the words of each feed."""
 FEED_WORDS = 6
-FEED_PACKETS, FEED_FIRST, FEED_DUPLICATES, FEED_BEATS, FEED_REACHED, FEED_HEARD = range(FEED_WORDS)
-MOST_FEEDS = 8
-CONTROL_WORDS = FEEDS + FEED_WORDS * MOST_FEEDS
+FEED_PACKETS, FEED_FIRST, FEED_DUPLICATES, FEED_BEATS, FEED_REACHED, FEED_LAST_RECEIVED = range(
+    FEED_WORDS
+)
+MAX_FEEDS = 8
+CONTROL_WORDS = FEEDS + FEED_WORDS * MAX_FEEDS
 
-MOST_BYTES = 0xFFFF
+MAX_BYTES = 0xFFFF
 """Maximum length of a datagram."""
-MOST_MESSAGES = 8_192
+MAX_MESSAGES = 8_192
 """More than the messages of a datagram of that length, each with its headers."""
 
 # Why the kernel stopped.
 DONE = 0
 PLAIN = 1
 """The plain path must process the packet."""
-MISFIT = 2
+INCONSISTENT = 2
 """The plain path must process the packet from message DETAIL on, an inconsistent update."""
 BOOK_FULL = 3
 """The book of instrument DETAIL needs more capacity."""
 ROWS_FULL = 4
 """The output rows must be taken first."""
-TOLD = 5
+EVENTS_PENDING = 5
 """A packet produced output, and the caller wants that of each packet separately."""
 
 # Words of an instrument.
@@ -59,19 +61,19 @@ BOOK, MESSAGE = 0, 1
 
 # Words of a template.
 (
-    USE, BLOCK, FLAGS_AT, SECURITY_AT, COUNT_AT, HEARD, ACTION_AT, SIDE_AT, IMPLIED_BITS,
+    USE, BLOCK, FLAGS_AT, SECURITY_AT, COUNT_AT, REPORTED, ACTION_AT, SIDE_AT, IMPLIED_BITS,
     POSITION_AT, NO_POSITION, ORDER_ID, PRICE, SIZE, PREVIOUS, FIRM, INSERTED,
 ) = range(17)  # fmt: skip
 NULLS = 17
 """Followed by the nulls of the last six fields, in their order."""
 DECIMALS = 23
 """Followed by the number of decimals and their offsets."""
-MOST_DECIMALS = 10
+MAX_DECIMALS = 10
 NO_LOWEST = 1 << 32
 """A flag in the offset of a decimal: the lowest number is not its null."""
 OFFSETS = 0xFFFF
 """Mask of the offset."""
-TEMPLATE_WORDS = DECIMALS + 1 + MOST_DECIMALS
+TEMPLATE_WORDS = DECIMALS + 1 + MAX_DECIMALS
 TEMPLATES = 256
 ACTIONS_AT = TEMPLATES * TEMPLATE_WORDS
 SIDES_AT = ACTIONS_AT + 256

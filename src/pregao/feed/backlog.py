@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-MOST_WAITING = 262_144
+MAX_PENDING = 262_144
 """Maximum number of queued messages."""
 
 Work = Callable[[int], int]
 """Processes at most the given number of its messages. Returns how many are left."""
 
 
-class Backlog:
+class MessageBacklog:
     """Queue of messages, added singly or in batches."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Backlog:
 
     def add(self, work: Work, count: int) -> None:
         """Queue ``count`` messages; if they exceed the capacity, process the earlier ones first."""
-        if self._count + count > MOST_WAITING:
+        if self._count + count > MAX_PENDING:
             self.look(self._count)
         self._work.append((work, count))
         self._count += count

@@ -8,8 +8,8 @@ from pregao.book.depth import PriceDepthBook
 from pregao.book.faults import State
 from pregao.book.orders import OrderBook
 from pregao.book.updates import Side
-from pregao.book.views import Level, Order
-from pregao.umdf.sequencing import Place
+from pregao.book.views import BookLevel, BookOrder
+from pregao.umdf.sequencing import PacketKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class ChannelBook:
 
     security_id: int
     state: State
-    place: Place | None
+    place: PacketKey | None
     """The last packet applied when the view was created; None before the first."""
     reason: str
     """Explains the state."""
@@ -30,30 +30,30 @@ class ChannelBook:
         """Whether the book equals the exchange's own as of `place`."""
         return self.state in (State.VALID, State.EMPTY)
 
-    def levels(self, side: Side, depth: int | None = None) -> list[Level]:
+    def levels(self, side: Side, depth: int | None = None) -> list[BookLevel]:
         """Return the best levels of a side, best first; all of them without ``depth``."""
         return self.content.levels(side, depth)
 
-    def orders(self, side: Side) -> list[Order]:
+    def orders(self, side: Side) -> list[BookOrder]:
         """Return the orders of a side in trading order; a price-level book has none."""
         return self.content.orders(side) if isinstance(self.content, OrderBook) else []
 
     @property
-    def bids(self) -> list[Level]:
+    def bids(self) -> list[BookLevel]:
         """Bid levels, best first."""
         return self.content.levels(Side.BID)
 
     @property
-    def asks(self) -> list[Level]:
+    def asks(self) -> list[BookLevel]:
         """Ask levels, best first."""
         return self.content.levels(Side.ASK)
 
     @property
-    def best_bid(self) -> Level | None:
+    def best_bid(self) -> BookLevel | None:
         """The best bid level, or None."""
         return self.content.best_bid
 
     @property
-    def best_ask(self) -> Level | None:
+    def best_ask(self) -> BookLevel | None:
         """The best ask level, or None."""
         return self.content.best_ask

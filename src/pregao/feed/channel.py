@@ -18,32 +18,39 @@ from pregao.feed import channel_events as told
 from pregao.feed.book_view import ChannelBook
 from pregao.feed.channel_settings import (
     MISSED_HEARTBEATS,
-    Action,
     ChannelCounters,
     ChannelSettings,
     ChannelState,
     FeedCounters,
     Join,
+    StreamAction,
 )
-from pregao.feed.channel_teller import Teller
-from pregao.feed.definitions import Instrument
+from pregao.feed.channel_teller import EventEmitter
+from pregao.feed.definitions import ChannelInstrument
 from pregao.feed.event_batch import EventBatch
 from pregao.feed.follower import Follower
-from pregao.feed.healing import Room
+from pregao.feed.healing import QueueLimits
 from pregao.feed.liveness import Sites
 from pregao.feed.market_state import Key, Statistic
 from pregao.feed.raw_packets import RawPacket, is_reset, next_number
 from pregao.feed.recovery_streams import RecoveryStreams
-from pregao.umdf.arbitration import Arbiter, Delivered, Duplicate, FeedOutcome, Lost, TooLate
+from pregao.umdf.arbitration import (
+    Arbiter,
+    FeedOutcome,
+    PacketDelivered,
+    PacketDuplicate,
+    PacketsLost,
+    PacketTooLate,
+)
 from pregao.umdf.packets import PacketDecoder, PacketHeader, decode_header
 from pregao.umdf.phases import Phases
-from pregao.umdf.sequencing import Place, is_sequence_version, precedes
+from pregao.umdf.sequencing import PacketKey, is_sequence_version, precedes
 from pregao.umdf.streams import Stream
 
 _CLAIMS = (State.VALID, State.EMPTY, State.BUILDING)
 """States that make a claim about the exchange's book; a silent channel cannot make one."""
 
-FEWEST_BEHIND = 4
+MIN_OUTDATED_PACKETS = 4
 """Minimum number of outdated packets, with no others for three heartbeats, that shows that sequence
 numbers went back: a few may only be late."""
 
@@ -56,9 +63,9 @@ class Channel:
         names = (*settings.feeds, *settings.backup)
         self._counters = ChannelCounters(feeds={name: FeedCounters() for name in names})
         self._decoder = PacketDecoder() if decoder is None else decoder
-        self._teller = Teller(settings, self._counters)
+        self._teller = EventEmitter(settings, self._counters)
         self._sites = Sites(settings.sites, settings.heartbeat_ns)
-        self._actions: list[Action] = []
+        self._actions: list[StreamAction] = []
         self._recovery = RecoveryStreams(self._actions)
         self._synchronized = False
         self._progress_ns = 0
@@ -80,7 +87,7 @@ class Channel:
             feeds=self._sites.feeds,
             reorder=settings.reorder_packets,
         )
-        self._room = Room(settings.max_queued_messages, settings.max_queued_total)
+        self._room = QueueLimits(settings.max_queued_messages, settings.max_queued_total)
         self._follower = Follower(
             from_the_start=from_the_start,
             listener=self._teller,
@@ -116,7 +123,7 @@ class Channel:
         return ChannelState.HEALING if self._synchronized else ChannelState.SYNCHRONIZING
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> PacketKey | None:
         """The last packet applied, or the one before the next packet named by a heartbeat."""
         return self._follower.position
 
@@ -126,7 +133,7 @@ class Channel:
         return self._sites.feeds
 
     @property
-    def instruments(self) -> Mapping[int, Instrument]:
+    def instruments(self) -> Mapping[int, ChannelInstrument]:
         """Instruments by security ID."""
         return self._teller.state.instruments
 
@@ -159,7 +166,7 @@ class Channel:
         """Whether anything arrived on the feed within the last heartbeats."""
         return self._sites.is_alive(feed, self._now_ns)
 
-    def take_events(self) -> list[told.Event]:
+    def take_events(self) -> list[told.ChannelEvent]:
         """Return the events since the last call, in order."""
         return self._teller.take()
 
@@ -172,7 +179,7 @@ class Channel:
         self._teller.wanted = wanted
         self._teller.take()
 
-    def take_actions(self) -> list[Action]:
+    def take_actions(self) -> list[StreamAction]:
         """Return the requested actions since the last call, in order."""
         actions = list(self._actions)
         self._actions.clear()
@@ -292,7 +299,7 @@ class Channel:
         self, feed: str, header: PacketHeader, payload: bytes, received_ns: int
     ) -> None:
         sites, now_ns = self._sites, self._now_ns
-        key = Place(header.sequence_version, header.sequence_number)
+        key = PacketKey(header.sequence_version, header.sequence_number)
         expected = self._arbiter.expected if sites.is_followed(feed) else None
         if expected is not None and header.sequenced and _is_past(key, expected):
             raw = RawPacket(header, payload, received_ns)  # a duplicate is not parsed
@@ -317,13 +324,13 @@ class Channel:
         if number is None:
             self._counters.undecoded_messages += 1
         else:
-            self._heartbeat(Place(header.sequence_version, number), header, received_ns)
+            self._heartbeat(PacketKey(header.sequence_version, number), header, received_ns)
 
     def _walked(self, header: PacketHeader, payload: bytes, received_ns: int) -> RawPacket:
         """Return a packet with the locations of its messages."""
         return RawPacket.of(header, payload, received_ns)
 
-    def _heartbeat(self, following: Place, header: PacketHeader, received_ns: int) -> None:
+    def _heartbeat(self, following: PacketKey, header: PacketHeader, received_ns: int) -> None:
         """Process a heartbeat, which names the next packet (000 §7.5)."""
         if self._follower.position is None:
             self._teller.at(None, header.sending_time_ns, received_ns)
@@ -340,23 +347,23 @@ class Channel:
         feeds = self._counters.feeds
         for outcome in outcomes:
             match outcome:
-                case Delivered():
+                case PacketDelivered():
                     feeds[outcome.feed].first_arrivals += 1
                     self._deliver(outcome.item, outcome.place)
-                case Duplicate():
+                case PacketDuplicate():
                     feeds[outcome.feed].duplicates += 1
                     self._is_behind()
-                case TooLate():
+                case PacketTooLate():
                     feeds[outcome.feed].late += 1
                     self._is_behind()
-                case Lost(version, first, last):
+                case PacketsLost(version, first, last):
                     self._here()
                     self._teller.lost_packets(version, first, last)
                     if last is not None:
-                        self._follower.lose(Place(version, last))
+                        self._follower.lose(PacketKey(version, last))
                     self._goes_on()
 
-    def _deliver(self, raw: RawPacket, place: Place) -> None:
+    def _deliver(self, raw: RawPacket, place: PacketKey) -> None:
         """Apply the next packet of the sequence."""
         counters, teller, follower = self._counters, self._teller, self._follower
         teller.at(place, raw.header.sending_time_ns, raw.received_ns)
@@ -386,7 +393,7 @@ class Channel:
         if expected.sequence_version != position.sequence_version:
             self._here()
             self._teller.tell(told.VersionChanged, expected.sequence_version)
-            self._follower.lose(Place(expected.sequence_version, expected.sequence_number - 1))
+            self._follower.lose(PacketKey(expected.sequence_version, expected.sequence_number - 1))
 
     def _goes_on(self) -> None:
         """Record that the sequence advanced, with all gaps before it known."""
@@ -401,7 +408,7 @@ class Channel:
         self._behind += 1
         silent_ns = self._now_ns - self._progress_ns
         if (
-            self._behind >= FEWEST_BEHIND
+            self._behind >= MIN_OUTDATED_PACKETS
             and silent_ns >= MISSED_HEARTBEATS * self.settings.heartbeat_ns
         ):
             self._counters.resyncs += 1
@@ -459,7 +466,7 @@ class Channel:
             teller.tell(told.Synchronized)
 
 
-def _is_past(place: Place, expected: Place) -> bool:
+def _is_past(place: PacketKey, expected: PacketKey) -> bool:
     """Whether a packet precedes the expected one within its sequence version."""
     return (
         place.sequence_version == expected.sequence_version

@@ -13,16 +13,16 @@ from enum import Enum
 from typing import Any
 
 from pregao.feed.records import record
-from pregao.umdf.news import News
+from pregao.umdf.news import NewsItem
 from pregao.umdf.phases import GroupKey, Status
-from pregao.umdf.sequencing import Place
+from pregao.umdf.sequencing import PacketKey
 
 
 @record
-class Event:
+class ChannelEvent:
     """Fields of every event."""
 
-    place: Place | None
+    place: PacketKey | None
     sending_ns: int
     """Sending time of the packet; 0 if the passage of time alone caused the event."""
     received_ns: int
@@ -32,7 +32,7 @@ class Event:
 
 
 @record
-class BookChanged(Event):
+class BookChanged(ChannelEvent):
     """A market event or a snapshot changed a book; emitted once, when that was complete."""
 
     security_id: int
@@ -41,7 +41,7 @@ class BookChanged(Event):
 
 
 @record
-class TradeDone(Event):
+class TradeDone(ChannelEvent):
     """A trade; emitted with its message, whatever the state of the book.
 
     A trade that sets the last price is not followed by a `StatisticChanged`.
@@ -67,7 +67,7 @@ class TradeDone(Event):
 
 
 @record
-class TradeBusted(Event):
+class TradeBusted(ChannelEvent):
     """The exchange canceled a trade."""
 
     security_id: int
@@ -82,7 +82,7 @@ class TradeBusted(Event):
 
 
 @record
-class StatusChanged(Event):
+class StatusChanged(ChannelEvent):
     """The state of an instrument changed."""
 
     security_id: int
@@ -91,7 +91,7 @@ class StatusChanged(Event):
 
 
 @record
-class PhaseChanged(Event):
+class PhaseChanged(ChannelEvent):
     """The phase of a group changed."""
 
     group: GroupKey
@@ -100,7 +100,7 @@ class PhaseChanged(Event):
 
 
 @record
-class StatisticChanged(Event):
+class StatisticChanged(ChannelEvent):
     """A statistic, price band or reference price was published or removed."""
 
     security_id: int
@@ -112,7 +112,7 @@ class StatisticChanged(Event):
     """Fields of the message; None if the statistic was removed."""
 
 
-class Change(Enum):
+class DefinitionChange(Enum):
     """Change of an instrument's definition."""
 
     ADDED = "added"
@@ -121,40 +121,40 @@ class Change(Enum):
 
 
 @record
-class InstrumentChanged(Event):
+class InstrumentChanged(ChannelEvent):
     """An instrument was added, changed or deleted."""
 
     security_id: int
     symbol: str
-    change: Change
+    change: DefinitionChange
 
 
 @record
-class NewsReceived(Event):
+class NewsReceived(ChannelEvent):
     """A news item, assembled from its parts."""
 
-    news: News
+    news: NewsItem
 
 
 # Trust
 
 
 @record
-class Unconfirmed(Event):
+class BookUnconfirmed(ChannelEvent):
     """Packets are missing that may have concerned the instrument."""
 
     security_id: int
 
 
 @record
-class Confirmed(Event):
+class BookConfirmed(ChannelEvent):
     """Missing packets were made up for, or did not concern the instrument."""
 
     security_id: int
 
 
 @record
-class Stale(Event):
+class BookStale(ChannelEvent):
     """A book is known to have missed something; it waits for a snapshot."""
 
     security_id: int
@@ -162,7 +162,7 @@ class Stale(Event):
 
 
 @record
-class Healed(Event):
+class BookHealed(ChannelEvent):
     """A stale book is valid again."""
 
     security_id: int
@@ -171,7 +171,7 @@ class Healed(Event):
 
 
 @record
-class Gap(Event):
+class GapFound(ChannelEvent):
     """Packets that no feed delivered in time."""
 
     sequence_version: int
@@ -184,19 +184,19 @@ class Gap(Event):
 
 
 @record
-class ChannelDown(Event):
+class ChannelDown(ChannelEvent):
     """Nothing arrived on any feed for three heartbeats: no book of the channel is confirmed."""
 
     silent_ns: int
 
 
 @record
-class ChannelUp(Event):
+class ChannelUp(ChannelEvent):
     """Packets arrive again, and all gaps since the silence are known."""
 
 
 @record
-class FailedOver(Event):
+class FailedOver(ChannelEvent):
     """The channel is now followed at another site, which numbers packets independently."""
 
     site: tuple[str, ...]
@@ -204,29 +204,29 @@ class FailedOver(Event):
 
 
 @record
-class Synchronized(Event):
+class Synchronized(ChannelEvent):
     """Every instrument is known and every book is confirmed, initially or again."""
 
 
 @record
-class RecoveryIdle(Event):
+class RecoveryIdle(ChannelEvent):
     """The recovery streams are idle until a ChannelReset (000 §7.5)."""
 
 
 @record
-class BooksReset(Event):
+class BooksReset(ChannelEvent):
     """A ChannelReset: every book is empty and will be filled again."""
 
 
 @record
-class VersionChanged(Event):
+class VersionChanged(ChannelEvent):
     """The incremental stream continues with another sequence version."""
 
     sequence_version: int
 
 
 @record
-class EventsMissed(Event):
+class EventsMissed(ChannelEvent):
     """The number of events dropped because they were not taken in time.
 
     The consumer should re-read books and statistics.

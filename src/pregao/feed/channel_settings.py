@@ -100,7 +100,7 @@ class Leave:
     feed: str
 
 
-Action = Join | Leave
+StreamAction = Join | Leave
 """A channel's request to the owner of its sockets."""
 
 

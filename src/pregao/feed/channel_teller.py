@@ -11,14 +11,14 @@ from datetime import date
 from functools import partial
 from typing import Any
 
-from pregao.book.updates import BookEmptied, ChannelReset, DepthUpdate, Update
+from pregao.book.updates import BookEmptied, BookReset, DepthUpdate, Update
 from pregao.feed import channel_events as told
-from pregao.feed.backlog import MOST_WAITING, Backlog
+from pregao.feed.backlog import MAX_PENDING, MessageBacklog
 from pregao.feed.channel_settings import ChannelCounters, ChannelSettings
-from pregao.feed.definitions import Instrument
+from pregao.feed.definitions import ChannelInstrument
 from pregao.feed.event_log import EventLog
 from pregao.feed.healing import is_void
-from pregao.feed.listener import NO_EVENT, Part
+from pregao.feed.listener import NO_EVENT, EventMessage
 from pregao.feed.market_state import (
     STATISTICS,
     MarketState,
@@ -31,7 +31,7 @@ from pregao.umdf.events import ends_event
 from pregao.umdf.loops import InstrumentSnapshot
 from pregao.umdf.news import NewsParts
 from pregao.umdf.phases import StatusChange
-from pregao.umdf.sequencing import Place, covers
+from pregao.umdf.sequencing import PacketKey, covers
 
 _Handler = Callable[[Mapping[str, Any]], None]
 
@@ -45,11 +45,11 @@ _OF_STATE = STATISTICS | {
 }
 """Messages that affect only the market state."""
 
-_NOWHERE = Place(0, 0)
+_NOWHERE = PacketKey(0, 0)
 """The packet key of events before the first packet."""
 
 
-class Teller(EventLog):
+class EventEmitter(EventLog):
     """Collects the events of a channel until they are taken."""
 
     def __init__(self, settings: ChannelSettings, counters: ChannelCounters) -> None:
@@ -63,13 +63,13 @@ class Teller(EventLog):
         """Whether packets were lost that may have contained the phase of a group."""
         self.loop_needed = not settings.from_the_start
         """Whether a complete snapshot loop is needed, to find the instruments without any data."""
-        self.awaited: dict[int, Place] = {}
+        self.awaited: dict[int, PacketKey] = {}
         """Instruments whose books were emptied, and the packet that did so. A snapshot after it
         shows that the book was filled again, and has the statistics that may have been lost
         before."""
         self.reset = False
         """Whether a ChannelReset arrived since this was last cleared."""
-        self.backlog: Backlog | None = None
+        self.backlog: MessageBacklog | None = None
         """Queue of messages about the market state; None if they are processed immediately."""
         self.know: Callable[[int], None] = lambda _: None
         """Adds an instrument to the follower."""
@@ -90,7 +90,7 @@ class Teller(EventLog):
         }
 
     @property
-    def _here(self) -> Place:
+    def _here(self) -> PacketKey:
         return self.place or _NOWHERE
 
     @property
@@ -113,13 +113,13 @@ class Teller(EventLog):
         """Record that an update was applied to a book."""
         super().updated(security_id, event, update)
         kind = type(update)
-        if event != NO_EVENT and (kind is BookEmptied or kind is ChannelReset):
+        if event != NO_EVENT and (kind is BookEmptied or kind is BookReset):
             self.awaited[security_id] = self._here
 
     # Messages
 
     def message(
-        self, place: Place, event: int, template_id: int, values: Mapping[str, Any]
+        self, place: PacketKey, event: int, template_id: int, values: Mapping[str, Any]
     ) -> None:
         """Process a message of the incremental stream."""
         handler = self._handlers.get(template_id)
@@ -148,7 +148,9 @@ class Teller(EventLog):
             return True
         return False
 
-    def hear(self, place: Place, event: int, template_id: int, values: Mapping[str, Any]) -> None:
+    def hear(
+        self, place: PacketKey, event: int, template_id: int, values: Mapping[str, Any]
+    ) -> None:
         """Emit the events of a message other than changes of books."""
         self._event, self._template = event, template_id
         self.place = place
@@ -156,7 +158,7 @@ class Teller(EventLog):
 
     def _look(
         self,
-        where: tuple[Place, int, int],
+        where: tuple[PacketKey, int, int],
         event: int,
         template_id: int,
         values: Mapping[str, Any],
@@ -167,7 +169,7 @@ class Teller(EventLog):
         self.hear(where[0], event, template_id, values)
         return 0
 
-    def catch_up(self, most: int = MOST_WAITING) -> None:
+    def catch_up(self, most: int = MAX_PENDING) -> None:
         """Process messages of the backlog: what follows depends on them, or there is time."""
         backlog = self.backlog
         if backlog:
@@ -229,7 +231,7 @@ class Teller(EventLog):
         return makes_last
 
     def replaced(
-        self, security_id: int, template_id: int, values: Mapping[str, Any], place: Place
+        self, security_id: int, template_id: int, values: Mapping[str, Any], place: PacketKey
     ) -> None:
         """Emit a statistic that replaces the one before it."""
         name = self.state.replace(security_id, template_id, values, place)
@@ -294,13 +296,13 @@ class Teller(EventLog):
         """When the next incomplete news item expires."""
         return self._news.deadline_ns
 
-    def defined(self, changes: Iterable[tuple[told.Change, Instrument]]) -> None:
+    def defined(self, changes: Iterable[tuple[told.DefinitionChange, ChannelInstrument]]) -> None:
         """Apply changes of definitions."""
         self.catch_up()
         for change, instrument in changes:
             security_id = instrument.security_id
             self.tell(told.InstrumentChanged, security_id, instrument.symbol, change)
-            if change is told.Change.DELETED:
+            if change is told.DefinitionChange.DELETED:
                 self.state.delete(security_id)
             else:
                 self.know(security_id)
@@ -335,7 +337,9 @@ class Teller(EventLog):
         self.end_event()
         self._touched, self._set_aside = self._set_aside, {}
 
-    def snapshot(self, found: InstrumentSnapshot[Part], place: Place, *, needed: bool) -> None:
+    def snapshot(
+        self, found: InstrumentSnapshot[EventMessage], place: PacketKey, *, needed: bool
+    ) -> None:
         """Process a complete snapshot."""
         self.catch_up()
         assert found.header is not None
@@ -349,13 +353,18 @@ class Teller(EventLog):
         if needed or awaited is not None:
             self.changed(self.state.snapshot(security_id, found.items, place))
 
-    def absent(self, security_id: int, place: Place) -> None:
+    def absent(self, security_id: int, place: PacketKey) -> None:
         """Process the absence of an instrument from a complete snapshot loop."""
         self.catch_up()
         self.changed(self.state.absent(security_id, place))
 
     def whole_loop(
-        self, place: Place, members: Collection[int], phases: list[Part], *, covers_all: bool
+        self,
+        place: PacketKey,
+        members: Collection[int],
+        phases: list[EventMessage],
+        *,
+        covers_all: bool,
     ) -> None:
         """Process a complete snapshot loop."""
         self.catch_up()
@@ -382,7 +391,7 @@ class Teller(EventLog):
         self.state.definitions.lost()
         self._counters.gaps += 1
         self._counters.lost_packets += 0 if last is None else last - first + 1
-        self.tell(told.Gap, version, first, last)
+        self.tell(told.GapFound, version, first, last)
 
     def begin_anew(self) -> None:
         """Restart: the channel is followed at another site, or from the beginning."""

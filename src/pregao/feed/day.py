@@ -13,18 +13,23 @@ from typing import Protocol
 
 import numpy as np
 
-from pregao.book.replay import BookKind, FullBook, Replay, Ticks
+from pregao.book.replay import BookKind, FullBook, Replay, TickColumns
 from pregao.feed.audit import EQUAL, GAP, START, Audit, no_book
 from pregao.feed.columns import Numbers
-from pregao.feed.holes import Holes, no_holes
-from pregao.feed.messages import Messages, Resets
-from pregao.feed.misfits import Misfits, MisfitsFoundError, heal_misfits, misfits_of
-from pregao.feed.origins import Origins
-from pregao.feed.places import BEHIND_PACKET, INDEX_BITS
+from pregao.feed.holes import PacketGapColumns, no_gaps
+from pregao.feed.messages import IncrementalColumns, ResetColumns
+from pregao.feed.misfits import (
+    InconsistentUpdates,
+    InconsistentUpdatesError,
+    find_inconsistent_updates,
+    heal_inconsistent_updates,
+)
+from pregao.feed.origins import BookOrigins
+from pregao.feed.places import AFTER_PACKET, INDEX_BITS
 from pregao.feed.sequence import (
-    CountingSnapshots,
-    Rows,
-    Sequence,
+    EffectiveSnapshots,
+    InstrumentSequence,
+    SequenceRows,
     counts_after,
     follow_sequence,
     in_sequence,
@@ -32,18 +37,18 @@ from pregao.feed.sequence import (
     rows_of,
     without_statistics,
 )
-from pregao.feed.snapshots import Absences, Snapshots, WholeLoop
+from pregao.feed.snapshots import AbsentInstruments, CompleteLoop, Snapshots
 from pregao.feed.stale_spans import StaleSpans
 from pregao.feed.statistics import (
     OtherMessages,
     PhaseChanges,
-    Statistics,
+    StatisticColumns,
+    snapshot_statistics,
     statistics_of,
-    told_by_snapshots,
 )
 from pregao.feed.statistics_audit import StatisticAudit
-from pregao.umdf.gap_columns import Counters, Followed
-from pregao.umdf.gaps import MOST_IN_PACKET, Step
+from pregao.umdf.gap_columns import GapCounters, GapSteps
+from pregao.umdf.gaps import MAX_MESSAGES_PER_PACKET, GapStep
 
 LAST_SERIAL = 1 << 40
 """A serial after every packet of a day."""
@@ -61,20 +66,20 @@ class ChannelDay:
     """Whether the feed sends positions of orders, as it does below schema version 15."""
     spans: tuple[tuple[int, int], ...]
     """Sequence versions, and the first sending time of each."""
-    holes: Holes = field(default_factory=no_holes)
+    holes: PacketGapColumns = field(default_factory=no_gaps)
     """Missing packets, including those before the first one."""
-    loops: tuple[WholeLoop, ...] = ()
+    loops: tuple[CompleteLoop, ...] = ()
     """Complete snapshot loops: the first one after each gap."""
-    most_in_packet: int = MOST_IN_PACKET
+    most_in_packet: int = MAX_MESSAGES_PER_PACKET
     """Maximum number of messages in a packet."""
     marks_trades: bool = True
     """Whether trades state if they set the last price; those of the legacy feed do not."""
     market_depth: int | None = None
     """Number of levels of books by price depth; None if the feed sends orders."""
 
-    def counters(self, instruments: int) -> Counters:
+    def counters(self, instruments: int) -> GapCounters:
         """Return new counters for instruments without messages."""
-        return Counters.new(
+        return GapCounters.new(
             instruments, from_the_start=self.from_the_start, most_in_packet=self.most_in_packet
         )
 
@@ -94,9 +99,9 @@ class ChannelDay:
         """Return a replay of its books, with ticks of ``depth`` levels."""
         return Replay(self.kind, depth, market_depth=self.market_depth, room=room)
 
-    def absences(self, snapshots: Snapshots | None, securities: Numbers) -> Absences:
+    def absences(self, snapshots: Snapshots | None, securities: Numbers) -> AbsentInstruments:
         """Return which of the instruments the complete loops after its gaps do not contain."""
-        return Absences.of(self.loops, snapshots, securities).behind_holes(self.holes)
+        return AbsentInstruments.of(self.loops, snapshots, securities).behind_holes(self.holes)
 
 
 class DayOutput(Protocol):
@@ -107,17 +112,17 @@ class DayOutput(Protocol):
 
     def begin_window(
         self,
-        sequence: Sequence,
-        rows: Rows,
+        sequence: InstrumentSequence,
+        rows: SequenceRows,
         counts: Numbers,
-        statistics: Statistics,
+        statistics: StatisticColumns,
         loaded: Numbers,
         base_row: int,
         last: bool,
     ) -> None:
         """Prepare for the rows of a window; ``counts`` are the counters after each item."""
 
-    def add_ticks(self, ticks: Ticks) -> None:
+    def add_ticks(self, ticks: TickColumns) -> None:
         """Process some ticks; their columns are reused afterwards."""
 
     def end_window(self, books: dict[int, FullBook]) -> None:
@@ -157,19 +162,24 @@ class DayFollower:
         self.careful = careful
         self.spans = StaleSpans()
         self.audit = None if snapshots is None else Audit.of(snapshots)
-        self.origins: Origins | None = None
+        self.origins: BookOrigins | None = None
         """None until the first window."""
         self._open_output = open_output
         self._replay = day.replay(depth, room=1 << 14)
-        self._counting = CountingSnapshots(snapshots)
+        self._counting = EffectiveSnapshots(snapshots)
         self._loaded = _none()
         """Snapshots that provide statistics not published before."""
-        self._told = Statistics.joined(())
+        self._told = StatisticColumns.joined(())
         """Statistics of these snapshots."""
         self._statistic_audit: StatisticAudit | None = None
 
     def window(
-        self, messages: Messages, resets: Resets, serials: tuple[int, int], *, last: bool
+        self,
+        messages: IncrementalColumns,
+        resets: ResetColumns,
+        serials: tuple[int, int],
+        *,
+        last: bool,
     ) -> None:
         """Replay the messages of a window, from one packet serial to another."""
         # The caller gives up the messages: they are freed as soon as they are in the sequence.
@@ -178,7 +188,7 @@ class DayFollower:
             also = _none() if self.snapshots is None else np.unique(self.snapshots.security)
             if self.alone is not None:
                 also = np.array([self.alone], np.int64)
-            absent = Absences.none()
+            absent = AbsentInstruments.none()
             if self.origins is None:
                 securities = np.concatenate([messages.keys.security, also])
                 absent = day.absences(self.snapshots, securities)
@@ -190,9 +200,9 @@ class DayFollower:
             del messages
             origins = self.origins or self._begin(sequence)
             followed = follow_sequence(sequence, self._counters, day.holes)
-            inconsistent = Misfits()
+            inconsistent = InconsistentUpdates()
             if self.careful:
-                inconsistent = heal_misfits(
+                inconsistent = heal_inconsistent_updates(
                     self._replay, sequence, followed, self.snapshots, day.base
                 )
             rows = rows_of(sequence, followed, self.snapshots)
@@ -215,35 +225,37 @@ class DayFollower:
                 self._output.discard()
             raise
 
-    def _begin(self, sequence: Sequence) -> Origins:
+    def _begin(self, sequence: InstrumentSequence) -> BookOrigins:
         """Prepare for the instruments of the sequence."""
         day, securities = self.day, sequence.securities
         self._counters = day.counters(len(securities))
         self._changes, self._output = self._open_output(securities)
         statistics = statistics_of(self.others.incremental, securities, day.base)
-        self._statistics = Statistics.joined([*statistics, self._changes.statistics()])
-        self.origins = Origins(securities)
+        self._statistics = StatisticColumns.joined([*statistics, self._changes.statistics()])
+        self.origins = BookOrigins(securities)
         return self.origins
 
     def _statistics_in(
-        self, serials: tuple[int, int], sequence: Sequence, telling: Numbers
-    ) -> Statistics:
+        self, serials: tuple[int, int], sequence: InstrumentSequence, telling: Numbers
+    ) -> StatisticColumns:
         """Return the statistics of a window, with those of the snapshots at the given items."""
         chosen = sequence.snapshot[telling]
         self._loaded = np.concatenate([self._loaded, chosen])
-        parts = told_by_snapshots(
+        parts = snapshot_statistics(
             self.others, self.snapshots, chosen, sequence.securities, self.day.base
         )
-        self._told = Statistics.joined([self._told, *parts])
+        self._told = StatisticColumns.joined([self._told, *parts])
         first, last = (end << INDEX_BITS for end in serials)
-        return Statistics.joined([self._statistics.within(first, last | BEHIND_PACKET), *parts])
+        return StatisticColumns.joined(
+            [self._statistics.within(first, last | AFTER_PACKET), *parts]
+        )
 
     def _play(
         self,
-        sequence: Sequence,
-        followed: Followed,
-        rows: Rows,
-        statistics: Statistics,
+        sequence: InstrumentSequence,
+        followed: GapSteps,
+        rows: SequenceRows,
+        statistics: StatisticColumns,
         last: bool,
     ) -> dict[int, FullBook]:
         """Replay the rows and output their results; return the requested full books by row."""
@@ -259,15 +271,17 @@ class DayFollower:
         replay.books.clear()
         for ticks in replay.stream(rows.updates, finish=last, dump_at=wanted):
             output.add_ticks(ticks)
-        if not self.careful and misfits_of(
+        if not self.careful and find_inconsistent_updates(
             replay, sequence, followed, rows, base_row, self.day.base
         ):
-            raise MisfitsFoundError
+            raise InconsistentUpdatesError
         books = {book.row - base_row: book for book in replay.books}
         output.end_window(books)
         return books
 
-    def _with_rows(self, sequence: Sequence, rows: Rows, items: Numbers) -> Numbers:
+    def _with_rows(
+        self, sequence: InstrumentSequence, rows: SequenceRows, items: Numbers
+    ) -> Numbers:
         """Return which of the items have earlier rows of their instrument, in any window."""
         if self.alone is not None and self._replay.done:
             return np.arange(len(items))
@@ -276,12 +290,12 @@ class DayFollower:
 
     def _compare(
         self,
-        sequence: Sequence,
-        followed: Followed,
-        rows: Rows,
+        sequence: InstrumentSequence,
+        followed: GapSteps,
+        rows: SequenceRows,
         books: dict[int, FullBook],
         doubtful: Numbers,
-        misfits: Misfits,
+        misfits: InconsistentUpdates,
         begun: set[int],
     ) -> None:
         """Compare the window's snapshots with the books at their message serials."""
@@ -295,7 +309,7 @@ class DayFollower:
                 self.day.from_the_start, self.day.marks_trades,
             )  # fmt: skip
         differences = self._statistic_audit.differences(
-            audited, self._loaded, Statistics.joined([self._statistics, self._told])
+            audited, self._loaded, StatisticColumns.joined([self._statistics, self._told])
         )
         last_rows = rows.begins[agrees] - 1
         with_rows = np.zeros(len(agrees), np.bool_)
@@ -307,11 +321,11 @@ class DayFollower:
             rebuilt = books[row] if has_rows else no_book()
             statistics = differences.get(snapshot, [])
             self.audit.compare(snapshot, rebuilt, self.snapshots.book(snapshot), statistics)
-            if step[at] == Step.CONFIRMS and self.audit.result[snapshot] != EQUAL:
+            if step[at] == GapStep.CONFIRMS and self.audit.result[snapshot] != EQUAL:
                 self.audit.put(snapshot, GAP, "packets before it were missing")
         for at in loaded_snapshots(followed).tolist():
             snapshot = int(sequence.snapshot[at])
-            if step[at] == Step.CONFIRMS and at not in begun:
+            if step[at] == GapStep.CONFIRMS and at not in begun:
                 continue
             if at in misfits.healing:
                 self.audit.differ(snapshot, [f"the book was stale: {misfits.healing[at]}"])
@@ -321,10 +335,10 @@ class DayFollower:
                 self.audit.put(snapshot, GAP, "messages before it were missing")
 
 
-def _compared(followed: Followed) -> Numbers:
+def _compared(followed: GapSteps) -> Numbers:
     """Return the snapshots that are compared with the books at their message serials."""
     step = followed.step
-    return np.flatnonzero((step == Step.AGREES) | (step == Step.CONFIRMS))
+    return np.flatnonzero((step == GapStep.AGREES) | (step == GapStep.CONFIRMS))
 
 
 def _none() -> Numbers:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pregao.feed.channel_events import Change
+from pregao.feed.channel_events import DefinitionChange
 from pregao.feed.channel_settings import MAX_INSTRUMENTS
 from pregao.feed.snapshot_intake import ends_version
 from pregao.umdf.loops import DefinitionLoop
@@ -23,7 +23,7 @@ EXCHANGE = "BVMF"
 
 
 @dataclass(frozen=True, slots=True)
-class Instrument:
+class ChannelInstrument:
     """An instrument as last defined."""
 
     security_id: int
@@ -33,9 +33,9 @@ class Instrument:
     """All fields of its definition."""
 
     @staticmethod
-    def of(values: Mapping[str, Any]) -> Instrument:
+    def of(values: Mapping[str, Any]) -> ChannelInstrument:
         """Build an instrument from a decoded definition."""
-        return Instrument(
+        return ChannelInstrument(
             values["securityID"],
             values["symbol"] or "",
             group_key(values),
@@ -48,7 +48,7 @@ def group_key(values: Mapping[str, Any]) -> GroupKey:
     return GroupKey(values["securityGroup"] or "", values.get("securityExchange") or EXCHANGE)
 
 
-Changes = Iterator[tuple[Change, Instrument]]
+Changes = Iterator[tuple[DefinitionChange, ChannelInstrument]]
 
 
 class Definitions:
@@ -57,11 +57,11 @@ class Definitions:
     def __init__(self, max_instruments: int = MAX_INSTRUMENTS) -> None:
         self._max_instruments = max_instruments
         self._dropped = 0
-        self.known: dict[int, Instrument] = {}
+        self.known: dict[int, ChannelInstrument] = {}
         self.complete = False
         """Whether all instruments are known, and no gap since may have changed one."""
         self.loops = 0
-        self._loop: DefinitionLoop[Instrument] = DefinitionLoop()
+        self._loop: DefinitionLoop[ChannelInstrument] = DefinitionLoop()
         self._newer: set[int] = set()
         """Instruments that the incremental stream defined while a loop is incomplete."""
         self._resent: set[int] | None = None
@@ -96,7 +96,7 @@ class Definitions:
 
     def message(self, values: Mapping[str, Any]) -> Changes:
         """Apply a definition of the incremental stream. Yields the changes."""
-        instrument = Instrument.of(values)
+        instrument = ChannelInstrument.of(values)
         security_id = instrument.security_id
         if not self._admits(security_id):
             return
@@ -104,7 +104,7 @@ class Definitions:
             self._newer.add(security_id)
         if values["securityUpdateAction"] == "DELETE":
             if self.known.pop(security_id, None) is not None:
-                yield Change.DELETED, instrument
+                yield DefinitionChange.DELETED, instrument
         else:
             yield from self._define(instrument)
         if self._resent is not None:
@@ -114,13 +114,13 @@ class Definitions:
                 if len(resent) == values["totNoRelatedSym"] and resent >= self.known.keys():
                     self.complete = True
 
-    def _define(self, instrument: Instrument) -> Changes:
+    def _define(self, instrument: ChannelInstrument) -> Changes:
         before = self.known.get(instrument.security_id)
         self.known[instrument.security_id] = instrument
         if before is None:
-            yield Change.ADDED, instrument
-        elif _told(before) != _told(instrument):
-            yield Change.CHANGED, instrument
+            yield DefinitionChange.ADDED, instrument
+        elif _changed(before) != _changed(instrument):
+            yield DefinitionChange.CHANGED, instrument
 
     # The definition stream
 
@@ -134,7 +134,7 @@ class Definitions:
             return
         for found in packet.messages:
             if found.message.id in SECURITY_DEFINITIONS:
-                instrument = Instrument.of(found.values)
+                instrument = ChannelInstrument.of(found.values)
                 security_id = instrument.security_id
                 self._loop.definition(security_id, found.values["totNoRelatedSym"], instrument)
                 if security_id not in self._newer and self._admits(security_id):
@@ -147,7 +147,7 @@ class Definitions:
         """Delete instruments that are neither in the complete loop nor defined since."""
         listed = self._loop.definitions.keys() | self._newer
         for security_id in [each for each in self.known if each not in listed]:
-            yield Change.DELETED, self.known.pop(security_id)
+            yield DefinitionChange.DELETED, self.known.pop(security_id)
         self._begin_anew()
         self.complete = True
 
@@ -156,5 +156,5 @@ _ABOUT_THE_LIST = frozenset({"securityUpdateAction", "totNoRelatedSym", "lastFra
 """Fields that describe the list, not the instrument."""
 
 
-def _told(instrument: Instrument) -> dict[str, Any]:
+def _changed(instrument: ChannelInstrument) -> dict[str, Any]:
     return {k: v for k, v in instrument.values.items() if k not in _ABOUT_THE_LIST}

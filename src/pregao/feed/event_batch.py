@@ -13,7 +13,7 @@ from pregao.feed import channel_events as told
 from pregao.feed.columns import Codes, Numbers
 from pregao.sbe.values import MAX_SIGNED
 
-KINDS: Final[tuple[type[told.Event], ...]] = (
+KINDS: Final[tuple[type[told.ChannelEvent], ...]] = (
     told.BookChanged,
     told.TradeDone,
     told.TradeBusted,
@@ -22,11 +22,11 @@ KINDS: Final[tuple[type[told.Event], ...]] = (
     told.StatisticChanged,
     told.InstrumentChanged,
     told.NewsReceived,
-    told.Unconfirmed,
-    told.Confirmed,
-    told.Stale,
-    told.Healed,
-    told.Gap,
+    told.BookUnconfirmed,
+    told.BookConfirmed,
+    told.BookStale,
+    told.BookHealed,
+    told.GapFound,
     told.ChannelDown,
     told.ChannelUp,
     told.FailedOver,
@@ -98,7 +98,7 @@ class EventBatch:
         )
 
     @staticmethod
-    def of(events: Sequence[told.Event]) -> EventBatch:
+    def of(events: Sequence[told.ChannelEvent]) -> EventBatch:
         """Return events as columns."""
         keys = [each.place or (NULL, NULL) for each in events]
 

@@ -5,37 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pregao.book.updates import Confirmed as BookConfirmed
-from pregao.book.updates import DepthUpdate, Doubted, Update
+from pregao.book.updates import DepthUpdate, GapPossible, Update
+from pregao.book.updates import GapExcluded as BookConfirmed
 from pregao.feed import channel_events as told
 from pregao.feed.channel_settings import ChannelCounters
-from pregao.feed.healing import Gap, Healed
-from pregao.feed.listener import Listener
-from pregao.umdf.sequencing import Place
+from pregao.feed.healing import InstrumentGap, MarkHealed
+from pregao.feed.listener import FollowerListener
+from pregao.umdf.sequencing import PacketKey
 
 
-class EventLog(Listener):
+class EventLog(FollowerListener):
     """Collects and counts the events of a follower."""
 
     def __init__(self, most_events: int, counters: ChannelCounters) -> None:
-        self.place: Place | None = None
+        self.place: PacketKey | None = None
         """Packet key, sending time and reception time of the next events."""
         self.sending_ns = self.received_ns = 0
         self.wanted = True
         """Whether events are enabled."""
         self._counters = counters
         self._most = most_events
-        self._events: list[told.Event] = []
+        self._events: list[told.ChannelEvent] = []
         self._missed = 0
         self._touched: dict[int, int] = {}
         """Books that changed in the unfinished market event, and its number."""
 
-    def tell(self, kind: Callable[..., told.Event], *values: Any) -> None:
+    def tell(self, kind: Callable[..., told.ChannelEvent], *values: Any) -> None:
         """Emit an event of the current packet, if events are enabled."""
         if self.wanted:
             self.add(kind(self.place, self.sending_ns, self.received_ns, *values))
 
-    def add(self, event: told.Event) -> None:
+    def add(self, event: told.ChannelEvent) -> None:
         """Append an event; the caller has checked that events are enabled."""
         if len(self._events) >= self._most:
             # A slow reader never stops the feed: it receives `EventsMissed`.
@@ -44,7 +44,7 @@ class EventLog(Listener):
             self._events.clear()
         self._events.append(event)
 
-    def take(self) -> list[told.Event]:
+    def take(self) -> list[told.ChannelEvent]:
         """Return the events since the last call, in order."""
         events, self._events = self._events, []
         if self._missed:
@@ -53,7 +53,7 @@ class EventLog(Listener):
             self._missed = 0
         return events
 
-    def at(self, place: Place | None, sending_ns: int, received_ns: int) -> None:
+    def at(self, place: PacketKey | None, sending_ns: int, received_ns: int) -> None:
         """Set the packet key and times of the next events."""
         self.place, self.sending_ns, self.received_ns = place, sending_ns, received_ns
 
@@ -68,12 +68,12 @@ class EventLog(Listener):
     def updated(self, security_id: int, event: int, update: Update | DepthUpdate) -> None:
         """Record that an update was applied to a book."""
         kind = type(update)
-        if kind is Doubted:
+        if kind is GapPossible:
             self._counters.unconfirmed += 1
-            self.tell(told.Unconfirmed, security_id)
+            self.tell(told.BookUnconfirmed, security_id)
         elif kind is BookConfirmed:
             self._counters.confirmed += 1
-            self.tell(told.Confirmed, security_id)
+            self.tell(told.BookConfirmed, security_id)
         else:
             self._touched[security_id] = event
 
@@ -81,12 +81,12 @@ class EventLog(Listener):
         """Count a dropped message of an instrument beyond the limit."""
         self._counters.instruments_dropped += 1
 
-    def stale(self, gap: Gap) -> None:
+    def stale(self, gap: InstrumentGap) -> None:
         """Emit that a book is no longer trusted."""
         self._counters.stale += 1
-        self.tell(told.Stale, gap.security_id, gap.reason)
+        self.tell(told.BookStale, gap.security_id, gap.reason)
 
-    def healed(self, healed: Healed) -> None:
+    def healed(self, healed: MarkHealed) -> None:
         """Emit that a stale book is valid again."""
         self._counters.healed += 1
-        self.tell(told.Healed, healed.gap.security_id, healed.by.name.lower())
+        self.tell(told.BookHealed, healed.gap.security_id, healed.by.name.lower())

@@ -6,14 +6,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from pregao.feed.book_view import ChannelBook
-from pregao.feed.channel_events import Event
-from pregao.feed.channel_settings import Action, ChannelCounters, ChannelSettings, ChannelState
+from pregao.feed.channel_events import ChannelEvent
+from pregao.feed.channel_settings import (
+    ChannelCounters,
+    ChannelSettings,
+    ChannelState,
+    StreamAction,
+)
 from pregao.umdf.phases import Phases
-from pregao.umdf.sequencing import Place
+from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.streams import Stream
 
 
-class Listed(Protocol):
+class InstrumentInfo(Protocol):
     """The common fields of an instrument."""
 
     @property
@@ -25,7 +30,7 @@ class Listed(Protocol):
         """Its symbol."""
 
 
-class FollowedChannel(Protocol):
+class FeedChannel(Protocol):
     """A channel: datagrams and times in, events and actions out."""
 
     @property
@@ -41,11 +46,11 @@ class FollowedChannel(Protocol):
         """State of the channel."""
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> PacketKey | None:
         """The last packet applied."""
 
     @property
-    def instruments(self) -> Mapping[int, Listed]:
+    def instruments(self) -> Mapping[int, InstrumentInfo]:
         """Instruments by security ID."""
 
     @property
@@ -65,10 +70,10 @@ class FollowedChannel(Protocol):
     def is_alive(self, feed: str) -> bool:
         """Whether anything arrived on the feed within the last heartbeats."""
 
-    def take_events(self) -> list[Event]:
+    def take_events(self) -> list[ChannelEvent]:
         """Return the events since the last call, in order."""
 
-    def take_actions(self) -> list[Action]:
+    def take_actions(self) -> list[StreamAction]:
         """Return the requested actions since the last call, in order."""
 
     def want_events(self, *, wanted: bool) -> None:

@@ -10,35 +10,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pregao.book.faults import Fault, State
+from pregao.book.faults import BookFault, State
 from pregao.book.orders import OrderBook
 from pregao.book.position import PositionBook
 from pregao.book.priority import PriorityBook
 from pregao.book.updates import DepthUpdate, MessageKey, Update
 from pregao.feed.channel_settings import MAX_INSTRUMENTS
-from pregao.feed.following import ChannelFollower, Message, Snapshot
-from pregao.feed.healing import Room, key_of
-from pregao.feed.listener import NO_EVENT, Listener, Part
-from pregao.feed.meaning import snapshot_updates, update_of
+from pregao.feed.following import BaseFollower, FollowedMessage, FollowedSnapshot
+from pregao.feed.healing import QueueLimits, key_of
+from pregao.feed.listener import NO_EVENT, EventMessage, FollowerListener
+from pregao.feed.meaning import book_update, snapshot_updates
 from pregao.feed.snapshot_intake import ends_version, whole_snapshots
 from pregao.umdf import templates
 from pregao.umdf.events import EventNumbers
 from pregao.umdf.packets import DecodedMessage, DecodedPacket
-from pregao.umdf.recovery import NEVER_DISCARDED, Incremental
-from pregao.umdf.sequencing import Place
+from pregao.umdf.recovery import NEVER_DISCARDED, IncrementalMessage
+from pregao.umdf.sequencing import PacketKey
 
-__all__ = ["NO_EVENT", "Follower", "Listener", "gives_position"]
+__all__ = ["NO_EVENT", "Follower", "FollowerListener", "gives_position"]
 
 
-class Follower(ChannelFollower[OrderBook]):
+class Follower(BaseFollower[OrderBook]):
     """Follows a channel of Binary UMDF."""
 
     def __init__(
         self,
         *,
         from_the_start: bool,
-        listener: Listener | None = None,
-        room: Room | None = None,
+        listener: FollowerListener | None = None,
+        room: QueueLimits | None = None,
         only_current: bool = False,
         books: dict[int, OrderBook] | None = None,
         new_book: Callable[[], OrderBook] = PriorityBook,
@@ -72,7 +72,7 @@ class Follower(ChannelFollower[OrderBook]):
 
         ``done`` is the number of its messages that are already applied.
         """
-        key = Place(packet.header.sequence_version, packet.header.sequence_number)
+        key = PacketKey(packet.header.sequence_version, packet.header.sequence_number)
         self._arrive(key)
         outcomes = packet.outcomes
         intact = True
@@ -89,7 +89,7 @@ class Follower(ChannelFollower[OrderBook]):
                     ended = True
         self._pass(key, ended=ended)
 
-    def _message(self, place: Place, found: DecodedMessage, sound: bool) -> None:
+    def _message(self, place: PacketKey, found: DecodedMessage, sound: bool) -> None:
         assert found.decoded is not None
         assert found.frame is not None
         values, template = found.decoded.values, found.frame.template_id
@@ -112,15 +112,15 @@ class Follower(ChannelFollower[OrderBook]):
             self.moved.add(security_id)
             if rpt_seq and sound and instrument.goes_on(place, rpt_seq, missing):
                 key = MessageKey(place[0], place[1], index)
-                update = update_of(key, template, version, values)
+                update = book_update(key, template, version, values)
                 fault = None if update is None else self._apply(security_id, event, update)
                 if fault is not None:
-                    part = Part(version, values, template, event)
-                    message = Incremental(place, index, template, security_id, rpt_seq, part)
+                    part = EventMessage(version, values, template, event)
+                    message = IncrementalMessage(place, index, template, security_id, rpt_seq, part)
                     self._misfit(instrument, message, fault)
             else:
-                part = Part(version, values, template, event)
-                message = Incremental(place, index, template, security_id, rpt_seq, part)
+                part = EventMessage(version, values, template, event)
+                message = IncrementalMessage(place, index, template, security_id, rpt_seq, part)
                 self._do(instrument, instrument.message(message, missing, sound=sound))
                 self._trust(instrument, key_of(message))
         self._listener.message(place, event, template, values)
@@ -143,11 +143,11 @@ class Follower(ChannelFollower[OrderBook]):
         if resets and self._loop.complete:
             self._whole_loop()
 
-    def _update(self, message: Message) -> Update | None:
+    def _update(self, message: FollowedMessage) -> Update | None:
         part = message.item
-        return update_of(key_of(message), part.template_id, part.version, part.values)
+        return book_update(key_of(message), part.template_id, part.version, part.values)
 
-    def _load(self, snapshot: Snapshot, place: Place) -> None:
+    def _load(self, snapshot: FollowedSnapshot, place: PacketKey) -> None:
         assert snapshot.header is not None
         entries: list[tuple[int, dict[str, Any]]] = []
         for part in snapshot.items:
@@ -161,7 +161,9 @@ class Follower(ChannelFollower[OrderBook]):
         for update in snapshot_updates(key, snapshot.header, entries):
             self._apply(snapshot.security_id, NO_EVENT, update)
 
-    def _apply(self, security_id: int, event: int, update: Update | DepthUpdate) -> Fault | None:
+    def _apply(
+        self, security_id: int, event: int, update: Update | DepthUpdate
+    ) -> BookFault | None:
         book = self.books.get(security_id)
         if book is None or (book.state is State.EMPTY and self._is_other(book)):
             book = PositionBook() if self._by_position else self._new_book()

@@ -10,61 +10,61 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
-from pregao.book.base import Life
-from pregao.book.faults import Fault, State
+from pregao.book.base import BookLifecycle
+from pregao.book.faults import BookFault, State
 from pregao.book.updates import (
     BookEmptied,
-    ChannelReset,
-    Confirmed,
+    BookReset,
     DepthUpdate,
-    Doubted,
-    Interrupted,
+    GapExcluded,
+    GapPossible,
     MessageKey,
+    MessagesMissing,
     Update,
 )
 from pregao.feed.channel_settings import MAX_INSTRUMENTS
 from pregao.feed.healing import (
-    Agreed,
-    Apply,
-    Change,
-    Emptied,
-    FollowedInstrument,
-    Gap,
-    Healed,
-    Load,
-    Restart,
-    Room,
-    Stale,
+    ApplyMessage,
+    BookAction,
+    ClearBook,
+    InstrumentFollower,
+    InstrumentGap,
+    LoadSnapshot,
+    MarkHealed,
+    MarkStale,
+    MatchSnapshot,
+    QueueLimits,
+    RestartBook,
     is_void,
     key_of,
 )
-from pregao.feed.holes import MANY, HoleLog
-from pregao.feed.listener import NO_EVENT, Listener, Part
-from pregao.feed.snapshot_intake import WaitingSnapshots
-from pregao.umdf.gaps import MOST_IN_PACKET, InstrumentCount, Item
+from pregao.feed.holes import MANY, PacketGapLog
+from pregao.feed.listener import NO_EVENT, EventMessage, FollowerListener
+from pregao.feed.snapshot_intake import PendingSnapshots
+from pregao.umdf.gaps import MAX_MESSAGES_PER_PACKET, GapItem, InstrumentCount
 from pregao.umdf.loops import InstrumentSnapshot, SnapshotLoop
-from pregao.umdf.recovery import Incremental, is_usable, snapshot_place
-from pregao.umdf.sequencing import Place, covers
+from pregao.umdf.recovery import IncrementalMessage, is_usable, snapshot_key
+from pregao.umdf.sequencing import PacketKey, covers
 
-B = TypeVar("B", bound=Life)
+B = TypeVar("B", bound=BookLifecycle)
 """Type of the books of a follower."""
-Message = Incremental[Part]
-Snapshot = InstrumentSnapshot[Part]
-FollowedPart = FollowedInstrument[Part]
+FollowedMessage = IncrementalMessage[EventMessage]
+FollowedSnapshot = InstrumentSnapshot[EventMessage]
+FollowedPart = InstrumentFollower[EventMessage]
 
 
-class ChannelFollower(ABC, Generic[B]):
+class BaseFollower(ABC, Generic[B]):
     """Follows one channel: its incremental stream, merged from its feeds, and its snapshots."""
 
     def __init__(
         self,
         *,
         from_the_start: bool,
-        listener: Listener | None = None,
-        room: Room | None = None,
+        listener: FollowerListener | None = None,
+        room: QueueLimits | None = None,
         only_current: bool = False,
         books: dict[int, B] | None = None,
-        most_in_packet: int = MOST_IN_PACKET,
+        most_in_packet: int = MAX_MESSAGES_PER_PACKET,
         max_instruments: int = MAX_INSTRUMENTS,
     ) -> None:
         """Start before any packet; ``from_the_start`` if the first one begins its version.
@@ -76,25 +76,25 @@ class ChannelFollower(ABC, Generic[B]):
         """
         self._max_instruments = max_instruments
         self.books: dict[int, B] = {} if books is None else books
-        self.position: Place | None = None
+        self.position: PacketKey | None = None
         """The last packet that was delivered in order."""
-        self._listener = listener or Listener()
-        self._room = Room() if room is None else room
+        self._listener = listener or FollowerListener()
+        self._room = QueueLimits() if room is None else room
         self._only_current = only_current
         self._instruments: dict[int, FollowedPart] = {}
         self._new = InstrumentCount.new(
             from_the_start=from_the_start, most_in_packet=most_in_packet
         )
         """The counter of an instrument without messages."""
-        self._absent: list[tuple[Place, frozenset[int]]] = []
+        self._absent: list[tuple[PacketKey, frozenset[int]]] = []
         """Complete snapshot loops that added information: their packet keys and instruments."""
-        self._holes = HoleLog()
+        self._holes = PacketGapLog()
         self._ended = False
         """Whether the last packet ended its sequence version."""
         self._doubted: set[int] = set()
         """Instruments whose books are unconfirmed."""
-        self._loop: SnapshotLoop[Part] = SnapshotLoop()
-        self._waiting: WaitingSnapshots[Part] = WaitingSnapshots()
+        self._loop: SnapshotLoop[EventMessage] = SnapshotLoop()
+        self._waiting: PendingSnapshots[EventMessage] = PendingSnapshots()
         self._stale: set[int] = set()
         """Instruments whose books are stale."""
         self.moved: set[int] = set()
@@ -131,7 +131,7 @@ class ChannelFollower(ABC, Generic[B]):
         return frozenset(self._doubted)
 
     @property
-    def stale(self) -> dict[int, Gap]:
+    def stale(self) -> dict[int, InstrumentGap]:
         """Instruments that wait for a snapshot, and why."""
         found = self._instruments.values()
         return {each.security_id: each.gap for each in found if each.gap is not None}
@@ -146,31 +146,31 @@ class ChannelFollower(ABC, Generic[B]):
         """Whether the next message of an instrument applies directly if its count is the next."""
         return self._instruments[security_id].is_steady(self._holes.missing)
 
-    def go_on(self, place: Place) -> None:
+    def go_on(self, place: PacketKey) -> None:
         """Continue after a packet: the fast path delivered all up to it; none ended its version."""
         self.position = place
         self._ended = False
 
     # The incremental stream
 
-    def begin(self, following: Place) -> None:
+    def begin(self, following: PacketKey) -> None:
         """Set the position of an idle channel from a heartbeat, which names the next packet."""
         if self.position is None:
-            before = Place(following.sequence_version, following.sequence_number - 1)
+            before = PacketKey(following.sequence_version, following.sequence_number - 1)
             self.lose(before)
             self._begun(following)
             self.position = before
 
-    def _arrive(self, place: Place) -> None:
+    def _arrive(self, place: PacketKey) -> None:
         """Prepare for the next packet; those missing before it are lost."""
         before = self.position
         if before is None or (before[0], before[1] + 1) != place:
-            self.lose(Place(place.sequence_version, place.sequence_number - 1))
+            self.lose(PacketKey(place.sequence_version, place.sequence_number - 1))
         if self._waiting:
             self._begun(place)
             self._reached(place, behind=False)
 
-    def _pass(self, place: Place, *, ended: bool = False) -> None:
+    def _pass(self, place: PacketKey, *, ended: bool = False) -> None:
         """Record that a packet was applied, and whether it ended its sequence version."""
         self.position = place
         self._ended = ended
@@ -178,7 +178,7 @@ class ChannelFollower(ABC, Generic[B]):
             self._reached(place, behind=True)
         self._listener.delivered(place)
 
-    def lose(self, last: Place) -> None:
+    def lose(self, last: PacketKey) -> None:
         """Record the gap up to a packet, which is missing too if there is a gap.
 
         The number 0 means that a sequence version is about to begin.
@@ -187,17 +187,17 @@ class ChannelFollower(ABC, Generic[B]):
         if position is not None and position.sequence_version != last.sequence_version:
             if not self._ended:
                 first_missing = position.sequence_number + 1
-                self._hole(Place(position.sequence_version, first_missing), MANY)
-            self.position = position = Place(last.sequence_version, 0)
+                self._hole(PacketKey(position.sequence_version, first_missing), MANY)
+            self.position = position = PacketKey(last.sequence_version, 0)
             self._ended = False
         delivered = 0 if position is None else position.sequence_number
         if last.sequence_number > delivered:
-            first = Place(last.sequence_version, delivered + 1)
+            first = PacketKey(last.sequence_version, delivered + 1)
             self._hole(first, last.sequence_number - delivered)
             self.position = last
             self._ended = False
 
-    def _hole(self, first: Place, packets: int) -> None:
+    def _hole(self, first: PacketKey, packets: int) -> None:
         self._holes.add(first, packets)
         for instrument in self._instruments.values():
             self._trust(instrument)
@@ -211,25 +211,25 @@ class ChannelFollower(ABC, Generic[B]):
             return
         if doubted:
             self._doubted.add(security_id)
-            begins = self._holes.begins(instrument.count.proven) or Place(0, 0)
-            self._apply(security_id, NO_EVENT, Doubted(MessageKey(*begins)))
+            begins = self._holes.begins(instrument.count.proven) or PacketKey(0, 0)
+            self._apply(security_id, NO_EVENT, GapPossible(MessageKey(*begins)))
         else:
             self._doubted.discard(security_id)
-            self._apply(security_id, NO_EVENT, Confirmed(key or MessageKey(0, 0)))
+            self._apply(security_id, NO_EVENT, GapExcluded(key or MessageKey(0, 0)))
 
-    def _channel_reset(self, place: Place, index: int, event: int, sound: bool) -> None:
+    def _channel_reset(self, place: PacketKey, index: int, event: int, sound: bool) -> None:
         missing = self._holes.missing
-        self._new.follow(Item.RESET, 0, missing, sound=sound)
+        self._new.follow(GapItem.RESET, 0, missing, sound=sound)
         for instrument in self._instruments.values():
             self._do(instrument, instrument.reset(place, missing, sound=sound))
             key = MessageKey(*place, index)
-            self._apply(instrument.security_id, event, ChannelReset(key))
+            self._apply(instrument.security_id, event, BookReset(key))
             self._trust(instrument, key)
 
     def _instrument(self, security_id: int) -> FollowedPart:
         instrument = self._instruments.get(security_id)
         if instrument is None:
-            instrument = FollowedInstrument(security_id, self._new.copy(), self._room)
+            instrument = InstrumentFollower(security_id, self._new.copy(), self._room)
             self._instruments[security_id] = instrument
             for key, members in self._absent:
                 if security_id not in members:
@@ -245,24 +245,24 @@ class ChannelFollower(ABC, Generic[B]):
         self._loop = SnapshotLoop()
         self._waiting.clear()
 
-    def _whole_snapshot(self, snapshot: Snapshot, position: Place) -> None:
+    def _whole_snapshot(self, snapshot: FollowedSnapshot, position: PacketKey) -> None:
         assert snapshot.header is not None
         if self._only_current and not is_usable(snapshot.header, position.sequence_version):
             self._listener.old_snapshot(snapshot.security_id)
             return
-        as_of = snapshot_place(snapshot.header, position.sequence_version)
+        as_of = snapshot_key(snapshot.header, position.sequence_version)
         if covers(position, as_of):
             self._take(snapshot, as_of)
         else:
             self._waiting.add(as_of, snapshot)
 
-    def _begun(self, place: Place) -> None:
+    def _begun(self, place: PacketKey) -> None:
         """Apply snapshots received before the first packet: their sequence version is now known."""
-        before = Place(place.sequence_version, place.sequence_number - 1)
+        before = PacketKey(place.sequence_version, place.sequence_number - 1)
         for snapshot in self._waiting.early():
             self._whole_snapshot(snapshot, before)
 
-    def _take(self, snapshot: Snapshot, place: Place) -> None:
+    def _take(self, snapshot: FollowedSnapshot, place: PacketKey) -> None:
         assert snapshot.header is not None
         instrument = self._instrument(snapshot.security_id)
         gaps = self._holes
@@ -275,7 +275,7 @@ class ChannelFollower(ABC, Generic[B]):
             self._do(instrument, instrument.snapshot(snapshot, place, missing, covered))
         self._trust(instrument, MessageKey(*place))
 
-    def _reached(self, place: Place, *, behind: bool) -> None:
+    def _reached(self, place: PacketKey, *, behind: bool) -> None:
         """Apply pending snapshots as of packets before ``place``, or with ``behind`` up to it."""
         for as_of, snapshot in self._waiting.reached(place, behind=behind):
             self._take(snapshot, as_of)
@@ -287,7 +287,7 @@ class ChannelFollower(ABC, Generic[B]):
             return  # the sequence version of older snapshots is unknown
         members = self._loop.instruments
         keys = [
-            snapshot_place(found.header, position.sequence_version)
+            snapshot_key(found.header, position.sequence_version)
             for found in members.values()
             if found.header is not None
         ]
@@ -314,38 +314,38 @@ class ChannelFollower(ABC, Generic[B]):
             self._miss(instrument, earliest)
             self._trust(instrument, MessageKey(*earliest))
 
-    def _miss(self, instrument: FollowedPart, place: Place) -> None:
+    def _miss(self, instrument: FollowedPart, place: PacketKey) -> None:
         missing, covered = self._holes.missing_at(place), self._holes.covered_at(place)
         self._do(instrument, instrument.absent(place, missing, covered))
 
-    def _do(self, instrument: FollowedPart, changes: list[Change[Part]]) -> None:
+    def _do(self, instrument: FollowedPart, changes: list[BookAction[EventMessage]]) -> None:
         """Apply changes to a book."""
         security_id = instrument.security_id
         self.moved.add(security_id)
         for change in changes:
             match change:
-                case Apply(message):
+                case ApplyMessage(message):
                     self._apply_message(instrument, message)
-                case Restart(message):
+                case RestartBook(message):
                     self._apply(security_id, message.item.event, BookEmptied(key_of(message)))
-                case Stale(gap, message):
-                    interrupted = Interrupted(gap.found_at, gap.reason)
+                case MarkStale(gap, message):
+                    interrupted = MessagesMissing(gap.found_at, gap.reason)
                     self._apply(security_id, message.item.event, interrupted)
                     self._stale.add(security_id)
                     self._listener.stale(gap)
-                case Load(snapshot, place):
+                case LoadSnapshot(snapshot, place):
                     self._load(snapshot, place)
-                case Agreed():
+                case MatchSnapshot():
                     book = self.books.get(security_id)
                     if book is not None:
                         book.agreed()
-                case Emptied(place):
+                case ClearBook(place):
                     self._apply(security_id, NO_EVENT, BookEmptied(MessageKey(*place)))
-                case Healed():
+                case MarkHealed():
                     self._stale.discard(security_id)
                     self._listener.healed(change)
 
-    def _apply_message(self, instrument: FollowedPart, message: Message) -> None:
+    def _apply_message(self, instrument: FollowedPart, message: FollowedMessage) -> None:
         """Apply a message; an inconsistent update makes its book stale."""
         part = message.item
         update = self._update(message)
@@ -355,22 +355,24 @@ class ChannelFollower(ABC, Generic[B]):
         if fault is not None:
             self._misfit(instrument, message, fault)
 
-    def _misfit(self, instrument: FollowedPart, message: Message, fault: Fault) -> None:
+    def _misfit(self, instrument: FollowedPart, message: FollowedMessage, fault: BookFault) -> None:
         for change in instrument.misfit(message, str(fault)):
-            if isinstance(change, Stale):
+            if isinstance(change, MarkStale):
                 self._stale.add(instrument.security_id)
                 self._listener.stale(change.gap)
 
     # Defined by the follower of a feed
 
     @abstractmethod
-    def _update(self, message: Message) -> Update | DepthUpdate | None:
+    def _update(self, message: FollowedMessage) -> Update | DepthUpdate | None:
         """Return the book update of a message; None if it changes no book."""
 
     @abstractmethod
-    def _load(self, snapshot: Snapshot, place: Place) -> None:
+    def _load(self, snapshot: FollowedSnapshot, place: PacketKey) -> None:
         """Load a complete snapshot into the book, as of its packet."""
 
     @abstractmethod
-    def _apply(self, security_id: int, event: int, update: Update | DepthUpdate) -> Fault | None:
+    def _apply(
+        self, security_id: int, event: int, update: Update | DepthUpdate
+    ) -> BookFault | None:
         """Apply an update to a book, and notify the listener."""

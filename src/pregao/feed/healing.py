@@ -14,23 +14,23 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from pregao.book.updates import MessageKey
-from pregao.umdf.gaps import NOTHING, UNSEEN, InstrumentCount, Item, Step
+from pregao.umdf.gaps import NOTHING, UNSEEN, GapItem, GapStep, InstrumentCount
 from pregao.umdf.loops import InstrumentSnapshot, SnapshotHeader
-from pregao.umdf.recovery import Incremental
-from pregao.umdf.sequencing import Place, covers
+from pregao.umdf.recovery import IncrementalMessage
+from pregao.umdf.sequencing import PacketKey, covers
 from pregao.umdf.templates import EMPTY_BOOK
 
 T = TypeVar("T")
 
-MOST_QUEUED = 100_000
+MAX_QUEUED = 100_000
 """Maximum number of queued messages of one stale instrument."""
-MOST_QUEUED_IN_ALL = 10_000_000
+MAX_QUEUED_TOTAL = 10_000_000
 """Maximum number of queued messages of all instruments of a channel."""
 NO_PAST = "the instrument's history is unknown, and no snapshot was received yet"
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class InstrumentGap:
     """Why an instrument is stale."""
 
     security_id: int
@@ -43,59 +43,67 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Apply(Generic[T]):
+class ApplyMessage(Generic[T]):
     """Apply the message to the book."""
 
-    message: Incremental[T]
+    message: IncrementalMessage[T]
 
 
 @dataclass(frozen=True, slots=True)
-class Restart(Generic[T]):
+class RestartBook(Generic[T]):
     """Empty the book before the message: its EmptyBook was lost."""
 
-    message: Incremental[T]
+    message: IncrementalMessage[T]
 
 
 @dataclass(frozen=True, slots=True)
-class Stale(Generic[T]):
+class MarkStale(Generic[T]):
     """Distrust the book, from the message on that revealed the gap."""
 
-    gap: Gap
-    message: Incremental[T]
+    gap: InstrumentGap
+    message: IncrementalMessage[T]
 
 
 @dataclass(frozen=True, slots=True)
-class Load(Generic[T]):
+class LoadSnapshot(Generic[T]):
     """Load the snapshot into the book, as of its packet."""
 
     snapshot: InstrumentSnapshot[T]
-    place: Place
+    place: PacketKey
 
 
 @dataclass(frozen=True, slots=True)
-class Agreed:
+class MatchSnapshot:
     """Mark the book as filled: it equals a snapshot after which nothing has arrived."""
 
-    place: Place
+    place: PacketKey
 
 
 @dataclass(frozen=True, slots=True)
-class Healed:
+class MarkHealed:
     """Mark a stale book as valid again, as of a packet."""
 
-    gap: Gap
-    by: Item
-    place: Place
+    gap: InstrumentGap
+    by: GapItem
+    place: PacketKey
 
 
 @dataclass(frozen=True, slots=True)
-class Emptied:
+class ClearBook:
     """Empty the book as of a packet: a complete snapshot loop does not have the instrument."""
 
-    place: Place
+    place: PacketKey
 
 
-Change = Apply[T] | Restart[T] | Stale[T] | Load[T] | Agreed | Emptied | Healed
+BookAction = (
+    ApplyMessage[T]
+    | RestartBook[T]
+    | MarkStale[T]
+    | LoadSnapshot[T]
+    | MatchSnapshot
+    | ClearBook
+    | MarkHealed
+)
 """An action on a book."""
 
 
@@ -106,7 +114,7 @@ def messages_missing(count: int) -> str:
     return f"{count} messages of the instrument are missing"
 
 
-def key_of(message: Incremental[T]) -> MessageKey:
+def key_of(message: IncrementalMessage[T]) -> MessageKey:
     """Return the key of a message."""
     return MessageKey(*message.place, message.index_in_packet)
 
@@ -119,18 +127,18 @@ def is_void(header: SnapshotHeader) -> bool:
 
 
 @dataclass(slots=True)
-class Room:
+class QueueLimits:
     """Limits of the queued messages of a channel: of one instrument, and of all."""
 
-    most: int = MOST_QUEUED
-    most_in_all: int = MOST_QUEUED_IN_ALL
+    most: int = MAX_QUEUED
+    most_in_all: int = MAX_QUEUED_TOTAL
     taken: int = 0
     """Queued messages of all instruments."""
     overflows: int = 0
     """Messages dropped because a queue was full."""
 
 
-class FollowedInstrument(Generic[T]):
+class InstrumentFollower(Generic[T]):
     """Follows the counter of one instrument, queues messages while it is stale, and heals it."""
 
     __slots__ = (
@@ -138,23 +146,25 @@ class FollowedInstrument(Generic[T]):
         "gap", "security_id",
     )  # fmt: skip
 
-    def __init__(self, security_id: int, count: InstrumentCount, room: Room | None = None) -> None:
+    def __init__(
+        self, security_id: int, count: InstrumentCount, room: QueueLimits | None = None
+    ) -> None:
         self.security_id = security_id
         self.count = count
-        self.gap: Gap | None = None
+        self.gap: InstrumentGap | None = None
         """Why it is stale; None if it is not."""
         self._kept: deque[_Kept[T]] = deque()
         """Messages since the gap, or since the book became unconfirmed."""
-        self._room = Room() if room is None else room
-        self._forgotten: Place | None = None
+        self._room = QueueLimits() if room is None else room
+        self._forgotten: PacketKey | None = None
         """The packet of the newest message dropped from the queue."""
         self._before = count.copy()
         """The counter before the gap."""
-        self._sound: Place | None = None
+        self._sound: PacketKey | None = None
         """The last packet at which the book was known to be correct."""
-        self._last_item: Place | None = None
+        self._last_item: PacketKey | None = None
         """The packet of the last message that was counted, or that emptied the book."""
-        self._first: Incremental[T] | None = None
+        self._first: IncrementalMessage[T] | None = None
         """The first counted message after an unknown count."""
 
     @property
@@ -166,7 +176,7 @@ class FollowedInstrument(Generic[T]):
         """Whether some of the channel's ``missing`` packets were not made up for."""
         return missing > self.count.proven
 
-    def goes_on(self, place: Place, count: int, missing: int) -> bool:
+    def goes_on(self, place: PacketKey, count: int, missing: int) -> bool:
         """Count a message if it is the next one of a trusted book. Returns whether it is."""
         if self._kept or not self.count.goes_on(count, missing):
             return False
@@ -177,41 +187,41 @@ class FollowedInstrument(Generic[T]):
         """Whether `goes_on` would accept the next message if its count is the next."""
         return not self._kept and self.count.is_steady(missing)
 
-    def go_on(self, place: Place, count: int) -> None:
+    def go_on(self, place: PacketKey, count: int) -> None:
         """Continue after a message: the fast path counted all up to it, as `goes_on` would have."""
         self.count.last = count
         self._last_item = self._sound = place
 
     def message(
-        self, message: Incremental[T], missing: int = 0, *, sound: bool = True
-    ) -> list[Change[T]]:
+        self, message: IncrementalMessage[T], missing: int = 0, *, sound: bool = True
+    ) -> list[BookAction[T]]:
         """Process the next message of the instrument.
 
         ``missing`` packets of the channel are missing up to it; ``sound`` means that its complete
         packet could be decoded.
         """
         emptied = message.template_id == EMPTY_BOOK
-        item = Item.EMPTIED if emptied else Item.MESSAGE
+        item = GapItem.EMPTIED if emptied else GapItem.MESSAGE
         count = message.rpt_seq or 0
         if emptied or count:
             self._last_item = message.place
         own = self.count
         last, was_stale, proven = own.last, own.stale, own.proven
         step = own.follow(item, count, missing, sound=sound)
-        changes: list[Change[T]] = []
+        changes: list[BookAction[T]] = []
         if was_stale and not own.stale:
             changes += self._known_again(item, message.place)
         match step:
-            case Step.GAP:
+            case GapStep.GAP:
                 self._before = InstrumentCount(last, was_stale, proven, own.most_in_packet)
                 self.gap = self._gap_of(message, self._before)
                 self._keep(_Kept(message, missing, sound))
-                return [*changes, Stale(self.gap, message)]
-            case Step.QUEUED:
+                return [*changes, MarkStale(self.gap, message)]
+            case GapStep.QUEUED:
                 self._keep(_Kept(message, missing, sound))
                 return changes
-            case Step.RESTART:
-                changes.append(Restart(message))
+            case GapStep.RESTART:
+                changes.append(RestartBook(message))
         if missing > own.proven:
             self._keep(_Kept(message, missing, sound))
         elif self._kept:
@@ -222,38 +232,40 @@ class FollowedInstrument(Generic[T]):
                 self._first = None
             elif last == NOTHING:
                 self._first = message
-        changes.append(Apply(message))
+        changes.append(ApplyMessage(message))
         return changes
 
-    def reset(self, place: Place, missing: int = 0, *, sound: bool = True) -> list[Change[T]]:
+    def reset(
+        self, place: PacketKey, missing: int = 0, *, sound: bool = True
+    ) -> list[BookAction[T]]:
         """Process a ChannelReset: the book is known to be empty; the counter continues."""
         was_stale = self.count.stale
-        self.count.follow(Item.RESET, 0, missing, sound=sound)
+        self.count.follow(GapItem.RESET, 0, missing, sound=sound)
         self._last_item = self._sound = place
-        changes = self._known_again(Item.RESET, place) if was_stale else []
+        changes = self._known_again(GapItem.RESET, place) if was_stale else []
         self._forget()
         return changes
 
-    def misfit(self, message: Incremental[T], reason: str) -> list[Change[T]]:
+    def misfit(self, message: IncrementalMessage[T], reason: str) -> list[BookAction[T]]:
         """Process an inconsistent update: the book needs a snapshot."""
         gap = self.distrust(key_of(message), reason)
         if gap is None:
             return []
         self._keep(_Kept(message, self.count.proven, sound=True))
-        return [Stale(gap, message)]
+        return [MarkStale(gap, message)]
 
-    def distrust(self, key: MessageKey, reason: str) -> Gap | None:
+    def distrust(self, key: MessageKey, reason: str) -> InstrumentGap | None:
         """Mark the book stale until a snapshot arrives. Returns None if it already was."""
         if self.gap is not None:
             return None
         self._before = self.count.copy()
         self.count.stale = True
-        self.gap = Gap(self.security_id, key, None, None, reason)
+        self.gap = InstrumentGap(self.security_id, key, None, None, reason)
         return self.gap
 
     def snapshot(
-        self, found: InstrumentSnapshot[T], place: Place, missing: int = 0, covered: int = 0
-    ) -> list[Change[T]]:
+        self, found: InstrumentSnapshot[T], place: PacketKey, missing: int = 0, covered: int = 0
+    ) -> list[BookAction[T]]:
         """Process a complete snapshot, as of the stream's current packet or an earlier one.
 
         ``missing`` and ``covered`` are the numbers of packets missing there: including all of a gap
@@ -268,21 +280,24 @@ class FollowedInstrument(Generic[T]):
         if self._sound is not None and not covers(place, self._sound):
             return []  # it is older than the last correct book
         gap = self.gap
-        shown_later = not covers(place, Place(*gap.found_at[:2]))
+        shown_later = not covers(place, PacketKey(*gap.found_at[:2]))
         stale = self.count
         if shown_later:
             # The snapshot precedes the message that revealed the gap.
             self.count = self._before.copy()
-        step = self.count.follow(Item.SNAPSHOT, count, missing, covered)
-        if shown_later and step is Step.AGREES:
+        step = self.count.follow(GapItem.SNAPSHOT, count, missing, covered)
+        if shown_later and step is GapStep.AGREES:
             stale.proven = max(stale.proven, self.count.proven)
             self.count = stale
             return []  # the missing messages are after it
         self._sound = self._last_item = place
-        changes: list[Change[T]] = [Load(found, place), Healed(gap, Item.SNAPSHOT, place)]
+        changes: list[BookAction[T]] = [
+            LoadSnapshot(found, place),
+            MarkHealed(gap, GapItem.SNAPSHOT, place),
+        ]
         return changes + self._again(place)
 
-    def absent(self, place: Place, missing: int = 0, covered: int = 0) -> list[Change[T]]:
+    def absent(self, place: PacketKey, missing: int = 0, covered: int = 0) -> list[BookAction[T]]:
         """Process a complete snapshot loop without the instrument: its book was empty then."""
         if self._forgotten is not None and not covers(place, self._forgotten):
             return []
@@ -292,35 +307,35 @@ class FollowedInstrument(Generic[T]):
         if gap is None and not self._is_quiet_since(place) and not self._kept:
             return []
         before = self.count
-        if gap is not None and not covers(place, Place(*gap.found_at[:2])):
+        if gap is not None and not covers(place, PacketKey(*gap.found_at[:2])):
             self.count = self._before.copy()
-        if self.count.follow(Item.ABSENT, 0, missing, covered) is Step.NOTED:
+        if self.count.follow(GapItem.ABSENT, 0, missing, covered) is GapStep.NOTED:
             self.count = before
             return []
         self._sound = self._last_item = place
-        changes: list[Change[T]] = [Emptied(place)]
+        changes: list[BookAction[T]] = [ClearBook(place)]
         if gap is not None:
-            changes.append(Healed(gap, Item.ABSENT, place))
+            changes.append(MarkHealed(gap, GapItem.ABSENT, place))
         return changes + self._again(place)
 
-    def _is_quiet_since(self, place: Place) -> bool:
+    def _is_quiet_since(self, place: PacketKey) -> bool:
         """Whether no message after a packet was counted or emptied the book."""
         return self._last_item is None or covers(place, self._last_item)
 
-    def _again(self, place: Place) -> list[Change[T]]:
+    def _again(self, place: PacketKey) -> list[BookAction[T]]:
         """Process the kept messages after a packet again."""
         kept = list(self._kept)
         self.gap = None
         self._forget()
-        changes: list[Change[T]] = []
+        changes: list[BookAction[T]] = []
         for each in kept:
             if not covers(place, each.message.place):
                 changes += self.message(each.message, each.missing, sound=each.sound)
         return changes
 
     def _held_against(
-        self, found: InstrumentSnapshot[T], place: Place, count: int, missing: int, covered: int
-    ) -> list[Change[T]]:
+        self, found: InstrumentSnapshot[T], place: PacketKey, count: int, missing: int, covered: int
+    ) -> list[BookAction[T]]:
         """Compare a snapshot with a book that is not stale."""
         quiet = self._is_quiet_since(place)
         if quiet or self._kept:
@@ -329,12 +344,12 @@ class FollowedInstrument(Generic[T]):
                 if covered <= self.count.proven:
                     return []
                 self.count.last = count
-            step = self.count.follow(Item.SNAPSHOT, count, missing, covered)
+            step = self.count.follow(GapItem.SNAPSHOT, count, missing, covered)
             self._sound = place
-            if step is Step.AGREES:
-                return [Agreed(place)] if quiet else []
+            if step is GapStep.AGREES:
+                return [MatchSnapshot(place)] if quiet else []
             self._last_item = place
-            return [Load(found, place), *self._again(place)]
+            return [LoadSnapshot(found, place), *self._again(place)]
         first = self._first
         if first is not None and not covers(place, first.place):
             self._first = None
@@ -345,20 +360,20 @@ class FollowedInstrument(Generic[T]):
                 self.count.stale = True
                 self._sound = place
                 self._forgotten = self._last_item
-                return [Stale(self.gap, first)]
+                return [MarkStale(self.gap, first)]
         return []
 
-    def _gap_of(self, message: Incremental[T], before: InstrumentCount) -> Gap:
+    def _gap_of(self, message: IncrementalMessage[T], before: InstrumentCount) -> InstrumentGap:
         count, last = message.rpt_seq or 0, max(before.last, 0)
         key = key_of(message)
         if before.last == UNSEEN:
-            return Gap(self.security_id, key, None, None, NO_PAST)
+            return InstrumentGap(self.security_id, key, None, None, NO_PAST)
         if count > last:
             missing = count - last - 1
             reason = f"{messages_missing(missing)} before this one"
-            return Gap(self.security_id, key, last + 1, count - 1, reason)
+            return InstrumentGap(self.security_id, key, last + 1, count - 1, reason)
         reason = f"rptSeq of the instrument went back from {last} to {count}"
-        return Gap(self.security_id, key, None, None, reason)
+        return InstrumentGap(self.security_id, key, None, None, reason)
 
     def _keep(self, kept: _Kept[T]) -> None:
         limits = self._room
@@ -375,16 +390,16 @@ class FollowedInstrument(Generic[T]):
         self._kept.clear()
         self._forgotten = self._first = None
 
-    def _known_again(self, by: Item, place: Place) -> list[Change[T]]:
+    def _known_again(self, by: GapItem, place: PacketKey) -> list[BookAction[T]]:
         gap, self.gap = self.gap, None
         self._forget()
-        return [] if gap is None else [Healed(gap, by, place)]
+        return [] if gap is None else [MarkHealed(gap, by, place)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept(Generic[T]):
     """A message that may have to be processed again."""
 
-    message: Incremental[T]
+    message: IncrementalMessage[T]
     missing: int
     sound: bool

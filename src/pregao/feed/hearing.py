@@ -7,25 +7,25 @@ from typing import Final, NamedTuple
 
 from pregao.feed import _pump_words as w
 from pregao.feed import channel_events as told
-from pregao.feed.channel_teller import Teller
+from pregao.feed.channel_teller import EventEmitter
 from pregao.feed.pump import Row
 from pregao.feed.quick_reading import (
     REMOVES,
     REPLACES,
-    Decode,
+    LazyFields,
     ReadBody,
     ReadStatistic,
     ReadTrade,
-    Unread,
+    SbeDecode,
     body_reader,
     statistic_reader,
     trade_reader,
 )
-from pregao.umdf.layout import FRAMING_SIZE, MESSAGE_HEADER, SMALLEST_MESSAGE
+from pregao.umdf.layout import FRAMING_SIZE, MESSAGE_HEADER, MIN_MESSAGE_SIZE
 from pregao.umdf.packets import PacketDecoder
-from pregao.umdf.sequencing import Place
+from pregao.umdf.sequencing import PacketKey
 
-_MOST_READERS: Final = 1024
+_MAX_READERS: Final = 1024
 
 
 class _Reader(NamedTuple):
@@ -34,21 +34,21 @@ class _Reader(NamedTuple):
     template_id: int
     block_length: int
     version: int
-    decode: Decode
+    decode: SbeDecode
     read_body: ReadBody
     read_trade: ReadTrade | None
     read_statistic: ReadStatistic | None
 
 
-class Hearing:
+class PumpEventDecoder:
     """Decodes messages in place and emits their events."""
 
-    def __init__(self, decoder: PacketDecoder, teller: Teller) -> None:
+    def __init__(self, decoder: PacketDecoder, teller: EventEmitter) -> None:
         self._decoder = decoder
         self._teller = teller
         self._readers: dict[int, _Reader] = {}
         """By message header."""
-        self._last: dict[int, tuple[int, int, _Reader, Place]] = {}
+        self._last: dict[int, tuple[int, int, _Reader, PacketKey]] = {}
         """Trades that set last prices, by instrument: body and end, reader, and packet key."""
 
     def hear(
@@ -56,17 +56,17 @@ class Hearing:
     ) -> None:
         """Emit the events of rows of one sequence version, in order."""
         teller, readers, last = self._teller, self._readers, self._last
-        key = Place(version, -1)  # before the first packet
+        key = PacketKey(version, -1)  # before the first packet
         for kind, item, event, number, sending_ns, received_ns, size, header in rows:
             if number != key.sequence_number:  # a new packet
-                key = Place(version, number)
+                key = PacketKey(version, number)
                 teller.at(key, sending_ns, received_ns)
             if kind == w.BOOK:
                 teller.tell(told.BookChanged, securities[item], event)
                 continue
             reader = readers.get(header) or self._know(header, stored, item)
             template_id, block_length, of_version, decode, read_body, read_trade, read = reader
-            body, end = item + SMALLEST_MESSAGE, item + size
+            body, end = item + MIN_MESSAGE_SIZE, item + size
             if read_trade is not None:
                 trade = read_trade(stored, body, end)
                 if teller.trade(event, template_id, *trade):
@@ -75,7 +75,7 @@ class Hearing:
             if read is not None:
                 security_id, does = read(stored, body, end)
                 if does == REPLACES:
-                    values = Unread(bytes(stored[body:end]), read_body)
+                    values = LazyFields(bytes(stored[body:end]), read_body)
                     teller.replaced(security_id, template_id, values, key)
                     continue
                 if does == REMOVES:
@@ -92,7 +92,7 @@ class Hearing:
         """Store last prices in the market state: of many trades in a row, only the last one."""
         keep = self._teller.state.keep_last
         for security_id, (body, end, reader, key) in self._last.items():
-            values = Unread(bytes(stored[body:end]), reader.read_body)
+            values = LazyFields(bytes(stored[body:end]), reader.read_body)
             keep(security_id, reader.template_id, values, key)
         self._last.clear()
 
@@ -102,7 +102,7 @@ class Hearing:
         )
         codec = self._decoder.codec(schema_id, version).codec(template_id)
         assert codec is not None  # the kernel reads no others
-        if len(self._readers) >= _MOST_READERS:  # lengths and versions come from the wire
+        if len(self._readers) >= _MAX_READERS:  # lengths and versions come from the wire
             self._readers.clear()
         decode = codec.decoder(version)
         reader = _Reader(

@@ -13,17 +13,17 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from pregao.feed.columns import Codes, Numbers
-from pregao.feed.places import BEHIND_PACKET, INDEX_BITS, place_of
-from pregao.umdf.sequencing import Place
+from pregao.feed.places import AFTER_PACKET, INDEX_BITS, message_serial
+from pregao.umdf.sequencing import PacketKey
 
 MANY = 1 << 32
 """Number of missing packets assumed where the real number is unknown."""
-MOST_HOLES = 65_536
+MAX_GAPS = 65_536
 """Maximum number of gaps that a channel keeps; of older ones, only the total is kept."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
+class PacketGap:
     """Missing packets, by their serials."""
 
     first: int
@@ -37,7 +37,7 @@ class Hole:
 
 
 @dataclass(slots=True)
-class Holes:
+class PacketGapColumns:
     """The gaps of a day as columns, in order."""
 
     first: Numbers
@@ -50,10 +50,10 @@ class Holes:
         return len(self.first)
 
     @staticmethod
-    def of(holes: Iterable[Hole]) -> Holes:
+    def of(holes: Iterable[PacketGap]) -> PacketGapColumns:
         """Return gaps as columns."""
         ordered = sorted(holes, key=lambda hole: hole.first)
-        return Holes(
+        return PacketGapColumns(
             np.array([hole.first for hole in ordered], np.int64),
             np.array([hole.packets for hole in ordered], np.int64),
             np.array([hole.unread for hole in ordered], np.uint8),
@@ -61,14 +61,14 @@ class Holes:
             np.array([hole.capture_ns for hole in ordered], np.int64),
         )
 
-    def taken(self, chosen: Numbers) -> Holes:
+    def taken(self, chosen: Numbers) -> PacketGapColumns:
         """Return the gaps at these indices."""
-        return Holes(*(getattr(self, column.name)[chosen] for column in fields(self)))
+        return PacketGapColumns(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
     @property
     def place(self) -> Numbers:
         """Message serials at which the gaps begin: after the last packet before each."""
-        return place_of(self.first - 1, BEHIND_PACKET)
+        return message_serial(self.first - 1, AFTER_PACKET)
 
     def _total(self) -> Numbers:
         return np.concatenate([[0], np.cumsum(self.packets)])
@@ -109,12 +109,12 @@ class Holes:
         return ranks[exists], gaps[exists]
 
 
-def no_holes() -> Holes:
+def no_gaps() -> PacketGapColumns:
     """Return the gaps of a day without missing packets."""
-    return Holes.of(())
+    return PacketGapColumns.of(())
 
 
-class HoleLog:
+class PacketGapLog:
     """The gaps of a channel, recorded packet by packet: the plain twin of `Holes`."""
 
     __slots__ = ("_base", "_first", "_packets", "_total")
@@ -130,32 +130,32 @@ class HoleLog:
         """Number of packets missing so far."""
         return self._total[-1]
 
-    def add(self, first: Place, packets: int) -> None:
+    def add(self, first: PacketKey, packets: int) -> None:
         """Record packets missing from a packet key on; gaps must be added in order."""
         if self._base is None:
             self._base = first.sequence_version
         self._first.append(first.serial(self._base))
         self._packets.append(packets)
         self._total.append(self._total[-1] + packets)
-        if len(self._first) > MOST_HOLES:
+        if len(self._first) > MAX_GAPS:
             # A snapshot from before the kept gaps then proves less than it could.
-            forgotten = MOST_HOLES // 2
+            forgotten = MAX_GAPS // 2
             del self._first[:forgotten], self._packets[:forgotten], self._total[:forgotten]
 
-    def begins(self, proven: int) -> Place | None:
+    def begins(self, proven: int) -> PacketKey | None:
         """Return the packet before the first gap after a proof; None if there is none."""
         at = max(bisect_right(self._total, max(proven, 0)) - 1, 0)
         if self._base is None or at >= len(self._first):
             return None
-        return Place.of_serial(self._first[at] - 1, self._base)
+        return PacketKey.of_serial(self._first[at] - 1, self._base)
 
-    def missing_at(self, place: Place) -> int:
+    def missing_at(self, place: PacketKey) -> int:
         """Return the number missing up to the end of a packet, with all of a gap around it."""
         if self._base is None:
             return 0
         return self._total[bisect_right(self._first, place.serial(self._base) + 1)]
 
-    def covered_at(self, place: Place) -> int:
+    def covered_at(self, place: PacketKey) -> int:
         """Return the number of missing packets up to and including a packet."""
         if self._base is None:
             return 0

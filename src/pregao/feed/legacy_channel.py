@@ -13,28 +13,17 @@ from pregao.book.faults import State
 from pregao.feed.channel_settings import MAX_INSTRUMENTS
 from pregao.feed.legacy_follower import LegacyBook, LegacyFollower
 from pregao.feed.legacy_state import LegacyState
-from pregao.feed.listener import Listener
-from pregao.legacy import (
-    PUMA,
-    Began,
-    IncrementalLine,
-    InLoop,
-    LegacyMessage,
-    LineEvent,
-    LoopLine,
-    MessageReader,
-    Missing,
-    MsgType,
-    Platform,
-    Stream,
-    Told,
-)
-from pregao.umdf.arbitration import MOST_WAIT_NS
-from pregao.umdf.sequencing import Place
+from pregao.feed.listener import FollowerListener
+from pregao.legacy.lines import IncrementalLine, LineEvent, LineGap, LineMessage, LineRestarted
+from pregao.legacy.loops import LoopLine, LoopMessage
+from pregao.legacy.messages import LegacyMessage, MessageReader, MsgType
+from pregao.legacy.streams import PUMA, LegacyStream, Platform
+from pregao.umdf.arbitration import MAX_WAIT_NS
+from pregao.umdf.sequencing import PacketKey
 
 
 @dataclass(frozen=True, slots=True)
-class LegacyChannelSettings:
+class LegacyStreamSettings:
     """Settings of a followed channel."""
 
     platform: Platform = PUMA
@@ -43,7 +32,7 @@ class LegacyChannelSettings:
     """Depth of books without a snapshot; None is a book of all orders."""
     from_the_start: bool = False
     """Whether the first message is the first of its week or day."""
-    most_wait_ns: int = MOST_WAIT_NS
+    most_wait_ns: int = MAX_WAIT_NS
     """Maximum wait for a missing message, from the other feed or TCP recovery."""
     asked_for: bool = False
     """Whether TCP recovery is used: then a message may arrive after all feeds have passed it."""
@@ -51,17 +40,17 @@ class LegacyChannelSettings:
     """Maximum number of undefined instruments that are followed, and of defined ones."""
 
 
-class LegacyChannel:
+class LegacyStreamFollower:
     """Follows a channel over its streams."""
 
     def __init__(
         self,
-        settings: LegacyChannelSettings | None = None,
+        settings: LegacyStreamSettings | None = None,
         *,
         reader: MessageReader | None = None,
-        listener: Listener | None = None,
+        listener: FollowerListener | None = None,
     ) -> None:
-        own = LegacyChannelSettings() if settings is None else settings
+        own = LegacyStreamSettings() if settings is None else settings
         reader = MessageReader() if reader is None else reader
         self.incremental = IncrementalLine(
             own.feeds,
@@ -102,20 +91,20 @@ class LegacyChannel:
             return state
         return State.UNCONFIRMED
 
-    def receive(self, stream: Stream, feed: str, datagram: bytes, now_ns: int) -> None:
+    def receive(self, stream: LegacyStream, feed: str, datagram: bytes, now_ns: int) -> None:
         """Process a datagram."""
         match stream:
-            case Stream.INCREMENTAL:
+            case LegacyStream.INCREMENTAL:
                 self.take(self.incremental.receive(feed, datagram, now_ns))
-            case Stream.MARKET_RECOVERY:
+            case LegacyStream.MARKET_RECOVERY:
                 for event in self.recovery.receive(feed, datagram, now_ns):
                     self.follower.snapshot(event)
-                    if isinstance(event, InLoop) and event.message.type is MsgType.SNAPSHOT:
+                    if isinstance(event, LoopMessage) and event.message.type is MsgType.SNAPSHOT:
                         self._shown(event)
-            case Stream.INSTRUMENT_DEFINITION:
+            case LegacyStream.INSTRUMENT_DEFINITION:
                 for event in self.definition.receive(feed, datagram, now_ns):
                     self.state.definition(event)
-                    if isinstance(event, InLoop):
+                    if isinstance(event, LoopMessage):
                         self._know(event.message)
 
     def tick(self, now_ns: int) -> None:
@@ -126,16 +115,16 @@ class LegacyChannel:
         """Process events of the incremental stream, in order."""
         for event in events:
             match event:
-                case Told(key, message):
+                case LineMessage(key, message):
                     self.follower.deliver(key, message)
                     self.state.message(message, self.follower.admits)
                     if message.type is MsgType.SECURITY_LIST:
                         self._know(message)
-                case Missing(version, _, last):
+                case LineGap(version, _, last):
                     if last is not None:
-                        self.follower.lose(Place(version, last))
-                case Began(key):
-                    self.follower.lose(Place(key.sequence_version, key.sequence_number - 1))
+                        self.follower.lose(PacketKey(version, last))
+                case LineRestarted(key):
+                    self.follower.lose(PacketKey(key.sequence_version, key.sequence_number - 1))
 
     def _know(self, message: LegacyMessage) -> None:
         """Register defined instruments, even without a snapshot; remove deleted ones (002 §8)."""
@@ -146,7 +135,7 @@ class LegacyChannel:
             else:
                 self.follower.books.pop(security_id, None)
 
-    def _shown(self, found: InLoop) -> None:
+    def _shown(self, found: LoopMessage) -> None:
         """Use a snapshot's statistics unless newer ones of the instrument were published."""
         message, position = found.message, self.follower.position
         if not self.follower.admits(message.values["SecurityID"]):

@@ -9,13 +9,12 @@ from typing import Final
 
 from pregao.book.faults import State
 from pregao.book.position import PositionBook
-from pregao.book.updates import BookEmptied, ChannelReset, DepthUpdate, Update
+from pregao.book.updates import BookEmptied, BookReset, DepthUpdate, Update
 from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.feed import channel_events as told
 from pregao.feed.book_view import ChannelBook
 from pregao.feed.channel_settings import (
-    Action,
     ChannelCounters,
     ChannelSettings,
     ChannelState,
@@ -23,25 +22,18 @@ from pregao.feed.channel_settings import (
     Join,
     Leave,
     LegacyFeed,
+    StreamAction,
 )
 from pregao.feed.event_log import EventLog
-from pregao.feed.legacy_channel import LegacyChannel, LegacyChannelSettings
+from pregao.feed.legacy_channel import LegacyStreamFollower, LegacyStreamSettings
 from pregao.feed.legacy_meaning import Entry, LegacyTrade, exact_mantissa, number_of
-from pregao.feed.legacy_state import MOST_TRADES, LegacyInstrument, StatisticKey
-from pregao.legacy import (
-    DEAD_AFTER_NS,
-    MOST_ASKING_NS,
-    PLATFORMS,
-    RECOVERY,
-    IncrementalLine,
-    LineEvent,
-    MessageReader,
-    Missing,
-    Told,
-)
-from pregao.legacy import Stream as LegacyStream
+from pregao.feed.legacy_state import MAX_TRADES, LegacyInstrument, StatisticKey
+from pregao.legacy.lines import RECOVERY, IncrementalLine, LineEvent, LineGap, LineMessage
+from pregao.legacy.messages import MessageReader
+from pregao.legacy.recovery import MAX_RECOVERY_WAIT_NS
+from pregao.legacy.streams import DEAD_AFTER_NS, PLATFORMS, LegacyStream
 from pregao.umdf.phases import Phases, Status
-from pregao.umdf.sequencing import Place
+from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.streams import Stream
 
 _STREAMS: Final = {
@@ -64,7 +56,7 @@ class _Log(EventLog):
     def updated(self, security_id: int, event: int, update: Update | DepthUpdate) -> None:
         """Record an update of a book."""
         super().updated(security_id, event, update)
-        if isinstance(update, (BookEmptied, ChannelReset)):
+        if isinstance(update, (BookEmptied, BookReset)):
             self.emptied.add(security_id)
 
 
@@ -83,7 +75,7 @@ class LegacyFeedChannel:
         self.counters = ChannelCounters(feeds={name: FeedCounters() for name in settings.feeds})
         self._log = _Log(settings.most_events, self.counters)
         self._channel = self._new_channel(from_the_start=settings.from_the_start)
-        self._actions: list[Action] = []
+        self._actions: list[StreamAction] = []
         self._looking = False
         """Whether the snapshot and definition streams are joined."""
         self._synchronized = False
@@ -95,17 +87,17 @@ class LegacyFeedChannel:
         self._trades: set[tuple[int, int]] = set()
         """Published trades: one that is sent again is a correction."""
 
-    def _new_channel(self, *, from_the_start: bool) -> LegacyChannel:
+    def _new_channel(self, *, from_the_start: bool) -> LegacyStreamFollower:
         """Create a channel without any state."""
         settings = self.settings
         own = settings.legacy or LegacyFeed()
-        return LegacyChannel(
-            LegacyChannelSettings(
+        return LegacyStreamFollower(
+            LegacyStreamSettings(
                 platform=PLATFORMS[own.platform],
                 feeds=settings.feeds,
                 market_depth=own.market_depth,
                 from_the_start=from_the_start,
-                most_wait_ns=max(settings.reorder_ns, MOST_ASKING_NS if own.recovery else 0),
+                most_wait_ns=max(settings.reorder_ns, MAX_RECOVERY_WAIT_NS if own.recovery else 0),
                 asked_for=own.recovery,
                 max_instruments=settings.max_instruments,
             ),
@@ -127,7 +119,7 @@ class LegacyFeedChannel:
         return ChannelState.HEALING if self._synchronized else ChannelState.SYNCHRONIZING
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> PacketKey | None:
         """Key of the last message applied."""
         return self._channel.follower.position
 
@@ -165,7 +157,7 @@ class LegacyFeedChannel:
         last_ns = self._heard_ns.get(feed)
         return last_ns is not None and self._now_ns - last_ns < DEAD_AFTER_NS
 
-    def take_events(self) -> list[told.Event]:
+    def take_events(self) -> list[told.ChannelEvent]:
         """Return and clear the events since the last call, in order."""
         return self._log.take()
 
@@ -174,7 +166,7 @@ class LegacyFeedChannel:
         self._log.wanted = wanted
         self._log.take()
 
-    def take_actions(self) -> list[Action]:
+    def take_actions(self) -> list[StreamAction]:
         """Return and clear the actions requested since the last call, in order."""
         actions = list(self._actions)
         self._actions.clear()
@@ -219,7 +211,7 @@ class LegacyFeedChannel:
             return
         self._now_ns = max(now_ns, self._now_ns)
         self.counters.recovered_messages += sum(
-            isinstance(event, Told) and event.feed == RECOVERY for event in events
+            isinstance(event, LineMessage) and event.feed == RECOVERY for event in events
         )
         self._take(events, now_ns)
         self.counters.delivered = self._channel.incremental.counters.delivered
@@ -242,7 +234,7 @@ class LegacyFeedChannel:
         log.emptied.clear()
         if position is not None:
             self.counters.gaps += 1
-            log.tell(told.Gap, position.sequence_version, position.sequence_number + 1, None)
+            log.tell(told.GapFound, position.sequence_version, position.sequence_number + 1, None)
         self._channel = self._new_channel(from_the_start=False)
         for security_id in security_ids:
             self._channel.follower.know(security_id)
@@ -288,18 +280,18 @@ class LegacyFeedChannel:
         log = self._log
         for event in events:
             before: dict[int, tuple[str, Status]] | None = None
-            if isinstance(event, Told):
+            if isinstance(event, LineMessage):
                 log.at(event.place, event.message.sending_time_ns or 0, received_ns)
                 if not event.message.values.get("MDEntries"):
                     before = self._states()
             else:
                 log.at(self.place, 0, received_ns)
-            if isinstance(event, Missing):
+            if isinstance(event, LineGap):
                 self.counters.gaps += 1
                 self.counters.lost_packets += (
                     0 if event.last is None else event.last - event.first + 1
                 )
-                log.tell(told.Gap, event.sequence_version, event.first, event.last)
+                log.tell(told.GapFound, event.sequence_version, event.first, event.last)
             self._channel.take([event])
             log.end_event()
             for trade in self._channel.state.take_trades():
@@ -318,9 +310,13 @@ class LegacyFeedChannel:
         now = self._states()
         for own in [*before, *(each for each in now if each not in before)]:
             if own not in now:
-                self._log.tell(told.InstrumentChanged, own, before[own][0], told.Change.DELETED)
+                self._log.tell(
+                    told.InstrumentChanged, own, before[own][0], told.DefinitionChange.DELETED
+                )
             elif own not in before:
-                self._log.tell(told.InstrumentChanged, own, now[own][0], told.Change.ADDED)
+                self._log.tell(
+                    told.InstrumentChanged, own, now[own][0], told.DefinitionChange.ADDED
+                )
             elif before[own][1] is not now[own][1]:
                 self._log.tell(told.StatusChanged, own, before[own][1], now[own][1])
 
@@ -340,7 +336,7 @@ class LegacyFeedChannel:
             number_of(trade.buyer), number_of(trade.seller), 0, None, trade.time_ns,
             key in self._trades, trade.seller_days is not None, trade.makes_last,
         )  # fmt: skip
-        if len(self._trades) >= MOST_TRADES:
+        if len(self._trades) >= MAX_TRADES:
             self._trades.clear()
         self._trades.add(key)
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pregao.book.depth import PriceDepthBook
-from pregao.book.faults import Fault, State
+from pregao.book.faults import BookFault, State
 from pregao.book.orders import OrderBook
 from pregao.book.position import PositionBook
 from pregao.book.updates import DepthUpdate, MessageKey, Update
 from pregao.feed.channel_settings import MAX_INSTRUMENTS
-from pregao.feed.following import ChannelFollower, Message, Snapshot
-from pregao.feed.healing import Room, key_of
+from pregao.feed.following import BaseFollower, FollowedMessage, FollowedSnapshot
+from pregao.feed.healing import QueueLimits, key_of
 from pregao.feed.legacy_meaning import (
     EMPTY_BOOK,
     SIDES,
@@ -25,14 +25,15 @@ from pregao.feed.legacy_meaning import (
     snapshot_orders,
     update_of,
 )
-from pregao.feed.listener import Listener, Part
-from pregao.legacy import InLoop, LegacyMessage, LoopEnded, MsgType
+from pregao.feed.listener import EventMessage, FollowerListener
+from pregao.legacy.loops import LoopEnded, LoopMessage
+from pregao.legacy.messages import LegacyMessage, MsgType
 from pregao.umdf import templates
 from pregao.umdf.loops import SnapshotHeader
-from pregao.umdf.recovery import Incremental
-from pregao.umdf.sequencing import Place
+from pregao.umdf.recovery import IncrementalMessage
+from pregao.umdf.sequencing import PacketKey
 
-MOST_ENTRIES = 4096
+MAX_ENTRIES = 4096
 """Maximum number of entries in an incremental message, which has a few hundred bytes."""
 OTHER_BOOK = "its snapshot has a book of another depth"
 
@@ -41,7 +42,7 @@ _NO_MESSAGE = 0
 """Template ID of entries in the common recovery code, which only distinguishes EmptyBook."""
 
 
-class LegacyFollower(ChannelFollower[LegacyBook]):
+class LegacyFollower(BaseFollower[LegacyBook]):
     """Follows a channel of UMDF FIX/FAST."""
 
     def __init__(
@@ -49,8 +50,8 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
         *,
         from_the_start: bool,
         market_depth: int | None = None,
-        listener: Listener | None = None,
-        room: Room | None = None,
+        listener: FollowerListener | None = None,
+        room: QueueLimits | None = None,
         books: dict[int, LegacyBook] | None = None,
         max_instruments: int = MAX_INSTRUMENTS,
         milliseconds: bool | None = None,
@@ -70,7 +71,7 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
             listener=listener,
             room=room,
             books=books,
-            most_in_packet=MOST_ENTRIES,
+            most_in_packet=MAX_ENTRIES,
             max_instruments=max_instruments,
         )
 
@@ -80,7 +81,7 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
 
     # The incremental stream
 
-    def deliver(self, place: Place, message: LegacyMessage) -> None:
+    def deliver(self, place: PacketKey, message: LegacyMessage) -> None:
         """Apply the next message of the sequence; messages before it may be missing."""
         self._arrive(place)
         if message.type is MsgType.INCREMENTAL_REFRESH:
@@ -91,7 +92,7 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
             self._listener.message(place, event, message.template_id, message.values)
         self._pass(place)
 
-    def _entry(self, place: Place, index: int, template_id: int, entry: Entry) -> None:
+    def _entry(self, place: PacketKey, index: int, template_id: int, entry: Entry) -> None:
         event = place.sequence_number
         security_id = entry.get("SecurityID") or None
         emptied = entry.get("MDEntryType") == EMPTY_BOOK
@@ -105,8 +106,8 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
                 return
             rpt_seq = entry.get("RptSeq") or None
             kind = templates.EMPTY_BOOK if emptied else _NO_MESSAGE
-            part = Part(0, values, template_id, event)
-            message = Incremental(place, index, kind, security_id, rpt_seq, part)
+            part = EventMessage(0, values, template_id, event)
+            message = IncrementalMessage(place, index, kind, security_id, rpt_seq, part)
             instrument = self._instrument(security_id)
             missing = self._holes.missing
             self._do(instrument, instrument.message(message, missing))
@@ -115,7 +116,7 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
 
     # The market recovery stream
 
-    def snapshot(self, found: InLoop | LoopEnded) -> None:
+    def snapshot(self, found: LoopMessage | LoopEnded) -> None:
         """Process a message or a loop end of the market recovery stream."""
         loop = self._loop
         if isinstance(found, LoopEnded):
@@ -133,7 +134,7 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
             self._waiting.clear()
         self._last_processed = header.last_msg_seq_num_processed
         loop.header(header)
-        part = Part(0, message.values, message.template_id)
+        part = EventMessage(0, message.values, message.template_id)
         snapshot = loop.orders(header.security_id, header.tot_num_bids, header.tot_num_offers, part)
         if not self.admits(header.security_id):
             self._listener.dropped(message.template_id, {})
@@ -142,11 +143,11 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
         else:
             self._whole_snapshot(snapshot, self.position)
 
-    def _take(self, snapshot: Snapshot, place: Place) -> None:
+    def _take(self, snapshot: FollowedSnapshot, place: PacketKey) -> None:
         self._learn_depth(snapshot, place)
         super()._take(snapshot, place)
 
-    def _learn_depth(self, snapshot: Snapshot, place: Place) -> None:
+    def _learn_depth(self, snapshot: FollowedSnapshot, place: PacketKey) -> None:
         """Switch the instrument to the kind of book that its snapshot has."""
         security_id = snapshot.security_id
         depth = snapshot.items[-1].values.get("MarketDepth") if snapshot.items else None
@@ -166,7 +167,7 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
 
     # Books
 
-    def _update(self, message: Message) -> Update | DepthUpdate | None:
+    def _update(self, message: FollowedMessage) -> Update | DepthUpdate | None:
         security_id = message.security_id or 0
         book = self.books.get(security_id)
         depth = self.market_depth(security_id) if book is None else _depth_of(book)
@@ -174,7 +175,7 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
             key_of(message), message.item.values, depth, milliseconds=self._milliseconds
         )
 
-    def _load(self, snapshot: Snapshot, place: Place) -> None:
+    def _load(self, snapshot: FollowedSnapshot, place: PacketKey) -> None:
         assert snapshot.header is not None
         security_id = snapshot.security_id
         book = self.books.get(security_id)
@@ -193,7 +194,9 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
         for update in updates:
             self._apply(security_id, -1, update)
 
-    def _apply(self, security_id: int, event: int, update: Update | DepthUpdate) -> Fault | None:
+    def _apply(
+        self, security_id: int, event: int, update: Update | DepthUpdate
+    ) -> BookFault | None:
         book = self.books.get(security_id)
         if book is None:
             book = self.books[security_id] = _new_book(self.market_depth(security_id))

@@ -14,26 +14,26 @@ from typing import Any, Final
 from pregao.book.updates import (
     BookEmptied,
     DepthUpdate,
-    Interrupted,
     LevelAdded,
     LevelChanged,
     LevelDeleted,
     LevelOverlaid,
     MessageKey,
+    MessagesMissing,
     OrderAdded,
     OrderChanged,
     OrderDeleted,
     Side,
     SideCleared,
-    SnapshotBegun,
     SnapshotEnded,
     SnapshotLevel,
     SnapshotOrder,
+    SnapshotStarted,
     TopRemoved,
     Update,
 )
 from pregao.feed.meaning import PRICE_SCALE
-from pregao.legacy import moment_ns
+from pregao.legacy.times import moment_ns
 
 Entry = Mapping[str, Any]
 """An entry of a message."""
@@ -152,7 +152,7 @@ def update_of(
             return _order_update(key, entry, milliseconds)
         return _level_update(key, entry)
     except _UnreadableError as error:
-        return Interrupted(key, str(error))
+        return MessagesMissing(key, str(error))
 
 
 def _order_update(key: MessageKey, entry: Entry, milliseconds: bool | None) -> Update:
@@ -182,7 +182,7 @@ def _order_update(key: MessageKey, entry: Entry, milliseconds: bool | None) -> U
         case action if action == DELETE_FROM:
             return TopRemoved(key, side, position or 0, rpt_seq)
         case action:
-            return Interrupted(key, f"update action {action} is invalid in a book by orders")
+            return MessagesMissing(key, f"update action {action} is invalid in a book by orders")
 
 
 def _level_update(key: MessageKey, entry: Entry) -> DepthUpdate:
@@ -191,7 +191,7 @@ def _level_update(key: MessageKey, entry: Entry) -> DepthUpdate:
     if action == DELETE_THRU:
         return SideCleared(key, side, rpt_seq)
     if action not in (NEW, CHANGE, DELETE, DELETE_FROM, OVERLAY):
-        return Interrupted(key, f"update action {action} is invalid in a book by price")
+        return MessagesMissing(key, f"update action {action} is invalid in a book by price")
     position = _position(entry)
     if action != OVERLAY:
         position = _needed(position, "place")
@@ -224,7 +224,7 @@ def snapshot_orders(
 ) -> Iterator[Update]:
     """Yield a snapshot as updates of a book by orders; for ``milliseconds`` see `update_of`."""
     own = book_entries(entries)
-    yield SnapshotBegun(key, *_counts(own), last_rpt_seq)
+    yield SnapshotStarted(key, *_counts(own), last_rpt_seq)
     for entry in own:
         side = _side(entry)
         try:
@@ -240,7 +240,7 @@ def snapshot_orders(
                 IMPLIED in conditions(entry.get("QuoteCondition")),
             )
         except _UnreadableError as error:
-            yield Interrupted(key, str(error))
+            yield MessagesMissing(key, str(error))
             return
     yield SnapshotEnded(key)
 
@@ -250,14 +250,14 @@ def snapshot_levels(
 ) -> Iterator[DepthUpdate]:
     """Yield a snapshot as updates of a book by price depth."""
     own = book_entries(entries)
-    yield SnapshotBegun(key, *_counts(own), last_rpt_seq)
+    yield SnapshotStarted(key, *_counts(own), last_rpt_seq)
     for entry in own:
         try:
             price = mantissa_of(entry.get("MDEntryPx"))
             size = _needed(entry.get("MDEntrySize"), "size")
             orders = _orders(entry)
         except _UnreadableError as error:
-            yield Interrupted(key, str(error))
+            yield MessagesMissing(key, str(error))
             return
         yield SnapshotLevel(key, _side(entry), price, size, orders)
     yield SnapshotEnded(key)

@@ -27,7 +27,8 @@ from pregao.feed.legacy_meaning import (
     stream_id_of,
     trade_of,
 )
-from pregao.legacy import InLoop, LegacyMessage, LoopEnded, MsgType
+from pregao.legacy.loops import LoopEnded, LoopMessage
+from pregao.legacy.messages import LegacyMessage, MsgType
 from pregao.umdf.loops import DefinitionLoop
 from pregao.umdf.phases import (
     GroupKey,
@@ -39,8 +40,8 @@ from pregao.umdf.phases import (
     phase_status,
 )
 
-MOST_NEWS = 1000
-MOST_TRADES = 1_000_000
+MAX_NEWS = 1000
+MAX_TRADES = 1_000_000
 """Maximum number of trades that wait to be taken; older ones are dropped."""
 RESET_WITH_THE_SESSION: Final = frozenset("34789AB")
 """Entry types that restart with a trading session (002 §11.3); so does a trade's volume."""
@@ -126,8 +127,8 @@ class LegacyState:
         """Volume traded in the session, from trades (tag 1020)."""
         self.last_trades: dict[tuple[int, str], LegacyTrade] = {}
         """The last trade of each instrument and venue."""
-        self.news: deque[Mapping[str, Any]] = deque(maxlen=MOST_NEWS)
-        self._trades: deque[LegacyTrade] = deque(maxlen=MOST_TRADES)
+        self.news: deque[Mapping[str, Any]] = deque(maxlen=MAX_NEWS)
+        self._trades: deque[LegacyTrade] = deque(maxlen=MAX_TRADES)
         self._loop: DefinitionLoop[Entry] = DefinitionLoop()
 
     def take_trades(self) -> list[LegacyTrade]:
@@ -235,7 +236,7 @@ class LegacyState:
 
     # Definitions
 
-    def definition(self, found: InLoop | LoopEnded) -> None:
+    def definition(self, found: LoopMessage | LoopEnded) -> None:
         """Process a message or a loop end of the instrument definition stream (002 §5.3.4)."""
         loop = self._loop
         if isinstance(found, LoopEnded):

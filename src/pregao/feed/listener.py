@@ -6,15 +6,15 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from pregao.book.updates import DepthUpdate, Update
-from pregao.feed.healing import Gap, Healed
+from pregao.feed.healing import InstrumentGap, MarkHealed
 from pregao.umdf.loops import InstrumentSnapshot
-from pregao.umdf.sequencing import Place
+from pregao.umdf.sequencing import PacketKey
 
 NO_EVENT = -1
 """Event number of changes that are not part of a market event, such as a loaded snapshot."""
 
 
-class Part(NamedTuple):
+class EventMessage(NamedTuple):
     """A decoded message with its market event."""
 
     version: int
@@ -24,40 +24,47 @@ class Part(NamedTuple):
     event: int = NO_EVENT
 
 
-class Listener:
+class FollowerListener:
     """Receives the actions of a follower; subclasses override the methods that they need."""
 
     def updated(self, security_id: int, event: int, update: Update | DepthUpdate) -> None:
         """Handle an update that was applied to a book."""
 
     def message(
-        self, place: Place, event: int, template_id: int, values: Mapping[str, Any]
+        self, place: PacketKey, event: int, template_id: int, values: Mapping[str, Any]
     ) -> None:
         """Handle a message of the incremental stream, after its book was updated."""
 
     def dropped(self, template_id: int, values: Mapping[str, Any]) -> None:
         """Handle a dropped message of an instrument beyond the limit."""
 
-    def stale(self, gap: Gap) -> None:
+    def stale(self, gap: InstrumentGap) -> None:
         """Handle a book that is no longer trusted."""
 
-    def healed(self, healed: Healed) -> None:
+    def healed(self, healed: MarkHealed) -> None:
         """Handle a stale book that is valid again, as of a packet that may be in the past."""
 
-    def delivered(self, place: Place) -> None:
+    def delivered(self, place: PacketKey) -> None:
         """Handle the end of a packet, after all of its messages were applied."""
 
-    def snapshot(self, found: InstrumentSnapshot[Part], place: Place, *, needed: bool) -> None:
+    def snapshot(
+        self, found: InstrumentSnapshot[EventMessage], place: PacketKey, *, needed: bool
+    ) -> None:
         """Handle a complete snapshot as of a packet.
 
         ``needed`` means that the instrument is stale or unconfirmed.
         """
 
-    def absent(self, security_id: int, place: Place) -> None:
+    def absent(self, security_id: int, place: PacketKey) -> None:
         """Handle an instrument without data in a complete snapshot loop as of a packet."""
 
     def whole_loop(
-        self, place: Place, members: Collection[int], phases: list[Part], *, covers_all: bool
+        self,
+        place: PacketKey,
+        members: Collection[int],
+        phases: list[EventMessage],
+        *,
+        covers_all: bool,
     ) -> None:
         """Handle a complete snapshot loop as of a packet, with its instruments and group phases.
 

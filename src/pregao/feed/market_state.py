@@ -13,10 +13,10 @@ from operator import itemgetter
 from typing import Any, Final
 
 from pregao.feed.channel_settings import MAX_INSTRUMENTS
-from pregao.feed.definitions import Definitions, Instrument, group_key
-from pregao.feed.listener import Part
+from pregao.feed.definitions import ChannelInstrument, Definitions, group_key
+from pregao.feed.listener import EventMessage
 from pregao.feed.records import record
-from pregao.schemas import bundled_message_ids
+from pregao.schemas.bundle import bundled_message_ids
 from pregao.umdf import templates
 from pregao.umdf.phases import (
     RESET_WITH_THE_SESSION,
@@ -27,7 +27,7 @@ from pregao.umdf.phases import (
     Status,
     StatusChange,
 )
-from pregao.umdf.sequencing import Place, covers
+from pregao.umdf.sequencing import PacketKey, covers
 from pregao.umdf.trades import sets_last_price
 
 AUCTIONS: Final = (Status.RESERVED, Status.FINAL_CLOSING_CALL)
@@ -75,7 +75,7 @@ class Statistic:
     kind: str | int | None
     values: Mapping[str, Any]
     template_id: int
-    place: Place | None
+    place: PacketKey | None
     """The packet that published it, or that its snapshot is as of; None if that was at a site that
     is no longer followed."""
 
@@ -116,11 +116,11 @@ class MarketState:
         self._max_groups = max_instruments
         self.phases = Phases()
         self.statistics: dict[int, dict[Key, Statistic]] = {}
-        self._phase_told: dict[GroupKey, tuple[Place, int]] = {}
+        self._phase_told: dict[GroupKey, tuple[PacketKey, int]] = {}
         """The packet that last published the phase of a group, and the number of gaps by then."""
-        self._status_told: dict[int, Place] = {}
+        self._status_told: dict[int, PacketKey] = {}
         """The packet that last published the state of an instrument."""
-        self._session: dict[int, Place] = {}
+        self._session: dict[int, PacketKey] = {}
         """The packet at which the trading session of an instrument began."""
         self._last_trade: dict[int, tuple[date, int]] = {}
         """Date and number of the last trade of an instrument; one not above it is a correction."""
@@ -128,7 +128,7 @@ class MarketState:
         """Instruments that may have statistics to discard at the end of an auction."""
 
     @property
-    def instruments(self) -> Mapping[int, Instrument]:
+    def instruments(self) -> Mapping[int, ChannelInstrument]:
         """Instruments by security ID."""
         return self.definitions.known
 
@@ -146,7 +146,7 @@ class MarketState:
     # Messages of the incremental stream
 
     def statistic(
-        self, security_id: int, template_id: int, values: Mapping[str, Any], place: Place
+        self, security_id: int, template_id: int, values: Mapping[str, Any], place: PacketKey
     ) -> Iterable[StateChange]:
         """Apply a statistic."""
         key = key_of(template_id, values)
@@ -161,7 +161,7 @@ class MarketState:
         return changes
 
     def replace(
-        self, security_id: int, template_id: int, values: Mapping[str, Any], place: Place
+        self, security_id: int, template_id: int, values: Mapping[str, Any], place: PacketKey
     ) -> str:
         """Replace a statistic that has no variants. Returns its name."""
         key = _KEYS[template_id]
@@ -195,13 +195,13 @@ class MarketState:
         return number == last, sets_last_price(condition, sub_type)
 
     def keep_last(
-        self, security_id: int, template_id: int, values: Mapping[str, Any], place: Place
+        self, security_id: int, template_id: int, values: Mapping[str, Any], place: PacketKey
     ) -> None:
         """Keep the fields of the trade that set the last price."""
         self._keep(security_id, _LAST_TRADE, Statistic(*_LAST_TRADE, values, template_id, place))
 
     def security_status(
-        self, security_id: int, values: Mapping[str, Any], place: Place
+        self, security_id: int, values: Mapping[str, Any], place: PacketKey
     ) -> list[StateChange]:
         """Apply the state of an instrument."""
         self._status_told[security_id] = place
@@ -211,7 +211,7 @@ class MarketState:
         return self._follow(events, place)
 
     def group_phase(
-        self, values: Mapping[str, Any], place: Place, missing: int
+        self, values: Mapping[str, Any], place: PacketKey, missing: int
     ) -> list[StateChange]:
         """Apply the phase of a group; ``missing`` is the number of gaps so far."""
         group = group_key(values)
@@ -224,7 +224,9 @@ class MarketState:
         """Whether a group is known, or may be: their names come from the wire."""
         return group in self._phase_told or len(self._phase_told) < self._max_groups
 
-    def _phase(self, group: GroupKey, values: Mapping[str, Any], place: Place) -> list[StateChange]:
+    def _phase(
+        self, group: GroupKey, values: Mapping[str, Any], place: PacketKey
+    ) -> list[StateChange]:
         before = self.phases.phase(group)
         events = self.phases.group_phase(
             group, values["tradingSessionSubID"], values["securityTradingEvent"]
@@ -233,7 +235,7 @@ class MarketState:
         of_group = [] if now is before else [GroupChange(group, before, now)]
         return [*of_group, *self._follow(events, place)]
 
-    def define(self, instrument: Instrument, place: Place) -> list[StateChange]:
+    def define(self, instrument: ChannelInstrument, place: PacketKey) -> list[StateChange]:
         """Assign an instrument to its group."""
         return self._follow(self.phases.define(instrument.security_id, instrument.group), place)
 
@@ -246,7 +248,7 @@ class MarketState:
         self._last_trade.pop(security_id, None)
         self._of_auctions.discard(security_id)
 
-    def _follow(self, events: Iterable[PhaseEvent], place: Place) -> list[StateChange]:
+    def _follow(self, events: Iterable[PhaseEvent], place: PacketKey) -> list[StateChange]:
         changes: list[StateChange] = []
         of_auctions = self._of_auctions
         for event in events:  # a phase causes one per instrument of its group
@@ -262,7 +264,7 @@ class MarketState:
                     changes += self._remove(event.security_id, key)
         return changes
 
-    def _new_session(self, security_id: int, place: Place) -> Iterator[StateChange]:
+    def _new_session(self, security_id: int, place: PacketKey) -> Iterator[StateChange]:
         self._session[security_id] = place
         own = self.statistics.get(security_id)
         if own:
@@ -286,7 +288,7 @@ class MarketState:
         key: Key,
         template_id: int,
         values: Mapping[str, Any],
-        place: Place,
+        place: PacketKey,
     ) -> tuple[StatisticChange, ...]:
         if key == _LAST_TRADE and values.get("tradeID") is not None:
             # A late joiner learns the last trade number from a snapshot.
@@ -311,7 +313,7 @@ class MarketState:
     # Snapshots
 
     def snapshot(
-        self, security_id: int, parts: Iterable[Part], place: Place
+        self, security_id: int, parts: Iterable[EventMessage], place: PacketKey
     ) -> Iterator[StateChange]:
         """Apply all statistics and the state of an instrument, as of a packet."""
         session = self._session.get(security_id)
@@ -331,11 +333,13 @@ class MarketState:
                     yield from self._set(security_id, key, part.template_id, part.values, place)
         yield from self._forget_but(security_id, published, place)
 
-    def absent(self, security_id: int, place: Place) -> Iterator[StateChange]:
+    def absent(self, security_id: int, place: PacketKey) -> Iterator[StateChange]:
         """Remove the statistics of an instrument without data as of a packet (000 §6.3)."""
         yield from self._forget_but(security_id, set(), place)
 
-    def _forget_but(self, security_id: int, told: set[Key], place: Place) -> Iterator[StateChange]:
+    def _forget_but(
+        self, security_id: int, told: set[Key], place: PacketKey
+    ) -> Iterator[StateChange]:
         own = self.statistics.get(security_id, {})
         for key in _by_name(
             key for key, each in own.items() if key not in told and _is_newer(place, each.place)
@@ -343,7 +347,7 @@ class MarketState:
             yield from self._remove(security_id, key)
 
     def snapshot_phase(
-        self, values: Mapping[str, Any], place: Place, missing: int
+        self, values: Mapping[str, Any], place: PacketKey, missing: int
     ) -> Iterator[StateChange]:
         """Apply the phase of a group from a snapshot loop, as of about the given packet.
 
@@ -384,7 +388,7 @@ def _trade_number(trade_date: Any, trade_id: int | None) -> tuple[date, int]:
     return _day(trade_date), trade_id or 0
 
 
-def _is_newer(place: Place, told: Place | None) -> bool:
+def _is_newer(place: PacketKey, told: PacketKey | None) -> bool:
     """Whether data as of ``place`` replaces data that was published at ``told``."""
     return told is None or covers(place, told)
 

@@ -14,16 +14,16 @@ import numpy as np
 from pregao.book.rows import IMPLIED, NULL, RECOVERY, UpdateKind
 from pregao.book.updates import (
     BookEmptied,
-    Interrupted,
     MessageKey,
+    MessagesMissing,
     OrderAdded,
     OrderChanged,
     OrderDeleted,
     Side,
     SideCleared,
-    SnapshotBegun,
     SnapshotEnded,
     SnapshotOrder,
+    SnapshotStarted,
     TopRemoved,
     Update,
 )
@@ -120,7 +120,7 @@ def mantissa(price: Any) -> int | None:
     return None if price is None else int(price.scaleb(PRICE_SCALE))
 
 
-def update_of(
+def book_update(
     key: MessageKey, template_id: int, schema_version: int, values: Mapping[str, Any]
 ) -> Update | None:
     """Return the book update of a message; None if it changes no book of one instrument."""
@@ -133,7 +133,7 @@ def update_of(
     if template_id != templates.DELETE_ORDER:
         kind = ACTIONS.get(values["mDUpdateAction"])
     if side is None or kind is None:
-        return Interrupted(key, "an order message has an unknown side or update action")
+        return MessagesMissing(key, "an order message has an unknown side or update action")
     rpt_seq = values["rptSeq"]
     position = values.get("mDEntryPositionNo")
     if kind is UpdateKind.REMOVE_TOP:
@@ -141,7 +141,7 @@ def update_of(
     if kind is UpdateKind.CLEAR_SIDE:
         return SideCleared(key, side, rpt_seq)
     if template_id == templates.MASS_DELETE_ORDERS:
-        return Interrupted(key, "a mass deletion has the update action of a single order")
+        return MessagesMissing(key, "a mass deletion has the update action of a single order")
     order_id, price = values["secondaryOrderID"], mantissa(values.get("mDEntryPx"))
     size = values["mDEntrySize"]
     if kind is _DELETE:
@@ -206,7 +206,7 @@ def snapshot_updates(
 
     Each entry is paired with the schema version of its message.
     """
-    yield SnapshotBegun(key, header.tot_num_bids, header.tot_num_offers, header.last_rpt_seq)
+    yield SnapshotStarted(key, header.tot_num_bids, header.tot_num_offers, header.last_rpt_seq)
     for version, entry in entries:
         side = SIDES.get(entry["mDEntryType"])
         if side is not None:  # else the counts of the header show that an order is missing

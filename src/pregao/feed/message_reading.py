@@ -10,16 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pregao.sbe.model import Message
+from pregao.sbe.model import MessageTemplate
 from pregao.sbe.values import readings
-from pregao.umdf.packets import DecodedMessage, Frame, PacketDecoder
+from pregao.umdf.packets import DecodedMessage, PacketDecoder, PacketFrame
 
 
 @dataclass(frozen=True, slots=True)
 class _Required:
     """The required fields of a template."""
 
-    message: Message
+    message: MessageTemplate
     """Referenced, so that its ``id`` is not reused."""
     fields: tuple[tuple[str, int, int], ...]
     """Name, end in the block, and the version that added the field."""
@@ -27,7 +27,7 @@ class _Required:
     """Group, name and version of the fields of entries that are never null."""
 
     @staticmethod
-    def of(message: Message) -> _Required:
+    def of(message: MessageTemplate) -> _Required:
         """Return the required fields of a template."""
         fields = [each for each in readings(message) if each.required]
         return _Required(
@@ -57,7 +57,7 @@ _required: dict[int, _Required] = {}
 """By ``id`` of a template, whose hash takes longer than decoding a message."""
 
 
-def read_message(decoder: PacketDecoder, payload: Any, part: Frame) -> DecodedMessage:
+def read_message(decoder: PacketDecoder, payload: Any, part: PacketFrame) -> DecodedMessage:
     """Decode one message of a payload; reject it if it lacks required fields."""
     outcome = decoder.outcome(payload, part)
     decoded = outcome.decoded

@@ -9,8 +9,8 @@ import numpy as np
 
 from pregao.book.rows import NULL, UpdateKind
 from pregao.feed.columns import Codes, MessageColumns, Numbers
-from pregao.feed.places import INDEX_BITS, places_in
-from pregao.umdf.gaps import Item
+from pregao.feed.places import INDEX_BITS, message_serials
+from pregao.umdf.gaps import GapItem
 
 KEY = (
     "security_id",
@@ -128,7 +128,7 @@ def key_columns(rows: MessageColumns, base: int) -> KeyColumns:
     """Return the keys of messages; serials count from the sequence version ``base``."""
     return KeyColumns(
         rows.numbers("security_id"),
-        places_in(rows, base),
+        message_serials(rows, base),
         rows.numbers("event"),
         rows.numbers("sending_time_ns"),
         rows.numbers("capture_time_ns"),
@@ -144,7 +144,7 @@ class BookMessages:
     time: Numbers
     """Event time of each; NULL where there is none."""
     books: BookColumns
-    item: Item
+    item: GapItem
 
 
 def times_of(rows: MessageColumns) -> Numbers:
@@ -159,7 +159,7 @@ def times_of(rows: MessageColumns) -> Numbers:
 
 
 @dataclass(slots=True)
-class Messages:
+class IncrementalColumns:
     """Messages of many templates as columns; those that change books are first."""
 
     keys: KeyColumns
@@ -174,12 +174,12 @@ class Messages:
         return len(self.keys)
 
     @staticmethod
-    def of(changing: Sequence[BookMessages], others: Iterable[KeyColumns]) -> Messages:
+    def of(changing: Sequence[BookMessages], others: Iterable[KeyColumns]) -> IncrementalColumns:
         """Join messages that change books and the keys of those that do not."""
         rest = list(others)
         parts = [*(each.keys for each in changing), *rest]
         items = [np.full(len(each.keys), each.item, np.uint8) for each in changing]
-        items += [np.full(len(keys), Item.MESSAGE, np.uint8) for keys in rest]
+        items += [np.full(len(keys), GapItem.MESSAGE, np.uint8) for keys in rest]
         empty = np.empty(0, np.int64)
         keys = KeyColumns(
             *(
@@ -188,27 +188,27 @@ class Messages:
             )
         )
         books = [each.books for each in changing]
-        return Messages(
+        return IncrementalColumns(
             keys,
             np.concatenate(items) if items else np.empty(0, np.uint8),
             np.concatenate([each.time for each in changing]) if changing else empty,
             BookColumns.joined(books) if books else BookColumns.empty(0, UpdateKind.ADD),
         )
 
-    def about(self, securities: tuple[int, ...]) -> Messages:
+    def about(self, securities: tuple[int, ...]) -> IncrementalColumns:
         """Return the messages of some instruments."""
         return self.taken(np.flatnonzero(np.isin(self.keys.security, securities)))
 
-    def taken(self, chosen: Numbers) -> Messages:
+    def taken(self, chosen: Numbers) -> IncrementalColumns:
         """Return the messages at these indices, which must be ascending."""
         own = chosen[chosen < len(self.books)]
-        return Messages(
+        return IncrementalColumns(
             self.keys.taken(chosen), self.item[chosen], self.time[own], self.books.taken(own)
         )
 
 
 @dataclass(slots=True)
-class Resets:
+class ResetColumns:
     """ChannelResets: they affect every instrument of the channel."""
 
     place: Numbers
@@ -220,20 +220,20 @@ class Resets:
     def __len__(self) -> int:
         return len(self.place)
 
-    def taken(self, chosen: Numbers) -> Resets:
+    def taken(self, chosen: Numbers) -> ResetColumns:
         """Return the resets at these indices."""
-        return Resets(*(getattr(self, column.name)[chosen] for column in fields(self)))
+        return ResetColumns(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
     @staticmethod
-    def of(parts: Sequence[MessageColumns], base: int) -> Resets:
+    def of(parts: Sequence[MessageColumns], base: int) -> ResetColumns:
         """Return the resets of the incremental stream, in order and without duplicates."""
         names = ("event", "sending_time_ns", "capture_time_ns", "md_entry_timestamp_ns")
         columns = [
-            np.stack([places_in(rows, base), *(rows.numbers(name) for name in names)])
+            np.stack([message_serials(rows, base), *(rows.numbers(name) for name in names)])
             for rows in parts
         ]
         if not columns:
-            return Resets(*(np.empty(0, np.int64) for _ in range(5)))
+            return ResetColumns(*(np.empty(0, np.int64) for _ in range(5)))
         joined = np.concatenate(columns, axis=1)
         _, first = np.unique(joined[0], return_index=True)
-        return Resets(*joined[:, first])
+        return ResetColumns(*joined[:, first])

@@ -5,21 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from pregao.feed.columns import Numbers
-from pregao.feed.sequence import Rows, Sequence
-from pregao.umdf.gap_columns import Followed
-from pregao.umdf.gaps import Item, Step
+from pregao.feed.sequence import InstrumentSequence, SequenceRows
+from pregao.umdf.gap_columns import GapSteps
+from pregao.umdf.gaps import GapItem, GapStep
 
 START = "start of the sequence"
 _ORIGINS = {
-    int(Item.MESSAGE): START,
-    int(Item.EMPTIED): "EmptyBook",
-    int(Item.RESET): "ChannelReset",
-    int(Item.SNAPSHOT): "snapshot",
-    int(Item.ABSENT): "no snapshot: empty",
+    int(GapItem.MESSAGE): START,
+    int(GapItem.EMPTIED): "EmptyBook",
+    int(GapItem.RESET): "ChannelReset",
+    int(GapItem.SNAPSHOT): "snapshot",
+    int(GapItem.ABSENT): "no snapshot: empty",
 }
 
 
-class Origins:
+class BookOrigins:
     """Counts and origins of instruments, by their index among the securities of a day."""
 
     def __init__(self, securities: Numbers) -> None:
@@ -32,24 +32,26 @@ class Origins:
         self.place = np.zeros(count, np.int64)
         """Message serial at which each book begins."""
 
-    def add(self, sequence: Sequence, followed: Followed, rows: Rows) -> set[int]:
+    def add(self, sequence: InstrumentSequence, followed: GapSteps, rows: SequenceRows) -> set[int]:
         """Add a window; return the items with which books begin."""
         count = len(self.securities)
-        own = (sequence.item == Item.MESSAGE) | (sequence.item == Item.EMPTIED)
+        own = (sequence.item == GapItem.MESSAGE) | (sequence.item == GapItem.EMPTIED)
         self.messages += np.bincount(sequence.rank[own], minlength=count)
         self.updates += np.bincount(sequence.rank[rows.item], minlength=count)
         step = followed.step
-        uncounted = (sequence.item == Item.MESSAGE) & (sequence.count == 0)
-        informative = (step != Step.GAP) & (step != Step.QUEUED) & (sequence.item != Item.HOLE)
+        uncounted = (sequence.item == GapItem.MESSAGE) & (sequence.count == 0)
+        informative = (
+            (step != GapStep.GAP) & (step != GapStep.QUEUED) & (sequence.item != GapItem.HOLE)
+        )
         known = np.flatnonzero(informative & ~uncounted)
         ranks, first = np.unique(sequence.rank[known], return_index=True)
         beginning = set()
         for rank, at in zip(ranks.tolist(), known[first].tolist(), strict=True):
             if self.origin[rank] is None:
                 origin = _ORIGINS[int(sequence.item[at])]
-                if step[at] == Step.RESTART:
+                if step[at] == GapStep.RESTART:
                     origin = "EmptyBook"
-                elif step[at] == Step.AGREES:
+                elif step[at] == GapStep.AGREES:
                     origin = START
                 self.origin[rank] = origin
                 self.place[rank] = sequence.place[at]

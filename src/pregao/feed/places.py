@@ -12,36 +12,36 @@ from typing import Any
 import numpy as np
 
 from pregao.feed.columns import MessageColumns, Numbers
-from pregao.umdf.sequencing import place_of_serial, serial_of
+from pregao.umdf.sequencing import keys_of_serials, serial_of
 
 INDEX_BITS = 13
 """Bits of the message index: a packet of 64 kB has fewer messages."""
-BEHIND_PACKET = (1 << INDEX_BITS) - 1
+AFTER_PACKET = (1 << INDEX_BITS) - 1
 """Message index after all messages of a packet."""
 _BITS = 63
 """Bits of a number without its sign."""
 
 
-def place_of(serial: Numbers, index: Numbers | int) -> Numbers:
+def message_serial(serial: Numbers, index: Numbers | int) -> Numbers:
     """Return message serials from the serials of packets and the index in them."""
     return (serial << INDEX_BITS) | index
 
 
 def packet_of(place: Numbers, base: int) -> tuple[Any, Numbers]:
     """Return the sequence versions and numbers of the packets of message serials."""
-    return place_of_serial(place >> INDEX_BITS, base)
+    return keys_of_serials(place >> INDEX_BITS, base)
 
 
-def places_in(rows: MessageColumns, base: int) -> Numbers:
+def message_serials(rows: MessageColumns, base: int) -> Numbers:
     """Return the message serials of messages of the incremental stream."""
     serial = serial_of(rows.numbers("sequence_version"), rows.numbers("sequence_number", 0), base)
-    return place_of(serial, rows.numbers("index_in_packet"))
+    return message_serial(serial, rows.numbers("index_in_packet"))
 
 
-def place_text(place: int, base: int) -> str:
+def serial_text(place: int, base: int) -> str:
     """Describe the position of a message in words."""
     version, number = packet_of(np.array([place], np.int64), base)
-    index = place & BEHIND_PACKET
+    index = place & AFTER_PACKET
     return f"message {index} of packet {int(number[0])}, sequence version {int(version[0])}"
 
 

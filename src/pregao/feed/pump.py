@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pregao.arrays import Uint8Array
 from pregao.book.flat import FlatBook
 from pregao.feed import _pump_kernels as kernels
 from pregao.feed import _pump_words as w
@@ -21,27 +22,25 @@ from pregao.feed.columns import Numbers
 from pregao.feed.event_batch import EventBatch
 from pregao.feed.pump_tables import PumpTables
 
-_MOST_ROWS = 65_536
+_MAX_ROWS = 65_536
 """Maximum number of output rows before they are converted to events."""
 _STORE_BYTES = 8 << 20
 _FIRST_ROOM = 64
 
-Bytes = npt.NDArray[np.uint8]
 
-
-class Datagrams(NamedTuple):
+class DatagramColumns(NamedTuple):
     """Datagrams as flat arrays, ordered by time."""
 
-    buffer: Bytes
+    buffer: Uint8Array
     offset: Numbers
     length: npt.NDArray[np.int32]
     time_ns: Numbers
     line: npt.NDArray[np.int32]
     """The number of the line on which each was received."""
 
-    def chosen(self, rows: Numbers) -> Datagrams:
+    def chosen(self, rows: Numbers) -> DatagramColumns:
         """Return some of the datagrams, in order."""
-        return Datagrams(
+        return DatagramColumns(
             self.buffer,
             self.offset[rows],
             self.length[rows],
@@ -55,7 +54,7 @@ class Datagrams(NamedTuple):
         return self.buffer[start : start + int(self.length[at])].tobytes()
 
 
-class ToldBooks(NamedTuple):
+class ChangedBooks(NamedTuple):
     """Changed books, each in a complete market event."""
 
     security_id: Numbers
@@ -88,12 +87,12 @@ class Pump:
         self._control = np.zeros(w.CONTROL_WORDS, np.int64)
         self._words = self._control.data
         """A view of `_control`, from which one word is read three times as fast."""
-        self._rows = np.empty(_MOST_ROWS * w.ROW_WORDS, np.int64)
+        self._rows = np.empty(_MAX_ROWS * w.ROW_WORDS, np.int64)
         self._row_words = self._rows.data
         self._store = np.empty(_STORE_BYTES, np.uint8)
         self.stored = self._store.data
         """The bytes of messages that rows refer to."""
-        self._scratch = np.empty(w.MOST_MESSAGES, np.int64)
+        self._scratch = np.empty(w.MAX_MESSAGES, np.int64)
         self._lines = np.empty(0, np.int64)
         self.securities: list[int] = []
         """Instruments by their index in the arrays."""
@@ -105,7 +104,7 @@ class Pump:
         control = self._control
         control[w.CHANNEL] = channel
         control[w.SCHEMA] = w.ABSENT
-        control[w.ROWS_ROOM], control[w.STORE_ROOM] = _MOST_ROWS, _STORE_BYTES
+        control[w.ROWS_ROOM], control[w.STORE_ROOM] = _MAX_ROWS, _STORE_BYTES
         for word, array in (
             (w.ROWS_AT, self._rows), (w.STORE_AT, self._store), (w.SCRATCH_AT, self._scratch),
         ):  # fmt: skip
@@ -181,7 +180,7 @@ class Pump:
         offset = index * w.INSTRUMENT_WORDS
         self._instruments[offset + w.META_AT : offset + w.ROOM + 1] = book.addresses
 
-    def changed(self, of: Collection[int] | None = None) -> Iterator[Changed]:
+    def changed(self, of: Collection[int] | None = None) -> Iterator[ChangedInstrument]:
         """Yield the instruments with messages processed since the last call.
 
         With ``of``, yield only those; the others stay for a later call.
@@ -203,7 +202,9 @@ class Pump:
                     words[offset + w.KEY_NUMBER] = 0
         for own in found:
             key = (own[w.KEY_NUMBER], own[w.KEY_INDEX]) if own[w.KEY_NUMBER] else None
-            yield Changed(own[w.SECURITY], own[w.NUMBER], own[w.LAST], key, own[w.KEY_COUNT])
+            yield ChangedInstrument(
+                own[w.SECURITY], own[w.NUMBER], own[w.LAST], key, own[w.KEY_COUNT]
+            )
 
     # The control block
 
@@ -223,11 +224,11 @@ class Pump:
             offset = w.FEEDS + index * w.FEED_WORDS
             self._control[offset : offset + w.FEED_WORDS] = (0, 0, 0, 0, reached, last_ns)
 
-    def feeds(self, count: int) -> list[FeedWords]:
+    def feeds(self, count: int) -> list[FeedTallies]:
         """Return the counts of each feed since the last call."""
         found, words = [], self._words
         for offset in range(w.FEEDS, w.FEEDS + count * w.FEED_WORDS, w.FEED_WORDS):
-            found.append(FeedWords(*words[offset : offset + w.FEED_WORDS].tolist()))
+            found.append(FeedTallies(*words[offset : offset + w.FEED_WORDS].tolist()))
             for word in range(offset, offset + w.FEED_REACHED):
                 words[word] = 0
         return found
@@ -281,7 +282,7 @@ class Pump:
 
     # Running
 
-    def run(self, datagrams: Datagrams, first: int, last: int) -> int:
+    def run(self, datagrams: DatagramColumns, first: int, last: int) -> int:
         """Process datagrams. Returns the index of the first one not processed; see `status`."""
         if self._table is None:
             self._words[w.STATUS] = w.PLAIN
@@ -289,7 +290,7 @@ class Pump:
         stopped: int = kernels.pump(self._control, *datagrams, first, last)
         return stopped
 
-    def pass_over(self, datagrams: Datagrams, at: int) -> bool:
+    def pass_over(self, datagrams: DatagramColumns, at: int) -> bool:
         """Process a packet that concerns no book, which the caller has validated.
 
         Returns whether it was the next one.
@@ -348,7 +349,7 @@ class Pump:
         words: list[int] = self._row_words[: count * w.ROW_WORDS].tolist()
         return [words[begin : begin + w.ROW_WORDS] for begin in range(0, len(words), w.ROW_WORDS)]
 
-    def told(self) -> Iterator[ToldBooks | Row]:
+    def told(self) -> Iterator[ChangedBooks | Row]:
         """Yield and clear the output rows in order, consecutive changed books together.
 
         The caller must exhaust it before anything else is done.
@@ -359,22 +360,22 @@ class Pump:
         begin = 0
         for end in [*messages, count]:
             if end > begin:
-                yield ToldBooks(self._securities[rows[begin:end, w.ITEM]], rows[begin:end])
+                yield ChangedBooks(self._securities[rows[begin:end, w.ITEM]], rows[begin:end])
             if end < count:
                 yield rows[end].tolist()
             begin = end + 1
         self._words[w.ROWS] = self._words[w.STORED] = 0
 
-    def take_messages(self) -> ToldMessages:
+    def take_messages(self) -> PendingMessages:
         """Return and clear the messages among the output rows, as copies."""
         count, stored = self._words[w.ROWS], self._words[w.STORED]
         self._words[w.ROWS] = self._words[w.STORED] = 0
         rows = self._rows[: count * w.ROW_WORDS].reshape(count, w.ROW_WORDS)
         kept = self._store[:stored].copy().data
-        return ToldMessages(rows[rows[:, w.KIND] == w.MESSAGE], kept)
+        return PendingMessages(rows[rows[:, w.KIND] == w.MESSAGE], kept)
 
 
-class ToldMessages:
+class PendingMessages:
     """Messages whose events are emitted later."""
 
     def __init__(self, rows: Numbers, stored: memoryview) -> None:
@@ -393,7 +394,7 @@ class ToldMessages:
         return rows
 
 
-class Changed(NamedTuple):
+class ChangedInstrument(NamedTuple):
     """An instrument with processed messages."""
 
     security_id: int
@@ -407,7 +408,7 @@ class Changed(NamedTuple):
     """Count of that message."""
 
 
-class FeedWords(NamedTuple):
+class FeedTallies(NamedTuple):
     """Counts of a feed."""
 
     packets: int
@@ -420,9 +421,9 @@ class FeedWords(NamedTuple):
 
 _WORDS = {
     "version": w.VERSION, "next": w.NEXT, "whole_since": w.WHOLE_SINCE, "now": w.NOW,
-    "since": w.SINCE, "limit": w.LIMIT, "progress": w.PROGRESS, "behind": w.BEHIND,
-    "most_behind": w.MOST_BEHIND, "event": w.EVENT, "event_at": w.EVENT_AT,
-    "begins": w.BEGINS, "wanted": w.WANTED,
+    "since": w.SINCE, "limit": w.LIMIT, "progress": w.PROGRESS, "behind": w.OUTDATED,
+    "most_behind": w.MAX_LAG, "event": w.EVENT, "event_at": w.EVENT_AT,
+    "begins": w.BEGINS, "wanted": w.REQUESTED,
     "sending": w.SENDING, "received": w.RECEIVED, "delivered": w.DELIVERED,
     "messages": w.MESSAGES, "packets": w.PACKETS, "bytes": w.BYTES,
 }  # fmt: skip

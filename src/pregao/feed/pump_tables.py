@@ -23,17 +23,17 @@ from pregao.feed.meaning import (
     SIDES,
     UNKNOWN,
 )
-from pregao.sbe.model import Message, Schema
-from pregao.sbe.values import Reading, ValueKind, readings
+from pregao.sbe.model import MessageTemplate, Schema
+from pregao.sbe.values import ValueKind, ValueSpec, readings
 from pregao.umdf import templates
-from pregao.umdf.event_columns import flags_place
+from pregao.umdf.event_columns import flags_offset
 from pregao.umdf.packets import PacketDecoder
 from pregao.umdf.recovery import NEVER_DISCARDED
 
 _SECURITY, _COUNT, _NEXT = "security_id", "rpt_seq", "next_seq_no"
 _ORDERS: Final = (templates.ORDER, templates.DELETE_ORDER)
 """Messages whose books the kernel updates."""
-_MOST_TABLES = 64
+_MAX_TABLES = 64
 _WORDS: Final = {
     "order_id": w.ORDER_ID,
     "price": w.PRICE,
@@ -63,7 +63,7 @@ class PumpTables:
             except DecodeError:
                 return None
             found = _table(schema, version, self._heard)
-            if len(self._known) >= _MOST_TABLES:  # both numbers come from the wire
+            if len(self._known) >= _MAX_TABLES:  # both numbers come from the wire
                 self._known.clear()
             self._known[schema_id, version] = found
         return found
@@ -79,7 +79,7 @@ def _table(schema: Schema, version: int, heard: Collection[int]) -> Numbers:
         if template_id in NEVER_DISCARDED:
             offset = template_id * w.TEMPLATE_WORDS
             table[[offset + w.USE, offset + w.BLOCK]] = w.BOOKLESS, message.block_length
-            table[offset + w.FLAGS_AT] = flags_place(template_id, message)
+            table[offset + w.FLAGS_AT] = flags_offset(template_id, message)
             continue
         if message.groups or message.data:
             continue
@@ -98,7 +98,7 @@ def _table(schema: Schema, version: int, heard: Collection[int]) -> Numbers:
     return table
 
 
-def _heartbeat_words(table: Numbers, message: Message) -> None:
+def _heartbeat_words(table: Numbers, message: MessageTemplate) -> None:
     """Set the words that locate the next sequence number in a heartbeat."""
     following = next((each for each in readings(message) if each.column == _NEXT), None)
     if following is not None and following.size == 4 and not message.groups and not message.data:
@@ -107,22 +107,22 @@ def _heartbeat_words(table: Numbers, message: Message) -> None:
         table[offset + w.COUNT_AT] = following.offset
 
 
-def _fill(table: Numbers, at: int, reading: Reading | None, codes: Mapping[str, int]) -> None:
+def _fill(table: Numbers, at: int, reading: ValueSpec | None, codes: Mapping[str, int]) -> None:
     """Set the codes of an enumeration's values."""
     for member in reading.enum.members if reading is not None and reading.enum is not None else ():
         if member.name in codes and 0 <= member.value <= 0xFF:
             table[at + member.value] = codes[member.name]
 
 
-def _words(message: Message, version: int, *, heard: bool) -> Numbers | None:
+def _words(message: MessageTemplate, version: int, *, heard: bool) -> Numbers | None:
     """Return the words of a template; None if the kernel cannot read it."""
     fields = {each.column: each for each in readings(message)}
     words = np.zeros(w.TEMPLATE_WORDS, np.int64)
     words[w.USE] = w.COUNTED
     words[w.BLOCK] = message.block_length
-    words[w.FLAGS_AT] = flags_place(message.id, message)
+    words[w.FLAGS_AT] = flags_offset(message.id, message)
     words[[w.SECURITY_AT, w.COUNT_AT, w.ACTION_AT, w.SIDE_AT]] = w.ABSENT
-    words[w.HEARD] = heard
+    words[w.REPORTED] = heard
     if any(each.since_version > version for each in fields.values()):
         return None
     security, count = fields.get(_SECURITY), fields.get(_COUNT)
@@ -134,7 +134,7 @@ def _words(message: Message, version: int, *, heard: bool) -> Numbers | None:
     decimals = [leaf for leaf in leaves if leaf.kind is ValueKind.DECIMAL]
     # Codecs also reject days beyond the range of dates, which 16 bits cannot reach.
     days = [leaf for leaf in leaves if leaf.kind is ValueKind.DATE and leaf.size > 2]
-    if days or len(decimals) > w.MOST_DECIMALS:
+    if days or len(decimals) > w.MAX_DECIMALS:
         return None
     if any(leaf.size != 8 for leaf in decimals):
         return None
@@ -149,7 +149,7 @@ def _words(message: Message, version: int, *, heard: bool) -> Numbers | None:
 
 
 def _order_words(
-    words: Numbers, template_id: int, version: int, fields: Mapping[str, Reading]
+    words: Numbers, template_id: int, version: int, fields: Mapping[str, ValueSpec]
 ) -> bool:
     """Set the words of a message about orders; False if the kernel cannot read it."""
     columns = ORDER_COLUMNS[template_id]

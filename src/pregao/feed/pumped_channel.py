@@ -18,32 +18,32 @@ from pregao.errors import DecodeError
 from pregao.extras import kernels_compiled
 from pregao.feed import _pump_words as w
 from pregao.feed import channel_events as told
-from pregao.feed.backlog import Backlog
+from pregao.feed.backlog import MessageBacklog
 from pregao.feed.book_view import ChannelBook
-from pregao.feed.channel import FEWEST_BEHIND, Channel
+from pregao.feed.channel import MIN_OUTDATED_PACKETS, Channel
 from pregao.feed.channel_settings import ChannelCounters, ChannelSettings, ChannelState
-from pregao.feed.definitions import Instrument
+from pregao.feed.definitions import ChannelInstrument
 from pregao.feed.event_batch import EventBatch
 from pregao.feed.follower import Follower
-from pregao.feed.hearing import Hearing
+from pregao.feed.hearing import PumpEventDecoder
 from pregao.feed.market_state import Key, Statistic
 from pregao.feed.message_reading import read_message
-from pregao.feed.pump import Datagrams, Pump, ToldBooks, ToldMessages
+from pregao.feed.pump import ChangedBooks, DatagramColumns, PendingMessages, Pump
 from pregao.feed.pump_tables import PumpTables
 from pregao.feed.raw_packets import RawPacket, instruments_of
 from pregao.umdf import templates
-from pregao.umdf.layout import FRAMING_SIZE, MESSAGE_HEADER, PACKET_HEADER_SIZE, SMALLEST_MESSAGE
+from pregao.umdf.layout import FRAMING_SIZE, MESSAGE_HEADER, MIN_MESSAGE_SIZE, PACKET_HEADER_SIZE
 from pregao.umdf.packets import PacketDecoder, PacketHeader, decode_header
 from pregao.umdf.phases import Phases
 from pregao.umdf.recovery import NEVER_DISCARDED
-from pregao.umdf.sequencing import Place
+from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.streams import Stream
 
-_LONGEST_PAUSE: Final = 64
+_MAX_PAUSE: Final = 64
 """Maximum number of packets without the kernel, after packets that it could not process."""
 
 
-class PumpedChannel(Channel):
+class FastChannel(Channel):
     """Follows one channel over its feeds, like `Channel`, many datagrams per call."""
 
     def __init__(self, settings: ChannelSettings, decoder: PacketDecoder | None = None) -> None:
@@ -63,8 +63,8 @@ class PumpedChannel(Channel):
         self._looked_at: RawPacket | None = None
         """The packet that was decoded last, to find the instruments that it concerns."""
         self._pumped = 0
-        self._backlog = Backlog()
-        self._hearing = Hearing(self._decoder, self._teller)
+        self._backlog = MessageBacklog()
+        self._hearing = PumpEventDecoder(self._decoder, self._teller)
 
     def _new_book(self) -> OrderBook:
         return FlatBook() if kernels_compiled() else super()._new_book()
@@ -78,7 +78,12 @@ class PumpedChannel(Channel):
         self._lines_of = ()
 
     def receive_many(
-        self, datagrams: Datagrams, first: int = 0, last: int | None = None, *, singly: bool = False
+        self,
+        datagrams: DatagramColumns,
+        first: int = 0,
+        last: int | None = None,
+        *,
+        singly: bool = False,
     ) -> int:
         """Process datagrams ``first`` to ``last``. Returns the index after those processed.
 
@@ -100,7 +105,7 @@ class PumpedChannel(Channel):
                 status = pump.status
                 if index > before:
                     self._pause = 0
-                if status in (w.DONE, w.TOLD):
+                if status in (w.DONE, w.EVENTS_PENDING):
                     return index
                 if status == w.BOOK_FULL:
                     pump.grow_book()
@@ -108,7 +113,7 @@ class PumpedChannel(Channel):
                 if status == w.ROWS_FULL:
                     self._tell()
                     continue
-                if status == w.MISFIT:
+                if status == w.INCONSISTENT:
                     done = pump.detail
                 elif self._read_schema(datagrams, index):
                     continue
@@ -118,7 +123,7 @@ class PumpedChannel(Channel):
                         return index
                     continue
                 elif index == before:
-                    self._pause = min(2 * self._pause + 1, _LONGEST_PAUSE)
+                    self._pause = min(2 * self._pause + 1, _MAX_PAUSE)
                     self._pausing = self._pause
             self._plain(datagrams, index, done)
             index += 1
@@ -126,7 +131,7 @@ class PumpedChannel(Channel):
                 return index
         return index
 
-    def _plain(self, datagrams: Datagrams, at: int, done: int) -> None:
+    def _plain(self, datagrams: DatagramColumns, at: int, done: int) -> None:
         line = self._lines.get(int(datagrams.line[at]))
         if line is None:
             return
@@ -166,17 +171,17 @@ class PumpedChannel(Channel):
             return looked_at
         return super()._walked(header, payload, received_ns)
 
-    def _read_schema(self, datagrams: Datagrams, at: int) -> bool:
+    def _read_schema(self, datagrams: DatagramColumns, at: int) -> bool:
         """Switch to the schema version of a packet. Returns False if unsupported or already set."""
-        if int(datagrams.length[at]) < PACKET_HEADER_SIZE + SMALLEST_MESSAGE:
+        if int(datagrams.length[at]) < PACKET_HEADER_SIZE + MIN_MESSAGE_SIZE:
             return False
         start = int(datagrams.offset[at]) + PACKET_HEADER_SIZE + FRAMING_SIZE
         _, _, schema_id, version = MESSAGE_HEADER.unpack_from(datagrams.buffer.data, start)
         return self._pump.set_schema(schema_id, version)
 
-    def _pass_over(self, datagrams: Datagrams, at: int) -> bool:
+    def _pass_over(self, datagrams: DatagramColumns, at: int) -> bool:
         """Process a packet whose only message concerns no book, without leaving the kernel."""
-        if int(datagrams.length[at]) < PACKET_HEADER_SIZE + SMALLEST_MESSAGE:
+        if int(datagrams.length[at]) < PACKET_HEADER_SIZE + MIN_MESSAGE_SIZE:
             return False
         start = int(datagrams.offset[at]) + PACKET_HEADER_SIZE + FRAMING_SIZE
         _, template_id, _, _ = MESSAGE_HEADER.unpack_from(datagrams.buffer.data, start)
@@ -201,7 +206,7 @@ class PumpedChannel(Channel):
         if not pump.pass_over(datagrams, at):
             return False
         version, following, *times = pump.place()
-        key = Place(version, following - 1)
+        key = PacketKey(version, following - 1)
         teller.at(key, *times)
         teller.now_ns = pump.now_ns
         teller.message(key, pump.event, template_id, decoded.values)
@@ -238,7 +243,7 @@ class PumpedChannel(Channel):
                 {
                     line: feeds.index(feed)
                     for line, (stream, feed) in self._lines.items()
-                    if stream is Stream.INCREMENTAL and feed in feeds[: w.MOST_FEEDS]
+                    if stream is Stream.INCREMENTAL and feed in feeds[: w.MAX_FEEDS]
                 }
             )
         key, event, over = follower.events.running
@@ -246,12 +251,12 @@ class PumpedChannel(Channel):
             over = True
         pump = self._pump
         pump.touch(touched)
-        pump.set_feeds([(arbiter.reached(feed), 0) for feed in feeds[: w.MOST_FEEDS]])
+        pump.set_feeds([(arbiter.reached(feed), 0) for feed in feeds[: w.MAX_FEEDS]])
         pump.set(
             version=expected.sequence_version, next=expected.sequence_number,
             whole_since=arbiter.whole_since, now=self._now_ns, since=life.since_ns,
             limit=life.limit_ns, progress=self._progress_ns, behind=self._behind,
-            most_behind=FEWEST_BEHIND, event=event, event_at=0, begins=over,
+            most_behind=MIN_OUTDATED_PACKETS, event=event, event_at=0, begins=over,
             wanted=self._teller.wanted,
         )  # fmt: skip
         self._handed = True
@@ -289,9 +294,9 @@ class PumpedChannel(Channel):
             teller.backlog.add(partial(self._look, version, messages), len(messages))
             return
         self._hearing.hear(version, pump.take_rows(), pump.stored, pump.securities)
-        teller.at(Place(version, following - 1), *times)
+        teller.at(PacketKey(version, following - 1), *times)
 
-    def _look(self, version: int, messages: ToldMessages, most: int) -> int:
+    def _look(self, version: int, messages: PendingMessages, most: int) -> int:
         """Emit the events of at most ``most`` queued messages. Returns how many are left."""
         self._hearing.hear(version, messages.take(most), messages.stored, ())
         return len(messages)
@@ -310,12 +315,12 @@ class PumpedChannel(Channel):
         if self._handed and self._pump.waiting and teller.wanted:
             version, following, *times = self._pump.place()
             for part in self._pump.told():
-                if isinstance(part, ToldBooks):
+                if isinstance(part, ChangedBooks):
                     parts.append(part.batch(version))
                 else:
                     self._hearing.hear(version, (part,), self._pump.stored, ())
                     parts.append(EventBatch.of(teller.take()))
-            teller.at(Place(version, following - 1), *times)
+            teller.at(PacketKey(version, following - 1), *times)
         return EventBatch.joined(parts)
 
     def _sync(self, concerned: frozenset[int] | None = None) -> None:
@@ -337,7 +342,7 @@ class PumpedChannel(Channel):
         for name, count in tallies.items():
             setattr(counters, name, getattr(counters, name) + count)
         reached = {}
-        feeds = self._sites.feeds[: w.MOST_FEEDS]
+        feeds = self._sites.feeds[: w.MAX_FEEDS]
         for feed, own in zip(feeds, pump.feeds(len(feeds)), strict=True):
             reached[feed] = own.reached
             if own.packets:
@@ -352,12 +357,12 @@ class PumpedChannel(Channel):
         self._arbiter.go_on(words["next"], reached)
         version = words["version"]
         if tallies["delivered"]:
-            key = Place(version, words["next"] - 1)
+            key = PacketKey(version, words["next"] - 1)
             follower.go_on(key)
             teller.at(key, words["sending"], words["received"])
             teller.now_ns = self._now_ns
         if words["event_at"]:  # of the last packet, or of one applied in part
-            key = Place(version, words["event_at"])
+            key = PacketKey(version, words["event_at"])
             follower.events.go_on(key, words["event"], over=bool(words["begins"]))
             pump.set(event_at=0)
 
@@ -365,7 +370,7 @@ class PumpedChannel(Channel):
         follower = self._follower
         version = self._pump.place()[0]
         for each in self._pump.changed(concerned):
-            follower.followed(each.security_id).go_on(Place(version, each.number), each.counted)
+            follower.followed(each.security_id).go_on(PacketKey(version, each.number), each.counted)
             if each.key is not None:
                 book = follower.books[each.security_id]
                 assert isinstance(book, FlatBook)
@@ -392,13 +397,13 @@ class PumpedChannel(Channel):
         return super().state
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> PacketKey | None:
         """The last packet applied, or the one before the next packet named by a heartbeat."""
         self._sync()
         return super().place
 
     @property
-    def instruments(self) -> Mapping[int, Instrument]:
+    def instruments(self) -> Mapping[int, ChannelInstrument]:
         """Instruments by security ID."""
         self._tell()
         self._teller.catch_up()
@@ -427,7 +432,7 @@ class PumpedChannel(Channel):
         self._sync()
         return super().is_alive(feed)
 
-    def take_events(self) -> list[told.Event]:
+    def take_events(self) -> list[told.ChannelEvent]:
         """Return the events since the last call, in order."""
         self._tell()
         return super().take_events()
@@ -449,9 +454,9 @@ class PumpedChannel(Channel):
         self._handed = False
         self._known, self._looked_at, self._lines_of = None, None, ()
         self._pausing = self._pause = 0
-        self._backlog = Backlog()
+        self._backlog = MessageBacklog()
         self._teller.backlog = None if wanted else self._backlog
-        self._hearing = Hearing(self._decoder, self._teller)
+        self._hearing = PumpEventDecoder(self._decoder, self._teller)
         super().restart(now_ns)
 
     def start(self, now_ns: int) -> None:

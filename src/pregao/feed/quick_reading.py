@@ -14,10 +14,11 @@ from typing import Any, Final
 from pregao.errors import DecodeError
 from pregao.feed.market_state import REPLACING
 from pregao.feed.meaning import PRICE_SCALE
-from pregao.sbe import Decoded, MessageCodec, readings
+from pregao.sbe.codec import MessageCodec, SbeMessage
+from pregao.sbe.values import readings
 from pregao.umdf import templates
 
-Decode = Callable[[Any, int, int, int, int], Decoded]
+SbeDecode = Callable[[Any, int, int, int, int], SbeMessage]
 """Decodes the body of a message: buffer, offset, block length, version and end."""
 ReadTrade = Callable[[Any, int, int], tuple[Any, ...]]
 """Reads a trade's body in a buffer, from an offset to an end, as arguments of `Teller.trade`."""
@@ -33,11 +34,11 @@ _FIELDS: Final = (
     "securityID", "tradeID", "tradeDate", "mDEntryPx", "mDEntrySize", "mDEntryBuyer",
     "mDEntrySeller", "tradeCondition", "trdSubType",
 )  # fmt: skip
-_MOST_KNOWN: Final = 1024
+_MAX_CACHED: Final = 1024
 _ACTION: Final = "mDUpdateAction"
 
 
-class Unread(Mapping[str, Any]):
+class LazyFields(Mapping[str, Any]):
     """Fields of a message, decoded on first access."""
 
     __slots__ = ("_body", "_found", "_read")
@@ -68,7 +69,7 @@ class Unread(Mapping[str, Any]):
         return dict, (self._values(),)
 
 
-def body_reader(decode: Decode, block_length: int, version: int) -> ReadBody:
+def body_reader(decode: SbeDecode, block_length: int, version: int) -> ReadBody:
     """Return a reader of complete bodies of one block length and version."""
 
     def read(body: bytes) -> Mapping[str, Any]:
@@ -87,7 +88,7 @@ def _unpacks(unpack: Callable[..., Any], block_length: int) -> bool:
 
 
 def trade_reader(
-    codec: MessageCodec, decode: Decode, block_length: int, version: int
+    codec: MessageCodec, decode: SbeDecode, block_length: int, version: int
 ) -> ReadTrade | None:
     """Return a reader of trades of one block length and version.
 
@@ -108,7 +109,7 @@ def trade_reader(
     sub_types: dict[int | None, Any] = {}
 
     def look(known: dict[Any, Any], number: int | None, field: str, message: Any) -> Any:
-        if len(known) >= _MOST_KNOWN:
+        if len(known) >= _MAX_CACHED:
             known.clear()
         known[number] = found = decode(*message).values[field]
         return found

@@ -9,8 +9,8 @@ from pregao.feed.message_reading import read_message
 from pregao.umdf.packets import (
     DecodedMessage,
     DecodedPacket,
-    Frame,
     PacketDecoder,
+    PacketFrame,
     PacketHeader,
     frames,
 )
@@ -28,7 +28,7 @@ class RawPacket:
     header: PacketHeader
     payload: bytes
     received_ns: int
-    frames: tuple[Frame, ...] = ()
+    frames: tuple[PacketFrame, ...] = ()
     broken: DecodedMessage | None = None
     """Where and why locating its messages failed."""
     _decoded: DecodedPacket | None = None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pregao.feed.channel_settings import Action, Join, Leave
+from pregao.feed.channel_settings import Join, Leave, StreamAction
 from pregao.umdf.streams import Stream
 
 
 class RecoveryStreams:
     """Tracks which recovery streams are joined, and whether they are idle."""
 
-    def __init__(self, actions: list[Action]) -> None:
+    def __init__(self, actions: list[StreamAction]) -> None:
         self._actions = actions
         """Receives requests to join and leave."""
         self._joined: dict[Stream, str] = {}

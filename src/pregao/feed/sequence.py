@@ -8,19 +8,19 @@ import numpy as np
 
 from pregao.book.rows import RECOVERY, UpdateKind, UpdateRows
 from pregao.feed.columns import Codes, Flags, Numbers
-from pregao.feed.holes import Holes
-from pregao.feed.messages import BookColumns, Messages, Resets
+from pregao.feed.holes import PacketGapColumns
+from pregao.feed.messages import BookColumns, IncrementalColumns, ResetColumns
 from pregao.feed.places import in_order, ranked
-from pregao.feed.snapshots import Absences, Snapshots
-from pregao.umdf.gap_columns import CONFIRMED, DOUBTED, Counters, Followed, follow
-from pregao.umdf.gaps import Item, Step
+from pregao.feed.snapshots import AbsentInstruments, Snapshots
+from pregao.umdf.gap_columns import CONFIRMED, DOUBTED, GapCounters, GapSteps, follow
+from pregao.umdf.gaps import GapItem, GapStep
 
-_LOADING = (Step.LOADS, Step.DISAGREES, Step.CONFIRMS)
+_LOADING = (GapStep.LOADS, GapStep.DISAGREES, GapStep.CONFIRMS)
 """Steps of snapshots that are loaded."""
 
 
 @dataclass(slots=True)
-class Sequence:
+class InstrumentSequence:
     """Items of some instruments in order: messages, resets, snapshots, absences, gaps."""
 
     securities: Numbers
@@ -45,7 +45,7 @@ class Sequence:
         return len(self.rank)
 
 
-class CountingSnapshots:
+class EffectiveSnapshots:
     """Selects the snapshots that take effect in each window of a sequence, window by window."""
 
     def __init__(self, snapshots: Snapshots | None) -> None:
@@ -53,7 +53,7 @@ class CountingSnapshots:
         self._seen = 0
         """Highest message serial of the previous windows."""
 
-    def within(self, messages: Messages, *, last: bool) -> Numbers:
+    def within(self, messages: IncrementalColumns, *, last: bool) -> Numbers:
         """Return the snapshots that take effect among these messages.
 
         Those after the window's last message are left to the next window, if there is one: the
@@ -71,14 +71,14 @@ class CountingSnapshots:
 
 
 def in_sequence(
-    messages: Messages,
-    resets: Resets,
+    messages: IncrementalColumns,
+    resets: ResetColumns,
     snapshots: Snapshots | None,
     usable: Numbers,
-    absent: Absences,
+    absent: AbsentInstruments,
     also: Numbers,
-    holes: Holes,
-) -> Sequence:
+    holes: PacketGapColumns,
+) -> InstrumentSequence:
     """Sort all items of the instruments.
 
     ``usable`` are the indices of the snapshots that take effect; the instruments in ``also`` are
@@ -154,10 +154,10 @@ def in_sequence(
     item = np.concatenate(
         [
             messages.item,
-            np.full(len(reset_rank), Item.RESET, np.uint8),
-            np.full(len(usable), Item.SNAPSHOT, np.uint8),
-            np.full(len(absent_rank), Item.ABSENT, np.uint8),
-            np.full(len(hole_rank), Item.HOLE, np.uint8),
+            np.full(len(reset_rank), GapItem.RESET, np.uint8),
+            np.full(len(usable), GapItem.SNAPSHOT, np.uint8),
+            np.full(len(absent_rank), GapItem.ABSENT, np.uint8),
+            np.full(len(hole_rank), GapItem.HOLE, np.uint8),
         ]
     )
     order = in_order(joined["rank"], joined["place"])
@@ -169,7 +169,7 @@ def in_sequence(
             [columns, BookColumns.empty(len(reset_rank), UpdateKind.RESET)]
         )
         time = np.concatenate([time, tiled(resets.time)])
-    sequence = Sequence(
+    sequence = InstrumentSequence(
         securities,
         np.searchsorted(sorted_rank, np.arange(instruments + 1)),
         sorted_rank,
@@ -188,11 +188,11 @@ def in_sequence(
     return sequence
 
 
-def _date_snapshots(sequence: Sequence) -> None:
+def _date_snapshots(sequence: InstrumentSequence) -> None:
     """Date each snapshot by its sending time, or by the next message's if that is earlier."""
-    shown = (sequence.snapshot >= 0) | (sequence.item == Item.ABSENT)
+    shown = (sequence.snapshot >= 0) | (sequence.item == GapItem.ABSENT)
     snapshots = np.flatnonzero(shown)
-    messages = np.flatnonzero(~shown & (sequence.item != Item.HOLE))
+    messages = np.flatnonzero(~shown & (sequence.item != GapItem.HOLE))
     following = np.searchsorted(messages, snapshots)
     exists = following < len(messages)
     snapshots, following = snapshots[exists], messages[following[exists]]
@@ -203,7 +203,7 @@ def _date_snapshots(sequence: Sequence) -> None:
 
 
 @dataclass(slots=True)
-class Rows:
+class SequenceRows:
     """Rows of updates, and the item of each row."""
 
     updates: UpdateRows
@@ -212,7 +212,9 @@ class Rows:
     """Number of rows before each item, and the total at the end."""
 
 
-def follow_sequence(sequence: Sequence, counters: Counters, holes: Holes) -> Followed:
+def follow_sequence(
+    sequence: InstrumentSequence, counters: GapCounters, holes: PacketGapColumns
+) -> GapSteps:
     """Determine the step of each item for its instrument."""
     missing = covered = sound = None
     if len(holes):
@@ -232,7 +234,9 @@ _DOUBT, _INTERRUPT, _EMPTY, _CONFIRM, _SETTLE = range(len(_FIXED))
 """Rows defined by their kind alone; each exists once, after the other rows."""
 
 
-def rows_of(sequence: Sequence, followed: Followed, snapshots: Snapshots | None) -> Rows:
+def rows_of(
+    sequence: InstrumentSequence, followed: GapSteps, snapshots: Snapshots | None
+) -> SequenceRows:
     """Return the rows that update the books from item to item.
 
     The rows of an item are, in this order: DOUBT; INTERRUPT, EMPTY or a loaded snapshot; the
@@ -240,9 +244,9 @@ def rows_of(sequence: Sequence, followed: Followed, snapshots: Snapshots | None)
     """
     step = followed.step
     doubted, confirmed = followed.has(DOUBTED), followed.has(CONFIRMED)
-    interrupted = step == Step.GAP
-    emptied = (step == Step.RESTART) | (step == Step.EMPTIES)
-    applied = (sequence.book_row >= 0) & (step <= Step.RESTART)
+    interrupted = step == GapStep.GAP
+    emptied = (step == GapStep.RESTART) | (step == GapStep.EMPTIES)
+    applied = (sequence.book_row >= 0) & (step <= GapStep.RESTART)
     settled = _settled(sequence, step, applied)
     flags = (doubted, interrupted, emptied, applied, settled, confirmed)
     width = np.zeros(len(sequence), np.int64)
@@ -292,10 +296,10 @@ def rows_of(sequence: Sequence, followed: Followed, snapshots: Snapshots | None)
         firm=columns.firm[source],
         inserted=columns.inserted[source],
     )
-    return Rows(updates, item, begins)
+    return SequenceRows(updates, item, begins)
 
 
-def _settled(sequence: Sequence, step: Codes, applied: Flags) -> Flags:
+def _settled(sequence: InstrumentSequence, step: Codes, applied: Flags) -> Flags:
     """Return which snapshots equal a book that is being refilled."""
     columns = sequence.columns
     fills_one = (columns.kind <= UpdateKind.CHANGE) | (columns.kind == UpdateKind.OVERLAY)
@@ -304,18 +308,20 @@ def _settled(sequence: Sequence, step: Codes, applied: Flags) -> Flags:
     if not builds.any():
         return settled
     # The last item, up to each one, that determines whether a book is being refilled.
-    decides = applied | np.isin(step, (Step.AGREES, Step.EMPTIES, *_LOADING))
+    decides = applied | np.isin(step, (GapStep.AGREES, GapStep.EMPTIES, *_LOADING))
     last = np.maximum.accumulate(np.where(decides, np.arange(len(sequence)), -1))
     fills = np.zeros(len(sequence), np.bool_)
     fills[applied] = builds[sequence.book_row[applied]]
-    shown = np.flatnonzero(step == Step.AGREES)
+    shown = np.flatnonzero(step == GapStep.AGREES)
     before = last[np.maximum(shown - 1, 0)]
     same = (shown > 0) & (before >= 0) & (sequence.rank[before] == sequence.rank[shown])
     settled[shown] = same & fills[before]
     return settled
 
 
-def counts_after(sequence: Sequence, followed: Followed, counters: Counters) -> Numbers:
+def counts_after(
+    sequence: InstrumentSequence, followed: GapSteps, counters: GapCounters
+) -> Numbers:
     """Return the instrument's count after each item; ``counters`` are those after all items."""
     after = np.empty(len(sequence), np.int64)
     after[:-1] = followed.before[1:]
@@ -325,26 +331,26 @@ def counts_after(sequence: Sequence, followed: Followed, counters: Counters) -> 
     return after
 
 
-def without_statistics(sequence: Sequence, followed: Followed, whole: bool) -> Numbers:
+def without_statistics(sequence: InstrumentSequence, followed: GapSteps, whole: bool) -> Numbers:
     """Return the snapshots that books agree with, but before which statistics may be lost.
 
     Emptying a book makes it valid again, but statistics lost before are not sent again.
     ``whole`` states that no packet of the channel is missing.
     """
     step = followed.step
-    lost = (step == Step.GAP) | (step == Step.RESTART)
+    lost = (step == GapStep.GAP) | (step == GapStep.RESTART)
     if not whole:
-        lost |= sequence.item == Item.EMPTIED
+        lost |= sequence.item == GapItem.EMPTIED
     total = np.cumsum(lost)
     shown = np.flatnonzero(sequence.snapshot >= 0)
     rank = sequence.rank[shown]
     before = np.where(sequence.starts[rank] > 0, total[sequence.starts[rank] - 1], 0)
     before[1:] = np.where(rank[1:] == rank[:-1], total[shown[:-1]], before[1:])
-    agrees = (step[shown] == Step.AGREES) | (step[shown] == Step.CONFIRMS)
+    agrees = (step[shown] == GapStep.AGREES) | (step[shown] == GapStep.CONFIRMS)
     chosen: Flags = (total[shown] > before) & agrees
     return shown[chosen]
 
 
-def loaded_snapshots(followed: Followed) -> Numbers:
+def loaded_snapshots(followed: GapSteps) -> Numbers:
     """Return the items with which a book begins, is healed or confirmed."""
     return np.flatnonzero(np.isin(followed.step, _LOADING))

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from pregao.feed.listener import Part
+from pregao.feed.listener import EventMessage
 from pregao.umdf import templates
 from pregao.umdf.loops import InstrumentSnapshot, SnapshotHeader, SnapshotLoop
 from pregao.umdf.packets import DecodedPacket
-from pregao.umdf.sequencing import Place, covers, is_sequence_version
+from pregao.umdf.sequencing import PacketKey, covers, is_sequence_version
 
 T = TypeVar("T")
 
-MOST_OF_INSTRUMENT = 4
+MAX_PER_INSTRUMENT = 4
 """Maximum number of pending snapshots of one instrument: the oldest, which are reached first, and
 the newest."""
 
@@ -24,14 +24,14 @@ def ends_version(packet: DecodedPacket) -> bool:
 
 
 def whole_snapshots(
-    loop: SnapshotLoop[Part], packet: DecodedPacket
-) -> Iterator[InstrumentSnapshot[Part]]:
+    loop: SnapshotLoop[EventMessage], packet: DecodedPacket
+) -> Iterator[InstrumentSnapshot[EventMessage]]:
     """Add the messages of a packet to their loop; yield the snapshots that they complete."""
     for outcome in packet.outcomes:
         if outcome.decoded is None or outcome.frame is None:
             continue
         values, template = outcome.decoded.values, outcome.frame.template_id
-        part = Part(outcome.frame.version, values, template)
+        part = EventMessage(outcome.frame.version, values, template)
         if template == templates.SNAPSHOT_HEADER:
             header = SnapshotHeader.of(values)
             version = header.last_sequence_version
@@ -53,11 +53,11 @@ def whole_snapshots(
             yield snapshot
 
 
-class WaitingSnapshots(Generic[T]):
+class PendingSnapshots(Generic[T]):
     """Keeps snapshots until the incremental stream reaches them; a few per instrument."""
 
     def __init__(self) -> None:
-        self._ahead: list[tuple[Place, InstrumentSnapshot[T]]] = []
+        self._ahead: list[tuple[PacketKey, InstrumentSnapshot[T]]] = []
         self._count: dict[int, int] = {}
         self._early: dict[int, InstrumentSnapshot[T]] = {}
 
@@ -79,11 +79,11 @@ class WaitingSnapshots(Generic[T]):
         early, self._early = self._early, {}
         return list(early.values())
 
-    def add(self, place: Place, snapshot: InstrumentSnapshot[T]) -> None:
+    def add(self, place: PacketKey, snapshot: InstrumentSnapshot[T]) -> None:
         """Keep a snapshot that is ahead of the incremental stream."""
         security_id = snapshot.security_id
         count = self._count.get(security_id, 0)
-        if count == MOST_OF_INSTRUMENT:
+        if count == MAX_PER_INSTRUMENT:
             indices = [
                 index
                 for index, each in enumerate(self._ahead)
@@ -94,7 +94,9 @@ class WaitingSnapshots(Generic[T]):
             self._count[security_id] = count + 1
         self._ahead.append((place, snapshot))
 
-    def reached(self, place: Place, *, behind: bool) -> list[tuple[Place, InstrumentSnapshot[T]]]:
+    def reached(
+        self, place: PacketKey, *, behind: bool
+    ) -> list[tuple[PacketKey, InstrumentSnapshot[T]]]:
         """Remove and return the snapshots as of packets before this one, or also of this one."""
         if not self._ahead:
             return []

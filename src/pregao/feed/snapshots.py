@@ -15,9 +15,9 @@ from pregao.book.replay import FullBook
 from pregao.book.rows import NULL, UpdateKind
 from pregao.feed import _kernels
 from pregao.feed.columns import Codes, Flags, MessageColumns, Numbers
-from pregao.feed.holes import Holes
+from pregao.feed.holes import PacketGapColumns
 from pregao.feed.messages import BookColumns
-from pregao.feed.places import BEHIND_PACKET, place_of
+from pregao.feed.places import AFTER_PACKET, message_serial
 from pregao.umdf.sequencing import serial_of
 
 LOOP_KEY = (
@@ -186,7 +186,7 @@ _NUMBERS = ("order_id", "price", "size", "firm", "inserted")
 
 
 @dataclass(slots=True)
-class KeptOrders:
+class CompactOrders:
     """The orders of a day's snapshots, which are most of the memory that a task keeps all day:
     columns whose values fit into 32 bits are stored in 32 bits."""
 
@@ -199,10 +199,10 @@ class KeptOrders:
     inserted: AnyNumbers
 
     @staticmethod
-    def of(orders: BookColumns) -> KeptOrders:
+    def of(orders: BookColumns) -> CompactOrders:
         """Convert 64-bit columns."""
         kept = (_narrow(getattr(orders, name)) for name in _NUMBERS)
-        return KeptOrders(orders.side, orders.flags, *kept)
+        return CompactOrders(orders.side, orders.flags, *kept)
 
     def some(self, own: slice) -> dict[str, Any]:
         """Return the columns of a range of orders, by name."""
@@ -240,7 +240,7 @@ class Snapshots:
     """Whether everything that the header counts was received."""
     ends: Numbers
     """End of each snapshot's orders in the columns of orders."""
-    orders: KeptOrders
+    orders: CompactOrders
     """Orders; or price levels, with the number of orders as order ID."""
     of_levels: bool = False
 
@@ -271,7 +271,7 @@ class Snapshots:
         received_stats = np.bincount(owner[owner >= 0], minlength=count)
         return Snapshots(
             loop.security,
-            place_of(serial_of(versions, numbers, base), BEHIND_PACKET),
+            message_serial(serial_of(versions, numbers, base), AFTER_PACKET),
             versions,
             numbers,
             headers.numbers("last_rpt_seq", 0),
@@ -283,7 +283,7 @@ class Snapshots:
             reports,
             (received[:, 0] == bids) & (received[:, 1] == asks) & (received_stats == stats),
             np.cumsum(received.sum(axis=1)),
-            KeptOrders.of(orders.orders),
+            CompactOrders.of(orders.orders),
             of_levels,
         )
 
@@ -293,10 +293,10 @@ class Snapshots:
         void: Flags = nothing & (self.count == 0)
         return void
 
-    def voids(self) -> Absences:
+    def voids(self) -> AbsentInstruments:
         """Return the instruments of complete void snapshots, whose books are empty."""
         own = np.flatnonzero(self.complete & self.void())
-        return Absences(self.security[own], self.place[own])
+        return AbsentInstruments(self.security[own], self.place[own])
 
     def usable(self) -> Flags:
         """Return which snapshots can be compared or loaded: complete and not void."""
@@ -325,7 +325,7 @@ class Snapshots:
 
 
 @dataclass(frozen=True, slots=True)
-class WholeLoop:
+class CompleteLoop:
     """A snapshot loop with all its headers."""
 
     version: int
@@ -343,10 +343,10 @@ class WholeLoop:
     @property
     def place(self) -> int:
         """Message serial as of which instruments that are not in the loop have an empty book."""
-        return int(place_of(np.array([self.serial]), BEHIND_PACKET)[0])
+        return int(message_serial(np.array([self.serial]), AFTER_PACKET)[0])
 
 
-def whole_loops(headers: MessageColumns, spans: VersionSpans, base: int) -> list[WholeLoop]:
+def whole_loops(headers: MessageColumns, spans: VersionSpans, base: int) -> list[CompleteLoop]:
     """Return the loops that have all their headers; these are sorted, without duplicates."""
     loop = LoopRows.of(headers)
     reports = headers.numbers("tot_num_reports", 0)
@@ -362,7 +362,7 @@ def whole_loops(headers: MessageColumns, spans: VersionSpans, base: int) -> list
         if len(np.unique(loop.security[own])) == int(reports[own].max(initial=0)) > 0:
             sending = loop.sending[own]
             complete.append(
-                WholeLoop(
+                CompleteLoop(
                     int(loop.version[own[0]]),
                     int(sending.min()),
                     int(sending.max()),
@@ -372,7 +372,9 @@ def whole_loops(headers: MessageColumns, spans: VersionSpans, base: int) -> list
     return complete
 
 
-def telling_loops(loops: Sequence[WholeLoop], holes: Holes) -> tuple[WholeLoop, ...]:
+def complete_loops(
+    loops: Sequence[CompleteLoop], holes: PacketGapColumns
+) -> tuple[CompleteLoop, ...]:
     """Return the complete loops that add information: the first one after each gap."""
     covered = holes.covered(np.array([loop.place for loop in loops], np.int64))
     informative, proven = [], 0
@@ -384,7 +386,7 @@ def telling_loops(loops: Sequence[WholeLoop], holes: Holes) -> tuple[WholeLoop, 
 
 
 @dataclass(slots=True)
-class Absences:
+class AbsentInstruments:
     """Instruments whose books are known to be empty, and as of which message serials.
 
     Either a complete snapshot loop did not contain them, or their snapshot is void.
@@ -394,14 +396,14 @@ class Absences:
     place: Numbers
 
     @staticmethod
-    def none() -> Absences:
+    def none() -> AbsentInstruments:
         """Return no instruments."""
-        return Absences(np.empty(0, np.int64), np.empty(0, np.int64))
+        return AbsentInstruments(np.empty(0, np.int64), np.empty(0, np.int64))
 
     @staticmethod
     def of(
-        loops: Sequence[WholeLoop], snapshots: Snapshots | None, securities: Numbers
-    ) -> Absences:
+        loops: Sequence[CompleteLoop], snapshots: Snapshots | None, securities: Numbers
+    ) -> AbsentInstruments:
         """Return the instruments that a loop does not contain, and those with void snapshots."""
         parts = []
         distinct = np.unique(securities)
@@ -410,20 +412,20 @@ class Absences:
         for loop in loops:
             members = np.empty(0, np.int64) if snapshots is None else loop.members(snapshots.loop)
             missing = np.setdiff1d(distinct, members)
-            parts.append(Absences(missing, np.full(len(missing), loop.place, np.int64)))
+            parts.append(AbsentInstruments(missing, np.full(len(missing), loop.place, np.int64)))
         if not parts:
-            return Absences.none()
-        return Absences(
+            return AbsentInstruments.none()
+        return AbsentInstruments(
             np.concatenate([part.security for part in parts]),
             np.concatenate([part.place for part in parts]),
         )
 
-    def after(self, place: int) -> Absences:
+    def after(self, place: int) -> AbsentInstruments:
         """Return those after a message serial."""
         own = np.flatnonzero(self.place > place)
-        return Absences(self.security[own], self.place[own])
+        return AbsentInstruments(self.security[own], self.place[own])
 
-    def behind_holes(self, holes: Holes) -> Absences:
+    def behind_holes(self, holes: PacketGapColumns) -> AbsentInstruments:
         """Return the first absence of each instrument after each gap; others add nothing."""
         if not len(self.security):
             return self
@@ -432,4 +434,4 @@ class Absences:
         security, covered = self.security[order], covered[order]
         new = (security[1:] != security[:-1]) | (covered[1:] != covered[:-1])
         chosen = order[np.append(True, new)]
-        return Absences(self.security[chosen], self.place[chosen])
+        return AbsentInstruments(self.security[chosen], self.place[chosen])

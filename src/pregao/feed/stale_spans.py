@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pregao.feed.healing import messages_missing
-from pregao.feed.sequence import Sequence
-from pregao.umdf.gap_columns import HEALED, Followed
-from pregao.umdf.gaps import Item, Step
+from pregao.feed.sequence import InstrumentSequence
+from pregao.umdf.gap_columns import HEALED, GapSteps
+from pregao.umdf.gaps import GapItem, GapStep
 
 _HEALERS = {
-    int(Item.MESSAGE): "restart of the counter",
-    int(Item.EMPTIED): "EmptyBook",
-    int(Item.RESET): "ChannelReset",
-    int(Item.SNAPSHOT): "snapshot",
-    int(Item.ABSENT): "absence from a loop of snapshots",
+    int(GapItem.MESSAGE): "restart of the counter",
+    int(GapItem.EMPTIED): "EmptyBook",
+    int(GapItem.RESET): "ChannelReset",
+    int(GapItem.SNAPSHOT): "snapshot",
+    int(GapItem.ABSENT): "absence from a loop of snapshots",
 }
-_KNOWN = (int(Item.EMPTIED), int(Item.RESET), int(Item.SNAPSHOT), int(Item.ABSENT))
+_KNOWN = (int(GapItem.EMPTIED), int(GapItem.RESET), int(GapItem.SNAPSHOT), int(GapItem.ABSENT))
 NO_PAST = "the captures begin in the middle of the instrument's messages, and no snapshot follows"
 
 
@@ -52,8 +52,8 @@ class StaleSpans:
 
     def find(
         self,
-        sequence: Sequence,
-        followed: Followed,
+        sequence: InstrumentSequence,
+        followed: GapSteps,
         misfits: Mapping[int, str],
         from_the_start: bool,
     ) -> None:
@@ -62,30 +62,34 @@ class StaleSpans:
         ``misfits`` are the inconsistent items and their reasons.
         """
         step, heals = followed.step, followed.has(HEALED)
-        relevant = (step == Step.GAP) | (step == Step.DISAGREES) | heals
+        relevant = (step == GapStep.GAP) | (step == GapStep.DISAGREES) | heals
         if misfits or self.open:  # inconsistent books are healed without the counters' help
-            relevant |= (step == Step.LOADS) | (step == Step.RESTART) | (step == Step.CONFIRMS)
-            relevant |= (sequence.item == Item.EMPTIED) | (sequence.item == Item.RESET)
+            relevant |= (
+                (step == GapStep.LOADS) | (step == GapStep.RESTART) | (step == GapStep.CONFIRMS)
+            )
+            relevant |= (sequence.item == GapItem.EMPTIED) | (sequence.item == GapItem.RESET)
         for at in sorted({*np.flatnonzero(relevant).tolist(), *misfits}):
             security = int(sequence.securities[sequence.rank[at]])
             if at in misfits:
                 if security not in self.open:
                     self._begin(sequence, at, security, misfits[at], None, None)
-            elif step[at] == Step.GAP:
+            elif step[at] == GapStep.GAP:
                 if not from_the_start and _is_first(sequence, at):
                     self.open[security] = None
                     self.reasons[security] = NO_PAST
                 else:
                     self._gap(sequence, followed, at, security)
-            elif step[at] == Step.DISAGREES:
+            elif step[at] == GapStep.DISAGREES:
                 self._gap(sequence, followed, at, security)
                 self._heal(sequence, at, security)
             else:
                 self._heal(sequence, at, security)
 
-    def _gap(self, sequence: Sequence, followed: Followed, at: int, security: int) -> None:
+    def _gap(
+        self, sequence: InstrumentSequence, followed: GapSteps, at: int, security: int
+    ) -> None:
         before, count = int(followed.before[at]), int(sequence.count[at])
-        if sequence.item[at] == Item.SNAPSHOT:
+        if sequence.item[at] == GapItem.SNAPSHOT:
             last, extent = count, "up to the snapshot that shows it"
         else:
             last, extent = count - 1, "before this one"
@@ -98,7 +102,7 @@ class StaleSpans:
 
     def _begin(
         self,
-        sequence: Sequence,
+        sequence: InstrumentSequence,
         at: int,
         security: int,
         reason: str,
@@ -111,7 +115,7 @@ class StaleSpans:
         self.open[security] = span
         self.reasons[security] = reason
 
-    def _heal(self, sequence: Sequence, at: int, security: int) -> None:
+    def _heal(self, sequence: InstrumentSequence, at: int, security: int) -> None:
         """End the span of an instrument whose book is valid again."""
         span = self.open.pop(security, None)
         self.reasons.pop(security, None)
@@ -120,7 +124,7 @@ class StaleSpans:
             span.healed_at = int(sequence.place[at])
 
 
-def _is_first(sequence: Sequence, at: int) -> bool:
+def _is_first(sequence: InstrumentSequence, at: int) -> bool:
     """Whether no earlier item determined the state of the instrument."""
     own = slice(int(sequence.starts[sequence.rank[at]]), at)
     counted = sequence.count[own] > 0

@@ -11,7 +11,7 @@ from pregao.book.rows import NULL
 from pregao.feed import _kernels
 from pregao.feed.columns import Codes, ComparedColumns, Flags, MessageColumns, Numbers
 from pregao.feed.messages import KeyColumns, key_columns
-from pregao.feed.places import places_in
+from pregao.feed.places import message_serials
 from pregao.feed.snapshots import LoopRows, Snapshots, owners
 from pregao.umdf.templates import (
     EXECUTION_STATISTICS,
@@ -83,7 +83,7 @@ class OtherMessages:
 
 
 @dataclass(slots=True)
-class Statistics:
+class StatisticColumns:
     """Changes of last price and volume, by instrument and message serial."""
 
     rank: Numbers
@@ -98,22 +98,22 @@ class Statistics:
         return len(self.rank)
 
     @staticmethod
-    def joined(parts: Sequence[Statistics]) -> Statistics:
+    def joined(parts: Sequence[StatisticColumns]) -> StatisticColumns:
         """Join all of them, sorted by instrument and message serial."""
         if not parts:
             empty = np.empty(0, np.int64)
-            return Statistics(empty, empty, empty, np.empty(0, np.uint8), empty, empty)
+            return StatisticColumns(empty, empty, empty, np.empty(0, np.uint8), empty, empty)
         columns = {
             column.name: np.concatenate([getattr(part, column.name) for part in parts])
-            for column in fields(Statistics)
+            for column in fields(StatisticColumns)
         }
         order = np.lexsort((columns["place"], columns["rank"]))
-        return Statistics(**{name: column[order] for name, column in columns.items()})
+        return StatisticColumns(**{name: column[order] for name, column in columns.items()})
 
-    def within(self, first: int, last: int) -> Statistics:
+    def within(self, first: int, last: int) -> StatisticColumns:
         """Return those from one message serial to another."""
         inside = np.flatnonzero((self.place >= first) & (self.place <= last))
-        return Statistics(*(getattr(self, column.name)[inside] for column in fields(self)))
+        return StatisticColumns(*(getattr(self, column.name)[inside] for column in fields(self)))
 
 
 class StatisticReader:
@@ -122,7 +122,7 @@ class StatisticReader:
     def __init__(self) -> None:
         self._state = np.full(5, NULL, np.int64)
         self._state[0] = -1
-        self.statistics = Statistics.joined(())
+        self.statistics = StatisticColumns.joined(())
 
     def know(self, rank: int, price: int | None, volume: int | None) -> None:
         """Start with the known values of an instrument."""
@@ -130,15 +130,15 @@ class StatisticReader:
         self._state[1] = NULL if price is None else price
         self._state[3] = NULL if volume is None else volume
 
-    def load(self, statistics: Statistics) -> None:
+    def load(self, statistics: StatisticColumns) -> None:
         """Continue with these statistics; the values of the last instrument remain.
 
         Statistics not yet read precede them: the last event of a window is completed in the next
         one.
         """
         own, read = self.statistics, int(self._state[4])
-        left = Statistics(*(getattr(own, column.name)[read:] for column in fields(own)))
-        self.statistics = Statistics.joined([left, statistics]) if len(left) else statistics
+        left = StatisticColumns(*(getattr(own, column.name)[read:] for column in fields(own)))
+        self.statistics = StatisticColumns.joined([left, statistics]) if len(left) else statistics
         self._state[4] = 0
 
     def at(
@@ -161,7 +161,7 @@ def statistics_of(
     securities: Numbers,
     base: int,
     place: Numbers | None = None,
-) -> list[Statistics]:
+) -> list[StatisticColumns]:
     """Return the statistics in messages.
 
     For snapshots, ``tables`` contains one template, and ``place`` the message serials of its rows.
@@ -190,15 +190,15 @@ def statistics_of(
     return parts
 
 
-def told_by_snapshots(
+def snapshot_statistics(
     others: OtherMessages,
     snapshots: Snapshots | None,
     chosen: Numbers,
     securities: Numbers,
     base: int,
-) -> list[Statistics]:
+) -> list[StatisticColumns]:
     """Return the statistics of chosen snapshots, at the message serials that they are as of."""
-    parts: list[Statistics] = []
+    parts: list[StatisticColumns] = []
     for template in (LAST_TRADE_PRICE, EXECUTION_STATISTICS):
         shown = others.of_snapshots(template, snapshots, chosen)
         if shown is not None and snapshots is not None:
@@ -216,11 +216,13 @@ def _statistics(
     order: Numbers,
     place: Numbers | None,
     kept: Numbers,
-) -> Statistics:
-    serial = places_in(rows, base) if place is None else place
+) -> StatisticColumns:
+    serial = message_serials(rows, base) if place is None else place
     event = rows.numbers("event", -1)
     rank = np.searchsorted(securities, rows.numbers("security_id"))
-    return Statistics(rank[kept], serial[kept], event[kept], kind[kept], value[kept], order[kept])
+    return StatisticColumns(
+        rank[kept], serial[kept], event[kept], kind[kept], value[kept], order[kept]
+    )
 
 
 @dataclass(slots=True)
@@ -248,7 +250,7 @@ class PhaseChanges:
         ranks, serials, events, sessions = [], [], [], []
         if statuses is not None:
             ranks.append(np.searchsorted(securities, statuses.numbers("security_id")))
-            serials.append(places_in(statuses, base))
+            serials.append(message_serials(statuses, base))
             events.append(statuses.numbers("event"))
             sessions.append(statuses.codes("security_trading_event", _SESSION_CHANGE, 0))
         members: dict[str, list[int]] = {}
@@ -263,7 +265,7 @@ class PhaseChanges:
             counts = np.array([len(ranks_) for ranks_ in own], np.int64)
             if counts.sum():
                 ranks.append(np.concatenate(own))
-                serials.append(np.repeat(places_in(rows, base), counts))
+                serials.append(np.repeat(message_serials(rows, base), counts))
                 events.append(np.repeat(rows.numbers("event"), counts))
                 session = rows.codes("security_trading_event", _SESSION_CHANGE, 0)
                 sessions.append(np.repeat(session, counts))
@@ -275,12 +277,12 @@ class PhaseChanges:
         session = np.concatenate(sessions)[order]
         return PhaseChanges(rank[order], place[order], event[order], session)
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> StatisticColumns:
         """Return the effect of new sessions on the statistics."""
         new = np.flatnonzero(self.session)
         none = np.full(len(new), NULL, np.int64)
         kind = np.full(len(new), _kernels.SESSION, np.uint8)
-        return Statistics(self.rank[new], self.place[new], self.event[new], kind, none, none)
+        return StatisticColumns(self.rank[new], self.place[new], self.event[new], kind, none, none)
 
 
 class PriceLimits:
@@ -299,7 +301,7 @@ class PriceLimits:
         for template in sorted(PRICE_BANDS):
             rows = others.incremental.get(template)
             if rows is not None:
-                parts.append(_limit_rows(rows, securities, places_in(rows, base)))
+                parts.append(_limit_rows(rows, securities, message_serials(rows, base)))
             shown = others.of_snapshots(template, snapshots, loaded)
             if shown is not None and snapshots is not None:
                 parts.append(_limit_rows(shown[0], securities, snapshots.place[shown[1]]))

@@ -12,13 +12,13 @@ from pregao.book.rows import NULL
 from pregao.feed.columns import ComparedColumns, Numbers
 from pregao.feed.meaning import PRICE_SCALE
 from pregao.feed.messages import KEY
-from pregao.feed.places import places_in
+from pregao.feed.places import message_serials
 from pregao.feed.snapshots import Snapshots
 from pregao.feed.statistics import (
     OtherMessages,
     PhaseChanges,
+    StatisticColumns,
     StatisticReader,
-    Statistics,
     last_before,
 )
 from pregao.umdf.templates import (
@@ -67,7 +67,7 @@ class StatisticAudit:
     """Cache by template: the published statistics, and the loaded snapshots they include."""
 
     def differences(
-        self, audited: Numbers, loaded: Numbers, statistics: Statistics
+        self, audited: Numbers, loaded: Numbers, statistics: StatisticColumns
     ) -> dict[int, list[str]]:
         """Return by snapshot how its statistics differ from those published up to it.
 
@@ -116,7 +116,7 @@ class StatisticAudit:
         rows = self.others.incremental.get(template)
         if rows is not None:
             tables.append(rows)
-            serials.append(places_in(rows, self.base))
+            serials.append(message_serials(rows, self.base))
         shown = self.others.of_snapshots(template, self.snapshots, loaded)
         if shown is not None:
             tables.append(shown[0])
@@ -160,7 +160,7 @@ class StatisticAudit:
         if "md_update_action" in mine.names:
             withdrawn = mine.codes("md_update_action", _DELETED, 0) == 1
             for row in np.flatnonzero(withdrawn).tolist():
-                _say(found, owner[row], f"{name} was withdrawn, but the snapshot contains it")
+                _describe(found, owner[row], f"{name} was withdrawn, but the snapshot contains it")
             if withdrawn.any():
                 kept = np.flatnonzero(~withdrawn)
                 theirs, mine, owner = theirs.taken(kept), mine.taken(kept), owner[kept]
@@ -175,14 +175,14 @@ class StatisticAudit:
                 unlike &= ~theirs.nulls(column)
             for row in np.flatnonzero(unlike).tolist():
                 one, other = mine.value(column, row), theirs.value(column, row)
-                _say(found, owner[row], f"{name} {column} {one} instead of {other}")
+                _describe(found, owner[row], f"{name} {column} {one} instead of {other}")
 
     def _only_shown(self, template: int, owner: Numbers, found: dict[int, list[str]]) -> None:
         """Report statistics that were never published, unless they may precede the captures."""
         if not self.from_the_start or template == SECURITY_STATUS:
             return
         for snapshot in owner.tolist():
-            _say(found, snapshot, f"{self.others.names[template]} is in the snapshot only")
+            _describe(found, snapshot, f"{self.others.names[template]} is in the snapshot only")
 
     def _missing(
         self,
@@ -206,10 +206,10 @@ class StatisticAudit:
             withdrawn = published_rows.codes("md_update_action", _DELETED, 0) == 1
             in_effect &= ~np.append(withdrawn, False)[at]
         for row in np.flatnonzero(in_effect).tolist():
-            _say(found, without[row], f"{name} is missing in the snapshot")
+            _describe(found, without[row], f"{name} is missing in the snapshot")
 
     def _last_trade(
-        self, audited: Numbers, statistics: Statistics, found: dict[int, list[str]]
+        self, audited: Numbers, statistics: StatisticColumns, found: dict[int, list[str]]
     ) -> None:
         """Compare the last price of snapshots with that of the trades up to them."""
         shown = self.others.of_snapshots(LAST_TRADE_PRICE, self.snapshots, audited)
@@ -228,10 +228,10 @@ class StatisticAudit:
             mine = _price(price[row]) if known[row] else "none"
             name = self.others.names[LAST_TRADE_PRICE]
             text = f"{name} {mine} instead of {_price(theirs[row])}"
-            _say(found, owner[order[row]], text)
+            _describe(found, owner[order[row]], text)
 
 
-def _say(found: dict[int, list[str]], snapshot: Any, text: str) -> None:
+def _describe(found: dict[int, list[str]], snapshot: Any, text: str) -> None:
     found.setdefault(int(snapshot), []).append(text)
 
 

@@ -3,27 +3,3 @@
 `Parser` extracts messages from a byte stream, `encode` writes them. `Session` is a state machine:
 bytes and a time go in, bytes to send and events come out. Nothing here is specific to an exchange.
 """
-
-from pregao.fix.message import FixMessage, Parser, encode
-from pregao.fix.session import (
-    Application,
-    LoggedOn,
-    LoggedOut,
-    Session,
-    SessionEvent,
-    SessionSettings,
-    SessionState,
-)
-
-__all__ = [
-    "Application",
-    "FixMessage",
-    "LoggedOn",
-    "LoggedOut",
-    "Parser",
-    "Session",
-    "SessionEvent",
-    "SessionSettings",
-    "SessionState",
-    "encode",
-]

@@ -9,12 +9,12 @@ from pregao.errors import DecodeError, EncodeError
 
 SOH = b"\x01"
 BEGIN_STRING = b"FIX.4.4"
-MOST_BYTES = 16 * 1024 * 1024
+MAX_BYTES = 16 * 1024 * 1024
 """Maximum body length that is accepted."""
 _DATA = {95: 96, 90: 91, 212: 213, 348: 349, 350: 351, 352: 353, 354: 355, 356: 357, 358: 359}
 """Length fields, and the data field that follows each: it may contain any bytes."""
 _HEAD = b"8=" + BEGIN_STRING + SOH + b"9="
-_LONGEST_LENGTH = 9
+_MAX_LENGTH = 9
 _MAX_DIGITS = 18
 _TRAILER = 7
 """Bytes of ``10=123`` and the SOH after it."""
@@ -108,7 +108,7 @@ def encode(fields: Iterable[tuple[int, Value]]) -> bytes:
 class Parser:
     """Extracts messages from a byte stream that arrives in pieces of any size."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = MAX_BYTES) -> None:
         self._most = most_bytes
         self._held = bytearray()
 
@@ -131,9 +131,9 @@ class Parser:
         available = min(len(buffer), len(_HEAD))
         if buffer[:available] != _HEAD[:available]:
             raise DecodeError("not a FIX 4.4 message", 0)
-        end_of_length = buffer.find(SOH, len(_HEAD), len(_HEAD) + _LONGEST_LENGTH + 1)
+        end_of_length = buffer.find(SOH, len(_HEAD), len(_HEAD) + _MAX_LENGTH + 1)
         if end_of_length < 0:
-            if len(buffer) > len(_HEAD) + _LONGEST_LENGTH:
+            if len(buffer) > len(_HEAD) + _MAX_LENGTH:
                 raise DecodeError("body length (tag 9) is not a number", len(_HEAD))
             return None
         digits = bytes(buffer[len(_HEAD) : end_of_length])

@@ -24,7 +24,7 @@ _SILENCE = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class SessionSettings:
+class FixSessionSettings:
     """Identifiers, heartbeat interval and role of one side of a session."""
 
     sender: str
@@ -40,7 +40,7 @@ class SessionSettings:
             raise UsageError("the heartbeat interval of a FIX session must be at least 1 second")
 
 
-class SessionState(Enum):
+class FixSessionState(Enum):
     """State of a session."""
 
     IDLE = "not logged on"
@@ -62,21 +62,21 @@ class LoggedOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
+class ApplicationMessage:
     """An application message: one that the session does not handle itself."""
 
     message: FixMessage
 
 
-SessionEvent = LoggedOn | LoggedOut | Application
+FixSessionEvent = LoggedOn | LoggedOut | ApplicationMessage
 
 
-class Session:
+class FixSession:
     """One session over one connection."""
 
-    def __init__(self, settings: SessionSettings, now_ns: int) -> None:
+    def __init__(self, settings: FixSessionSettings, now_ns: int) -> None:
         self.settings = settings
-        self.state = SessionState.IDLE
+        self.state = FixSessionState.IDLE
         self._parser = Parser()
         self._out = bytearray()
         self._next_out = 1
@@ -90,12 +90,12 @@ class Session:
         if not settings.acceptor:
             seconds = settings.heartbeat_ns // SECOND
             self._write(_LOGON, [(98, 0), (108, seconds), (141, "Y")], now_ns)
-            self.state = SessionState.LOGGING_ON
+            self.state = FixSessionState.LOGGING_ON
 
     @property
     def ended(self) -> bool:
         """Whether the session has ended."""
-        return self.state is SessionState.ENDED
+        return self.state is FixSessionState.ENDED
 
     @property
     def heard_ns(self) -> int:
@@ -105,12 +105,12 @@ class Session:
     @property
     def waits_for_peer(self) -> bool:
         """Whether the other side must send next: it is not logged on, or its message is partial."""
-        return self.state is not SessionState.ACTIVE or self._parser.pending > 0
+        return self.state is not FixSessionState.ACTIVE or self._parser.pending > 0
 
     @property
     def deadline_ns(self) -> int | None:
         """Time at which `tick` must be called next; None if the session has ended."""
-        if self.state is SessionState.ENDED:
+        if self.state is FixSessionState.ENDED:
             return None
         silence = int(self._interval_ns * _SILENCE) * (2 if self._asked else 1)
         return min(self._sent_ns + self._interval_ns, self._heard_ns + silence)
@@ -123,7 +123,7 @@ class Session:
 
     def send(self, kind: str, fields: Iterable[tuple[int, Value]], now_ns: int) -> None:
         """Send an application message."""
-        if self.state is not SessionState.ACTIVE:
+        if self.state is not FixSessionState.ACTIVE:
             raise UsageError(
                 f"the FIX session is not logged on (state: {self.state.value}): wait for LoggedOn"
             )
@@ -131,15 +131,15 @@ class Session:
 
     def log_out(self, now_ns: int, reason: str = "") -> None:
         """Send a logout and end the session."""
-        if self.state is not SessionState.ENDED:
+        if self.state is not FixSessionState.ENDED:
             self._write(_LOGOUT, [(58, reason)] if reason else [], now_ns)
-            self.state = SessionState.ENDED
+            self.state = FixSessionState.ENDED
 
-    def receive(self, data: bytes, now_ns: int) -> list[SessionEvent]:
+    def receive(self, data: bytes, now_ns: int) -> list[FixSessionEvent]:
         """Process received bytes and return the events they cause."""
-        if self.state is SessionState.ENDED:
+        if self.state is FixSessionState.ENDED:
             return []
-        events: list[SessionEvent] = []
+        events: list[FixSessionEvent] = []
         try:
             for message in self._parser.feed(data):
                 self._heard_ns, self._asked = now_ns, False
@@ -150,14 +150,14 @@ class Session:
             events += self._end(f"received data is not valid FIX: {error}", now_ns)
         return events
 
-    def tick(self, now_ns: int) -> list[SessionEvent]:
+    def tick(self, now_ns: int) -> list[FixSessionEvent]:
         """Advance the clock: send heartbeats and test requests, end the session after silence."""
-        if self.state is SessionState.ENDED:
+        if self.state is FixSessionState.ENDED:
             return []
         silence = int(self._interval_ns * _SILENCE)
         if self._asked and now_ns >= self._heard_ns + 2 * silence:
             return self._end("the other side did not answer a test request", now_ns)
-        if self.state is SessionState.ACTIVE:
+        if self.state is FixSessionState.ACTIVE:
             if not self._asked and now_ns >= self._heard_ns + silence:
                 self._asked = True
                 self._write(_TEST_REQUEST, [(112, "alive")], now_ns)
@@ -167,14 +167,14 @@ class Session:
             return self._end("no logon received in time", now_ns)
         return []
 
-    def _message(self, message: FixMessage, now_ns: int) -> list[SessionEvent]:
+    def _message(self, message: FixMessage, now_ns: int) -> list[FixSessionEvent]:
         kind, number = message.type, message.number(34)
         problem = self._who(message)
         if problem or number is None:
             return self._end(problem or "message without a sequence number (tag 34)", now_ns)
         if kind == _LOGON:
             return self._logon(message, number, now_ns)
-        if self.state is not SessionState.ACTIVE:
+        if self.state is not FixSessionState.ACTIVE:
             return self._end("the first message is not a logon", now_ns)
         if kind == _SEQUENCE_RESET and message.text(123) != "Y":
             self._next_in = max(self._next_in, message.number(36) or 1)
@@ -191,7 +191,7 @@ class Session:
         self._next_in = number + 1
         return self._in_turn(kind, message, now_ns)
 
-    def _in_turn(self, kind: str, message: FixMessage, now_ns: int) -> list[SessionEvent]:
+    def _in_turn(self, kind: str, message: FixMessage, now_ns: int) -> list[FixSessionEvent]:
         match kind:
             case "1":
                 self._write(_HEARTBEAT, [(112, message.get(112) or b"")], now_ns)
@@ -204,16 +204,16 @@ class Session:
             case "5":
                 reason = message.text(58) or "the other side logged out"
                 self._write(_LOGOUT, [], now_ns)
-                self.state = SessionState.ENDED
+                self.state = FixSessionState.ENDED
                 return [LoggedOut(reason)]
             case "3" | "j":
-                return [Application(message)]
+                return [ApplicationMessage(message)]
             case _ if kind not in _SESSION:
-                return [Application(message)]
+                return [ApplicationMessage(message)]
         return []
 
-    def _logon(self, message: FixMessage, number: int, now_ns: int) -> list[SessionEvent]:
-        if self.state is SessionState.ACTIVE:
+    def _logon(self, message: FixMessage, number: int, now_ns: int) -> list[FixSessionEvent]:
+        if self.state is FixSessionState.ACTIVE:
             return self._end("second logon in the same session", now_ns)
         if number != 1:
             return self._end(f"logon with sequence number {number}, must be 1 (tag 141)", now_ns)
@@ -230,7 +230,7 @@ class Session:
                 return self._end(reason, now_ns)
             self._interval_ns = seconds * SECOND
             self._write(_LOGON, [(98, 0), (108, seconds), (141, "Y")], now_ns)
-        self.state = SessionState.ACTIVE
+        self.state = FixSessionState.ACTIVE
         return [LoggedOn()]
 
     def _who(self, message: FixMessage) -> str:
@@ -242,7 +242,7 @@ class Session:
             )
         return ""
 
-    def _end(self, reason: str, now_ns: int) -> list[SessionEvent]:
+    def _end(self, reason: str, now_ns: int) -> list[FixSessionEvent]:
         self.log_out(now_ns, reason)
         return [LoggedOut(reason)]
 

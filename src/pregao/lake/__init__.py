@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pregao.lake.spark import LakeSession
+    from pregao.lake.spark.views import LakeSession
 
 __all__ = ["connect"]
 
@@ -16,6 +16,6 @@ def connect(
 ) -> LakeSession:
     """Open a lake in Spark, with a view of every table; see `pregao.lake.spark.connect`."""
     # Imported lazily: most of the lake works without Spark.
-    from pregao.lake.spark import connect as open_in_spark
+    from pregao.lake.spark.views import connect as open_in_spark
 
     return open_in_spark(path, spark, master, **conf)

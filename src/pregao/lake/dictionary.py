@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from pregao.lake.analytics import ANALYTICS
+from pregao.lake.analytics.analyse import ANALYTICS
 from pregao.lake.books.tables import DEFAULT_DEPTH
 from pregao.lake.books.tables import specs as book_specs
-from pregao.lake.ingest import table_specs, type_name
-from pregao.lake.store import Lake, TableSpec, comment_of
-from pregao.lake.views import view_of
+from pregao.lake.ingest.table_summaries import type_name
+from pregao.lake.ingest.tables import table_specs
+from pregao.lake.store.delta_tables import comment_of
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.unit import TableSpec
+from pregao.lake.views.definitions import view_of
 
 _HEAD = """# Data dictionary
 
@@ -33,7 +36,7 @@ def own_specs() -> list[TableSpec]:
     return list({spec.name: spec for spec in specs if not spec.name.startswith("_")}.values())
 
 
-def lake_specs(lake: Lake) -> list[TableSpec]:
+def lake_specs(lake: LakeStore) -> list[TableSpec]:
     """Return the specs of the tables of a lake."""
     return [
         TableSpec(

@@ -23,7 +23,7 @@ TIME_AS_NUMBER = 1
 TIME_AS_TEXT = 2
 
 _DIGITS = 17
-_MOST = 1 << 57
+_MAX_DIGITS = 1 << 57
 _DAYS_TO_1970 = 719_468
 """Days from March 1 of the year 0 to 1970."""
 
@@ -96,7 +96,7 @@ def _unsigned(buffer, position, end):
     while position < end:
         byte = np.int64(buffer[position])
         position += 1
-        if value >= _MOST:
+        if value >= _MAX_DIGITS:
             return np.int64(-1), position
         value = (value << 7) | (byte & 127)
         if byte & 128:

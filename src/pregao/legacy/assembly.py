@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from pregao.legacy.chunks import Chunk
 
-MOST_WAITING = 64
-MOST_BYTES = 16 * 1024 * 1024
-LONGEST_WAIT_NS = 1_000_000_000
+MAX_PENDING = 64
+MAX_BYTES = 16 * 1024 * 1024
+MAX_WAIT_NS = 1_000_000_000
 
 
-class Message(NamedTuple):
+class AssembledMessage(NamedTuple):
     """A complete message: its sequence number and its FAST bytes."""
 
     number: int
@@ -42,9 +42,9 @@ class Assembler:
     def __init__(
         self,
         *,
-        most_waiting: int = MOST_WAITING,
-        most_bytes: int = MOST_BYTES,
-        longest_wait_ns: int = LONGEST_WAIT_NS,
+        most_waiting: int = MAX_PENDING,
+        most_bytes: int = MAX_BYTES,
+        longest_wait_ns: int = MAX_WAIT_NS,
     ) -> None:
         self._most_waiting = most_waiting
         self._most_bytes = most_bytes
@@ -63,7 +63,7 @@ class Assembler:
         """Number of incomplete messages."""
         return len(self._waiting)
 
-    def add(self, chunk: Chunk, time_ns: int) -> Message | None:
+    def add(self, chunk: Chunk, time_ns: int) -> AssembledMessage | None:
         """Add a chunk received at a time; return the message if this completes it."""
         self._give_up_old(time_ns)
         partial = self._waiting.get(chunk.number)
@@ -77,7 +77,7 @@ class Assembler:
                 self._give_up(chunk.number)
                 partial = None
         if chunk.count == 1:
-            return Message(chunk.number, chunk.payload)
+            return AssembledMessage(chunk.number, chunk.payload)
         if partial is None:
             partial = self._waiting[chunk.number] = _Waiting(chunk.count, time_ns)
         partial.pieces[chunk.index] = chunk.payload
@@ -86,7 +86,7 @@ class Assembler:
             self._forget(chunk.number)
             pieces = partial.pieces
             payload = b"".join(pieces[index] for index in range(1, partial.count + 1))
-            return Message(chunk.number, payload)
+            return AssembledMessage(chunk.number, payload)
         while len(self._waiting) > self._most_waiting or self._bytes > self._most_bytes:
             self._give_up(next(iter(self._waiting)))
         return None

@@ -12,13 +12,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from pregao.fast import Field, Kind, Operator, Template, Templates
+from pregao.arrays import Int64Array, Uint8Array
+from pregao.fast.model import FastField, FieldType, Operator, Template, Templates
 from pregao.legacy import _kernels
 from pregao.legacy.messages import MsgType, message_type
 from pregao.legacy.times import DAY_DIGITS, FIRST_WITH_MILLISECONDS
-
-Bytes = npt.NDArray[np.uint8]
-Numbers = npt.NDArray[np.int64]
 
 FAULTS: Final = {
     _kernels.SHORT: "too short for a technical header",
@@ -36,27 +34,29 @@ _DAY_AFTER_ALL: Final = 100_000_000
 class ChunkColumns:
     """The chunks of datagrams, in order."""
 
-    datagram: Numbers
+    datagram: Int64Array
     """Index of the datagram of each chunk."""
-    ordinal: Numbers
+    ordinal: Int64Array
     """Index of the chunk in its datagram, from 0."""
-    number: Numbers
-    count: Numbers
-    index: Numbers
-    start: Numbers
-    size: Numbers
+    number: Int64Array
+    count: Int64Array
+    index: Int64Array
+    start: Int64Array
+    size: Int64Array
     fault: npt.NDArray[np.int8]
     """Fault code of each datagram after its last intact chunk; 0 if there is none."""
-    chunks: Numbers
+    chunks: Int64Array
     """Number of chunks of each datagram."""
 
     @property
-    def firsts(self) -> Numbers:
+    def firsts(self) -> Int64Array:
         """Indices of the first chunk of each datagram that has one."""
         return np.flatnonzero(self.ordinal == 0)
 
 
-def chunk_columns(buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32]) -> ChunkColumns:
+def chunk_columns(
+    buffer: Uint8Array, offset: Int64Array, length: npt.NDArray[np.int32]
+) -> ChunkColumns:
     """Return the chunks of datagrams as columns."""
     chunks = np.zeros(len(offset), np.int64)
     fault = np.zeros(len(offset), np.int8)
@@ -72,14 +72,14 @@ def chunk_columns(buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32])
 class WholeMessages:
     """Complete messages: their ranges in a buffer, and one chunk that identifies each."""
 
-    buffer: Bytes
-    start: Numbers
-    end: Numbers
-    chunk: Numbers
+    buffer: Uint8Array
+    start: Int64Array
+    end: Int64Array
+    chunk: Int64Array
 
 
 def whole_messages(
-    buffer: Bytes, chunks: ChunkColumns, joined: Sequence[tuple[int, bytes]]
+    buffer: Uint8Array, chunks: ChunkColumns, joined: Sequence[tuple[int, bytes]]
 ) -> WholeMessages:
     """Return single-chunk messages in place, followed by the assembled ones in ``joined``."""
     single = np.flatnonzero(chunks.count == 1)
@@ -98,14 +98,14 @@ def whole_messages(
 
 
 @dataclass(slots=True)
-class Heads:
+class MessageHeads:
     """First fields of messages."""
 
-    template: Numbers
+    template: Int64Array
     """-1 where it is unknown."""
-    number: Numbers
+    number: Int64Array
     """Tag 34; -1 where the template does not have it first."""
-    sending_time_ns: Numbers
+    sending_time_ns: Int64Array
     """0 where there is none."""
 
 
@@ -115,11 +115,11 @@ class DatagramKeys:
 
     sound: npt.NDArray[np.bool_]
     """Whether the datagram begins with a chunk."""
-    number: Numbers
+    number: Int64Array
     """0 if the datagram begins in the middle of a message or with an unnumbered one."""
-    sending_time_ns: Numbers
+    sending_time_ns: Int64Array
     """0 where there is none."""
-    last: Numbers
+    last: Int64Array
     """Last sequence number that the datagram consumes; 0 if it consumes none."""
 
 
@@ -140,7 +140,9 @@ class HeadReader:
             self._numbered[number] = kind not in UNNUMBERED
             self._using[number] = kind is not MsgType.SEQUENCE_RESET
 
-    def keys(self, buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32]) -> DatagramKeys:
+    def keys(
+        self, buffer: Uint8Array, offset: Int64Array, length: npt.NDArray[np.int32]
+    ) -> DatagramKeys:
         """Read the keys of datagrams."""
         sound = np.empty(len(offset), np.bool_)
         number, sending, last = np.empty((3, len(offset)), np.int64)
@@ -150,11 +152,11 @@ class HeadReader:
         )  # fmt: skip
         return DatagramKeys(sound, number, sending, last)
 
-    def read(self, buffer: Bytes, start: Numbers, size: Numbers) -> Heads:
+    def read(self, buffer: Uint8Array, start: Int64Array, size: Int64Array) -> MessageHeads:
         """Read the first fields of messages, or of the first chunks of messages."""
         template, number, digits = np.empty((3, len(start)), np.int64)
         _kernels.read_heads(buffer, start, size, self._kinds, template, number, digits)
-        return Heads(template, number, times_of(digits))
+        return MessageHeads(template, number, times_of(digits))
 
 
 def _time_kind(template: Template) -> int:
@@ -162,20 +164,20 @@ def _time_kind(template: Template) -> int:
     parts = [
         part
         for part in template.parts
-        if not (isinstance(part, Field) and part.operation.operator is Operator.CONSTANT)
+        if not (isinstance(part, FastField) and part.operation.operator is Operator.CONSTANT)
     ]
     first = parts[:2]
-    if not all(isinstance(part, Field) and part.operation.operator is Operator.NONE
+    if not all(isinstance(part, FastField) and part.operation.operator is Operator.NONE
                and not part.optional for part in first):  # fmt: skip
         return _kernels.NO_TIME
-    if [part.id for part in first if isinstance(part, Field)] != [_NUMBER, _SENDING_TIME]:
+    if [part.id for part in first if isinstance(part, FastField)] != [_NUMBER, _SENDING_TIME]:
         return _kernels.NO_TIME
     time = first[1]
-    assert isinstance(time, Field)
-    return _kernels.TIME_AS_TEXT if time.kind is Kind.ASCII else _kernels.TIME_AS_NUMBER
+    assert isinstance(time, FastField)
+    return _kernels.TIME_AS_TEXT if time.kind is FieldType.ASCII else _kernels.TIME_AS_NUMBER
 
 
-def moments_of(days: Numbers, times: Numbers, null: int) -> Numbers:
+def moments_of(days: Int64Array, times: Int64Array, null: int) -> Int64Array:
     """Convert dates and times of day to nanoseconds: `times.moment_ns` for columns.
 
     ``null`` marks missing values in the input and in the result.
@@ -189,7 +191,7 @@ def moments_of(days: Numbers, times: Numbers, null: int) -> Numbers:
     return np.where(result > 0, result, null)
 
 
-def times_of(digits: Numbers) -> Numbers:
+def times_of(digits: Int64Array) -> Int64Array:
     """Convert wire timestamps (YYYYMMDDhhmmssmmm) to nanoseconds; 0 where they are invalid."""
     result = np.empty(len(digits), np.int64)
     _kernels.read_times(digits, result)

@@ -12,10 +12,10 @@ from pregao.errors import DecodeError, EncodeError
 _HEADER = struct.Struct(">IHHH")
 HEADER_SIZE = _HEADER.size
 """Bytes of the header: sequence number, chunk count, chunk index, bytes that follow."""
-MOST_BYTES = 1400
+MAX_MESSAGE_BYTES = 1400
 """Maximum size of a datagram, header included (1420 on PUMA)."""
 
-_MOST_CHUNKS = 0xFFFF
+_MAX_CHUNKS = 0xFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def read_chunks(datagram: Any) -> Iterator[Chunk]:
         position = start + length
 
 
-def write_chunks(number: int, message: bytes, most_bytes: int = MOST_BYTES) -> list[bytes]:
+def write_chunks(number: int, message: bytes, most_bytes: int = MAX_MESSAGE_BYTES) -> list[bytes]:
     """Return the datagrams of a message, with one chunk each."""
     size = min(most_bytes - HEADER_SIZE, 0xFFFF)
     if size < 1:
@@ -62,8 +62,8 @@ def write_chunks(number: int, message: bytes, most_bytes: int = MOST_BYTES) -> l
     if not 0 <= number <= 0xFFFFFFFF:
         raise EncodeError(f"sequence number {number} does not fit in 32 bits")
     pieces = [message[start : start + size] for start in range(0, len(message), size)]
-    if len(pieces) > _MOST_CHUNKS:
-        raise EncodeError(f"the message needs {len(pieces)} chunks; the limit is {_MOST_CHUNKS}")
+    if len(pieces) > _MAX_CHUNKS:
+        raise EncodeError(f"the message needs {len(pieces)} chunks; the limit is {_MAX_CHUNKS}")
     return [
         _HEADER.pack(number, len(pieces), index, len(piece)) + piece
         for index, piece in enumerate(pieces, 1)

@@ -11,24 +11,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pregao.errors import DecodeError
-from pregao.legacy.assembly import Assembler, Message
+from pregao.legacy.assembly import AssembledMessage, Assembler
 from pregao.legacy.chunks import read_chunks
 from pregao.legacy.messages import LegacyMessage, MessageReader, MsgType
 from pregao.legacy.streams import DEAD_AFTER_NS, PUMA, Platform
 from pregao.umdf.arbitration import (
-    MOST_WAIT_NS,
+    MAX_WAIT_NS,
     Arbiter,
-    Delivered,
-    Duplicate,
     FeedOutcome,
-    Lost,
-    TooLate,
+    PacketDelivered,
+    PacketDuplicate,
+    PacketsLost,
+    PacketTooLate,
 )
-from pregao.umdf.sequencing import Place, next_version, version_distance
+from pregao.umdf.sequencing import PacketKey, next_version, version_distance
 
 RECOVERY = "recovery"
 """Name used instead of a feed for messages that TCP recovery sent again."""
-MOST_BACK = 64
+MAX_STEPS_BACK = 64
 """Maximum consecutive messages with past numbers; after more, the numbers have restarted."""
 
 
@@ -53,17 +53,17 @@ class LineCounters:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LineMessage:
     """A message delivered in sequence."""
 
-    place: Place
+    place: PacketKey
     message: LegacyMessage
     feed: str
     time_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class LineGap:
     """Messages that no feed delivered in time; ``last`` is None if their number is unknown."""
 
     sequence_version: int
@@ -72,13 +72,13 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Began:
+class LineRestarted:
     """A sequence begins: the next message has this key. Books must be synchronized again."""
 
-    place: Place
+    place: PacketKey
 
 
-LineEvent = Told | Missing | Began
+LineEvent = LineMessage | LineGap | LineRestarted
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class IncrementalLine:
         *,
         platform: Platform = PUMA,
         reader: MessageReader | None = None,
-        most_wait_ns: int = MOST_WAIT_NS,
+        most_wait_ns: int = MAX_WAIT_NS,
         asked_for: bool = False,
     ) -> None:
         """Create a line that waits up to ``most_wait_ns`` for missing messages.
@@ -121,7 +121,7 @@ class IncrementalLine:
         self._feeds = {feed: _Feed(Assembler()) for feed in feeds}
         self._followed = None if platform.same_on_both_feeds else feeds[0]
         self._version = 1
-        self._heartbeat: Place | None = None
+        self._heartbeat: PacketKey | None = None
         """Key of the last message delivered, if it was a heartbeat."""
         self._most_wait_ns = most_wait_ns
         self._arbiter = self._new_arbiter()
@@ -147,12 +147,12 @@ class IncrementalLine:
         return bool(received_ns) and now_ns - max(received_ns) >= DEAD_AFTER_NS
 
     @property
-    def awaited(self) -> Missing | None:
+    def awaited(self) -> LineGap | None:
         """The messages missing now that may still arrive or be requested again."""
         lost = self._arbiter.awaited
         if lost is None:
             return None
-        return Missing(lost.sequence_version, lost.first, lost.last)
+        return LineGap(lost.sequence_version, lost.first, lost.last)
 
     def tick(self, now_ns: int) -> list[LineEvent]:
         """Advance the clock: declare messages lost that have been missing for too long."""
@@ -184,7 +184,7 @@ class IncrementalLine:
 
     def recovered(self, version: int, message: LegacyMessage, time_ns: int) -> list[LineEvent]:
         """Process a message that TCP recovery sent again (002 §6.2)."""
-        key = Place(version, message.number)
+        key = PacketKey(version, message.number)
         return self._told(self._arbiter.accept(RECOVERY, key, time_ns, message))
 
     def _choose(self, feed: str, time_ns: int) -> list[LineEvent]:
@@ -201,7 +201,7 @@ class IncrementalLine:
         self._followed = feed
         return events
 
-    def _whole(self, feed: str, whole: Message, time_ns: int) -> list[LineEvent]:
+    def _whole(self, feed: str, whole: AssembledMessage, time_ns: int) -> list[LineEvent]:
         source = self._feeds[feed]
         if source.version == 0:
             source.version = self._version
@@ -220,11 +220,11 @@ class IncrementalLine:
         events: list[LineEvent] = []
         if number < source.highest and self._is_past(source, number):
             source.back += 1
-            if source.back > MOST_BACK:
+            if source.back > MAX_STEPS_BACK:
                 events = self._lost_reset(feed, number)
         elif number >= source.highest:
             source.back, source.highest = 0, number
-        key = Place(source.version, number)
+        key = PacketKey(source.version, number)
         if key == self._heartbeat and message.type is not MsgType.HEARTBEAT:
             # The heartbeat delivered before has the number of this message.
             return events + self._deliver(key, message, feed, time_ns)
@@ -268,7 +268,7 @@ class IncrementalLine:
     def _begin_anew(self, feed: str, number: int) -> list[LineEvent]:
         self._begin_version(feed)
         self._arbiter.heartbeat(self._version, number, 0)
-        return [Began(Place(self._version, number))]
+        return [LineRestarted(PacketKey(self._version, number))]
 
     def _begin_version(self, feed: str) -> None:
         self._version = next_version(self._version)
@@ -288,20 +288,20 @@ class IncrementalLine:
         events: list[LineEvent] = []
         for outcome in outcomes:
             match outcome:
-                case Delivered(key, item, feed, time_ns):
+                case PacketDelivered(key, item, feed, time_ns):
                     events += self._deliver(key, item, feed, time_ns)
-                case Lost(version, first, last):
+                case PacketsLost(version, first, last):
                     self.counters.lost += 0 if last is None else last - first + 1
-                    events.append(Missing(version, first, last))
-                case Duplicate():
+                    events.append(LineGap(version, first, last))
+                case PacketDuplicate():
                     self.counters.duplicates += 1
-                case TooLate():
+                case PacketTooLate():
                     self.counters.late += 1
         return events
 
     def _deliver(
-        self, place: Place, message: LegacyMessage, feed: str, time_ns: int
+        self, place: PacketKey, message: LegacyMessage, feed: str, time_ns: int
     ) -> list[LineEvent]:
         self._heartbeat = place if message.type is MsgType.HEARTBEAT else None
         self.counters.delivered += 1
-        return [Told(place, message, feed, time_ns)]
+        return [LineMessage(place, message, feed, time_ns)]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pregao.errors import DecodeError
-from pregao.legacy.assembly import Assembler, Message
+from pregao.legacy.assembly import AssembledMessage, Assembler
 from pregao.legacy.chunks import read_chunks
 from pregao.legacy.lines import LineCounters
 from pregao.legacy.messages import LegacyMessage, MessageReader, MsgType
@@ -23,7 +23,7 @@ FAR_BACK = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class InLoop:
+class LoopMessage:
     """A message of a loop."""
 
     version: int
@@ -52,12 +52,12 @@ class LoopLine:
         self._version = 1
         self._highest = 0
 
-    def receive(self, feed: str, datagram: bytes, time_ns: int) -> list[InLoop | LoopEnded]:
+    def receive(self, feed: str, datagram: bytes, time_ns: int) -> list[LoopMessage | LoopEnded]:
         """Process a datagram; other feeds are ignored until the followed one falls silent."""
         self.counters.datagrams += 1
         if feed not in self._feeds:
             raise ValueError(f"unknown feed {feed!r}; allowed: {', '.join(self._feeds)}")
-        events: list[InLoop | LoopEnded] = []
+        events: list[LoopMessage | LoopEnded] = []
         if self._followed != feed:
             if self._followed is not None and time_ns - self._heard_ns < DEAD_AFTER_NS:
                 self.counters.ignored += 1
@@ -75,7 +75,7 @@ class LoopLine:
             self.counters.rejected += 1
         return events
 
-    def _whole(self, whole: Message) -> list[InLoop | LoopEnded]:
+    def _whole(self, whole: AssembledMessage) -> list[LoopMessage | LoopEnded]:
         try:
             message = self._reader.read(whole)
         except DecodeError:
@@ -87,15 +87,15 @@ class LoopLine:
         if message.type is MsgType.SEQUENCE_RESET:
             self.counters.resets += 1
             return self._next_loop()
-        events: list[InLoop | LoopEnded] = []
+        events: list[LoopMessage | LoopEnded] = []
         back = self._highest - message.number
         if back > FAR_BACK or (message.number == 1 and back > 0):
             events = self._next_loop()  # its SequenceReset was lost
         self._highest = max(self._highest, message.number)
         self.counters.delivered += 1
-        return [*events, InLoop(self._version, message)]
+        return [*events, LoopMessage(self._version, message)]
 
-    def _next_loop(self) -> list[InLoop | LoopEnded]:
+    def _next_loop(self) -> list[LoopMessage | LoopEnded]:
         ended = LoopEnded(self._version)
         self._version = next_version(self._version)
         self._highest = 0

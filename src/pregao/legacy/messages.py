@@ -7,10 +7,11 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from pregao.errors import DecodeError
-from pregao.fast import Decoder, Field, Operator, Template, Templates
-from pregao.legacy.assembly import Message
+from pregao.fast.codec import Decoder
+from pregao.fast.model import FastField, Operator, Template, Templates
+from pregao.legacy.assembly import AssembledMessage
 from pregao.legacy.times import timestamp_ns
-from pregao.schemas import bundled_templates, renamed
+from pregao.schemas.fast_templates import bundled_templates, renamed
 
 _MSG_TYPE = 35
 
@@ -54,7 +55,7 @@ def message_type(template: Template) -> MsgType:
     """Return the message type of a template."""
     for part in template.parts:
         if (
-            isinstance(part, Field)
+            isinstance(part, FastField)
             and part.id == _MSG_TYPE
             and part.operation.operator is Operator.CONSTANT
         ):
@@ -78,7 +79,7 @@ class MessageReader:
         """Message type of each template, by template ID."""
         return {number: message_type(each) for number, each in self.templates.by_id.items()}
 
-    def read(self, message: Message) -> LegacyMessage:
+    def read(self, message: AssembledMessage) -> LegacyMessage:
         """Decode a message; raise DecodeError if it contradicts its header.
 
         FAST has no checksum, and many damaged messages still decode: only the sequence number and

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pregao.errors import DecodeError
-from pregao.legacy.assembly import Message
+from pregao.legacy.assembly import AssembledMessage
 from pregao.legacy.chunks import HEADER_SIZE, read_chunks
 from pregao.legacy.messages import MessageReader
 
@@ -22,7 +22,7 @@ def is_legacy(datagram: bytes, reader: MessageReader) -> bool:
         chunks = list(read_chunks(datagram))
         return all(
             chunk.count > 1
-            or reader.read(Message(chunk.number, chunk.payload)).number == chunk.number
+            or reader.read(AssembledMessage(chunk.number, chunk.payload)).number == chunk.number
             for chunk in chunks
         )
     except DecodeError:

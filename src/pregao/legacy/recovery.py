@@ -12,34 +12,40 @@ from dataclasses import dataclass, field
 
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import DecodeError, UsageError
-from pregao.fix import (
-    Application,
-    FixMessage,
+from pregao.fix.message import FixMessage
+from pregao.fix.session import (
+    ApplicationMessage,
+    FixSession,
+    FixSessionSettings,
+    FixSessionState,
     LoggedOn,
     LoggedOut,
-    Session,
-    SessionSettings,
-    SessionState,
 )
 from pregao.legacy import recovery_messages as wire
-from pregao.legacy.assembly import Message
+from pregao.legacy.assembly import AssembledMessage
 from pregao.legacy.lines import IncrementalLine, LineEvent
 from pregao.legacy.messages import LegacyMessage, MessageReader
-from pregao.legacy.recovery_messages import MOST_PER_REQUEST, Answer, Fault, Report, Wanted
+from pregao.legacy.recovery_messages import (
+    MAX_MESSAGES_PER_REQUEST,
+    ApplReportType,
+    ApplRespError,
+    ApplRespType,
+    MessageRange,
+)
 
-LEAST_WAIT_NS = 15 * MILLISECOND
+MIN_WAIT_NS = 15 * MILLISECOND
 """Wait before a missing message is requested: it may only be out of order."""
 RETRY_NS = 50 * MILLISECOND
-MOST_TRIES = 8
+MAX_ATTEMPTS = 8
 """Messages may become available for recovery only after more than 140 ms."""
-MOST_ASKING_NS = 2 * SECOND
+MAX_RECOVERY_WAIT_NS = 2 * SECOND
 """Maximum wait for a message, whatever the gateway answers."""
 BYTES_PER_REPORT = 64 * 1024
 """Approximate raw data per message."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredMessage:
     """A message that was sent again."""
 
     channel: str
@@ -48,37 +54,37 @@ class Recovered:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class RequestFinished:
     """A request is complete; ``fault`` is the reason if some or all messages were not sent."""
 
-    wanted: Wanted
-    fault: Fault | None
+    wanted: MessageRange
+    fault: ApplRespError | None
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RecoverySessionEnded:
     """The session is over: the caller must close the connection."""
 
     reason: str
 
 
-RecoveryEvent = Recovered | Finished | Ended
+RecoveryEvent = RecoveredMessage | RequestFinished | RecoverySessionEnded
 
 
 @dataclass(slots=True)
 class _Asked:
     """An outstanding request."""
 
-    wanted: Wanted
+    wanted: MessageRange
     next_number: int
 
 
 class RecoveryClient:
     """Requests messages; splits requests of more than 2,000 messages."""
 
-    def __init__(self, settings: SessionSettings, now_ns: int) -> None:
-        self.session = Session(settings, now_ns)
-        self._waiting: deque[Wanted] = deque()
+    def __init__(self, settings: FixSessionSettings, now_ns: int) -> None:
+        self.session = FixSession(settings, now_ns)
+        self._waiting: deque[MessageRange] = deque()
         self._asked: dict[str, _Asked] = {}
         self._requests = 0
 
@@ -96,16 +102,16 @@ class RecoveryClient:
         """Return and clear the bytes to send."""
         return self.session.take_output()
 
-    def ask(self, wanted: Wanted, now_ns: int) -> None:
+    def ask(self, wanted: MessageRange, now_ns: int) -> None:
         """Request messages now, or when the session is logged on."""
         if not 1 <= wanted.first <= wanted.last:
             raise UsageError(
                 f"cannot request messages {wanted.first} to {wanted.last}: numbers start at 1 and"
                 " the first must not exceed the last"
             )
-        for first in range(wanted.first, wanted.last + 1, MOST_PER_REQUEST):
-            last = min(wanted.last, first + MOST_PER_REQUEST - 1)
-            self._waiting.append(Wanted(wanted.channel, first, last))
+        for first in range(wanted.first, wanted.last + 1, MAX_MESSAGES_PER_REQUEST):
+            last = min(wanted.last, first + MAX_MESSAGES_PER_REQUEST - 1)
+            self._waiting.append(MessageRange(wanted.channel, first, last))
         self._send(now_ns)
 
     def receive(self, data: bytes, now_ns: int) -> list[RecoveryEvent]:
@@ -117,7 +123,7 @@ class RecoveryClient:
                     self._send(now_ns)
                 case LoggedOut(reason):
                     events += self._lost(reason)
-                case Application(message):
+                case ApplicationMessage(message):
                     try:
                         events += self._message(message)
                     except DecodeError as error:
@@ -134,7 +140,7 @@ class RecoveryClient:
         return events
 
     def _send(self, now_ns: int) -> None:
-        while self._waiting and self.session.state is SessionState.ACTIVE:
+        while self._waiting and self.session.state is FixSessionState.ACTIVE:
             wanted = self._waiting.popleft()
             self._requests += 1
             request_id = str(self._requests)
@@ -146,33 +152,35 @@ class RecoveryClient:
             case wire.ACKNOWLEDGEMENT:
                 request_id, answer, faults = wire.read_acknowledgement(message)
                 request = self._asked.get(request_id)
-                if request is None or answer in (Answer.ACCEPTED, Answer.PARTLY):
+                if request is None or answer in (ApplRespType.ACCEPTED, ApplRespType.PARTLY):
                     return []  # a report follows for each channel
                 del self._asked[request_id]
-                fault = faults.get(request.wanted.channel, Fault.NOT_AVAILABLE)
-                return [Finished(request.wanted, fault)]
+                fault = faults.get(request.wanted.channel, ApplRespError.NOT_AVAILABLE)
+                return [RequestFinished(request.wanted, fault)]
             case wire.RAW_DATA:
                 request_id, channel, messages = wire.read_raw_data(message)
                 request = self._asked.get(request_id)
                 if request is not None and messages:
                     request.next_number = messages[-1][0] + 1
-                return [Recovered(channel, number, payload) for number, payload in messages]
+                return [RecoveredMessage(channel, number, payload) for number, payload in messages]
             case wire.REPORT:
                 request_id, _, reported = wire.read_report(message)
                 request = self._asked.pop(request_id, None)
                 if request is None:
                     return []
                 if reported is None and request.next_number <= request.wanted.last:
-                    reported = Fault.NOT_AVAILABLE
-                return [Finished(request.wanted, reported)]
+                    reported = ApplRespError.NOT_AVAILABLE
+                return [RequestFinished(request.wanted, reported)]
         return []
 
     def _lost(self, reason: str) -> list[RecoveryEvent]:
         unanswered = [request.wanted for request in self._asked.values()] + list(self._waiting)
         self._asked.clear()
         self._waiting.clear()
-        events: list[RecoveryEvent] = [Finished(each, Fault.NOT_AVAILABLE) for each in unanswered]
-        return [*events, Ended(reason)]
+        events: list[RecoveryEvent] = [
+            RequestFinished(each, ApplRespError.NOT_AVAILABLE) for each in unanswered
+        ]
+        return [*events, RecoverySessionEnded(reason)]
 
 
 class MessageStore:
@@ -199,21 +207,21 @@ class MessageStore:
         """Remove all messages of a channel, whose numbers restart."""
         self._messages[channel].clear()
 
-    def find(self, wanted: Wanted) -> list[tuple[int, bytes]] | Fault:
+    def find(self, wanted: MessageRange) -> list[tuple[int, bytes]] | ApplRespError:
         """Return the available messages, in order, or the reason why there are none."""
         own = self._messages.get(wanted.channel)
         if own is None:
-            return Fault.NO_SUCH_CHANNEL
+            return ApplRespError.NO_SUCH_CHANNEL
         numbers = range(wanted.first, wanted.last + 1)
         found = [(number, own[number]) for number in numbers if number in own]
-        return found or Fault.NOT_AVAILABLE
+        return found or ApplRespError.NOT_AVAILABLE
 
 
 class RecoveryServer:
     """Serves one connection from a message store."""
 
-    def __init__(self, settings: SessionSettings, store: MessageStore, now_ns: int) -> None:
-        self.session = Session(settings, now_ns)
+    def __init__(self, settings: FixSessionSettings, store: MessageStore, now_ns: int) -> None:
+        self.session = FixSession(settings, now_ns)
         self._store = store
 
     @property
@@ -225,11 +233,11 @@ class RecoveryServer:
         """Return and clear the bytes to send."""
         return self.session.take_output()
 
-    def receive(self, data: bytes, now_ns: int) -> list[Ended]:
+    def receive(self, data: bytes, now_ns: int) -> list[RecoverySessionEnded]:
         """Process received bytes and write all answers."""
         return [event for events in self.answers(data, now_ns) for event in events]
 
-    def answers(self, data: bytes, now_ns: int) -> Iterator[list[Ended]]:
+    def answers(self, data: bytes, now_ns: int) -> Iterator[list[RecoverySessionEnded]]:
         """Process received bytes and write the answers in steps.
 
         After each step `take_output` returns at most about `BYTES_PER_REPORT` bytes: the answers to
@@ -237,61 +245,72 @@ class RecoveryServer:
         """
         for event in self.session.receive(data, now_ns):
             match event:
-                case Application(message) if message.type == wire.REQUEST:
+                case ApplicationMessage(message) if message.type == wire.REQUEST:
                     if self.session.ended:
                         continue  # the client no longer waits for the answer
                     try:
                         request_id, wanted = wire.read_request(message)
                     except DecodeError as error:
                         self.session.log_out(now_ns, error.reason)
-                        yield [Ended(error.reason)]
+                        yield [RecoverySessionEnded(error.reason)]
                         return
                     for _ in self._answer(request_id, wanted, now_ns):
                         yield []
                 case LoggedOut(reason):
-                    yield [Ended(reason)]
+                    yield [RecoverySessionEnded(reason)]
         yield []
 
-    def tick(self, now_ns: int) -> list[Ended]:
+    def tick(self, now_ns: int) -> list[RecoverySessionEnded]:
         """Advance the clock."""
         ended = self.session.tick(now_ns)
-        return [Ended(event.reason) for event in ended if isinstance(event, LoggedOut)]
+        return [
+            RecoverySessionEnded(event.reason) for event in ended if isinstance(event, LoggedOut)
+        ]
 
-    def _answer(self, request_id: str, wanted: list[Wanted], now_ns: int) -> Iterator[None]:
+    def _answer(self, request_id: str, wanted: list[MessageRange], now_ns: int) -> Iterator[None]:
         """Acknowledge, then send messages and a report per channel; yield between steps."""
         results = self._find(wanted)
-        faults = [(each, result if isinstance(result, Fault) else None) for each, result in results]
+        faults = [
+            (each, result if isinstance(result, ApplRespError) else None)
+            for each, result in results
+        ]
         failed = sum(fault is not None for _, fault in faults)
-        answer = Answer.ACCEPTED
+        answer = ApplRespType.ACCEPTED
         if failed:
-            answer = Answer.REFUSED if failed == len(results) else Answer.PARTLY
+            answer = ApplRespType.REFUSED if failed == len(results) else ApplRespType.PARTLY
         if not results:
-            answer = Answer.REFUSED
-        total = sum(0 if isinstance(result, Fault) else len(result) for _, result in results)
+            answer = ApplRespType.REFUSED
+        total = sum(
+            0 if isinstance(result, ApplRespError) else len(result) for _, result in results
+        )
         fields = wire.acknowledgement_fields(request_id, answer, faults, total)
         self.session.send(wire.ACKNOWLEDGEMENT, fields, now_ns)
-        if answer is Answer.REFUSED:
+        if answer is ApplRespType.REFUSED:
             return
         for each, result in results:
-            if isinstance(result, Fault):
-                report = wire.report_fields(request_id, each.channel, Report.ERROR, 0, result)
+            if isinstance(result, ApplRespError):
+                report = wire.report_fields(
+                    request_id, each.channel, ApplReportType.ERROR, 0, result
+                )
             else:
                 yield from self._send(request_id, each.channel, result, now_ns)
                 last = result[-1][0]
-                report = wire.report_fields(request_id, each.channel, Report.COMPLETE, last)
+                report = wire.report_fields(request_id, each.channel, ApplReportType.COMPLETE, last)
             self.session.send(wire.REPORT, report, now_ns)
 
-    def _find(self, wanted: list[Wanted]) -> list[tuple[Wanted, list[tuple[int, bytes]] | Fault]]:
+    def _find(
+        self, wanted: list[MessageRange]
+    ) -> list[tuple[MessageRange, list[tuple[int, bytes]] | ApplRespError]]:
         """Look up the requested messages; the limit applies to all channels of a request."""
-        results: list[tuple[Wanted, list[tuple[int, bytes]] | Fault]] = []
-        left = MOST_PER_REQUEST
+        results: list[tuple[MessageRange, list[tuple[int, bytes]] | ApplRespError]] = []
+        left = MAX_MESSAGES_PER_REQUEST
         for each in wanted:
             count = each.last - each.first + 1
             if 0 < count <= left:
                 left -= count
                 results.append((each, self._store.find(each)))
             else:
-                results.append((each, Fault.NOT_AVAILABLE))
+                results.append((each, ApplRespError.NOT_AVAILABLE))
         return results
 
     def _send(
@@ -337,7 +356,7 @@ class GapFiller:
         """Whether recovery cannot deliver what is missing."""
         if self._since is None:
             return False
-        exhausted = self._tries >= MOST_TRIES and not self._pending and now_ns >= self._next_ns
+        exhausted = self._tries >= MAX_ATTEMPTS and not self._pending and now_ns >= self._next_ns
         return self._many or exhausted
 
     def watch(self, line: IncrementalLine, now_ns: int) -> None:
@@ -349,11 +368,11 @@ class GapFiller:
         if self._since is None or self._since[:2] != (missing.sequence_version, missing.first):
             self._since = (missing.sequence_version, missing.first, now_ns)
             self._tries, self._pending = 0, False
-            self._next_ns = now_ns + LEAST_WAIT_NS
-        wanted = Wanted(self.channel, missing.first, missing.last)
+            self._next_ns = now_ns + MIN_WAIT_NS
+        wanted = MessageRange(self.channel, missing.first, missing.last)
         # Larger gaps are left to the market recovery stream.
-        self._many = len(wanted) > MOST_PER_REQUEST
-        if self._many or self._pending or self._tries >= MOST_TRIES or now_ns < self._next_ns:
+        self._many = len(wanted) > MAX_MESSAGES_PER_REQUEST
+        if self._many or self._pending or self._tries >= MAX_ATTEMPTS or now_ns < self._next_ns:
             return
         self._tries += 1
         self._pending = True
@@ -367,16 +386,16 @@ class GapFiller:
         line_events: list[LineEvent] = []
         for event in events:
             match event:
-                case Recovered(channel, number, payload) if channel == self.channel:
+                case RecoveredMessage(channel, number, payload) if channel == self.channel:
                     message = self._read(number, payload)
                     if message is not None:
                         line_events += line.recovered(line.version, message, now_ns)
-                case Finished(wanted) if wanted.channel == self.channel:
+                case RequestFinished(wanted) if wanted.channel == self.channel:
                     self._pending = False
         return line_events
 
     def _read(self, number: int, payload: bytes) -> LegacyMessage | None:
         try:
-            return self.reader.read(Message(number, payload))
+            return self.reader.read(AssembledMessage(number, payload))
         except DecodeError:
             return None

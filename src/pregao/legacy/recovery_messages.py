@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from pregao.errors import DecodeError
-from pregao.fix import FixMessage
+from pregao.fix.message import FixMessage
 
 REQUEST, ACKNOWLEDGEMENT, RAW_DATA, REPORT = "BW", "BX", "URDR", "BY"
 """Message types (tag 35)."""
-MOST_PER_REQUEST = 2000
+MAX_MESSAGES_PER_REQUEST = 2000
 """Maximum number of messages per request."""
 
 _REQ_ID, _RESP_ID, _REPORT_ID = 1346, 1353, 1356
@@ -26,7 +26,7 @@ _RETRANSMISSION = 0
 Field = tuple[int, bytes | str | int]
 
 
-class Answer(IntEnum):
+class ApplRespType(IntEnum):
     """Answer to a request (ApplRespType, tag 1348); values above PARTLY mean refusal."""
 
     ACCEPTED = 0
@@ -34,7 +34,7 @@ class Answer(IntEnum):
     REFUSED = 2
 
 
-class Fault(IntEnum):
+class ApplRespError(IntEnum):
     """Why messages of a channel are not sent (ApplRespError, tag 1354)."""
 
     NO_SUCH_CHANNEL = 0
@@ -42,7 +42,7 @@ class Fault(IntEnum):
     NOT_AUTHORIZED = 2
 
 
-class Report(IntEnum):
+class ApplReportType(IntEnum):
     """Outcome of a retransmission (ApplReportType, tag 1426)."""
 
     COMPLETE = 3
@@ -50,7 +50,7 @@ class Report(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class MessageRange:
     """A range of messages of a channel, both ends included."""
 
     channel: str
@@ -61,7 +61,7 @@ class Wanted:
         return self.last - self.first + 1
 
 
-def request_fields(request_id: str, wanted: Sequence[Wanted]) -> list[Field]:
+def request_fields(request_id: str, wanted: Sequence[MessageRange]) -> list[Field]:
     """Return the fields of an ApplicationMessageRequest."""
     fields: list[Field] = [(_REQ_ID, request_id), (_REQ_TYPE, _RETRANSMISSION)]
     fields.append((_IDS, len(wanted)))
@@ -70,17 +70,20 @@ def request_fields(request_id: str, wanted: Sequence[Wanted]) -> list[Field]:
     return fields
 
 
-def read_request(message: FixMessage) -> tuple[str, list[Wanted]]:
+def read_request(message: FixMessage) -> tuple[str, list[MessageRange]]:
     """Return the ID of a request and the requested ranges."""
     wanted = [
-        Wanted(each.text(_REF_ID), _required(each, _BEGIN), _required(each, _END))
+        MessageRange(each.text(_REF_ID), _required(each, _BEGIN), _required(each, _END))
         for each in message.groups(_IDS, _REF_ID)
     ]
     return message.text(_REQ_ID), wanted
 
 
 def acknowledgement_fields(
-    request_id: str, answer: Answer, channels: Iterable[tuple[Wanted, Fault | None]], total: int
+    request_id: str,
+    answer: ApplRespType,
+    channels: Iterable[tuple[MessageRange, ApplRespError | None]],
+    total: int,
 ) -> list[Field]:
     """Return the fields of an ApplicationMessageRequestAck."""
     own = list(channels)
@@ -95,15 +98,15 @@ def acknowledgement_fields(
     return fields
 
 
-def read_acknowledgement(message: FixMessage) -> tuple[str, Answer, dict[str, Fault]]:
+def read_acknowledgement(message: FixMessage) -> tuple[str, ApplRespType, dict[str, ApplRespError]]:
     """Return the ID of the request, its answer, and the faults by channel."""
-    answer = min(_required(message, _RESP_TYPE), int(Answer.REFUSED))
+    answer = min(_required(message, _RESP_TYPE), int(ApplRespType.REFUSED))
     faults = {}
     for each in message.groups(_IDS, _REF_ID):
         error = each.number(_ERROR)
         if error is not None:
             faults[each.text(_REF_ID)] = _fault(error)
-    return message.text(_REQ_ID), Answer(answer), faults
+    return message.text(_REQ_ID), ApplRespType(answer), faults
 
 
 def raw_data_fields(
@@ -139,7 +142,11 @@ def read_raw_data(message: FixMessage) -> tuple[str, str, list[tuple[int, bytes]
 
 
 def report_fields(
-    request_id: str, channel: str, report: Report, last: int, fault: Fault | None = None
+    request_id: str,
+    channel: str,
+    report: ApplReportType,
+    last: int,
+    fault: ApplRespError | None = None,
 ) -> list[Field]:
     """Return the fields of an ApplicationMessageReport for one channel."""
     fields: list[Field] = [
@@ -151,17 +158,21 @@ def report_fields(
     return fields
 
 
-def read_report(message: FixMessage) -> tuple[str, str, Fault | None]:
+def read_report(message: FixMessage) -> tuple[str, str, ApplRespError | None]:
     """Return the request ID, the channel, and the fault."""
     error = message.number(_ERROR)
     fault = None if error is None else _fault(error)
-    if fault is None and message.number(_REPORT_TYPE) == Report.ERROR:
-        fault = Fault.NOT_AVAILABLE
+    if fault is None and message.number(_REPORT_TYPE) == ApplReportType.ERROR:
+        fault = ApplRespError.NOT_AVAILABLE
     return message.text(_REQ_ID), message.text(_REF_ID), fault
 
 
-def _fault(number: int) -> Fault:
-    return Fault(number) if number in Fault._value2member_map_ else Fault.NOT_AVAILABLE
+def _fault(number: int) -> ApplRespError:
+    return (
+        ApplRespError(number)
+        if number in ApplRespError._value2member_map_
+        else ApplRespError.NOT_AVAILABLE
+    )
 
 
 def _required(message: FixMessage, tag: int) -> int:

@@ -15,7 +15,7 @@ DEAD_AFTER_NS = 30 * SECOND
 """Silence after which a stream has failed (002 §5.3.6: three heartbeats)."""
 
 
-class Stream(StrEnum):
+class LegacyStream(StrEnum):
     """A stream of a channel (002 §5.1)."""
 
     INCREMENTAL = "incremental"
@@ -23,17 +23,17 @@ class Stream(StrEnum):
     INSTRUMENT_DEFINITION = "definition"
 
 
-def stream_of(types: Collection[MsgType]) -> Stream | None:
+def stream_of(types: Collection[MsgType]) -> LegacyStream | None:
     """Return the stream that sends messages of these types; None if they are ambiguous.
 
     Definitions are also sent on the incremental stream, heartbeats and resets on all streams.
     """
     if MsgType.SNAPSHOT in types:
-        return Stream.MARKET_RECOVERY
+        return LegacyStream.MARKET_RECOVERY
     incremental = (MsgType.INCREMENTAL_REFRESH, MsgType.SECURITY_STATUS, MsgType.NEWS)
     if any(each in types for each in incremental):
-        return Stream.INCREMENTAL
-    return Stream.INSTRUMENT_DEFINITION if MsgType.SECURITY_LIST in types else None
+        return LegacyStream.INCREMENTAL
+    return LegacyStream.INSTRUMENT_DEFINITION if MsgType.SECURITY_LIST in types else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pregao.fast import ColumnDecoder, MessageColumns, RowColumns, Template, Templates
+from pregao.arrays import Int64Array
+from pregao.fast._arrow import RowColumns
+from pregao.fast.columns import FastColumnDecoder, FastMessageColumns
+from pregao.fast.model import Template, Templates
 from pregao.legacy import _kernels
 from pregao.legacy.messages import MsgType, message_type
 from pregao.sbe.names import snake_case
-from pregao.schemas import bundled_templates
+from pregao.schemas.fast_templates import bundled_templates
 
 SCALE: Final = 8
 """Digits after the decimal point of every decimal column."""
@@ -50,7 +53,6 @@ FEW_VALUES: Final = frozenset(
     {"MDEntryType", "MDEntryBuyer", "MDEntrySeller", "QuoteCondition", "TradeCondition"}
 )
 """Texts of entries with few distinct values: stored as dictionaries."""
-Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def repeated_of(template: Template) -> str | None:
     return REPEATED[1] if kind is MsgType.SECURITY_LIST else None
 
 
-def _fields(decoder: ColumnDecoder, template: Template) -> dict[str, Any]:
+def _fields(decoder: FastColumnDecoder, template: Template) -> dict[str, Any]:
     """Return the fields of a template's rows and their types; an entry's replace the message's."""
     schema, repeated = decoder.schema(template), repeated_of(template)
     types = {field.name: field.type for field in schema if field.name != repeated}
@@ -99,7 +101,7 @@ def _held(kind: Any) -> Any:
 
 def tables_of(templates: Templates) -> dict[MsgType, LegacyTable]:
     """Return the tables of templates; a field with different types in them is a string."""
-    decoder = ColumnDecoder(templates, reset_each_message=True)
+    decoder = FastColumnDecoder(templates, reset_each_message=True)
     by_type: dict[MsgType, dict[str, Any]] = {}
     for template in sorted(templates.by_id.values(), key=lambda each: -(each.id or 0)):
         columns = by_type.setdefault(message_type(template), {})
@@ -130,33 +132,33 @@ class _Column:
     of_messages: bool = True
     empty: bool = False
     """No row has a value."""
-    scaled: tuple[Numbers, npt.NDArray[np.bool_]] | None = None
+    scaled: tuple[Int64Array, npt.NDArray[np.bool_]] | None = None
     """Decimals at the common scale, and which ones are present."""
     made: Any = None
     """Converted values of all messages or entries; None if they are read unconverted."""
 
 
 @dataclass(slots=True)
-class Rows:
+class LegacyRows:
     """Rows of a table: the message and entry index of each row, and access to their values."""
 
-    message: Numbers
+    message: Int64Array
     """Index among the messages of the template."""
-    entry: Numbers
-    unfit: Numbers
+    entry: Int64Array
+    unfit: Int64Array
     """Messages with a number that does not fit its column."""
     _messages: RowColumns
     _entries: RowColumns | None
-    _entry_of: Numbers | None
+    _entry_of: Int64Array | None
     """Index of each row among all entries; -1 for a message without entries. None if each row is
     one entry, in order."""
     _columns: list[_Column]
 
-    def column(self, at: int, chosen: Numbers) -> Any:
+    def column(self, at: int, chosen: Int64Array) -> Any:
         """Return one column of the selected rows."""
         return self._taken([self._columns[at]], chosen)[0]
 
-    def columns(self, chosen: Numbers) -> list[Any]:
+    def columns(self, chosen: Int64Array) -> list[Any]:
         """Return all columns of the selected rows."""
         return self._taken(self._columns, chosen)
 
@@ -164,12 +166,12 @@ class Rows:
         """Return the indices of the columns that have values in any row."""
         return [at for at, column in enumerate(self._columns) if not column.empty]
 
-    def some(self, places: list[int], chosen: Numbers) -> list[Any]:
+    def some(self, places: list[int], chosen: Int64Array) -> list[Any]:
         """Return some columns of the selected rows; texts of `FEW_VALUES` as dictionaries."""
         return self._taken([self._columns[at] for at in places], chosen, in_dictionaries=True)
 
     def _taken(
-        self, columns: list[_Column], chosen: Numbers, *, in_dictionaries: bool = False
+        self, columns: list[_Column], chosen: Int64Array, *, in_dictionaries: bool = False
     ) -> list[Any]:
         of_messages = self.message[chosen]
         of_entries = chosen if self._entry_of is None else self._entry_of[chosen]
@@ -197,17 +199,17 @@ class Rows:
                 values = _decimals(*column.scaled, rows)
             elif with_nulls:
                 assert self._entries is not None
-                values = _take(_seen_as(self._entries.array(column.field), column.held), rows)
+                values = _take(_as_type(self._entries.array(column.field), column.held), rows)
             elif few:
                 arrays.append(source(told=column.of_messages).dictionary(column.field))
                 continue
             else:
                 values = source(told=column.of_messages).array(column.field)
-            arrays.append(values.dictionary_encode() if few else _seen_as(values, column.held))
+            arrays.append(values.dictionary_encode() if few else _as_type(values, column.held))
         return arrays
 
 
-def rows_of(table: LegacyTable, template: Template, found: MessageColumns) -> Rows:
+def rows_of(table: LegacyTable, template: Template, found: FastMessageColumns) -> LegacyRows:
     """Return the rows of a template's messages among those that were decoded."""
     repeated = repeated_of(template)
     messages, entries = found.rows(template), None
@@ -237,7 +239,7 @@ def rows_of(table: LegacyTable, template: Template, found: MessageColumns) -> Ro
     if len(bad):
         own = bad if entry_of is None else np.flatnonzero(entry_of >= 0)[bad]
         unfit[message[own]] = True
-    return Rows(message, entry, np.flatnonzero(unfit), messages, entries, entry_of, columns)
+    return LegacyRows(message, entry, np.flatnonzero(unfit), messages, entries, entry_of, columns)
 
 
 _NULLS: dict[Any, Any] = {}
@@ -270,12 +272,12 @@ def _column(column: _Column, values: RowColumns, unfit: npt.NDArray[np.bool_]) -
     return column
 
 
-def _seen_as(values: Any, held: Any) -> Any:
+def _as_type(values: Any, held: Any) -> Any:
     """Reinterpret numbers that are known to fit as the type of their column."""
     return values if values.type == held else values.view(held)
 
 
-def _take(values: Any, rows: Numbers) -> Any:
+def _take(values: Any, rows: Int64Array) -> Any:
     """Select values by index; null where the index is -1."""
     absent = rows < 0
     return values.take(pa.array(rows, mask=absent if absent.any() else None))
@@ -300,7 +302,7 @@ def _scale(column: _Column, values: RowColumns, unfit: npt.NDArray[np.bool_]) ->
     column.made = decimals if column.held == DECIMAL else decimals.cast(column.held)
 
 
-def _decimals(scaled: Numbers, there: npt.NDArray[np.bool_], rows: Numbers) -> Any:
+def _decimals(scaled: Int64Array, there: npt.NDArray[np.bool_], rows: Int64Array) -> Any:
     """Select scaled decimals by index, as a column."""
     words = np.empty((len(rows), 2), np.int64)
     bitmap = np.empty(len(rows) + 7 >> 3, np.uint8)

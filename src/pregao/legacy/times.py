@@ -12,7 +12,7 @@ from functools import lru_cache
 from pregao.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 
 _EPOCH = date(1970, 1, 1).toordinal()
-_MOST_DIGITS = 17
+_MAX_DIGITS = 17
 """Digits of a timestamp; Python refuses to convert very long digit strings."""
 DAY_DIGITS = 1_000_000_000
 """A timestamp is a date times this, plus a time of day with milliseconds."""
@@ -92,7 +92,7 @@ def _day_ns(number: int | None) -> int | None:
 def _number(value: Digits) -> int | None:
     if isinstance(value, str):
         digits = value.translate(_SEPARATORS)
-        valid = len(digits) <= _MOST_DIGITS and digits.isascii() and digits.isdecimal()
+        valid = len(digits) <= _MAX_DIGITS and digits.isascii() and digits.isdecimal()
         return int(digits) if valid else None
     return value
 

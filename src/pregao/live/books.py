@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from pregao.book.faults import State
 from pregao.book.updates import Side
-from pregao.book.views import Level
-from pregao.feed.channel_events import Event
-from pregao.feed.followed_channel import FollowedChannel
-from pregao.umdf.sequencing import Place
+from pregao.book.views import BookLevel
+from pregao.feed.channel_events import ChannelEvent
+from pregao.feed.followed_channel import FeedChannel
+from pregao.umdf.sequencing import PacketKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,9 @@ class BookCopy:
 
     state: State
     reason: str
-    place: Place | None
-    bids: tuple[Level, ...]
-    asks: tuple[Level, ...]
+    place: PacketKey | None
+    bids: tuple[BookLevel, ...]
+    asks: tuple[BookLevel, ...]
 
     @property
     def trusted(self) -> bool:
@@ -32,12 +32,12 @@ class BookCopy:
         return self.state in (State.VALID, State.EMPTY)
 
     @property
-    def best_bid(self) -> Level | None:
+    def best_bid(self) -> BookLevel | None:
         """The best bid level, or None."""
         return self.bids[0] if self.bids else None
 
     @property
-    def best_ask(self) -> Level | None:
+    def best_ask(self) -> BookLevel | None:
         """The best ask level, or None."""
         return self.asks[0] if self.asks else None
 
@@ -48,12 +48,12 @@ class LiveEvent:
 
     channel: int
     symbol: str | None
-    event: Event
+    event: ChannelEvent
     book: BookCopy | None
 
 
 @dataclass(frozen=True, slots=True)
-class FreshBook:
+class BookRefresh:
     """The current book, for a new subscriber or after missed events."""
 
     channel: int
@@ -63,17 +63,17 @@ class FreshBook:
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
+class ItemsMissed:
     """The number of events dropped because the subscriber was too slow; fresh books follow."""
 
     count: int
 
 
-Item = LiveEvent | FreshBook | Missed
+LiveItem = LiveEvent | BookRefresh | ItemsMissed
 """An item that a subscriber receives."""
 
 
-def copy_of(channel: FollowedChannel, security_id: int, depth: int) -> BookCopy:
+def copy_of(channel: FeedChannel, security_id: int, depth: int) -> BookCopy:
     """Return a copy of the best ``depth`` levels of a book."""
     book = channel.book(security_id)
     return BookCopy(

@@ -18,13 +18,13 @@ from pathlib import Path
 from types import TracebackType
 
 from pregao.errors import PregaoError
-from pregao.feed.channel_events import Event
-from pregao.live.books import Item
+from pregao.feed.channel_events import ChannelEvent
+from pregao.live.books import LiveItem
 from pregao.live.config import LiveConfig, read_config
 from pregao.live.handler import FeedHandler
 from pregao.live.recording import Recorder
-from pregao.live.reports import Report, report
-from pregao.live.subscriptions import DEPTH, MOST_WAITING, Subscription
+from pregao.live.reports import FeedReport, report
+from pregao.live.subscriptions import DEPTH, MAX_PENDING, Subscription
 
 
 class Live:
@@ -39,9 +39,9 @@ class Live:
         config: str | Path | LiveConfig,
         *,
         symbols: Iterable[str] | None = None,
-        kinds: tuple[type[Event], ...] | None = None,
+        kinds: tuple[type[ChannelEvent], ...] | None = None,
         depth: int = DEPTH,
-        most_waiting: int = MOST_WAITING,
+        most_waiting: int = MAX_PENDING,
         recorder: Recorder | None = None,
         spin: bool | None = None,
     ) -> None:
@@ -81,16 +81,16 @@ class Live:
             handler, self._handler = self._handler, None
             await asyncio.to_thread(handler.stop)
 
-    async def report(self) -> Report:
+    async def report(self) -> FeedReport:
         """Return a health report; raises `PregaoError` if the feed is not running."""
         if self._handler is None:
             raise PregaoError("The feed is not running: enter it with `async with` first.")
         return await asyncio.to_thread(self._handler.ask, report)
 
-    def __aiter__(self) -> AsyncIterator[Item]:
+    def __aiter__(self) -> AsyncIterator[LiveItem]:
         return self._items()
 
-    async def _items(self) -> AsyncIterator[Item]:
+    async def _items(self) -> AsyncIterator[LiveItem]:
         loop = asyncio.get_running_loop()
         pending = asyncio.Event()
 

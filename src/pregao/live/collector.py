@@ -12,7 +12,7 @@ of new objects rarely reaches the first threshold."""
 
 
 @contextmanager
-def seldom_collected() -> Iterator[None]:
+def rare_collection() -> Iterator[None]:
     """Collect garbage rarely, and only objects created from now on.
 
     A collection of everything that a process has loaded takes 0.1 s, and one of the newest objects

@@ -43,8 +43,9 @@ from pregao.clock import parse_span
 from pregao.documents import DocumentError, parse_toml, read_document
 from pregao.errors import PregaoError, UsageError
 from pregao.feed.channel_settings import ChannelSettings, LegacyFeed
-from pregao.legacy import PLATFORMS
-from pregao.net import BUFFER_BYTES, Address, parse_address
+from pregao.legacy.streams import PLATFORMS
+from pregao.net.addresses import Address, parse_address
+from pregao.net.sockets import BUFFER_BYTES
 from pregao.umdf.streams import Stream
 
 STREAMS = (Stream.INCREMENTAL, Stream.SNAPSHOT, Stream.DEFINITION)
@@ -64,7 +65,7 @@ _CHANNEL = (
     *_NUMBERS,
 )  # fmt: skip
 _LINE = ("address", "interface", "source")
-_LEAST_BUFFER, _MOST_BUFFER = 4096, 1 << 30
+_MIN_BUFFER, _MAX_BUFFER = 4096, 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +164,10 @@ def parse_config(data: Mapping[str, Any], name: str = "the configuration") -> Li
     reading.names(data, _TOP)
     interface = reading.text(data, "interface")
     buffer = data.get("buffer_bytes", BUFFER_BYTES)
-    if not _is_whole(buffer) or not _LEAST_BUFFER <= buffer <= _MOST_BUFFER:
+    if not _is_whole(buffer) or not _MIN_BUFFER <= buffer <= _MAX_BUFFER:
         reading.fail(
             "buffer_bytes",
-            f"must be an integer from {_LEAST_BUFFER} to {_MOST_BUFFER}, was {buffer!r}",
+            f"must be an integer from {_MIN_BUFFER} to {_MAX_BUFFER}, was {buffer!r}",
         )
     spin, realtime = reading.switch(data, "spin"), reading.switch(data, "realtime")
     tables = reading.table(data, "channel")

@@ -9,32 +9,34 @@ from typing import Protocol
 from pregao.clock import SECOND
 from pregao.errors import NetworkError
 from pregao.feed.channel import Channel
-from pregao.feed.channel_events import Event
+from pregao.feed.channel_events import ChannelEvent
 from pregao.feed.channel_settings import ChannelSettings
-from pregao.feed.followed_channel import FollowedChannel
+from pregao.feed.followed_channel import FeedChannel
 from pregao.feed.legacy_feed_channel import LegacyFeedChannel
-from pregao.feed.pumped_channel import PumpedChannel
+from pregao.feed.pumped_channel import FastChannel
 from pregao.live.config import Line
 from pregao.live.failures import FailureLog
-from pregao.live.latency import RecentDelays
-from pregao.net import LineCounts, find_interface, receive_socket
+from pregao.live.latency import RecentLatency
+from pregao.net.addresses import find_interface
+from pregao.net.batches import LineCounts
+from pregao.net.sockets import receive_socket
 
 _RECENT_NS = 10 * SECOND
 
 
-class Listener(Protocol):
+class EventListener(Protocol):
     """Receives events in the handler's thread: it must be quick and never block."""
 
-    def told(self, channel: FollowedChannel, events: list[Event]) -> None:
+    def told(self, channel: FeedChannel, events: list[ChannelEvent]) -> None:
         """Process events of a channel."""
 
 
 @dataclass(slots=True)
-class Followed:
+class LiveChannel:
     """A channel with its reception latency and its failure log."""
 
-    channel: FollowedChannel
-    delays: RecentDelays = field(default_factory=lambda: RecentDelays(_RECENT_NS))
+    channel: FeedChannel
+    delays: RecentLatency = field(default_factory=lambda: RecentLatency(_RECENT_NS))
     """Latency from sending to reception, of the incremental stream."""
     failures: FailureLog = field(init=False)
 
@@ -42,19 +44,19 @@ class Followed:
         self.failures = FailureLog(self.channel.settings.number)
 
 
-def new_followed(settings: ChannelSettings, *, compiled: bool | None) -> Followed:
+def new_live_channel(settings: ChannelSettings, *, compiled: bool | None) -> LiveChannel:
     """Return a new channel; a binary one uses the fast path unless ``compiled`` is False."""
     if settings.legacy is not None:
-        return Followed(LegacyFeedChannel(settings))
-    return Followed(Channel(settings) if compiled is False else PumpedChannel(settings))
+        return LiveChannel(LegacyFeedChannel(settings))
+    return LiveChannel(Channel(settings) if compiled is False else FastChannel(settings))
 
 
 @dataclass(slots=True)
-class Joined:
+class JoinedLine:
     """A line with an open socket."""
 
     number: int
-    followed: Followed
+    followed: LiveChannel
     line: Line
     wanted: bool
     """Whether the channel wants the line; if not, it is only recorded."""

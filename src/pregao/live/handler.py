@@ -21,31 +21,32 @@ from numpy.typing import NDArray
 
 from pregao.clock import MILLISECOND, SECOND, Clock, system_clock
 from pregao.errors import NetworkError
-from pregao.extras import kernels_compiled, tell_of_slowness
+from pregao.extras import kernels_compiled, warn_about_slowness
 from pregao.feed.channel_settings import Join
 from pregao.feed.legacy_feed_channel import LegacyFeedChannel
-from pregao.feed.pump import Datagrams
-from pregao.feed.pumped_channel import PumpedChannel
+from pregao.feed.pump import DatagramColumns
+from pregao.feed.pumped_channel import FastChannel
 from pregao.live.config import Line, LiveConfig
 from pregao.live.followed import (
-    Followed,
-    Joined,
+    EventListener,
+    JoinedLine,
     LineState,
-    Listener,
-    new_followed,
+    LiveChannel,
+    new_live_channel,
     open_line,
 )
 from pregao.live.latency import one_sent_ns, sent_ns
-from pregao.live.legacy_asking import Asker
-from pregao.live.priority import check_manner, go_first
+from pregao.live.legacy_asking import RecoveryRequester
+from pregao.live.priority import check_manner, raise_priority
 from pregao.live.recording import Recorder
-from pregao.net import Batch, LineCounts, LineReceiver, open_receiver
+from pregao.net.batches import DatagramBatch, LineCounts, LineReceiver
+from pregao.net.receiving import open_receiver
 from pregao.umdf.layout import PACKET_HEADER_SIZE
 from pregao.umdf.streams import Stream
 
 T = TypeVar("T")
 
-_LONGEST_WAIT_NS = 200 * MILLISECOND
+_MAX_WAIT_NS = 200 * MILLISECOND
 _AGAIN_NS = 5 * SECOND
 """Delay before a refused operation is retried."""
 _ANSWER_S = 120.0
@@ -77,10 +78,10 @@ class FeedHandler:
         this system has, True requires the compiled one, and False uses plain Python only.
         """
         if compiled is None and not kernels_compiled():
-            tell_of_slowness()
+            warn_about_slowness()
         self.config = config
         self.channels = {
-            each.number: new_followed(each, compiled=compiled) for each in config.channels
+            each.number: new_live_channel(each, compiled=compiled) for each in config.channels
         }
         self.recorder = recorder
         self.unrecorded = 0
@@ -89,15 +90,15 @@ class FeedHandler:
         """The exception that ended the handler, if any."""
         self._clock = clock
         self._lines = {(line.channel, line.stream, line.feed): line for line in config.lines}
-        self._joined: dict[Line, Joined] = {}
+        self._joined: dict[Line, JoinedLine] = {}
         self._ended: dict[Line, LineCounts] = {}
         """Counts of lines that were left."""
-        self._route: dict[int, Joined] = {}
+        self._route: dict[int, JoinedLine] = {}
         self._again: dict[Line, int] = {}
         self._record_from_ns = 0
-        self._listeners: list[Listener] = []
+        self._listeners: list[EventListener] = []
         self._wanted = True
-        self._singly: list[Listener] = []
+        self._singly: list[EventListener] = []
         """Listeners that receive the events of each packet before the next one is processed."""
         self._owners: NDArray[np.int64] = np.empty(0, np.int64)
         self._timed: NDArray[np.int64] = np.empty(0, np.int64)
@@ -110,7 +111,7 @@ class FeedHandler:
         check_manner(spin=bool(spin), realtime=config.realtime)
         self._receiver: LineReceiver = open_receiver(compiled=compiled, spin=spin)
         self.started_ns = clock()
-        self._askers: list[Asker] = []
+        self._askers: list[RecoveryRequester] = []
         try:
             self._open_lines()
         except BaseException:
@@ -120,7 +121,7 @@ class FeedHandler:
             numbers = [n for n, own in config.recoveries.items() if own == gateways]
             channels = [self.channels[number].channel for number in numbers]
             legacy = [channel for channel in channels if isinstance(channel, LegacyFeedChannel)]
-            self._askers.append(Asker(legacy, gateways, self._receiver.wake))
+            self._askers.append(RecoveryRequester(legacy, gateways, self._receiver.wake))
 
     # Lines
 
@@ -139,7 +140,7 @@ class FeedHandler:
         joined = self._joined.get(line)
         if joined is None:
             number = self._receiver.add(open_line(line, self.config.buffer_bytes))
-            joined = Joined(number, self.channels[line.channel], line, wanted)
+            joined = JoinedLine(number, self.channels[line.channel], line, wanted)
             self._joined[line] = self._route[number] = joined
             self._routed(joined.followed)
             if self.recorder is not None:
@@ -148,10 +149,10 @@ class FeedHandler:
             joined.wanted = True
             self._routed(joined.followed)
 
-    def _routed(self, followed: Followed) -> None:
+    def _routed(self, followed: LiveChannel) -> None:
         """Update the channel's lines, and the channel of each line number."""
         own = [each for each in self._route.values() if each.followed is followed]
-        if isinstance(followed.channel, PumpedChannel):
+        if isinstance(followed.channel, FastChannel):
             wanted = {
                 each.number: (each.line.stream, each.line.feed) for each in own if each.wanted
             }
@@ -179,7 +180,7 @@ class FeedHandler:
         self._receiver.remove(joined.number)
         self._routed(joined.followed)
 
-    def _act(self, followed: Followed, *, first: bool = False) -> None:
+    def _act(self, followed: LiveChannel, *, first: bool = False) -> None:
         """Join and leave the streams that a channel requests."""
         for action in followed.channel.take_actions():
             key = (followed.channel.settings.number, action.stream, action.feed)
@@ -232,7 +233,7 @@ class FeedHandler:
 
     # Running
 
-    def listen(self, listener: Listener, *, singly: bool = True) -> None:
+    def listen(self, listener: EventListener, *, singly: bool = True) -> None:
         """Add a listener, before the handler runs or through `ask`.
 
         A listener that does not read books when it receives events can pass ``singly=False``: it
@@ -243,7 +244,7 @@ class FeedHandler:
         if singly:
             self._singly = [*self._singly, listener]
 
-    def forget(self, listener: Listener) -> None:
+    def forget(self, listener: EventListener) -> None:
         """Remove a listener."""
         self._listeners = [each for each in self._listeners if each is not listener]
         self._singly = [each for each in self._singly if each is not listener]
@@ -283,7 +284,7 @@ class FeedHandler:
 
     def run(self) -> None:
         """Follow the channels until `stop` is called."""
-        if self.config.realtime and (refused := go_first()):
+        if self.config.realtime and (refused := raise_priority()):
             _log.warning(refused)
         try:
             while not self._stopping.is_set():
@@ -314,7 +315,7 @@ class FeedHandler:
             if self._askers:
                 self._tell(followed)
             channel = followed.channel
-            if len(batch) < _AT_EASE and isinstance(channel, PumpedChannel):
+            if len(batch) < _AT_EASE and isinstance(channel, FastChannel):
                 self._guarded(followed, partial(channel.catch_up, _LOOKED_AT), now)
             deadline = channel.deadline()
             if deadline is not None and deadline <= now:
@@ -327,7 +328,7 @@ class FeedHandler:
             self._written(partial(self.recorder.tick, now), 0)
         self._answer()
 
-    def _ask_again(self, asker: Asker, now_ns: int) -> None:
+    def _ask_again(self, asker: RecoveryRequester, now_ns: int) -> None:
         """Request lost messages of the legacy feed; a failure must not end the handler."""
         try:
             asker.work(now_ns)
@@ -341,10 +342,10 @@ class FeedHandler:
         deadlines = [followed.channel.deadline() for followed in self.channels.values()]
         deadlines += [asker.deadline_ns for asker in self._askers]
         waits = [deadline - now_ns for deadline in deadlines if deadline is not None]
-        return max(0, min([*waits, _LONGEST_WAIT_NS]))
+        return max(0, min([*waits, _MAX_WAIT_NS]))
 
-    def _take(self, batch: Batch) -> None:
-        datagrams = Datagrams(*batch.columns)
+    def _take(self, batch: DatagramBatch) -> None:
+        datagrams = DatagramColumns(*batch.columns)
         if len(self.channels) == 1:
             for followed in self.channels.values():
                 self._take_of(followed, datagrams)
@@ -355,11 +356,11 @@ class FeedHandler:
             if len(own):
                 self._take_of(followed, datagrams.chosen(own))
 
-    def _take_of(self, followed: Followed, datagrams: Datagrams) -> None:
+    def _take_of(self, followed: LiveChannel, datagrams: DatagramColumns) -> None:
         """Process the datagrams of one channel."""
         channel = followed.channel
         index, end = 0, len(datagrams.offset)
-        if isinstance(channel, PumpedChannel):
+        if isinstance(channel, FastChannel):
             while index < end:
                 try:
                     index = channel.receive_many(datagrams, index, end, singly=bool(self._singly))
@@ -383,7 +384,7 @@ class FeedHandler:
             index += 1
 
     def _failed(
-        self, followed: Followed, error: Exception, now_ns: int, payload: bytes | None = None
+        self, followed: LiveChannel, error: Exception, now_ns: int, payload: bytes | None = None
     ) -> None:
         """Count and log that a packet could not be processed, and rebuild its channel.
 
@@ -396,7 +397,7 @@ class FeedHandler:
         except Exception as second:
             followed.failures.add(second, payload, now_ns)
 
-    def _guarded(self, followed: Followed, work: Callable[[], Any], now_ns: int) -> Any:
+    def _guarded(self, followed: LiveChannel, work: Callable[[], Any], now_ns: int) -> Any:
         """Run work of a channel; return None if it fails."""
         try:
             return work()
@@ -404,7 +405,7 @@ class FeedHandler:
             self._failed(followed, error, now_ns)
             return None
 
-    def _note_delays(self, batch: Batch) -> None:
+    def _note_delays(self, batch: DatagramBatch) -> None:
         """Record the latency of incremental packets."""
         if len(batch) <= _FEW:  # a loop is faster than columns for a few
             for row, line in enumerate(batch.line.tolist()):
@@ -427,7 +428,7 @@ class FeedHandler:
             for followed in self.channels.values():
                 followed.channel.want_events(wanted=wanted)
 
-    def _tell(self, followed: Followed) -> None:
+    def _tell(self, followed: LiveChannel) -> None:
         if not self._listeners:
             self._want(wanted=False)
             return
@@ -440,7 +441,7 @@ class FeedHandler:
             for listener in self._listeners:
                 listener.told(followed.channel, events)
 
-    def _record(self, batch: Batch) -> None:
+    def _record(self, batch: DatagramBatch) -> None:
         if self.recorder is None:
             return
         if self._clock() < self._record_from_ns:

@@ -7,7 +7,7 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
-from pregao.net import Batch
+from pregao.net.batches import DatagramBatch
 from pregao.umdf.layout import SENDING_TIME_AT
 
 _STEPS = 16
@@ -18,24 +18,24 @@ _DOUBLINGS = 44
 
 _TIME = struct.Struct("<q")
 _TIME_BYTES = np.arange(_TIME.size)
-_LONGEST = 2.0**62
-_MOST_WAITING = 1024
+_MAX_LATENCY = 2.0**62
+_MAX_PENDING = 1024
 
 
-def one_sent_ns(batch: Batch, row: int) -> int:
+def one_sent_ns(batch: DatagramBatch, row: int) -> int:
     """Return the sending time of one packet of a batch."""
     offset = int(batch.offset[row]) + SENDING_TIME_AT
     return int(_TIME.unpack_from(batch.buffer.data, offset)[0])
 
 
-def sent_ns(batch: Batch, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def sent_ns(batch: DatagramBatch, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the sending times of packets of a batch; each packet must have a complete header."""
     offset = (batch.offset[rows] + SENDING_TIME_AT)[:, np.newaxis]
     times: NDArray[np.int64] = batch.buffer[offset + _TIME_BYTES].view("<i8")[:, 0]
     return times
 
 
-class Delays:
+class LatencyHistogram:
     """Histogram of delays in nanoseconds; negative ones (clocks that differ) count as 0."""
 
     __slots__ = ("counts",)
@@ -75,16 +75,16 @@ class Delays:
         return [[int(index), int(counts[index])] for index in np.flatnonzero(counts)]
 
 
-class RecentDelays:
+class RecentLatency:
     """Delays of the current span of time and of the one before it."""
 
     def __init__(self, span_ns: int) -> None:
         self._span_ns = span_ns
-        self._before = Delays()
-        self._now = Delays()
+        self._before = LatencyHistogram()
+        self._now = LatencyHistogram()
         self._since_ns = 0
         self._waiting: list[int] = []
-        self._all = Delays()
+        self._all = LatencyHistogram()
 
     def add(self, delay_ns: int, now_ns: int) -> None:
         """Count a delay; delays are added to the histogram in batches."""
@@ -97,17 +97,17 @@ class RecentDelays:
         self._look(now_ns)
 
     def _look(self, now_ns: int) -> None:
-        if len(self._waiting) >= _MOST_WAITING or now_ns - self._since_ns >= self._span_ns:
+        if len(self._waiting) >= _MAX_PENDING or now_ns - self._since_ns >= self._span_ns:
             self._move(now_ns)
 
     def _move(self, now_ns: int) -> None:
         passed = now_ns - self._since_ns
         if passed >= self._span_ns:
-            self._before = self._now if passed < 2 * self._span_ns else Delays()
-            self._now, self._since_ns = Delays(), now_ns
+            self._before = self._now if passed < 2 * self._span_ns else LatencyHistogram()
+            self._now, self._since_ns = LatencyHistogram(), now_ns
         if self._waiting:
-            pending = Delays()
-            pending.add(np.clip(np.array(self._waiting, np.float64), 0, _LONGEST))
+            pending = LatencyHistogram()
+            pending.add(np.clip(np.array(self._waiting, np.float64), 0, _MAX_LATENCY))
             self._now.counts += pending.counts
             self._all.counts += pending.counts
             self._waiting.clear()
@@ -119,6 +119,6 @@ class RecentDelays:
     def percentiles(self, shares: tuple[float, ...], now_ns: int) -> list[int | None]:
         """Return percentiles of the delays of the current span and the one before it."""
         self._move(now_ns)
-        merged = Delays()
+        merged = LatencyHistogram()
         merged.counts = self._before.counts + self._now.counts
         return [merged.percentile(share) for share in shares]

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 from pregao.clock import SECOND
 from pregao.feed.legacy_feed_channel import LegacyFeedChannel
-from pregao.fix import SessionSettings
-from pregao.legacy import Ended, GapFiller, RecoveryClient, RecoveryEvent
+from pregao.fix.session import FixSessionSettings
+from pregao.legacy.recovery import GapFiller, RecoveryClient, RecoveryEvent, RecoverySessionEnded
 from pregao.live.config import RecoveryGateways
-from pregao.net import Address
+from pregao.net.addresses import Address
 
 AGAIN_S = 2.0
 """Delay before reconnecting after a connection was refused or lost."""
@@ -123,7 +123,7 @@ class _Asked:
     """Without a connection: version and first number of the gap, and when it was noticed."""
 
 
-class Asker:
+class RecoveryRequester:
     """Requests missing messages of channels from a gateway; called by the channels' thread."""
 
     def __init__(
@@ -198,7 +198,7 @@ class Asker:
         self._link.close()
 
     def _begin(self, connection: socket.socket, now_ns: int) -> None:
-        names = SessionSettings(self._gateways.sender, self._gateways.target, _HEARTBEAT_NS)
+        names = FixSessionSettings(self._gateways.sender, self._gateways.target, _HEARTBEAT_NS)
         self._connection, self._client = connection, RecoveryClient(names, now_ns)
         for each in self._asked:
             each.filler = GapFiller(str(each.channel.settings.number), self._client)
@@ -215,7 +215,7 @@ class Asker:
                 recovered = each.filler.take(events, each.channel.incremental, now_ns)
                 each.channel.recovered(recovered, now_ns)
         for event in events:
-            if isinstance(event, Ended):
+            if isinstance(event, RecoverySessionEnded):
                 _log.warning("The recovery session ended: %s", event.reason)
                 self._send()
                 self.abandon()

@@ -11,15 +11,15 @@ from contextlib import asynccontextmanager, suppress
 
 from pregao.clock import SECOND, Clock, system_clock
 from pregao.errors import NetworkError
-from pregao.fix import SessionSettings
-from pregao.legacy import (
-    Ended,
+from pregao.fix.session import FixSessionSettings
+from pregao.legacy.recovery import (
     MessageStore,
     RecoveryClient,
     RecoveryEvent,
     RecoveryServer,
-    Wanted,
+    RecoverySessionEnded,
 )
+from pregao.legacy.recovery_messages import MessageRange
 
 IDLE_NS = 10 * SECOND
 MAX_CONNECTIONS = 64
@@ -41,7 +41,7 @@ class RecoveryConnection:
         self._writer = writer
         self._clock = clock
 
-    async def ask(self, wanted: Wanted) -> None:
+    async def ask(self, wanted: MessageRange) -> None:
         """Request messages; they arrive as events."""
         self.client.ask(wanted, self._clock())
         await _flushed(self.client.take_output, self._writer)
@@ -56,13 +56,13 @@ class RecoveryConnection:
             data = await _read(self._reader, self.client.deadline_ns, self._clock)
             now = self._clock()
             if data == b"":
-                yield Ended("the connection was closed")
+                yield RecoverySessionEnded("the connection was closed")
                 return
             events = self.client.tick(now) if data is None else self.client.receive(data, now)
             await _flushed(self.client.take_output, self._writer)
             for event in events:
                 yield event
-                if isinstance(event, Ended):
+                if isinstance(event, RecoverySessionEnded):
                     return
 
     async def close(self) -> None:
@@ -75,7 +75,7 @@ class RecoveryConnection:
 
 
 async def connect_recovery(
-    host: str, port: int, settings: SessionSettings, clock: Clock = system_clock
+    host: str, port: int, settings: FixSessionSettings, clock: Clock = system_clock
 ) -> RecoveryConnection:
     """Connect to a recovery gateway and send the logon."""
     try:
@@ -92,7 +92,7 @@ async def connect_recovery(
 async def recovery_server(
     host: str,
     port: int,
-    settings: SessionSettings,
+    settings: FixSessionSettings,
     store: MessageStore,
     clock: Clock = system_clock,
     *,
@@ -129,7 +129,7 @@ async def recovery_server(
             now = clock()
             if data == b"":
                 return
-            ended: list[Ended] = []
+            ended: list[RecoverySessionEnded] = []
             for events in [served.tick(now)] if data is None else served.answers(data, now):
                 ended += events
                 async with asyncio.timeout(idle_ns / SECOND):

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pregao.capture import BlockReader, PacketBlock, Source, read_blocks
-from pregao.umdf.survey import LineNumbers, Lines
+from pregao.capture.blocks import PacketBlock
+from pregao.capture.bulk import BlockReader, read_blocks
+from pregao.capture.source import Source
+from pregao.umdf.survey.lines import LineNumbers, LineTable
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class MergedDatagrams:
     """Datagrams of all captures, in order; ``line`` is the number of their destination."""
 
     buffer: NDArray[np.uint8]
@@ -31,7 +33,7 @@ class Stretch:
 class _Track:
     """One capture and the position up to which it was read."""
 
-    def __init__(self, reader: BlockReader, lines: Lines) -> None:
+    def __init__(self, reader: BlockReader, lines: LineTable) -> None:
         self._reader = reader
         self._numbers = LineNumbers(lines, reader.flows)
         self._block: PacketBlock | None = None
@@ -58,7 +60,7 @@ class _Track:
         """When the last datagram read so far is due."""
         return int(self._due[-1])
 
-    def take(self, until_ns: int) -> Stretch:
+    def take(self, until_ns: int) -> MergedDatagrams:
         """Return the datagrams read so far that are due up to a time."""
         assert self._block is not None
         begin, block = self._at, self._block
@@ -66,7 +68,7 @@ class _Track:
         offset, length = block.offset[begin:end], block.length[begin:end]
         first = int(offset.min(initial=len(block.buffer)))
         last = int((offset + length).max(initial=first))
-        return Stretch(
+        return MergedDatagrams(
             block.buffer[first:last],
             offset - first,
             length,
@@ -75,7 +77,7 @@ class _Track:
         )
 
 
-def merged(captures: Sequence[Source], lines: Lines) -> Iterator[Stretch]:
+def merged(captures: Sequence[Source], lines: LineTable) -> Iterator[MergedDatagrams]:
     """Yield the datagrams of all captures by time; their destinations are added to ``lines``."""
     with ExitStack() as opened:
         tracks = [_Track(opened.enter_context(read_blocks(each)), lines) for each in captures]
@@ -84,7 +86,7 @@ def merged(captures: Sequence[Source], lines: Lines) -> Iterator[Stretch]:
             yield _joined([track.take(until) for track in tracks])
 
 
-def _joined(parts: list[Stretch]) -> Stretch:
+def _joined(parts: list[MergedDatagrams]) -> MergedDatagrams:
     if len(parts) == 1:
         return parts[0]
     starts = np.cumsum([0, *(len(part.buffer) for part in parts)])
@@ -93,7 +95,7 @@ def _joined(parts: list[Stretch]) -> Stretch:
     )
     due = np.concatenate([part.time_ns for part in parts])
     order = np.argsort(due, kind="stable")
-    return Stretch(
+    return MergedDatagrams(
         np.concatenate([part.buffer for part in parts]),
         offset[order],
         np.concatenate([part.length for part in parts])[order],

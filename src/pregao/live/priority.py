@@ -17,7 +17,7 @@ def check_manner(*, spin: bool, realtime: bool) -> None:
         raise UsageError("Choose spin or realtime: both would leave a core to no other thread.")
 
 
-def go_first() -> str | None:
+def raise_priority() -> str | None:
     """Raise this thread to real-time priority; return why not if the system refuses.
 
     Ordinary threads then no longer preempt the processing of a packet. Threads and processes that

@@ -16,13 +16,13 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from pregao.errors import NetworkError, PregaoError, UsageError
-from pregao.feed.channel_events import Event
-from pregao.live.books import Item
-from pregao.live.collector import seldom_collected
+from pregao.feed.channel_events import ChannelEvent
+from pregao.live.books import LiveItem
+from pregao.live.collector import rare_collection
 from pregao.live.config import LiveConfig
 from pregao.live.handler import FeedHandler
-from pregao.live.reports import Report
-from pregao.live.subscriptions import DEPTH, MOST_WAITING, Subscription
+from pregao.live.reports import FeedReport
+from pregao.live.subscriptions import DEPTH, MAX_PENDING, Subscription
 
 T = TypeVar("T")
 
@@ -88,9 +88,9 @@ class FeedProcesses:
         self,
         symbols: Iterable[str] | None = None,
         *,
-        kinds: tuple[type[Event], ...] | None = None,
+        kinds: tuple[type[ChannelEvent], ...] | None = None,
         depth: int = DEPTH,
-        most_waiting: int = MOST_WAITING,
+        most_waiting: int = MAX_PENDING,
     ) -> ProcessSubscription:
         """Subscribe to the events of some instruments, or all."""
         with self._lock:
@@ -118,7 +118,7 @@ class ProcessSubscription:
         self._processes = processes
         self._number = number
 
-    def take(self) -> list[Item]:
+    def take(self) -> list[LiveItem]:
         """Return the items queued since the last call, process by process."""
         return self._processes.ask(_Take(self._number))
 
@@ -184,7 +184,7 @@ def _follow(config: LiveConfig, spin: bool | None, compiled: bool | None, link: 
     except PregaoError as error:
         link.send(error)
         return
-    with seldom_collected():
+    with rare_collection():
         handler.start()
         link.send(None)
         try:
@@ -236,7 +236,7 @@ class _Take:
     def __init__(self, number: int) -> None:
         self._number = number
 
-    def __call__(self, handler: FeedHandler) -> list[Item]:
+    def __call__(self, handler: FeedHandler) -> list[LiveItem]:
         subscription = _subscribed.get(self._number)
         if subscription is None:
             return []
@@ -253,7 +253,7 @@ class _End:
     def __init__(self, number: int) -> None:
         self._number = number
 
-    def __call__(self, handler: FeedHandler) -> list[Item]:
+    def __call__(self, handler: FeedHandler) -> list[LiveItem]:
         subscription = _subscribed.pop(self._number, None)
         if subscription is not None:
             handler.forget(subscription)
@@ -265,8 +265,8 @@ def _together(answers: list[Any]) -> Any:
     first, *others = answers
     if not others:
         return first
-    if isinstance(first, Report):
-        return Report.joined(answers)
+    if isinstance(first, FeedReport):
+        return FeedReport.joined(answers)
     if isinstance(first, set):
         return set().union(*answers)
     if isinstance(first, list):

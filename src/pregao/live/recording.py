@@ -18,10 +18,12 @@ from typing import BinaryIO
 
 import numpy as np
 
-from pregao.capture import UdpRecords, read_blocks
+from pregao.capture.bulk import read_blocks
+from pregao.capture.records import UdpRecords
 from pregao.clock import MINUTE, SECOND, format_ns
 from pregao.errors import CaptureError, UsageError
-from pregao.net import Address, Batch
+from pregao.net.addresses import Address
+from pregao.net.batches import DatagramBatch
 
 ROLL_BYTES = 256 * 1024 * 1024
 ROLL_NS = 10 * MINUTE
@@ -59,7 +61,7 @@ class Recorder:
             settings.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise _refused(settings.folder, error) from error
-        self.mended = mend(settings.folder, settings.name)
+        self.mended = truncate_torn_record(settings.folder, settings.name)
         """Bytes of a torn record that an earlier recorder left and that were truncated."""
 
     def line(self, number: int, address: Address) -> None:
@@ -69,7 +71,7 @@ class Recorder:
         for line, destination in self._destinations.items():
             self._table[line] = destination
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: DatagramBatch) -> None:
         """Append datagrams to the current file."""
         if not len(batch):
             return
@@ -183,7 +185,7 @@ class _File:
             os.close(self._descriptor)
 
 
-def mend(folder: Path, name: str) -> int:
+def truncate_torn_record(folder: Path, name: str) -> int:
     """Truncate a torn record at the end of the newest file of a name. Returns the bytes removed."""
     files = sorted(folder.glob(f"{name}-*{ENDING}"))
     if not files:

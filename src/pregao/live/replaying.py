@@ -15,24 +15,25 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from pregao.capture import Source
+from pregao.capture.source import Source
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from pregao.legacy import MessageReader
+from pregao.legacy.messages import MessageReader
 from pregao.legacy.recognition import is_legacy
-from pregao.live.merging import Stretch, merged
-from pregao.net import Address, Interface, Sender
+from pregao.live.merging import MergedDatagrams, merged
+from pregao.net.addresses import Address, NetworkInterface
+from pregao.net.sending import Sender
 from pregao.umdf.layout import PACKET_HEADER_SIZE, SENDING_TIME_AT
-from pregao.umdf.survey import Destination, Lines
+from pregao.umdf.survey.lines import Destination, LineTable
 
-MOST_AT_ONCE = 1024
+MAX_BATCH = 1024
 """Maximum number of datagrams sent before `stop` is checked."""
-_LONGEST_SLEEP_S = 0.2
+_MAX_SLEEP_S = 0.2
 _SPEED = re.compile(r"(\d+(?:\.\d+)?)x?")
 
 
 @dataclass(frozen=True, slots=True)
-class Speed:
+class ReplaySpeed:
     """Replay speed as a factor of the captured pace; None is as fast as possible."""
 
     factor: float | None = 1.0
@@ -41,17 +42,17 @@ class Speed:
         return "max" if self.factor is None else f"{self.factor:g}x"
 
 
-def parse_speed(text: str) -> Speed:
+def parse_speed(text: str) -> ReplaySpeed:
     """Read ``1x``, ``10x``, ``0.5x`` or ``max``."""
     plain = text.strip().lower()
     if plain == "max":
-        return Speed(None)
+        return ReplaySpeed(None)
     matched = _SPEED.fullmatch(plain)
     if matched is None or not 0 < float(matched.group(1)) <= 1e6:
         raise UsageError(
             f'--speed must be a factor such as 1x, 10x or 0.5x, or "max", was {text!r}.'
         )
-    return Speed(float(matched.group(1)))
+    return ReplaySpeed(float(matched.group(1)))
 
 
 def targets_from(first: Address, destinations: Iterable[Destination]) -> dict[Destination, Address]:
@@ -65,7 +66,7 @@ def targets_from(first: Address, destinations: Iterable[Destination]) -> dict[De
 
 def destinations_of(captures: Sequence[Source]) -> list[Destination]:
     """Return all destinations of datagrams in the captures."""
-    lines = Lines()
+    lines = LineTable()
     for _ in merged(captures, lines):
         pass
     return lines.destinations
@@ -85,7 +86,7 @@ class ReplayCounts:
     """Maximum time by which a packet was sent after it was due."""
 
 
-Told = Callable[[ReplayCounts], None]
+OnProgress = Callable[[ReplayCounts], None]
 
 
 class Replayer:
@@ -96,8 +97,8 @@ class Replayer:
         captures: Sequence[Source],
         targets: Mapping[Destination, Address] | None = None,
         *,
-        speed: Speed = Speed(),  # noqa: B008 - it is frozen
-        interface: Interface | None = None,
+        speed: ReplaySpeed = ReplaySpeed(),  # noqa: B008 - it is frozen
+        interface: NetworkInterface | None = None,
         ttl: int = 0,
         rewrite_times: bool = False,
         allow_remote: bool = False,
@@ -131,9 +132,9 @@ class Replayer:
         """Stop the replay soon."""
         self._stopped.set()
 
-    def run(self, told: Told | None = None) -> ReplayCounts:
+    def run(self, told: OnProgress | None = None) -> ReplayCounts:
         """Send everything; ``told`` is called regularly with the counts so far."""
-        lines = Lines()
+        lines = LineTable()
         known: dict[Address, int] = {}
         sender: Sender | None = None
         of_line: NDArray[np.int32] = np.empty(0, np.int32)
@@ -173,10 +174,10 @@ class Replayer:
     def _send(
         self,
         sender: Sender,
-        stretch: Stretch,
+        stretch: MergedDatagrams,
         target: NDArray[np.int32],
         pace: _Pace,
-        told: Told | None,
+        told: OnProgress | None,
     ) -> None:
         wanted = np.flatnonzero(target >= 0)
         self.counts.unsent += len(target) - len(wanted)
@@ -191,10 +192,10 @@ class Replayer:
         begin = 0
         while begin < len(offset) and not self._stopped.is_set():
             now = time.time_ns()
-            end = int(np.searchsorted(due[begin : begin + MOST_AT_ONCE], now, side="right")) + begin
+            end = int(np.searchsorted(due[begin : begin + MAX_BATCH], now, side="right")) + begin
             if end == begin:
                 left = (int(due[begin]) - now) / SECOND
-                self._stopped.wait(min(left, _LONGEST_SLEEP_S))
+                self._stopped.wait(min(left, _MAX_SLEEP_S))
                 continue
             sender.send_all(buffer, offset[begin:end], length[begin:end], target[begin:end])
             self._count(length[begin:end], int(time_ns[end - 1]), now - int(due[begin]))
@@ -202,7 +203,7 @@ class Replayer:
             if told is not None:
                 told(self.counts)
 
-    def _have_times(self, stretch: Stretch) -> NDArray[np.bool_]:
+    def _have_times(self, stretch: MergedDatagrams) -> NDArray[np.bool_]:
         """Return which datagrams have a header with a sending time; the first of a line decides."""
         lines, firsts = np.unique(stretch.line, return_index=True)
         for line, row in zip(lines.tolist(), firsts.tolist(), strict=True):
@@ -231,7 +232,7 @@ def _legacy_reader() -> MessageReader:
 class _Pace:
     """Converts capture times to the times at which packets are due."""
 
-    def __init__(self, speed: Speed, first_ns: int) -> None:
+    def __init__(self, speed: ReplaySpeed, first_ns: int) -> None:
         self._speed = speed
         self._first_ns = first_ns
         self._start_ns = time.time_ns()

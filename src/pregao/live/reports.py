@@ -10,10 +10,10 @@ from typing import Protocol
 from pregao.book.faults import State
 from pregao.clock import SECOND
 from pregao.feed.channel_settings import ChannelCounters, ChannelState, FeedCounters
-from pregao.live.followed import Followed, LineState
+from pregao.live.followed import LineState, LiveChannel
 from pregao.live.handler import FeedHandler
 from pregao.live.metric_help import CHANNEL_HELP, FEED_HELP, LINE_HELP
-from pregao.net import HttpServer, Response
+from pregao.net.http import HttpServer, Response
 
 SHARES = (0.5, 0.99, 1.0)
 """Quantiles of the latency in reports."""
@@ -47,7 +47,7 @@ class ChannelReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class FeedReport:
     """State of all channels at a point in time."""
 
     at_ns: int
@@ -63,10 +63,10 @@ class Report:
         return all(channel.ready for channel in self.channels)
 
     @staticmethod
-    def joined(reports: Sequence[Report]) -> Report:
+    def joined(reports: Sequence[FeedReport]) -> FeedReport:
         """Merge the reports of several handlers."""
         recorded = [each.recorded for each in reports if each.recorded is not None]
-        return Report(
+        return FeedReport(
             max(each.at_ns for each in reports),
             min(each.since_ns for each in reports),
             tuple(channel for each in reports for channel in each.channels),
@@ -75,11 +75,11 @@ class Report:
         )
 
 
-def report(handler: FeedHandler) -> Report:
+def report(handler: FeedHandler) -> FeedReport:
     """Return the current report; called through `FeedHandler.ask`."""
     lines = handler.line_states()
     now = handler.now()
-    return Report(
+    return FeedReport(
         now,
         handler.started_ns,
         tuple(_channel(followed, lines, now) for followed in handler.channels.values()),
@@ -88,7 +88,7 @@ def report(handler: FeedHandler) -> Report:
     )
 
 
-def _channel(followed: Followed, lines: Iterable[LineState], now_ns: int) -> ChannelReport:
+def _channel(followed: LiveChannel, lines: Iterable[LineState], now_ns: int) -> ChannelReport:
     channel = followed.channel
     number = channel.settings.number
     books = dict.fromkeys(State, 0)
@@ -114,7 +114,7 @@ def _numbers(counters: ChannelCounters | FeedCounters) -> dict[str, int]:
 # Metrics
 
 
-def metrics_text(made: Report) -> str:
+def metrics_text(made: FeedReport) -> str:
     """Return a report in the Prometheus text format."""
     lines: list[str] = []
     for name, kind, meaning, samples in _families(made):
@@ -125,11 +125,11 @@ def metrics_text(made: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-Page = Callable[[Report], Response]
+Page = Callable[[FeedReport], Response]
 _Samples = list[tuple[dict[str, str], float]]
 
 
-def _families(made: Report) -> Iterator[tuple[str, str, str, _Samples]]:
+def _families(made: FeedReport) -> Iterator[tuple[str, str, str, _Samples]]:
     channels = {str(each.number): each for each in made.channels}
     yield (
         "uptime_seconds",
@@ -220,14 +220,14 @@ def _names(counters: Iterable[dict[str, int]]) -> list[str]:
     return list(dict.fromkeys(name for own in counters for name in own))
 
 
-class Asked(Protocol):
+class FeedCaller(Protocol):
     """Runs functions in feed handlers: in one, or in those of several worker processes."""
 
-    def ask(self, question: Callable[[FeedHandler], Report]) -> Report:
+    def ask(self, question: Callable[[FeedHandler], FeedReport]) -> FeedReport:
         """Run a function that returns a report."""
 
 
-def serve(handler: Asked, port: int) -> HttpServer:
+def serve(handler: FeedCaller, port: int) -> HttpServer:
     """Serve ``/metrics``, ``/health`` (running) and ``/ready`` (all books confirmed) over HTTP."""
 
     def answered(page: Page) -> Callable[[], Response]:
@@ -243,11 +243,11 @@ def serve(handler: Asked, port: int) -> HttpServer:
     return HttpServer(port, {path: answered(page) for path, page in pages.items()})
 
 
-def _metrics(made: Report) -> Response:
+def _metrics(made: FeedReport) -> Response:
     return Response(metrics_text(made), content_type=_METRICS_TYPE)
 
 
-def _health(made: Report) -> Response:
+def _health(made: FeedReport) -> Response:
     failed = "".join(
         f"channel {each.number}: processing failed {each.counters['failures']} times; each counts "
         "as packet loss\n"
@@ -257,7 +257,7 @@ def _health(made: Report) -> Response:
     return Response(f"running for {(made.at_ns - made.since_ns) // SECOND} s\n{failed}")
 
 
-def _ready(made: Report) -> Response:
+def _ready(made: FeedReport) -> Response:
     text = "".join(
         f"channel {each.number}: {each.state.name.lower()}: {each.state.value}\n"
         for each in made.channels

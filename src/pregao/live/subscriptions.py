@@ -12,21 +12,21 @@ from collections.abc import Callable, Iterable
 from pregao.errors import UsageError
 from pregao.feed.channel_events import (
     BookChanged,
-    Confirmed,
-    Event,
-    Healed,
+    BookConfirmed,
+    BookHealed,
+    BookStale,
+    BookUnconfirmed,
+    ChannelEvent,
     InstrumentChanged,
-    Stale,
-    Unconfirmed,
 )
-from pregao.feed.followed_channel import FollowedChannel
-from pregao.live.books import FreshBook, Item, LiveEvent, Missed, copy_of
+from pregao.feed.followed_channel import FeedChannel
+from pregao.live.books import BookRefresh, ItemsMissed, LiveEvent, LiveItem, copy_of
 from pregao.live.handler import FeedHandler
 from pregao.names import folded
 
-MOST_WAITING = 10_000
+MAX_PENDING = 10_000
 DEPTH = 5
-_ABOUT_BOOKS = (BookChanged, Confirmed, Healed, Stale, Unconfirmed)
+_ABOUT_BOOKS = (BookChanged, BookConfirmed, BookHealed, BookStale, BookUnconfirmed)
 
 
 class Subscription:
@@ -39,9 +39,9 @@ class Subscription:
         self,
         symbols: Iterable[str] | None = None,
         *,
-        kinds: tuple[type[Event], ...] | None = None,
+        kinds: tuple[type[ChannelEvent], ...] | None = None,
         depth: int = DEPTH,
-        most_waiting: int = MOST_WAITING,
+        most_waiting: int = MAX_PENDING,
         notify: Callable[[], None] | None = None,
     ) -> None:
         """Select events by ``kinds``; ``notify`` is called when there is something to take."""
@@ -58,7 +58,7 @@ class Subscription:
         self._most = most_waiting
         self._notify = notify
         self._lock = threading.Lock()
-        self._waiting: list[Item] = []
+        self._waiting: list[LiveItem] = []
         self._behind = 0
         """Dropped events not yet reported to the consumer; until then the queue stays empty."""
         self._fresh = 0
@@ -73,10 +73,10 @@ class Subscription:
 
     # In the handler's thread
 
-    def told(self, channel: FollowedChannel, events: list[Event]) -> None:
+    def told(self, channel: FeedChannel, events: list[ChannelEvent]) -> None:
         """Queue the events that the consumer subscribed to."""
         number = channel.settings.number
-        items: list[Item] = []
+        items: list[LiveItem] = []
         for event in events:
             security_id: int | None = getattr(event, "security_id", None)
             symbol = None
@@ -93,14 +93,14 @@ class Subscription:
         if items:
             self._keep(items)
 
-    def _keep(self, found: list[Item]) -> None:
+    def _keep(self, found: list[LiveItem]) -> None:
         with self._lock:
             capacity = self._most + self._fresh - len(self._waiting)
             if not self._behind and len(found) <= capacity:
                 self._waiting += found
             else:
                 for each in (*self._waiting, *found):
-                    self._behind += each.count if isinstance(each, Missed) else 0
+                    self._behind += each.count if isinstance(each, ItemsMissed) else 0
                     self._behind += isinstance(each, LiveEvent)
                     self.missed += isinstance(each, LiveEvent)
                 self._waiting.clear()
@@ -121,14 +121,16 @@ class Subscription:
 
         Called through `FeedHandler.ask`.
         """
-        fresh: list[Item] = []
+        fresh: list[LiveItem] = []
         for number, followed in handler.channels.items():
             for instrument in followed.channel.instruments.values():
                 if self.wants(instrument.symbol, instrument.security_id):
                     book = copy_of(followed.channel, instrument.security_id, self._depth)
-                    fresh.append(FreshBook(number, instrument.symbol, instrument.security_id, book))
+                    fresh.append(
+                        BookRefresh(number, instrument.symbol, instrument.security_id, book)
+                    )
         with self._lock:
-            missed: list[Item] = [Missed(self._behind)] if self._behind else []
+            missed: list[LiveItem] = [ItemsMissed(self._behind)] if self._behind else []
             self._behind = 0
             self._waiting = missed + fresh
             self._fresh = len(self._waiting)
@@ -142,7 +144,7 @@ class Subscription:
         """Whether events were dropped: the queue is empty until the handler calls `refresh`."""
         return self._behind > 0
 
-    def take(self) -> list[Item]:
+    def take(self) -> list[LiveItem]:
         """Return the items queued since the last call, and clear the queue."""
         with self._lock:
             items, self._waiting = self._waiting, []
@@ -150,7 +152,7 @@ class Subscription:
         return items
 
 
-def _symbol(channel: FollowedChannel, security_id: int, event: Event) -> str | None:
+def _symbol(channel: FeedChannel, security_id: int, event: ChannelEvent) -> str | None:
     if isinstance(event, InstrumentChanged):
         return event.symbol
     instrument = channel.instruments.get(security_id)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from pregao.feed.channel_events import BookChanged, Event, TradeBusted, TradeDone
-from pregao.feed.followed_channel import FollowedChannel
+from pregao.feed.channel_events import BookChanged, ChannelEvent, TradeBusted, TradeDone
+from pregao.feed.followed_channel import FeedChannel
 from pregao.live.books import BookCopy, copy_of
 from pregao.live.handler import FeedHandler
 
@@ -49,13 +49,13 @@ class InstrumentPage:
     """The last trades, newest first."""
 
 
-class Watcher:
+class MarketWatch:
     """Listens to a handler and collects the data of a screen."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[int, int], _Activity] = {}
 
-    def told(self, channel: FollowedChannel, events: list[Event]) -> None:
+    def told(self, channel: FeedChannel, events: list[ChannelEvent]) -> None:
         """Count the book changes and trades of a channel."""
         number = channel.settings.number
         for event in events:
@@ -104,7 +104,7 @@ class Watcher:
         tape = tuple(self._of(channel, security_id).tape)
         return InstrumentPage(row, status.name.lower().replace("_", " "), tape)
 
-    def _row(self, channel: FollowedChannel, security_id: int, depth: int) -> InstrumentRow:
+    def _row(self, channel: FeedChannel, security_id: int, depth: int) -> InstrumentRow:
         number = channel.settings.number
         activity = self._of(number, security_id)
         return InstrumentRow(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pregao.errors import NetworkError, UsageError
 
-_LARGEST_PORT = 0xFFFF
+_MAX_PORT = 0xFFFF
 _SIOCGIFADDR = 0x8915
 _IFREQ = struct.Struct("16s24x")
 _ADDRESS_AT = slice(20, 24)
@@ -46,7 +46,7 @@ class Address(NamedTuple):
 def parse_address(text: str, what: str) -> Address:
     """Parse ``ADDRESS:PORT``; ``what`` names the setting in errors."""
     host, colon, port = text.strip().rpartition(":")
-    if not (colon and port.isascii() and port.isdigit() and len(port) <= len(str(_LARGEST_PORT))):
+    if not (colon and port.isascii() and port.isdigit() and len(port) <= len(str(_MAX_PORT))):
         raise UsageError(f"{what} takes ADDRESS:PORT, such as 233.252.14.1:30001, not {text!r}.")
     return checked(host, int(port), what)
 
@@ -57,13 +57,13 @@ def checked(host: str, port: int, what: str) -> Address:
         IPv4Address(host)
     except (AddressValueError, ValueError):
         raise UsageError(f"{what}: {host!r} is not an IPv4 address.") from None
-    if not 0 < port <= _LARGEST_PORT:
-        raise UsageError(f"{what}: {port} is not a port from 1 to {_LARGEST_PORT}.")
+    if not 0 < port <= _MAX_PORT:
+        raise UsageError(f"{what}: {port} is not a port from 1 to {_MAX_PORT}.")
     return Address(host, port)
 
 
 @dataclass(frozen=True, slots=True)
-class Interface:
+class NetworkInterface:
     """A network interface: its name, its index in the system, and its first IPv4 address."""
 
     name: str
@@ -71,7 +71,7 @@ class Interface:
     address: str
 
 
-def find_interface(name: str) -> Interface:
+def find_interface(name: str) -> NetworkInterface:
     """Return the interface with a name (``eth0``) or with a local IPv4 address."""
     available = interfaces()
     for each in available:
@@ -81,15 +81,15 @@ def find_interface(name: str) -> Interface:
         if IPv4Address(name).is_loopback and available:
             return next((each for each in available if each.address == "127.0.0.1"), available[0])
         if not sys.platform.startswith("linux"):
-            return Interface(name, 0, name)
+            return NetworkInterface(name, 0, name)
     listed = ", ".join(f"{each.name} ({each.address})" for each in available) or "none"
     raise NetworkError(f"There is no interface {name!r} with an IPv4 address; available: {listed}.")
 
 
-def interfaces() -> list[Interface]:
+def interfaces() -> list[NetworkInterface]:
     """Return the interfaces that have an IPv4 address."""
     if not sys.platform.startswith("linux"):
-        return [Interface("lo", 0, "127.0.0.1")]
+        return [NetworkInterface("lo", 0, "127.0.0.1")]
     import fcntl
 
     result = []
@@ -98,5 +98,5 @@ def interfaces() -> list[Interface]:
             # The call fails for an interface without an IPv4 address.
             with contextlib.suppress(OSError):
                 reply = fcntl.ioctl(probe, _SIOCGIFADDR, _IFREQ.pack(name.encode()[:15]))
-                result.append(Interface(name, index, socket.inet_ntoa(reply[_ADDRESS_AT])))
+                result.append(NetworkInterface(name, index, socket.inet_ntoa(reply[_ADDRESS_AT])))
     return result

@@ -14,7 +14,7 @@ PADDING = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class DatagramBatch:
     """Datagrams in order of their receive times.
 
     Payload ``i`` is ``buffer[offset[i] : offset[i] + length[i]]``; ``line`` is the number
@@ -76,7 +76,7 @@ class LineReceiver(Protocol):
     def remove(self, line: int) -> None:
         """Close the socket of a line."""
 
-    def receive(self, timeout_s: float) -> Batch:
+    def receive(self, timeout_s: float) -> DatagramBatch:
         """Wait up to ``timeout_s`` for datagrams; the batch is empty on timeout or wake-up."""
 
     def wake(self) -> None:

@@ -15,8 +15,8 @@ from pregao.errors import NetworkError
 HOST = "127.0.0.1"
 LOOPBACK_HOSTS = frozenset({HOST, "localhost", "[::1]"})
 """Names of localhost that are allowed in a request's Host header."""
-_MOST_REQUEST = 8 * 1024
-_MOST_CONNECTIONS = 32
+_MAX_REQUEST = 8 * 1024
+_MAX_CONNECTIONS = 32
 IDLE_S = 5.0
 """Timeout in seconds for sending a request, for building a page, and for reading it."""
 _START_S = 10.0
@@ -88,7 +88,7 @@ class HttpServer:
         asyncio.set_event_loop(loop)
         try:
             server = loop.run_until_complete(
-                asyncio.start_server(self._serve, HOST, self.port, limit=_MOST_REQUEST)
+                asyncio.start_server(self._serve, HOST, self.port, limit=_MAX_REQUEST)
             )
             self.port = server.sockets[0].getsockname()[1]
             self._started.set()
@@ -108,7 +108,7 @@ class HttpServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open += 1
         try:
-            if self._open > _MOST_CONNECTIONS:
+            if self._open > _MAX_CONNECTIONS:
                 answer = Response("too many connections\n", HTTPStatus.SERVICE_UNAVAILABLE)
             else:
                 answer = await self._answer(reader)

@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from pregao.clock import SECOND
 from pregao.errors import NetworkError
 from pregao.extras import kernels_compiled, require
-from pregao.net.batches import PADDING, Batch, LineCounts, LineReceiver
+from pregao.net.batches import PADDING, DatagramBatch, LineCounts, LineReceiver
 from pregao.net.sockets import SO_TIMESTAMPNS, dropped
 
 SLOT_BYTES = 2048
 """Capacity for one datagram: more than an Ethernet frame."""
-MOST_AT_ONCE = 1024
+MAX_BATCH = 1024
 _RINGS = 4
 _SPINS = 20_000
 _TIME = struct.Struct("=qq")
@@ -84,7 +84,7 @@ class CompiledReceiver:
     def __init__(
         self,
         *,
-        most_at_once: int = MOST_AT_ONCE,
+        most_at_once: int = MAX_BATCH,
         slot_bytes: int = SLOT_BYTES,
         spin: bool = False,
     ) -> None:
@@ -149,7 +149,7 @@ class CompiledReceiver:
         self._numbers = np.array(list(self._lines), np.int32)
         self._tallies = np.zeros((len(self._lines), self._kernels.TALLIES), np.int64)
 
-    def receive(self, timeout_s: float) -> Batch:
+    def receive(self, timeout_s: float) -> DatagramBatch:
         """Wait up to ``timeout_s`` for datagrams; the batch is empty on timeout or wake-up."""
         limit = self._most
         offset, length = np.empty(limit, np.int64), np.empty(limit, np.int32)
@@ -189,7 +189,7 @@ class CompiledReceiver:
             error = OSError(code, os.strerror(code))
             raise NetworkError(_broken(self._lines[line_number].socket, error)) from error
         columns = (offset[:count], length[:count], time_ns[:count], line[:count], source[:count])
-        return Batch(self._buffer, *columns, bool(self._result[self._kernels.MORE]))
+        return DatagramBatch(self._buffer, *columns, bool(self._result[self._kernels.MORE]))
 
     def wake(self) -> None:
         """Make a receiver that waits in another thread return immediately."""
@@ -244,7 +244,7 @@ class PlainReceiver:
     def __init__(
         self,
         *,
-        most_at_once: int = MOST_AT_ONCE,
+        most_at_once: int = MAX_BATCH,
         slot_bytes: int = SLOT_BYTES,
         spin: bool = False,
     ) -> None:
@@ -270,7 +270,7 @@ class PlainReceiver:
         self._selector.unregister(removed.socket)
         removed.socket.close()
 
-    def receive(self, timeout_s: float) -> Batch:
+    def receive(self, timeout_s: float) -> DatagramBatch:
         """Wait up to ``timeout_s`` for datagrams; the batch is empty on timeout or wake-up."""
         ready = self._selector.select(0 if self._spin else max(0.0, timeout_s))
         numbers = [key.data for key, _ in ready if key.data >= 0]
@@ -324,7 +324,7 @@ def _time_of(told: list[tuple[int, int, bytes]]) -> int:
     return time.time_ns()
 
 
-def _batch(taken: _Taken) -> Batch:
+def _batch(taken: _Taken) -> DatagramBatch:
     """Return the datagrams as flat arrays, ordered by time."""
     length = np.array([len(payload) for payload in taken.payloads], np.int32)
     offset = np.concatenate(([0], np.cumsum(length[:-1], dtype=np.int64)))[: len(length)]
@@ -332,7 +332,7 @@ def _batch(taken: _Taken) -> Batch:
     times = np.array(taken.times, np.int64)
     order = np.argsort(times, kind="stable")
     lines = np.array(taken.lines, np.int32)
-    return Batch(
+    return DatagramBatch(
         np.frombuffer(bytearray(joined), np.uint8),  # kernels require writable arrays
         offset.astype(np.int64)[order],
         length[order],

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from pregao.errors import NetworkError
 from pregao.extras import kernels_compiled
-from pregao.net.addresses import Address, Interface
+from pregao.net.addresses import Address, NetworkInterface
 from pregao.net.sockets import send_socket
 
-MOST_AT_ONCE = 256
+MAX_BATCH = 256
 
 
 class Sender:
@@ -25,7 +25,7 @@ class Sender:
         self,
         targets: Sequence[Address],
         *,
-        interface: Interface | None = None,
+        interface: NetworkInterface | None = None,
         ttl: int = 0,
         compiled: bool | None = None,
     ) -> None:
@@ -88,10 +88,10 @@ class _Many:
             for each in targets
         )
         self._targets = np.frombuffer(sockaddrs, np.uint8).copy()
-        self._vectors = np.zeros(2 * MOST_AT_ONCE, np.int64)
-        headers = np.zeros((MOST_AT_ONCE, _kernels.HEADER_WORDS), np.int64)
+        self._vectors = np.zeros(2 * MAX_BATCH, np.int64)
+        headers = np.zeros((MAX_BATCH, _kernels.HEADER_WORDS), np.int64)
         headers[:, _kernels.NAME_LENGTH] = _kernels.SOCKADDR_BYTES
-        headers[:, _kernels.VECTOR] = self._vectors.ctypes.data + np.arange(MOST_AT_ONCE) * 16
+        headers[:, _kernels.VECTOR] = self._vectors.ctypes.data + np.arange(MAX_BATCH) * 16
         headers[:, _kernels.VECTORS] = 1
         self._headers = headers.reshape(-1)
 

@@ -10,7 +10,7 @@ import struct
 import sys
 
 from pregao.errors import NetworkError
-from pregao.net.addresses import Address, Interface
+from pregao.net.addresses import Address, NetworkInterface
 
 BUFFER_BYTES = 32 * 1024 * 1024
 """Enough for a burst of about 40,000 small packets: the kernel counts over 800 bytes for each."""
@@ -35,7 +35,7 @@ _warned: set[str] = set()
 def receive_socket(
     address: Address,
     *,
-    interface: Interface | None = None,
+    interface: NetworkInterface | None = None,
     source: str | None = None,
     buffer_bytes: int = BUFFER_BYTES,
 ) -> socket.socket:
@@ -64,7 +64,7 @@ def receive_socket(
 
 
 def send_socket(
-    *, interface: Interface | None = None, ttl: int = 0, buffer_bytes: int = BUFFER_BYTES
+    *, interface: NetworkInterface | None = None, ttl: int = 0, buffer_bytes: int = BUFFER_BYTES
 ) -> socket.socket:
     """Open a socket for sending. Multicast with a ``ttl`` of 0 does not leave the host."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -102,7 +102,10 @@ def dropped(listening: socket.socket) -> int:
 
 
 def _join(
-    listening: socket.socket, address: Address, interface: Interface | None, source: str | None
+    listening: socket.socket,
+    address: Address,
+    interface: NetworkInterface | None,
+    source: str | None,
 ) -> None:
     group = socket.inet_aton(address.host)
     if not _LINUX:

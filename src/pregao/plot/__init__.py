@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pregao.plot.gaps_picture import gaps as gaps
     from pregao.plot.heatmap_picture import heatmap as heatmap
     from pregao.plot.latency_picture import latency as latency
-    from pregao.plot.style import Picture as Picture
+    from pregao.plot.style import Chart as Chart
     from pregao.plot.tape_picture import tape as tape
 
-__all__ = ["Picture", "bars", "depth", "gaps", "heatmap", "latency", "tape"]
+__all__ = ["Chart", "bars", "depth", "gaps", "heatmap", "latency", "tape"]
 
 _HOME = {name: f"{name}_picture" for name in __all__} | {"Picture": "style"}
 # Modules are not named like their functions: importing one would hide its function.

@@ -8,14 +8,14 @@ import numpy as np
 
 from pregao.api.values import Time
 from pregao.lake.analytics.intervals import known_intervals
-from pregao.plot.questions import Place, answer, span_of
+from pregao.plot.questions import LakeLike, answer, span_of
 from pregao.plot.style import (
     ACCENT,
     BUY,
     MUTED,
     SAO_PAULO,
     SELL,
-    Picture,
+    Chart,
     counts,
     legend,
     moments,
@@ -36,7 +36,7 @@ ORDER BY start_ns
 
 
 def bars(
-    lake: Place,
+    lake: LakeLike,
     symbol: str,
     interval: str = "1m",
     since: Time | None = None,
@@ -44,7 +44,7 @@ def bars(
     *,
     tz: str = SAO_PAULO,
     day: date | str | None = None,
-) -> Picture:
+) -> Chart:
     """Plot the bars of an instrument, with their VWAP and volume.
 
     Args:

@@ -9,14 +9,14 @@ import numpy as np
 from pregao.api.lake import LakeBook
 from pregao.api.values import Time
 from pregao.errors import NothingFoundError
-from pregao.plot.questions import Place, opened
+from pregao.plot.questions import LakeLike, opened
 from pregao.plot.style import (
     BUY,
     INK,
     MUTED,
     SAO_PAULO,
     SELL,
-    Picture,
+    Chart,
     counts,
     legend,
     picture,
@@ -25,14 +25,14 @@ from pregao.plot.style import (
 
 
 def depth(
-    source: LakeBook | Place,
+    source: LakeBook | LakeLike,
     symbol: str | None = None,
     at: Time | None = None,
     *,
     levels: int = 60,
     tz: str = SAO_PAULO,
     day: date | str | None = None,
-) -> Picture:
+) -> Chart:
     """Plot the cumulative quantity of a book's sides by price.
 
     Args:

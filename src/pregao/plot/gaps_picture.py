@@ -8,12 +8,12 @@ import numpy as np
 
 from pregao.api.values import Time
 from pregao.errors import NothingFoundError
-from pregao.plot.questions import Place, answer, span_of
+from pregao.plot.questions import LakeLike, answer, span_of
 from pregao.plot.style import (
     BUY,
     SAO_PAULO,
     SELL,
-    Picture,
+    Chart,
     legend,
     moments,
     nothing,
@@ -42,13 +42,13 @@ ORDER BY channel, feed
 
 
 def gaps(
-    lake: Place,
+    lake: LakeLike,
     since: Time | None = None,
     until: Time | None = None,
     *,
     tz: str = SAO_PAULO,
     day: date | str | None = None,
-) -> Picture:
+) -> Chart:
     """Plot the gaps in the packet sequences of all channels, by feed.
 
     Args:

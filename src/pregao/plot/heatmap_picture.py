@@ -12,11 +12,11 @@ from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from pregao.api.values import Time
 from pregao.errors import NothingFoundError, UsageError
 from pregao.lake.sql.bound_queries import LEVELS_OF_TICKS
-from pregao.plot.questions import Place, Span, answer, span_of
+from pregao.plot.questions import ChartRange, LakeLike, answer, span_of
 from pregao.plot.style import (
     MUTED,
     SAO_PAULO,
-    Picture,
+    Chart,
     counts,
     legend,
     moments,
@@ -27,7 +27,7 @@ from pregao.plot.style import (
 
 _COLUMNS = 900
 """Number of time columns drawn."""
-_MOST_PRICES = 400
+_MAX_PRICES = 400
 _MAX_LEVELS = 10
 _TICKS = (
     LEVELS_OF_TICKS
@@ -56,7 +56,7 @@ _BOUGHT, _SOLD, _BEST_BID, _BEST_ASK = "#22d3a0", "#ff5a5f", "#4aa8ff", "#ff9f43
 
 
 def heatmap(
-    lake: Place,
+    lake: LakeLike,
     symbol: str,
     since: Time | None = None,
     until: Time | None = None,
@@ -64,7 +64,7 @@ def heatmap(
     levels: int = 10,
     tz: str = SAO_PAULO,
     day: date | str | None = None,
-) -> Picture:
+) -> Chart:
     """Plot the levels of the table ``ticks`` over time, with the trades.
 
     Args:
@@ -149,7 +149,7 @@ def _heat(
     step = int(gaps[gaps > 0].min()) if len(gaps) else 100
     margin = max((high - low) // 6, (levels + 2) * step)
     first, last = low - margin, high + margin
-    step = max(step, -(-(last - first) // (_MOST_PRICES * step)) * step)
+    step = max(step, -(-(last - first) // (_MAX_PRICES * step)) * step)
     first -= first % step
     count = (last - first) // step + 1
     heat = np.zeros((count, len(at)))
@@ -164,7 +164,7 @@ def _heat(
     return (first + step * np.arange(count)) / 10_000, heat
 
 
-def _trades(axes: Any, lake: Place, span: Span, borders: npt.NDArray[Any]) -> None:
+def _trades(axes: Any, lake: LakeLike, span: ChartRange, borders: npt.NDArray[Any]) -> None:
     try:
         rows = answer(lake, "trades", _TRADES, span.values, "no trades")
     except NothingFoundError:

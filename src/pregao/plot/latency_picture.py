@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter
 from pregao.api.values import Time
 from pregao.errors import UsageError
 from pregao.lake.analytics.latency_minutes import MEASURES
-from pregao.plot.questions import Place, answer, span_of
+from pregao.plot.questions import LakeLike, answer, span_of
 from pregao.plot.style import (
     ACCENT,
     BUY,
@@ -20,7 +20,7 @@ from pregao.plot.style import (
     MUTED,
     SAO_PAULO,
     SELL,
-    Picture,
+    Chart,
     legend,
     moments,
     picture,
@@ -46,14 +46,14 @@ _PERCENTILES = ((50, BUY), (90, ACCENT), (99, "#e09a2b"), (99.9, SELL))
 
 
 def latency(
-    lake: Place,
+    lake: LakeLike,
     measure: str = "network",
     since: Time | None = None,
     until: Time | None = None,
     *,
     tz: str = SAO_PAULO,
     day: date | str | None = None,
-) -> Picture:
+) -> Chart:
     """Plot a measure of the table ``latency``: its distribution, and its percentiles over time.
 
     Args:

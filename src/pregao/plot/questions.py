@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pregao.api import Lake
+from pregao.api.lake import Lake
 from pregao.api.values import Time, day_from, moment_ns
 from pregao.errors import NothingFoundError
 from pregao.lake import store
@@ -21,11 +21,11 @@ from pregao.lake.sql.bound_queries import bound_rows
 
 _NUMBER = re.compile("[0-9]{1,18}")
 
-Place = Lake | str | os.PathLike[str]
+LakeLike = Lake | str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ChartRange:
     """Instrument, day and time range of a plot; None means all."""
 
     symbol: str | None = None
@@ -49,9 +49,9 @@ class Span:
 
 def span_of(
     symbol: str | None, day: date | str | None, since: Time | None, until: Time | None, zone: str
-) -> Span:
+) -> ChartRange:
     """Return the span that the arguments of a plot denote."""
-    return Span(
+    return ChartRange(
         symbol,
         None if day is None else day_from(day),
         None if since is None else moment_ns(since, zone),
@@ -59,13 +59,13 @@ def span_of(
     )
 
 
-def opened(place: Place) -> Lake:
+def opened(place: LakeLike) -> Lake:
     """Return a lake, opened if it is given by its path."""
     return place if isinstance(place, Lake) else Lake(place)
 
 
 def answer(
-    place: Place, table: str, sql: str, values: Mapping[str, Any], of: str
+    place: LakeLike, table: str, sql: str, values: Mapping[str, Any], of: str
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of a query, decimals as floats.
 

@@ -39,7 +39,7 @@ _RC: Any = {
 }
 
 
-class Picture(Figure):
+class Chart(Figure):
     """A figure that notebooks display; pyplot does not know it and keeps no reference to it."""
 
     def _repr_png_(self) -> bytes:
@@ -55,10 +55,10 @@ def picture(
     rows: Sequence[float] = (1,),
     size: tuple[float, float] = (10, 5.6),
     share_x: bool = True,
-) -> tuple[Picture, list[Any]]:
+) -> tuple[Chart, list[Any]]:
     """Return a figure with headings, and one axes per row; ``rows`` are relative heights."""
     with rc_context(_RC):
-        figure: Any = Picture(figsize=size, facecolor=PAPER, layout="constrained")
+        figure: Any = Chart(figsize=size, facecolor=PAPER, layout="constrained")
         FigureCanvasAgg(figure)
         figure.get_layout_engine().set(rect=(0.005, 0.01, 0.985, 1 - 0.82 / size[1]), h_pad=0.06)
         axes = figure.subplots(

@@ -7,14 +7,14 @@ from datetime import date
 import numpy as np
 
 from pregao.api.values import Time
-from pregao.plot.questions import Place, answer, span_of
+from pregao.plot.questions import LakeLike, answer, span_of
 from pregao.plot.style import (
     BUY,
     MUTED,
     NEITHER,
     SAO_PAULO,
     SELL,
-    Picture,
+    Chart,
     counts,
     legend,
     moments,
@@ -36,14 +36,14 @@ ORDER BY time_ns
 
 
 def tape(
-    lake: Place,
+    lake: LakeLike,
     symbol: str,
     since: Time | None = None,
     until: Time | None = None,
     *,
     tz: str = SAO_PAULO,
     day: date | str | None = None,
-) -> Picture:
+) -> Chart:
     """Plot the trades of an instrument, without busted ones.
 
     Args:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pregao.arrays import BoolArray, Int64Array, Uint8Array
 from pregao.sbe import _kernels
 from pregao.sbe._from_wire import decode_text
 from pregao.sbe.arrow import column_type, enum_index_type
@@ -18,14 +19,10 @@ from pregao.sbe.values import (
     MAX_DAY,
     MAX_MANTISSA,
     MIN_DAY,
-    Reading,
     ValueKind,
+    ValueSpec,
     readings,
 )
-
-Bytes = npt.NDArray[np.uint8]
-Numbers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 _INT64 = np.iinfo(np.int64)
 _KERNELS = {
@@ -46,7 +43,7 @@ _WIDTHS = {
 }
 _TEXTS = ("latin-1", "utf-8")
 """Encodings whose texts the kernel copies; UTF-8 only if the text is ASCII."""
-_LONGEST_TEXT = 256
+_MAX_TEXT = 256
 """Maximum bytes of a text for the kernel, which reserves twice its size for every text."""
 
 
@@ -58,10 +55,10 @@ _SLACK = 3 * _kernels.ALIGNMENT + 8
 class _Marks:
     """Errors of blocks: which are bad, and the number of withheld values by column."""
 
-    bad: Flags
+    bad: BoolArray
     withheld: Counter[str]
 
-    def sorted_out(self, leaf: Reading, wrong: Flags, null: Flags) -> Flags:
+    def sorted_out(self, leaf: ValueSpec, wrong: BoolArray, null: BoolArray) -> BoolArray:
         """Return the nulls, including wrong values of optional fields; else mark blocks bad."""
         if leaf.null is None or leaf.kind is ValueKind.DECIMAL or not wrong.any():
             self.bad |= wrong
@@ -96,7 +93,7 @@ class BlockColumns:
         self._big_endian = big_endian
         self._leaves = [leaf for reading in self.readings for leaf in reading.leaves]
         self._types = [column_type(leaf) for leaf in self._leaves]
-        self._spans: list[tuple[Reading, Any, range]] = []
+        self._spans: list[tuple[ValueSpec, Any, range]] = []
         first = 0
         for reading in self.readings:
             leaves = range(first, first + len(reading.leaves))
@@ -114,7 +111,7 @@ class BlockColumns:
         self._names = np.array(names, np.int16).reshape(-1, 256)
         self._kernel_reach = max((filled.end for filled in self._by_kernels), default=0)
 
-    def _operation(self, leaf: Reading) -> int | None:
+    def _operation(self, leaf: ValueSpec) -> int | None:
         """Return the kernel operation of a leaf, or None if numpy reads it."""
         if self._big_endian:
             return None
@@ -126,16 +123,16 @@ class BlockColumns:
             return _KERNELS.get(leaf.primitive.name)
         if leaf.kind is ValueKind.DATE:
             return _KERNELS.get(leaf.primitive.name) if leaf.primitive.size in (2, 4) else None
-        if leaf.kind is ValueKind.TEXT and leaf.size <= _LONGEST_TEXT:
+        if leaf.kind is ValueKind.TEXT and leaf.size <= _MAX_TEXT:
             return _kernels.TEXT if leaf.encoding in _TEXTS else None
         return None
 
     def decode(
         self,
-        buffer: Bytes,
-        positions: Numbers,
-        block_lengths: Numbers,
-        bad: Flags,
+        buffer: Uint8Array,
+        positions: Int64Array,
+        block_lengths: Int64Array,
+        bad: BoolArray,
         reach: int,
         withheld: Counter[str],
     ) -> list[Any]:
@@ -163,7 +160,12 @@ class BlockColumns:
         return columns
 
     def _part(
-        self, index: int, arrays: dict[int, Any], buffer: Bytes, positions: Numbers, marks: _Marks
+        self,
+        index: int,
+        arrays: dict[int, Any],
+        buffer: Uint8Array,
+        positions: Int64Array,
+        marks: _Marks,
     ) -> Any:
         leaf = self._leaves[index]
         if leaf.since_version > self._version:
@@ -173,10 +175,10 @@ class BlockColumns:
 
     def _short(
         self,
-        reading: Reading,
-        buffer: Bytes,
-        positions: Numbers,
-        block_lengths: Numbers,
+        reading: ValueSpec,
+        buffer: Uint8Array,
+        positions: Int64Array,
+        block_lengths: Int64Array,
         marks: _Marks,
     ) -> Any:
         """Return a column for which some blocks, of older senders, are too short."""
@@ -196,7 +198,7 @@ class BlockColumns:
         return compact.take(pa.array(indices, mask=block_lengths < reading.end))
 
     def _by_kernel(
-        self, buffer: Bytes, positions: Numbers, reach: int, marks: _Marks
+        self, buffer: Uint8Array, positions: Int64Array, reach: int, marks: _Marks
     ) -> dict[int, Any]:
         """Return the columns that the kernel fills, all in one arena."""
         count = len(positions)
@@ -235,7 +237,9 @@ class BlockColumns:
             arrays[index] = array
         return arrays
 
-    def _by_numpy(self, leaf: Reading, buffer: Bytes, positions: Numbers, marks: _Marks) -> Any:
+    def _by_numpy(
+        self, leaf: ValueSpec, buffer: Uint8Array, positions: Int64Array, marks: _Marks
+    ) -> Any:
         """Return a column read by numpy: rare types and unusual values."""
         starts = positions + leaf.offset
         if leaf.kind is ValueKind.TEXT:
@@ -262,7 +266,7 @@ class BlockColumns:
             return pa.FixedSizeListArray.from_arrays(flat, leaf.length)
         return self._numbers(leaf, numbers, marks)
 
-    def _numbers(self, leaf: Reading, numbers: npt.NDArray[Any], marks: _Marks) -> Any:
+    def _numbers(self, leaf: ValueSpec, numbers: npt.NDArray[Any], marks: _Marks) -> Any:
         """Return a column of single numbers, with every value checked."""
         null = np.zeros(len(numbers), np.bool_)
         if leaf.null is not None:
@@ -290,7 +294,7 @@ class BlockColumns:
         return pa.array(values, column_type(leaf), mask=mask)
 
 
-def _filled(index: int, leaf: Reading, kind: Any, row: list[int]) -> _Filled:
+def _filled(index: int, leaf: ValueSpec, kind: Any, row: list[int]) -> _Filled:
     size = row[_kernels.SIZE]
     names = None
     if leaf.enum is not None:
@@ -301,7 +305,7 @@ def _filled(index: int, leaf: Reading, kind: Any, row: list[int]) -> _Filled:
     return _Filled(index, leaf.end, kind, names, size, text, bytes_per_message)
 
 
-def _row(leaf: Reading, operation: int, names: list[npt.NDArray[np.int16]]) -> list[int]:
+def _row(leaf: ValueSpec, operation: int, names: list[npt.NDArray[np.int16]]) -> list[int]:
     """Return a leaf's row in the operation table; append an enumeration's names to ``names``."""
     low, high = _range(leaf)
     row = [0] * _kernels.TABLE_WIDTH
@@ -321,14 +325,14 @@ def _row(leaf: Reading, operation: int, names: list[npt.NDArray[np.int16]]) -> l
     return row
 
 
-def _native(numbers: npt.NDArray[Any], leaf: Reading) -> npt.NDArray[Any]:
+def _native(numbers: npt.NDArray[Any], leaf: ValueSpec) -> npt.NDArray[Any]:
     """Convert numbers to native byte order, signed unless they are floats."""
     if leaf.primitive.nature is Nature.FLOAT:
         return numbers.astype(np.float32 if leaf.primitive.size == 4 else np.float64)
     return numbers.astype(np.int64)  # values that wrap around were marked bad before
 
 
-def _range(leaf: Reading) -> tuple[int, int]:
+def _range(leaf: ValueSpec) -> tuple[int, int]:
     """Return the valid range of a leaf's numbers."""
     if leaf.kind is ValueKind.DECIMAL:
         return -MAX_MANTISSA, MAX_MANTISSA
@@ -345,7 +349,7 @@ def _signed(number: int) -> int:
     return number - (1 << 64) if number >> 63 else number
 
 
-def _name_table(leaf: Reading) -> npt.NDArray[np.int16]:
+def _name_table(leaf: ValueSpec) -> npt.NDArray[np.int16]:
     """Return, for every byte, the index of its name, or that it is null or unknown."""
     assert leaf.enum is not None
     table = np.full(256, _kernels.UNKNOWN, np.int16)
@@ -356,7 +360,7 @@ def _name_table(leaf: Reading) -> npt.NDArray[np.int16]:
     return table
 
 
-def _enum_column(leaf: Reading, numbers: npt.NDArray[Any], null: Flags) -> Any:
+def _enum_column(leaf: ValueSpec, numbers: npt.NDArray[Any], null: BoolArray) -> Any:
     """Return an enumeration's column; the name of an unknown number is its digits."""
     assert leaf.enum is not None
     index_of = {member.value: index for index, member in enumerate(leaf.enum.members)}
@@ -373,7 +377,7 @@ def _enum_column(leaf: Reading, numbers: npt.NDArray[Any], null: Flags) -> Any:
     return pa.DictionaryArray.from_arrays(array, pa.array(names, pa.string()))
 
 
-def _assembled(reading: Reading, parts: Any) -> Any:
+def _assembled(reading: ValueSpec, parts: Any) -> Any:
     """Assemble a reading's column from those of its leaves; a record of nulls is null."""
     if reading.kind is not ValueKind.RECORD:
         return next(parts)
@@ -402,9 +406,9 @@ def list_of(
 
 
 def text_of(
-    buffer: Bytes,
-    starts: Numbers,
-    lengths: Numbers,
+    buffer: Uint8Array,
+    starts: Int64Array,
+    lengths: Int64Array,
     encoding: str | None,
     *,
     stop_at_nul: bool,
@@ -439,7 +443,7 @@ def text_of(
 
 
 def _texts_one_by_one(
-    buffer: Bytes, starts: Numbers, lengths: Numbers, encoding: str, mask: Flags
+    buffer: Uint8Array, starts: Int64Array, lengths: Int64Array, encoding: str, mask: BoolArray
 ) -> Any:
     """Return a column of texts decoded one by one: invalid ones, or in a rare encoding."""
     texts = [

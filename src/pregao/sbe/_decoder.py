@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from pregao.errors import DecodeError, FieldRangeError
 from pregao.sbe._from_wire import blank_record, decode_text, values_of_numbers
 from pregao.sbe._layout import layout_format, length_struct
-from pregao.sbe._source import Source, unpacking
-from pregao.sbe.model import Block, Data, Group, Message
-from pregao.sbe.values import Reading, ValueKind, python_encoding, readings
+from pregao.sbe._source import FunctionSource, unpacking
+from pregao.sbe.model import Block, Data, Group, MessageTemplate
+from pregao.sbe.values import ValueKind, ValueSpec, python_encoding, readings
 
 Values = dict[str, Any]
 Decoder = Callable[[Any, int, int, int, int], Any]
@@ -35,17 +35,17 @@ def version_marks(block: Block) -> set[int]:
     return marks
 
 
-def _marks(reading: Reading) -> Iterator[int]:
+def _marks(reading: ValueSpec) -> Iterator[int]:
     yield reading.since_version
     for member in reading.members:
         yield from _marks(member)
 
 
 def message_decoder(
-    message: Message,
+    message: MessageTemplate,
     byte_order: str,
     version: int,
-    decoded: Callable[[Message, int, Values, int], Any],
+    decoded: Callable[[MessageTemplate, int, Values, int], Any],
 ) -> Decoder:
     """Return the decoder of a message of one version.
 
@@ -56,7 +56,9 @@ def message_decoder(
 
 def _decoder(block: Block, byte_order: str, version: int, decoded: Any) -> Decoder:
     fields = readings(block)
-    source = Source(f"decoder of {block.name}", "buffer, position, block_length, version, end")
+    source = FunctionSource(
+        f"decoder of {block.name}", "buffer, position, block_length, version, end"
+    )
     failure = source.name(DecodeError)
     source.open("if block_length > end - position:")
     reason = 'f"a block of {block_length} bytes runs past the end"'
@@ -86,7 +88,9 @@ def _decoder(block: Block, byte_order: str, version: int, decoded: Any) -> Decod
     return source.compiled()
 
 
-def _block(source: Source, fields: tuple[Reading, ...], byte_order: str, version: int) -> None:
+def _block(
+    source: FunctionSource, fields: tuple[ValueSpec, ...], byte_order: str, version: int
+) -> None:
     """Write the conversion of the fixed fields to values."""
     structure = struct.Struct(byte_order + layout_format(fields))
     reach = structure.size
@@ -112,7 +116,7 @@ def _block(source: Source, fields: tuple[Reading, ...], byte_order: str, version
     source.close()
 
 
-def _store(source: Source, field: Reading, written: _Expression) -> None:
+def _store(source: FunctionSource, field: ValueSpec, written: _Expression) -> None:
     """Write the store of a value in the dictionary, unless it is null."""
     if written.present == _NEVER:
         return
@@ -128,7 +132,7 @@ def _store(source: Source, field: Reading, written: _Expression) -> None:
 class _ShortBlocks:
     """Blocks of older senders, in which fields after their end are null."""
 
-    def __init__(self, fields: tuple[Reading, ...], structure: struct.Struct) -> None:
+    def __init__(self, fields: tuple[ValueSpec, ...], structure: struct.Struct) -> None:
         self._ends = [(field.name, field.end) for field in fields]
         self._structure = structure
 
@@ -161,7 +165,7 @@ _ALWAYS, _NEVER, _UNTOLD = "always", "never", "untold"
 
 
 def _expression(
-    source: Source, reading: Reading, variables: Iterator[str], version: int
+    source: FunctionSource, reading: ValueSpec, variables: Iterator[str], version: int
 ) -> _Expression:
     if reading.since_version > version:
         for _ in range(reading.width):
@@ -191,7 +195,7 @@ def _expression(
 
 
 def _record_expression(
-    source: Source, reading: Reading, variables: Iterator[str], version: int
+    source: FunctionSource, reading: ValueSpec, variables: Iterator[str], version: int
 ) -> _Expression:
     """Return the expressions of a record; it is null if all of its members are."""
     members = [(m.name, _expression(source, m, variables, version)) for m in reading.members]
@@ -240,7 +244,7 @@ def _group_decoder(
 
 
 def write_data(
-    source: Source, data: Data, byte_order: str, target: str, *, text: bool = True
+    source: FunctionSource, data: Data, byte_order: str, target: str, *, text: bool = True
 ) -> None:
     """Write the decoding of variable-length data into a target, as text or as bytes.
 

@@ -16,26 +16,26 @@ from typing import Any
 from pregao.errors import EncodeError
 from pregao.sbe._layout import layout_format
 from pregao.sbe._parts import DataEncoder, GroupEncoder, GroupHeader
-from pregao.sbe._refusals import EntryRefusals, MessageRefusals, blanks_of
-from pregao.sbe._source import Asked, Remembered, Source, unpacking
-from pregao.sbe._to_wire import EXACT, RefusedError, bounds, encoder
+from pregao.sbe._refusals import EntryErrors, MessageErrors, blanks_of
+from pregao.sbe._source import BoundedCache, ComputedDict, FunctionSource, unpacking
+from pregao.sbe._to_wire import EXACT, ValueRefusedError, bounds, encoder
 from pregao.sbe.model import Block, Group
-from pregao.sbe.values import Reading, ValueKind, readings
+from pregao.sbe.values import ValueKind, ValueSpec, readings
 
 Encoder = Callable[[Mapping[str, Any]], bytes]
 
-_FAILURES = (RefusedError, struct.error, TypeError, ValueError, ArithmeticError)
+_FAILURES = (ValueRefusedError, struct.error, TypeError, ValueError, ArithmeticError)
 """Exceptions that encoding an invalid value can raise."""
 
 
 def message_encoder(message: Block, byte_order: str, header: bytes) -> Encoder:
     """Return the encoder of a message with its header; it raises EncodeError."""
-    return _encoder(message, byte_order, header, MessageRefusals(message))
+    return _encoder(message, byte_order, header, MessageErrors(message))
 
 
 def group_encoder(group: Group, byte_order: str) -> GroupEncoder:
     """Return the encoder of a group; it raises RefusedError."""
-    entry = _encoder(group, byte_order, b"", EntryRefusals(group))
+    entry = _encoder(group, byte_order, b"", EntryErrors(group))
     return GroupEncoder(group, byte_order, entry)
 
 
@@ -46,14 +46,14 @@ def group_header(group: Group, byte_order: str) -> Callable[[int], bytes]:
     def write(entries: int) -> bytes:
         try:
             return header.encode(entries)
-        except RefusedError as refused:
+        except ValueRefusedError as refused:
             raise EncodeError(f"{group.name}: {refused.reason}") from None
 
     return write
 
 
-def _encoder(block: Block, byte_order: str, header: bytes, refusals: EntryRefusals) -> Encoder:
-    source = Source(f"encoder of {block.name}", "values")
+def _encoder(block: Block, byte_order: str, header: bytes, refusals: EntryErrors) -> Encoder:
+    source = FunctionSource(f"encoder of {block.name}", "values")
     refused = source.name(refusals)
     blanks = source.name(refusals.blanks)
     source.add(f"filled = {_over(blanks, 'values')}")
@@ -91,7 +91,7 @@ def _over(blanks: str, values: str) -> str:
     return f"{blanks} | {values} if type({values}) is dict else {{**{blanks}, **{values}}}"
 
 
-def _numbers(field: Reading, variable: str) -> list[str]:
+def _numbers(field: ValueSpec, variable: str) -> list[str]:
     """Return the variables of a value's numbers on the wire."""
     if field.kind is ValueKind.NUMBERS:
         return [f"{variable}_{number}" for number in range(field.length)]
@@ -101,7 +101,7 @@ def _numbers(field: Reading, variable: str) -> list[str]:
     return [name for n, member in members for name in _numbers(member, f"{variable}_{n}")]
 
 
-def _write(source: Source, field: Reading, variable: str) -> None:
+def _write(source: FunctionSource, field: ValueSpec, variable: str) -> None:
     """Write the conversion of a value to its numbers on the wire."""
     match field.kind:
         case ValueKind.RECORD:
@@ -114,10 +114,10 @@ def _write(source: Source, field: Reading, variable: str) -> None:
         case ValueKind.DECIMAL:
             _write_decimal(source, field, variable)
         case ValueKind.ENUM:
-            numbers = Asked(encoder(field), _numbers_of_names(field))
+            numbers = ComputedDict(encoder(field), _numbers_of_names(field))
             source.add(f"{variable} = {source.name(numbers)}[{variable}]")
         case ValueKind.TEXT | ValueKind.DATE:
-            source.add(f"{variable} = {source.name(Remembered(encoder(field)))}[{variable}]")
+            source.add(f"{variable} = {source.name(BoundedCache(encoder(field)))}[{variable}]")
         case ValueKind.NUMBERS:
             converted = f"{source.name(encoder(field))}({variable})"
             source.add(unpacking(_numbers(field, variable), converted))
@@ -125,21 +125,21 @@ def _write(source: Source, field: Reading, variable: str) -> None:
             source.add(f"{variable} = {source.name(encoder(field))}({variable})")
 
 
-def _none_is(source: Source, variable: str, null: int | float) -> None:
+def _none_is(source: FunctionSource, variable: str, null: int | float) -> None:
     source.open(f"if {variable} is None:")
     source.add(f"{variable} = {null!r}")
     source.close()
 
 
 def _otherwise_ask(
-    source: Source, field: Reading, variable: str, condition: str, given: str = ""
+    source: FunctionSource, field: ValueSpec, variable: str, condition: str, given: str = ""
 ) -> None:
     source.open(condition)
     source.add(f"{variable} = {source.name(encoder(field))}({given or variable})")
     source.close()
 
 
-def _numbers_of_names(field: Reading) -> dict[str | None, int]:
+def _numbers_of_names(field: ValueSpec) -> dict[str | None, int]:
     assert field.enum is not None
     numbers: dict[str | None, int] = {m.name: m.value for m in field.enum.members}
     if field.null is not None:
@@ -147,7 +147,7 @@ def _numbers_of_names(field: Reading) -> dict[str | None, int]:
     return numbers
 
 
-def _write_integer(source: Source, field: Reading, variable: str) -> None:
+def _write_integer(source: FunctionSource, field: ValueSpec, variable: str) -> None:
     """Write an integer; ``struct`` itself refuses numbers that exceed their bytes."""
     test = f"type({variable}) is not int"
     low, high = bounds(field)
@@ -161,7 +161,7 @@ def _write_integer(source: Source, field: Reading, variable: str) -> None:
     _otherwise_ask(source, field, variable, f"elif {test}:")
 
 
-def _write_decimal(source: Source, field: Reading, variable: str) -> None:
+def _write_decimal(source: FunctionSource, field: ValueSpec, variable: str) -> None:
     low, high = bounds(field)
     assert field.null is not None
     test = f"not {low} <= {variable} <= {high}"
@@ -181,15 +181,15 @@ def _write_decimal(source: Source, field: Reading, variable: str) -> None:
     _otherwise_ask(source, field, variable, "else:")
 
 
-def _write_record(source: Source, record: Reading, variable: str) -> None:
+def _write_record(source: FunctionSource, record: ValueSpec, variable: str) -> None:
     """Write a record: its members like fields; null means that all of them are null."""
-    refuse = f"raise {source.name(RefusedError)}('')"
+    refuse = f"raise {source.name(ValueRefusedError)}('')"
     numbers = _numbers(record, variable)
     source.open(f"if {variable} is None:")
     try:
         nulls = source.name(tuple(encoder(record)(None)))
         source.add(unpacking(numbers, nulls))
-    except RefusedError:
+    except ValueRefusedError:
         source.add(refuse)
     source.close("else:")
     blanks = blanks_of(record.members)

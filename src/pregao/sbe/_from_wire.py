@@ -10,14 +10,14 @@ from functools import lru_cache
 from typing import Any
 
 from pregao.errors import FieldRangeError
-from pregao.sbe._source import Remembered
-from pregao.sbe.values import EPOCH_ORDINAL, MAX_DAY, MAX_MANTISSA, MIN_DAY, Reading, ValueKind
+from pregao.sbe._source import BoundedCache
+from pregao.sbe.values import EPOCH_ORDINAL, MAX_DAY, MAX_MANTISSA, MIN_DAY, ValueKind, ValueSpec
 
 Converter = Callable[[Any], Any]
 _EXACT = Context(prec=60)
 
 
-def values_of_numbers(reading: Reading) -> Remembered | Sequence[Any]:
+def values_of_numbers(reading: ValueSpec) -> BoundedCache | Sequence[Any]:
     """Return a lookup from a number (or string) on the wire to its value.
 
     For enumerations, decimals, dates and texts. Fields of the same name and type share one cache,
@@ -27,14 +27,14 @@ def values_of_numbers(reading: Reading) -> Remembered | Sequence[Any]:
 
 
 @lru_cache(maxsize=1024)
-def _values(reading: Reading) -> Remembered | Sequence[Any]:
+def _values(reading: ValueSpec) -> BoundedCache | Sequence[Any]:
     convert = _converter(reading)
     if reading.kind is ValueKind.ENUM and reading.primitive.maximum == 0xFF:
         return tuple(convert(number) for number in range(256))
-    return Remembered(convert)
+    return BoundedCache(convert)
 
 
-def _converter(reading: Reading) -> Converter:
+def _converter(reading: ValueSpec) -> Converter:
     match reading.kind:
         case ValueKind.ENUM:
             return _enum_converter(reading)
@@ -46,7 +46,7 @@ def _converter(reading: Reading) -> Converter:
             return _text_converter(reading)
 
 
-def _enum_converter(reading: Reading) -> Converter:
+def _enum_converter(reading: ValueSpec) -> Converter:
     assert reading.enum is not None
     names: dict[int, str | None] = {m.value: m.name for m in reading.enum.members}
     if reading.null is not None:
@@ -54,7 +54,7 @@ def _enum_converter(reading: Reading) -> Converter:
     return lambda number: names.get(number, number)  # a number without a name is its own value
 
 
-def _decimal_converter(reading: Reading) -> Converter:
+def _decimal_converter(reading: ValueSpec) -> Converter:
     null, scale = reading.null, Decimal(-reading.scale)
     scaleb = _EXACT.scaleb
     reason = f"{reading.name}: a mantissa of more than 18 digits"
@@ -69,7 +69,7 @@ def _decimal_converter(reading: Reading) -> Converter:
     return convert
 
 
-def _date_converter(reading: Reading) -> Converter:
+def _date_converter(reading: ValueSpec) -> Converter:
     null = reading.null
     reason = f"{reading.name}: a day outside the years 1 to 9999"
 
@@ -85,7 +85,7 @@ def _date_converter(reading: Reading) -> Converter:
     return convert
 
 
-def _text_converter(reading: Reading) -> Converter:
+def _text_converter(reading: ValueSpec) -> Converter:
     nullable = reading.null is not None
     encoding = reading.encoding
 

@@ -25,7 +25,7 @@ from pregao._njit import (
     prefetch_to_write,
 )
 
-_TWINS = "pregao.sbe._whole_arrays"
+_FALLBACK = "pregao.sbe._whole_arrays"
 
 # Operations, by loaded and stored type.
 U8_I16 = 0
@@ -43,7 +43,7 @@ TABLE_WIDTH = 8
 converted from Latin-1 to UTF-8 if its ``NAMES`` is 1; if 0, a non-ASCII byte is out of range."""
 
 # Columns of the report on filled columns.
-PLACE, VALIDITY, NULLS, ODD, TEXT_PLACE, TEXT_SIZE = range(6)
+VALUES_OFFSET, VALIDITY, NULLS, ODD, TEXT_OFFSET, TEXT_SIZE = range(6)
 REPORT_WIDTH = 6
 
 ALIGNMENT = 64
@@ -175,7 +175,7 @@ def _pack(flags, count, validity):
     return nulls
 
 
-@njit_or(_TWINS)
+@njit_or(_FALLBACK)
 def check_blocks(positions, block_lengths, ends):
     """Return the shortest block, and whether any block runs past the end of its message."""
     shortest = np.int64(1 << 62)
@@ -206,10 +206,10 @@ def lay_out(table, count, report):
     """Assign offsets to every column: values, bytes of texts, and validity bits if nullable."""
     place = 0
     for c in range(len(table)):
-        report[c, PLACE] = place
+        report[c, VALUES_OFFSET] = place
         if table[c, OPERATION] == TEXT:
             place += _aligned(4 * (count + 1))
-            report[c, TEXT_PLACE] = place
+            report[c, TEXT_OFFSET] = place
             place += _aligned(2 * table[c, SIZE] * count)
         else:
             place += _aligned(table[c, SIZE] * count)
@@ -251,7 +251,7 @@ def _load_texts(buffer, positions, size, widen, offsets, used, out, flags):
     return used, odd
 
 
-@njit_or(_TWINS)
+@njit_or(_FALLBACK)
 def fill_columns(
     buffer, positions, table, names, reach, out16, out32, out64, arena, report
 ):  # fmt: skip
@@ -274,7 +274,7 @@ def fill_columns(
             null = table[c, NULL]
             low = table[c, LOW]
             span = np.uint64(table[c, SPAN])
-            place = report[c, PLACE]
+            place = report[c, VALUES_OFFSET]
             bits = report[c, VALIDITY]
             wrong = False
             # Unsigned numbers of up to 32 bits are always in range.
@@ -308,7 +308,7 @@ def fill_columns(
                 used, wrong = _load_texts(
                     buffer, run + offset, table[c, SIZE], table[c, NAMES] == 1,
                     out32[start : start + len(run) + 1], report[c, TEXT_SIZE],
-                    arena[report[c, TEXT_PLACE] :], flags,
+                    arena[report[c, TEXT_OFFSET] :], flags,
                 )  # fmt: skip
                 report[c, TEXT_SIZE] = used
             elif operation == U16_I32:

@@ -6,10 +6,10 @@ import struct
 from collections.abc import Sequence
 
 from pregao.sbe.model import LengthField
-from pregao.sbe.values import Reading, ValueKind
+from pregao.sbe.values import ValueKind, ValueSpec
 
 
-def layout_format(readings: Sequence[Reading], block_length: int = 0) -> str:
+def layout_format(readings: Sequence[ValueSpec], block_length: int = 0) -> str:
     """Return the ``struct`` format of the leaves of readings, padded to a block's length.
 
     It has numbers in order, and padding for gaps. The caller prepends the byte order and anything

@@ -14,17 +14,17 @@ from pregao.errors import DecodeError, EncodeError
 from pregao.sbe._decoder import write_data
 from pregao.sbe._layout import layout_format
 from pregao.sbe._parts import DataEncoder
-from pregao.sbe._source import Source, unpacking
-from pregao.sbe._to_wire import RefusedError
+from pregao.sbe._source import FunctionSource, unpacking
+from pregao.sbe._to_wire import ValueRefusedError
 from pregao.sbe.model import Block
-from pregao.sbe.values import Reading, ValueKind, readings
+from pregao.sbe.values import ValueKind, ValueSpec, readings
 
 Packer = Callable[..., bytes]
 Unpacker = Callable[[Any, int, int, int], tuple[Any, ...]]
 """Arguments: buffer, position and length of the block, end."""
 
 
-class Taken(NamedTuple):
+class FieldSource(NamedTuple):
     """Source of a field's wire value: an attribute of the encoded object.
 
     ``convert`` turns the attribute into the wire value, if it differs.
@@ -39,7 +39,7 @@ def packer(
     byte_order: str,
     header: bytes,
     names: Sequence[str],
-    taken: Mapping[str, Taken] | None = None,
+    taken: Mapping[str, FieldSource] | None = None,
     fixed: Mapping[str, Any] | None = None,
 ) -> Packer:
     """Return an encoder of the named fields, whose arguments are their wire values in that order.
@@ -58,12 +58,12 @@ def packer(
     _check([*names, *taken, *fixed], {*leaves, *(piece.name for piece in data)})
     arguments = {name: f"a{number}" for number, name in enumerate(names)}
     given = ["item", *arguments.values()] if taken else list(arguments.values())
-    source = Source(f"packer of {block.name}", ", ".join(given))
+    source = FunctionSource(f"packer of {block.name}", ", ".join(given))
     numbers = [source.name(header)]
     for name, leaf in leaves.items():
         null = source.name(_raw_null(leaf))
         if name in taken:
-            number = _taken(source, taken[name])
+            number = _field_source(source, taken[name])
             if leaf.null is not None or leaf.kind in (ValueKind.TEXT, ValueKind.BYTES):
                 number = f"{null} if (value := {number}) is None else value"
         elif name in fixed:
@@ -80,13 +80,13 @@ def packer(
         parts.append(f"({empty} if {argument} is None else {source.name(write)}({argument}))")
     source.open("try:")
     source.add(f"return {' + '.join(parts)}")
-    source.close(f"except {source.name((struct.error, RefusedError))} as error:")
+    source.close(f"except {source.name((struct.error, ValueRefusedError))} as error:")
     reason = f"{', '.join([*names, *taken])}: "
     source.add(f"raise {source.name(EncodeError)}({reason!r} + str(error)) from None")
     return source.compiled()
 
 
-def _taken(source: Source, taken: Taken) -> str:
+def _field_source(source: FunctionSource, taken: FieldSource) -> str:
     """Return the expression of an attribute's wire value."""
     attribute, convert = taken
     if not attribute.isidentifier():
@@ -107,7 +107,7 @@ def unpacker(block: Block, byte_order: str, names: Sequence[str]) -> Unpacker:
     _check(names, {*leaves, *(piece.name for piece in data)})
     chosen = {name: leaf for name, leaf in leaves.items() if name in names}
     structure = struct.Struct(byte_order + layout_format(list(chosen.values())))
-    source = Source(f"unpacker of {block.name}", "buffer, position, block_length, end")
+    source = FunctionSource(f"unpacker of {block.name}", "buffer, position, block_length, end")
     failure = source.name(DecodeError)
     source.open(f"if block_length > end - position or block_length < {structure.size}:")
     reason = '"runs past the end" if block_length > end - position else "is too short"'
@@ -128,12 +128,12 @@ def unpacker(block: Block, byte_order: str, names: Sequence[str]) -> Unpacker:
     return source.compiled()
 
 
-def _leaves(block: Block) -> dict[str, Reading]:
+def _leaves(block: Block) -> dict[str, ValueSpec]:
     """Return the fields of a block that are not records, by path."""
     return {name: leaf for field in readings(block) for name, leaf in _ways(field, "")}
 
 
-def _ways(reading: Reading, prefix: str) -> Iterator[tuple[str, Reading]]:
+def _ways(reading: ValueSpec, prefix: str) -> Iterator[tuple[str, ValueSpec]]:
     if reading.kind is not ValueKind.RECORD:
         yield prefix + reading.name, reading
     for member in reading.members:
@@ -146,14 +146,14 @@ def _check(names: Sequence[str], known: set[str]) -> None:
             raise EncodeError(f"{name}: no such field in this message")
 
 
-def _raw_null(leaf: Reading) -> Any:
+def _raw_null(leaf: ValueSpec) -> Any:
     if leaf.kind in (ValueKind.TEXT, ValueKind.BYTES):
         return b""
     null = 0 if leaf.null is None else leaf.null
     return (null,) * leaf.length if leaf.kind is ValueKind.NUMBERS else null
 
 
-def _raw(leaf: Reading, variables: list[str]) -> str:
+def _raw(leaf: ValueSpec, variables: list[str]) -> str:
     """Return the expression of a leaf's wire value."""
     (variable, *more) = variables
     if more or leaf.kind is ValueKind.NUMBERS:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pregao.sbe._layout import length_struct
-from pregao.sbe._to_wire import RefusedError, encode_text
+from pregao.sbe._to_wire import ValueRefusedError, encode_text
 from pregao.sbe.model import Data, Group
 from pregao.sbe.values import python_encoding
 
@@ -25,14 +25,16 @@ class GroupHeader:
         dimension, name = self._group.dimension, self._group.name
         limit = dimension.num_in_group.maximum
         if entries > limit:
-            raise RefusedError(f"{entries} entries exceed the maximum of {limit}", (name,))
+            raise ValueRefusedError(f"{entries} entries exceed the maximum of {limit}", (name,))
         header = bytearray(dimension.size)
         try:
             self._block_length.pack_into(
                 header, dimension.block_length.offset, self._group.block_length
             )
         except struct.error:
-            raise RefusedError("its block is too long for the group's header", (name,)) from None
+            raise ValueRefusedError(
+                "its block is too long for the group's header", (name,)
+            ) from None
         self._count.pack_into(header, dimension.num_in_group.offset, entries)
         return bytes(header)
 
@@ -51,16 +53,16 @@ class GroupEncoder:
         """Encode a group."""
         name, write = self._name, self._entry
         if isinstance(entries, (str, bytes, Mapping)) or not isinstance(entries, Sequence):
-            raise RefusedError(f"{entries!r} is not a list of entries", (name,))
+            raise ValueRefusedError(f"{entries!r} is not a list of entries", (name,))
         parts = [self._header.encode(len(entries))]
         for number, entry in enumerate(entries):
             if not isinstance(entry, Mapping):
-                raise RefusedError(f"{entry!r} is not named values", (f"{name}[{number}]",))
+                raise ValueRefusedError(f"{entry!r} is not named values", (f"{name}[{number}]",))
             try:
                 parts.append(write(entry))
-            except RefusedError as refused:
+            except ValueRefusedError as refused:
                 path = (f"{name}[{number}]", *refused.path)
-                raise RefusedError(refused.reason, path) from None
+                raise ValueRefusedError(refused.reason, path) from None
         return b"".join(parts)
 
 
@@ -84,7 +86,7 @@ class DataEncoder:
             raw = self._text(value)
         limit = self._data.length.maximum
         if len(raw) > limit:
-            raise RefusedError(
+            raise ValueRefusedError(
                 f"{len(raw)} bytes exceed the maximum of {limit}", (self._data.name,)
             )
         return self._header.pack(len(raw)) + raw
@@ -92,5 +94,5 @@ class DataEncoder:
     def _text(self, value: Any) -> bytes:
         try:
             return encode_text(value, self._encoding)
-        except RefusedError as refused:
-            raise RefusedError(refused.reason, (self._data.name,)) from None
+        except ValueRefusedError as refused:
+            raise ValueRefusedError(refused.reason, (self._data.name,)) from None

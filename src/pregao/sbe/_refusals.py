@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pregao.errors import EncodeError
-from pregao.sbe._to_wire import RefusedError, encoder
+from pregao.sbe._to_wire import ValueRefusedError, encoder
 from pregao.sbe.model import Block, Presence
-from pregao.sbe.values import Reading, readings
+from pregao.sbe.values import ValueSpec, readings
 
 _MISSING = object()
 """Stand-in for a required value that is not given; no field accepts it."""
 
 
-def blanks_of(fields: Sequence[Reading]) -> dict[str, Any]:
+def blanks_of(fields: Sequence[ValueSpec]) -> dict[str, Any]:
     """Return the values of fields that are not given."""
     return {field.name: _MISSING if field.required else None for field in fields}
 
 
-class EntryRefusals:
+class EntryErrors:
     """Diagnosis of a block's values, used only after encoding failed."""
 
     def __init__(self, block: Block) -> None:
@@ -44,11 +44,11 @@ class EntryRefusals:
 
     def _check_constant(self, name: str, value: Any) -> None:
         if name not in self._constants:
-            raise self._error(RefusedError(f"no such field in {self._block.name}", (name,)))
+            raise self._error(ValueRefusedError(f"no such field in {self._block.name}", (name,)))
         constant = self._constants[name]
         if value != constant:
             raise self._error(
-                RefusedError(f"must be the constant {constant!r}, was {value!r}", (name,))
+                ValueRefusedError(f"must be the constant {constant!r}, was {value!r}", (name,))
             )
 
     def of(self, values: Mapping[str, Any], failure: Exception) -> Exception:
@@ -56,18 +56,18 @@ class EntryRefusals:
         for field in readings(self._block):
             try:
                 if field.required and field.name not in values:
-                    raise RefusedError("a value is required")
+                    raise ValueRefusedError("a value is required")
                 encoder(field)(values.get(field.name))
-            except RefusedError as refused:
-                return self._error(RefusedError(refused.reason, (field.name, *refused.path)))
-        return self._error(failure) if isinstance(failure, RefusedError) else failure
+            except ValueRefusedError as refused:
+                return self._error(ValueRefusedError(refused.reason, (field.name, *refused.path)))
+        return self._error(failure) if isinstance(failure, ValueRefusedError) else failure
 
-    def _error(self, refused: RefusedError) -> Exception:
+    def _error(self, refused: ValueRefusedError) -> Exception:
         return refused
 
 
-class MessageRefusals(EntryRefusals):
+class MessageErrors(EntryErrors):
     """Diagnosis of a message's values, with errors for users."""
 
-    def _error(self, refused: RefusedError) -> Exception:
+    def _error(self, refused: ValueRefusedError) -> Exception:
         return EncodeError(f"{'.'.join(refused.path)}: {refused.reason}")

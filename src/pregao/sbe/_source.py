@@ -8,7 +8,7 @@ from types import CodeType
 from typing import Any
 
 
-class Source:
+class FunctionSource:
     """Source of one function, and the objects that it refers to."""
 
     def __init__(self, title: str, arguments: str) -> None:
@@ -61,7 +61,7 @@ def unpacking(variables: list[str], value: str) -> str:
     return f"[{', '.join(variables)}] = {value}"
 
 
-class Asked(dict[Any, Any]):
+class ComputedDict(dict[Any, Any]):
     """Mapping with known results; a function computes those of other keys."""
 
     __slots__ = ("_ask",)
@@ -74,7 +74,7 @@ class Asked(dict[Any, Any]):
         return self._ask(question)
 
 
-class Remembered(Asked):
+class BoundedCache(ComputedDict):
     """Cache of a function's results; it is cleared when it reaches its limit.
 
     Prices, dates, texts and names repeat, and creating them is the most expensive part of decoding

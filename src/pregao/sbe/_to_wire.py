@@ -14,7 +14,7 @@ from typing import Any
 
 from pregao.sbe._from_wire import Converter
 from pregao.sbe.model import Nature
-from pregao.sbe.values import EPOCH_ORDINAL, MAX_DAY, MAX_MANTISSA, MIN_DAY, Reading, ValueKind
+from pregao.sbe.values import EPOCH_ORDINAL, MAX_DAY, MAX_MANTISSA, MIN_DAY, ValueKind, ValueSpec
 
 EXACT = Context(
     prec=60, Emin=-60, Emax=60, traps=[DivisionByZero, Inexact, InvalidOperation, Overflow]
@@ -22,7 +22,7 @@ EXACT = Context(
 """Decimal context that raises instead of rounding, and limits the number of digits."""
 
 
-class RefusedError(Exception):
+class ValueRefusedError(Exception):
     """A value that cannot be encoded, with its path inside the field."""
 
     def __init__(self, reason: str, path: tuple[str, ...] = ()) -> None:
@@ -31,7 +31,7 @@ class RefusedError(Exception):
         self.path = path
 
 
-def encoder(reading: Reading) -> Converter:
+def encoder(reading: ValueSpec) -> Converter:
     """Return the function that converts a value to its number on the wire."""
     match reading.kind:
         case ValueKind.RECORD:
@@ -54,13 +54,13 @@ def encoder(reading: Reading) -> Converter:
             return _integer_encoder(reading)
 
 
-def _null(reading: Reading) -> int | float:
+def _null(reading: ValueSpec) -> int | float:
     if reading.null is None:
-        raise RefusedError("cannot be null")
+        raise ValueRefusedError("cannot be null")
     return reading.null
 
 
-def bounds(reading: Reading) -> tuple[int, int]:
+def bounds(reading: ValueSpec) -> tuple[int, int]:
     """Return the smallest and the largest number of a field, except null."""
     primitive = reading.primitive
     low = primitive.minimum if reading.minimum is None else int(reading.minimum)
@@ -70,7 +70,7 @@ def bounds(reading: Reading) -> tuple[int, int]:
     return low, high
 
 
-def _integer_encoder(reading: Reading) -> Converter:
+def _integer_encoder(reading: ValueSpec) -> Converter:
     low, high = bounds(reading)
     null = reading.null
 
@@ -78,17 +78,17 @@ def _integer_encoder(reading: Reading) -> Converter:
         if value is None:
             return _null(reading)
         if not isinstance(value, int) or isinstance(value, bool):
-            raise RefusedError(f"{value!r} is not an integer")
+            raise ValueRefusedError(f"{value!r} is not an integer")
         if not low <= value <= high:
-            raise RefusedError(f"{value} is not from {low} to {high}")
+            raise ValueRefusedError(f"{value} is not from {low} to {high}")
         if value == null:
-            raise RefusedError(f"{value} means null in this field; use None for null")
+            raise ValueRefusedError(f"{value} means null in this field; use None for null")
         return value
 
     return encode
 
 
-def _float_encoder(reading: Reading) -> Converter:
+def _float_encoder(reading: ValueSpec) -> Converter:
     narrow = struct.Struct("<f") if reading.primitive.size == 4 else None
     null = reading.null
 
@@ -96,20 +96,20 @@ def _float_encoder(reading: Reading) -> Converter:
         if value is None:
             return _null(reading)
         if not isinstance(value, (int, float)) or isinstance(value, bool):
-            raise RefusedError(f"{value!r} is not a number")
+            raise ValueRefusedError(f"{value!r} is not a number")
         if null is not None and (value == null or (null != null and value != value)):
-            raise RefusedError(f"{value} means null in this field; use None for null")
+            raise ValueRefusedError(f"{value} means null in this field; use None for null")
         if narrow is not None:
             try:
                 narrow.pack(value)
             except (OverflowError, struct.error):
-                raise RefusedError(f"{value} is too large") from None
+                raise ValueRefusedError(f"{value} is too large") from None
         return value
 
     return encode
 
 
-def _decimal_encoder(reading: Reading) -> Converter:
+def _decimal_encoder(reading: ValueSpec) -> Converter:
     low, high = bounds(reading)
     scale, null = reading.scale, reading.null
     shift = Decimal(scale)
@@ -118,26 +118,26 @@ def _decimal_encoder(reading: Reading) -> Converter:
         if value is None:
             return _null(reading)
         if isinstance(value, bool) or not isinstance(value, (int, str, Decimal)):
-            raise RefusedError(f"{value!r} is not a decimal")
+            raise ValueRefusedError(f"{value!r} is not a decimal")
         try:
             shifted = EXACT.scaleb(Decimal(value), shift)
             mantissa = int(shifted)
         except Inexact:
-            raise RefusedError(f"{value} has too many digits") from None
+            raise ValueRefusedError(f"{value} has too many digits") from None
         except (InvalidOperation, ValueError, OverflowError):
-            raise RefusedError(f"{value!r} is not a decimal") from None
+            raise ValueRefusedError(f"{value!r} is not a decimal") from None
         if mantissa != shifted:
-            raise RefusedError(f"{value} has more than {scale} decimal places")
+            raise ValueRefusedError(f"{value} has more than {scale} decimal places")
         if not low <= mantissa <= high:
-            raise RefusedError(f"{value} is out of range")
+            raise ValueRefusedError(f"{value} is out of range")
         if mantissa == null:
-            raise RefusedError(f"{value} means null in this field; use None for null")
+            raise ValueRefusedError(f"{value} means null in this field; use None for null")
         return mantissa
 
     return encode
 
 
-def _date_encoder(reading: Reading) -> Converter:
+def _date_encoder(reading: ValueSpec) -> Converter:
     low, high = bounds(reading)
     null = reading.null
 
@@ -149,17 +149,17 @@ def _date_encoder(reading: Reading) -> Converter:
         elif type(value) is int and null is not None and not MIN_DAY <= value <= MAX_DAY:
             day = value  # a day number that is not a valid date, which other senders may use
         else:
-            raise RefusedError(f"{value!r} is not a date")
+            raise ValueRefusedError(f"{value!r} is not a date")
         if not low <= day <= high:
-            raise RefusedError(f"{value} does not fit")
+            raise ValueRefusedError(f"{value} does not fit")
         if day == null:
-            raise RefusedError(f"{value} means null in this field; use None for null")
+            raise ValueRefusedError(f"{value} means null in this field; use None for null")
         return day
 
     return encode
 
 
-def _enum_encoder(reading: Reading) -> Converter:
+def _enum_encoder(reading: ValueSpec) -> Converter:
     assert reading.enum is not None
     numbers = {member.name: member.value for member in reading.enum.members}
     low, high = reading.primitive.minimum, reading.primitive.maximum
@@ -171,18 +171,18 @@ def _enum_encoder(reading: Reading) -> Converter:
             number = numbers.get(value)
             if number is None:
                 names = ", ".join(numbers)
-                raise RefusedError(f"{value!r} is not one of {names}")
+                raise ValueRefusedError(f"{value!r} is not one of {names}")
             return number
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise RefusedError(f"{value!r} is not a value of this enumeration")
+            raise ValueRefusedError(f"{value!r} is not a value of this enumeration")
         if value == reading.null:
-            raise RefusedError(f"{value} means null in this field; use None for null")
+            raise ValueRefusedError(f"{value} means null in this field; use None for null")
         return value
 
     return encode
 
 
-def _set_encoder(reading: Reading) -> Converter:
+def _set_encoder(reading: ValueSpec) -> Converter:
     assert reading.set is not None
     bits = {choice.name: 1 << choice.bit for choice in reading.set.choices}
     high = reading.primitive.maximum
@@ -195,37 +195,37 @@ def _set_encoder(reading: Reading) -> Converter:
         elif isinstance(value, (list, tuple, set, frozenset)):
             unknown = [bit for bit in value if bit not in bits]
             if unknown:
-                raise RefusedError(f"{unknown[0]!r} is not one of {', '.join(bits)}")
+                raise ValueRefusedError(f"{unknown[0]!r} is not one of {', '.join(bits)}")
             number = sum(bits[bit] for bit in set(value))
         else:
-            raise RefusedError(f"{value!r} is neither a number nor names of flags")
+            raise ValueRefusedError(f"{value!r} is neither a number nor names of flags")
         if not 0 <= number <= high:
-            raise RefusedError(f"{number} is not from 0 to {high}")
+            raise ValueRefusedError(f"{number} is not from 0 to {high}")
         return number
 
     return encode
 
 
-def _string_encoder(reading: Reading) -> Converter:
+def _string_encoder(reading: ValueSpec) -> Converter:
     text = reading.kind is ValueKind.TEXT
     size = reading.size
 
     def encode(value: Any) -> bytes:
         if value is None:
             if reading.required:
-                raise RefusedError("cannot be null")
+                raise ValueRefusedError("cannot be null")
             return b""
         if text:
             raw = encode_text(value, reading.encoding)
             if b"\0" in raw:
-                raise RefusedError("a NUL character would end the text")
+                raise ValueRefusedError("a NUL character would end the text")
             if not raw and reading.null is not None:
-                raise RefusedError("an empty text means null in this field; use None")
+                raise ValueRefusedError("an empty text means null in this field; use None")
             if len(raw) > size:
-                raise RefusedError(f"{value!r} is longer than {size} bytes")
+                raise ValueRefusedError(f"{value!r} is longer than {size} bytes")
             return raw
         if not isinstance(value, bytes) or len(value) != size:
-            raise RefusedError(f"{value!r} is not {size} bytes")
+            raise ValueRefusedError(f"{value!r} is not {size} bytes")
         return value
 
     return encode
@@ -234,32 +234,32 @@ def _string_encoder(reading: Reading) -> Converter:
 def encode_text(value: Any, encoding: str) -> bytes:
     """Encode a text."""
     if not isinstance(value, str):
-        raise RefusedError(f"{value!r} is not text")
+        raise ValueRefusedError(f"{value!r} is not text")
     try:
         # ASCII is decoded leniently but encoded strictly.
         return value.encode("ascii" if encoding == "latin-1" else encoding)
     except UnicodeEncodeError:
-        raise RefusedError(f"{value!r} has characters that cannot be written") from None
+        raise ValueRefusedError(f"{value!r} has characters that cannot be written") from None
 
 
-def _numbers_encoder(reading: Reading) -> Converter:
+def _numbers_encoder(reading: ValueSpec) -> Converter:
     floating = reading.primitive.nature is Nature.FLOAT
     low, high = (0, 0) if floating else bounds(reading)
 
     def encode(value: Any) -> Any:
         if not isinstance(value, (list, tuple)) or len(value) != reading.length:
-            raise RefusedError(f"{value!r} is not {reading.length} numbers")
+            raise ValueRefusedError(f"{value!r} is not {reading.length} numbers")
         for number in value:
             if floating and isinstance(number, (int, float)):
                 continue
             if not isinstance(number, int) or not low <= number <= high:
-                raise RefusedError(f"{number!r} is not from {low} to {high}")
+                raise ValueRefusedError(f"{number!r} is not from {low} to {high}")
         return value
 
     return encode
 
 
-def _record_encoder(reading: Reading) -> Converter:
+def _record_encoder(reading: ValueSpec) -> Converter:
     encoders = [
         (member.name, member.required, member.single, encoder(member)) for member in reading.members
     ]
@@ -269,18 +269,18 @@ def _record_encoder(reading: Reading) -> Converter:
         if value is None:  # all of its members are null
             value = dict.fromkeys(known)
         elif not isinstance(value, Mapping):
-            raise RefusedError(f"{value!r} is not a record of {', '.join(sorted(known))}")
+            raise ValueRefusedError(f"{value!r} is not a record of {', '.join(sorted(known))}")
         unknown = [key for key in value if key not in known]
         if unknown:
-            raise RefusedError("no such member", (str(unknown[0]),))
+            raise ValueRefusedError("no such member", (str(unknown[0]),))
         leaves: list[Any] = []
         for name, required, single, change in encoders:
             try:
                 if required and name not in value:
-                    raise RefusedError("a value is required")
+                    raise ValueRefusedError("a value is required")
                 raw = change(value.get(name))
-            except RefusedError as refused:
-                raise RefusedError(refused.reason, (name, *refused.path)) from None
+            except ValueRefusedError as refused:
+                raise ValueRefusedError(refused.reason, (name, *refused.path)) from None
             if single:
                 leaves.append(raw)
             else:

@@ -101,11 +101,15 @@ def fill_columns(
     k.lay_out(table, count, report)
     views = {2: out16, 4: out32, 8: out64}
     for row, entry in zip(table, report, strict=True):
-        operation, size, start = int(row[k.OPERATION]), int(row[k.SIZE]), int(entry[k.PLACE])
+        operation, size, start = (
+            int(row[k.OPERATION]),
+            int(row[k.SIZE]),
+            int(entry[k.VALUES_OFFSET]),
+        )
         field_positions = positions + row[k.OFFSET]
         if operation == k.TEXT:
             offsets = out32[start >> 2 : (start >> 2) + count + 1]
-            out = arena[int(entry[k.TEXT_PLACE]) :]
+            out = arena[int(entry[k.TEXT_OFFSET]) :]
             valid, wrong, used = _texts(
                 field_positions, buffer, size, row[k.NAMES] == 1, offsets, out
             )

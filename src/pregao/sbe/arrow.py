@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pregao.sbe.model import Block, Data, Group
 from pregao.sbe.names import snake_case
-from pregao.sbe.values import DECIMAL_DIGITS, Reading, ValueKind, readings
+from pregao.sbe.values import DECIMAL_DIGITS, ValueKind, ValueSpec, readings
 
 _INTEGERS = {
     "char": pa.int16(),
@@ -25,7 +25,7 @@ _INTEGERS = {
 }
 
 
-def column_type(reading: Reading) -> Any:
+def column_type(reading: ValueSpec) -> Any:
     """Return the Arrow type of a reading's column."""
     match reading.kind:
         case ValueKind.DECIMAL:
@@ -50,7 +50,7 @@ def column_type(reading: Reading) -> Any:
             return _INTEGERS[reading.primitive.name]
 
 
-def enum_index_type(reading: Reading) -> Any:
+def enum_index_type(reading: ValueSpec) -> Any:
     """Return the index type of an enumeration's dictionary, wide enough for every number."""
     return pa.int16() if reading.primitive.size == 1 else pa.int32()
 

@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 from pregao.errors import DecodeError, EncodeError
 from pregao.sbe._decoder import Decoder, message_decoder, version_marks
 from pregao.sbe._encoder import Encoder, group_header, message_encoder
-from pregao.sbe._packer import Packer, Taken, Unpacker, packer, unpacker
-from pregao.sbe.model import Message, Schema
+from pregao.sbe._packer import FieldSource, Packer, Unpacker, packer, unpacker
+from pregao.sbe.model import MessageTemplate, Schema
 
 
 @dataclass(slots=True)
-class Decoded:
+class SbeMessage:
     """A decoded message: its template, the sender's version, its values and its end."""
 
-    message: Message
+    message: MessageTemplate
     version: int
     values: dict[str, Any]
     end: int
@@ -97,7 +97,7 @@ class MessageCodec:
 
     __slots__ = ("_encode", "_marks", "decoders", "header", "message", "schema")
 
-    def __init__(self, schema: Schema, message: Message) -> None:
+    def __init__(self, schema: Schema, message: MessageTemplate) -> None:
         self.schema = schema
         self.message = message
         self.header = HeaderCodec(schema).encode(
@@ -110,10 +110,10 @@ class MessageCodec:
 
     def decode_body(
         self, buffer: Any, position: int, block_length: int, version: int, end: int
-    ) -> Decoded:
+    ) -> SbeMessage:
         """Decode the body after the header, up to ``end``."""
         decode = self.decoders.get(version) or self.decoder(version)
-        decoded: Decoded = decode(buffer, position, block_length, version, end)
+        decoded: SbeMessage = decode(buffer, position, block_length, version, end)
         return decoded
 
     def decoder(self, version: int) -> Decoder:
@@ -122,7 +122,7 @@ class MessageCodec:
         mark = max(mark for mark in self._marks if mark <= version)
         found = self.decoders.get(mark)
         if found is None:
-            found = message_decoder(self.message, self.schema.byte_order, mark, Decoded)
+            found = message_decoder(self.message, self.schema.byte_order, mark, SbeMessage)
             self.decoders[mark] = found
         if len(self.decoders) < 64:  # the version comes from the wire
             self.decoders[version] = found
@@ -141,7 +141,7 @@ class MessageCodec:
     def packer(
         self,
         *names: str,
-        taken: Mapping[str, Taken] | None = None,
+        taken: Mapping[str, FieldSource] | None = None,
         fixed: Mapping[str, Any] | None = None,
     ) -> Packer:
         """Return a fast encoder of header and block from wire values of the named fields.
@@ -167,7 +167,7 @@ class MessageCodec:
         self,
         group: str,
         *names: str,
-        taken: Mapping[str, Taken] | None = None,
+        taken: Mapping[str, FieldSource] | None = None,
         fixed: Mapping[str, Any] | None = None,
     ) -> tuple[Callable[[int], bytes], Callable[..., bytes]]:
         """Return fast encoders of a group: of its header by number of entries, and of an entry.
@@ -205,7 +205,7 @@ class SchemaCodec:
             codec = self._codecs[template_id] = MessageCodec(self.schema, message)
         return codec
 
-    def decode(self, buffer: Any, position: int = 0, end: int | None = None) -> Decoded:
+    def decode(self, buffer: Any, position: int = 0, end: int | None = None) -> SbeMessage:
         """Decode the message whose header is at ``position``, up to ``end``."""
         if end is None:
             end = len(buffer)
@@ -218,7 +218,7 @@ class SchemaCodec:
         if codec is None:
             raise DecodeError(f"template {template_id} is not known", position)
         decode = codec.decoders.get(version) or codec.decoder(version)
-        decoded: Decoded = decode(buffer, position + self._size, block_length, version, end)
+        decoded: SbeMessage = decode(buffer, position + self._size, block_length, version, end)
         return decoded
 
     def encode(self, name: str, values: Mapping[str, Any]) -> bytes:

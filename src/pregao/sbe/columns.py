@@ -17,15 +17,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pregao.arrays import Int64Array, Uint8Array
 from pregao.sbe import _kernels
 from pregao.sbe._block_columns import BlockColumns, list_of, text_of
 from pregao.sbe.arrow import block_schema, data_type, group_type
-from pregao.sbe.decoded import Columns
-from pregao.sbe.model import Block, Data, Group, Message, Schema
+from pregao.sbe.decoded import DecodedColumns
+from pregao.sbe.model import Block, Data, Group, MessageTemplate, Schema
 from pregao.sbe.values import python_encoding
-
-Bytes = npt.NDArray[np.uint8]
-Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
@@ -40,7 +38,7 @@ class _Node:
 class ColumnDecoder:
     """Decoder of one template for one version of the sender."""
 
-    def __init__(self, schema: Schema, message: Message, version: int) -> None:
+    def __init__(self, schema: Schema, message: MessageTemplate, version: int) -> None:
         self.message = message
         self.version = version
         self.arrow_schema = block_schema(message)
@@ -105,8 +103,8 @@ class ColumnDecoder:
             )
 
     def decode(
-        self, buffer: Bytes, positions: Numbers, block_lengths: Numbers, ends: Numbers
-    ) -> Columns:
+        self, buffer: Uint8Array, positions: Int64Array, block_lengths: Int64Array, ends: Int64Array
+    ) -> DecodedColumns:
         """Decode the messages with blocks at ``positions`` and frames that end at ``ends``."""
         count = len(positions)
         shortest, past_end = _kernels.check_blocks(positions, block_lengths, ends)
@@ -117,7 +115,7 @@ class ColumnDecoder:
                 buffer, positions, block_lengths, ends, bad, int(shortest), withheld
             )
             if batch is not None:
-                return Columns(batch, count, None, np.empty(0, np.int64), withheld)
+                return DecodedColumns(batch, count, None, np.empty(0, np.int64), withheld)
         # Some messages are bad: remove them until the rest can be decoded.
         kept = np.arange(count)
         batch = None
@@ -132,14 +130,14 @@ class ColumnDecoder:
             )
         rejected = np.ones(count, np.bool_)
         rejected[kept] = False
-        return Columns(batch, len(kept), kept, np.flatnonzero(rejected), withheld)
+        return DecodedColumns(batch, len(kept), kept, np.flatnonzero(rejected), withheld)
 
     def _decode(
         self,
-        buffer: Bytes,
-        positions: Numbers,
-        block_lengths: Numbers,
-        ends: Numbers,
+        buffer: Uint8Array,
+        positions: Int64Array,
+        block_lengths: Int64Array,
+        ends: Int64Array,
         bad: npt.NDArray[np.bool_],
         shortest: int,
         withheld: Counter[str],
@@ -193,8 +191,10 @@ class ColumnDecoder:
         return result
 
     def _walk(
-        self, buffer: Bytes, starts: Numbers, ends: Numbers, bad: npt.NDArray[np.bool_]
-    ) -> tuple[Numbers, Numbers, npt.NDArray[np.int32], list[int], list[int], list[int]] | None:
+        self, buffer: Uint8Array, starts: Int64Array, ends: Int64Array, bad: npt.NDArray[np.bool_]
+    ) -> (
+        tuple[Int64Array, Int64Array, npt.NDArray[np.int32], list[int], list[int], list[int]] | None
+    ):
         """Return the positions of group entries and data; None if some messages are bad."""
         nodes = len(self._nodes)
         totals, bases, offset_bases = np.zeros((3, nodes), np.int64)
@@ -254,7 +254,7 @@ def _plan(nodes: list[_Node], parent: int, block: Block) -> list[tuple[int | Non
     return lists + [(known.get(data.name), data_type(data), False) for data in block.data]
 
 
-def _data_array(data: Data, buffer: Bytes, starts: Numbers, lengths: Numbers) -> Any:
+def _data_array(data: Data, buffer: Uint8Array, starts: Int64Array, lengths: Int64Array) -> Any:
     """Return variable-length data as a column; empty data is null."""
     encoding = None if data.character_encoding is None else python_encoding(data.character_encoding)
     return text_of(buffer, starts, lengths, encoding, stop_at_nul=False, empty_is_null=True)

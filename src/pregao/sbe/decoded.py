@@ -7,18 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pregao.arrays import Int64Array, Uint8Array
 from pregao.errors import DecodeError
 from pregao.sbe.codec import MessageCodec
-from pregao.sbe.model import Message, Schema
-
-Bytes = npt.NDArray[np.uint8]
-Numbers = npt.NDArray[np.int64]
+from pregao.sbe.model import MessageTemplate, Schema
 
 
 @dataclass(slots=True)
-class Columns:
+class DecodedColumns:
     """Columns of the decoded messages, and indices of the rejected ones."""
 
     batch: Any
@@ -26,9 +23,9 @@ class Columns:
     values of each message by name."""
     count: int
     """Number of decoded messages; a batch without columns has no length."""
-    kept: Numbers | None
+    kept: Int64Array | None
     """Indices of the decoded messages; None if all were decoded."""
-    rejected: Numbers
+    rejected: Int64Array
     """Indices of the messages that could not be decoded."""
     withheld: Counter[str] = field(default_factory=Counter)
     """Number of values of optional fields that do not fit, by column; they are null."""
@@ -40,14 +37,14 @@ class RowDecoder:
     It withholds and refuses no values, because rows have no limits of columns.
     """
 
-    def __init__(self, schema: Schema, message: Message, version: int) -> None:
+    def __init__(self, schema: Schema, message: MessageTemplate, version: int) -> None:
         self.message = message
         self.version = version
         self._codec = MessageCodec(schema, message)
 
     def decode(
-        self, buffer: Bytes, positions: Numbers, block_lengths: Numbers, ends: Numbers
-    ) -> Columns:
+        self, buffer: Uint8Array, positions: Int64Array, block_lengths: Int64Array, ends: Int64Array
+    ) -> DecodedColumns:
         """Decode the messages with blocks at ``positions`` and frames that end at ``ends``."""
         data, decode, version = buffer.tobytes(), self._codec.decode_body, self.version
         rows: list[dict[str, Any]] = []
@@ -61,4 +58,4 @@ class RowDecoder:
             except DecodeError:
                 rejected.append(number)
         chosen = np.array(kept, np.int64) if rejected else None
-        return Columns(rows, len(rows), chosen, np.array(rejected, np.int64))
+        return DecodedColumns(rows, len(rows), chosen, np.array(rejected, np.int64))

@@ -299,7 +299,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class MessageTemplate:
     """A message template."""
 
     name: str
@@ -314,7 +314,7 @@ class Message:
     description: str = ""
 
 
-Block = Message | Group
+Block = MessageTemplate | Group
 """A structure of fixed fields, then groups, then data."""
 
 
@@ -345,17 +345,17 @@ class Schema:
     big_endian: bool
     header: Header
     types: Mapping[str, Type]
-    messages: tuple[Message, ...]
+    messages: tuple[MessageTemplate, ...]
     description: str = ""
     file_name: str = ""
 
     @cached_property
-    def by_id(self) -> Mapping[int, Message]:
+    def by_id(self) -> Mapping[int, MessageTemplate]:
         """Messages by template id."""
         return {message.id: message for message in self.messages}
 
     @cached_property
-    def by_name(self) -> Mapping[str, Message]:
+    def by_name(self) -> Mapping[str, MessageTemplate]:
         """Messages by name."""
         return {message.name: message for message in self.messages}
 

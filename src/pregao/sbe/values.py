@@ -61,7 +61,7 @@ _WHOLE_NUMBERS = (ValueKind.INTEGER, ValueKind.TIME, ValueKind.SET, ValueKind.NU
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ValueSpec:
     """How one field, or one member of a record, is decoded."""
 
     name: str
@@ -85,7 +85,7 @@ class Reading:
     enum: EnumType | None = None
     set: SetType | None = None
     encoding: str = ""
-    members: tuple[Reading, ...] = ()
+    members: tuple[ValueSpec, ...] = ()
     description: str = ""
 
     @property
@@ -106,7 +106,7 @@ class Reading:
         return self.length if self.kind is ValueKind.NUMBERS else 1
 
     @property
-    def leaves(self) -> tuple[Reading, ...]:
+    def leaves(self) -> tuple[ValueSpec, ...]:
         """Its parts that are not records, in order."""
         if self.kind is not ValueKind.RECORD:
             return (self,)
@@ -130,7 +130,7 @@ def beyond_columns(block: Block, values: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _beyond(fields: tuple[Reading, ...], values: Mapping[str, Any]) -> Iterator[Reading]:
+def _beyond(fields: tuple[ValueSpec, ...], values: Mapping[str, Any]) -> Iterator[ValueSpec]:
     """Yield the fields whose values do not fit columns."""
     for field in fields:
         value = values[field.name]
@@ -142,7 +142,7 @@ def _beyond(fields: tuple[Reading, ...], values: Mapping[str, Any]) -> Iterator[
             yield field
 
 
-def fits_column(field: Reading, value: Any) -> bool:
+def fits_column(field: ValueSpec, value: Any) -> bool:
     """Whether the value of a field fits a column."""
     if field.kind is ValueKind.DATE:
         return not isinstance(value, int)  # a day number that is not a valid date
@@ -159,9 +159,9 @@ def python_encoding(name: str | None) -> str:
 
 
 @cache
-def readings(block: Block) -> tuple[Reading, ...]:
+def readings(block: Block) -> tuple[ValueSpec, ...]:
     """Return the readings of a block's fields, in order."""
-    found: list[Reading] = []
+    found: list[ValueSpec] = []
     for field in block.fields:
         if field.presence is Presence.CONSTANT or is_padding(field.name):
             continue
@@ -183,7 +183,7 @@ def readings(block: Block) -> tuple[Reading, ...]:
     return _distinct(found)
 
 
-def _distinct(found: list[Reading]) -> tuple[Reading, ...]:
+def _distinct(found: list[ValueSpec]) -> tuple[ValueSpec, ...]:
     """Make the column names of readings unique: two names may differ only in case."""
     used: set[str] = set()
     result = []
@@ -199,12 +199,12 @@ def _distinct(found: list[Reading]) -> tuple[Reading, ...]:
 
 def _reading(
     name: str, kind: Type, offset: int, *, optional: bool, semantic_type: str | None = None
-) -> Reading | None:
+) -> ValueSpec | None:
     match kind:
         case EnumType():
             return _enum(name, kind, offset, optional=optional)
         case SetType():
-            return Reading(
+            return ValueSpec(
                 name,
                 snake_case(name),
                 ValueKind.SET,
@@ -221,11 +221,11 @@ def _reading(
             return _encoded(name, kind, offset, optional=optional, semantic_type=semantic_type)
 
 
-def _enum(name: str, kind: EnumType, offset: int, *, optional: bool) -> Reading:
+def _enum(name: str, kind: EnumType, offset: int, *, optional: bool) -> ValueSpec:
     # A required enumeration with its null value on the wire is null too, unless the schema names
     # that number.
     named = any(member.value == kind.null for member in kind.members)
-    return Reading(
+    return ValueSpec(
         name,
         snake_case(name),
         ValueKind.ENUM,
@@ -241,12 +241,12 @@ def _enum(name: str, kind: EnumType, offset: int, *, optional: bool) -> Reading:
 
 def _encoded(
     name: str, kind: EncodedType, offset: int, *, optional: bool, semantic_type: str | None
-) -> Reading | None:
+) -> ValueSpec | None:
     if kind.presence is Presence.CONSTANT or kind.size == 0:
         return None
     optional = optional or kind.presence is Presence.OPTIONAL
     primitive = kind.primitive
-    reading = Reading(
+    reading = ValueSpec(
         name,
         snake_case(name),
         ValueKind.INTEGER,
@@ -282,7 +282,7 @@ def _encoded(
     return reading
 
 
-def _composite(name: str, kind: Composite, offset: int, *, optional: bool) -> Reading | None:
+def _composite(name: str, kind: Composite, offset: int, *, optional: bool) -> ValueSpec | None:
     single = _decimal(name, kind, offset, optional=optional) or _time(
         name, kind, offset, optional=optional
     )
@@ -303,7 +303,7 @@ def _composite(name: str, kind: Composite, offset: int, *, optional: bool) -> Re
             )
     if not members:
         return None
-    return Reading(
+    return ValueSpec(
         name,
         snake_case(name),
         ValueKind.RECORD,
@@ -340,12 +340,12 @@ def _constant(kind: Composite, name: str) -> int:
     return member.type.constant
 
 
-def _decimal(name: str, kind: Composite, offset: int, *, optional: bool) -> Reading | None:
+def _decimal(name: str, kind: Composite, offset: int, *, optional: bool) -> ValueSpec | None:
     mantissa = _number_and_constant(kind, "mantissa", "exponent")
     if mantissa is None or not -DECIMAL_DIGITS <= _constant(kind, "exponent") <= 0:
         return None
     # The null value of its primitive can only mean null, also in a required decimal.
-    return Reading(
+    return ValueSpec(
         name,
         snake_case(name),
         ValueKind.DECIMAL,
@@ -361,13 +361,13 @@ def _decimal(name: str, kind: Composite, offset: int, *, optional: bool) -> Read
     )
 
 
-def _time(name: str, kind: Composite, offset: int, *, optional: bool) -> Reading | None:
+def _time(name: str, kind: Composite, offset: int, *, optional: bool) -> ValueSpec | None:
     time = _number_and_constant(kind, "time", "unit")
     if time is None or _constant(kind, "unit") not in _UNITS:
         return None
     optional = optional or time.presence is Presence.OPTIONAL
     unit = _UNITS[_constant(kind, "unit")]
-    return Reading(
+    return ValueSpec(
         name,
         f"{snake_case(name)}_{unit}",
         ValueKind.TIME,

@@ -18,7 +18,7 @@ from pregao.sbe.model import (
     Group,
     Header,
     LengthField,
-    Message,
+    MessageTemplate,
     Nature,
     Presence,
     Schema,
@@ -78,7 +78,7 @@ class _SchemaReader(TypeReader):
             raise schema_error(root, f"unknown byteOrder {root.get('byteOrder')!r}")
         self.read_types([child for child in root.children if child.tag == "types"])
         header = self._header(root, root.get("headerType") or "messageHeader")
-        messages: dict[int, Message] = {}
+        messages: dict[int, MessageTemplate] = {}
         names: set[str] = set()
         for element in root.children:
             if element.tag == "message":
@@ -132,9 +132,9 @@ class _SchemaReader(TypeReader):
         maximum = found.primitive.maximum if found.maximum is None else int(found.maximum)
         return LengthField(found.primitive, member.offset, maximum)
 
-    def _message(self, element: Element) -> Message:
+    def _message(self, element: Element) -> MessageTemplate:
         fields, groups, data, needed = self._block(element)
-        return Message(
+        return MessageTemplate(
             name=self.name(element),
             id=self.number(element, "id", 0, 0xFFFF),
             block_length=self._block_length(element, needed),
@@ -277,7 +277,7 @@ class _SchemaReader(TypeReader):
         )
 
 
-def template(schema: Schema, name_or_id: str | int) -> Message:
+def template(schema: Schema, name_or_id: str | int) -> MessageTemplate:
     """Return a message of a schema by id, name, or name without its trailing id."""
     found: Block | None
     if isinstance(name_or_id, int) or name_or_id.isdigit():

@@ -13,7 +13,15 @@ from functools import cache
 from importlib.resources import files
 
 from pregao.errors import SchemaError
-from pregao.fast import DecimalField, Field, Group, Part, Sequence, Template, Templates
+from pregao.fast.model import (
+    DecimalField,
+    FastField,
+    FastGroup,
+    FastSequence,
+    Part,
+    Template,
+    Templates,
+)
 from pregao.fast.xml import templates_from_tree
 from pregao.xml_tree import Element
 
@@ -69,23 +77,23 @@ def _renamed(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _known_name(part: Part) -> str:
-    if isinstance(part, Sequence):
+    if isinstance(part, FastSequence):
         return bundled_entries().get(part.length.id or 0, part.name)
-    if isinstance(part, (Field, DecimalField)):
+    if isinstance(part, (FastField, DecimalField)):
         known = bundled_tags().get(part.id or 0, (part.name,))
         return part.name if part.name in known else known[0]
     return part.name
 
 
 def _with_name(part: Part, name: str) -> Part:
-    if isinstance(part, Field):
-        return Field(name, part.id, part.kind, part.optional, part.operation)
+    if isinstance(part, FastField):
+        return FastField(name, part.id, part.kind, part.optional, part.operation)
     if isinstance(part, DecimalField):
         return DecimalField(name, part.id, part.optional, part.exponent, part.mantissa, part.joint)
-    if isinstance(part, Group):
-        return Group(name, part.id, part.optional, _renamed(part.parts))
-    if isinstance(part, Sequence):
-        return Sequence(name, part.id, part.optional, part.length, _renamed(part.parts))
+    if isinstance(part, FastGroup):
+        return FastGroup(name, part.id, part.optional, _renamed(part.parts))
+    if isinstance(part, FastSequence):
+        return FastSequence(name, part.id, part.optional, part.length, _renamed(part.parts))
     return part
 
 

@@ -10,22 +10,22 @@ import numpy as np
 from pregao._njit import njit
 from pregao.umdf import gaps
 
-MESSAGE = int(gaps.Item.MESSAGE)
-EMPTIED = int(gaps.Item.EMPTIED)
-RESET = int(gaps.Item.RESET)
-SNAPSHOT = int(gaps.Item.SNAPSHOT)
-ABSENT = int(gaps.Item.ABSENT)
+MESSAGE = int(gaps.GapItem.MESSAGE)
+EMPTIED = int(gaps.GapItem.EMPTIED)
+RESET = int(gaps.GapItem.RESET)
+SNAPSHOT = int(gaps.GapItem.SNAPSHOT)
+ABSENT = int(gaps.GapItem.ABSENT)
 
-APPLIES = int(gaps.Step.APPLIES)
-RESTART = int(gaps.Step.RESTART)
-GAP = int(gaps.Step.GAP)
-QUEUED = int(gaps.Step.QUEUED)
-AGREES = int(gaps.Step.AGREES)
-LOADS = int(gaps.Step.LOADS)
-DISAGREES = int(gaps.Step.DISAGREES)
-NOTED = int(gaps.Step.NOTED)
-CONFIRMS = int(gaps.Step.CONFIRMS)
-EMPTIES = int(gaps.Step.EMPTIES)
+APPLIES = int(gaps.GapStep.APPLIES)
+RESTART = int(gaps.GapStep.RESTART)
+GAP = int(gaps.GapStep.GAP)
+QUEUED = int(gaps.GapStep.QUEUED)
+AGREES = int(gaps.GapStep.AGREES)
+LOADS = int(gaps.GapStep.LOADS)
+DISAGREES = int(gaps.GapStep.DISAGREES)
+NOTED = int(gaps.GapStep.NOTED)
+CONFIRMS = int(gaps.GapStep.CONFIRMS)
+EMPTIES = int(gaps.GapStep.EMPTIES)
 STEPS = 15
 """The bits of the step."""
 DOUBTED = 32

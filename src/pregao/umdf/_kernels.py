@@ -11,12 +11,12 @@ from pregao.umdf.layout import (
     ENCODING_TYPE,
     ENCODING_TYPE_AT,
     MESSAGE_LENGTH_AT,
+    MIN_MESSAGE_SIZE,
     PACKET_HEADER_SIZE,
     SCHEMA_ID_AT,
     SENDING_TIME_AT,
     SEQUENCE_NUMBER_AT,
     SEQUENCE_VERSION_AT,
-    SMALLEST_MESSAGE,
     TEMPLATE_ID_AT,
     VERSION_AT,
 )
@@ -31,7 +31,7 @@ WRONG_ENCODING = 5
 SMALL_LENGTH = 6
 LONG_LENGTH = 7
 
-_TWINS = "pregao.umdf._whole_arrays"
+_FALLBACK = "pregao.umdf._whole_arrays"
 
 _TIME_LIMIT = np.uint64(1 << 63)
 _SLOTS = 4096
@@ -62,17 +62,17 @@ def _other_label(slots, known, tallies, kind, slot, found):
 def frame_fault(buffer, position, end):
     """Return the fault of the message frame at a position, or SOUND."""
     room = end - position
-    if room < SMALLEST_MESSAGE:
+    if room < MIN_MESSAGE_SIZE:
         return TRAILING_BYTES
     if load_u16(buffer, position + ENCODING_TYPE_AT) != ENCODING_TYPE:
         return WRONG_ENCODING
     length = np.int64(load_u16(buffer, position + MESSAGE_LENGTH_AT))
-    if length < SMALLEST_MESSAGE:
+    if length < MIN_MESSAGE_SIZE:
         return SMALL_LENGTH
     return LONG_LENGTH if length > room else SOUND
 
 
-@njit_or(_TWINS)
+@njit_or(_FALLBACK)
 def read_headers(buffer, offsets, lengths, channels, versions, numbers, times):
     """Read the packet headers; a packet without a valid one gets channel -1."""
     for p in range(np.uint64(len(offsets))):
@@ -92,7 +92,7 @@ def read_headers(buffer, offsets, lengths, channels, versions, numbers, times):
         times[p] = time
 
 
-@njit_or(_TWINS)
+@njit_or(_FALLBACK)
 def walk_packets(
     header_size, known_headers, buffer, offsets, lengths, channels, versions, numbers, times,
     counts, faults, fault_positions, packet_of, index_of, bodies, ends, blocks, kinds, labels,
@@ -156,7 +156,7 @@ def walk_packets(
             length = np.int64(load_u16(buffer, position + MESSAGE_LENGTH_AT))
             packet_of[total] = p
             index_of[total] = index
-            bodies[total] = position + SMALLEST_MESSAGE
+            bodies[total] = position + MIN_MESSAGE_SIZE
             ends[total] = position + length
             blocks[total] = load_u16(buffer, position + BLOCK_LENGTH_AT)
             kind = (
@@ -180,7 +180,7 @@ def walk_packets(
     return np.int64(total), found
 
 
-@njit_or(_TWINS)
+@njit_or(_FALLBACK)
 def sort_by_label(labels, starts, order):
     """Sort the messages' indices by label, stable within each label."""
     places = starts.copy()
@@ -190,7 +190,7 @@ def sort_by_label(labels, starts, order):
         places[label] += 1
 
 
-@njit_or(_TWINS)
+@njit_or(_FALLBACK)
 def gather_messages(rows, bodies, ends, blocks, positions, stops, lengths):
     """Gather block offsets, block lengths and frame ends of the chosen messages."""
     for r in range(np.uint64(len(rows))):
@@ -200,7 +200,7 @@ def gather_messages(rows, bodies, ends, blocks, positions, stops, lengths):
         lengths[r] = blocks[m]
 
 
-@njit_or(_TWINS)
+@njit_or(_FALLBACK)
 def gather_keys(
     rows, packet_of, index_of, channels, versions, numbers, times, captured,
     channel, version, number, index, time, capture,

@@ -94,7 +94,7 @@ def walk_packets(
     order = np.argsort(packet, kind="stable")
     total, start = len(order), start[order]
     packet_of[:total], index_of[:total] = packet[order], index[order]
-    bodies[:total], ends[:total] = start + layout.SMALLEST_MESSAGE, end[order]
+    bodies[:total], ends[:total] = start + layout.MIN_MESSAGE_SIZE, end[order]
     blocks[:total] = _at(buffer, start + layout.BLOCK_LENGTH_AT, 2)
     schema_id, template_id, version = (
         _at(buffer, start + offset, 2).astype(np.int64)
@@ -109,13 +109,13 @@ def _frames(buffer: Any, position: Any, stop: Any) -> tuple[Any, Any]:
     available = stop - position
     fault = np.full(len(position), k.TRAILING_BYTES)
     length = np.zeros(len(position), np.int64)
-    complete = np.flatnonzero(available >= layout.SMALLEST_MESSAGE)
+    complete = np.flatnonzero(available >= layout.MIN_MESSAGE_SIZE)
     start = position[complete]
     length[complete] = _at(buffer, start + layout.MESSAGE_LENGTH_AT, 2)
     fault[complete] = np.select(
         [
             _at(buffer, start + layout.ENCODING_TYPE_AT, 2) != layout.ENCODING_TYPE,
-            length[complete] < layout.SMALLEST_MESSAGE,
+            length[complete] < layout.MIN_MESSAGE_SIZE,
             length[complete] > available[complete],
         ],
         [k.WRONG_ENCODING, k.SMALL_LENGTH, k.LONG_LENGTH],

@@ -13,22 +13,22 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from pregao.clock import MILLISECOND
-from pregao.umdf.sequencing import Place, next_version, version_distance
+from pregao.umdf.sequencing import PacketKey, next_version, version_distance
 
 T = TypeVar("T")
 
-MOST_HELD = 65_536
-MOST_WAIT_NS = 20 * MILLISECOND
+MAX_HELD_PACKETS = 65_536
+MAX_WAIT_NS = 20 * MILLISECOND
 REMEMBERED = 65_536
 REORDER = 16
-MOST_RUNS = 16_384
+MAX_RUNS = 16_384
 """Maximum number of remembered runs of consecutive packets."""
 
 
-class Delivered(NamedTuple, Generic[T]):
+class PacketDelivered(NamedTuple, Generic[T]):
     """A packet, in sequence."""
 
-    place: Place
+    place: PacketKey
     item: T
     feed: str
     time_ns: int
@@ -36,7 +36,7 @@ class Delivered(NamedTuple, Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class PacketsLost:
     """Packets that no feed delivered in time; ``last`` is None if their number is unknown."""
 
     sequence_version: int
@@ -44,10 +44,10 @@ class Lost:
     last: int | None
 
 
-class Duplicate(NamedTuple):
+class PacketDuplicate(NamedTuple):
     """A packet that another feed, or the same one, had already delivered."""
 
-    place: Place
+    place: PacketKey
     feed: str
     first_feed: str | None
     """None if it is no longer remembered."""
@@ -56,14 +56,14 @@ class Duplicate(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TooLate:
+class PacketTooLate:
     """A packet that arrived after it was declared lost, or too late to be remembered."""
 
-    place: Place
+    place: PacketKey
     feed: str
 
 
-FeedOutcome = Delivered[T] | Lost | Duplicate | TooLate
+FeedOutcome = PacketDelivered[T] | PacketsLost | PacketDuplicate | PacketTooLate
 
 
 class FirstArrivals:
@@ -81,7 +81,7 @@ class FirstArrivals:
         return len(self._seen)
 
     def note(
-        self, channel: int, stream: str, place: Place, feed: str, time_ns: int
+        self, channel: int, stream: str, place: PacketKey, feed: str, time_ns: int
     ) -> tuple[str, int] | None:
         """Record a packet. Returns None if it is new, else its first feed and the delay."""
         key = (channel, stream, *place)
@@ -102,8 +102,8 @@ class Arbiter(Generic[T]):
         channel: int = 0,
         stream: str = "",
         *,
-        most_held: int = MOST_HELD,
-        most_wait_ns: int = MOST_WAIT_NS,
+        most_held: int = MAX_HELD_PACKETS,
+        most_wait_ns: int = MAX_WAIT_NS,
         remembered: int = REMEMBERED,
         feeds: Collection[str] = (),
         reorder: int = REORDER,
@@ -125,12 +125,12 @@ class Arbiter(Generic[T]):
         self._ended = False
         self._promised = 1
         """All numbers below this one were sent, according to a heartbeat."""
-        self._newer: Place | None = None
+        self._newer: PacketKey | None = None
         """The next packet of a later version, according to a heartbeat."""
         self._reached = dict.fromkeys(feeds, 0)
         """The last number of the version that each feed has delivered."""
         self._reorder = reorder
-        self._held: dict[Place, tuple[T, str, int, bool]] = {}
+        self._held: dict[PacketKey, tuple[T, str, int, bool]] = {}
         self._waiting_since: int | None = None
 
     @property
@@ -139,19 +139,19 @@ class Arbiter(Generic[T]):
         return len(self._held)
 
     @property
-    def expected(self) -> Place | None:
+    def expected(self) -> PacketKey | None:
         """The next expected packet key; None before the first packet."""
-        return None if self._version is None else Place(self._version, self._next)
+        return None if self._version is None else PacketKey(self._version, self._next)
 
     @property
-    def awaited(self) -> Lost | None:
+    def awaited(self) -> PacketsLost | None:
         """The gap before the earliest held packet, if that is in the same version."""
         if self._version is None or not self._held:
             return None
         following = self._following()
         if following.sequence_version != self._version:
             return None
-        return Lost(self._version, self._next, following.sequence_number - 1)
+        return PacketsLost(self._version, self._next, following.sequence_number - 1)
 
     @property
     def deadline_ns(self) -> int | None:
@@ -183,7 +183,7 @@ class Arbiter(Generic[T]):
         self._reached.update(reached)
 
     def accept(
-        self, feed: str, place: Place, time_ns: int, item: T, *, resets: bool = False
+        self, feed: str, place: PacketKey, time_ns: int, item: T, *, resets: bool = False
     ) -> list[FeedOutcome[T]]:
         """Process a packet, not a heartbeat; ``resets``: it contains a SequenceReset."""
         outcomes: list[FeedOutcome[T]] = []
@@ -193,11 +193,11 @@ class Arbiter(Generic[T]):
         if self._version is None:
             self._begin(place)
         if first is not None:
-            outcomes.append(Duplicate(place, feed, *first))
+            outcomes.append(PacketDuplicate(place, feed, *first))
         elif self._was_delivered(place):
-            outcomes.append(Duplicate(place, feed, None, None))
+            outcomes.append(PacketDuplicate(place, feed, None, None))
         elif self._is_past(place):
-            outcomes.append(TooLate(place, feed))
+            outcomes.append(PacketTooLate(place, feed))
         else:
             self._held[place] = (item, feed, time_ns, resets)
             outcomes += self._release()
@@ -212,12 +212,12 @@ class Arbiter(Generic[T]):
         """Process a heartbeat, which states the number of the next packet."""
         outcomes: list[FeedOutcome[T]] = list(self.expire(time_ns))
         if self._version is None:  # an idle channel: no gap before the next packet
-            self._begin(Place(version, next_number))
+            self._begin(PacketKey(version, next_number))
         elif version == self._version:
             if not self._ended:
                 self._promised = max(self._promised, next_number)
         elif version_distance(self._version, version) > 0:
-            self._newer = Place(version, next_number)
+            self._newer = PacketKey(version, next_number)
         self._watch(time_ns)
         return outcomes
 
@@ -228,18 +228,18 @@ class Arbiter(Generic[T]):
             self._waiting_since = None
             self._watch(now_ns)
 
-    def _begin(self, place: Place) -> None:
+    def _begin(self, place: PacketKey) -> None:
         """Start the sequence at a packet key."""
         self._version, self._next = place
         self._whole_since, self._base = place.sequence_number, place.sequence_version
 
-    def _is_past(self, place: Place) -> bool:
+    def _is_past(self, place: PacketKey) -> bool:
         assert self._version is not None
         if place.sequence_version == self._version:
             return place.sequence_number < self._next
         return version_distance(self._version, place.sequence_version) < 0
 
-    def _was_delivered(self, place: Place) -> bool:
+    def _was_delivered(self, place: PacketKey) -> bool:
         """Whether a past packet is known to have been delivered."""
         if place.sequence_version == self._version and self._whole_since <= place.sequence_number:
             return place.sequence_number < self._next
@@ -250,10 +250,10 @@ class Arbiter(Generic[T]):
     def _begin_run(self, first: int) -> None:
         """Start a new run of deliveries, after a loss or at the end of a version."""
         if self._version is not None and self._whole_since < self._next:
-            begin = Place(self._version, self._whole_since).serial(self._base)
+            begin = PacketKey(self._version, self._whole_since).serial(self._base)
             self._runs.append((begin, begin + self._next - 1 - self._whole_since))
-            if len(self._runs) > MOST_RUNS:
-                del self._runs[: MOST_RUNS // 2]
+            if len(self._runs) > MAX_RUNS:
+                del self._runs[: MAX_RUNS // 2]
         self._whole_since = first
 
     def _all_past(self) -> bool:
@@ -270,15 +270,15 @@ class Arbiter(Generic[T]):
         elif self._waiting_since is None:
             self._waiting_since = self._held[self._following()][2] if self._held else now_ns
 
-    def _release(self) -> Iterator[Delivered[T]]:
+    def _release(self) -> Iterator[PacketDelivered[T]]:
         """Deliver held packets up to the next gap."""
         assert self._version is not None
         released = False
         while self._held:
-            key = Place(self._version, self._next)
+            key = PacketKey(self._version, self._next)
             if key not in self._held:
                 # After a SequenceReset only the next version is known to follow directly.
-                key = Place(next_version(self._version), 1)
+                key = PacketKey(next_version(self._version), 1)
                 if not self._ended or key not in self._held:
                     break
             yield self._deliver(key)
@@ -286,7 +286,7 @@ class Arbiter(Generic[T]):
         if released:
             self._waiting_since = None
 
-    def _deliver(self, place: Place) -> Delivered[T]:
+    def _deliver(self, place: PacketKey) -> PacketDelivered[T]:
         item, feed, time_ns, resets = self._held.pop(place)
         new_version = place.sequence_version != self._version
         if new_version or place.sequence_number != self._next:
@@ -297,9 +297,9 @@ class Arbiter(Generic[T]):
                 self._newer = None
         self._version, self._next = place.sequence_version, place.sequence_number + 1
         self._ended = resets
-        return Delivered(place, item, feed, time_ns, new_version)
+        return PacketDelivered(place, item, feed, time_ns, new_version)
 
-    def _following(self) -> Place:
+    def _following(self) -> PacketKey:
         """Return the earliest held packet; there must be one."""
         assert self._version is not None
         version = self._version
@@ -316,7 +316,7 @@ class Arbiter(Generic[T]):
         assert self._version is not None
         if not self._held:
             if self._promised > self._next:
-                yield Lost(self._version, self._next, self._promised - 1)
+                yield PacketsLost(self._version, self._next, self._promised - 1)
                 self._begin_run(self._promised)
                 self._next = self._promised
             if self._newer is not None:
@@ -325,27 +325,27 @@ class Arbiter(Generic[T]):
         following = self._following()
         if following.sequence_version != self._version:
             if not self._ended:
-                yield Lost(self._version, self._next, None)
+                yield PacketsLost(self._version, self._next, None)
             self._begin_run(self._next)
             self._next = 1
         if following.sequence_number > self._next:
             last = following.sequence_number - 1
-            yield Lost(following.sequence_version, self._next, last)
+            yield PacketsLost(following.sequence_version, self._next, last)
         yield self._deliver(following)
         yield from self._release()
 
-    def _go_on_at(self, following: Place) -> Iterator[Lost]:
+    def _go_on_at(self, following: PacketKey) -> Iterator[PacketsLost]:
         """Start a later version of which only heartbeats were received."""
         assert self._version is not None
         self._newer = None
         if not self._ended:
-            yield Lost(self._version, self._next, None)
+            yield PacketsLost(self._version, self._next, None)
         self._begin_version()
         self._begin_run(following.sequence_number)
         self._version, self._next = following.sequence_version, 1
         self._ended = False
         if following.sequence_number > 1:
-            yield Lost(self._version, 1, following.sequence_number - 1)
+            yield PacketsLost(self._version, 1, following.sequence_number - 1)
             self._next = following.sequence_number
 
     def _begin_version(self) -> None:
@@ -353,5 +353,5 @@ class Arbiter(Generic[T]):
         self._reached = dict.fromkeys(self._reached, 0)
 
     @staticmethod
-    def _is_reached(newer: Place, place: Place) -> bool:
+    def _is_reached(newer: PacketKey, place: PacketKey) -> bool:
         return version_distance(place.sequence_version, newer.sequence_version) <= 0

@@ -11,26 +11,24 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pregao.arrays import BoolArray, Int64Array
 from pregao.umdf import _arbitration_kernels as k
-
-Numbers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 NO_OTHER = -1
 """Difference for packets that no other feed delivered."""
 
 
 @dataclass(frozen=True, slots=True)
-class Arbitrated:
+class ArbitrationResult:
     """Result of arbitration; columns have one row per packet, in the given order."""
 
-    order: Numbers
+    order: Int64Array
     """Indices of the first copies, in sequence."""
-    first: Flags
+    first: BoolArray
     """Whether the packet is the first copy of its key."""
-    leader: Numbers
+    leader: Int64Array
     """Index of the first copy of its key."""
-    difference_ns: Numbers
+    difference_ns: Int64Array
     """For a first copy, the delay of the next feed's copy; otherwise, or without one, NO_OTHER."""
 
     @property
@@ -40,11 +38,11 @@ class Arbitrated:
 
 
 def arbitrate(
-    serials: Numbers,
-    time_ns: Numbers,
+    serials: Int64Array,
+    time_ns: Int64Array,
     feeds: npt.NDArray[np.integer],
-    outside: Flags | None = None,
-) -> Arbitrated:
+    outside: BoolArray | None = None,
+) -> ArbitrationResult:
     """Find the first copy of each packet.
 
     Packets are in arrival order, each with the serial of its key (`sequencing.serial_of`) and the
@@ -53,7 +51,9 @@ def arbitrate(
     count = len(serials)
     if outside is None and bool((np.diff(serials) > 0).all()):  # one feed, no duplicates
         indices = np.arange(count)
-        return Arbitrated(indices, np.ones(count, np.bool_), indices, np.full(count, NO_OTHER))
+        return ArbitrationResult(
+            indices, np.ones(count, np.bool_), indices, np.full(count, NO_OTHER)
+        )
     if outside is None:
         order = np.argsort(serials, kind="stable")
     else:
@@ -61,4 +61,4 @@ def arbitrate(
     first = np.empty(count, np.bool_)
     leader, difference = np.empty((2, count), np.int64)
     k.mark_first(serials, time_ns, feeds, order, first, leader, difference)
-    return Arbitrated(order[first[order]], first, leader, difference)
+    return ArbitrationResult(order[first[order]], first, leader, difference)

@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pregao.arrays import Int64Array, Uint8Array
 from pregao.errors import DecodeError
 from pregao.extras import installed
 from pregao.sbe.decoded import RowDecoder
-from pregao.sbe.model import Message, Schema
+from pregao.sbe.model import MessageTemplate, Schema
 from pregao.sbe.values import beyond_columns
-from pregao.schemas import UMDF_SCHEMA_ID, Registry
+from pregao.schemas.bundle import UMDF_SCHEMA_ID
+from pregao.schemas.registry import Registry
 from pregao.umdf import _kernels
-from pregao.umdf.layout import PACKET_HEADER_SIZE, SMALLEST_MESSAGE
-from pregao.umdf.packets import Frame, PacketDecoder, check_schema_id
+from pregao.umdf.layout import MIN_MESSAGE_SIZE, PACKET_HEADER_SIZE
+from pregao.umdf.packets import PacketDecoder, PacketFrame, check_schema_id
 
 if TYPE_CHECKING:
     from pregao.sbe.columns import ColumnDecoder
 
     Decoder = ColumnDecoder | RowDecoder
 
-Bytes = npt.NDArray[np.uint8]
-Numbers = npt.NDArray[np.int64]
 
 _MAX_KINDS = 2048
-_NO_ROWS: Numbers = np.empty(0, np.int64)
+_NO_ROWS: Int64Array = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -39,27 +39,29 @@ class MessageKind:
     schema_id: int
     template_id: int
     version: int
-    rows: Numbers
+    rows: Int64Array
 
 
-def kind_of(number: int, rows: Numbers = _NO_ROWS) -> MessageKind:
+def kind_of(number: int, rows: Int64Array = _NO_ROWS) -> MessageKind:
     """Return the kind with its schema id, template id and version packed in one number."""
     return MessageKind(number >> 32, number >> 16 & 0xFFFF, number & 0xFFFF, rows)
 
 
-class Headers(NamedTuple):
+class PacketHeaders(NamedTuple):
     """Packet headers as columns; the channel is -1 for a packet without a valid header."""
 
     channel: npt.NDArray[np.int16]
     sequence_version: npt.NDArray[np.int32]
-    sequence_number: Numbers
-    sending_time_ns: Numbers
+    sequence_number: Int64Array
+    sending_time_ns: Int64Array
 
 
-def read_headers(buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32]) -> Headers:
+def read_headers(
+    buffer: Uint8Array, offset: Int64Array, length: npt.NDArray[np.int32]
+) -> PacketHeaders:
     """Read the headers of the packets at the given offsets of a buffer."""
     count = len(offset)
-    headers = Headers(
+    headers = PacketHeaders(
         np.empty(count, np.int16),
         np.empty(count, np.int32),
         np.empty(count, np.int64),
@@ -70,32 +72,32 @@ def read_headers(buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32]) 
 
 
 @dataclass(slots=True)
-class Walked:
+class WalkedPackets:
     """The packets of a buffer and their messages, as flat arrays."""
 
-    buffer: Bytes
-    offset: Numbers
+    buffer: Uint8Array
+    offset: Int64Array
     length: npt.NDArray[np.int32]
     channel: npt.NDArray[np.integer]
     sequence_version: npt.NDArray[np.integer]
     sequence_number: npt.NDArray[np.integer]
-    sending_time_ns: Numbers
+    sending_time_ns: Int64Array
     message_count: npt.NDArray[np.int32]
     fault: npt.NDArray[np.uint8]
     """Why the walk of a packet failed; 0 if it did not."""
-    fault_position: Numbers
+    fault_position: Int64Array
     packet: npt.NDArray[np.int32]
     """Index of the message's packet; this and the following arrays have one row per message."""
     index_in_packet: npt.NDArray[np.int32]
-    body: Numbers
-    end: Numbers
-    block_length: Numbers
-    kind: Numbers
+    body: Int64Array
+    end: Int64Array
+    block_length: Int64Array
+    kind: Int64Array
     """Schema id, template id and version as one number."""
     label: npt.NDArray[np.int32]
     """Index of the message's kind in ``known``, from 1."""
-    known: Numbers
-    tally: Numbers
+    known: Int64Array
+    tally: Int64Array
     found: int
     """Number of kinds; -1 if there were too many to distinguish."""
 
@@ -136,16 +138,16 @@ class Walker:
 
     def walk(
         self,
-        buffer: Bytes,
-        offset: Numbers,
+        buffer: Uint8Array,
+        offset: Int64Array,
         length: npt.NDArray[np.int32],
-        headers: Headers | None = None,
-    ) -> Walked:
+        headers: PacketHeaders | None = None,
+    ) -> WalkedPackets:
         """Walk the packets at the given offsets of a buffer; given headers are not re-read."""
         packets = len(offset)
         if not self._packets or len(self._packets[0]) < packets:
             self._packets = [np.empty(packets, kind) for kind in _PACKET_ARRAYS]
-        capacity = int(np.maximum(length - self._header_size, 0).sum()) // SMALLEST_MESSAGE
+        capacity = int(np.maximum(length - self._header_size, 0).sum()) // MIN_MESSAGE_SIZE
         if not self._messages or len(self._messages[0]) < capacity:
             self._messages = [np.empty(capacity, kind) for kind in _MESSAGE_ARRAYS]
         packet_arrays = [array[:packets] for array in self._packets]
@@ -158,26 +160,26 @@ class Walker:
         )  # fmt: skip
         messages = [array[:total] for array in self._messages]
         rest: list[Any] = [*packet_arrays, *messages, known, tally, found]
-        return Walked(buffer, offset, length, *rest)
+        return WalkedPackets(buffer, offset, length, *rest)
 
 
 _PACKET_ARRAYS = (np.uint8, np.uint16, np.uint32, np.int64, np.int32, np.uint8, np.int64)
 _MESSAGE_ARRAYS = (np.int32, np.int32, np.int64, np.int64, np.int64, np.int64, np.int32)
 
 
-def walk(buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32]) -> Walked:
+def walk(buffer: Uint8Array, offset: Int64Array, length: npt.NDArray[np.int32]) -> WalkedPackets:
     """Walk the packets at the given offsets of a buffer, into new arrays."""
     return Walker().walk(buffer, offset, length)
 
 
 @dataclass(slots=True)
-class Batch:
+class MessageBatch:
     """Decoded messages of one template and version, with their rows in the walked messages."""
 
     schema: Schema
-    message: Message
+    message: MessageTemplate
     version: int
-    rows: Numbers
+    rows: Int64Array
     columns: Any
     """A ``pyarrow.RecordBatch``; it may have no columns, so count by ``rows``.
 
@@ -187,7 +189,7 @@ class Batch:
 
 
 @dataclass(slots=True)
-class Reject:
+class DecodeReject:
     """Bytes that could not be decoded: their position in the buffer, and why."""
 
     packet: int
@@ -199,21 +201,21 @@ class Reject:
 
 
 @dataclass(slots=True)
-class Unknown:
+class UnknownMessages:
     """Messages with a template that the schema lacks: skipped by their length."""
 
     schema: Schema
     template_id: int
     version: int
-    rows: Numbers
+    rows: Int64Array
 
 
-def _template(schema: Schema, kind: MessageKind) -> Message | None:
+def _template(schema: Schema, kind: MessageKind) -> MessageTemplate | None:
     """Return the template of some messages; None for template 0, which is the packet header."""
     return schema.by_id.get(kind.template_id) if kind.template_id else None
 
 
-def _new_decoder(schema: Schema, message: Message, version: int) -> Decoder:
+def _new_decoder(schema: Schema, message: MessageTemplate, version: int) -> Decoder:
     """Return a decoder to columns, or without Arrow to values."""
     if not installed("pyarrow"):
         return RowDecoder(schema, message, version)
@@ -241,20 +243,24 @@ class BulkDecoder:
         check_schema_id(self.registry, schema_id, self._schema_id)
         return self.registry.find(schema_id, version)
 
-    def template(self, kind: MessageKind) -> Message | None:
+    def template(self, kind: MessageKind) -> MessageTemplate | None:
         """Return the template of some messages, or None if no schema has it."""
         try:
             return _template(self.schema(kind.schema_id, kind.version), kind)
         except DecodeError:
             return None
 
-    def decode(self, walked: Walked) -> Iterator[Batch | Unknown | Reject]:
+    def decode(
+        self, walked: WalkedPackets
+    ) -> Iterator[MessageBatch | UnknownMessages | DecodeReject]:
         """Yield every message once, in a batch, as unknown or as a reject; and broken packets."""
         yield from self.faults(walked)
         for kind in walked.kinds():
             yield from self.decode_kind(walked, kind)
 
-    def decode_kind(self, walked: Walked, kind: MessageKind) -> Iterator[Batch | Unknown | Reject]:
+    def decode_kind(
+        self, walked: WalkedPackets, kind: MessageKind
+    ) -> Iterator[MessageBatch | UnknownMessages | DecodeReject]:
         """Decode the messages of one kind."""
         found = self._decoders.get((kind.schema_id, kind.template_id, kind.version))
         if found is None:
@@ -266,7 +272,7 @@ class BulkDecoder:
                 return
             message = _template(schema, kind)
             if message is None:
-                yield Unknown(schema, kind.template_id, kind.version, kind.rows)
+                yield UnknownMessages(schema, kind.template_id, kind.version, kind.rows)
                 return
             found = self._decoder(schema, message, kind)
         schema, decoder = found
@@ -280,17 +286,19 @@ class BulkDecoder:
             yield self._reject(walked, row, self._reason(walked, row))
         kept = rows if result.kept is None else rows[result.kept]
         if len(kept):
-            yield Batch(schema, decoder.message, kind.version, kept, result.batch, result.withheld)
+            yield MessageBatch(
+                schema, decoder.message, kind.version, kept, result.batch, result.withheld
+            )
 
     def _decoder(
-        self, schema: Schema, message: Message, kind: MessageKind
+        self, schema: Schema, message: MessageTemplate, kind: MessageKind
     ) -> tuple[Schema, Decoder]:
         found = schema, _new_decoder(schema, message, kind.version)
         if len(self._decoders) < 1024:  # the version comes from the wire: bound the cache
             self._decoders[kind.schema_id, kind.template_id, kind.version] = found
         return found
 
-    def faults(self, walked: Walked) -> Iterator[Reject]:
+    def faults(self, walked: WalkedPackets) -> Iterator[DecodeReject]:
         """Yield the packets whose walk failed, with the reason of the packet decoder."""
         for packet in np.flatnonzero(walked.fault).tolist():
             start = int(walked.offset[packet])
@@ -301,11 +309,11 @@ class BulkDecoder:
                 reason = self._packets.decode(payload).outcomes[-1].reason
             except DecodeError as error:
                 reason = error.reason
-            yield Reject(packet, None, position, end, reason)
+            yield DecodeReject(packet, None, position, end, reason)
 
-    def _reject(self, walked: Walked, row: int, reason: str) -> Reject:
-        start = int(walked.body[row]) - SMALLEST_MESSAGE
-        return Reject(
+    def _reject(self, walked: WalkedPackets, row: int, reason: str) -> DecodeReject:
+        start = int(walked.body[row]) - MIN_MESSAGE_SIZE
+        return DecodeReject(
             int(walked.packet[row]),
             int(walked.index_in_packet[row]),
             start,
@@ -313,12 +321,12 @@ class BulkDecoder:
             reason,
         )
 
-    def _reason(self, walked: Walked, row: int) -> str:
+    def _reason(self, walked: WalkedPackets, row: int) -> str:
         """Return why the kernels rejected a message: the codec's reason, or a column overflow."""
-        start = int(walked.body[row]) - SMALLEST_MESSAGE
+        start = int(walked.body[row]) - MIN_MESSAGE_SIZE
         end = int(walked.end[row])
         kind = int(walked.kind[row])
-        part = Frame(
+        part = PacketFrame(
             int(walked.index_in_packet[row]),
             0,
             end - start,

@@ -8,16 +8,17 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from pregao.sbe.model import Message
+from pregao.arrays import Int64Array
+from pregao.sbe.model import MessageTemplate
 from pregao.umdf import _event_kernels as k
-from pregao.umdf.bulk import BulkDecoder, MessageKind, Numbers, Walked, kind_of
+from pregao.umdf.bulk import BulkDecoder, MessageKind, WalkedPackets, kind_of
 from pregao.umdf.events import ends_event, flags_at
 
 NO_EVENT = -1
 """Event of a message outside the incremental streams."""
 
 
-def flags_place(template_id: int, message: Message | None) -> int:
+def flags_offset(template_id: int, message: MessageTemplate | None) -> int:
     """Return the offset of the event flags for a kernel, or its constant for templates without."""
     offset = None if message is None else flags_at(message)
     if offset is not None:
@@ -32,7 +33,7 @@ class EventColumns:
         self._decoder = decoder
         self._known: dict[tuple[int, int, int], int] = {}
 
-    def number(self, walked: Walked, channels: Sequence[int]) -> Numbers:
+    def number(self, walked: WalkedPackets, channels: Sequence[int]) -> Int64Array:
         """Return the event of each message, NO_EVENT outside the incremental streams.
 
         The incremental packets come first, in sequence and without duplicates, grouped by channel;
@@ -52,7 +53,7 @@ class EventColumns:
             )  # fmt: skip
         return events
 
-    def _flags(self, walked: Walked) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    def _flags(self, walked: WalkedPackets) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """Return a label of each message, and the offset of the flags for each label."""
         if walked.found >= 0:
             flag_at = np.empty(len(walked.known), np.int32)
@@ -69,7 +70,7 @@ class EventColumns:
         key = (kind.schema_id, kind.template_id, kind.version)
         found = self._known.get(key)
         if found is None:
-            found = flags_place(kind.template_id, self._decoder.template(kind))
+            found = flags_offset(kind.template_id, self._decoder.template(kind))
             if len(self._known) < 4096:  # the numbers come from the wire: bound the cache
                 self._known[key] = found
         return found

@@ -7,9 +7,9 @@ whichever part of a day is read.
 
 from __future__ import annotations
 
-from pregao.sbe.model import Message
+from pregao.sbe.model import MessageTemplate
 from pregao.sbe.values import readings
-from pregao.umdf.sequencing import Place
+from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.templates import END_OF_EVENT, EXECUTION_SUMMARY
 
 EVENT_VERSION = 10**14
@@ -22,7 +22,7 @@ def event_number(sequence_version: int, sequence_number: int, index_in_packet: i
     return sequence_version * EVENT_VERSION + sequence_number * EVENT_NUMBER + index_in_packet
 
 
-def flags_at(message: Message) -> int | None:
+def flags_at(message: MessageTemplate) -> int | None:
     """Return the offset of the event flags in the block of a template, or None if it has none."""
     found = (each.offset for each in readings(message) if each.name == "matchEventIndicator")
     return next(found, None)
@@ -48,21 +48,21 @@ class EventNumbers:
     __slots__ = ("_begins", "_event", "_place")
 
     def __init__(self) -> None:
-        self._place: Place | None = None
+        self._place: PacketKey | None = None
         self._event = 0
         self._begins = True
 
     @property
-    def running(self) -> tuple[Place | None, int, bool]:
+    def running(self) -> tuple[PacketKey | None, int, bool]:
         """The last packet key, the number of the last event, and whether that event has ended."""
         return self._place, self._event, self._begins
 
-    def go_on(self, place: Place, event: int, *, over: bool) -> None:
+    def go_on(self, place: PacketKey, event: int, *, over: bool) -> None:
         """Continue after messages up to a packet that another component numbered."""
         self._place, self._event, self._begins = place, event, over
 
     def number(
-        self, place: Place, index_in_packet: int, template_id: int, flags: int | None
+        self, place: PacketKey, index_in_packet: int, template_id: int, flags: int | None
     ) -> int:
         """Return the number of a message's event."""
         last = self._place

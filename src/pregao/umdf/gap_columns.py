@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from pregao.arrays import BoolArray, Int64Array, Uint8Array
 from pregao.umdf import _gap_kernels as k
-from pregao.umdf.gaps import MOST_IN_PACKET, InstrumentCount
-
-Numbers = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.uint8]
-Flags = npt.NDArray[np.bool_]
+from pregao.umdf.gaps import MAX_MESSAGES_PER_PACKET, InstrumentCount
 
 HEALED = k.HEALED
 """Flag next to the step: the instrument was stale before the item and is not after it."""
@@ -23,25 +19,25 @@ CONFIRMED = k.CONFIRMED
 
 
 @dataclass(slots=True)
-class Counters:
+class GapCounters:
     """Counters of instruments as columns; they carry over between calls."""
 
-    last: Numbers
+    last: Int64Array
     """Last counts; if negative, constants for instruments without a count."""
-    stale: Codes
-    proven: Numbers
+    stale: Uint8Array
+    proven: Int64Array
     """Missing packets up to the last proof."""
-    doubted: Codes
+    doubted: Uint8Array
     """Whether packets are missing since the last proof."""
-    most_in_packet: int = MOST_IN_PACKET
+    most_in_packet: int = MAX_MESSAGES_PER_PACKET
 
     @staticmethod
     def new(
-        instruments: int, *, from_the_start: bool, most_in_packet: int = MOST_IN_PACKET
-    ) -> Counters:
+        instruments: int, *, from_the_start: bool, most_in_packet: int = MAX_MESSAGES_PER_PACKET
+    ) -> GapCounters:
         """Return counters of instruments without messages."""
         first = InstrumentCount.new(from_the_start=from_the_start)
-        return Counters(
+        return GapCounters(
             np.full(instruments, first.last, np.int64),
             np.zeros(instruments, np.uint8),
             np.full(instruments, first.proven, np.int64),
@@ -49,41 +45,41 @@ class Counters:
             most_in_packet,
         )
 
-    def copy(self) -> Counters:
+    def copy(self) -> GapCounters:
         """Return an independent copy."""
-        return Counters(
+        return GapCounters(
             self.last.copy(), self.stale.copy(), self.proven.copy(), self.doubted.copy(),
             self.most_in_packet,
         )  # fmt: skip
 
 
 @dataclass(slots=True)
-class Followed:
+class GapSteps:
     """Result of `follow`: steps with their flags, and the last count before each item."""
 
-    steps: Codes
-    before: Numbers
+    steps: Uint8Array
+    before: Int64Array
 
     @property
-    def step(self) -> Codes:
+    def step(self) -> Uint8Array:
         """Steps without the flags."""
         return self.steps & np.uint8(k.STEPS)
 
-    def has(self, bit: int) -> Flags:
+    def has(self, bit: int) -> BoolArray:
         """Return a mask of the items with a flag."""
-        flags: Flags = (self.steps & np.uint8(bit)) != 0
+        flags: BoolArray = (self.steps & np.uint8(bit)) != 0
         return flags
 
 
 def follow(
-    starts: Numbers,
-    kinds: Codes,
-    counts: Numbers,
-    counters: Counters,
-    missing: Numbers | None = None,
-    covered: Numbers | None = None,
-    sound: Codes | None = None,
-) -> Followed:
+    starts: Int64Array,
+    kinds: Uint8Array,
+    counts: Int64Array,
+    counters: GapCounters,
+    missing: Int64Array | None = None,
+    covered: Int64Array | None = None,
+    sound: Uint8Array | None = None,
+) -> GapSteps:
     """Process the items of instruments, which extend from each start to the next, in order.
 
     ``missing``, ``covered`` and ``sound`` are the parameters of `InstrumentCount.follow` per item;
@@ -98,4 +94,4 @@ def follow(
         starts, kinds, counts, missing, covered, sound, counters.last, counters.stale,
         counters.proven, counters.doubted, counters.most_in_packet, steps, before,
     )  # fmt: skip
-    return Followed(steps, before)
+    return GapSteps(steps, before)

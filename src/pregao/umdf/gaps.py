@@ -20,11 +20,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from pregao.schemas import bundled
-from pregao.umdf.layout import MAX_PACKET, PACKET_HEADER_SIZE, SMALLEST_MESSAGE
+from pregao.schemas.bundle import bundled
+from pregao.umdf.layout import MAX_PACKET, MIN_MESSAGE_SIZE, PACKET_HEADER_SIZE
 
 
-class Item(IntEnum):
+class GapItem(IntEnum):
     """Kind of an item of an instrument."""
 
     MESSAGE = 0
@@ -41,7 +41,7 @@ class Item(IntEnum):
     """Packets of the channel are missing."""
 
 
-class Step(IntEnum):
+class GapStep(IntEnum):
     """Effect of an item on its instrument."""
 
     APPLIES = 0
@@ -77,17 +77,17 @@ UNPROVEN = -1
 """Value of `proven` for an instrument without any proof."""
 
 
-def _most_in_packet() -> int:
+def _max_messages_per_packet() -> int:
     """Return the maximum number of counted messages in a packet."""
     sizes = [
-        SMALLEST_MESSAGE + message.block_length
+        MIN_MESSAGE_SIZE + message.block_length
         for message in bundled("umdf").messages
         if any(field.name == "rptSeq" for field in message.fields)
     ]
     return (MAX_PACKET - PACKET_HEADER_SIZE) // min(sizes)
 
 
-MOST_IN_PACKET = _most_in_packet()
+MAX_MESSAGES_PER_PACKET = _max_messages_per_packet()
 
 
 @dataclass(slots=True)
@@ -99,11 +99,13 @@ class InstrumentCount:
     stale: bool = False
     proven: int = 0
     """Missing packets of the channel up to the last proof, or UNPROVEN."""
-    most_in_packet: int = MOST_IN_PACKET
+    most_in_packet: int = MAX_MESSAGES_PER_PACKET
     """Maximum number of counted messages in a packet."""
 
     @staticmethod
-    def new(*, from_the_start: bool, most_in_packet: int = MOST_IN_PACKET) -> InstrumentCount:
+    def new(
+        *, from_the_start: bool, most_in_packet: int = MAX_MESSAGES_PER_PACKET
+    ) -> InstrumentCount:
         """Return the counter of an instrument without messages."""
         last = first_count(from_the_start=from_the_start)
         proven = 0 if from_the_start else UNPROVEN
@@ -115,13 +117,13 @@ class InstrumentCount:
 
     def follow(
         self,
-        item: Item,
+        item: GapItem,
         count: int,
         missing: int = 0,
         covered: int | None = None,
         *,
         sound: bool = True,
-    ) -> Step:
+    ) -> GapStep:
         """Process the next item and return its effect.
 
         A stale instrument that is no longer stale afterwards was healed by the item.
@@ -133,23 +135,23 @@ class InstrumentCount:
         """
         covered = missing if covered is None else covered
         match item:
-            case Item.MESSAGE:
+            case GapItem.MESSAGE:
                 return self._message(count, covered, sound)
-            case Item.EMPTIED:
+            case GapItem.EMPTIED:
                 self.last = count  # the legacy feed also counts the message that empties a book
-            case Item.RESET:
+            case GapItem.RESET:
                 if self.last == UNSEEN:
                     self.last = NOTHING
-            case Item.SNAPSHOT:
+            case GapItem.SNAPSHOT:
                 return self._snapshot(count, missing, covered)
-            case Item.ABSENT:
+            case GapItem.ABSENT:
                 return self._absent(covered)
-            case Item.HOLE:
-                return Step.NOTED
+            case GapItem.HOLE:
+                return GapStep.NOTED
         self.stale = False
         # The unreadable part of a packet may follow the message that empties the book.
         self.proven = max(self.proven, covered - (not sound))
-        return Step.APPLIES
+        return GapStep.APPLIES
 
     def goes_on(self, count: int, missing: int) -> bool:
         """Whether a message is the next one, with nothing missing since the last proof; counts it.
@@ -165,43 +167,43 @@ class InstrumentCount:
         """Whether a count is known and nothing is missing since the last proof."""
         return not self.stale and self.last > 0 and missing == self.proven
 
-    def _message(self, count: int, covered: int, sound: bool) -> Step:
+    def _message(self, count: int, covered: int, sound: bool) -> GapStep:
         if count == 0:
-            return Step.QUEUED if self.stale else Step.APPLIES
+            return GapStep.QUEUED if self.stale else GapStep.APPLIES
         last, self.last = self.last, count
         if count == 1 and (self.stale or last > 0):
             self.stale = False
             self.proven = max(self.proven, covered - (not sound))
-            return Step.RESTART
+            return GapStep.RESTART
         if self.stale:
-            return Step.QUEUED
+            return GapStep.QUEUED
         if last == NOTHING:
-            return Step.APPLIES
+            return GapStep.APPLIES
         if not continues(max(last, 0), count):
             self.stale = True
-            return Step.GAP
+            return GapStep.GAP
         hidden = self.most_in_packet * (covered - self.proven)
         if self.proven != UNPROVEN and sound and count > hidden:
             self.proven = max(self.proven, covered)
-        return Step.APPLIES
+        return GapStep.APPLIES
 
-    def _snapshot(self, count: int, missing: int, covered: int) -> Step:
+    def _snapshot(self, count: int, missing: int, covered: int) -> GapStep:
         last, self.last = self.last, count
         was_stale, self.stale = self.stale, False
         doubted, self.proven = missing > self.proven, max(covered, self.proven)
         if was_stale or (last == UNSEEN and count > 0):
-            return Step.LOADS
+            return GapStep.LOADS
         if last != NOTHING and max(last, 0) != count:
-            return Step.DISAGREES
-        return Step.CONFIRMS if doubted else Step.AGREES
+            return GapStep.DISAGREES
+        return GapStep.CONFIRMS if doubted else GapStep.AGREES
 
-    def _absent(self, covered: int) -> Step:
+    def _absent(self, covered: int) -> GapStep:
         if not self.stale and covered <= self.proven:
-            return Step.NOTED
+            return GapStep.NOTED
         self.last = NOTHING
         self.stale = False
         self.proven = max(covered, self.proven)
-        return Step.EMPTIES
+        return GapStep.EMPTIES
 
 
 def continues(last: int, count: int) -> bool:

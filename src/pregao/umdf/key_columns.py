@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pregao.arrays import Int64Array
 from pregao.umdf import _kernels
-from pregao.umdf.bulk import Numbers, Walked
+from pregao.umdf.bulk import WalkedPackets
 from pregao.umdf.keys import KEY_NAMES, KEY_TYPES, MESSAGE_KEY
 from pregao.umdf.survey.lines import STREAMS
 
@@ -21,7 +22,7 @@ _GATHERED: dict[str, Any] = {
 
 
 def keys(
-    walked: Walked, rows: Numbers, capture_time_ns: Numbers
+    walked: WalkedPackets, rows: Int64Array, capture_time_ns: Int64Array
 ) -> dict[str, npt.NDArray[np.integer]]:
     """Gather the numeric key columns of the chosen messages; capture times are per packet."""
     found = {name: np.empty(len(rows), kind) for name, kind in _GATHERED.items()}
@@ -33,9 +34,9 @@ def keys(
 
 
 def key_columns(
-    walked: Walked,
-    rows: Numbers,
-    capture_time_ns: Numbers,
+    walked: WalkedPackets,
+    rows: Int64Array,
+    capture_time_ns: Int64Array,
     stream: npt.NDArray[np.int8],
 ) -> list[Any]:
     """Return the columns of `key_schema` for some messages; times and streams are per packet.
@@ -54,9 +55,9 @@ def key_columns(
 
 
 def key_values(
-    walked: Walked,
-    rows: Numbers,
-    capture_time_ns: Numbers,
+    walked: WalkedPackets,
+    rows: Int64Array,
+    capture_time_ns: Int64Array,
     stream: npt.NDArray[np.int8],
 ) -> list[list[Any]]:
     """Return the columns of `key_columns` as lists of plain values."""

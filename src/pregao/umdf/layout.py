@@ -7,7 +7,7 @@ from typing import Final
 
 from pregao.errors import SchemaError
 from pregao.sbe.model import LITTLE_ENDIAN_FRAME, Composite, EncodedType
-from pregao.schemas import bundled
+from pregao.schemas.bundle import bundled
 
 ENCODING_TYPE: Final[int] = LITTLE_ENDIAN_FRAME
 MAX_PACKET: Final = 1400
@@ -50,7 +50,7 @@ MESSAGE_HEADER: Final = _structure(_MESSAGE)
 PACKET_HEADER_SIZE: Final[int] = PACKET_HEADER.size
 FRAMING_SIZE: Final[int] = FRAMING_HEADER.size
 MESSAGE_HEADER_SIZE: Final[int] = MESSAGE_HEADER.size
-SMALLEST_MESSAGE: Final[int] = FRAMING_SIZE + MESSAGE_HEADER_SIZE
+MIN_MESSAGE_SIZE: Final[int] = FRAMING_SIZE + MESSAGE_HEADER_SIZE
 
 # Kernels use these as compile-time constants.
 CHANNEL_AT: Final[int] = _offset(_PACKET, "channelNumber")

@@ -15,12 +15,12 @@ from pregao.umdf.sequencing import StreamSequence, Verdict
 
 T = TypeVar("T")
 
-MOST_MESSAGES = 4_000_000
-MOST_OLDER = 64
+MAX_MESSAGES = 4_000_000
+MAX_OLDER_PACKETS = 64
 """After this many consecutive packets of an older version the stream has restarted: its sender was
 restarted, or a stray packet had a later version.
 """
-MOST_OLDER_LOOPS = 2
+MAX_OLDER_LOOPS = 2
 """Likewise if this many loops of older versions start in a row: loops may be short."""
 
 
@@ -97,7 +97,7 @@ class _Loop(ABC):
             self._older_loops += number == 1
         else:
             self._older = self._older_loops = 0
-        if self._older > MOST_OLDER or self._older_loops >= MOST_OLDER_LOOPS:
+        if self._older > MAX_OLDER_PACKETS or self._older_loops >= MAX_OLDER_LOOPS:
             self._older = self._older_loops = self.messages = 0
             self._sequence = StreamSequence()
             self._begin()
@@ -139,7 +139,7 @@ class _Loop(ABC):
 class SnapshotLoop(_Loop, Generic[T]):
     """Collects the loops of the snapshot stream, one at a time."""
 
-    def __init__(self, most_messages: int = MOST_MESSAGES) -> None:
+    def __init__(self, most_messages: int = MAX_MESSAGES) -> None:
         super().__init__(most_messages)
         self._begin()
 
@@ -210,7 +210,7 @@ class SnapshotLoop(_Loop, Generic[T]):
 class DefinitionLoop(_Loop, Generic[T]):
     """Collects the loops of the instrument definition stream, one at a time."""
 
-    def __init__(self, most_messages: int = MOST_MESSAGES) -> None:
+    def __init__(self, most_messages: int = MAX_MESSAGES) -> None:
         super().__init__(most_messages)
         self._begin()
 

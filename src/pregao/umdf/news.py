@@ -12,14 +12,14 @@ from typing import Any
 
 from pregao.clock import SECOND
 
-MOST_BYTES = 1 << 20
-MOST_WAIT_NS = 60 * SECOND
-MOST_PENDING = 256
+MAX_BYTES = 1 << 20
+MAX_WAIT_NS = 60 * SECOND
+MAX_PENDING = 256
 """Maximum number of incomplete items; beyond it, the oldest is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class NewsItem:
     """A complete news item."""
 
     news_id: int | None
@@ -47,7 +47,7 @@ class _Piece:
 class NewsParts:
     """Assembles news items from their parts."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES, most_wait_ns: int = MOST_WAIT_NS) -> None:
+    def __init__(self, most_bytes: int = MAX_BYTES, most_wait_ns: int = MAX_WAIT_NS) -> None:
         self._most_bytes = most_bytes
         self._most_wait_ns = most_wait_ns
         self._pieces: dict[_Key, _Piece] = {}
@@ -69,7 +69,7 @@ class NewsParts:
         while (deadline := self.deadline_ns) is not None and now_ns >= deadline:
             self._drop(next(iter(self._pieces)))
 
-    def part(self, values: Mapping[str, Any], now_ns: int) -> News | None:
+    def part(self, values: Mapping[str, Any], now_ns: int) -> NewsItem | None:
         """Add a part. Returns the complete item if this was its last part, else None."""
         self.expire(now_ns)
         count, number = values.get("partCount") or 1, values.get("partNumber") or 1
@@ -84,7 +84,7 @@ class NewsParts:
         )  # fmt: skip
         piece = self._pieces.get(key)
         if piece is None:
-            if len(self._pieces) >= MOST_PENDING:
+            if len(self._pieces) >= MAX_PENDING:
                 self._drop(next(iter(self._pieces)))
             piece = self._pieces[key] = _Piece(now_ns)
         if number not in piece.parts:
@@ -106,14 +106,14 @@ class NewsParts:
 _TEXTS = ("headline", "text", "uRLLink")
 
 
-def _joined(parts: list[Mapping[str, Any]]) -> News:
+def _joined(parts: list[Mapping[str, Any]]) -> NewsItem:
     first = parts[0]
     # Every part may have the headline and URL, or only the first one.
     headline, url = (
         next((part[name] for part in parts if part.get(name)), "")
         for name in ("headline", "uRLLink")
     )
-    return News(
+    return NewsItem(
         first.get("newsID"),
         first.get("newsSource"),
         first.get("languageCode"),

@@ -14,36 +14,18 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from pregao.errors import DecodeError, EncodeError
-from pregao.sbe.codec import Decoded, SchemaCodec
-from pregao.sbe.model import Message, Schema
+from pregao.sbe.codec import SbeMessage, SchemaCodec
+from pregao.sbe.model import MessageTemplate, Schema
 from pregao.schemas import PROTOCOLS, UMDF_SCHEMA_ID, Registry
 from pregao.umdf.layout import (
     ENCODING_TYPE,
     FRAMING_HEADER,
     FRAMING_SIZE,
-    MAX_PACKET,
     MESSAGE_HEADER,
+    MIN_MESSAGE_SIZE,
     PACKET_HEADER,
     PACKET_HEADER_SIZE,
-    SMALLEST_MESSAGE,
 )
-
-__all__ = [
-    "FRAMING_SIZE",
-    "MAX_PACKET",
-    "PACKET_HEADER_SIZE",
-    "DecodedMessage",
-    "DecodedPacket",
-    "Frame",
-    "PacketDecoder",
-    "PacketHeader",
-    "check_schema_id",
-    "decode_header",
-    "encode_packet",
-    "frame",
-    "frames",
-    "write_packet",
-]
 
 
 class PacketHeader(NamedTuple):
@@ -60,7 +42,7 @@ class PacketHeader(NamedTuple):
         return self.sequence_number != 0
 
 
-class Frame(NamedTuple):
+class PacketFrame(NamedTuple):
     """A message in a packet: its index, offsets and header fields."""
 
     index_in_packet: int
@@ -75,24 +57,24 @@ class Frame(NamedTuple):
     @property
     def body(self) -> int:
         """Offset of the block."""
-        return self.position + SMALLEST_MESSAGE
+        return self.position + MIN_MESSAGE_SIZE
 
 
 @dataclass(slots=True)
 class DecodedMessage:
     """Result of one message: decoded, of an unknown template, or rejected."""
 
-    frame: Frame | None
+    frame: PacketFrame | None
     """None if the walk itself could not continue."""
     position: int
     end: int
-    decoded: Decoded | None = None
+    decoded: SbeMessage | None = None
     schema: Schema | None = None
     reason: str = ""
     """Why it was rejected; empty if it was not."""
 
     @property
-    def message(self) -> Message | None:
+    def message(self) -> MessageTemplate | None:
         """The template, if it is known."""
         return None if self.decoded is None else self.decoded.message
 
@@ -105,7 +87,7 @@ class DecodedPacket:
     outcomes: list[DecodedMessage] = field(default_factory=list)
 
     @property
-    def messages(self) -> list[Decoded]:
+    def messages(self) -> list[SbeMessage]:
         """The decoded messages."""
         return [outcome.decoded for outcome in self.outcomes if outcome.decoded is not None]
 
@@ -125,7 +107,7 @@ def decode_header(payload: Any, position: int = 0, end: int | None = None) -> Pa
     return PacketHeader(channel, version, number, time)
 
 
-def frames(payload: Any, position: int = 0, end: int | None = None) -> Iterator[Frame]:
+def frames(payload: Any, position: int = 0, end: int | None = None) -> Iterator[PacketFrame]:
     """Yield the messages of the packet at a position, in order.
 
     Raises:
@@ -138,21 +120,21 @@ def frames(payload: Any, position: int = 0, end: int | None = None) -> Iterator[
         raise DecodeError("a packet without messages", start)
     index = 0
     while position < end:
-        if end - position < SMALLEST_MESSAGE:
+        if end - position < MIN_MESSAGE_SIZE:
             raise DecodeError(f"{end - position} bytes after the last message", position)
         length, encoding = FRAMING_HEADER.unpack_from(payload, position)
         if encoding != ENCODING_TYPE:
             raise DecodeError(
                 f"encoding type {encoding:#06x} is not {ENCODING_TYPE:#06x}", position
             )
-        if length < SMALLEST_MESSAGE:
+        if length < MIN_MESSAGE_SIZE:
             raise DecodeError(f"a message length of {length} bytes is too small", position)
         if length > end - position:
             raise DecodeError(f"a message of {length} bytes runs past the packet", position)
         block, template, schema, version = MESSAGE_HEADER.unpack_from(
             payload, position + FRAMING_SIZE
         )
-        yield Frame(index, position, position + length, block, template, schema, version)
+        yield PacketFrame(index, position, position + length, block, template, schema, version)
         index += 1
         position += length
 
@@ -203,7 +185,7 @@ class PacketDecoder:
                 return packet
             packet.outcomes.append(self.outcome(payload, part))
 
-    def outcome(self, payload: Any, part: Frame) -> DecodedMessage:
+    def outcome(self, payload: Any, part: PacketFrame) -> DecodedMessage:
         """Decode one message of a payload."""
         outcome = DecodedMessage(part, part.position, part.end)
         try:

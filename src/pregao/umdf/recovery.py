@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Generic, NamedTuple, TypeVar
 
 from pregao.umdf.loops import SnapshotHeader
-from pregao.umdf.sequencing import Place, version_distance
+from pregao.umdf.sequencing import PacketKey, version_distance
 from pregao.umdf.templates import NEWS, SECURITY_DEFINITIONS
 
 T = TypeVar("T")
@@ -19,10 +19,10 @@ NEVER_DISCARDED = SECURITY_DEFINITIONS | {NEWS}
 """Templates that snapshots do not include."""
 
 
-class Incremental(NamedTuple, Generic[T]):
+class IncrementalMessage(NamedTuple, Generic[T]):
     """A message of the incremental stream, with the fields that recovery needs."""
 
-    place: Place
+    place: PacketKey
     index_in_packet: int
     template_id: int
     security_id: int | None
@@ -31,10 +31,10 @@ class Incremental(NamedTuple, Generic[T]):
     item: T
 
 
-def snapshot_place(header: SnapshotHeader, incremental_version: int) -> Place:
+def snapshot_key(header: SnapshotHeader, incremental_version: int) -> PacketKey:
     """Return the packet key that a snapshot is as of; older schemas do not state the version."""
     version = header.last_sequence_version
-    return Place(
+    return PacketKey(
         incremental_version if version is None else version, header.last_msg_seq_num_processed
     )
 

@@ -16,16 +16,16 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pregao.arrays import Int64Array
+
 LAST_SEQUENCE_VERSION = 65_534
 """The last sequence version; 1 follows it."""
-MOST_HOLES = 4_096
+MAX_GAPS = 4_096
 
 _HALF_ROUND = LAST_SEQUENCE_VERSION // 2
 _NUMBER_BITS = 32
 _NUMBERS = 1 << _NUMBER_BITS
 """Number of sequence numbers in a version."""
-
-Numbers = npt.NDArray[np.int64]
 
 
 def version_distance(old: int, new: int) -> int:
@@ -47,7 +47,7 @@ def next_version(version: int) -> int:
     return version % LAST_SEQUENCE_VERSION + 1
 
 
-class Place(NamedTuple):
+class PacketKey(NamedTuple):
     """Key of a packet in its stream: sequence version and number."""
 
     sequence_version: int
@@ -58,21 +58,21 @@ class Place(NamedTuple):
         return version_distance(base, self.sequence_version) * _NUMBERS + self.sequence_number
 
     @staticmethod
-    def of_serial(serial: int, base: int) -> Place:
+    def of_serial(serial: int, base: int) -> PacketKey:
         """Return the key with this serial."""
         version = (base - 1 + (serial >> _NUMBER_BITS)) % LAST_SEQUENCE_VERSION + 1
-        return Place(version, serial & (_NUMBERS - 1))
+        return PacketKey(version, serial & (_NUMBERS - 1))
 
 
-_distances: Callable[[int, Numbers], Numbers] = version_distance  # type: ignore[assignment]
+_distances: Callable[[int, Int64Array], Int64Array] = version_distance  # type: ignore[assignment]
 """`version_distance` for a column of versions."""
 
 
 def serial_of(
     versions: npt.NDArray[np.integer], numbers: npt.NDArray[np.integer], base: int
-) -> Numbers:
+) -> Int64Array:
     """Return the serials of columns of sequence versions and numbers, relative to a version."""
-    serials: Numbers
+    serials: Int64Array
     if len(versions) and versions.min() == versions.max():  # nearly always
         first = version_distance(base, int(versions[0])) * _NUMBERS
         serials = np.add(numbers, first, dtype=np.int64)
@@ -81,20 +81,20 @@ def serial_of(
     return serials
 
 
-def place_of_serial(serials: Numbers, base: int) -> tuple[npt.NDArray[np.int32], Numbers]:
+def keys_of_serials(serials: Int64Array, base: int) -> tuple[npt.NDArray[np.int32], Int64Array]:
     """Return the columns of sequence versions and numbers with these serials."""
     versions = (base - 1 + (serials >> _NUMBER_BITS)) % LAST_SEQUENCE_VERSION + 1
     return versions.astype(np.int32), serials & (_NUMBERS - 1)
 
 
-def covers(snapshot: Place, place: Place) -> bool:
+def covers(snapshot: PacketKey, place: PacketKey) -> bool:
     """Whether a snapshot as of the first key includes the packet with the second."""
     if snapshot.sequence_version == place.sequence_version:
         return place.sequence_number <= snapshot.sequence_number
     return version_distance(snapshot.sequence_version, place.sequence_version) < 0
 
 
-def precedes(one: Place, other: Place) -> bool:
+def precedes(one: PacketKey, other: PacketKey) -> bool:
     """Whether a packet key is before another in their stream."""
     return one != other and covers(other, one)
 
@@ -191,7 +191,7 @@ class StreamSequence:
         gap = range(self.next_number, until)
         self._holes.append(gap)
         self.next_number = until
-        del self._holes[:-MOST_HOLES]  # numbers come from the wire: bound the memory
+        del self._holes[:-MAX_GAPS]  # numbers come from the wire: bound the memory
         return gap
 
     def _close(self, number: int) -> bool:

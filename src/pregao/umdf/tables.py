@@ -13,21 +13,21 @@ from typing import Any
 import pyarrow as pa
 
 from pregao.sbe.arrow import column_type, data_type
-from pregao.sbe.model import Block, Message, Schema
+from pregao.sbe.model import Block, MessageTemplate, Schema
 from pregao.sbe.names import snake_case
-from pregao.sbe.values import Reading, ValueKind, readings
+from pregao.sbe.values import ValueKind, ValueSpec, readings
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column: name of its field, column name, type, and source."""
 
     name: str
     column: str
     type: Any
-    reading: Reading | None = None
+    reading: ValueSpec | None = None
     """None for a group and for variable-length data."""
-    children: tuple[Column, ...] = ()
+    children: tuple[TableColumn, ...] = ()
     """The members of a record, or the fields of a group's entries."""
     repeats: bool = False
     """Whether it is a group."""
@@ -40,36 +40,38 @@ class Column:
         return self.reading is not None and self.reading.kind is ValueKind.ENUM
 
 
-def columns_of(block: Block) -> tuple[Column, ...]:
+def columns_of(block: Block) -> tuple[TableColumn, ...]:
     """Return the columns of a message or group, in order."""
     found = [_of_reading(reading) for reading in readings(block)]
     for group in block.groups:
         children = columns_of(group)
         name = snake_case(group.name)
-        found.append(Column(group.name, name, _list_of(children), None, children, repeats=True))
+        found.append(
+            TableColumn(group.name, name, _list_of(children), None, children, repeats=True)
+        )
     for data in block.data:
-        found.append(Column(data.name, snake_case(data.name), data_type(data)))
+        found.append(TableColumn(data.name, snake_case(data.name), data_type(data)))
     return tuple(found)
 
 
-def _of_reading(reading: Reading) -> Column:
+def _of_reading(reading: ValueSpec) -> TableColumn:
     children = tuple(_of_reading(member) for member in reading.members)
     members = () if reading.enum is None else reading.enum.members
     names = tuple(member.name for member in members)
-    return Column(
+    return TableColumn(
         reading.name, reading.column, column_type(reading), reading, children, names=names
     )
 
 
-def _struct_of(children: Iterable[Column]) -> Any:
+def _struct_of(children: Iterable[TableColumn]) -> Any:
     return pa.struct([pa.field(child.column, child.type) for child in children])
 
 
-def _list_of(children: Iterable[Column]) -> Any:
+def _list_of(children: Iterable[TableColumn]) -> Any:
     return pa.list_(pa.field("item", _struct_of(children), nullable=False))
 
 
-def _merged(newer: Column, older: Column, suffix: str) -> Column | None:
+def _merged(newer: TableColumn, older: TableColumn, suffix: str) -> TableColumn | None:
     """Return one column for both, or None if their types are incompatible."""
     if newer.repeats != older.repeats or bool(newer.children) != bool(older.children):
         return None
@@ -90,8 +92,8 @@ def _merged(newer: Column, older: Column, suffix: str) -> Column | None:
 
 
 def merged_columns(
-    newer: tuple[Column, ...], older: tuple[Column, ...], suffix: str
-) -> tuple[Column, ...]:
+    newer: tuple[TableColumn, ...], older: tuple[TableColumn, ...], suffix: str
+) -> tuple[TableColumn, ...]:
     """Merge columns; an older column with an incompatible type gets the suffix."""
     result = {column.column: column for column in newer}
     for column in older:
@@ -103,7 +105,7 @@ def merged_columns(
     return tuple(result.values())
 
 
-def _renamed(column: Column, suffix: str) -> Column:
+def _renamed(column: TableColumn, suffix: str) -> TableColumn:
     return replace(column, name=f"{column.name}_{suffix}", column=f"{column.column}_{suffix}")
 
 
@@ -113,11 +115,11 @@ class TemplateTable:
     The dictionaries of enumerations only grow, so that files can be written batch by batch.
     """
 
-    def __init__(self, versions: Iterable[tuple[Schema, Message]]) -> None:
+    def __init__(self, versions: Iterable[tuple[Schema, MessageTemplate]]) -> None:
         ordered = sorted(versions, key=lambda pair: pair[0].version, reverse=True)
         self.name = ordered[0][1].name
         self.template_id = ordered[0][1].id
-        self.columns: tuple[Column, ...] = ()
+        self.columns: tuple[TableColumn, ...] = ()
         for schema, message in ordered:
             own = columns_of(message)
             self.columns = merged_columns(self.columns, own, _suffix(schema))
@@ -134,7 +136,7 @@ class TemplateTable:
         """The Arrow schema of the table."""
         return pa.schema([pa.field(column.column, column.type) for column in self.columns])
 
-    def fit(self, message: Message, batch: Any, count: int) -> list[Any]:
+    def fit(self, message: MessageTemplate, batch: Any, count: int) -> list[Any]:
         """Return the arrays of the table's columns for a batch of messages of one version."""
         return [
             pa.nulls(count, column.type) if index is None else fit(batch.column(index))
@@ -150,8 +152,8 @@ _Fit = Callable[[Any], Any]
 
 
 def _fitters(
-    sources: tuple[Column, ...],
-    targets: tuple[Column, ...],
+    sources: tuple[TableColumn, ...],
+    targets: tuple[TableColumn, ...],
     suffix: str,
     path: str,
     names: dict[str, _Names],
@@ -175,7 +177,7 @@ def _fitters(
 
 
 def _fitter(
-    source: Column, target: Column, suffix: str, path: str, names: dict[str, _Names]
+    source: TableColumn, target: TableColumn, suffix: str, path: str, names: dict[str, _Names]
 ) -> _Fit:
     """Return the conversion from one version's column to the table's column."""
     if target.named:
@@ -207,7 +209,7 @@ def _same(array: Any) -> Any:
 class _Names:
     """Dictionary of one column: the known names, then unknown numbers in order of appearance."""
 
-    def __init__(self, column: Column) -> None:
+    def __init__(self, column: TableColumn) -> None:
         self._type = column.type
         self._places = {name: index for index, name in enumerate(dict.fromkeys(column.names))}
         self._dictionary = pa.array(list(self._places), pa.string())

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pregao.errors import SchemaError
 from pregao.sbe.model import Choice, SetType
-from pregao.schemas import bundled, bundled_message_ids
+from pregao.schemas.bundle import bundled, bundled_message_ids
 
 _IDS = bundled_message_ids("umdf")
 

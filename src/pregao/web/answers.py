@@ -19,7 +19,7 @@ from pregao.web.wire import dumped
 
 Answer = Callable[["Parameters"], Any]
 _JSON = "application/json"
-_MOST = (1 << 63) - 1
+_MAX_ROWS = (1 << 63) - 1
 MAX_BODY_BYTES = 64 * 1024
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,12 @@ class Parameters:
         return value
 
     def whole(
-        self, name: str, default: int | None = None, *, least: int = -_MOST, most: int = _MOST
+        self,
+        name: str,
+        default: int | None = None,
+        *,
+        least: int = -_MAX_ROWS,
+        most: int = _MAX_ROWS,
     ) -> int:
         """Return an integer parameter from `least` to `most`."""
         value = self._given.get(name, default)
@@ -63,7 +68,7 @@ def answer(path: str, ask: Answer, budget: Budget) -> Route:
     """Return a GET route that responds with JSON; `ask` runs in a thread."""
 
     async def respond(request: Request) -> Response:
-        return await told(ask, Parameters.of(request), budget)
+        return await json_response(ask, Parameters.of(request), budget)
 
     return Route(path, respond, methods=["GET"])
 
@@ -82,7 +87,7 @@ def change(path: str, ask: Answer, budget: Budget) -> Route:
             given = parse_table(body)
         except UsageError as error:
             return problem(str(error), HTTPStatus.BAD_REQUEST)
-        return await told(ask, Parameters(given), budget)
+        return await json_response(ask, Parameters(given), budget)
 
     return Route(path, respond, methods=["POST"])
 
@@ -125,7 +130,7 @@ async def _body(request: Request) -> bytes | None:
     return body
 
 
-async def told(ask: Answer, parameters: Parameters, budget: Budget) -> Response:
+async def json_response(ask: Answer, parameters: Parameters, budget: Budget) -> Response:
     """Return the response to a request; an error is a message, never a stack trace."""
     try:
         data = await budget.run(lambda: dumped(ask(parameters)))

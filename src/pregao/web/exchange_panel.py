@@ -9,9 +9,12 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 
 from pregao.clock import MILLISECOND, MINUTE, system_clock
-from pregao.entrypoint import Client, ClientSettings, Entering, Received, Requests
+from pregao.entrypoint.client import Client
+from pregao.entrypoint.client_settings import ClientSettings
+from pregao.entrypoint.events import MessageReceived
+from pregao.entrypoint.requests import RequestBuilder, RequestDefaults
 from pregao.errors import EncodeError, PregaoError, UsageError
-from pregao.exchange.host import ask
+from pregao.exchange.host.control_server import send_request
 from pregao.web.answers import Parameters
 
 T = TypeVar("T")
@@ -31,7 +34,7 @@ class ExchangePanel:
         self._port = control_port
         self._settings = settings
         self._gateways = list(gateways)
-        self._requests = Requests(settings.version, Entering(_SEGMENT, _TRADER))
+        self._requests = RequestBuilder(settings.version, RequestDefaults(_SEGMENT, _TRADER))
         self._last_id = system_clock() // MILLISECOND * 100
         self._loop = asyncio.new_event_loop()
         self._client: Client | None = None
@@ -86,7 +89,7 @@ class ExchangePanel:
         return self._asked({"command": name, **make(given)})
 
     def _asked(self, request: dict[str, Any]) -> dict[str, Any]:
-        response = ask(self._port, request)
+        response = send_request(self._port, request)
         if "error" in response:
             message = str(response["error"])
             raise UsageError(message if message.endswith((".", "?")) else f"{message}.")
@@ -118,7 +121,7 @@ class ExchangePanel:
             "values": {key: _shown(value) for key, value in received.message.values.items()},
         }
 
-    async def _sent(self, name: str, values: Mapping[str, Any]) -> Received:
+    async def _sent(self, name: str, values: Mapping[str, Any]) -> MessageReceived:
         async with self._opening:
             if self._client is None:
                 client = Client(self._settings, self._gateways)

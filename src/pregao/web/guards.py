@@ -67,7 +67,7 @@ def refusal(host: str, origin: str | None, method: str) -> tuple[HTTPStatus, str
     return None
 
 
-class Guard:
+class OriginGuard:
     """Middleware that refuses requests without the token or of other origins, and sets a CSP."""
 
     def __init__(self, inner: Application, token: str, cookie: str) -> None:

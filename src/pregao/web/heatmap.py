@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from pregao.book.rows import NULL, Numbers
+from pregao.arrays import Int64Array
+from pregao.book.rows import NULL
 from pregao.lake.books.columns import integers
 
 DEPTH = 10
 """Levels per side of a tick."""
 
 
-def heatmap_columns(ticks: Any, times: Numbers, first: list[dict[str, Any]]) -> list[Any]:
+def heatmap_columns(ticks: Any, times: Int64Array, first: list[dict[str, Any]]) -> list[Any]:
     """Return, for each time, the bids and asks valid then, as price, size, price, size, …
 
     ``ticks`` are the ticks of the time range, ``first`` the sides of the book before them. A bin

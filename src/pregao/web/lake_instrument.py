@@ -11,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pregao.book.rows import NULL, Numbers
+from pregao.arrays import Int64Array
+from pregao.book.rows import NULL
 from pregao.lake.analytics.intervals import is_interval, known_intervals
-from pregao.lake.books import Catalogue, open_books
+from pregao.lake.books.catalogue import FileCatalogue
 from pregao.lake.books.columns import integers
+from pregao.lake.books.lookup import open_books
 from pregao.lake.sql.bound_queries import LEVELS_OF_TICKS, bound_rows
-from pregao.lake.store import Lake
+from pregao.lake.store.lake import LakeStore
 from pregao.web.heatmap import heatmap_columns
 from pregao.web.wire import midnight_ns, moment_data, number
 
@@ -26,23 +28,23 @@ ACTIVITY = 240
 """Number of bins of the timeline."""
 _PATH = 600
 """Maximum number of points of an auction's path."""
-_MOST_REPLAYS = 6
+_MAX_REPLAYS = 6
 _SIDES = {"BUY": 1, "SELL": -1}
 
 
 @dataclass(frozen=True, slots=True)
-class Trades:
+class TradeColumns:
     """Trades of a day as columns, by sending time."""
 
-    sent: Numbers
-    price: Numbers
-    size: Numbers
-    side: Numbers
+    sent: Int64Array
+    price: Int64Array
+    size: Int64Array
+    side: Int64Array
     """Aggressor: 1 the buyer, -1 the seller, 0 unknown."""
-    busted_at: Numbers
-    trade_id: Numbers
-    buyer: Numbers
-    seller: Numbers
+    busted_at: Int64Array
+    trade_id: Int64Array
+    buyer: Int64Array
+    seller: Int64Array
 
     def rows(self, begin: int, end: int, base: int) -> list[list[Any]]:
         """Return a range as rows of sent, price, size, side, busted at, ID, buyer, seller."""
@@ -62,7 +64,7 @@ class LakeInstrument:
     """Data of an instrument's day; frequently used data is read once."""
 
     def __init__(
-        self, lake: Lake, catalogue: Catalogue, day: date, channel: int, security_id: int
+        self, lake: LakeStore, catalogue: FileCatalogue, day: date, channel: int, security_id: int
     ) -> None:
         self.books = open_books(catalogue, str(security_id), day, channel)
         self.base = midnight_ns(day)
@@ -199,7 +201,7 @@ class LakeInstrument:
         times = list(range(self.base + begin, self.base + end + 1, step))
         found: list[dict[str, Any]] = []
         before = None
-        for moment in self.books.series(times, most_replays=_MOST_REPLAYS):
+        for moment in self.books.series(times, most_replays=_MAX_REPLAYS):
             key = (moment.book.state, moment.sequence_version, moment.sequence_number,
                    moment.index_in_packet, moment.last_price, moment.trade_volume)  # fmt: skip
             if key != before:
@@ -208,7 +210,7 @@ class LakeInstrument:
         return found
 
     @cached_property
-    def trades(self) -> Trades:
+    def trades(self) -> TradeColumns:
         """All trades of the day."""
         rows = self._rows(
             "trades",
@@ -218,7 +220,7 @@ class LakeInstrument:
             "ORDER BY sending_time_ns, sequence_version, sequence_number, index_in_packet",
         )
         if rows is None:
-            return Trades(*(np.empty(0, np.int64) for _ in Trades.__slots__))
+            return TradeColumns(*(np.empty(0, np.int64) for _ in TradeColumns.__slots__))
         sent = integers(rows["sending_time_ns"])
         busted = integers(pc.fill_null(rows["busted"], False).cast(pa.int8())) == 1
         busted_at = integers(rows["bust_time_ns"])
@@ -228,7 +230,7 @@ class LakeInstrument:
         for name, sign in _SIDES.items():
             own = pc.fill_null(pc.equal(rows["aggressor_side"], name), False)
             side[integers(own.cast(pa.int8())) == 1] = sign
-        return Trades(
+        return TradeColumns(
             sent,
             integers(rows["price"]),
             integers(rows["size"]),
@@ -254,7 +256,9 @@ class LakeInstrument:
             return self.trades.rows(first, last, self.base)
         largest = np.argpartition(-self.trades.size[first:last], most)[:most]
         chosen = np.sort(largest) + first
-        picked = Trades(*(getattr(self.trades, name)[chosen] for name in Trades.__slots__))
+        picked = TradeColumns(
+            *(getattr(self.trades, name)[chosen] for name in TradeColumns.__slots__)
+        )
         return picked.rows(0, most, self.base)
 
     def jump(self, kind: str, at: int, forward: bool) -> int | None:
@@ -297,7 +301,7 @@ class LakeInstrument:
         }
 
     @cached_property
-    def _tick_times(self) -> Numbers:
+    def _tick_times(self) -> Int64Array:
         """Sending times of the ticks' packets, sorted."""
         rows = self._rows(
             "ticks",

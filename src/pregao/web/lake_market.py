@@ -12,7 +12,7 @@ from pregao._version import __version__
 from pregao.documents import DocumentError, parse_json
 from pregao.errors import UsageError
 from pregao.lake import store
-from pregao.lake.books import Catalogue
+from pregao.lake.books.catalogue import FileCatalogue
 from pregao.lake.sql.bound_queries import bound_rows
 from pregao.names import folded, nearness
 from pregao.umdf.news import NewsParts
@@ -25,7 +25,7 @@ _KEPT = 8
 _MAX_ANSWERS = 64
 """Maximum number of cached answers; a limit is needed as a request may name any day."""
 _FOUND = 40
-_MOST_NEWS = 200
+_MAX_NEWS = 200
 
 
 class LakeMarket:
@@ -40,11 +40,11 @@ class LakeMarket:
         self._lock = threading.Lock()
         self._instruments: OrderedDict[tuple[date, int, int], LakeInstrument] = OrderedDict()
         self._told: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
-        self._catalogue = Catalogue(self._store)
+        self._catalogue = FileCatalogue(self._store)
 
     def refresh(self) -> None:
         """Clear the caches, so that new data is read."""
-        catalogue = Catalogue(self._store)
+        catalogue = FileCatalogue(self._store)
         with self._lock:
             self._catalogue = catalogue
             self._instruments.clear()
@@ -265,7 +265,7 @@ class LakeMarket:
                         "source": None if piece.source is None else str(piece.source),
                     }
                 )
-        return found[-_MOST_NEWS:]
+        return found[-_MAX_NEWS:]
 
     def _legacy_news(self, day: date) -> list[dict[str, Any]]:
         """Return the news of the legacy feed, whose messages have no parts."""
@@ -276,7 +276,7 @@ class LakeMarket:
             "SELECT * FROM legacy_news WHERE date = $date "
             "ORDER BY sending_time_ns DESC, sequence_number DESC LIMIT $limit",
             date=day,
-            limit=_MOST_NEWS,
+            limit=_MAX_NEWS,
         )
         found = []
         for row in reversed(rows):

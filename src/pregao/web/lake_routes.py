@@ -18,9 +18,9 @@ from pregao.web.wire import dumped
 
 KINDS = ("trade", "gap", "phase")
 _DAYS_NS = 4 * 86_400 * SECOND
-_MOST_COLUMNS = 1_000
-_MOST_FRAMES = 240
-_LARGEST_REQUEST = 4_096
+_MAX_COLUMNS = 1_000
+_MAX_FRAMES = 240
+_MAX_REQUEST = 4_096
 
 
 def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
@@ -51,7 +51,7 @@ def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
         return {"at": own(given).jump(kind, at(given), forward)}
 
     def heatmap(given: Parameters) -> dict[str, Any]:
-        columns = given.whole("columns", 240, least=1, most=_MOST_COLUMNS)
+        columns = given.whole("columns", 240, least=1, most=_MAX_COLUMNS)
         return own(given).heatmap(*span(given), columns)
 
     async def replay(socket: WebSocket) -> None:
@@ -82,9 +82,9 @@ def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
         given = Parameters(wanted)
         begin, end = span(given)
         step = given.whole("step", least=MILLISECOND // 10, most=3600 * SECOND)
-        if (end - begin) // step > _MOST_FRAMES:
+        if (end - begin) // step > _MAX_FRAMES:
             raise UsageError(
-                f"At most {_MOST_FRAMES} books per request, was {(end - begin) // step}: use a "
+                f"At most {_MAX_FRAMES} books per request, was {(end - begin) // step}: use a "
                 "larger step or a shorter range."
             )
         instrument = own(given)
@@ -127,8 +127,6 @@ def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
 
 
 def _request(text: str | None) -> dict[str, Any]:
-    if text is not None and len(text) > _LARGEST_REQUEST:
-        raise UsageError(
-            f"A request has at most {_LARGEST_REQUEST:,} characters, was {len(text):,}."
-        )
+    if text is not None and len(text) > _MAX_REQUEST:
+        raise UsageError(f"A request has at most {_MAX_REQUEST:,} characters, was {len(text):,}.")
     return parse_table(text)

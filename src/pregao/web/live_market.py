@@ -15,20 +15,21 @@ from pregao.book.updates import Side
 from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.feed.channel_events import (
-    Event,
+    ChannelEvent,
     NewsReceived,
     StatisticChanged,
     TradeBusted,
     TradeDone,
 )
-from pregao.feed.definitions import Instrument
-from pregao.feed.followed_channel import FollowedChannel, Listed
-from pregao.live import FeedHandler, Report, report
+from pregao.feed.definitions import ChannelInstrument
+from pregao.feed.followed_channel import FeedChannel, InstrumentInfo
+from pregao.live.handler import FeedHandler
+from pregao.live.reports import FeedReport, report
 from pregao.names import folded, nearness
 from pregao.umdf.templates import flag
 from pregao.web.lake_market import offset_s
-from pregao.web.live_seen import BARS, Seen
-from pregao.web.wire import LEVELS, MOST_IN_QUEUE, QUEUES, midnight_ns
+from pregao.web.live_seen import BARS, InstrumentHistory
+from pregao.web.wire import LEVELS, MAX_QUEUE_ORDERS, QUEUES, midnight_ns
 
 _NEWS = 50
 """Maximum number of news items kept."""
@@ -47,14 +48,14 @@ class LiveMarket:
         self._handler = handler
         self._name = name
         self._zone = zone or UTC
-        self._seen: dict[tuple[int, int], Seen] = {}
+        self._seen: dict[tuple[int, int], InstrumentHistory] = {}
         self._news: deque[dict[str, Any]] = deque(maxlen=_NEWS)
         # This listener reads no books, so it accepts events in batches.
         handler.listen(self, singly=False)
 
     # In the handler's thread
 
-    def told(self, channel: FollowedChannel, events: list[Event]) -> None:
+    def told(self, channel: FeedChannel, events: list[ChannelEvent]) -> None:
         """Record events that the page shows as history."""
         number = channel.settings.number
         for event in events:
@@ -89,8 +90,8 @@ class LiveMarket:
                 case _:
                     pass
 
-    def _of(self, channel: int, security_id: int) -> Seen:
-        return self._seen.setdefault((channel, security_id), Seen())
+    def _of(self, channel: int, security_id: int) -> InstrumentHistory:
+        return self._seen.setdefault((channel, security_id), InstrumentHistory())
 
     # In other threads
 
@@ -186,7 +187,7 @@ class LiveMarket:
             if followed is None or security_id not in followed.channel.instruments:
                 return None
             book = followed.channel.book(security_id)
-            seen = self._seen.get((channel, security_id)) or Seen()
+            seen = self._seen.get((channel, security_id)) or InstrumentHistory()
             status = followed.channel.phases.status(security_id)
             return {
                 "at": handler.now() - self.base,
@@ -211,7 +212,7 @@ class LiveMarket:
         """Return the theoretical prices and imbalances since the page started, as one auction."""
 
         def ask(_handler: FeedHandler) -> tuple[list[Any], list[Any]]:
-            seen = self._seen.get((channel, security_id)) or Seen()
+            seen = self._seen.get((channel, security_id)) or InstrumentHistory()
             return list(seen.path), list(seen.imbalances)
 
         path, imbalances = self._handler.ask(ask)
@@ -240,7 +241,7 @@ class LiveMarket:
             raise UsageError(f"interval must be one of {', '.join(BARS)}; was {interval!r}.")
 
         def ask(_handler: FeedHandler) -> list[list[Any]]:
-            seen = self._seen.get((channel, security_id)) or Seen()
+            seen = self._seen.get((channel, security_id)) or InstrumentHistory()
             return seen.bars(BARS[interval])
 
         return self._handler.ask(ask)
@@ -267,14 +268,14 @@ class LiveMarket:
         return report_data(self._handler.ask(report), self.base)
 
 
-def defined(one: Listed) -> Mapping[str, Any]:
+def defined(one: InstrumentInfo) -> Mapping[str, Any]:
     """Return the fields of a definition; none for the legacy feed, whose fields differ."""
-    return one.values if isinstance(one, Instrument) else {}
+    return one.values if isinstance(one, ChannelInstrument) else {}
 
 
-def group_of(one: Listed) -> str | None:
+def group_of(one: InstrumentInfo) -> str | None:
     """Return the group of an instrument, if known."""
-    return one.group.group if isinstance(one, Instrument) else None
+    return one.group.group if isinstance(one, ChannelInstrument) else None
 
 
 def live_side(content: OrderBook | PriceDepthBook, side: Side, base: int) -> dict[str, Any]:
@@ -292,7 +293,7 @@ def live_side(content: OrderBook | PriceDepthBook, side: Side, base: int) -> dic
     walk = islice(content.walk_orders(side), sum(level.orders for level in shown))
     queues = []
     for level in shown:
-        own = list(islice(walk, level.orders))[:MOST_IN_QUEUE]
+        own = list(islice(walk, level.orders))[:MAX_QUEUE_ORDERS]
         queues.append(
             [
                 [
@@ -319,7 +320,7 @@ def _imbalance(values: Any) -> int:
     return -size if int(condition) & _MORE_SELLERS else size
 
 
-def report_data(made: Report, base: int) -> dict[str, Any]:
+def report_data(made: FeedReport, base: int) -> dict[str, Any]:
     """Return a feed report as JSON-compatible data."""
     return {
         "at": made.at_ns - base,

@@ -21,7 +21,7 @@ _AT, _PRICE, _SIZE, _SIDE, _BUSTED, _NUMBER = range(6)
 
 
 @dataclass(slots=True)
-class Seen:
+class InstrumentHistory:
     """History of an instrument."""
 
     trades: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=TAPE))

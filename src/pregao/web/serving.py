@@ -12,7 +12,7 @@ import uvicorn
 from pregao.errors import NetworkError
 from pregao.net.http import HOST
 from pregao.web.connections import Limits, bounded_http, bounded_websocket
-from pregao.web.guards import TOKEN, Application, Guard
+from pregao.web.guards import TOKEN, Application, OriginGuard
 from pregao.web.tokens import new_token
 
 _START_S = 20.0
@@ -43,7 +43,7 @@ class PageServer:
         self._socket = _listen(port)
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
-            Guard(application, self.token, f"pregao-{self.port}"),
+            OriginGuard(application, self.token, f"pregao-{self.port}"),
             log_level="error",
             use_colors=False,  # commands escape control characters, including those of colors
             access_log=False,

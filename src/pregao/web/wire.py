@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from pregao.arrays import Int64Array
 from pregao.book.replay import FullBook
-from pregao.book.rows import NULL, Numbers
+from pregao.book.rows import NULL
 from pregao.book.updates import Side
-from pregao.book.views import Level
+from pregao.book.views import BookLevel
 from pregao.clock import SECOND
-from pregao.lake.books import Moment
+from pregao.lake.books.span import HistoricalBook
 
 EPOCH = date(1970, 1, 1)
 _DAY_NS = 86_400 * SECOND
@@ -25,7 +26,7 @@ LEVELS = 40
 """Levels per side."""
 QUEUES = 12
 """Best levels per side that include single orders."""
-MOST_IN_QUEUE = 24
+MAX_QUEUE_ORDERS = 24
 """Maximum number of orders per level; the level has the total count."""
 
 
@@ -44,7 +45,7 @@ def number(value: int) -> int | None:
     return None if value == NULL else int(value)
 
 
-def moment_data(moment: Moment, *, whole: bool = True) -> dict[str, Any]:
+def moment_data(moment: HistoricalBook, *, whole: bool = True) -> dict[str, Any]:
     """Return a book at a time; unless ``whole``, orders are reduced to their sizes."""
     base = midnight_ns(moment.instrument.date)
 
@@ -91,7 +92,7 @@ def side_data(book: FullBook, side: int, base: int, *, whole: bool = True) -> di
     }
 
 
-def _levels_data(levels: list[Level]) -> dict[str, Any]:
+def _levels_data(levels: list[BookLevel]) -> dict[str, Any]:
     """Return a side of a book by price level, whose orders are unknown."""
     return {
         "orders": sum(level.orders for level in levels),
@@ -107,17 +108,17 @@ def _ends(book: FullBook, side: int) -> tuple[int, int]:
     return (0, bids) if side == 0 else (bids, len(book.side))
 
 
-def level_starts(price: Numbers) -> Numbers:
+def level_starts(price: Int64Array) -> Int64Array:
     """Return the index of the first order of each level, given prices in priority order."""
-    changes: Numbers = np.flatnonzero(np.diff(price)) + 1
+    changes: Int64Array = np.flatnonzero(np.diff(price)) + 1
     return np.concatenate([[0], changes]).astype(np.int64) if len(price) else changes
 
 
 def _queues(
-    book: FullBook, starts: Numbers, counts: list[int], base: int, whole: bool
+    book: FullBook, starts: Int64Array, counts: list[int], base: int, whole: bool
 ) -> list[list[Any]]:
     """Return the first orders of levels as size, firm, insert time and order ID, or as sizes."""
-    lengths = [min(count, MOST_IN_QUEUE) for count in counts]
+    lengths = [min(count, MAX_QUEUE_ORDERS) for count in counts]
     runs = [
         np.arange(start, start + length)
         for start, length in zip(starts.tolist(), lengths, strict=True)

@@ -20,10 +20,10 @@ from pregao.exchange.engine.events import (
     MarketItem,
     TheoreticalOpeningPrice,
 )
-from pregao.exchange.engine.listing import NO_LIMIT, Listing, Theoretical
+from pregao.exchange.engine.listing import NO_LIMIT, Listing, TheoreticalUncrossing
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.matching import consume
-from pregao.exchange.engine.orders import BUY, UNPRICED_KEY, BookSide, Order
+from pregao.exchange.engine.orders import BUY, UNPRICED_KEY, BookSide, EngineOrder
 from pregao.exchange.engine.session_statistics import (
     execution_statistics,
     matched,
@@ -48,7 +48,7 @@ class _Crossing(NamedTuple):
     offer_total: int
 
 
-def theoretical(listing: Listing) -> Theoretical | None:
+def theoretical(listing: Listing) -> TheoreticalUncrossing | None:
     """Return the current theoretical result of the auction, or None if nothing would trade."""
     bids, offers = listing.bids, listing.offers
     crossing = _crossing(bids, offers)
@@ -61,17 +61,17 @@ def theoretical(listing: Listing) -> Theoretical | None:
         if reference is None:
             return None
         imbalance = crossing.bid_total - crossing.offer_total
-        return Theoretical(_on_tick(reference, listing.tick), quantity, imbalance)
-    plateaus = _least_imbalance(bids, offers, span, listing.tick, crossing)
+        return TheoreticalUncrossing(_on_tick(reference, listing.tick), quantity, imbalance)
+    plateaus = _min_imbalance(bids, offers, span, listing.tick, crossing)
     if reference is None:
         low, _, imbalance = plateaus[0]
-        return Theoretical(low, quantity, imbalance)
+        return TheoreticalUncrossing(low, quantity, imbalance)
     target = _on_tick(reference, listing.tick)
-    best: Theoretical | None = None
+    best: TheoreticalUncrossing | None = None
     for low, high, imbalance in plateaus:
         price = min(max(target, low), high)
         if best is None or abs(price - target) < abs(best.price - target):
-            best = Theoretical(price, quantity, imbalance)
+            best = TheoreticalUncrossing(price, quantity, imbalance)
     return best
 
 
@@ -170,7 +170,7 @@ def _top(side: BookSide) -> int:
     return keys[-2] if keys[-1] == UNPRICED_KEY and len(keys) > 1 else keys[-1]
 
 
-def _least_imbalance(
+def _min_imbalance(
     bids: BookSide,
     offers: BookSide,
     span: tuple[int, int],
@@ -301,7 +301,7 @@ def withdraw_theoretical(listing: Listing) -> None:
     listing.shown.pop(AuctionImbalance, None)
 
 
-def participates(listing: Listing, order: Order) -> bool:
+def participates(listing: Listing, order: EngineOrder) -> bool:
     """Whether the order would trade at the theoretical price, or rest at it."""
     now = listing.theoretical
     if now is None:
@@ -357,7 +357,7 @@ def uncross(
     ]
 
 
-def _first(side: BookSide) -> Order:
+def _first(side: BookSide) -> EngineOrder:
     """Return the order with the highest priority of a side that is not empty."""
     order = side.levels[side.keys[-1]].head
     assert order is not None

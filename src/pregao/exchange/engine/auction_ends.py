@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from pregao.errors import UsageError
 from pregao.exchange.engine.auction_times import EXTENSION, SYNCHRONIZATION, announcement
-from pregao.exchange.engine.commands import PairAuctions
 from pregao.exchange.engine.events import News
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.operations_commands import PairAuctions
 from pregao.exchange.engine.phases import (
     AUCTIONS,
     OPEN,
@@ -21,7 +21,7 @@ from pregao.exchange.engine.phases import (
     detach,
     extend,
     postpone,
-    tell_change,
+    publish_status_change,
 )
 from pregao.umdf.phases import TradingEvent
 
@@ -95,7 +95,7 @@ def _reached(market: Market, listing: Listing, now_ns: int) -> None:
     """Handle the scheduled end of an auction: end it, unless its rules or its pair postpone it."""
     news = postpone(market, listing, now_ns)
     if news is not None:
-        _tell(market, listing, news, now_ns)
+        _announce(market, listing, news, now_ns)
     elif listing.pair is not None and listing.pair.status in AUCTIONS:
         _ask(market, listing, now_ns)
     else:
@@ -115,19 +115,19 @@ def extend_auctions(market: Market, now_ns: int) -> None:
         # The phase's end may have passed without a command that moves the group on.
         end = max(end, now_ns) + rules.extension_ns
         news = extend(market, listing, end, EXTENSION, now_ns)
-        _tell(market, listing, news, now_ns)
+        _announce(market, listing, news, now_ns)
 
 
-def _tell(market: Market, listing: Listing, news: News, now_ns: int) -> None:
+def _announce(market: Market, listing: Listing, news: News, now_ns: int) -> None:
     """Publish that an auction continues, and why."""
-    tell_change(market, listing, RESERVED, _CHANGED, now_ns)
+    publish_status_change(market, listing, RESERVED, _CHANGED, now_ns)
     market.tell([news], event=False)
 
 
 def _close(market: Market, listing: Listing, now_ns: int) -> None:
     """End an auction: the instrument follows its group again."""
     detach(market, listing, None, None, now_ns)
-    tell_change(market, listing, listing.group.phase, REJOINS, now_ns)
+    publish_status_change(market, listing, listing.group.phase, REJOINS, now_ns)
 
 
 def _ask(market: Market, listing: Listing, now_ns: int) -> None:
@@ -140,7 +140,7 @@ def _wait(market: Market, listing: Listing, now_ns: int) -> None:
     """Continue an auction without a scheduled end, and publish it."""
     detach(market, listing, RESERVED, None, now_ns)
     listing.pending = True
-    _tell(market, listing, announcement(listing, SYNCHRONIZATION, now_ns), now_ns)
+    _announce(market, listing, announcement(listing, SYNCHRONIZATION, now_ns), now_ns)
 
 
 def _answer(market: Market, listing: Listing, now_ns: int) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from pregao.clock import SECOND
 from pregao.exchange.engine.terms import PRICE_SCALE
 
-_MOST_SECONDS = 86_400
+_MAX_SECONDS = 86_400
 _TIMES = {
     "duration": "duration_ns",
     "extension": "extension_ns",
@@ -89,8 +89,8 @@ def _time(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise ValueError(f"{name} must be a time in seconds, was {value!r}")
     exact = Decimal(str(value))
-    if not exact.is_finite() or not 0 <= exact <= _MOST_SECONDS:
-        raise ValueError(f"{name} must be from 0 to {_MOST_SECONDS} seconds, was {value}")
+    if not exact.is_finite() or not 0 <= exact <= _MAX_SECONDS:
+        raise ValueError(f"{name} must be from 0 to {_MAX_SECONDS} seconds, was {value}")
     return int(exact * SECOND)
 
 

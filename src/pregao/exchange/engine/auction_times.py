@@ -15,7 +15,7 @@ from pregao.exchange.engine.auction_rules import AuctionRules
 from pregao.exchange.engine.events import News
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.orders import BUY, Order
+from pregao.exchange.engine.orders import BUY, EngineOrder
 from pregao.exchange.engine.rejects import BOUND_IN_AUCTION, Reject
 from pregao.exchange.engine.terms import PRICE_SCALE, NewsSource
 
@@ -61,7 +61,9 @@ def random_part(market: Market, listing: Listing, rules: AuctionRules, end_ns: i
     return int.from_bytes(drawn.digest(), "little") % rules.random_ns + 1
 
 
-def check_bound(listing: Listing, order: Order, price: int | None, leaves: int) -> Reject | None:
+def check_bound(
+    listing: Listing, order: EngineOrder, price: int | None, leaves: int
+) -> Reject | None:
     """Return the reject if a change would worsen an order that the auction binds, or None.
 
     ``leaves`` of 0 means that the order is canceled.
@@ -79,7 +81,7 @@ def check_bound(listing: Listing, order: Order, price: int | None, leaves: int) 
     return BOUND_IN_AUCTION
 
 
-def _worse(order: Order, price: int | None) -> bool:
+def _worse(order: EngineOrder, price: int | None) -> bool:
     """Whether a price is worse for the other side than the order's; no price is the best."""
     if price is None or price == order.price:
         return False

@@ -7,12 +7,12 @@ blocks at most what it has written.
 from __future__ import annotations
 
 from pregao.exchange.engine import rejects
-from pregao.exchange.engine.commands import AllocateTrade
 from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.member_commands import AllocateTrade
 from pregao.exchange.engine.positions import NO_ACCOUNT, Allocation
 from pregao.exchange.engine.rejects import Reject
 from pregao.exchange.engine.reports import AllocationReported
-from pregao.exchange.engine.terms import Side
+from pregao.exchange.engine.terms import OrderSide
 
 
 def allocate_trade(market: Market, command: AllocateTrade, now_ns: int) -> None:
@@ -47,7 +47,7 @@ def _allocate(market: Market, command: AllocateTrade) -> Reject | None:
     key = (command.firm, command.allocation_id)
     if key in positions.allocations:
         return rejects.DUPLICATE_ALLOCATION
-    fill = positions.fills.get((command.security_id, command.trade_id, Side.BUY))
+    fill = positions.fills.get((command.security_id, command.trade_id, OrderSide.BUY))
     if fill is None or fill.firm != command.firm:
         return rejects.UNKNOWN_TRADE
     if fill.account != NO_ACCOUNT:
@@ -74,7 +74,7 @@ def _cancel(market: Market, command: AllocateTrade) -> Reject | None:
     if found is None or found.security_id != command.security_id:
         return rejects.UNKNOWN_ALLOCATION
     del positions.allocations[command.firm, command.allocation_id]
-    fill = positions.fills.get((found.security_id, found.trade_id, Side.BUY))
+    fill = positions.fills.get((found.security_id, found.trade_id, OrderSide.BUY))
     if fill is not None:
         fill.allocated -= found.quantity
     position = positions.of(command.firm, found.account, found.security_id)

@@ -45,8 +45,8 @@ from pregao.exchange.engine.terms import (
     PRICE8_SCALE,
     PRICE_SCALE,
     RATIO_SCALE,
+    OrderSide,
     PriceType,
-    Side,
 )
 
 _Parser = Callable[[object], object]
@@ -400,11 +400,11 @@ def _legs(entry: _Entry, known: Mapping[str, tuple[int, SecurityType]]) -> tuple
             )
         security_id, security_type = _known(entry, "legs", table.get("symbol"), known)
         try:
-            side = _named(Side)(table.get("side"))
+            side = _named(OrderSide)(table.get("side"))
             ratio = _decimal(RATIO_SCALE, above_zero=True)(table.get("ratio", 1))
         except _FieldError as fault:
             raise entry.fault("legs", str(fault)) from fault
-        assert isinstance(side, Side)
+        assert isinstance(side, OrderSide)
         assert isinstance(ratio, int)
         legs.append(Leg(security_id, table["symbol"], ratio, security_type, side))
     return tuple(legs)

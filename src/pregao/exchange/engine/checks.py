@@ -19,15 +19,15 @@ from pregao.exchange.engine.rejects import (
     MINIMUM_INVALID,
     NOT_TRADED_IN_BOOK,
     ONLY_IN_AUCTION,
+    PRICE_NOT_ACCEPTED,
     PRICE_NOT_POSITIVE,
-    PRICE_NOT_TAKEN,
     PRICE_OFF_TICK,
     PRICE_REQUIRED,
     QUANTITY_ABOVE_BAND,
     QUANTITY_OFF_LOT,
     QUANTITY_OUTSIDE_RANGE,
     ROUTING_INVALID,
-    STOP_NOT_TAKEN,
+    STOP_NOT_ACCEPTED,
     STOP_REQUIRED,
     TYPE_NOT_IN_AUCTION,
     TYPE_NOT_SUPPORTED,
@@ -36,9 +36,9 @@ from pregao.exchange.engine.rejects import (
     Reject,
 )
 from pregao.exchange.engine.terms import (
+    OrderSide,
     OrdType,
     RoutingInstruction,
-    Side,
     TimeInForce,
     TradingStatus,
 )
@@ -147,7 +147,7 @@ def check_order(
             return reject
     elif price is not None:
         if ord_type != PEGGED:
-            return PRICE_NOT_TAKEN
+            return PRICE_NOT_ACCEPTED
         if (reject := check_price(listing, price)) is not None:
             return reject
     if (routing or (not plain and ord_type in HIDDEN)) and (
@@ -195,7 +195,7 @@ def _check_routing(
 def _check_stop(listing: Listing, ord_type: OrdType, stop_px: int | None) -> Reject | None:
     """Return the reason to reject a stop price, or None; bands apply to limit prices only."""
     if ord_type not in STOPS:
-        return STOP_NOT_TAKEN
+        return STOP_NOT_ACCEPTED
     if stop_px is None:
         return STOP_REQUIRED
     if stop_px <= 0 and not listing.instrument.allows_any_sign:
@@ -268,7 +268,7 @@ def _check_parts(
     return None
 
 
-def protection_price(listing: Listing, side: Side, stop_px: int | None = None) -> int | None:
+def protection_price(listing: Listing, side: OrderSide, stop_px: int | None = None) -> int | None:
     """Return the worst price at which a market order may trade, on a tick and within the bands.
 
     It is measured from the last price, or from the stop price of a stop order; None if there is no

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pregao.exchange.engine import rejects
 from pregao.exchange.engine.auction import publish_theoretical
 from pregao.exchange.engine.checks import LIMIT, check_price, check_state
-from pregao.exchange.engine.commands import CrossSide, NewCross
 from pregao.exchange.engine.events import MarketItem
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.matching import Execution, execution_event, match
-from pregao.exchange.engine.orders import Order
+from pregao.exchange.engine.member_commands import CrossSide, NewCross
+from pregao.exchange.engine.orders import EngineOrder
 from pregao.exchange.engine.phases import OPEN, call_auction
 from pregao.exchange.engine.protections import check_protection
 from pregao.exchange.engine.rejects import Reject
@@ -21,7 +21,7 @@ from pregao.exchange.engine.terms import (
     CrossType,
     CxlRejResponseTo,
     ExecRestatementReason,
-    Side,
+    OrderSide,
     TimeInForce,
     TradeCondition,
     TrdSubType,
@@ -45,8 +45,8 @@ def new_cross(market: Market, command: NewCross, now_ns: int) -> None:
                 now_ns,
             )
         return
-    buyer = _cross_order(market, command, Side.BUY, command.buyer, now_ns)
-    seller = _cross_order(market, command, Side.SELL, command.seller, now_ns)
+    buyer = _cross_order(market, command, OrderSide.BUY, command.buyer, now_ns)
+    seller = _cross_order(market, command, OrderSide.SELL, command.seller, now_ns)
     received = now_ns if command.received_ns is None else command.received_ns
     if command.cross_type == CrossType.CROSS_EXECUTED_AGAINST_BOOK_FROM_CLIENT:
         _sweep(market, listing, command, buyer, seller, received, now_ns)
@@ -70,8 +70,8 @@ def _trade(
     market: Market,
     listing: Listing,
     command: NewCross,
-    buyer: Order,
-    seller: Order,
+    buyer: EngineOrder,
+    seller: EngineOrder,
     execution: Execution,
     now_ns: int,
 ) -> None:
@@ -105,8 +105,8 @@ def _sweep(
     market: Market,
     listing: Listing,
     command: NewCross,
-    buyer: Order,
-    seller: Order,
+    buyer: EngineOrder,
+    seller: EngineOrder,
     received_ns: int,
     now_ns: int,
 ) -> None:
@@ -139,12 +139,12 @@ def _better_in_book(listing: Listing, price: int) -> Reject | None:
 
 
 def _cross_order(
-    market: Market, command: NewCross, side: Side, party: CrossSide, now_ns: int
-) -> Order:
+    market: Market, command: NewCross, side: OrderSide, party: CrossSide, now_ns: int
+) -> EngineOrder:
     """Create and accept one of the two orders of a cross."""
     market.order_id += 1
     market.secondary_id += 1
-    order = Order(
+    order = EngineOrder(
         market.order_id,
         market.secondary_id,
         command.session,
@@ -170,11 +170,11 @@ def _check_type(listing: Listing, command: NewCross) -> Reject | None:
     if command.cross_type == CrossType.ALL_OR_NONE_CROSS:
         return _better_in_book(listing, command.price)
     if command.cross_type != CrossType.CROSS_EXECUTED_AGAINST_BOOK_FROM_CLIENT:
-        return rejects.CROSS_TYPE_NOT_TAKEN.because(command.cross_type.name)
+        return rejects.CROSS_TYPE_NOT_ACCEPTED.because(command.cross_type.name)
     if command.prioritization == CrossPrioritization.NONE:
         return rejects.CROSS_WITHOUT_PRIORITY
     if not listing.auction_low <= command.price <= listing.auction_high:
-        return rejects.CROSS_TYPE_NOT_TAKEN.because("its price calls an auction")
+        return rejects.CROSS_TYPE_NOT_ACCEPTED.because("its price calls an auction")
     max_sweep = command.max_sweep_qty
     if max_sweep is not None and not 0 < max_sweep <= command.quantity:
         return rejects.SWEEP_INVALID

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pregao.errors import UsageError
 from pregao.exchange.engine.auction import publish_theoretical
-from pregao.exchange.engine.commands import EndDay, StartDay
 from pregao.exchange.engine.events import ClosingPrice, MarketItem
 from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.orders import Order
+from pregao.exchange.engine.operations_commands import EndDay, StartDay
+from pregao.exchange.engine.orders import EngineOrder
 from pregao.exchange.engine.phases import AUCTIONS, phase_message, reset_statistics
 from pregao.exchange.engine.session_statistics import regular_close
 from pregao.exchange.engine.terms import PRICE8_PER_PRICE, OpenCloseSettlFlag, TimeInForce
@@ -33,7 +33,7 @@ def end_day(market: Market, _command: EndDay, now_ns: int) -> None:
         market.tell(items)
 
 
-def _ends_today(market: Market, order: Order) -> bool:
+def _ends_today(market: Market, order: EngineOrder) -> bool:
     if order.implied or order.time_in_force == TimeInForce.GOOD_TILL_CANCEL:
         return False
     if order.time_in_force == TimeInForce.GOOD_TILL_DATE:

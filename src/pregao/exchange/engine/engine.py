@@ -41,7 +41,7 @@ from pregao.exchange.engine.commands import Command
 from pregao.exchange.engine.events import SecurityGroupPhase
 from pregao.exchange.engine.instruments import Instrument
 from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.reports import Outcome
+from pregao.exchange.engine.reports import CommandOutcome
 from pregao.exchange.engine.silent_market import SilentMarket
 from pregao.exchange.engine.terms import PRICE_SCALE
 from pregao.exchange.engine.views import BookView, group_phases, view
@@ -131,7 +131,7 @@ def _touch(market: Market, command: Command) -> None:
         market.follows = True
 
 
-class Engine:
+class MatchingEngine:
     """Matching engine for a list of instruments.
 
     With ``track_positions`` every book update has its position in the book, which schema versions
@@ -188,7 +188,7 @@ class Engine:
             keeps_numbers,
         )
         self._now_ns = 0
-        self._untold: Outcome | None = None
+        self._untold: CommandOutcome | None = None
         for instrument in instruments:
             if instrument.security_id in self.market.listings:
                 raise UsageError(f"security ID {instrument.security_id} is used by two instruments")
@@ -197,7 +197,7 @@ class Engine:
             for listing in self.market.listings.values():
                 spreads.register(self.market, listing)
 
-    def apply(self, command: Command, now_ns: int) -> Outcome:
+    def apply(self, command: Command, now_ns: int) -> CommandOutcome:
         """Apply a command at a time that must not decrease, and return its outcome.
 
         Events that came due since the previous command happen first, at their own times. An invalid
@@ -212,7 +212,7 @@ class Engine:
         if handler is None:
             raise UsageError(f"{type(command).__name__} is not a command of the engine")
         self._now_ns = now_ns
-        outcome = self._untold or Outcome([], [])
+        outcome = self._untold or CommandOutcome([], [])
         self._untold = None
         market.units, market.reports = outcome
         while (due := market.next_due_ns) is not None and due <= now_ns:
@@ -230,12 +230,12 @@ class Engine:
             aftermath.settle(market, now_ns)
         return outcome
 
-    def state(self) -> tuple[Market, int, Outcome | None]:
+    def state(self) -> tuple[Market, int, CommandOutcome | None]:
         """Return the complete state between two commands, for a copy."""
         self.market.units, self.market.reports = [], []
         return self.market, self._now_ns, self._untold
 
-    def restore(self, state: tuple[Market, int, Outcome | None]) -> None:
+    def restore(self, state: tuple[Market, int, CommandOutcome | None]) -> None:
         """Restore the state of a copy that has the same instruments."""
         self.market, self._now_ns, self._untold = state
 

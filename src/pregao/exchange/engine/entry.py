@@ -18,13 +18,13 @@ from pregao.exchange.engine.checks import (
     check_order,
     protection_price,
 )
-from pregao.exchange.engine.commands import NewOrder
 from pregao.exchange.engine.events import MarketItem
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.matching import Execution, execution_event, match, tradable_within
+from pregao.exchange.engine.member_commands import NewOrder
 from pregao.exchange.engine.midpoint import enter_pegged
-from pregao.exchange.engine.orders import BUY, Order, key_of
+from pregao.exchange.engine.orders import BUY, EngineOrder, key_of
 from pregao.exchange.engine.phases import FINAL_CLOSING_CALL, OPEN, call_auction
 from pregao.exchange.engine.protections import check_protection, reset_protections
 from pregao.exchange.engine.rejects import Reject
@@ -34,11 +34,11 @@ from pregao.exchange.engine.terms import (
     AggressorSide,
     CxlRejResponseTo,
     ExecRestatementReason,
-    Side,
+    OrderSide,
 )
 
 _NEW = CxlRejResponseTo.NEW
-_AGGRESSOR = {Side.BUY: AggressorSide.BUY, Side.SELL: AggressorSide.SELL}
+_AGGRESSOR = {OrderSide.BUY: AggressorSide.BUY, OrderSide.SELL: AggressorSide.SELL}
 
 
 def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
@@ -91,7 +91,7 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
         reset_protections(market, listing, command.firm, command.account)
     market.order_id += 1
     market.secondary_id += 1
-    order = Order(
+    order = EngineOrder(
         market.order_id,
         market.secondary_id,
         command.session,
@@ -147,7 +147,7 @@ def _refuse(market: Market, command: NewOrder, reject: Reject, now_ns: int) -> N
 def trade_or_queue(
     market: Market,
     listing: Listing,
-    order: Order,
+    order: EngineOrder,
     received_ns: int,
     now_ns: int,
     updates: list[MarketItem],
@@ -169,19 +169,19 @@ def trade_or_queue(
         market.tell(updates)
         return
     execution = Execution(updates)
-    bring(market, listing, order, execution, now_ns)
+    execute(market, listing, order, execution, now_ns)
     publish(market, listing, order, execution, received_ns, now_ns)
 
 
-def _limit_key(order: Order) -> int:
+def _limit_key(order: EngineOrder) -> int:
     """Return the worst key of the opposite side that an order trades with."""
     price = order.price if order.price is not None else order.protection_price
     assert price is not None
     return -price if order.side == BUY else price
 
 
-def bring(
-    market: Market, listing: Listing, order: Order, execution: Execution, now_ns: int
+def execute(
+    market: Market, listing: Listing, order: EngineOrder, execution: Execution, now_ns: int
 ) -> None:
     """Match an order within an event, then rest or cancel what is left of it.
 
@@ -213,7 +213,9 @@ def bring(
     _rest(market, listing, order, updates, now_ns, last_px)
 
 
-def _tradable(market: Market, listing: Listing, order: Order, limit_key: int, wanted: int) -> int:
+def _tradable(
+    market: Market, listing: Listing, order: EngineOrder, limit_key: int, wanted: int
+) -> int:
     """Return how much of the ``wanted`` quantity the order could trade now."""
     if order.investor_id:
         return tradable_without(listing, order, limit_key, wanted)
@@ -226,7 +228,7 @@ def _tradable(market: Market, listing: Listing, order: Order, limit_key: int, wa
 def publish(
     market: Market,
     listing: Listing,
-    order: Order,
+    order: EngineOrder,
     execution: Execution,
     received_ns: int,
     now_ns: int,
@@ -251,7 +253,7 @@ def publish(
 
 
 def cancel(
-    market: Market, order: Order, now_ns: int, reason: ExecRestatementReason | None = None
+    market: Market, order: EngineOrder, now_ns: int, reason: ExecRestatementReason | None = None
 ) -> None:
     """Cancel an order that is not in the book."""
     market.forget(order)
@@ -261,7 +263,7 @@ def cancel(
 def _rest(
     market: Market,
     listing: Listing,
-    order: Order,
+    order: EngineOrder,
     updates: list[MarketItem],
     now_ns: int,
     last_px: int | None = None,

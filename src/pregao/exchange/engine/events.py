@@ -16,13 +16,13 @@ from pregao.exchange.engine.terms import (
     ImbalanceCondition,
     NewsSource,
     OpenCloseSettlFlag,
+    OrderSide,
     PriceBandMidpoint,
     PriceBandType,
     PriceLimitType,
     PriceType,
     SecurityUpdateAction,
     SettlPriceType,
-    Side,
     TradingSession,
     TradingStatus,
     TrdSubType,
@@ -45,7 +45,7 @@ class ExecutionSummary:
 
 
 @record
-class OrderAdded:
+class NewOrderMbo:
     """Order_MBO_50 with action NEW.
 
     ``price`` is None for orders without one (MOA, MOC). ``position`` is the 1-based position on the
@@ -54,7 +54,7 @@ class OrderAdded:
     """
 
     security_id: int
-    side: Side
+    side: OrderSide
     price: int | None
     size: int
     secondary_order_id: int
@@ -67,11 +67,11 @@ class OrderAdded:
 
 
 @record
-class OrderChanged:
+class ChangeOrderMbo:
     """Order_MBO_50 with action CHANGE, which keeps the position; ``prev_size`` was shown before."""
 
     security_id: int
-    side: Side
+    side: OrderSide
     price: int | None
     size: int
     prev_size: int
@@ -84,14 +84,14 @@ class OrderChanged:
 
 
 @record
-class OrderDeleted:
+class DeleteOrderMbo:
     """DeleteOrder_MBO_51: ``size`` was shown right before; ``matched`` means that it was executed.
 
     ``position`` is the 1-based position on the visible side right before this update.
     """
 
     security_id: int
-    side: Side
+    side: OrderSide
     price: int | None
     size: int
     secondary_order_id: int
@@ -109,7 +109,7 @@ class MassDeleteOrders:
     """
 
     security_id: int
-    side: Side
+    side: OrderSide
     count: int
     transact_time_ns: int
     position: int | None = None
@@ -412,9 +412,9 @@ Statistic = (
 
 MarketItem = (
     ExecutionSummary
-    | OrderAdded
-    | OrderChanged
-    | OrderDeleted
+    | NewOrderMbo
+    | ChangeOrderMbo
+    | DeleteOrderMbo
     | MassDeleteOrders
     | Trade
     | ForwardTrade

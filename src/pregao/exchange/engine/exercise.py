@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from pregao.errors import UsageError
 from pregao.exchange.engine import rejects
-from pregao.exchange.engine.commands import CancelMaintenance, MaintainPosition, SetPosition
 from pregao.exchange.engine.instruments import ExerciseStyle, PutOrCall
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.member_commands import CancelMaintenance, MaintainPosition
+from pregao.exchange.engine.operations_commands import SetPosition
 from pregao.exchange.engine.phases import CLOSE, FORBIDDEN
 from pregao.exchange.engine.positions import Position
 from pregao.exchange.engine.rejects import Reject
@@ -103,7 +104,7 @@ def _exercise(market: Market, command: MaintainPosition, now_ns: int) -> int:
     own.exercised += exercised
     for (firm, account, _), part in assigned:
         quantities = ((PosType.OPTION_EXERCISE_QTY, 0, part),)
-        _tell(
+        _report_position(
             market,
             MaintainPosition(
                 0, firm, 0, command.security_id, account, _EXERCISE, part, market.trade_day
@@ -153,7 +154,7 @@ def cancel_maintenance(market: Market, command: CancelMaintenance, now_ns: int) 
         reject = rejects.UNKNOWN_POSITION_REQUEST
         if report_id in positions.asked.values():
             reject = rejects.EXERCISE_DONE
-        _tell(
+        _report_position(
             market,
             request,
             PosMaintStatus.REJECTED,
@@ -251,7 +252,7 @@ def _report(
         original, command_id = command.request_id, request_id
     else:
         command_id = command.request_id
-    return _tell(
+    return _report_position(
         market,
         command,
         status,
@@ -266,7 +267,7 @@ def _report(
     )
 
 
-def _tell(
+def _report_position(
     market: Market,
     command: MaintainPosition,
     status: PosMaintStatus,

@@ -14,23 +14,23 @@ from __future__ import annotations
 
 from pregao.exchange.engine import rejects
 from pregao.exchange.engine.checks import check_price
-from pregao.exchange.engine.commands import (
+from pregao.exchange.engine.listing import Listing
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.member_commands import (
     AcceptForward,
     CancelForward,
     DeclareForward,
-    EnterTrade,
     RefuseForward,
 )
-from pregao.exchange.engine.listing import Listing
-from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.operations_commands import EnterTrade
 from pregao.exchange.engine.phases import OPEN
 from pregao.exchange.engine.records import record
 from pregao.exchange.engine.rejects import Reject
 from pregao.exchange.engine.reports import ForwardOffered, ForwardReported, ForwardTraded
 from pregao.exchange.engine.terms import (
+    OrderSide,
     QuoteStatus,
     QuoteStatusResponseTo,
-    Side,
     TrdSubType,
 )
 from pregao.exchange.engine.trade_entry import enter_trade
@@ -40,7 +40,7 @@ _FLEXIBLE = "S"
 
 
 @record
-class Declaration:
+class ForwardDeclaration:
     """A forward that waits for its respondent."""
 
     quote_id: int
@@ -52,7 +52,7 @@ def declare_forward(market: Market, command: DeclareForward, now_ns: int) -> Non
     listing = market.listings.get(command.security_id)
     reject = _check(market, listing, command)
     market.quote_id += 1
-    declared = Declaration(market.quote_id, command)
+    declared = ForwardDeclaration(market.quote_id, command)
     if reject is not None:
         _report(
             market,
@@ -146,7 +146,7 @@ def accept_forward(market: Market, command: AcceptForward, now_ns: int) -> None:
     )
     terms = declared.terms
     buyer, seller = terms.firm, terms.contra_firm
-    if terms.side == Side.SELL:
+    if terms.side == OrderSide.SELL:
         buyer, seller = seller, buyer
     enter_trade(
         market,
@@ -179,7 +179,7 @@ def accept_forward(market: Market, command: AcceptForward, now_ns: int) -> None:
                 ),
                 now_ns,
             )
-            _report_trade(market, declared, command, cash, Side(3 - terms.side), now_ns)
+            _report_trade(market, declared, command, cash, OrderSide(3 - terms.side), now_ns)
 
 
 def refuse_forward(market: Market, command: RefuseForward, now_ns: int) -> None:
@@ -224,7 +224,7 @@ def cancel_declarations(market: Market, security_id: int, now_ns: int) -> None:
 
 
 def _report_to_both(
-    market: Market, declared: Declaration, status: QuoteStatus, now_ns: int
+    market: Market, declared: ForwardDeclaration, status: QuoteStatus, now_ns: int
 ) -> None:
     """Report to both sides a status that neither of them requested."""
     response = QuoteStatusResponseTo.QUOTE_REQUEST
@@ -234,7 +234,7 @@ def _report_to_both(
 
 def _report(
     market: Market,
-    declared: Declaration,
+    declared: ForwardDeclaration,
     status: QuoteStatus,
     response: QuoteStatusResponseTo,
     now_ns: int,
@@ -247,7 +247,7 @@ def _report(
 
 def _report_to(
     market: Market,
-    declared: Declaration,
+    declared: ForwardDeclaration,
     session: int,
     firm: int,
     status: QuoteStatus,
@@ -300,17 +300,17 @@ def _not_found(
 
 def _report_trade(
     market: Market,
-    declared: Declaration,
+    declared: ForwardDeclaration,
     command: AcceptForward,
     listing: Listing,
-    side: Side,
+    side: OrderSide,
     now_ns: int,
 ) -> None:
     """Report a trade of the deal to both sides; ``side`` is the initiator's."""
     terms = declared.terms
     for session, firm, contra, own in (
         (terms.session, terms.firm, terms.contra_firm, side),
-        (command.session, command.firm, terms.firm, Side(3 - side)),
+        (command.session, command.firm, terms.firm, OrderSide(3 - side)),
     ):
         market.exec_id += 1
         market.reports.append(

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.commands import AnswerGiveUp, LinkAccounts
 from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.orders import Order
-from pregao.exchange.engine.terms import Side
+from pregao.exchange.engine.operations_commands import AnswerGiveUp, LinkAccounts
+from pregao.exchange.engine.orders import EngineOrder
+from pregao.exchange.engine.terms import OrderSide
 
 
 class GiveUp(NamedTuple):
@@ -43,7 +43,7 @@ def link_accounts(market: Market, command: LinkAccounts, _now_ns: int) -> None:
         raise UsageError(f"account {command.account} of firm {command.firm} has no give-up link")
 
 
-def note_give_up(market: Market, order: Order, trade_id: int, quantity: int) -> None:
+def note_give_up(market: Market, order: EngineOrder, trade_id: int, quantity: int) -> None:
     """Record a give-up if an order that traded has an account with a give-up link."""
     account = order.position_account
     target = market.give_up_links.get((order.firm, account))
@@ -61,7 +61,7 @@ def answer_give_up(market: Market, command: AnswerGiveUp, _now_ns: int) -> None:
         raise UsageError(f"no give-up with ID {command.give_up_id} is pending")
     if not command.accepted:
         return
-    fill = market.positions.fills.get((found.security_id, found.trade_id, Side(found.side)))
+    fill = market.positions.fills.get((found.security_id, found.trade_id, OrderSide(found.side)))
     if fill is not None:
         market.positions.move(
             found.firm,

@@ -7,7 +7,7 @@ from datetime import date
 from enum import IntEnum
 
 from pregao.exchange.engine.auction_rules import AuctionRules
-from pregao.exchange.engine.terms import PRICE8_PER_PRICE, PriceType, Side
+from pregao.exchange.engine.terms import PRICE8_PER_PRICE, OrderSide, PriceType
 
 
 class SecurityType(IntEnum):
@@ -148,7 +148,7 @@ class Leg:
     symbol: str
     ratio_qty: int
     security_type: SecurityType
-    side: Side
+    side: OrderSide
 
 
 @dataclass(frozen=True, slots=True)

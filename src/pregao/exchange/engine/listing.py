@@ -8,15 +8,15 @@ from typing import NamedTuple
 from pregao.exchange.engine.auction_rules import AuctionRules
 from pregao.exchange.engine.events import Statistic, TradeItem
 from pregao.exchange.engine.instruments import InstrAttribValue, Instrument, Product, SecurityType
-from pregao.exchange.engine.orders import BookSide, Order
+from pregao.exchange.engine.orders import BookSide, EngineOrder
 from pregao.exchange.engine.terms import (
     PRICE8_PER_PRICE,
+    OrderSide,
     PriceBandType,
-    Side,
     TradingSession,
     TradingStatus,
 )
-from pregao.exchange.engine.waiting import Waiting
+from pregao.exchange.engine.waiting import PendingOrders
 
 NO_LIMIT = 1 << 62
 """A price that no order reaches."""
@@ -35,7 +35,7 @@ _DERIVATIVES = frozenset(
 _WITHOUT_A_BOOK = frozenset({SecurityType.INDEX, SecurityType.OPTEXER, SecurityType.SECLOAN})
 
 
-class Party(NamedTuple):
+class TradeParty(NamedTuple):
     """An order that took part in a trade, as a later bust reports it to its owner."""
 
     session: int
@@ -51,11 +51,11 @@ class TradeRecord(NamedTuple):
     """A trade that can still be busted or amended."""
 
     item: TradeItem
-    buyer: Party | None
-    seller: Party | None
+    buyer: TradeParty | None
+    seller: TradeParty | None
 
 
-class Theoretical(NamedTuple):
+class TheoreticalUncrossing(NamedTuple):
     """Theoretical result of an auction; ``imbalance`` is positive if buyers are left over."""
 
     price: int
@@ -63,7 +63,7 @@ class Theoretical(NamedTuple):
     imbalance: int
 
 
-class Group:
+class InstrumentGroup:
     """A group of instruments that share a phase."""
 
     __slots__ = ("auction", "members", "name", "open_time_ns", "phase", "session", "since_ns")
@@ -79,7 +79,7 @@ class Group:
         self.members: list[Listing] = []
 
 
-class Statistics:
+class SessionStatistics:
     """Statistics of a session, all exact integers."""
 
     __slots__ = (
@@ -170,12 +170,12 @@ class Listing:
         "window_ns",
     )
 
-    def __init__(self, instrument: Instrument, group: Group) -> None:
+    def __init__(self, instrument: Instrument, group: InstrumentGroup) -> None:
         self.security_id = instrument.security_id
         self.group = group
-        self.bids = BookSide(Side.BUY)
-        self.offers = BookSide(Side.SELL)
-        self.waiting = Waiting()
+        self.bids = BookSide(OrderSide.BUY)
+        self.offers = BookSide(OrderSide.SELL)
+        self.waiting = PendingOrders()
         self.own_status: TradingStatus | None = None
         """State of the instrument independent of its group, or None."""
         self.status = group.phase
@@ -185,7 +185,7 @@ class Listing:
         self.active_auction = False
         self.auction: AuctionRules | None = None
         """Rules of the running auction."""
-        self.frozen_by: Order | None = None
+        self.frozen_by: EngineOrder | None = None
         """Order whose trade would have left the auction band."""
         self.extended = 0
         """Number of times that the auction was extended."""
@@ -199,8 +199,8 @@ class Listing:
         """Whether its auction is ready to end and waits for its pair's."""
         self.window_ns: int | None = None
         """Time until which it accepts no requests, because its pair was asked to end."""
-        self.theoretical: Theoretical | None = None
-        self.statistics = Statistics()
+        self.theoretical: TheoreticalUncrossing | None = None
+        self.statistics = SessionStatistics()
         self.last_trade: TradeItem | None = None
         self.trade_id = 0
         self.trades: dict[int, TradeRecord] = {}
@@ -232,13 +232,13 @@ class Listing:
         self.keeps_positions = instrument.put_or_call is not None
         self.takes_crosses = instrument.allows(InstrAttribValue.ORDER_CROSS_ELIGIBLE)
 
-    def side(self, side: Side) -> BookSide:
+    def side(self, side: OrderSide) -> BookSide:
         """Return one side of the book."""
-        return self.bids if side == Side.BUY else self.offers
+        return self.bids if side == OrderSide.BUY else self.offers
 
-    def opposite(self, side: Side) -> BookSide:
+    def opposite(self, side: OrderSide) -> BookSide:
         """Return the side that an order of this side trades with."""
-        return self.offers if side == Side.BUY else self.bids
+        return self.offers if side == OrderSide.BUY else self.bids
 
     def reference_price(self) -> int | None:
         """Return the last trade's price, or else the reference price or previous close (1e-4)."""

@@ -14,25 +14,25 @@ from typing import TYPE_CHECKING, NamedTuple
 from pregao.errors import UsageError
 from pregao.exchange.engine.auction_rules import AuctionRules
 from pregao.exchange.engine.events import (
+    DeleteOrderMbo,
     MarketEvent,
     MarketItem,
+    NewOrderMbo,
     News,
-    OrderAdded,
-    OrderDeleted,
 )
 from pregao.exchange.engine.instruments import Instrument
-from pregao.exchange.engine.listing import Group, Listing, TradeRecord
-from pregao.exchange.engine.orders import BUY, Order
-from pregao.exchange.engine.positions import Positions
+from pregao.exchange.engine.listing import InstrumentGroup, Listing, TradeRecord
+from pregao.exchange.engine.orders import BUY, EngineOrder
+from pregao.exchange.engine.positions import PositionLedger
 from pregao.exchange.engine.rejects import Reject
 from pregao.exchange.engine.reports import (
+    EngineReport,
     OrderAccepted,
     OrderCancelled,
     OrderFilled,
     OrderModified,
     OrderRejected,
     OrderRestated,
-    Report,
 )
 from pregao.exchange.engine.terms import (
     CxlRejResponseTo,
@@ -41,7 +41,7 @@ from pregao.exchange.engine.terms import (
 )
 
 if TYPE_CHECKING:
-    from pregao.exchange.engine.forwards import Declaration
+    from pregao.exchange.engine.forwards import ForwardDeclaration
     from pregao.exchange.engine.give_ups import GiveUp
     from pregao.exchange.engine.protections import Protection
     from pregao.exchange.engine.spreads import Spread
@@ -63,8 +63,8 @@ class SpreadFill(NamedTuple):
     """A fill of a spread that has not traded in its legs yet."""
 
     security_id: int
-    order: Order
-    resting: Order
+    order: EngineOrder
+    resting: EngineOrder
     quantity: int
     price: int
 
@@ -133,9 +133,9 @@ class Market:
         keeps_numbers: bool = False,
     ) -> None:
         self.listings: dict[int, Listing] = {}
-        self.groups: dict[str, Group] = {}
-        self.orders: dict[int, Order] = {}
-        self.by_client: dict[tuple[int, int, int], Order] = {}
+        self.groups: dict[str, InstrumentGroup] = {}
+        self.orders: dict[int, EngineOrder] = {}
+        self.by_client: dict[tuple[int, int, int], EngineOrder] = {}
         self.order_id = first_order_id - 1
         self.secondary_id = first_order_id - 1
         self.implied_id = FIRST_IMPLIED_ID - 1
@@ -159,9 +159,9 @@ class Market:
         self.user_spreads: dict[int, date] = {}
         """User-defined spreads, with the last day on which each was used."""
         self.quote_id = 0
-        self.declarations: dict[int, Declaration] = {}
+        self.declarations: dict[int, ForwardDeclaration] = {}
         """Forwards pending their respondent's answer, by quote ID."""
-        self.positions = Positions()
+        self.positions = PositionLedger()
         self.give_up_links: dict[tuple[int, int], tuple[int, int]] = {}
         """Source accounts, with the firm and account that carry their trades."""
         self.give_up_id = 0
@@ -187,10 +187,10 @@ class Market:
         """Instruments whose book changes may change implied orders."""
         self.follows = False
         """Whether follow-up work is pending: see ``aftermath``."""
-        self.triggered: list[Order] = []
+        self.triggered: list[EngineOrder] = []
         """Stop orders that trades triggered: they enter the book after the event."""
         self.units: list[MarketEvent] = []
-        self.reports: list[Report] = []
+        self.reports: list[EngineReport] = []
         self.set_trade_date(trade_date)
 
     def set_trade_date(self, trade_date: date) -> None:
@@ -204,7 +204,9 @@ class Market:
         """List an instrument, and create its group if it is the first member."""
         group = self.groups.get(instrument.security_group)
         if group is None:
-            group = self.groups[instrument.security_group] = Group(instrument.security_group)
+            group = self.groups[instrument.security_group] = InstrumentGroup(
+                instrument.security_group
+            )
         listing = self.listings[instrument.security_id] = Listing(instrument, group)
         group.members.append(listing)
         return listing
@@ -223,11 +225,11 @@ class Market:
         if items:
             self.units.append(MarketEvent(items, event))
 
-    def put(self, listing: Listing, order: Order, now_ns: int) -> OrderAdded:
+    def put(self, listing: Listing, order: EngineOrder, now_ns: int) -> NewOrderMbo:
         """Add an order to the book and return its feed message."""
         side = listing.bids if order.side == BUY else listing.offers
         side.add(order)
-        return OrderAdded(
+        return NewOrderMbo(
             order.security_id,
             order.side,
             order.price,
@@ -241,13 +243,13 @@ class Market:
         )
 
     def take(
-        self, listing: Listing, order: Order, now_ns: int, matched: bool = False
-    ) -> OrderDeleted:
+        self, listing: Listing, order: EngineOrder, now_ns: int, matched: bool = False
+    ) -> DeleteOrderMbo:
         """Remove an order from the book and return its feed message."""
         side = listing.bids if order.side == BUY else listing.offers
         position = side.position(order) if self.track_positions else None
         side.remove(order)
-        return OrderDeleted(
+        return DeleteOrderMbo(
             order.security_id,
             order.side,
             order.price,
@@ -261,7 +263,7 @@ class Market:
 
     # Orders
 
-    def new_secondary_id(self, order: Order) -> None:
+    def new_secondary_id(self, order: EngineOrder) -> None:
         """Assign a new secondary order ID, which ranks after all others at the order's price."""
         if order.implied:
             self.implied_id += 1
@@ -270,7 +272,7 @@ class Market:
             self.secondary_id += 1
             order.secondary_order_id = self.secondary_id
 
-    def forget(self, order: Order) -> None:
+    def forget(self, order: EngineOrder) -> None:
         """Remove an order from the order indexes: it is no longer in the market."""
         del self.orders[order.order_id]
         self.by_client.pop((order.session, order.security_id, order.cl_ord_id), None)
@@ -288,7 +290,9 @@ class Market:
 
     # Private reports
 
-    def accepted(self, order: Order, now_ns: int, working: bool = True, cross_id: int = 0) -> None:
+    def accepted(
+        self, order: EngineOrder, now_ns: int, working: bool = True, cross_id: int = 0
+    ) -> None:
         """Report to the owner that the order was accepted."""
         self.exec_id += 1
         self.reports.append(
@@ -350,7 +354,7 @@ class Market:
 
     def cancelled(
         self,
-        order: Order,
+        order: EngineOrder,
         now_ns: int,
         reason: ExecRestatementReason | None = None,
         status: OrdStatus = OrdStatus.CANCELED,
@@ -387,7 +391,7 @@ class Market:
 
     def filled(
         self,
-        order: Order,
+        order: EngineOrder,
         quantity: int,
         price: int,
         trade_id: int,
@@ -427,7 +431,7 @@ class Market:
 
     def modified(
         self,
-        order: Order,
+        order: EngineOrder,
         before: int,
         now_ns: int,
         working: bool = True,
@@ -462,7 +466,7 @@ class Market:
             )
         )
 
-    def restated(self, order: Order, now_ns: int) -> None:
+    def restated(self, order: EngineOrder, now_ns: int) -> None:
         """Report a replenished iceberg to its owner, with its new secondary order ID."""
         self.exec_id += 1
         self.reports.append(
@@ -487,7 +491,7 @@ class Market:
             )
         )
 
-    def expire(self, orders: Iterable[Order], now_ns: int) -> None:
+    def expire(self, orders: Iterable[EngineOrder], now_ns: int) -> None:
         """Remove expired orders, in the book or not, and report them to their owners."""
         for order in orders:
             self.forget(order)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pregao.exchange.engine.auction import participates
 from pregao.exchange.engine.auction_times import check_bound
 from pregao.exchange.engine.checks import GTC, GTD, MOA, check_cancel_state
-from pregao.exchange.engine.commands import MassCancel
 from pregao.exchange.engine.events import MarketItem
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.orders import Order
+from pregao.exchange.engine.member_commands import MassCancel
+from pregao.exchange.engine.orders import EngineOrder
 from pregao.exchange.engine.phases import OPEN
 from pregao.exchange.engine.reports import MassCancelled
 from pregao.exchange.engine.terms import (
@@ -87,7 +87,7 @@ def _reason(command: MassCancel, own: bool) -> ExecRestatementReason:
     return ExecRestatementReason.MASS_CANCEL_ON_BEHALF
 
 
-def _is_meant(market: Market, command: MassCancel, order: Order) -> bool:
+def _is_meant(market: Market, command: MassCancel, order: EngineOrder) -> bool:
     if order.session != command.session and not (command.on_behalf and order.firm == command.firm):
         return False
     if command.security_id is not None and order.security_id != command.security_id:

@@ -7,22 +7,22 @@ from dataclasses import replace
 from operator import itemgetter
 
 from pregao.exchange.engine.events import (
+    ChangeOrderMbo,
+    DeleteOrderMbo,
     ExecutionSummary,
     MarketItem,
-    OrderAdded,
-    OrderChanged,
-    OrderDeleted,
+    NewOrderMbo,
 )
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.orders import BUY, BookSide, Order, key_of
-from pregao.exchange.engine.self_trade import Prevention, prevent
+from pregao.exchange.engine.orders import BUY, BookSide, EngineOrder, key_of
+from pregao.exchange.engine.self_trade import SelfTradeAction, prevent
 from pregao.exchange.engine.session_statistics import (
     execution_statistics,
     matched,
     opening_and_range,
 )
-from pregao.exchange.engine.terms import AggressorSide, Side, TrdSubType
+from pregao.exchange.engine.terms import AggressorSide, OrderSide, TrdSubType
 
 
 class Execution:
@@ -70,7 +70,7 @@ class Execution:
         """Whether the next trade would leave the auction band."""
 
 
-def tradable_within(listing: Listing, side: Side, limit_key: int, enough: int) -> int:
+def tradable_within(listing: Listing, side: OrderSide, limit_key: int, enough: int) -> int:
     """Return the quantity that an order of this side could trade now, including hidden quantity."""
     opposite = listing.opposite(side)
     best = opposite.best_price()
@@ -90,7 +90,7 @@ def tradable_within(listing: Listing, side: Side, limit_key: int, enough: int) -
 def match(
     market: Market,
     listing: Listing,
-    order: Order,
+    order: EngineOrder,
     limit_key: int,
     execution: Execution,
     now_ns: int,
@@ -130,12 +130,12 @@ def match(
         if investor and resting.investor_id == investor:
             prevented = execution.prevented
             verdict = prevent(market, listing, order, resting, limit_key, now_ns, prevented)
-            if verdict is Prevention.NOT_HERE:
+            if verdict is SelfTradeAction.NOT_HERE:
                 investor = 0
             else:
                 if resting.level is None:
                     execution.cancelled += resting.leaves
-                if verdict is Prevention.INCOMING_ENDS:
+                if verdict is SelfTradeAction.INCOMING_ENDS:
                     execution.ended = True
                     break
                 continue
@@ -173,7 +173,7 @@ def match(
 def consume(
     market: Market,
     side: BookSide,
-    order: Order,
+    order: EngineOrder,
     quantity: int,
     now_ns: int,
     updates: list[MarketItem],
@@ -184,7 +184,7 @@ def consume(
     if quantity < visible:
         order.visible = visible - quantity
         updates.append(
-            OrderChanged(
+            ChangeOrderMbo(
                 order.security_id,
                 order.side,
                 order.price,
@@ -200,7 +200,7 @@ def consume(
         )
         return
     updates.append(
-        OrderDeleted(
+        DeleteOrderMbo(
             order.security_id,
             order.side,
             order.price,
@@ -220,14 +220,14 @@ def consume(
     updates.append(replenish(market, side, order, now_ns))
 
 
-def replenish(market: Market, side: BookSide, order: Order, now_ns: int) -> OrderAdded:
+def replenish(market: Market, side: BookSide, order: EngineOrder, now_ns: int) -> NewOrderMbo:
     """Show the next slice of an iceberg: a new secondary order ID, at the end of its level."""
     market.new_secondary_id(order)
     order.insert_time_ns = now_ns
     order.show()
     side.add(order)
     market.restated(order, now_ns)
-    return OrderAdded(
+    return NewOrderMbo(
         order.security_id,
         order.side,
         order.price,
@@ -255,7 +255,7 @@ def execution_event(
     updates, statistics. Without a trade there are only the book updates.
     """
     if execution.prevented and execution.before is not None:
-        _tell_places(execution, listing.opposite(Side(aggressor)))
+        _set_positions(execution, listing.opposite(OrderSide(aggressor)))
     if not execution.filled:
         market.tell(execution.prevented + execution.updates)
         return
@@ -279,22 +279,25 @@ def execution_event(
     market.tell(items)
 
 
-def _tell_places(execution: Execution, opposite: BookSide) -> None:
+def _set_positions(execution: Execution, opposite: BookSide) -> None:
     """Recompute the positions of book updates, which are published in a different order."""
     ranks = execution.before
     assert ranks is not None
     side = opposite.side
     for items in (execution.prevented, execution.updates):
         for index, item in enumerate(items):
-            if not isinstance(item, OrderAdded | OrderChanged | OrderDeleted) or item.side != side:
+            if (
+                not isinstance(item, NewOrderMbo | ChangeOrderMbo | DeleteOrderMbo)
+                or item.side != side
+            ):
                 continue
             rank = (-key_of(side, item.price), item.secondary_order_id)
-            if isinstance(item, OrderAdded):
+            if isinstance(item, NewOrderMbo):
                 # At the end of its level: its secondary order ID may be an old one.
                 position = bisect_right(ranks, rank[0], key=itemgetter(0))
                 ranks.insert(position, rank)
             else:
                 position = ranks.index(rank)
-                if isinstance(item, OrderDeleted):
+                if isinstance(item, DeleteOrderMbo):
                     del ranks[position]
             items[index] = replace(item, position=position + 1)

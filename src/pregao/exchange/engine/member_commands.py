@@ -13,12 +13,12 @@ from pregao.exchange.engine.terms import (
     CrossType,
     ExecRestatementReason,
     MassActionType,
+    OrderSide,
     OrdType,
     PosTransType,
     RoutingInstruction,
     SelfTradePreventionInstruction,
     SettlType,
-    Side,
     TimeInForce,
 )
 
@@ -37,7 +37,7 @@ class NewOrder:
     firm: int
     cl_ord_id: int
     security_id: int
-    side: Side
+    side: OrderSide
     quantity: int
     price: int | None = None
     ord_type: OrdType = OrdType.LIMIT
@@ -110,7 +110,7 @@ class MassCancel:
     session: int
     cl_ord_id: int
     security_id: int | None = None
-    side: Side | None = None
+    side: OrderSide | None = None
     ord_tag_id: int = 0
     reason: ExecRestatementReason = ExecRestatementReason.ORDER_MASS_ACTION_FROM_CLIENT_REQUEST
     asset: str = ""
@@ -213,7 +213,7 @@ class ProposedLeg:
     """A leg of a proposed spread; the ratio is an integer of 1e-7."""
 
     symbol: str
-    side: Side
+    side: OrderSide
     ratio_qty: int
 
 
@@ -239,7 +239,7 @@ class DeclareForward:
     quote_req_id: str
     security_id: int
     contra_firm: int
-    side: Side
+    side: OrderSide
     quantity: int
     price: int
     fixed_rate: int

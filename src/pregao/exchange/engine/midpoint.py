@@ -12,13 +12,13 @@ from pregao.exchange.engine.checks import BROKER_ONLY, FOK, IOC
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.matching import Execution, execution_event
-from pregao.exchange.engine.orders import BUY, Order
+from pregao.exchange.engine.orders import BUY, EngineOrder
 from pregao.exchange.engine.phases import OPEN
 from pregao.exchange.engine.session_statistics import matched
 from pregao.exchange.engine.terms import (
     AggressorSide,
     ExecRestatementReason,
-    Side,
+    OrderSide,
     TradeCondition,
     TrdSubType,
 )
@@ -34,7 +34,7 @@ def middle(listing: Listing) -> int | None:
 
 
 def enter_pegged(
-    market: Market, listing: Listing, order: Order, received_ns: int, now_ns: int
+    market: Market, listing: Listing, order: EngineOrder, received_ns: int, now_ns: int
 ) -> None:
     """Trade a waiting pegged order with the other side, then keep or cancel the rest."""
     price = middle(listing)
@@ -63,19 +63,19 @@ def enter_pegged(
         execution_event(market, listing, execution, side, received_ns, now_ns)
 
 
-def _counterparts(listing: Listing, order: Order, price: int) -> list[Order]:
+def _counterparts(listing: Listing, order: EngineOrder, price: int) -> list[EngineOrder]:
     """Return the pegged orders that an order can trade with at a price, oldest first."""
     if not _allows(order, price):
         return []
     return [
         other
-        for other in listing.waiting.pegged.get(Side(3 - order.side), ())
+        for other in listing.waiting.pegged.get(OrderSide(3 - order.side), ())
         if _allows(other, price)
         and (other.firm == order.firm or BROKER_ONLY not in (order.routing, other.routing))
     ]
 
 
-def _allows(order: Order, price: int) -> bool:
+def _allows(order: EngineOrder, price: int) -> bool:
     """Whether an order's limit, if any, allows a trade at a price."""
     if order.price is None:
         return True
@@ -85,8 +85,8 @@ def _allows(order: Order, price: int) -> bool:
 def _trade(
     market: Market,
     listing: Listing,
-    order: Order,
-    other: Order,
+    order: EngineOrder,
+    other: EngineOrder,
     price: int,
     execution: Execution,
     now_ns: int,
@@ -117,7 +117,7 @@ def _trade(
         _end(market, listing, other)
 
 
-def _end(market: Market, listing: Listing, order: Order) -> None:
+def _end(market: Market, listing: Listing, order: EngineOrder) -> None:
     """Remove an order that no longer waits."""
     listing.waiting.remove(order)
     market.forget(order)

@@ -26,13 +26,13 @@ from pregao.exchange.engine.checks import (
     check_order,
     protection_price,
 )
-from pregao.exchange.engine.commands import ModifyOrder
 from pregao.exchange.engine.entry import trade_or_queue
-from pregao.exchange.engine.events import MarketItem, OrderChanged
+from pregao.exchange.engine.events import ChangeOrderMbo, MarketItem
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.member_commands import ModifyOrder
 from pregao.exchange.engine.midpoint import enter_pegged
-from pregao.exchange.engine.orders import BUY, Order
+from pregao.exchange.engine.orders import BUY, EngineOrder
 from pregao.exchange.engine.phases import OPEN
 from pregao.exchange.engine.protections import reset_protections
 from pregao.exchange.engine.records import record
@@ -70,7 +70,7 @@ def modify_order(market: Market, command: ModifyOrder, now_ns: int) -> None:
     if order is None:
         _refuse(market, command, rejects.UNKNOWN_ORDER, now_ns)
         return
-    terms = _wanted(listing, order, command)
+    terms = _requested(listing, order, command)
     reject = _check(market, listing, order, command, terms)
     if reject is not None:
         _refuse(market, command, reject, now_ns)
@@ -108,10 +108,10 @@ def modify_order(market: Market, command: ModifyOrder, now_ns: int) -> None:
             market.new_secondary_id(order)
         _requeue(market, listing, order, command, terms, leaves, items, received, now_ns)
     else:
-        _keep_place(market, listing, order, command, terms, leaves, items, now_ns)
+        _keep_position(market, listing, order, command, terms, leaves, items, now_ns)
 
 
-def _wanted(listing: Listing, order: Order, command: ModifyOrder) -> _Terms:
+def _requested(listing: Listing, order: EngineOrder, command: ModifyOrder) -> _Terms:
     """Return the terms of the request, completed from the current order."""
     ord_type = order.ord_type if command.ord_type is None else command.ord_type
     plain = ord_type is LIMIT
@@ -143,7 +143,7 @@ def _wanted(listing: Listing, order: Order, command: ModifyOrder) -> _Terms:
 
 
 def _check(
-    market: Market, listing: Listing, order: Order, command: ModifyOrder, terms: _Terms
+    market: Market, listing: Listing, order: EngineOrder, command: ModifyOrder, terms: _Terms
 ) -> Reject | None:
     """Return the reason to reject the request, or None."""
     reject = check_order(
@@ -161,7 +161,7 @@ def _check(
     )
     plain = terms.ord_type is LIMIT and order.ord_type is LIMIT
     if reject is None and not plain and (order.ord_type in HIDDEN or terms.ord_type in HIDDEN):
-        reject = None if order.ord_type == terms.ord_type else rejects.TYPE_CHANGE_NOT_TAKEN
+        reject = None if order.ord_type == terms.ord_type else rejects.TYPE_CHANGE_NOT_ACCEPTED
     if reject is None and command.investor_id:
         reject = check_investor(command.investor_id)
     if reject is None and listing.status != OPEN:
@@ -186,7 +186,7 @@ def _check(
     return None
 
 
-def _loses_priority(order: Order, terms: _Terms, leaves: int) -> bool:
+def _loses_priority(order: EngineOrder, terms: _Terms, leaves: int) -> bool:
     """Whether the change costs the order its queue position."""
     if terms.price != order.price or leaves > order.leaves or terms.min_qty:
         return True
@@ -199,7 +199,7 @@ def _shown(max_floor: int, leaves: int) -> int:
     return max_floor if 0 < max_floor < leaves else leaves
 
 
-def _update(order: Order, command: ModifyOrder, terms: _Terms, leaves: int) -> None:
+def _update(order: EngineOrder, command: ModifyOrder, terms: _Terms, leaves: int) -> None:
     """Apply the new terms to the order."""
     order.quantity = terms.quantity
     order.leaves = leaves
@@ -225,7 +225,7 @@ def _update(order: Order, command: ModifyOrder, terms: _Terms, leaves: int) -> N
 def _requeue(
     market: Market,
     listing: Listing,
-    order: Order,
+    order: EngineOrder,
     command: ModifyOrder,
     terms: _Terms,
     leaves: int,
@@ -249,7 +249,7 @@ def _requeue(
 def _wait(
     market: Market,
     listing: Listing,
-    order: Order,
+    order: EngineOrder,
     command: ModifyOrder,
     terms: _Terms,
     leaves: int,
@@ -269,10 +269,10 @@ def _wait(
     market.tell(items)
 
 
-def _keep_place(
+def _keep_position(
     market: Market,
     listing: Listing,
-    order: Order,
+    order: EngineOrder,
     command: ModifyOrder,
     terms: _Terms,
     leaves: int,
@@ -288,7 +288,7 @@ def _keep_place(
     _report(market, order, command, now_ns)
     if order.visible != visible:
         items.append(
-            OrderChanged(
+            ChangeOrderMbo(
                 order.security_id,
                 order.side,
                 order.price,
@@ -308,7 +308,7 @@ def _keep_place(
 
 
 def _report(
-    market: Market, order: Order, command: ModifyOrder, now_ns: int, working: bool = True
+    market: Market, order: EngineOrder, command: ModifyOrder, now_ns: int, working: bool = True
 ) -> None:
     """Report to the owner; from now on the request's ClOrdID identifies the order."""
     before, new = order.cl_ord_id, command.cl_ord_id

@@ -4,15 +4,6 @@ from __future__ import annotations
 
 from pregao.errors import UsageError
 from pregao.exchange.engine.bands import refresh
-from pregao.exchange.engine.commands import (
-    AdjustLastTrade,
-    PublishNews,
-    SetClosingPrice,
-    SetOpenInterest,
-    SetPriceBand,
-    SetQuantityBand,
-    SetSettlementPrice,
-)
 from pregao.exchange.engine.events import (
     ClosingPrice,
     MarketItem,
@@ -26,6 +17,15 @@ from pregao.exchange.engine.events import (
 from pregao.exchange.engine.instruments import Product
 from pregao.exchange.engine.listing import Band, Listing
 from pregao.exchange.engine.market import Market, days
+from pregao.exchange.engine.operations_commands import (
+    AdjustLastTrade,
+    PublishNews,
+    SetClosingPrice,
+    SetOpenInterest,
+    SetPriceBand,
+    SetQuantityBand,
+    SetSettlementPrice,
+)
 from pregao.exchange.engine.terms import OpenCloseSettlFlag, PriceLimitType, PriceType
 from pregao.exchange.engine.views import last_trade_price
 from pregao.exchange.engine.withdrawal import refresh_auction

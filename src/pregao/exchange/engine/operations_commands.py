@@ -14,13 +14,13 @@ from pregao.exchange.engine.terms import (
     ExecRestatementReason,
     NewsSource,
     OpenCloseSettlFlag,
+    OrderSide,
     PriceBandMidpoint,
     PriceBandType,
     PriceLimitType,
     PriceType,
     ProtectionScope,
     SettlPriceType,
-    Side,
     TradingSession,
     TradingStatus,
     TrdSubType,
@@ -243,7 +243,7 @@ class DeleteSide:
     """Cancel all orders on one side of a book in one event."""
 
     security_id: int
-    side: Side
+    side: OrderSide
 
 
 @record
@@ -251,7 +251,7 @@ class EnterImplied:
     """Enter a synthetic order manually into the book of an implied-eligible instrument."""
 
     security_id: int
-    side: Side
+    side: OrderSide
     price: int
     quantity: int
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
-from pregao.exchange.engine.terms import OrdType, Side, TimeInForce
+from pregao.exchange.engine.terms import OrderSide, OrdType, TimeInForce
 
 UNPRICED_KEY = 1 << 62
 """Key of orders without a price (MOA, MOC): before every priced level, on both sides."""
@@ -22,17 +22,17 @@ WORST_KEY = -(1 << 62)
 UNWATCHED = 1 << 63
 """A key that no level reaches."""
 
-BUY = Side.BUY
+BUY = OrderSide.BUY
 
 
-def key_of(side: Side, price: int | None) -> int:
+def key_of(side: OrderSide, price: int | None) -> int:
     """Return the rank of a price on a side: greater is better."""
     if price is None:
         return UNPRICED_KEY
     return price if side == BUY else -price
 
 
-class Order:
+class EngineOrder:
     """An order, with its links in the queue of its price level while it rests."""
 
     leg_of: int = 0
@@ -84,7 +84,7 @@ class Order:
         firm: int,
         cl_ord_id: int,
         security_id: int,
-        side: Side,
+        side: OrderSide,
         price: int | None,
         quantity: int,
         ord_type: OrdType,
@@ -123,14 +123,14 @@ class Order:
         self.ord_tag_id = 0
         self.implied = False
         self.key = 0
-        self.level: Level | None = None
-        self.previous: Order | None = None
-        self.next: Order | None = None
+        self.level: PriceLevel | None = None
+        self.previous: EngineOrder | None = None
+        self.next: EngineOrder | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without the queue links, which the level restores."""
         links = ("level", "next", "previous")
-        return {name: getattr(self, name) for name in Order.__slots__ if name not in links}
+        return {name: getattr(self, name) for name in EngineOrder.__slots__ if name not in links}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the state of a copy."""
@@ -144,7 +144,7 @@ class Order:
         self.visible = floor if 0 < floor < self.leaves else self.leaves
 
 
-class LegOrder(Order):
+class LegOrder(EngineOrder):
     """The order of a spread in one of its legs: it exists only for the trade."""
 
     __slots__ = ("leg_of", "owner_account")
@@ -158,24 +158,24 @@ class LegOrder(Order):
         return self.owner_account
 
 
-class Level:
+class PriceLevel:
     """Queue of orders at one price; ``quantity`` is their total left, including hidden quantity."""
 
     __slots__ = ("count", "head", "key", "price", "quantity", "tail")
 
-    def __init__(self, key: int, price: int | None, order: Order) -> None:
+    def __init__(self, key: int, price: int | None, order: EngineOrder) -> None:
         self.key = key
         self.price = price
-        self.head: Order | None = order
-        self.tail: Order | None = order
+        self.head: EngineOrder | None = order
+        self.tail: EngineOrder | None = order
         self.quantity = order.leaves
         self.count = 1
 
-    def __getstate__(self) -> tuple[int, int | None, int, list[Order]]:
+    def __getstate__(self) -> tuple[int, int | None, int, list[EngineOrder]]:
         """Return the orders as a list: as links, a long queue would be too deep to pickle."""
         return self.key, self.price, self.quantity, list(self)
 
-    def __setstate__(self, state: tuple[int, int | None, int, list[Order]]) -> None:
+    def __setstate__(self, state: tuple[int, int | None, int, list[EngineOrder]]) -> None:
         """Restore the state of a copy."""
         self.key, self.price, self.quantity, orders = state
         self.count = len(orders)
@@ -186,7 +186,7 @@ class Level:
             if before is not None:
                 before.next = order
 
-    def __iter__(self) -> Iterator[Order]:
+    def __iter__(self) -> Iterator[EngineOrder]:
         order = self.head
         while order is not None:
             yield order
@@ -202,21 +202,21 @@ class BookSide:
 
     __slots__ = ("count", "keys", "levels", "side", "watch_key", "watched")
 
-    def __init__(self, side: Side) -> None:
+    def __init__(self, side: OrderSide) -> None:
         self.side = side
         self.keys: list[int] = []
-        self.levels: dict[int, Level] = {}
+        self.levels: dict[int, PriceLevel] = {}
         self.count = 0
         self.watch_key = UNWATCHED
         self.watched = 0
 
-    def __iter__(self) -> Iterator[Order]:
+    def __iter__(self) -> Iterator[EngineOrder]:
         """Iterate over the orders from best to worst."""
         return iter(self.orders())
 
-    def orders(self) -> list[Order]:
+    def orders(self) -> list[EngineOrder]:
         """Return the orders from best to worst."""
-        found: list[Order] = []
+        found: list[EngineOrder] = []
         levels = self.levels
         for key in reversed(self.keys):
             order = levels[key].head
@@ -225,7 +225,7 @@ class BookSide:
                 order = order.next
         return found
 
-    def add(self, order: Order) -> None:
+    def add(self, order: EngineOrder) -> None:
         """Queue an order at its price, after all others except implied ones."""
         price = order.price
         if price is None:
@@ -238,7 +238,7 @@ class BookSide:
             self.watched += order.leaves
         level = self.levels.get(key)
         if level is None:
-            order.level = self.levels[key] = Level(key, price, order)
+            order.level = self.levels[key] = PriceLevel(key, price, order)
             order.previous = order.next = None
             keys = self.keys
             if not keys or key > keys[-1]:
@@ -265,7 +265,7 @@ class BookSide:
         else:
             following.previous = order
 
-    def remove(self, order: Order) -> None:
+    def remove(self, order: EngineOrder) -> None:
         """Remove an order; the level's quantity must still include what it has left."""
         level = order.level
         assert level is not None
@@ -295,7 +295,7 @@ class BookSide:
         else:
             following.previous = ahead
 
-    def clear(self) -> list[Order]:
+    def clear(self) -> list[EngineOrder]:
         """Remove all orders and return them."""
         orders = self.orders()
         for order in orders:
@@ -306,7 +306,7 @@ class BookSide:
         self.unwatch()
         return orders
 
-    def resize(self, order: Order, leaves: int) -> None:
+    def resize(self, order: EngineOrder, leaves: int) -> None:
         """Change the quantity that an order has left; it keeps its position."""
         level = order.level
         assert level is not None
@@ -320,7 +320,7 @@ class BookSide:
         self.watch_key = UNWATCHED
         self.watched = 0
 
-    def position(self, order: Order) -> int:
+    def position(self, order: EngineOrder) -> int:
         """Return the 1-based position of an order on its side, by a walk over the levels."""
         level = order.level
         assert level is not None

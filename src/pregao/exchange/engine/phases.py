@@ -31,12 +31,6 @@ from pregao.exchange.engine.auction_times import (
     watch,
 )
 from pregao.exchange.engine.bands import refresh
-from pregao.exchange.engine.commands import (
-    AdvanceTime,
-    RejoinGroup,
-    SetGroupPhase,
-    SetSecurityStatus,
-)
 from pregao.exchange.engine.events import (
     ExecutionStatistics,
     HighPrice,
@@ -47,8 +41,14 @@ from pregao.exchange.engine.events import (
     SecurityGroupPhase,
     SecurityStatus,
 )
-from pregao.exchange.engine.listing import Group, Listing, Statistics
+from pregao.exchange.engine.listing import InstrumentGroup, Listing, SessionStatistics
 from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.operations_commands import (
+    AdvanceTime,
+    RejoinGroup,
+    SetGroupPhase,
+    SetSecurityStatus,
+)
 from pregao.exchange.engine.terms import ExecRestatementReason, TimeInForce, TradingStatus
 from pregao.umdf.phases import TradingEvent
 
@@ -114,7 +114,7 @@ def set_group_phase(market: Market, command: SetGroupPhase, now_ns: int) -> None
         pair = listing.pair
         if pair is not None and pair.pending and listing.status not in AUCTIONS:
             detach(market, pair, None, None, now_ns)
-            tell_change(market, pair, pair.group.phase, REJOINS, now_ns)
+            publish_status_change(market, pair, pair.group.phase, REJOINS, now_ns)
 
 
 def _held(market: Market, listing: Listing, phase: TradingStatus, now_ns: int) -> News | None:
@@ -182,7 +182,7 @@ def set_security_status(market: Market, command: SetSecurityStatus, now_ns: int)
     event = TradingEvent.SECURITY_STATUS_CHANGE
     if command.new_session:
         event = TradingEvent.TRADING_SESSION_CHANGE
-    tell_change(market, listing, command.status, event, now_ns)
+    publish_status_change(market, listing, command.status, event, now_ns)
 
 
 def rejoin_group(market: Market, command: RejoinGroup, now_ns: int) -> None:
@@ -194,7 +194,7 @@ def rejoin_group(market: Market, command: RejoinGroup, now_ns: int) -> None:
             f"{listing.group.name!r}"
         )
     detach(market, listing, None, None, now_ns)
-    tell_change(market, listing, listing.group.phase, REJOINS, now_ns)
+    publish_status_change(market, listing, listing.group.phase, REJOINS, now_ns)
 
 
 def call_auction(market: Market, listing: Listing, now_ns: int) -> SecurityStatus:
@@ -267,7 +267,7 @@ def _follow(market: Market, listing: Listing, now_ns: int) -> None:
     watch(listing, rules, group.open_time_ns, now_ns)
 
 
-def tell_change(
+def publish_status_change(
     market: Market, listing: Listing, status: TradingStatus, event: TradingEvent, now_ns: int
 ) -> None:
     """Apply a change of one instrument's state and publish it."""
@@ -376,7 +376,7 @@ def _wake_closing_orders(
 
 def reset_statistics(listing: Listing) -> None:
     """Reset the statistics for a new session."""
-    listing.statistics = Statistics(after_id=listing.trade_id)
+    listing.statistics = SessionStatistics(after_id=listing.trade_id)
     listing.last_trade = None
     for shown in (OpeningPrice, HighPrice, LowPrice, ExecutionStatistics):
         listing.shown.pop(shown, None)
@@ -384,7 +384,7 @@ def reset_statistics(listing: Listing) -> None:
 
 
 def phase_message(
-    market: Market, group: Group, new_session: bool, now_ns: int
+    market: Market, group: InstrumentGroup, new_session: bool, now_ns: int
 ) -> SecurityGroupPhase:
     """Return the message with a group's phase."""
     return SecurityGroupPhase(

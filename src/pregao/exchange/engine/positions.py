@@ -9,8 +9,8 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
-from pregao.exchange.engine.orders import Order
-from pregao.exchange.engine.terms import PosType, Side
+from pregao.exchange.engine.orders import EngineOrder
+from pregao.exchange.engine.terms import OrderSide, PosType
 
 if TYPE_CHECKING:
     from pregao.exchange.engine.member_commands import MaintainPosition
@@ -57,7 +57,7 @@ class Position:
         return tuple(row for row in rows if row[1] or row[2])
 
 
-class Fill:
+class OptionFill:
     """One side of a trade in an option today."""
 
     __slots__ = ("account", "allocated", "firm", "quantity")
@@ -78,12 +78,12 @@ class Allocation(NamedTuple):
     quantity: int
 
 
-class Positions:
+class PositionLedger:
     """All positions of the market, and today's requests about them."""
 
     def __init__(self) -> None:
         self.held: dict[Holder, Position] = {}
-        self.fills: dict[tuple[int, int, Side], Fill] = {}
+        self.fills: dict[tuple[int, int, OrderSide], OptionFill] = {}
         """By instrument, trade and side."""
         self.allocations: dict[tuple[int, int], Allocation] = {}
         """By firm and the firm's allocation ID."""
@@ -97,15 +97,17 @@ class Positions:
         """Return a position, creating it if needed."""
         return self.held.setdefault((firm, account, security_id), Position())
 
-    def traded(self, order: Order, trade_id: int, quantity: int) -> None:
+    def traded(self, order: EngineOrder, trade_id: int, quantity: int) -> None:
         """Record a trade of an order in an option."""
         account = order.position_account
-        self.fills[order.security_id, trade_id, order.side] = Fill(order.firm, account, quantity)
+        self.fills[order.security_id, trade_id, order.side] = OptionFill(
+            order.firm, account, quantity
+        )
         self._add(order.firm, account, order.security_id, order.side, quantity)
 
     def resized(self, security_id: int, trade_id: int, quantity: int) -> None:
         """Apply a corrected quantity of a trade, or its bust (0)."""
-        for side in Side:
+        for side in OrderSide:
             fill = self.fills.get((security_id, trade_id, side))
             if fill is None:
                 continue
@@ -115,23 +117,27 @@ class Positions:
             if not quantity:
                 del self.fills[security_id, trade_id, side]
 
-    def _add(self, firm: int, account: int, security_id: int, side: Side, quantity: int) -> None:
+    def _add(
+        self, firm: int, account: int, security_id: int, side: OrderSide, quantity: int
+    ) -> None:
         position = self.of(firm, account, security_id)
         # Quantities exercised or assigned in the meantime stay so.
-        if side == Side.BUY:
+        if side == OrderSide.BUY:
             position.bought += quantity
             position.long = max(position.long + quantity, 0)
         else:
             position.sold += quantity
             position.short = max(position.short + quantity, 0)
 
-    def move(self, firm: int, account: int, to: tuple[int, int], fill: Fill, trade: Holder) -> None:
+    def move(
+        self, firm: int, account: int, to: tuple[int, int], fill: OptionFill, trade: Holder
+    ) -> None:
         """Move one side of a trade to another account of this or another firm."""
         security_id, trade_id, side = trade
-        self._add(firm, account, security_id, Side(side), -fill.quantity)
-        self._add(*to, security_id, Side(side), fill.quantity)
+        self._add(firm, account, security_id, OrderSide(side), -fill.quantity)
+        self._add(*to, security_id, OrderSide(side), fill.quantity)
         fill.firm, fill.account = to
-        self.fills[security_id, trade_id, Side(side)] = fill
+        self.fills[security_id, trade_id, OrderSide(side)] = fill
 
     def of_instrument(self, security_id: int) -> list[tuple[Holder, Position]]:
         """Return the positions in an option, by firm and account."""

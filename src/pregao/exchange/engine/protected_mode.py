@@ -10,11 +10,11 @@ from __future__ import annotations
 from pregao.errors import UsageError
 from pregao.exchange.engine.auction import participates
 from pregao.exchange.engine.checks import GTC, GTD, MOC, check_cancel_state
-from pregao.exchange.engine.commands import RemoveProtection, SetDelta, SetProtection
 from pregao.exchange.engine.events import MarketItem
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.orders import Order
+from pregao.exchange.engine.operations_commands import RemoveProtection, SetDelta, SetProtection
+from pregao.exchange.engine.orders import EngineOrder
 from pregao.exchange.engine.phases import AUCTIONS
 from pregao.exchange.engine.protections import Protection
 from pregao.exchange.engine.terms import ExecRestatementReason
@@ -80,7 +80,7 @@ def reset_all(market: Market) -> None:
 def protect(market: Market, now_ns: int) -> None:
     """Start the protected mode where a limit was reached, and cancel the orders concerned."""
     reached, market.reached = market.reached, []
-    orders: dict[int, Order] = {}
+    orders: dict[int, EngineOrder] = {}
     for protection in reached:
         if protection.active:
             found = protection.leftovers
@@ -103,12 +103,12 @@ def protect(market: Market, now_ns: int) -> None:
     market.tell(items)
 
 
-def _watched(market: Market, protection: Protection) -> list[Order]:
+def _watched(market: Market, protection: Protection) -> list[EngineOrder]:
     """Return the orders that a configuration cancels."""
     settings = protection.settings
     triggered = {order.order_id for order in market.triggered}
 
-    def goes(order: Order) -> bool:
+    def goes(order: EngineOrder) -> bool:
         if (order.firm, order.account) != (settings.firm, settings.account):
             return False
         if order.order_id <= protection.since:
@@ -126,7 +126,7 @@ def _watched(market: Market, protection: Protection) -> list[Order]:
     return [order for order in market.orders.values() if goes(order)]
 
 
-def _may_go(market: Market, order: Order) -> bool:
+def _may_go(market: Market, order: EngineOrder) -> bool:
     """Whether the states of the instrument and its auction allow an order to be canceled."""
     if order.order_id not in market.orders:
         return False

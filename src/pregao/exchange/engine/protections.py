@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pregao.exchange.engine.commands import ProtectionReference, SetProtection
 from pregao.exchange.engine.instruments import Instrument, MultiLegModel
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.orders import BUY, Order
+from pregao.exchange.engine.operations_commands import ProtectionReference, SetProtection
+from pregao.exchange.engine.orders import BUY, EngineOrder
 from pregao.exchange.engine.rejects import PROTECTION_IN_EFFECT, Reject
 from pregao.exchange.engine.terms import PRICE_SCALE, ProtectionScope
 
@@ -21,7 +21,7 @@ INSTRUMENT = ProtectionScope.INSTRUMENT
 OPTIONS = ProtectionScope.OPTIONS
 
 
-class Watch(NamedTuple):
+class ProtectionWatch(NamedTuple):
     """Whether a configuration counts or cancels an instrument, and the name of the reference."""
 
     counts: bool
@@ -29,7 +29,7 @@ class Watch(NamedTuple):
     product: str
 
 
-_NOT_WATCHED = Watch(False, False, "")
+_NOT_WATCHED = ProtectionWatch(False, False, "")
 
 
 class Protection:
@@ -54,7 +54,7 @@ class Protection:
         self.settings = settings
         self.since = since
         """Last order entered before the configuration."""
-        self._watches: dict[int, Watch] = {}
+        self._watches: dict[int, ProtectionWatch] = {}
         self.reset()
 
     def reset(self) -> None:
@@ -62,7 +62,7 @@ class Protection:
         self.active = False
         self.reached = False
         """Whether a limit is reached: the protected mode starts after the event."""
-        self.leftovers: list[Order] = []
+        self.leftovers: list[EngineOrder] = []
         """Orders partly filled in protected mode: what is left of them is canceled."""
         self._begin(None)
 
@@ -74,25 +74,25 @@ class Protection:
         self.net_quantity = 0
         self.delta = 0
 
-    def watch(self, instrument: Instrument) -> Watch:
+    def watch(self, instrument: Instrument) -> ProtectionWatch:
         """Return how this configuration watches an instrument."""
         found = self._watches.get(instrument.security_id)
         if found is None:
             found = self._watches[instrument.security_id] = self._find(instrument)
         return found
 
-    def _find(self, instrument: Instrument) -> Watch:
+    def _find(self, instrument: Instrument) -> ProtectionWatch:
         for reference in self.settings.references:
             part = _part(reference, instrument)
             if part is not None:
-                return Watch(
+                return ProtectionWatch(
                     bool(part & reference.counts),
                     bool(part & reference.cancels),
                     _product(reference, instrument),
                 )
         return _NOT_WATCHED
 
-    def count(self, order: Order, quantity: int, delta: int, now_ns: int) -> None:
+    def count(self, order: EngineOrder, quantity: int, delta: int, now_ns: int) -> None:
         """Count a fill of one of the account's orders."""
         settings = self.settings
         if self.began_ns is None or now_ns - self.began_ns > settings.interval_ns:
@@ -134,7 +134,9 @@ def _product(reference: ProtectionReference, instrument: Instrument) -> str:
     return reference.asset or symbols[reference.security_id]
 
 
-def count_fill(market: Market, listing: Listing, order: Order, quantity: int, now_ns: int) -> None:
+def count_fill(
+    market: Market, listing: Listing, order: EngineOrder, quantity: int, now_ns: int
+) -> None:
     """Count a fill in every configuration that watches it; user-defined spreads never count."""
     found = market.protections.get((order.firm, order.account))
     if found is None or listing.instrument.multi_leg_model == MultiLegModel.USER_DEFINED:

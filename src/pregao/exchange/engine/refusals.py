@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.rejects import Reject
-from pregao.exchange.engine.reports import Report
+from pregao.exchange.engine.reports import EngineReport
 from pregao.exchange.engine.terms import CxlRejResponseTo
 
 
@@ -18,7 +18,7 @@ def refuse(
     now_ns: int,
     order_id: int = 0,
     orig_cl_ord_id: int = 0,
-) -> list[Report]:
+) -> list[EngineReport]:
     """Return the reports about a request that did not reach the market."""
     market.units, market.reports = [], []
     market.rejected(

@@ -5,12 +5,16 @@ from __future__ import annotations
 from pregao.errors import UsageError
 from pregao.exchange.engine.bands import refresh
 from pregao.exchange.engine.checks import GTC, GTD
-from pregao.exchange.engine.commands import AddInstrument, ChangeInstrument, RemoveInstrument
 from pregao.exchange.engine.events import MarketItem, SecurityDefinition
 from pregao.exchange.engine.forwards import cancel_declarations
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.phases import REJOINS, detach, tell_change
+from pregao.exchange.engine.operations_commands import (
+    AddInstrument,
+    ChangeInstrument,
+    RemoveInstrument,
+)
+from pregao.exchange.engine.phases import REJOINS, detach, publish_status_change
 from pregao.exchange.engine.spreads import unregister
 from pregao.exchange.engine.surveillance import clear_side
 from pregao.exchange.engine.terms import ExecRestatementReason, SecurityUpdateAction
@@ -86,4 +90,4 @@ def remove_instrument(market: Market, command: RemoveInstrument, now_ns: int) ->
         if pair.pending:
             # Only the end of this instrument's auction would have ended the pair's.
             detach(market, pair, None, None, now_ns)
-            tell_change(market, pair, pair.group.phase, REJOINS, now_ns)
+            publish_status_change(market, pair, pair.group.phase, REJOINS, now_ns)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pregao.exchange.engine.commands import DeclareForward
 from pregao.exchange.engine.events import MarketEvent
+from pregao.exchange.engine.member_commands import DeclareForward
 from pregao.exchange.engine.records import record
 from pregao.exchange.engine.terms import (
     CxlRejResponseTo,
     ExecRestatementReason,
     MassActionRejectReason,
+    OrderSide,
     OrdStatus,
     OrdType,
     PosMaintAction,
@@ -20,7 +21,6 @@ from pregao.exchange.engine.terms import (
     QuoteStatus,
     QuoteStatusResponseTo,
     SecurityResponseType,
-    Side,
     TimeInForce,
 )
 
@@ -36,7 +36,7 @@ class OrderAccepted:
     order_id: int
     secondary_order_id: int
     security_id: int
-    side: Side
+    side: OrderSide
     ord_type: OrdType
     time_in_force: TimeInForce
     price: int | None
@@ -63,7 +63,7 @@ class OrderRestated:
     order_id: int
     secondary_order_id: int
     security_id: int
-    side: Side
+    side: OrderSide
     ord_type: OrdType
     time_in_force: TimeInForce
     price: int | None
@@ -87,7 +87,7 @@ class OrderModified:
     order_id: int
     secondary_order_id: int
     security_id: int
-    side: Side
+    side: OrderSide
     ord_type: OrdType
     time_in_force: TimeInForce
     price: int | None
@@ -119,7 +119,7 @@ class OrderCancelled:
     order_id: int
     secondary_order_id: int
     security_id: int
-    side: Side
+    side: OrderSide
     ord_type: OrdType
     time_in_force: TimeInForce
     price: int | None
@@ -146,7 +146,7 @@ class OrderFilled:
     order_id: int
     secondary_order_id: int
     security_id: int
-    side: Side
+    side: OrderSide
     ord_type: OrdType
     price: int | None
     quantity: int
@@ -176,7 +176,7 @@ class FillBusted:
     order_id: int
     secondary_order_id: int
     security_id: int
-    side: Side
+    side: OrderSide
     quantity: int
     last_qty: int
     last_px: int
@@ -271,7 +271,7 @@ class ForwardTraded:
     firm: int
     quote_id: int
     security_id: int
-    side: Side
+    side: OrderSide
     last_qty: int
     last_px: int
     trade_id: int
@@ -321,7 +321,7 @@ class AllocationReported:
     transact_time_ns: int
 
 
-Report = (
+EngineReport = (
     OrderAccepted
     | OrderRestated
     | OrderModified
@@ -340,8 +340,8 @@ Report = (
 """Any private report; ``session`` is its recipient."""
 
 
-class Outcome(NamedTuple):
+class CommandOutcome(NamedTuple):
     """Outcome of a command: units for the feed, reports for the owners."""
 
     market: list[MarketEvent]
-    reports: list[Report]
+    reports: list[EngineReport]

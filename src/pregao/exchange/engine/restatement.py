@@ -6,8 +6,8 @@ which has the sessions, knows which those are and when they are connected.
 
 from __future__ import annotations
 
-from pregao.exchange.engine.commands import RestateOrders
 from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.member_commands import RestateOrders
 from pregao.exchange.engine.terms import ExecRestatementReason, TimeInForce
 
 _GOOD_TILL = (TimeInForce.GOOD_TILL_CANCEL, TimeInForce.GOOD_TILL_DATE)

@@ -11,25 +11,25 @@ from __future__ import annotations
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.matching import Execution, match
-from pregao.exchange.engine.orders import BUY, Order
+from pregao.exchange.engine.orders import BUY, EngineOrder
 from pregao.exchange.engine.session_statistics import matched
-from pregao.exchange.engine.terms import PRICE_SCALE, RoutingInstruction, Side, TrdSubType
+from pregao.exchange.engine.terms import PRICE_SCALE, OrderSide, RoutingInstruction, TrdSubType
 
 RETAIL = RoutingInstruction.RETAIL_LIQUIDITY_TAKER
 WAIVED = RoutingInstruction.WAIVED_PRIORITY
 
 
-def is_retail(listing: Listing, order: Order) -> bool:
+def is_retail(listing: Listing, order: EngineOrder) -> bool:
     """Whether an incoming order could trade with a provider of its firm."""
     return order.routing == RETAIL and bool(_providers(listing, order))
 
 
-def _providers(listing: Listing, order: Order) -> list[Order]:
+def _providers(listing: Listing, order: EngineOrder) -> list[EngineOrder]:
     """Return the providers of an incoming order's firm on the other side, oldest first."""
     return listing.waiting.providers.get((3 - order.side, order.firm), [])
 
 
-def pegged_price(listing: Listing, side: Side) -> int | None:
+def pegged_price(listing: Listing, side: OrderSide) -> int | None:
     """Return the current price of a side's providers, or None without a price to peg to."""
     best = listing.side(side).best_price()
     if best is None:
@@ -43,7 +43,9 @@ def pegged_price(listing: Listing, side: Side) -> int | None:
     return best + better if side == BUY else best - better
 
 
-def tradable_with_providers(market: Market, listing: Listing, order: Order, limit_key: int) -> int:
+def tradable_with_providers(
+    market: Market, listing: Listing, order: EngineOrder, limit_key: int
+) -> int:
     """Return how much an incoming order could trade with the providers of its firm."""
     price = _price_for(listing, order, limit_key)
     if price is None:
@@ -55,7 +57,7 @@ def tradable_with_providers(market: Market, listing: Listing, order: Order, limi
 def match_retail(
     market: Market,
     listing: Listing,
-    order: Order,
+    order: EngineOrder,
     limit_key: int,
     execution: Execution,
     now_ns: int,
@@ -72,9 +74,9 @@ def match_retail(
     match(market, listing, order, limit_key, execution, now_ns)
 
 
-def _price_for(listing: Listing, order: Order, limit_key: int) -> int | None:
+def _price_for(listing: Listing, order: EngineOrder, limit_key: int) -> int | None:
     """Return the providers' price if the order's limit and the auction band allow it, or None."""
-    side = Side(3 - order.side)
+    side = OrderSide(3 - order.side)
     price = pegged_price(listing, side)
     if price is None or not listing.auction_low <= price <= listing.auction_high:
         return None
@@ -82,7 +84,7 @@ def _price_for(listing: Listing, order: Order, limit_key: int) -> int | None:
     return price if key >= limit_key else None
 
 
-def _customers_ahead(listing: Listing, order: Order, price: int) -> int:
+def _customers_ahead(listing: Listing, order: EngineOrder, price: int) -> int:
     """Return how much to trade in the book first: up to the firm's last customer within reach.
 
     Customers who have waived their priority do not hold back the providers.
@@ -112,7 +114,12 @@ def _allowance(market: Market, listing: Listing) -> int:
 
 
 def _trade(
-    market: Market, listing: Listing, order: Order, price: int, execution: Execution, now_ns: int
+    market: Market,
+    listing: Listing,
+    order: EngineOrder,
+    price: int,
+    execution: Execution,
+    now_ns: int,
 ) -> None:
     """Trade with the firm's providers, oldest first."""
     opening = listing.statistics.opening is None

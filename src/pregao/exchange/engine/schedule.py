@@ -26,8 +26,8 @@ from pregao.clock import DAY, HOUR, MINUTE, SECOND
 from pregao.errors import UsageError
 from pregao.exchange.engine.auction_rules import AuctionRules, parse_auction_rules
 from pregao.exchange.engine.catalogue import read_document
-from pregao.exchange.engine.commands import SetGroupPhase
 from pregao.exchange.engine.instruments import Instrument, SecurityType
+from pregao.exchange.engine.operations_commands import SetGroupPhase
 from pregao.exchange.engine.terms import TradingSession, TradingStatus
 
 DEFAULT = "default"
@@ -41,7 +41,7 @@ _FIELDS = frozenset({"time", "phase", "session", "new_session", "auction"})
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ScheduleEntry:
     """A change of phase at a time of day (nanoseconds since local midnight)."""
 
     time_ns: int
@@ -55,10 +55,10 @@ class Entry:
 class Schedule:
     """Entries of each group, and those of all others under ``default``."""
 
-    groups: Mapping[str, tuple[Entry, ...]]
+    groups: Mapping[str, tuple[ScheduleEntry, ...]]
     utc_offset_ns: int = -3 * HOUR
 
-    def entries(self, group: str) -> tuple[Entry, ...]:
+    def entries(self, group: str) -> tuple[ScheduleEntry, ...]:
         """Return the entries of a group."""
         return self.groups.get(group, self.groups.get(DEFAULT, ()))
 
@@ -81,14 +81,16 @@ class Schedule:
         return due
 
 
-def _day(*entries: tuple[str, TradingStatus], after_market: str | None = None) -> tuple[Entry, ...]:
+def _day(
+    *entries: tuple[str, TradingStatus], after_market: str | None = None
+) -> tuple[ScheduleEntry, ...]:
     """Return a day's entries; the session is non-regular from the after-market's first entry on."""
     result = []
     session = TradingSession.REGULAR
     for index, (time, phase) in enumerate(entries):
         if time == after_market:
             session = TradingSession.NON_REGULAR
-        result.append(Entry(_time_of_day(time), phase, session, index == 0))
+        result.append(ScheduleEntry(_time_of_day(time), phase, session, index == 0))
     return tuple(result)
 
 
@@ -145,7 +147,7 @@ _EQUITY_OPTIONS = frozenset({SecurityType.OPT, SecurityType.INDEXOPT})
 
 def default_schedule(instruments: Iterable[Instrument]) -> Schedule:
     """Return the usual day of each group, from the types of its instruments."""
-    groups: dict[str, tuple[Entry, ...]] = {}
+    groups: dict[str, tuple[ScheduleEntry, ...]] = {}
     for instrument in instruments:
         if instrument.security_type in _CASH:
             day = CASH_DAY
@@ -185,11 +187,11 @@ def parse_schedule(document: Mapping[str, Any], source: str) -> Schedule:
     return Schedule(groups, zone * HOUR)
 
 
-def _group_day(rows: object, group: str, source: str) -> tuple[Entry, ...]:
+def _group_day(rows: object, group: str, source: str) -> tuple[ScheduleEntry, ...]:
     """Parse the entries of one group; their times must increase."""
     if not isinstance(rows, list) or not rows:
         raise UsageError(f"{source}: group {group} must have a list of entries")
-    entries: list[Entry] = []
+    entries: list[ScheduleEntry] = []
     for number, row in enumerate(rows, 1):
         where = f"{source}: group {group}, entry {number}"
         entry = _entry(row, where)
@@ -202,7 +204,7 @@ def _group_day(rows: object, group: str, source: str) -> tuple[Entry, ...]:
     return tuple(entries)
 
 
-def _entry(row: object, where: str) -> Entry:
+def _entry(row: object, where: str) -> ScheduleEntry:
     """Parse one entry."""
     if not isinstance(row, dict):
         raise UsageError(f"{where}: an entry must be a table with a time and a phase")
@@ -236,7 +238,7 @@ def _entry(row: object, where: str) -> Entry:
             rules = parse_auction_rules(row["auction"])
         except ValueError as fault:
             raise UsageError(f"{where}, field auction: {fault}") from fault
-    return Entry(time_ns, _PHASES[phase], TradingSession[session], new_session, rules)
+    return ScheduleEntry(time_ns, _PHASES[phase], TradingSession[session], new_session, rules)
 
 
 def _shown(time_ns: int) -> str:

@@ -12,7 +12,7 @@ from enum import Enum
 from pregao.exchange.engine.events import MarketItem
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.orders import BUY, Order
+from pregao.exchange.engine.orders import BUY, EngineOrder
 from pregao.exchange.engine.rejects import INVESTOR_INVALID, Reject
 from pregao.exchange.engine.terms import (
     ExecRestatementReason,
@@ -34,7 +34,7 @@ _CLASSES = (
 _NEVER_FREEZE = (TimeInForce.IMMEDIATE_OR_CANCEL, TimeInForce.FILL_OR_KILL)
 
 
-class Prevention(Enum):
+class SelfTradeAction(Enum):
     """Outcome for a pair of orders that must not trade with each other."""
 
     NOT_HERE = 0
@@ -64,19 +64,19 @@ def check_investor(investor: int) -> Reject | None:
 def prevent(
     market: Market,
     listing: Listing,
-    order: Order,
-    resting: Order,
+    order: EngineOrder,
+    resting: EngineOrder,
     limit_key: int,
     now_ns: int,
     gone: list[MarketItem],
-) -> Prevention:
+) -> SelfTradeAction:
     """Prevent an incoming order from trading with a resting one of its investor.
 
     The deletion of a canceled resting order is appended to ``gone``; the caller handles the
     incoming order.
     """
     if _ends_in_auction(listing, order, limit_key):
-        return Prevention.NOT_HERE
+        return SelfTradeAction.NOT_HERE
     instruction = order.prevention
     if instruction in (CANCEL_RESTING, CANCEL_BOTH):
         gone.append(market.take(listing, resting, now_ns))
@@ -84,11 +84,11 @@ def prevent(
         reason = ExecRestatementReason.CANCEL_RESTING_ORDER_ON_SELF_TRADE
         market.cancelled(resting, now_ns, reason)
     if instruction == CANCEL_RESTING:
-        return Prevention.RESTING_GONE
-    return Prevention.INCOMING_ENDS
+        return SelfTradeAction.RESTING_GONE
+    return SelfTradeAction.INCOMING_ENDS
 
 
-def _ends_in_auction(listing: Listing, order: Order, limit_key: int) -> bool:
+def _ends_in_auction(listing: Listing, order: EngineOrder, limit_key: int) -> bool:
     """Whether the order would leave the auction band if all that it has left traded."""
     if order.time_in_force in _NEVER_FREEZE:
         return False
@@ -106,7 +106,7 @@ def _ends_in_auction(listing: Listing, order: Order, limit_key: int) -> bool:
     return False
 
 
-def tradable_without(listing: Listing, order: Order, limit_key: int, enough: int) -> int:
+def tradable_without(listing: Listing, order: EngineOrder, limit_key: int, enough: int) -> int:
     """Return how much an order could trade now without its own investor's orders.
 
     If the incoming order would be canceled, nothing after the first of these counts; of the orders

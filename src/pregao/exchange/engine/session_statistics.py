@@ -16,9 +16,9 @@ from pregao.exchange.engine.events import (
     TradeItem,
 )
 from pregao.exchange.engine.give_ups import note_give_up
-from pregao.exchange.engine.listing import Listing, Party, Statistics, TradeRecord
+from pregao.exchange.engine.listing import Listing, SessionStatistics, TradeParty, TradeRecord
 from pregao.exchange.engine.market import Market, SpreadFill
-from pregao.exchange.engine.orders import BUY, Order
+from pregao.exchange.engine.orders import BUY, EngineOrder
 from pregao.exchange.engine.protections import count_fill
 from pregao.exchange.engine.terms import TradeCondition, TradingSession, TrdSubType
 from pregao.umdf import trades
@@ -47,7 +47,7 @@ def sets_last_price(trade: TradeItem) -> bool:
     return trades.sets_last_price(trade.trade_condition, sub_type and sub_type.name)
 
 
-def count_trade(statistics: Statistics, price: int, quantity: int) -> None:
+def count_trade(statistics: SessionStatistics, price: int, quantity: int) -> None:
     """Add a trade to the volume, the average and the range."""
     statistics.volume += quantity
     statistics.notional += price * quantity
@@ -62,8 +62,8 @@ def count_trade(statistics: Statistics, price: int, quantity: int) -> None:
 def matched(
     market: Market,
     listing: Listing,
-    order: Order,
-    resting: Order,
+    order: EngineOrder,
+    resting: EngineOrder,
     quantity: int,
     price: int,
     opening: bool,
@@ -138,8 +138,8 @@ def matched(
     return trade
 
 
-def _party(order: Order, exec_id: int) -> Party:
-    return Party(
+def _party(order: EngineOrder, exec_id: int) -> TradeParty:
+    return TradeParty(
         order.session,
         order.firm,
         order.cl_ord_id,
@@ -213,7 +213,7 @@ def execution_statistics(market: Market, listing: Listing, now_ns: int) -> Execu
     return published
 
 
-def uncount_trade(statistics: Statistics, trade: TradeItem) -> None:
+def uncount_trade(statistics: SessionStatistics, trade: TradeItem) -> None:
     """Remove a trade of this session from the volume, the average and the range."""
     if trade.trade_id <= statistics.after_id:
         return

@@ -9,33 +9,33 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pregao.exchange.engine.commands import MARKET_OPERATIONS
-from pregao.exchange.engine.events import MarketItem, OrderChanged
+from pregao.exchange.engine.events import ChangeOrderMbo, MarketItem
 from pregao.exchange.engine.instruments import MultiLegModel
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market, SpreadFill
 from pregao.exchange.engine.matching import Execution, execution_event, match
-from pregao.exchange.engine.orders import BUY, BookSide, LegOrder, Order
+from pregao.exchange.engine.operations_commands import MARKET_OPERATIONS
+from pregao.exchange.engine.orders import BUY, BookSide, EngineOrder, LegOrder
 from pregao.exchange.engine.phases import OPEN
 from pregao.exchange.engine.session_statistics import matched
 from pregao.exchange.engine.terms import (
     RATIO_SCALE,
     AggressorSide,
+    OrderSide,
     OrdType,
-    Side,
     TimeInForce,
     TrdSubType,
 )
 from pregao.exchange.engine.withdrawal import refresh_auction
 
-_AGGRESSOR = {Side.BUY: AggressorSide.BUY, Side.SELL: AggressorSide.SELL}
+_AGGRESSOR = {OrderSide.BUY: AggressorSide.BUY, OrderSide.SELL: AggressorSide.SELL}
 
 
 class SpreadLeg(NamedTuple):
     """A leg of a spread: the side that a buyer of the spread takes in it, and its ratio."""
 
     listing: Listing
-    side: Side
+    side: OrderSide
     ratio: int
 
     @property
@@ -43,9 +43,9 @@ class SpreadLeg(NamedTuple):
         """Signed ratio of its price in that of the spread."""
         return self.ratio if self.side == BUY else -self.ratio
 
-    def side_for(self, side: Side) -> Side:
+    def side_for(self, side: OrderSide) -> OrderSide:
         """Return the side in this leg of a buyer or seller of the spread."""
-        return side if self.side == BUY else Side(3 - side)
+        return side if self.side == BUY else OrderSide(3 - side)
 
 
 class Spread:
@@ -56,7 +56,7 @@ class Spread:
     def __init__(self, listing: Listing, legs: tuple[SpreadLeg, ...]) -> None:
         self.listing = listing
         self.legs = legs
-        self.implied: dict[Side, Order] = {}
+        self.implied: dict[OrderSide, EngineOrder] = {}
 
 
 def register(market: Market, listing: Listing) -> None:
@@ -107,11 +107,11 @@ def refresh_implied(market: Market, now_ns: int) -> None:
         for spread in market.implied_of.get(security_id, ())
     }
     for spread in spreads.values():
-        for side in (Side.BUY, Side.SELL):
+        for side in (OrderSide.BUY, OrderSide.SELL):
             _refresh(market, spread, side, now_ns)
 
 
-def _refresh(market: Market, spread: Spread, side: Side, now_ns: int) -> None:
+def _refresh(market: Market, spread: Spread, side: OrderSide, now_ns: int) -> None:
     """Update one implied order: in its position if possible, else by deletion and a new order."""
     order = spread.implied.get(side)
     if order is not None and order.order_id not in market.orders:
@@ -151,7 +151,7 @@ def _refresh(market: Market, spread: Spread, side: Side, now_ns: int) -> None:
 def _shrink(
     market: Market,
     listing: Listing,
-    order: Order,
+    order: EngineOrder,
     quantity: int,
     items: list[MarketItem],
     now_ns: int,
@@ -165,7 +165,7 @@ def _shrink(
     order.quantity -= before - quantity
     order.visible = quantity
     items.append(
-        OrderChanged(
+        ChangeOrderMbo(
             order.security_id,
             order.side,
             order.price,
@@ -181,7 +181,7 @@ def _shrink(
     )
 
 
-def _derive(spread: Spread, side: Side) -> tuple[int, int] | None:
+def _derive(spread: Spread, side: OrderSide) -> tuple[int, int] | None:
     """Return the price and quantity that the legs imply for one side of a spread, or None."""
     listing = spread.listing
     if listing.status != OPEN:
@@ -217,11 +217,11 @@ def _best(side: BookSide) -> tuple[int, int] | None:
 
 
 def _new_implied(
-    market: Market, listing: Listing, side: Side, price: int, quantity: int, now_ns: int
-) -> Order:
+    market: Market, listing: Listing, side: OrderSide, price: int, quantity: int, now_ns: int
+) -> EngineOrder:
     """Create an implied order: it has no owner, and no reports."""
     market.order_id += 1
-    order = Order(
+    order = EngineOrder(
         market.order_id,
         0,
         MARKET_OPERATIONS,
@@ -264,12 +264,12 @@ def trade_legs(market: Market, now_ns: int) -> None:
         elif fill.resting in derived:
             _trade_with_legs(market, spread, fill.order, fill, now_ns)
         elif user_defined:
-            _tell_legs(market, spread, fill, now_ns)
+            _publish_legs(market, spread, fill, now_ns)
         market.protections = protections
 
 
 def _trade_with_legs(
-    market: Market, spread: Spread, owner: Order, fill: SpreadFill, now_ns: int
+    market: Market, spread: Spread, owner: EngineOrder, fill: SpreadFill, now_ns: int
 ) -> None:
     """Trade the owner with the leg orders that an implied order represents, at their prices.
 
@@ -299,7 +299,7 @@ def _trade_with_legs(
         market.touched.add(leg.listing.security_id)
 
 
-def _tell_legs(market: Market, spread: Spread, fill: SpreadFill, now_ns: int) -> None:
+def _publish_legs(market: Market, spread: Spread, fill: SpreadFill, now_ns: int) -> None:
     """Publish in the legs what two orders of a spread traded with each other."""
     prices = leg_prices(spread, fill.price)
     if prices is None:
@@ -367,8 +367,8 @@ def leg_prices(spread: Spread, price: int) -> list[int] | None:
 
 
 def _leg_order(
-    leg: SpreadLeg, owner: Order, side: Side, price: int, quantity: int, now_ns: int
-) -> Order:
+    leg: SpreadLeg, owner: EngineOrder, side: OrderSide, price: int, quantity: int, now_ns: int
+) -> EngineOrder:
     """Return the owner's order in a leg, which has the spread order's IDs and is never queued."""
     order = LegOrder(
         owner.order_id,

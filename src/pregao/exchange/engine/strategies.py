@@ -13,9 +13,9 @@ from math import gcd
 from typing import NamedTuple
 
 from pregao.exchange.engine.instruments import Instrument, Product, PutOrCall, SecurityType
-from pregao.exchange.engine.terms import Side
+from pregao.exchange.engine.terms import OrderSide
 
-MOST_LEGS = 40
+MAX_LEGS = 40
 
 _CASH = (SecurityType.CS, SecurityType.PS, SecurityType.ETF)
 
@@ -24,7 +24,7 @@ class StrategyLeg(NamedTuple):
     """A leg as a user proposes it; the ratio is an integer."""
 
     instrument: Instrument
-    side: Side
+    side: OrderSide
     ratio: int
 
 
@@ -85,7 +85,7 @@ def _is_straddle_strip(legs: Sequence[StrategyLeg]) -> bool:
     """
     by_expiry: dict[date, list[StrategyLeg]] = {}
     for leg in legs:
-        if leg.side != Side.BUY or leg.ratio != 1:
+        if leg.side != OrderSide.BUY or leg.ratio != 1:
             return False
         by_expiry.setdefault(_expiry(leg), []).append(leg)
     return len(by_expiry) > 1 and all(
@@ -132,8 +132,8 @@ def _is_even(numbers: Iterable[int]) -> bool:
     return len({after - before for before, after in pairwise(numbers)}) <= 1
 
 
-def _code(side: Side, ratio: int, call: bool, strike: int, expiry: int) -> str:
-    return f"{'B' if side == Side.BUY else 'S'}{ratio}{'C' if call else 'P'}{strike}{expiry}"
+def _code(side: OrderSide, ratio: int, call: bool, strike: int, expiry: int) -> str:
+    return f"{'B' if side == OrderSide.BUY else 'S'}{ratio}{'C' if call else 'P'}{strike}{expiry}"
 
 
 _EVEN_STRIKES = ("BO", "XT", "CO")

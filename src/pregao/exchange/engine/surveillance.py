@@ -6,7 +6,17 @@ They are not requests of members: an invalid one raises ``UsageError`` and chang
 from __future__ import annotations
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.commands import (
+from pregao.exchange.engine.events import (
+    ChannelReset,
+    EmptyBook,
+    MarketItem,
+    MassDeleteOrders,
+    NewOrderMbo,
+    SequenceReset,
+)
+from pregao.exchange.engine.listing import Listing
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.operations_commands import (
     MARKET_OPERATIONS,
     DeleteSide,
     EnterImplied,
@@ -15,21 +25,11 @@ from pregao.exchange.engine.commands import (
     ResetChannel,
     ResetStream,
 )
-from pregao.exchange.engine.events import (
-    ChannelReset,
-    EmptyBook,
-    MarketItem,
-    MassDeleteOrders,
-    OrderAdded,
-    SequenceReset,
-)
-from pregao.exchange.engine.listing import Listing
-from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.orders import BookSide, Order
+from pregao.exchange.engine.orders import BookSide, EngineOrder
 from pregao.exchange.engine.terms import (
     ExecRestatementReason,
+    OrderSide,
     OrdType,
-    Side,
     TimeInForce,
 )
 from pregao.exchange.engine.withdrawal import refresh_auction, withdraw
@@ -91,11 +91,11 @@ def enter_implied(market: Market, command: EnterImplied, now_ns: int) -> None:
         )
     best = listing.opposite(command.side).best_price()
     if best is not None and (
-        best <= command.price if command.side == Side.BUY else best >= command.price
+        best <= command.price if command.side == OrderSide.BUY else best >= command.price
     ):
         raise UsageError(f"an implied order of {symbol} must not cross the book")
     market.order_id += 1
-    order = Order(
+    order = EngineOrder(
         market.order_id,
         0,
         MARKET_OPERATIONS,
@@ -123,7 +123,7 @@ def enter_implied(market: Market, command: EnterImplied, now_ns: int) -> None:
 
 def reset_book(market: Market, command: ResetBook, now_ns: int) -> None:
     """Republish a book."""
-    _tell_anew(market, market.listing(command.security_id), now_ns)
+    _republish_book(market, market.listing(command.security_id), now_ns)
 
 
 def reset_channel(market: Market, command: ResetChannel, now_ns: int) -> None:
@@ -132,7 +132,7 @@ def reset_channel(market: Market, command: ResetChannel, now_ns: int) -> None:
     market.tell([ChannelReset(command.channel, now_ns)], event=False)
     for listing in listings:
         if listing.bids.count or listing.offers.count:
-            _tell_anew(market, listing, now_ns)
+            _republish_book(market, listing, now_ns)
 
 
 def reset_stream(market: Market, command: ResetStream, now_ns: int) -> None:
@@ -141,7 +141,7 @@ def reset_stream(market: Market, command: ResetStream, now_ns: int) -> None:
     market.tell([SequenceReset(command.channel)], event=False)
     for listing in listings:
         if listing.bids.count or listing.offers.count:
-            _tell_anew(market, listing, now_ns)
+            _republish_book(market, listing, now_ns)
 
 
 def _channel(market: Market, channel: int) -> list[Listing]:
@@ -157,12 +157,12 @@ def _channel(market: Market, channel: int) -> list[Listing]:
     return listings
 
 
-def _tell_anew(market: Market, listing: Listing, now_ns: int) -> None:
+def _republish_book(market: Market, listing: Listing, now_ns: int) -> None:
     """Publish EmptyBook, then every order as a recovery message."""
     items: list[MarketItem] = [EmptyBook(listing.security_id, now_ns)]
     for side in (listing.bids, listing.offers):
         items.extend(
-            OrderAdded(
+            NewOrderMbo(
                 order.security_id,
                 order.side,
                 order.price,

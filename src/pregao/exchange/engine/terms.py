@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum, IntFlag, StrEnum
 
 
-class Side(IntEnum):
+class OrderSide(IntEnum):
     """Side of an order (tag 54); the feed calls them bid and offer."""
 
     BUY = 1

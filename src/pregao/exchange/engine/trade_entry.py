@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.commands import AmendTrade, BustTrade, EnterTrade
 from pregao.exchange.engine.events import ForwardTrade, MarketItem, Trade, TradeBust, TradeItem
 from pregao.exchange.engine.give_ups import drop_give_ups
-from pregao.exchange.engine.listing import Listing, Party, TradeRecord
+from pregao.exchange.engine.listing import Listing, TradeParty, TradeRecord
 from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.operations_commands import AmendTrade, BustTrade, EnterTrade
 from pregao.exchange.engine.reports import FillBusted
 from pregao.exchange.engine.session_statistics import (
     TRADE_ID_STEP,
@@ -24,7 +24,7 @@ from pregao.exchange.engine.session_statistics import (
     trades_in_sequence,
     uncount_trade,
 )
-from pregao.exchange.engine.terms import Side, TradeCondition, TrdSubType
+from pregao.exchange.engine.terms import OrderSide, TradeCondition, TrdSubType
 from pregao.exchange.engine.withdrawal import refresh_auction
 
 _BLOCK = frozenset({TrdSubType.MIDPOINT_TRADE, TrdSubType.BLOCK_BOOK_TRADE, TrdSubType.RFQ_TRADE})
@@ -62,15 +62,20 @@ def bust_trade(market: Market, command: BustTrade, now_ns: int) -> None:
     refresh_auction(market, listing, items, now_ns)
     market.tell(items)
     for party, side, contra in (
-        (record.buyer, Side.BUY, trade.seller),
-        (record.seller, Side.SELL, trade.buyer),
+        (record.buyer, OrderSide.BUY, trade.seller),
+        (record.seller, OrderSide.SELL, trade.buyer),
     ):
         if party is not None:
             _report_bust(market, party, side, contra, trade, now_ns)
 
 
 def _report_bust(
-    market: Market, party: Party, side: Side, contra: int | None, trade: TradeItem, now_ns: int
+    market: Market,
+    party: TradeParty,
+    side: OrderSide,
+    contra: int | None,
+    trade: TradeItem,
+    now_ns: int,
 ) -> None:
     """Report a busted trade to one side: ``leaves`` does not grow, ``cum`` shrinks."""
     order = market.orders.get(party.order_id)
@@ -150,7 +155,7 @@ def enter_trade(market: Market, command: EnterTrade, now_ns: int) -> None:
         )
     _count(listing, trade)
     market.keep_trade(listing, TradeRecord(trade, None, None))
-    _tell_trade(market, listing, trade, now_ns)
+    _publish_trade(market, listing, trade, now_ns)
 
 
 def _check_sub_type(market: Market, listing: Listing, command: EnterTrade) -> None:
@@ -206,7 +211,7 @@ def _count(listing: Listing, trade: TradeItem) -> None:
         listing.last_trade = trade
 
 
-def _tell_trade(market: Market, listing: Listing, trade: TradeItem, now_ns: int) -> None:
+def _publish_trade(market: Market, listing: Listing, trade: TradeItem, now_ns: int) -> None:
     """Publish a manual trade, without an execution summary before it."""
     items: list[MarketItem] = [trade]
     opening_and_range(market, listing, items, now_ns)
@@ -247,7 +252,7 @@ def amend_trade(market: Market, command: AmendTrade, now_ns: int) -> None:
     if listing.last_trade is old:
         listing.last_trade = new
         statistics.last = price
-    _tell_trade(market, listing, new, now_ns)
+    _publish_trade(market, listing, new, now_ns)
 
 
 def _amended_condition(listing: Listing, old: TradeItem, price: int) -> int:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from pregao.exchange.engine.auction import publish_theoretical
 from pregao.exchange.engine.bands import hard_limits
 from pregao.exchange.engine.checks import FOK, IOC, LIMIT, STOP, check_state
-from pregao.exchange.engine.entry import bring, cancel, publish
+from pregao.exchange.engine.entry import cancel, execute, publish
 from pregao.exchange.engine.events import MarketItem
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.matching import Execution
-from pregao.exchange.engine.orders import Order
+from pregao.exchange.engine.orders import EngineOrder
 from pregao.exchange.engine.phases import OPEN
 
 
@@ -26,8 +26,8 @@ def enter_triggered(market: Market, now_ns: int) -> None:
     """
     first = market.triggered[0]
     security_id, side = first.security_id, first.side
-    batch: list[Order] = []
-    others: list[Order] = []
+    batch: list[EngineOrder] = []
+    others: list[EngineOrder] = []
     for order in market.triggered:
         same = order.security_id == security_id and order.side == side
         (batch if same else others).append(order)
@@ -42,7 +42,7 @@ def enter_triggered(market: Market, now_ns: int) -> None:
         listing.waiting.add(order)
 
 
-def _enter(market: Market, listing: Listing, batch: list[Order], now_ns: int) -> None:
+def _enter(market: Market, listing: Listing, batch: list[EngineOrder], now_ns: int) -> None:
     """Enter orders of one side into the book as one event, which ends if one calls an auction."""
     execution = Execution()
     for index, order in enumerate(batch):
@@ -50,12 +50,12 @@ def _enter(market: Market, listing: Listing, batch: list[Order], now_ns: int) ->
             _gather(market, listing, batch[index:], now_ns)
             return
         activate(market, listing, order, now_ns)
-        bring(market, listing, order, execution, now_ns)
+        execute(market, listing, order, execution, now_ns)
         if execution.blocked or order is batch[-1]:
             publish(market, listing, order, execution, now_ns, now_ns)
 
 
-def _gather(market: Market, listing: Listing, batch: list[Order], now_ns: int) -> None:
+def _gather(market: Market, listing: Listing, batch: list[EngineOrder], now_ns: int) -> None:
     """Add orders to an auction, or cancel those that cannot rest in it."""
     items: list[MarketItem] = []
     for order in batch:
@@ -68,7 +68,7 @@ def _gather(market: Market, listing: Listing, batch: list[Order], now_ns: int) -
     market.tell(items)
 
 
-def activate(market: Market, listing: Listing, order: Order, now_ns: int) -> None:
+def activate(market: Market, listing: Listing, order: EngineOrder, now_ns: int) -> None:
     """Convert a stop order to a limit order with new priority, and report it to its owner.
 
     Its price was set when it was entered: it is moved to the nearest price within the hard limits.

@@ -10,7 +10,6 @@ from __future__ import annotations
 from datetime import timedelta
 from math import gcd
 
-from pregao.exchange.engine.commands import AddInstrument, DefineSpread, RemoveInstrument
 from pregao.exchange.engine.instruments import (
     Instrument,
     Leg,
@@ -20,11 +19,13 @@ from pregao.exchange.engine.instruments import (
     SecurityType,
 )
 from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.member_commands import DefineSpread
+from pregao.exchange.engine.operations_commands import AddInstrument, RemoveInstrument
 from pregao.exchange.engine.registration import add_instrument, remove_instrument
 from pregao.exchange.engine.reports import SpreadDefined
 from pregao.exchange.engine.spreads import register
-from pregao.exchange.engine.strategies import MOST_LEGS, StrategyLeg, reduced, strategy_type
-from pregao.exchange.engine.terms import RATIO_SCALE, SecurityResponseType, Side
+from pregao.exchange.engine.strategies import MAX_LEGS, StrategyLeg, reduced, strategy_type
+from pregao.exchange.engine.terms import RATIO_SCALE, OrderSide, SecurityResponseType
 
 IDLE = timedelta(days=7)
 _STRATEGY_SUB_TYPE = 90
@@ -45,7 +46,7 @@ def define_spread(market: Market, command: DefineSpread, now_ns: int) -> None:
     if existing is not None:
         _answer(market, command, response, existing, now_ns)
         return
-    opposite = [leg._replace(side=Side(3 - leg.side)) for leg in legs]
+    opposite = [leg._replace(side=OrderSide(3 - leg.side)) for leg in legs]
     if (other := _listed(market, opposite)) is not None:
         text = f"Opposite of a listed strategy: sell {other.symbol} instead"
         _answer(market, command, _REJECTED, None, now_ns, text)
@@ -99,8 +100,8 @@ def _legs(market: Market, command: DefineSpread) -> list[StrategyLeg] | str:
         if proposed.ratio_qty <= 0 or proposed.ratio_qty % RATIO_SCALE:
             return f"The ratio of {instrument.symbol} must be an integer greater than zero"
         legs.append(StrategyLeg(instrument, proposed.side, proposed.ratio_qty // RATIO_SCALE))
-    if not 2 <= len(legs) <= MOST_LEGS:
-        return f"A strategy must have 2 to {MOST_LEGS} legs"
+    if not 2 <= len(legs) <= MAX_LEGS:
+        return f"A strategy must have 2 to {MAX_LEGS} legs"
     if len({leg.instrument.security_id for leg in legs}) < len(legs):
         return "The same instrument is in two legs"
     first = legs[0].instrument

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
-from pregao.exchange.engine.orders import BUY, Order
+from pregao.exchange.engine.orders import BUY, EngineOrder
 from pregao.exchange.engine.terms import OrdType
 
 RLP = OrdType.RLP
@@ -14,7 +14,7 @@ NEVER = 1 << 62
 """A trigger price that no trade reaches."""
 
 
-class Waiting:
+class PendingOrders:
     """Waiting orders by order ID; stop orders also by the price that triggers them.
 
     A trade at ``buy_stop`` or above, or at ``sell_stop`` or below, triggers at least one of them.
@@ -23,25 +23,25 @@ class Waiting:
     __slots__ = ("_buys", "_sells", "buy_stop", "orders", "pegged", "providers", "sell_stop")
 
     def __init__(self) -> None:
-        self.orders: dict[int, Order] = {}
+        self.orders: dict[int, EngineOrder] = {}
         # Nearest trigger first: (stop price, order ID) and (its negative, order ID).
         self._buys: list[tuple[int, int]] = []
         self._sells: list[tuple[int, int]] = []
         self.buy_stop = NEVER
         self.sell_stop = -NEVER
-        self.providers: dict[tuple[int, int], list[Order]] = {}
+        self.providers: dict[tuple[int, int], list[EngineOrder]] = {}
         """Retail liquidity providers by side and firm, oldest first."""
-        self.pegged: dict[int, list[Order]] = {}
+        self.pegged: dict[int, list[EngineOrder]] = {}
         """Pegged midpoint orders by side, oldest first."""
 
     def __len__(self) -> int:
         return len(self.orders)
 
-    def __iter__(self) -> Iterator[Order]:
+    def __iter__(self) -> Iterator[EngineOrder]:
         """Iterate over the orders by time of entry; they may be removed meanwhile."""
         return iter(list(self.orders.values()))
 
-    def add(self, order: Order) -> None:
+    def add(self, order: EngineOrder) -> None:
         """Add an order; a stop order can be triggered from now on."""
         self.orders[order.order_id] = order
         if order.ord_type == RLP:
@@ -56,7 +56,7 @@ class Waiting:
             insort(self._sells, (-order.stop_px, order.order_id))
         self._look()
 
-    def remove(self, order: Order) -> None:
+    def remove(self, order: EngineOrder) -> None:
         """Remove an order; a triggered one is already in no list of stops."""
         del self.orders[order.order_id]
         if order.ord_type == RLP:
@@ -76,12 +76,12 @@ class Waiting:
             del stops[index]
             self._look()
 
-    def reached(self, price: int) -> list[Order]:
+    def reached(self, price: int) -> list[EngineOrder]:
         """Return the stop orders that a trade triggers, in the order in which it reaches them.
 
         They cannot be triggered again, and wait until they enter the book.
         """
-        found: list[Order] = []
+        found: list[EngineOrder] = []
         for stops, limit in ((self._buys, price), (self._sells, -price)):
             count = bisect_left(stops, (limit + 1, 0))
             found.extend(self.orders[order_id] for _, order_id in stops[:count])

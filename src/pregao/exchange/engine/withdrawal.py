@@ -6,11 +6,11 @@ from pregao.exchange.engine import rejects
 from pregao.exchange.engine.auction import publish_theoretical
 from pregao.exchange.engine.auction_times import check_bound
 from pregao.exchange.engine.checks import check_auction_end, check_cancel_state, check_state
-from pregao.exchange.engine.commands import CancelOrder
 from pregao.exchange.engine.events import MarketItem
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.orders import Order
+from pregao.exchange.engine.member_commands import CancelOrder
+from pregao.exchange.engine.orders import EngineOrder
 from pregao.exchange.engine.phases import OPEN
 from pregao.exchange.engine.rejects import Reject
 from pregao.exchange.engine.terms import CxlRejResponseTo, ExecRestatementReason
@@ -20,7 +20,7 @@ _CANCEL = CxlRejResponseTo.CANCEL
 
 def find_order(
     market: Market, session: int, security_id: int, order_id: int, orig_cl_ord_id: int
-) -> Order | None:
+) -> EngineOrder | None:
     """Return the order that a request names, if it belongs to that session."""
     if order_id:
         order = market.orders.get(order_id)
@@ -71,7 +71,7 @@ def cancel_order(market: Market, command: CancelOrder, now_ns: int) -> None:
 
 
 def withdraw(
-    market: Market, listing: Listing, order: Order, items: list[MarketItem], now_ns: int
+    market: Market, listing: Listing, order: EngineOrder, items: list[MarketItem], now_ns: int
 ) -> None:
     """Remove an order from the book or from the waiting orders."""
     if order.level is None:

@@ -10,21 +10,25 @@ from dataclasses import asdict
 from datetime import date
 from typing import Any, Final
 
-from pregao.entrypoint import GatewayConnection, GatewaySession, GatewaySessions, pack_record
-from pregao.entrypoint.session_state import Record as SessionRecord
+from pregao.entrypoint.gateway_connection import GatewayConnection
+from pregao.entrypoint.gateway_sessions import GatewaySession, GatewaySessions
+from pregao.entrypoint.session_state import SessionRecord
+from pregao.entrypoint.store import pack_record
 from pregao.entrypoint.throttle import Throttle
 from pregao.errors import UsageError
-from pregao.exchange.engine import AuctionRules, Engine
+from pregao.exchange.engine.auction_rules import AuctionRules
+from pregao.exchange.engine.engine import MatchingEngine
 from pregao.exchange.engine.events import MarketEvent
-from pregao.exchange.host.desk import Desk
-from pregao.exchange.host.faults import Faults, blank_sessions
-from pregao.exchange.host.journal import Journal, Kind
-from pregao.exchange.host.kept_sessions import KeptSessions
+from pregao.exchange.host.desk import RequestRouter
+from pregao.exchange.host.faults import FaultLog, blank_sessions
+from pregao.exchange.host.journal import Journal
+from pregao.exchange.host.journal_file import RecordKind
+from pregao.exchange.host.kept_sessions import JournaledSessions
 from pregao.exchange.host.requests import request_readers
-from pregao.exchange.host.rights import take_accounts, tell_accounts
-from pregao.exchange.host.risk_path import Key, RiskDelay, RiskPath
+from pregao.exchange.host.rights import dump_accounts, load_accounts
+from pregao.exchange.host.risk_path import Key, RiskDelay, RiskQueue
 from pregao.exchange.host.settings import ExchangeSettings
-from pregao.exchange.publisher import tells_places
+from pregao.exchange.publisher.encoding.orders import has_positions
 
 PRIMARY: Final = 1
 BACKUP: Final = 2
@@ -45,7 +49,7 @@ class BaseHost(ABC):
         self.starts = 0
         """Number of starts in the journal, including the current one."""
         self.engine = self._new_engine()
-        store = KeptSessions(self._note_session)
+        store = JournaledSessions(self._note_session)
         self.gateways = {
             number: GatewaySessions(
                 settings.sessions,
@@ -62,7 +66,7 @@ class BaseHost(ABC):
         """Connections that may have output to send."""
         self.dropped: list[GatewayConnection] = []
         """Connections that ended without a message, as when a gateway fails."""
-        self._risk = RiskPath()
+        self._risk = RiskQueue()
         self._delays = False
         """Whether the risk engine delays orders."""
         self.told: Mapping[str, Any] = {}
@@ -73,7 +77,7 @@ class BaseHost(ABC):
         self.publish: Publish | None = None
         """Encodes the events to publish, as part of each step; without it `take_units` returns
         them."""
-        self.faults = Faults()
+        self.faults = FaultLog()
         self._void: set[Key] = set()
         """Requests that failed after they were journaled."""
         self._changed = False
@@ -84,9 +88,9 @@ class BaseHost(ABC):
         self._lost: Exception | None = None
         """Why the exchange cannot continue: the journal could not be committed or replayed."""
 
-    def _new_engine(self) -> Engine:
+    def _new_engine(self) -> MatchingEngine:
         settings = self.settings
-        return Engine(
+        return MatchingEngine(
             settings.instruments,
             settings.first_date,
             auction_duration_ns=settings.auction_duration_ns,
@@ -94,9 +98,9 @@ class BaseHost(ABC):
             auction_rules=settings.auction_rules,
         )
 
-    def new_desk(self) -> Desk:
+    def new_desk(self) -> RequestRouter:
         """Return a desk for the current engine."""
-        return Desk(
+        return RequestRouter(
             self.engine,
             lambda number: self.gateways[self.active][number],
             self._owner,
@@ -106,7 +110,7 @@ class BaseHost(ABC):
     def blank(self) -> None:
         """Reset to the state before the first record, in place: connections keep their sessions."""
         self.engine.restore(self._new_engine().state())
-        self._risk = RiskPath()
+        self._risk = RiskQueue()
         self._delays = False
         self.told = {}
         self.starts = 0
@@ -136,14 +140,14 @@ class BaseHost(ABC):
         start_settings = {
             "instruments": self.settings.instruments_digest,
             "first_date": self.settings.first_date.isoformat(),
-            "sessions": tell_accounts(self.settings.sessions),
+            "sessions": dump_accounts(self.settings.sessions),
             "auction": None if rules is None else asdict(rules),
             "risk": [self.settings.risk.delay_ns, self.settings.risk.jitter_ns],
             "implied_orders": self.settings.implied_orders,
-            "keeps_numbers": tells_places(self.settings.schema_version),
+            "keeps_numbers": has_positions(self.settings.schema_version),
             "seed": secrets.randbits(62) if self.settings.seed is None else self.settings.seed,
         }
-        self._write(Kind.START, now_ns, NO_SESSION, json.dumps(start_settings).encode())
+        self._write(RecordKind.START, now_ns, NO_SESSION, json.dumps(start_settings).encode())
         self._started(start_settings)
         self._done(now_ns)
 
@@ -170,7 +174,7 @@ class BaseHost(ABC):
         """Apply the settings recorded by a start, on which all later records depend."""
         self.told = told
         for gateway in self.gateways.values():
-            take_accounts(gateway, told.get("sessions", {}))
+            load_accounts(gateway, told.get("sessions", {}))
         self.desk.restrict(each.account for each in self.gateways[self.active])
         self._risk.delay = RiskDelay(*told.get("risk", ()))
         self._delays = self._risk.delay.takes_time
@@ -216,9 +220,9 @@ class BaseHost(ABC):
 
     def _note_session(self, session_id: int, record: SessionRecord) -> None:
         """Journal a change of a session that replay cannot derive from a request."""
-        self._write(Kind.SESSION, self._now_ns, session_id, pack_record(session_id, record))
+        self._write(RecordKind.SESSION, self._now_ns, session_id, pack_record(session_id, record))
 
-    def _write(self, kind: Kind, now_ns: int, session_id: int, body: bytes) -> None:
+    def _write(self, kind: RecordKind, now_ns: int, session_id: int, body: bytes) -> None:
         if self._journal is not None and not self._again:
             self._journal.append(kind, now_ns, session_id, body)
 

@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from pregao import private_files
-from pregao.capture import PcapWriter, UdpFramer, tcp_frame
-from pregao.entrypoint import BadFrame, FrameReader, blanked
+from pregao.capture.write import PcapWriter, UdpFramer, tcp_frame
+from pregao.entrypoint.credentials import blanked
+from pregao.entrypoint.framing import BadFrame, FrameReader
 from pregao.errors import UsageError
-from pregao.exchange.host.lines import Line, Tap
+from pregao.exchange.host.lines import GatewayTransport, TrafficTap
 from pregao.exchange.host.settings import ExchangeSettings
-from pregao.exchange.publisher import Datagram
+from pregao.exchange.publisher.channels import OutgoingPacket
 from pregao.umdf.streams import Stream
 
 ENTRY_FILE: Final = "EntryPoint.pcap"
 _SYN, _SYN_ACK, _ACK, _FIN_ACK = 0x02, 0x12, 0x10, 0x11
-_MOST_SEGMENT: Final = 1400
+_MAX_SEGMENT: Final = 1400
 _STREAMS: Final = {
     Stream.INCREMENTAL: "Incremental",
     Stream.SNAPSHOT: "Snapshot",
@@ -30,7 +31,7 @@ _STREAMS: Final = {
 }
 
 
-def captures_in(folder: Path) -> Callable[[ExchangeSettings], Tap]:
+def captures_in(folder: Path) -> Callable[[ExchangeSettings], TrafficTap]:
     """Return a factory that creates the captures in a folder once the settings are known."""
     return lambda settings: ExchangeCaptures(folder, settings)
 
@@ -53,7 +54,7 @@ class ExchangeCaptures:
     def __init__(self, folder: Path, settings: ExchangeSettings) -> None:
         self._files: list[BinaryIO] = []
         self._closed = False
-        self._flows: dict[Line, tuple[_Flow, _Flow]] = {}
+        self._flows: dict[GatewayTransport, tuple[_Flow, _Flow]] = {}
         self._feeds: dict[tuple[int, Stream, bool], list[tuple[PcapWriter, UdpFramer]]] = {}
         """Writers by channel, stream and whether it is the legacy feed."""
         try:
@@ -89,7 +90,7 @@ class ExchangeCaptures:
         writer.name = str(path)
         return writer
 
-    def opened(self, line: Line) -> None:
+    def opened(self, line: GatewayTransport) -> None:
         """Write the TCP handshake of a new connection."""
         towards, back = [1, 1], [1, 1]
         incoming = _Flow(line.peer, line.here, towards)
@@ -100,7 +101,7 @@ class ExchangeCaptures:
         self._write(outgoing, b"", now, flags=_SYN_ACK, sequence=0, acknowledgment=1)
         self._write(incoming, b"", now, flags=_ACK, sequence=1, acknowledgment=1)
 
-    def received(self, line: Line, data: bytes, now_ns: int) -> None:
+    def received(self, line: GatewayTransport, data: bytes, now_ns: int) -> None:
         """Write received bytes, with the credentials of messages blanked."""
         incoming, outgoing = self._flows[line]
         frames = b""
@@ -111,12 +112,12 @@ class ExchangeCaptures:
             frames += blanked(item)
         self._put(incoming, outgoing, frames, now_ns)
 
-    def sent(self, line: Line, data: bytes, now_ns: int) -> None:
+    def sent(self, line: GatewayTransport, data: bytes, now_ns: int) -> None:
         """Write sent bytes."""
         incoming, outgoing = self._flows[line]
         self._put(outgoing, incoming, data, now_ns)
 
-    def closed(self, line: Line, now_ns: int) -> None:
+    def closed(self, line: GatewayTransport, now_ns: int) -> None:
         """Write the end of a connection on both sides, and drop its state."""
         flows = self._flows.pop(line, None)
         if flows is None or self._closed:
@@ -133,8 +134,8 @@ class ExchangeCaptures:
         return len(self._flows)
 
     def _put(self, flow: _Flow, other: _Flow, data: bytes, now_ns: int) -> None:
-        for start in range(0, len(data), _MOST_SEGMENT):
-            part = data[start : start + _MOST_SEGMENT]
+        for start in range(0, len(data), _MAX_SEGMENT):
+            part = data[start : start + _MAX_SEGMENT]
             self._write(
                 flow, part, now_ns, sequence=flow.numbers[0], acknowledgment=other.numbers[0]
             )
@@ -160,7 +161,7 @@ class ExchangeCaptures:
         )
         self._entry.write(now_ns, frame)
 
-    def published(self, datagrams: Sequence[Datagram]) -> None:
+    def published(self, datagrams: Sequence[OutgoingPacket]) -> None:
         """Write datagrams sent on the feed."""
         for datagram in datagrams:
             key = (datagram.channel, datagram.stream, datagram.legacy)

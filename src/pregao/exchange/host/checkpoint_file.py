@@ -30,7 +30,7 @@ MAX_BYTES: Final = 4 << 30
 _NAMES: Final = "checkpoint-[0-9][0-9][0-9][0-9][0-9][0-9]"
 
 
-class Place(NamedTuple):
+class JournalPosition(NamedTuple):
     """Position between two records: the name of a file, and the number of bytes before it."""
 
     file: str
@@ -39,10 +39,10 @@ class Place(NamedTuple):
     """Checksum of the record before it."""
 
 
-class Checkpoint(NamedTuple):
+class JournalCheckpoint(NamedTuple):
     """State after all records before a position, and the digest of the code that wrote it."""
 
-    place: Place
+    place: JournalPosition
     state: bytes
     code: str
     intact: bool
@@ -56,7 +56,7 @@ def checkpoint_files(folder: Path) -> list[Path]:
     return sorted(folder.glob(_NAMES))
 
 
-def write_checkpoint(folder: Path, place: Place, code: str, state: bytes) -> None:
+def write_checkpoint(folder: Path, place: JournalPosition, code: str, state: bytes) -> None:
     """Save a checkpoint of a journal up to a position; a failure is only logged."""
     journal = folder / place.file
     path = folder / f"checkpoint-{place.file[-6:]}"
@@ -76,7 +76,7 @@ def write_checkpoint(folder: Path, place: Place, code: str, state: bytes) -> Non
                 old.unlink()
 
 
-def read_checkpoint(folder: Path) -> Checkpoint | None:
+def read_checkpoint(folder: Path) -> JournalCheckpoint | None:
     """Return the last checkpoint of a folder, or None with a log message if it is damaged."""
     found = checkpoint_files(folder)
     if not found:
@@ -93,7 +93,7 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
     if len(head) < end or _digest(head, state) != digest:
         return _ignored(path, "it is damaged")
     code, number, size, checksum, before = _HEAD.unpack_from(head, len(MAGIC))
-    position = Place(f"journal-{number:06d}", size, checksum)
+    position = JournalPosition(f"journal-{number:06d}", size, checksum)
     if path.name[-6:] != position.file[-6:]:
         return _ignored(path, f"it belongs to {position.file}")
     journal = folder / position.file
@@ -102,10 +102,10 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
         intact = size >= HEADER_BYTES and _digest_before(journal, size) == before
     except OSError as error:
         return _ignored(path, f"{position.file}: {error.strerror}")
-    return Checkpoint(position, state, code.decode("latin-1"), intact, missing)
+    return JournalCheckpoint(position, state, code.decode("latin-1"), intact, missing)
 
 
-def _ignored(path: Path, reason: str) -> Checkpoint | None:
+def _ignored(path: Path, reason: str) -> JournalCheckpoint | None:
     _log.warning("%s: checkpoint ignored, replaying the full journal: %s", path, reason)
     return None
 

@@ -22,8 +22,9 @@ from pregao.exchange.host.column_bytes import ColumnError
 from pregao.exchange.host.state_schema import STATE, HostState
 
 if TYPE_CHECKING:
-    from pregao.exchange.host.core import Host
-    from pregao.exchange.host.journal import Journal, Place
+    from pregao.exchange.host.checkpoint_file import JournalPosition
+    from pregao.exchange.host.core import ExchangeHost
+    from pregao.exchange.host.journal import Journal
 
 _log = logging.getLogger(__name__)
 _PACKAGE: Final = Path(__file__).resolve().parents[2]
@@ -42,7 +43,7 @@ def code_digest() -> str:
     return digest.hexdigest()[:32]
 
 
-def save(host: Host, journal: Journal) -> None:
+def save(host: ExchangeHost, journal: Journal) -> None:
     """Save a checkpoint of the committed state; if that fails, the next start takes longer."""
     try:
         state = STATE.pack(state_of(host))
@@ -52,7 +53,7 @@ def save(host: Host, journal: Journal) -> None:
     journal.keep_checkpoint(code_digest(), state)
 
 
-def resume(host: Host, journal: Journal) -> Place | None:
+def resume(host: ExchangeHost, journal: Journal) -> JournalPosition | None:
     """Restore a new exchange from the last checkpoint; return its position in the journal.
 
     Without a usable checkpoint the exchange stays new, and None is returned.
@@ -73,7 +74,7 @@ def resume(host: Host, journal: Journal) -> Place | None:
     return None
 
 
-def state_of(host: Host) -> HostState:
+def state_of(host: ExchangeHost) -> HostState:
     """Return the complete state of an exchange."""
     market, engine_ns, unreported = host.engine.state()
     requests, (orders, ended, forwards) = host.desk.state()
@@ -99,7 +100,7 @@ def state_of(host: Host) -> HostState:
     )
 
 
-def restore(host: Host, state: HostState) -> bool:
+def restore(host: ExchangeHost, state: HostState) -> bool:
     """Restore an exchange from a state; return False if the state is of another market."""
     start_settings, settings = parse_json(state.told), host.settings
     if (start_settings["instruments"], start_settings["implied_orders"]) != (

@@ -20,7 +20,7 @@ class ColumnError(PregaoError, ValueError):
     """Values are not of the declared types, or bytes do not encode values of them."""
 
 
-class Writer:
+class ColumnBytesWriter:
     """Output buffer, and the objects that it refers to."""
 
     def __init__(self, classes: int) -> None:
@@ -65,7 +65,7 @@ class Writer:
         return self._objects[number][start:]
 
 
-class Reader:
+class ColumnBytesReader:
     """Input buffer, and the objects that it refers to."""
 
     def __init__(self, data: bytes) -> None:

@@ -17,17 +17,17 @@ from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
-from pregao.exchange.host.column_bytes import ColumnError, Reader, Writer
+from pregao.exchange.host.column_bytes import ColumnBytesReader, ColumnBytesWriter, ColumnError
 from pregao.exchange.host.columns import (
     PLAIN,
     ClassColumn,
-    Column,
     MemberColumn,
     OptionalColumn,
     ReferenceColumn,
     RowColumn,
     SequenceColumn,
-    TableColumn,
+    StateColumn,
+    StateTableColumn,
     UnionColumn,
 )
 
@@ -35,7 +35,7 @@ _SEQUENCES: Final[tuple[type, ...]] = (list, set, frozenset, deque)
 _MAX_DEPTH: Final = 16
 
 
-class Shape:
+class ColumnShape:
     """A class whose objects may be written, and the types of its fields.
 
     ``take`` returns the fields of an object where they are not its attributes, and ``fill`` sets
@@ -72,20 +72,20 @@ class Shape:
             deque(map(object.__setattr__, objects, repeat(name), values), maxlen=0)
 
 
-class Schema:
+class StateSchema:
     """Classes whose objects may be written; the first is that of the root object."""
 
-    def __init__(self, shapes: Iterable[Shape]) -> None:
+    def __init__(self, shapes: Iterable[ColumnShape]) -> None:
         self.shapes = list(shapes)
         self.numbers = {shape.cls: number for number, shape in enumerate(self.shapes)}
-        self._columns: dict[Any, Column] = {}
+        self._columns: dict[Any, StateColumn] = {}
         self.fields = [
             [self._column(hint, 0) for hint in shape.fields.values()] for shape in self.shapes
         ]
 
     def pack(self, root: Any) -> bytes:
         """Serialize an object of the first class and all objects it refers to."""
-        out = Writer(len(self.shapes))
+        out = ColumnBytesWriter(len(self.shapes))
         out.reference(0, [root])
         batches: list[tuple[int, int]] = []
         waiting = True
@@ -99,7 +99,7 @@ class Schema:
                     values = shape.columns_of(objects)
                     for column, each in zip(self.fields[number], values, strict=True):
                         column.write(each, out)
-        head = Writer(len(self.shapes))
+        head = ColumnBytesWriter(len(self.shapes))
         head.integers([len(batches)])
         for number, count in batches:
             head.integers([number, count])
@@ -108,13 +108,13 @@ class Schema:
     def unpack(self, data: bytes) -> Any:
         """Return the object that `pack` serialized."""
         try:
-            return self._unpack(Reader(data))
+            return self._unpack(ColumnBytesReader(data))
         except ColumnError:
             raise
         except (ValueError, IndexError, TypeError, OverflowError, struct.error) as error:
             raise ColumnError(f"{type(error).__name__}: {error}") from error
 
-    def _unpack(self, source: Reader) -> Any:
+    def _unpack(self, source: ColumnBytesReader) -> Any:
         (length,) = source.integers(1)
         source.check(length)
         batches = [tuple(source.integers(2)) for _ in range(length)]
@@ -141,7 +141,7 @@ class Schema:
             raise ColumnError("unread bytes after the last object")
         return source.objects[0][0]
 
-    def _column(self, hint: Any, depth: int) -> Column:
+    def _column(self, hint: Any, depth: int) -> StateColumn:
         if depth > _MAX_DEPTH:
             raise ColumnError(f"{hint}: declared at more than {_MAX_DEPTH} levels of nesting")
         found = self._columns.get(hint)
@@ -149,7 +149,7 @@ class Schema:
             found = self._columns[hint] = self._made(hint, depth + 1)
         return found
 
-    def _made(self, hint: Any, depth: int) -> Column:
+    def _made(self, hint: Any, depth: int) -> StateColumn:
         origin, inner = get_origin(hint), get_args(hint)
         if origin in (Union, UnionType):
             return self._union(inner, depth)
@@ -162,12 +162,16 @@ class Schema:
         if origin is type:
             return ClassColumn(get_args(inner[0]) or inner)
         if origin is dict:
-            return TableColumn(dict, self._column(inner[0], depth), self._column(inner[1], depth))
+            return StateTableColumn(
+                dict, self._column(inner[0], depth), self._column(inner[1], depth)
+            )
         if origin is Counter:
-            return TableColumn(Counter, self._column(inner[0], depth), self._column(int, depth))
+            return StateTableColumn(
+                Counter, self._column(inner[0], depth), self._column(int, depth)
+            )
         return self._plain(hint, depth)
 
-    def _plain(self, hint: Any, depth: int) -> Column:
+    def _plain(self, hint: Any, depth: int) -> StateColumn:
         if hint in PLAIN:
             return PLAIN[hint]
         if hint in self.numbers:
@@ -179,7 +183,7 @@ class Schema:
             return RowColumn(hint, columns, hint._make)
         raise ColumnError(f"{hint!r}: type cannot be serialized")
 
-    def _union(self, inner: tuple[Any, ...], depth: int) -> Column:
+    def _union(self, inner: tuple[Any, ...], depth: int) -> StateColumn:
         kinds = [each for each in inner if each is not NoneType]
         columns = [self._column(each, depth) for each in kinds]
         column = columns[0] if len(columns) == 1 else UnionColumn(columns)

@@ -13,19 +13,19 @@ from itertools import chain, repeat
 from types import NoneType
 from typing import Any, ClassVar, Final, Protocol
 
-from pregao.exchange.host.column_bytes import ColumnError, Reader, Writer
+from pregao.exchange.host.column_bytes import ColumnBytesReader, ColumnBytesWriter, ColumnError
 
 
-class Column(Protocol):
+class StateColumn(Protocol):
     """Writes and reads many values of one type."""
 
     kinds: frozenset[type]
     """Exact classes of its values."""
 
-    def write(self, values: Sequence[Any], out: Writer) -> None:
+    def write(self, values: Sequence[Any], out: ColumnBytesWriter) -> None:
         """Write values."""
 
-    def read(self, count: int, source: Reader) -> list[Any]:
+    def read(self, count: int, source: ColumnBytesReader) -> list[Any]:
         """Read ``count`` values."""
 
 
@@ -46,7 +46,7 @@ class _Kinds:
 
 
 class _Integers(_Kinds):
-    def write(self, values: Sequence[Any], out: Writer) -> None:
+    def write(self, values: Sequence[Any], out: ColumnBytesWriter) -> None:
         found = set(map(type, values))
         if found - self.kinds:
             # An enum member is accepted as its number where an integer is declared.
@@ -55,7 +55,7 @@ class _Integers(_Kinds):
             values = list(map(int, values))
         out.integers(values)
 
-    def read(self, count: int, source: Reader) -> list[Any]:
+    def read(self, count: int, source: ColumnBytesReader) -> list[Any]:
         return list(source.integers(count))
 
 
@@ -68,11 +68,11 @@ class _Mapped(_Kinds):
         super().__init__(kind)
         self._number, self._value = number, value
 
-    def write(self, values: Sequence[Any], out: Writer) -> None:
+    def write(self, values: Sequence[Any], out: ColumnBytesWriter) -> None:
         _expect(values, self.kinds)
         out.integers(list(map(self._number, values)))
 
-    def read(self, count: int, source: Reader) -> list[Any]:
+    def read(self, count: int, source: ColumnBytesReader) -> list[Any]:
         return list(map(self._value, source.integers(count)))
 
 
@@ -83,12 +83,12 @@ def _truth(number: int) -> bool:
 
 
 class _Bytes(_Kinds):
-    def write(self, values: Sequence[Any], out: Writer) -> None:
+    def write(self, values: Sequence[Any], out: ColumnBytesWriter) -> None:
         _expect(values, self.kinds)
         out.integers(list(map(len, values)))
         out.parts.extend(values)
 
-    def read(self, count: int, source: Reader) -> list[Any]:
+    def read(self, count: int, source: ColumnBytesReader) -> list[Any]:
         lengths, total = source.lengths(count)
         data = source.take(total)
         found, start = [], 0
@@ -101,15 +101,15 @@ class _Bytes(_Kinds):
 class _Text(_Kinds):
     _bytes: ClassVar = _Bytes(bytes)
 
-    def write(self, values: Sequence[Any], out: Writer) -> None:
+    def write(self, values: Sequence[Any], out: ColumnBytesWriter) -> None:
         _expect(values, self.kinds)
         self._bytes.write([each.encode() for each in values], out)
 
-    def read(self, count: int, source: Reader) -> list[Any]:
+    def read(self, count: int, source: ColumnBytesReader) -> list[Any]:
         return [each.decode() for each in self._bytes.read(count, source)]
 
 
-PLAIN: Final[dict[Any, Column]] = {
+PLAIN: Final[dict[Any, StateColumn]] = {
     int: _Integers(int),
     bool: _Mapped(bool, int, _truth),
     bytes: _Bytes(bytes),
@@ -129,7 +129,7 @@ class MemberColumn(_Kinds):
         self._flags = issubclass(kind, Flag)
         self._bits = sum({each.value for each in self._members}) if self._flags else 0
 
-    def write(self, values: Sequence[Any], out: Writer) -> None:
+    def write(self, values: Sequence[Any], out: ColumnBytesWriter) -> None:
         """Write values."""
         _expect(values, self.kinds)
         if self._flags:
@@ -137,7 +137,7 @@ class MemberColumn(_Kinds):
         else:
             out.integers(list(map(self._numbers.__getitem__, values)))
 
-    def read(self, count: int, source: Reader) -> list[Any]:
+    def read(self, count: int, source: ColumnBytesReader) -> list[Any]:
         """Read ``count`` values."""
         numbers = source.integers(count)
         if numbers and (
@@ -155,12 +155,12 @@ class ReferenceColumn(_Kinds):
         super().__init__(kind)
         self._number = number
 
-    def write(self, values: Sequence[Any], out: Writer) -> None:
+    def write(self, values: Sequence[Any], out: ColumnBytesWriter) -> None:
         """Write values."""
         _expect(values, self.kinds)
         out.reference(self._number, values)
 
-    def read(self, count: int, source: Reader) -> list[Any]:
+    def read(self, count: int, source: ColumnBytesReader) -> list[Any]:
         """Read ``count`` values."""
         numbers = source.integers(count)
         if numbers and min(numbers) < 0:
@@ -173,11 +173,11 @@ class OptionalColumn(_Kinds):
 
     _NONE, _ALL, _SOME = 0, 1, 2
 
-    def __init__(self, inner: Column) -> None:
+    def __init__(self, inner: StateColumn) -> None:
         super().__init__(NoneType, *inner.kinds)
         self._inner = inner
 
-    def write(self, values: Sequence[Any], out: Writer) -> None:
+    def write(self, values: Sequence[Any], out: ColumnBytesWriter) -> None:
         """Write values."""
         if not values:
             return
@@ -191,7 +191,7 @@ class OptionalColumn(_Kinds):
             out.parts.append(bytes([each is not None for each in values]))
         self._inner.write(present, out)
 
-    def read(self, count: int, source: Reader) -> list[Any]:
+    def read(self, count: int, source: ColumnBytesReader) -> list[Any]:
         """Read ``count`` values."""
         if not count:
             return []
@@ -211,14 +211,14 @@ class OptionalColumn(_Kinds):
 class UnionColumn(_Kinds):
     """Values of several types, with the index of each value's type."""
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    def __init__(self, columns: Sequence[StateColumn]) -> None:
         super().__init__(*chain.from_iterable(each.kinds for each in columns))
         if len(self.kinds) < sum(len(each.kinds) for each in columns):
             raise ColumnError("types of a union that cannot be distinguished")
         self._columns = columns
         self._tags = {kind: tag for tag, each in enumerate(columns) for kind in each.kinds}
 
-    def write(self, values: Sequence[Any], out: Writer) -> None:
+    def write(self, values: Sequence[Any], out: ColumnBytesWriter) -> None:
         """Write values."""
         _expect(values, self.kinds)
         tags = bytes([self._tags[type(each)] for each in values])
@@ -228,7 +228,7 @@ class UnionColumn(_Kinds):
                 [each for each, tag in zip(values, tags, strict=True) if tag == number], out
             )
 
-    def read(self, count: int, source: Reader) -> list[Any]:
+    def read(self, count: int, source: ColumnBytesReader) -> list[Any]:
         """Read ``count`` values."""
         tags = source.take(count)
         columns = self._columns
@@ -239,18 +239,18 @@ class UnionColumn(_Kinds):
 class SequenceColumn(_Kinds):
     """Lists, sets and similar: all lengths, then all items."""
 
-    def __init__(self, kind: type, inner: Column) -> None:
+    def __init__(self, kind: type, inner: StateColumn) -> None:
         super().__init__(kind)
         self._kind: Callable[[Any], Any] = kind
         self._inner = inner
 
-    def write(self, values: Sequence[Any], out: Writer) -> None:
+    def write(self, values: Sequence[Any], out: ColumnBytesWriter) -> None:
         """Write values."""
         _expect(values, self.kinds)
         out.integers(list(map(len, values)))
         self._inner.write(list(chain.from_iterable(values)), out)
 
-    def read(self, count: int, source: Reader) -> list[Any]:
+    def read(self, count: int, source: ColumnBytesReader) -> list[Any]:
         """Read ``count`` values."""
         lengths, total = source.lengths(count)
         items = self._inner.read(total, source)
@@ -264,22 +264,22 @@ class SequenceColumn(_Kinds):
         return found
 
 
-class TableColumn(_Kinds):
+class StateTableColumn(_Kinds):
     """Dictionaries: all lengths, then all keys, then all values."""
 
-    def __init__(self, kind: type, keys: Column, values: Column) -> None:
+    def __init__(self, kind: type, keys: StateColumn, values: StateColumn) -> None:
         super().__init__(kind)
         self._kind: Callable[[Any], Any] = kind
         self._keys, self._values = keys, values
 
-    def write(self, values: Sequence[Any], out: Writer) -> None:
+    def write(self, values: Sequence[Any], out: ColumnBytesWriter) -> None:
         """Write values."""
         _expect(values, self.kinds)
         out.integers(list(map(len, values)))
         self._keys.write(list(chain.from_iterable(values)), out)
         self._values.write(list(chain.from_iterable(each.values() for each in values)), out)
 
-    def read(self, count: int, source: Reader) -> list[Any]:
+    def read(self, count: int, source: ColumnBytesReader) -> list[Any]:
         """Read ``count`` values."""
         lengths, total = source.lengths(count)
         keys, values = self._keys.read(total, source), self._values.read(total, source)
@@ -298,12 +298,12 @@ class RowColumn(_Kinds):
     """Tuples of a fixed length, named or not: one column per field."""
 
     def __init__(
-        self, kind: type, columns: Sequence[Column], make: Callable[[Iterable[Any]], Any]
+        self, kind: type, columns: Sequence[StateColumn], make: Callable[[Iterable[Any]], Any]
     ) -> None:
         super().__init__(kind)
         self._columns, self._make = columns, make
 
-    def write(self, values: Sequence[Any], out: Writer) -> None:
+    def write(self, values: Sequence[Any], out: ColumnBytesWriter) -> None:
         """Write values."""
         _expect(values, self.kinds)
         if set(map(len, values)) - {len(self._columns)}:
@@ -312,7 +312,7 @@ class RowColumn(_Kinds):
         for column, each in zip(self._columns, fields, strict=False):
             column.write(each, out)
 
-    def read(self, count: int, source: Reader) -> list[Any]:
+    def read(self, count: int, source: ColumnBytesReader) -> list[Any]:
         """Read ``count`` values."""
         fields = [each.read(count, source) for each in self._columns]
         rows = zip(*fields, strict=True)
@@ -327,13 +327,13 @@ class ClassColumn(_Kinds):
         self._numbers = {each: number for number, each in enumerate(classes)}
         self._classes = classes
 
-    def write(self, values: Sequence[Any], out: Writer) -> None:
+    def write(self, values: Sequence[Any], out: ColumnBytesWriter) -> None:
         """Write values."""
         if not set(values) <= self._numbers.keys():
             raise ColumnError("class that is not declared")
         out.integers([self._numbers[each] for each in values])
 
-    def read(self, count: int, source: Reader) -> list[Any]:
+    def read(self, count: int, source: ColumnBytesReader) -> list[Any]:
         """Read ``count`` values."""
         numbers = source.integers(count)
         if numbers and min(numbers) < 0:

@@ -9,14 +9,15 @@ from typing import Any
 from pregao.clock import MILLISECOND
 from pregao.documents import DocumentError, parse_json, parse_toml
 from pregao.errors import EncodeError, UsageError
-from pregao.exchange.engine import Engine
 from pregao.exchange.engine.catalogue import parse_catalogue
-from pregao.exchange.engine.commands import (
+from pregao.exchange.engine.commands import Command
+from pregao.exchange.engine.engine import MatchingEngine
+from pregao.exchange.engine.instruments import Instrument
+from pregao.exchange.engine.operations_commands import (
     AddInstrument,
     AnswerGiveUp,
     BustTrade,
     ChangeInstrument,
-    Command,
     EndDay,
     ExpelOrder,
     LinkAccounts,
@@ -34,7 +35,6 @@ from pregao.exchange.engine.commands import (
     SetSecurityStatus,
     StartDay,
 )
-from pregao.exchange.engine.instruments import Instrument
 from pregao.exchange.engine.terms import (
     PriceBandType,
     SecurityUpdateAction,
@@ -48,66 +48,66 @@ from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.names import folded, similar
 
 
-def engine_commands(name: str, request: ControlRequest, engine: Engine) -> list[Command]:
+def engine_commands(name: str, request: ControlRequest, engine: MatchingEngine) -> list[Command]:
     """Return the engine commands of a request."""
     match request:
-        case asked.Phase():
+        case asked.PhaseRequest():
             return _phase(request, engine)
-        case asked.Halt():
+        case asked.HaltRequest():
             return [SetSecurityStatus(_id(engine, request.symbol), TradingStatus.PAUSE)]
-        case asked.Auction():
+        case asked.AuctionRequest():
             security_id, end = _id(engine, request.symbol), request.until_ns
             return [SetSecurityStatus(security_id, TradingStatus.RESERVED, end)]
-        case asked.Resume():
+        case asked.ResumeRequest():
             return [RejoinGroup(_id(engine, request.symbol))]
-        case asked.Bust():
+        case asked.BustRequest():
             return [BustTrade(_id(engine, request.symbol), request.trade)]
-        case asked.Cancel():
+        case asked.CancelRequest():
             return [ExpelOrder(request.order)]
-        case asked.News():
+        case asked.NewsRequest():
             about = _id(engine, request.symbol) if request.symbol else None
             headline = request.headline.strip()
             return [PublishNews(headline, request.text or headline, security_id=about)]
-        case asked.Catalogue():
+        case asked.CatalogueRequest():
             return _listed(name, request, engine)
-        case asked.Remove():
+        case asked.RemoveRequest():
             return [RemoveInstrument(_id(engine, request.symbol))]
-        case asked.PriceLimits():
+        case asked.PriceLimitsRequest():
             kind, security_id = PriceBandType[request.kind], _id(engine, request.symbol)
             return [SetPriceBand(security_id, kind, low=request.low, high=request.high)]
         case _:
             return _other_commands(request, engine)
 
 
-def _other_commands(request: ControlRequest, engine: Engine) -> list[Command]:
+def _other_commands(request: ControlRequest, engine: MatchingEngine) -> list[Command]:
     """Return the commands about accounts, channels and days."""
     match request:
-        case asked.Protect():
+        case asked.ProtectRequest():
             return [_protection(request, engine)]
-        case asked.Unprotect():
+        case asked.UnprotectRequest():
             return [RemoveProtection(request.id)]
-        case asked.Pair():
+        case asked.PairRequest():
             return [PairAuctions(_id(engine, request.symbol), _id(engine, request.other))]
-        case asked.AccountPosition():
+        case asked.AccountPositionRequest():
             security_id = _id(engine, request.symbol)
             quantities = (request.long, request.short)
             return [SetPosition(request.firm, request.account, security_id, *quantities)]
-        case asked.GiveUp():
+        case asked.GiveUpRequest():
             target = (request.to_firm, request.to_account)
             return [LinkAccounts(request.firm, request.account, *target)]
-        case asked.TakeUp():
+        case asked.TakeUpRequest():
             return [AnswerGiveUp(request.id, not request.refuse)]
-        case asked.Reset():
+        case asked.ResetRequest():
             return [ResetChannel(request.channel)]
-        case asked.EndDay():
+        case asked.EndDayRequest():
             return [EndDay()]
-        case asked.Day():
+        case asked.DayRequest():
             return [StartDay(request.date)]
         case _:
             raise UsageError(f"{type(request).__name__} is not an engine command")
 
 
-def find_instrument(engine: Engine, name: str) -> Instrument:
+def find_instrument(engine: MatchingEngine, name: str) -> Instrument:
     """Return an instrument by symbol or security ID."""
     for each in engine.instruments:
         if folded(name) in (folded(each.symbol), str(each.security_id)):
@@ -117,11 +117,11 @@ def find_instrument(engine: Engine, name: str) -> Instrument:
     raise UsageError(f"unknown instrument {name!r}{hint}")
 
 
-def _id(engine: Engine, symbol: str) -> int:
+def _id(engine: MatchingEngine, symbol: str) -> int:
     return find_instrument(engine, symbol).security_id
 
 
-def _phase(request: asked.Phase, engine: Engine) -> list[Command]:
+def _phase(request: asked.PhaseRequest, engine: MatchingEngine) -> list[Command]:
     known = list(engine.market.groups)
     group = request.group
     if group != ALL_GROUPS and group not in known:
@@ -138,7 +138,7 @@ def _phase(request: asked.Phase, engine: Engine) -> list[Command]:
     ]
 
 
-def _protection(request: asked.Protect, engine: Engine) -> SetProtection:
+def _protection(request: asked.ProtectRequest, engine: MatchingEngine) -> SetProtection:
     return SetProtection(
         request.id,
         request.firm,
@@ -156,14 +156,14 @@ def _protection(request: asked.Protect, engine: Engine) -> SetProtection:
     )
 
 
-def _reference(engine: Engine, name: str) -> ProtectionReference:
+def _reference(engine: MatchingEngine, name: str) -> ProtectionReference:
     """Return what a protection watches: an asset of derivatives if it exists, or an instrument."""
     if any(each.asset == name and each.symbol != name for each in engine.instruments):
         return ProtectionReference(asset=name)
     return ProtectionReference(find_instrument(engine, name).security_id)
 
 
-def _listed(name: str, request: asked.Catalogue, engine: Engine) -> list[Command]:
+def _listed(name: str, request: asked.CatalogueRequest, engine: MatchingEngine) -> list[Command]:
     found = _instruments(request)
     if name == "change":
         return [ChangeInstrument(each) for each in found]
@@ -177,7 +177,7 @@ def _listed(name: str, request: asked.Catalogue, engine: Engine) -> list[Command
     return [AddInstrument(each) for each in found]
 
 
-def _instruments(request: asked.Catalogue) -> list[Instrument]:
+def _instruments(request: asked.CatalogueRequest) -> list[Instrument]:
     """Read the instruments of a catalog; the definition of each must be encodable on the feed."""
     try:
         if request.form == "JSON":

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pregao.errors import UsageError
 from pregao.exchange.engine.terms import PRICE_SCALE
-from pregao.exchange.host.intake import MOST_PRICE
+from pregao.exchange.host.intake import MAX_PRICE
 
 _RULE: Final = "rule"
 _SHOWN_CHARACTERS: Final = 80
@@ -21,7 +21,7 @@ class _NotAllowedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class FieldRule:
     """Allowed values of a field: a function that reads one, and a description for errors."""
 
     read: Callable[[Any], Any]
@@ -36,7 +36,7 @@ def whole(low: int, high: int, *, default: Any = MISSING) -> Any:
             raise _NotAllowedError
         return value
 
-    return _field(Rule(read, f"an integer from {low} to {high}"), default)
+    return _field(FieldRule(read, f"an integer from {low} to {high}"), default)
 
 
 def text(max_bytes: int, *, empty: bool = False, default: Any = MISSING) -> Any:
@@ -46,7 +46,7 @@ def text(max_bytes: int, *, empty: bool = False, default: Any = MISSING) -> Any:
         return _text(value, max_bytes, empty=empty)
 
     kind = "a string" if empty else "a non-empty string"
-    return _field(Rule(read, f"{kind} of at most {max_bytes} bytes"), default)
+    return _field(FieldRule(read, f"{kind} of at most {max_bytes} bytes"), default)
 
 
 def texts(max_count: int, max_bytes: int) -> Any:
@@ -58,7 +58,7 @@ def texts(max_count: int, max_bytes: int) -> Any:
         return tuple(_text(each, max_bytes, empty=False) for each in value)
 
     allowed = f"a list of 1 to {max_count} non-empty strings of at most {max_bytes} bytes"
-    return _field(Rule(read, allowed), MISSING)
+    return _field(FieldRule(read, allowed), MISSING)
 
 
 def _text(value: Any, max_bytes: int, *, empty: bool) -> str:
@@ -82,7 +82,7 @@ def choice(names: Iterable[str], *, default: Any = MISSING) -> Any:
             raise _NotAllowedError
         return name
 
-    return _field(Rule(read, f"one of {', '.join(known)}"), default)
+    return _field(FieldRule(read, f"one of {', '.join(known)}"), default)
 
 
 def flag() -> Any:
@@ -93,12 +93,12 @@ def flag() -> Any:
             raise _NotAllowedError
         return value
 
-    return _field(Rule(read, "true or false"), False)
+    return _field(FieldRule(read, "true or false"), False)
 
 
 def price() -> Any:
     """Declare an optional field with a price, which is read as the engine's mantissa."""
-    highest = MOST_PRICE // PRICE_SCALE
+    highest = MAX_PRICE // PRICE_SCALE
 
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
@@ -117,7 +117,7 @@ def price() -> Any:
         return int(scaled)
 
     described = f"a price from -{highest} to {highest} with at most four decimals"
-    return _field(Rule(read, described), None)
+    return _field(FieldRule(read, described), None)
 
 
 def day(first: date, last: date) -> Any:
@@ -132,7 +132,7 @@ def day(first: date, last: date) -> Any:
             raise _NotAllowedError
         return found
 
-    return _field(Rule(read, f"a date such as 2026-05-21, from {first} to {last}"), MISSING)
+    return _field(FieldRule(read, f"a date such as 2026-05-21, from {first} to {last}"), MISSING)
 
 
 def record(kind: type) -> Any:
@@ -143,11 +143,11 @@ def record(kind: type) -> Any:
             raise _NotAllowedError
         return value
 
-    rule = Rule(read, f"a table of {', '.join(each.name for each in fields(kind))}")
+    rule = FieldRule(read, f"a table of {', '.join(each.name for each in fields(kind))}")
     return field(default=None, metadata={_RULE: rule, "record": kind})
 
 
-def _field(rule: Rule, default: Any) -> Any:
+def _field(rule: FieldRule, default: Any) -> Any:
     return field(default=default, metadata={_RULE: rule})
 
 
@@ -164,7 +164,7 @@ def read_record(command: str, kind: type, given: dict[str, Any]) -> Any:
     values = {}
     for name, own in known.items():
         value = given.get(name)
-        rule: Rule = own.metadata[_RULE]
+        rule: FieldRule = own.metadata[_RULE]
         if value is None:
             if own.default is MISSING:
                 raise UsageError(f"{command}: {name} is missing; it must be {rule.allowed}")

@@ -16,7 +16,7 @@ from pregao.errors import UsageError
 from pregao.exchange.engine.auction_rules import AuctionRules
 from pregao.exchange.engine.terms import PriceBandType, TradingSession, TradingStatus
 from pregao.exchange.host import control_fields as rule
-from pregao.exchange.host.intake import MOST_QUANTITY
+from pregao.exchange.host.intake import MAX_QUANTITY
 
 PHASES: Final = {
     "PRE_OPEN": TradingStatus.RESERVED,
@@ -69,7 +69,7 @@ class AuctionTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class PhaseRequest:
     """Move a group of instruments, or all, to a phase."""
 
     phase: str = rule.choice(PHASES)
@@ -81,14 +81,14 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class Halt:
+class HaltRequest:
     """Halt an instrument."""
 
     symbol: str = rule.text(_MAX_SYMBOL)
 
 
 @dataclass(frozen=True, slots=True)
-class Auction:
+class AuctionRequest:
     """Put an instrument into an auction; without an end time it lasts until it is resumed."""
 
     symbol: str = rule.text(_MAX_SYMBOL)
@@ -96,14 +96,14 @@ class Auction:
 
 
 @dataclass(frozen=True, slots=True)
-class Resume:
+class ResumeRequest:
     """Return an instrument to the phase of its group."""
 
     symbol: str = rule.text(_MAX_SYMBOL)
 
 
 @dataclass(frozen=True, slots=True)
-class Bust:
+class BustRequest:
     """Cancel a trade."""
 
     symbol: str = rule.text(_MAX_SYMBOL)
@@ -111,14 +111,14 @@ class Bust:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
+class CancelRequest:
     """Cancel any order."""
 
     order: int = rule.whole(1, MAX_ORDER_ID)
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class NewsRequest:
     """Publish a piece of news."""
 
     headline: str = rule.text(MAX_HEADLINE_BYTES)
@@ -127,7 +127,7 @@ class News:
 
 
 @dataclass(frozen=True, slots=True)
-class Catalogue:
+class CatalogueRequest:
     """Instruments to list, or their new definitions."""
 
     text: str = rule.text(MAX_CATALOGUE_BYTES)
@@ -136,14 +136,14 @@ class Catalogue:
 
 
 @dataclass(frozen=True, slots=True)
-class Remove:
+class RemoveRequest:
     """Delist an instrument."""
 
     symbol: str = rule.text(_MAX_SYMBOL)
 
 
 @dataclass(frozen=True, slots=True)
-class PriceLimits:
+class PriceLimitsRequest:
     """Set a price band; a missing limit leaves that side open."""
 
     symbol: str = rule.text(_MAX_SYMBOL)
@@ -153,7 +153,7 @@ class PriceLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Protect:
+class ProtectRequest:
     """Set the protection limits of an account."""
 
     id: int = rule.whole(1, MAX_NUMBER)
@@ -161,25 +161,25 @@ class Protect:
     account: int = rule.whole(0, MAX_NUMBER)
     watch: tuple[str, ...] = rule.texts(_MAX_WATCHED, _MAX_SYMBOL)
     interval_ms: int = rule.whole(1, 86_400_000)
-    new_order_fills: int | None = rule.whole(1, MOST_QUANTITY, default=None)
-    executions: int | None = rule.whole(1, MOST_QUANTITY, default=None)
-    traded_quantity: int | None = rule.whole(1, MOST_QUANTITY, default=None)
-    net_quantity: int | None = rule.whole(1, MOST_QUANTITY, default=None)
-    delta: int | None = rule.whole(1, MOST_QUANTITY, default=None)
+    new_order_fills: int | None = rule.whole(1, MAX_QUANTITY, default=None)
+    executions: int | None = rule.whole(1, MAX_QUANTITY, default=None)
+    traded_quantity: int | None = rule.whole(1, MAX_QUANTITY, default=None)
+    net_quantity: int | None = rule.whole(1, MAX_QUANTITY, default=None)
+    delta: int | None = rule.whole(1, MAX_QUANTITY, default=None)
     cancels_good_till: bool = rule.flag()
     cancels_stops: bool = rule.flag()
     cancels_at_close: bool = rule.flag()
 
 
 @dataclass(frozen=True, slots=True)
-class Unprotect:
+class UnprotectRequest:
     """Remove the protection of an account."""
 
     id: int = rule.whole(1, MAX_NUMBER)
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class PairRequest:
     """Pair two instruments: their auctions begin and end together."""
 
     symbol: str = rule.text(_MAX_SYMBOL)
@@ -187,18 +187,18 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class AccountPosition:
+class AccountPositionRequest:
     """Set the position of an account in an option."""
 
     firm: int = rule.whole(1, MAX_NUMBER)
     account: int = rule.whole(0, MAX_NUMBER)
     symbol: str = rule.text(_MAX_SYMBOL)
-    long: int = rule.whole(0, MOST_QUANTITY, default=0)
-    short: int = rule.whole(0, MOST_QUANTITY, default=0)
+    long: int = rule.whole(0, MAX_QUANTITY, default=0)
+    short: int = rule.whole(0, MAX_QUANTITY, default=0)
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUpRequest:
     """Link an account to another firm that takes up its trades; firm 0 ends the give-up."""
 
     firm: int = rule.whole(1, MAX_NUMBER)
@@ -208,7 +208,7 @@ class GiveUp:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeUp:
+class TakeUpRequest:
     """Accept or refuse a given-up trade."""
 
     id: int = rule.whole(1, MAX_NUMBER)
@@ -216,19 +216,19 @@ class TakeUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Reset:
+class ResetRequest:
     """Send all books of a channel again, after a ChannelReset."""
 
     channel: int = rule.whole(0, 255)
 
 
 @dataclass(frozen=True, slots=True)
-class EndDay:
+class EndDayRequest:
     """End the trading day."""
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class DayRequest:
     """Start a trading day."""
 
     date: datetime.date = rule.day(FIRST_DAY, LAST_DAY)  # noqa: RUF009
@@ -236,64 +236,64 @@ class Day:
 
 
 @dataclass(frozen=True, slots=True)
-class Disconnect:
+class DisconnectRequest:
     """End the connection of a session."""
 
     session: int = rule.whole(1, MAX_NUMBER)
 
 
 @dataclass(frozen=True, slots=True)
-class Failover:
+class FailoverRequest:
     """Fail the active gateway: the backup takes over its sessions."""
 
 
 ControlRequest = (
-    Phase
-    | Halt
-    | Auction
-    | Resume
-    | Bust
-    | Cancel
-    | News
-    | Catalogue
-    | Remove
-    | PriceLimits
-    | Protect
-    | Unprotect
-    | Pair
-    | AccountPosition
-    | GiveUp
-    | TakeUp
-    | Reset
-    | EndDay
-    | Day
-    | Disconnect
-    | Failover
+    PhaseRequest
+    | HaltRequest
+    | AuctionRequest
+    | ResumeRequest
+    | BustRequest
+    | CancelRequest
+    | NewsRequest
+    | CatalogueRequest
+    | RemoveRequest
+    | PriceLimitsRequest
+    | ProtectRequest
+    | UnprotectRequest
+    | PairRequest
+    | AccountPositionRequest
+    | GiveUpRequest
+    | TakeUpRequest
+    | ResetRequest
+    | EndDayRequest
+    | DayRequest
+    | DisconnectRequest
+    | FailoverRequest
 )
 
 REQUESTS: Final[dict[str, type]] = {
-    "phase": Phase,
-    "halt": Halt,
-    "auction": Auction,
-    "resume": Resume,
-    "bust": Bust,
-    "cancel": Cancel,
-    "news": News,
-    "add": Catalogue,
-    "change": Catalogue,
-    "remove": Remove,
-    "band": PriceLimits,
-    "protect": Protect,
-    "unprotect": Unprotect,
-    "pair": Pair,
-    "position": AccountPosition,
-    "give-up": GiveUp,
-    "take-up": TakeUp,
-    "reset": Reset,
-    "end-day": EndDay,
-    "day": Day,
-    "disconnect": Disconnect,
-    "failover": Failover,
+    "phase": PhaseRequest,
+    "halt": HaltRequest,
+    "auction": AuctionRequest,
+    "resume": ResumeRequest,
+    "bust": BustRequest,
+    "cancel": CancelRequest,
+    "news": NewsRequest,
+    "add": CatalogueRequest,
+    "change": CatalogueRequest,
+    "remove": RemoveRequest,
+    "band": PriceLimitsRequest,
+    "protect": ProtectRequest,
+    "unprotect": UnprotectRequest,
+    "pair": PairRequest,
+    "position": AccountPositionRequest,
+    "give-up": GiveUpRequest,
+    "take-up": TakeUpRequest,
+    "reset": ResetRequest,
+    "end-day": EndDayRequest,
+    "day": DayRequest,
+    "disconnect": DisconnectRequest,
+    "failover": FailoverRequest,
 }
 
 

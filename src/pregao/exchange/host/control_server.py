@@ -108,7 +108,7 @@ def cannot_listen(address: object, error: OSError) -> NetworkError:
     return NetworkError(f"Cannot listen on {address}: {why}.")
 
 
-def ask(port: int, request: dict[str, Any], token: Path | None = None) -> dict[str, Any]:
+def send_request(port: int, request: dict[str, Any], token: Path | None = None) -> dict[str, Any]:
     """Send a control request to an exchange on localhost and return its answer.
 
     ``token`` is the file of its token, by default `token_path`.

@@ -15,46 +15,47 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pregao.entrypoint import (
-    Admitted,
-    ConnectionEnded,
-    Event,
-    GatewayConnection,
-    MessageRejected,
-    Received,
-    SessionEstablished,
-    SessionRefused,
-    messages,
-)
 from pregao.entrypoint.business_rejects import OTHER, reject_values
+from pregao.entrypoint.events import (
+    ConnectionEnded,
+    MessageReceived,
+    MessageRejected,
+    RequestReceived,
+    SessionEstablished,
+    SessionEvent,
+    SessionRefused,
+)
 from pregao.entrypoint.framing import frame_of
-from pregao.entrypoint.session_state import Sent, Taken
+from pregao.entrypoint.gateway_connection import GatewayConnection
+from pregao.entrypoint.messages import messages
+from pregao.entrypoint.session_state import IncomingAccepted, OutgoingSent
 from pregao.errors import UsageError
-from pregao.exchange.engine.commands import Command, MassCancel, RestateOrders
+from pregao.exchange.engine.commands import Command
 from pregao.exchange.engine.events import MarketEvent
+from pregao.exchange.engine.member_commands import MassCancel, RestateOrders
 from pregao.exchange.engine.terms import ExecRestatementReason
 from pregao.exchange.host.base_host import BACKUP, NO_SESSION, PRIMARY
 from pregao.exchange.host.checkpoints import save
 from pregao.exchange.host.control import engine_commands
 from pregao.exchange.host.control_requests import (
     ControlRequest,
-    Day,
-    Disconnect,
-    Failover,
+    DayRequest,
+    DisconnectRequest,
+    FailoverRequest,
     parse_request,
 )
 from pregao.exchange.host.faults import pack_void
-from pregao.exchange.host.journal import Kind
+from pregao.exchange.host.journal_file import RecordKind
 from pregao.exchange.host.replaying import TIME_ITSELF, ReplayedHost
 from pregao.exchange.host.requests import OrderRequest
 from pregao.exchange.host.risk_path import OVERTAKEN, OnItsWay
 
-__all__ = ["BACKUP", "PRIMARY", "Host"]
+__all__ = ["BACKUP", "PRIMARY", "ExchangeHost"]
 _FIRST_RESTATED: Final = 6
 _FAILED: Final = "the request could not be processed"
 
 
-class Host(ReplayedHost):
+class ExchangeHost(ReplayedHost):
     """The complete exchange; the owner passes inputs to it and sends its output.
 
     After any number of inputs the owner calls `commit`, and only then sends the output of the
@@ -142,7 +143,7 @@ class Host(ReplayedHost):
         due = self.engine.next_due_ns
         if due is not None and due <= now:
             try:
-                self._write(Kind.TIME, now, NO_SESSION, b"")
+                self._write(RecordKind.TIME, now, NO_SESSION, b"")
                 self.desk.advance(now)
                 self._done(now)
             except Exception as error:
@@ -150,7 +151,7 @@ class Host(ReplayedHost):
         for gateway in self.gateways.values():
             for event in gateway.advance(now):
                 try:
-                    self._write(Kind.CANCEL, now, event.session_id, event.reason.encode())
+                    self._write(RecordKind.CANCEL, now, event.session_id, event.reason.encode())
                     self._cancel(event.session_id, event.reason, now)
                     self._done(now)
                 except Exception as error:
@@ -165,7 +166,7 @@ class Host(ReplayedHost):
         now = self._time(now_ns)
         name, command = parse_request(request)
         body = json.dumps(request, separators=(",", ":")).encode()
-        self._write(Kind.CONTROL, now, NO_SESSION, body)
+        self._write(RecordKind.CONTROL, now, NO_SESSION, body)
         self._changed = False
         try:
             self._control(name, command, now)
@@ -213,12 +214,12 @@ class Host(ReplayedHost):
     # Events
 
     def _event(
-        self, event: Event, now_ns: int, connection: GatewayConnection | None = None
+        self, event: SessionEvent, now_ns: int, connection: GatewayConnection | None = None
     ) -> None:
-        if isinstance(event, Admitted):  # by far the most frequent
+        if isinstance(event, RequestReceived):  # by far the most frequent
             request = event.content
             if self._journal is not None and not self._again:
-                self._journal.append(Kind.REQUEST, now_ns, request.session, event.frame.data)
+                self._journal.append(RecordKind.REQUEST, now_ns, request.session, event.frame.data)
             if self._delays and isinstance(request, OrderRequest):
                 self._risk.send(
                     (request.session, request.number, now_ns),
@@ -230,9 +231,9 @@ class Host(ReplayedHost):
                 self.desk.request(event, request, now_ns)
             return
         match event:
-            case Received():
+            case MessageReceived():
                 session_id = event.message["businessHeader"]["sessionID"]
-                self._write(Kind.REQUEST, now_ns, session_id, event.data)
+                self._write(RecordKind.REQUEST, now_ns, session_id, event.data)
                 if self._delays and event.name in OVERTAKEN:
                     self._risk.send(
                         (session_id, event.number, now_ns),
@@ -244,13 +245,13 @@ class Host(ReplayedHost):
                     self.desk.rare_request(event, session_id, now_ns)
             case MessageRejected():
                 session_id = self._session_of(event)
-                self._write(Kind.REQUEST, now_ns, session_id, event.data)
+                self._write(RecordKind.REQUEST, now_ns, session_id, event.data)
             case SessionRefused():
                 pass  # refused clients must not grow the journal
             case ConnectionEnded() if connection is not None and not connection.negotiated:
                 pass
             case _:
-                self._write(Kind.HANDSHAKE, now_ns, NO_SESSION, repr(event).encode())
+                self._write(RecordKind.HANDSHAKE, now_ns, NO_SESSION, repr(event).encode())
                 if isinstance(event, SessionEstablished):
                     self._restate(event.session_id, now_ns)
 
@@ -259,7 +260,7 @@ class Host(ReplayedHost):
         if session_id not in self.engine.market.carried:
             return
         if self.gateways[self.active][session_id].state.version >= _FIRST_RESTATED:
-            self._write(Kind.RESTATE, now_ns, session_id, b"")
+            self._write(RecordKind.RESTATE, now_ns, session_id, b"")
             self.desk.apply(RestateOrders(session_id), now_ns)
 
     def _session_of(self, event: MessageRejected) -> int:
@@ -276,15 +277,15 @@ class Host(ReplayedHost):
 
     def _control(self, name: str, request: ControlRequest, now_ns: int) -> None:
         match request:
-            case Failover():
+            case FailoverRequest():
                 self._fail_over(now_ns)
-            case Disconnect():
+            case DisconnectRequest():
                 self._disconnect(request.session, now_ns)
             case _:
                 for command in engine_commands(name, request, self.engine):
                     self.desk.apply(command, now_ns)
                     self._changed = True
-        if isinstance(request, Day):
+        if isinstance(request, DayRequest):
             self._reset_sessions(now_ns, week=request.week)
             self._day_began = not self._again
         self.desk.look_again()
@@ -341,7 +342,7 @@ class Host(ReplayedHost):
             try:
                 # Replay derives this time from the request; the record is for readers of the
                 # journal.
-                self._write(Kind.TIME, arrived.due_ns, NO_SESSION, b"")
+                self._write(RecordKind.TIME, arrived.due_ns, NO_SESSION, b"")
                 arrived.arrive(arrived.due_ns)
                 self._done(arrived.due_ns)
             except Exception as error:
@@ -350,13 +351,13 @@ class Host(ReplayedHost):
     # Failures
 
     def _event_failed(
-        self, connection: GatewayConnection, event: Event, error: Exception, now_ns: int
+        self, connection: GatewayConnection, event: SessionEvent, error: Exception, now_ns: int
     ) -> None:
         """Undo an event and reject its message; for events without one, end the connection."""
         match event:
-            case Admitted():
+            case RequestReceived():
                 name, data = event.name, event.frame.data
-            case Received() | MessageRejected():
+            case MessageReceived() | MessageRejected():
                 name, data = event.name, event.data
             case _:
                 what = type(event).__name__
@@ -384,8 +385,8 @@ class Host(ReplayedHost):
             "BusinessMessageReject", values, session.session_id, number, now_ns
         )
         if header["msgSeqNum"] >= session.state.next_incoming:
-            self.store.record(session.session_id, Taken(header["msgSeqNum"]))
-        self.store.record(session.session_id, Sent(number, answer))
+            self.store.record(session.session_id, IncomingAccepted(header["msgSeqNum"]))
+        self.store.record(session.session_id, OutgoingSent(number, answer))
         if connection is not None:
             connection.live(answer, now_ns)
         self._done(now_ns)
@@ -395,7 +396,7 @@ class Host(ReplayedHost):
         self.faults.note(failed.name, error, failed.data)
         self._forget()
         self._void.add(failed.key)
-        self._write(Kind.VOID, now_ns, failed.key[0], pack_void(failed.key))
+        self._write(RecordKind.VOID, now_ns, failed.key[0], pack_void(failed.key))
         self._mark += 1
         self._undo()
         session = self._owner(failed.key[0])
@@ -410,7 +411,9 @@ class Host(ReplayedHost):
         """Drop a market timer that failed, which would otherwise fail again with every request."""
         self.faults.note("end of an auction", error)
         self._undo()
-        self._write(Kind.VOID, now_ns, NO_SESSION, pack_void((NO_SESSION, TIME_ITSELF, due_ns)))
+        self._write(
+            RecordKind.VOID, now_ns, NO_SESSION, pack_void((NO_SESSION, TIME_ITSELF, due_ns))
+        )
         self.engine.drop_due(due_ns)
         self._done(now_ns)
 

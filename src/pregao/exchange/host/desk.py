@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from pregao.entrypoint import Account, Admitted, GatewaySession, Received
-from pregao.exchange.engine import Engine, rejects
-from pregao.exchange.engine.commands import AdvanceTime, Command
+from pregao.entrypoint.events import MessageReceived, RequestReceived
+from pregao.entrypoint.gateway_sessions import GatewaySession
+from pregao.entrypoint.rules import SessionAccount
+from pregao.exchange.engine import rejects
+from pregao.exchange.engine.commands import Command
+from pregao.exchange.engine.engine import MatchingEngine
 from pregao.exchange.engine.events import MarketEvent
+from pregao.exchange.engine.operations_commands import AdvanceTime
 from pregao.exchange.engine.refusals import refuse
 from pregao.exchange.engine.terms import CxlRejResponseTo
 from pregao.exchange.host import intake, rare_requests
-from pregao.exchange.host.reporting import Asked, Reporting
+from pregao.exchange.host.reporting import ExecutionReporter, RequestContext
 from pregao.exchange.host.requests import CancelRequest, OrderRequest
 from pregao.exchange.host.rights import (
     NOT_AUTHORIZED,
@@ -21,11 +25,11 @@ from pregao.exchange.host.rights import (
     restricted,
 )
 
-_NOBODY: Final = Asked()
+_NOBODY: Final = RequestContext()
 _ENTERING: Final = frozenset({"SimpleNewOrder", "NewOrderSingle"})
 
 
-class Desk:
+class RequestRouter:
     """Passes requests to the engine, and its outcomes to sessions and the feed.
 
     ``session`` returns an existing session by number, ``owner`` the session that receives a report
@@ -34,7 +38,7 @@ class Desk:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: MatchingEngine,
         session: Callable[[int], GatewaySession],
         owner: Callable[[int], GatewaySession | None],
         of_firm: Callable[[int], Iterable[GatewaySession]],
@@ -42,7 +46,7 @@ class Desk:
         self._engine = engine
         self._session = session
         self._owner = owner
-        self._reporting = Reporting(engine.market, owner, of_firm)
+        self._reporting = ExecutionReporter(engine.market, owner, of_firm)
         self._segments: frozenset[int] = frozenset()
         self._restricted: frozenset[int] = frozenset()
         self.requests = 0
@@ -65,11 +69,11 @@ class Desk:
         self.requests, reporting = state
         self._reporting.restore(reporting)
 
-    def restrict(self, accounts: Iterable[Account]) -> None:
+    def restrict(self, accounts: Iterable[SessionAccount]) -> None:
         """Set the sessions whose requests must be checked for authorization."""
         self._restricted = frozenset(each.session_id for each in accounts if restricted(each))
 
-    def apply(self, command: Command, now_ns: int, asked: Asked = _NOBODY) -> None:
+    def apply(self, command: Command, now_ns: int, asked: RequestContext = _NOBODY) -> None:
         """Apply a command to the engine; publish its events and send its reports."""
         outcome = self._engine.apply(command, now_ns)
         if outcome.market:
@@ -89,7 +93,9 @@ class Desk:
         self.apply(AdvanceTime(), now_ns)
         self._reporting.forget_places()
 
-    def request(self, event: Admitted, request: OrderRequest | CancelRequest, now_ns: int) -> None:
+    def request(
+        self, event: RequestReceived, request: OrderRequest | CancelRequest, now_ns: int
+    ) -> None:
         """Pass a frequent request to the engine, or reject it."""
         self.requests += 1
         if request.segment not in self._segments:
@@ -119,9 +125,9 @@ class Desk:
             command = intake.new_order(request, self._session(request.session).account.firm)
         else:
             command = intake.modify_order(request, simple=name == "SimpleModifyOrder")
-        self.apply(command, now_ns, Asked(request))
+        self.apply(command, now_ns, RequestContext(request))
 
-    def rare_request(self, event: Received, session_id: int, now_ns: int) -> None:
+    def rare_request(self, event: MessageReceived, session_id: int, now_ns: int) -> None:
         """Pass a rare request to the engine, or reject it."""
         session = self._session(session_id)
         self._owner(session_id)  # marks its connection to be flushed
@@ -166,4 +172,4 @@ class Desk:
             request.order_id or 0,
             request.orig_cl_ord_id or 0,
         )
-        self._reporting.tell(reports, Asked(request), now_ns)
+        self._reporting.tell(reports, RequestContext(request), now_ns)

@@ -12,12 +12,12 @@ import struct
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pregao.entrypoint import SessionStore
 from pregao.entrypoint.session_state import SessionState
+from pregao.entrypoint.store import SessionStore
 from pregao.exchange.host.risk_path import Key
 
 if TYPE_CHECKING:
-    from pregao.exchange.host.journal import Place
+    from pregao.exchange.host.checkpoint_file import JournalPosition
 
 _log = logging.getLogger(__name__)
 _VOID: Final = struct.Struct("<IIQ")
@@ -28,7 +28,7 @@ MAX_SET_ASIDE: Final = 1_000
 another market, and the exchange does not start."""
 
 
-class SetAside(NamedTuple):
+class SkippedRecord(NamedTuple):
     """A record of the journal that could not be replayed and is skipped."""
 
     file: str
@@ -41,14 +41,14 @@ class SetAside(NamedTuple):
         return f"{self.file}, byte {self.offset} ({self.kind}): {self.reason}"
 
 
-class Faults:
+class FaultLog:
     """Failures of a process: their number, and the journal records that were set aside."""
 
     def __init__(self) -> None:
         self.count = 0
         self._traced: set[tuple[str, str]] = set()
         """Failures whose stack trace was logged: a peer may repeat one endlessly."""
-        self.set_aside: dict[Place, SetAside] = {}
+        self.set_aside: dict[JournalPosition, SkippedRecord] = {}
 
     def note(self, what: str, error: Exception, data: bytes = b"") -> None:
         """Count a failure and log it with the bytes that caused it."""
@@ -66,9 +66,11 @@ class Faults:
             exc_info=error if new else None,
         )
 
-    def aside(self, place: Place, kind: str, error: Exception) -> None:
+    def aside(self, place: JournalPosition, kind: str, error: Exception) -> None:
         """Set a record of the journal aside."""
-        entry = SetAside(place.file, place.size, kind, f"{type(error).__name__}: {error}"[:500])
+        entry = SkippedRecord(
+            place.file, place.size, kind, f"{type(error).__name__}: {error}"[:500]
+        )
         if place not in self.set_aside:
             _log.error("journal record set aside: %s", entry)
         self.set_aside[place] = entry

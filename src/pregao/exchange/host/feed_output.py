@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pregao.exchange.host.settings import ExchangeSettings
-from pregao.exchange.publisher import Datagram
-from pregao.exchange.traders import Draws
-from pregao.net import Address, Sender, find_interface
+from pregao.exchange.publisher.channels import OutgoingPacket
+from pregao.exchange.traders.draws import SeededRandom
+from pregao.net.addresses import Address, find_interface
+from pregao.net.sending import Sender
 from pregao.umdf.streams import Stream
 
 
@@ -27,12 +28,12 @@ class FeedOutput:
             interface = find_interface(settings.interface or "127.0.0.1")
         self._sender = Sender(addresses, interface=interface, compiled=False)
         self._loss = settings.loss
-        self._draw = Draws(1, "loss").random
+        self._draw = SeededRandom(1, "loss").random
         self.lost = 0
         self.packets = 0
         self.bytes = 0
 
-    def send(self, datagrams: Iterable[Datagram]) -> None:
+    def send(self, datagrams: Iterable[OutgoingPacket]) -> None:
         """Send datagrams in order."""
         send, routes = self._sender.send, self._routes
         for datagram in datagrams:

@@ -9,23 +9,23 @@ from datetime import date
 from typing import Final
 
 from pregao.exchange.engine import rejects
-from pregao.exchange.engine.commands import CancelOrder, ModifyOrder, NewOrder
 from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.member_commands import CancelOrder, ModifyOrder, NewOrder
 from pregao.exchange.engine.rejects import Reject
 from pregao.exchange.engine.self_trade import investor_number
 from pregao.exchange.engine.terms import (
     ExecRestatementReason,
+    OrderSide,
     OrdType,
     RoutingInstruction,
     SelfTradePreventionInstruction,
-    Side,
     TimeInForce,
 )
 from pregao.exchange.engine.withdrawal import find_order
 from pregao.exchange.host.requests import CancelRequest, OrderRequest
 
 _EPOCH: Final = date(1970, 1, 1).toordinal()
-_SIDES: Final = {ord(str(side.value)): side for side in Side}
+_SIDES: Final = {ord(str(side.value)): side for side in OrderSide}
 _TYPES: Final = {ord(kind.value): kind for kind in OrdType}
 _PREVENTIONS: Final = tuple(SelfTradePreventionInstruction)
 _ROUTINGS: Final = tuple(RoutingInstruction)
@@ -33,12 +33,12 @@ _VALIDITIES: Final = {ord(validity.value): validity for validity in TimeInForce}
 _REMOVE_ACCOUNT: Final = 38
 DIRECT_ACCESS: Final = frozenset({b"DMA1", b"DMA3", b"COLO0", b"COLO1"})
 """Access categories of direct market access (§11): their account cannot be removed (§13.1)."""
-MOST_QUANTITY: Final = 10**12
-MOST_PRICE: Final = 10**14
+MAX_QUANTITY: Final = 10**12
+MAX_PRICE: Final = 10**14
 """Above these limits the totals of a day would not fit the fields of the feed."""
 
 
-def side_of(code: int) -> Side:
+def side_of(code: int) -> OrderSide:
     """Return the side of a wire code."""
     return _SIDES[code]
 
@@ -49,10 +49,10 @@ def refusal(market: Market, request: OrderRequest | CancelRequest, *, new: bool)
     if listing is None or listing.instrument.market_segment_id != request.segment:
         return rejects.UNKNOWN_INSTRUMENT
     if isinstance(request, OrderRequest):
-        if not 0 < request.quantity <= MOST_QUANTITY:
+        if not 0 < request.quantity <= MAX_QUANTITY:
             return rejects.QUANTITY_OUTSIDE_RANGE
         for price in (request.price, request.stop_px):
-            if price is not None and not -MOST_PRICE <= price <= MOST_PRICE:
+            if price is not None and not -MAX_PRICE <= price <= MAX_PRICE:
                 return rejects.PRICE_OUTSIDE_LIMITS
         if request.account_type == _REMOVE_ACCOUNT and request.location in DIRECT_ACCESS:
             return rejects.ACCOUNT_KEPT

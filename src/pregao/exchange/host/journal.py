@@ -21,8 +21,8 @@ from typing import Final
 from pregao import private_files
 from pregao.errors import UsageError
 from pregao.exchange.host.checkpoint_file import (
-    Checkpoint,
-    Place,
+    JournalCheckpoint,
+    JournalPosition,
     read_checkpoint,
     write_checkpoint,
 )
@@ -31,10 +31,10 @@ from pregao.exchange.host.journal_file import (
     HEADER_BYTES,
     LENGTHS,
     NO_FILE,
-    End,
-    Header,
-    Kind,
-    Record,
+    JournalEnd,
+    JournalHeader,
+    JournalRecord,
+    RecordKind,
     describe,
     examine,
     first_time,
@@ -47,11 +47,9 @@ from pregao.exchange.host.journal_file import (
     walk,
 )
 
-__all__ = ["ROLL_BYTES", "Checkpoint", "Journal", "Kind", "Place", "Record"]
-
 _log = logging.getLogger(__name__)
 ROLL_BYTES: Final = 256 * 1024 * 1024
-_Walk = Generator[Record, None, tuple[int, int | None, int]]
+_Walk = Generator[JournalRecord, None, tuple[int, int | None, int]]
 
 
 class Journal:
@@ -82,7 +80,7 @@ class Journal:
         self._file = -1
         self._path: Path | None = None
         self._size = 0
-        self._end: End | None = None
+        self._end: JournalEnd | None = None
         """End of the last file when it was read; None until then."""
         self._checksum = 0
         self._goes_on = False
@@ -113,7 +111,7 @@ class Journal:
 
     # Reading
 
-    def records(self, since: Place | None = None) -> Iterator[Record]:
+    def records(self, since: JournalPosition | None = None) -> Iterator[JournalRecord]:
         """Yield the records, optionally from a position; set a torn end aside.
 
         Read all records before writing. Damage raises UsageError, which names file and offset.
@@ -141,7 +139,7 @@ class Journal:
                 )
             _check_link(path, header, before, data)
             if skipped:
-                before = End(number_of(path), path.stat().st_size, None)
+                before = JournalEnd(number_of(path), path.stat().st_size, None)
                 continue
             checksum: int | None = 0
             position = header.start
@@ -153,7 +151,7 @@ class Journal:
             )
             if position < len(data):
                 self._set_aside(path, data, start, position, header, last=last)
-            before = End(number_of(path), position, checksum, time_ns)
+            before = JournalEnd(number_of(path), position, checksum, time_ns)
             continuable = header.seed == self._seed
         self._end, self._goes_on, self._begun = before, continuable, truncated
 
@@ -171,9 +169,9 @@ class Journal:
             position += fixed + len(record.body)
 
     @property
-    def reading(self) -> Place:
+    def reading(self) -> JournalPosition:
         """Position of the record that `records` yielded last."""
-        return Place(*self._reading)
+        return JournalPosition(*self._reading)
 
     def mark(self) -> int:
         """Return the number of records queued for the next commit, for `forget`."""
@@ -194,7 +192,14 @@ class Journal:
             raise UsageError(f"{path}: cannot be read: {error.strerror}.") from error
 
     def _set_aside(
-        self, path: Path, data: bytes, start: int, position: int, header: Header, *, last: bool
+        self,
+        path: Path,
+        data: bytes,
+        start: int,
+        position: int,
+        header: JournalHeader,
+        *,
+        last: bool,
     ) -> None:
         """Set a torn end aside; raise UsageError for any other damage."""
         found = examine(data, position, header.seed)
@@ -235,10 +240,10 @@ class Journal:
     def keep_checkpoint(self, code: str, state: bytes) -> None:
         """Save a checkpoint of the committed records; if that fails, a start takes longer."""
         if self._path is not None:
-            position = Place(self._path.name, self._size, self._checksum)
+            position = JournalPosition(self._path.name, self._size, self._checksum)
             write_checkpoint(self._folder, position, code, state)
 
-    def checkpoint(self, code: str) -> Checkpoint | None:
+    def checkpoint(self, code: str) -> JournalCheckpoint | None:
         """Return the last checkpoint, if it is intact, of this code and of this journal."""
         found = read_checkpoint(self._folder)
         if found is None:
@@ -265,7 +270,7 @@ class Journal:
 
     # Writing
 
-    def append(self, kind: Kind, time_ns: int, session: int, body: bytes) -> None:
+    def append(self, kind: RecordKind, time_ns: int, session: int, body: bytes) -> None:
         """Queue a record, which the next commit makes durable."""
         payload = HEAD.pack(time_ns, session, kind) + body
         self._pending.append(LENGTHS.pack(len(payload), zlib.crc32(payload, self._seed)) + payload)
@@ -305,7 +310,7 @@ class Journal:
             os.close(self._file)
             self._file = -1
             assert self._end is not None
-            self._end = End(self._end.number, self._size, self._checksum)
+            self._end = JournalEnd(self._end.number, self._size, self._checksum)
         elif self._end is None:
             for _ in self.records():
                 pass
@@ -325,7 +330,7 @@ class Journal:
         header = pack_header(number, self._seed, self._end)
         private_files.write_all(self._file, header)
         self._size = len(header)
-        self._end, self._goes_on, self._begun = End(number, self._size, 0), True, False
+        self._end, self._goes_on, self._begun = JournalEnd(number, self._size, 0), True, False
         private_files.sync_folder(self._folder)
 
     def close(self) -> None:
@@ -351,7 +356,7 @@ def _read(path: Path, size: int) -> bytes:
         return file.read(size)
 
 
-def _check_link(path: Path, header: Header, before: End, data: bytes) -> None:
+def _check_link(path: Path, header: JournalHeader, before: JournalEnd, data: bytes) -> None:
     """Refuse a file that does not continue the previous one."""
     number, reason = number_of(path), None
     if header.version == 1:

@@ -33,7 +33,7 @@ _CANDIDATE: Final = re.compile(rb"(?s)(?=...\x00.{16}[^\x00])")
 _NAME: Final = re.compile(r"journal-[0-9]{6}")
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """Kind of a record."""
 
     START = 1
@@ -56,19 +56,19 @@ class Kind(IntEnum):
     """An earlier request failed when it reached the engine, and is void."""
 
 
-class Record(NamedTuple):
+class JournalRecord(NamedTuple):
     """One record."""
 
-    kind: Kind
+    kind: RecordKind
     time_ns: int
     session: int
     body: bytes
 
 
-_KINDS: Final = {int(kind): kind for kind in Kind}
+_KINDS: Final = {int(kind): kind for kind in RecordKind}
 
 
-class End(NamedTuple):
+class JournalEnd(NamedTuple):
     """End of a file: its number, size and the checksum of its last record, if known."""
 
     number: int
@@ -78,17 +78,17 @@ class End(NamedTuple):
     """Time of its last record, if known."""
 
 
-NO_FILE: Final = End(0, 0, 0)
+NO_FILE: Final = JournalEnd(0, 0, 0)
 
 
-class Header(NamedTuple):
+class JournalHeader(NamedTuple):
     """Header of a file."""
 
     version: int
     number: int
     seed: int
     """Start value of the checksums."""
-    previous: End
+    previous: JournalEnd
     start: int
     """Offset of the first record."""
     intact: bool
@@ -105,16 +105,16 @@ def number_of(path: Path) -> int:
     return int(path.name[-6:])
 
 
-def pack_header(number: int, seed: int, previous: End) -> bytes:
+def pack_header(number: int, seed: int, previous: JournalEnd) -> bytes:
     """Return the header of a file that continues a previous one."""
     link = _LINK.pack(number, seed, previous.number, previous.size, previous.checksum or 0)
     return _MAGIC + 2 * (link + _CHECK.pack(zlib.crc32(_MAGIC + link)))
 
 
-def read_header(data: bytes) -> Header | None:
+def read_header(data: bytes) -> JournalHeader | None:
     """Return the header of a file from either of its copies; None if neither is valid."""
     if data.startswith(_FIRST_MAGIC):
-        return Header(1, 0, 0, NO_FILE, len(_FIRST_MAGIC), intact=True)
+        return JournalHeader(1, 0, 0, NO_FILE, len(_FIRST_MAGIC), intact=True)
     if len(data) < HEADER_BYTES:
         return None
     size = _LINK.size + _CHECK.size
@@ -123,7 +123,9 @@ def read_header(data: bytes) -> Header | None:
         check = data[start + _LINK.size : start + size]
         if check == _CHECK.pack(zlib.crc32(_MAGIC + link)):
             number, seed, *previous = _LINK.unpack(link)
-            header = Header(2, number, seed, End(*previous), HEADER_BYTES, intact=True)
+            header = JournalHeader(
+                2, number, seed, JournalEnd(*previous), HEADER_BYTES, intact=True
+            )
             expected = pack_header(number, seed, header.previous)
             return header._replace(intact=data.startswith(expected))
     return None
@@ -138,7 +140,7 @@ def is_begun(data: bytes) -> bool:
 
 def walk(
     path: Path, data: bytes, position: int, seed: int, checksum: int | None = 0
-) -> Generator[Record, None, tuple[int, int | None, int]]:
+) -> Generator[JournalRecord, None, tuple[int, int | None, int]]:
     """Yield the valid records from an offset; return where they end.
 
     The return value is the offset after the last valid record, its checksum and its time.
@@ -160,7 +162,7 @@ def walk(
                 f"{path}: the record at byte {position} has kind {number}, which this version of "
                 "Pregão does not support; use the version that wrote it."
             )
-        yield Record(kind, now_ns, session, data[start + head : after])
+        yield JournalRecord(kind, now_ns, session, data[start + head : after])
         position, checksum, time_ns = after, check, now_ns
     return position, checksum, time_ns
 
@@ -188,7 +190,7 @@ def first_time(data: bytes, position: int) -> int | None:
     return time_ns
 
 
-class Damage(NamedTuple):
+class JournalDamage(NamedTuple):
     """Bytes of a file that are not a valid record."""
 
     start: int
@@ -198,7 +200,7 @@ class Damage(NamedTuple):
     """Whether this is an incomplete write: nothing that resulted from it was sent."""
 
 
-def examine(data: bytes, position: int, seed: int) -> Damage:
+def examine(data: bytes, position: int, seed: int) -> JournalDamage:
     """Classify the bytes at an offset that are not a valid record.
 
     On a working disk a journal can only lack the end of a write: the file ends inside a record, or
@@ -206,8 +208,8 @@ def examine(data: bytes, position: int, seed: int) -> Damage:
     """
     following, certain = _next_record(data, position, seed)
     if following is not None:
-        return Damage(position, following, torn=False)
-    return Damage(position, len(data), certain and _is_torn(data, position, seed))
+        return JournalDamage(position, following, torn=False)
+    return JournalDamage(position, len(data), certain and _is_torn(data, position, seed))
 
 
 def _is_torn(data: bytes, position: int, seed: int) -> bool:
@@ -261,7 +263,7 @@ def _is_valid(data: bytes, position: int, seed: int) -> bool:
     return bool(zlib.crc32(memoryview(data)[start : start + length], seed) == check)
 
 
-def kind_at(data: bytes, position: int) -> Kind | None:
+def kind_at(data: bytes, position: int) -> RecordKind | None:
     """Return the kind of the record at an offset, or None if it cannot be read."""
     if position + _RECORD.size > len(data):
         return None

@@ -17,20 +17,24 @@ from pathlib import Path
 from typing import Any, Final
 
 from pregao import private_files
-from pregao.entrypoint import messages
 from pregao.entrypoint.framing import frame_of
+from pregao.entrypoint.messages import messages
 from pregao.errors import PregaoError, UsageError
-from pregao.exchange.host.checkpoint_file import Checkpoint, checkpoint_files, read_checkpoint
+from pregao.exchange.host.checkpoint_file import (
+    JournalCheckpoint,
+    checkpoint_files,
+    read_checkpoint,
+)
 from pregao.exchange.host.checkpoints import code_digest
 from pregao.exchange.host.journal_file import (
     HEAD,
     LENGTHS,
     NO_FILE,
-    Damage,
-    End,
-    Header,
-    Kind,
-    Record,
+    JournalDamage,
+    JournalEnd,
+    JournalHeader,
+    JournalRecord,
+    RecordKind,
     describe,
     examine,
     is_begun,
@@ -54,8 +58,8 @@ class _File:
 
     path: Path
     data: bytes
-    header: Header
-    regions: list[Damage] = field(default_factory=list)
+    header: JournalHeader
+    regions: list[JournalDamage] = field(default_factory=list)
     relink: bool = False
     """Whether a repair rewrites its header."""
     ends_valid: bool = True
@@ -159,14 +163,14 @@ def _examined(folder: Path) -> Examination:
         found._files.append(each)
         _check_header(found, each, before)
         _find_regions(found, each, checkpoint, last=path == paths[-1])
-        before = End(number_of(path), len(data), each.checksum if each.ends_valid else None)
+        before = JournalEnd(number_of(path), len(data), each.checksum if each.ends_valid else None)
     _check_checkpoint(found, checkpoint)
     if any(each.regions for each in found._files):
         _find_concerns(found)
     return found
 
 
-def _check_header(found: Examination, each: _File, before: End) -> None:
+def _check_header(found: Examination, each: _File, before: JournalEnd) -> None:
     header, path, number = each.header, each.path, number_of(each.path)
     if not header.intact:
         each.relink = True
@@ -204,7 +208,7 @@ def _check_header(found: Examination, each: _File, before: End) -> None:
 
 
 def _find_regions(
-    found: Examination, each: _File, checkpoint: Checkpoint | None, *, last: bool
+    found: Examination, each: _File, checkpoint: JournalCheckpoint | None, *, last: bool
 ) -> None:
     data, seed = each.data, each.header.seed
     position, number = each.header.start, 0
@@ -234,14 +238,14 @@ def _find_regions(
         each.ends_valid = position < len(data)
 
 
-def _covers(checkpoint: Checkpoint, path: Path, damage: Damage) -> bool:
+def _covers(checkpoint: JournalCheckpoint, path: Path, damage: JournalDamage) -> bool:
     if checkpoint.code != code_digest() or not checkpoint.intact or checkpoint.missing:
         return False
     position = checkpoint.place
     return path.name < position.file or (path.name == position.file and damage.end <= position.size)
 
 
-def _check_checkpoint(found: Examination, checkpoint: Checkpoint | None) -> None:
+def _check_checkpoint(found: Examination, checkpoint: JournalCheckpoint | None) -> None:
     """Mark a checkpoint that does not fit the repaired journal to be set aside as well."""
     if checkpoint is None:
         return
@@ -262,10 +266,10 @@ def _check_checkpoint(found: Examination, checkpoint: Checkpoint | None) -> None
             found._checkpoint_goes = True
 
 
-def _readable(data: bytes, damage: Damage) -> str:
+def _readable(data: bytes, damage: JournalDamage) -> str:
     """Describe the readable parts of a damaged record."""
     words = describe(data, damage.start)
-    if kind_at(data, damage.start) is not Kind.REQUEST:
+    if kind_at(data, damage.start) is not RecordKind.REQUEST:
         return words
     body = data[damage.start + LENGTHS.size + HEAD.size : damage.end]
     request = _decoded(body)
@@ -306,7 +310,7 @@ def _find_concerns(found: Examination) -> None:
     for each in found._files:
         for record in _valid(each, lambda: watched.update(numbers)):
             lost = lost or bool(watched)
-            request = _decoded(record.body) if record.kind is Kind.REQUEST else None
+            request = _decoded(record.body) if record.kind is RecordKind.REQUEST else None
             if request is None:
                 continue
             name, values = request
@@ -333,7 +337,7 @@ def _find_concerns(found: Examination) -> None:
         found.concerns.append(f"and {omitted:,} more")
 
 
-def _valid(each: _File, damaged: Callable[[], None]) -> Iterator[Record]:
+def _valid(each: _File, damaged: Callable[[], None]) -> Iterator[JournalRecord]:
     """Yield the valid records of a file; call ``damaged`` where records are missing."""
     start = each.header.start
     for region in (*each.regions, None):
@@ -366,7 +370,7 @@ def _repaired(found: Examination) -> None:
         content = b"".join((header, *parts))
         if content != data:
             private_files.replace(each.path, content)
-        before = End(number, len(content), each.checksum)
+        before = JournalEnd(number, len(content), each.checksum)
     if found._checkpoint_goes:
         for path in checkpoint_files(found.folder):
             aside = private_files.unused(path.with_name(f"{path.name}.before-repair"))

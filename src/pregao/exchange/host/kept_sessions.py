@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pregao.entrypoint import SessionStore
-from pregao.entrypoint.session_state import Record
+from pregao.entrypoint.session_state import SessionRecord
+from pregao.entrypoint.store import SessionStore
 
 
-class KeptSessions(SessionStore):
+class JournaledSessions(SessionStore):
     """Sessions in memory; ``note`` receives the changes to write to the journal."""
 
-    def __init__(self, note: Callable[[int, Record], None]) -> None:
+    def __init__(self, note: Callable[[int, SessionRecord], None]) -> None:
         super().__init__()
         self._note = note
 
-    def record(self, session_id: int, record: Record) -> None:
+    def record(self, session_id: int, record: SessionRecord) -> None:
         """Journal and apply a change of a session."""
         self._note(session_id, record)
         self.state(session_id).apply(record)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
 from pregao.clock import SECOND, Clock
-from pregao.entrypoint import GatewayConnection
-from pregao.exchange.host.core import Host
-from pregao.exchange.publisher import Datagram
+from pregao.entrypoint.gateway_connection import GatewayConnection
+from pregao.exchange.host.core import ExchangeHost
+from pregao.exchange.publisher.channels import OutgoingPacket
 
 _READ_BYTES: Final = 32 * 1024
 """Maximum bytes read from one client at a time, which limits how long the others wait."""
@@ -19,22 +19,22 @@ _LINGER_S: Final = 2.0
 """Time that a client has to read the last messages before the connection is aborted."""
 
 
-class Tap(Protocol):
+class TrafficTap(Protocol):
     """Listener for the traffic of connections and of the feed."""
 
-    def opened(self, line: Line) -> None:
+    def opened(self, line: GatewayTransport) -> None:
         """Handle a new connection."""
 
-    def received(self, line: Line, data: bytes, now_ns: int) -> None:
+    def received(self, line: GatewayTransport, data: bytes, now_ns: int) -> None:
         """Handle bytes received from a client."""
 
-    def sent(self, line: Line, data: bytes, now_ns: int) -> None:
+    def sent(self, line: GatewayTransport, data: bytes, now_ns: int) -> None:
         """Handle bytes sent to a client."""
 
-    def closed(self, line: Line, now_ns: int) -> None:
+    def closed(self, line: GatewayTransport, now_ns: int) -> None:
         """Handle the end of a connection."""
 
-    def published(self, datagrams: Sequence[Datagram]) -> None:
+    def published(self, datagrams: Sequence[OutgoingPacket]) -> None:
         """Handle datagrams sent on the feed."""
 
     def close(self) -> None:
@@ -42,24 +42,24 @@ class Tap(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class GatewayListener:
     """Accepting side of a gateway: the state that all its connections share."""
 
-    host: Host
+    host: ExchangeHost
     gateway: int
     clock: Clock
-    lines: dict[GatewayConnection, Line]
+    lines: dict[GatewayConnection, GatewayTransport]
     touched: Callable[[], None]
     failed: Callable[[Exception], None]
     """Called when the exchange itself fails: nothing more may be sent."""
     most_unread: int
-    tap: Tap | None = None
+    tap: TrafficTap | None = None
 
 
-class Line(asyncio.BufferedProtocol):
+class GatewayTransport(asyncio.BufferedProtocol):
     """Connection of a client to a gateway."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: GatewayListener) -> None:
         self._gate = gate
         self._host = gate.host
         self._clock = gate.clock

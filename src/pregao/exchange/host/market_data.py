@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pregao.exchange.engine import Engine
-from pregao.exchange.engine.events import EmptyBook, MarketEvent, MarketItem, OrderAdded
-from pregao.exchange.engine.terms import Side
+from pregao.exchange.engine.engine import MatchingEngine
+from pregao.exchange.engine.events import EmptyBook, MarketEvent, MarketItem, NewOrderMbo
+from pregao.exchange.engine.terms import OrderSide
 from pregao.exchange.engine.views import BookEntry
 from pregao.exchange.host.settings import ExchangeSettings
-from pregao.exchange.publisher import Datagram, Publisher
-from pregao.legacy import MessageStore
+from pregao.exchange.publisher.channels import OutgoingPacket
+from pregao.exchange.publisher.publisher import Publisher
+from pregao.legacy.recovery import MessageStore
 from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION
 
 
@@ -16,7 +17,7 @@ class MarketData:
     """Publisher of one run of the process; each run has its own sequence version."""
 
     def __init__(
-        self, settings: ExchangeSettings, engine: Engine, starts: int, now_ns: int
+        self, settings: ExchangeSettings, engine: MatchingEngine, starts: int, now_ns: int
     ) -> None:
         self._engine = engine
         self._now_ns = now_ns
@@ -40,7 +41,7 @@ class MarketData:
             legacy_store=self.store,
         )
 
-    def begin(self, now_ns: int) -> list[Datagram]:
+    def begin(self, now_ns: int) -> list[OutgoingPacket]:
         """Publish a start: ChannelReset, definitions, then current phases, books and statistics."""
         sent = self.publisher.initialize(now_ns)
         phases: list[MarketItem] = list(self._engine.group_phases())
@@ -55,7 +56,7 @@ class MarketData:
         units = []
         items: list[MarketItem] = [
             _recovery(security_id, side, entry, now_ns)
-            for side, entries in ((Side.BUY, view.bids), (Side.SELL, view.offers))
+            for side, entries in ((OrderSide.BUY, view.bids), (OrderSide.SELL, view.offers))
             for entry in entries
         ]
         if items:
@@ -78,12 +79,12 @@ class MarketData:
             self.failed = True
             raise
 
-    def flush(self, now_ns: int) -> list[Datagram]:
+    def flush(self, now_ns: int) -> list[OutgoingPacket]:
         """Return the staged packets, then those that are due."""
         self.staged = False
         return self.publisher.flush(self._time(now_ns))
 
-    def advance(self, now_ns: int) -> list[Datagram]:
+    def advance(self, now_ns: int) -> list[OutgoingPacket]:
         """Return the packets that are due: loops and heartbeats.
 
         Return nothing while events are staged: snapshots would include them before the journal.
@@ -107,9 +108,9 @@ class MarketData:
         return self.publisher.next_due_ns
 
 
-def _recovery(security_id: int, side: Side, entry: BookEntry, now_ns: int) -> OrderAdded:
+def _recovery(security_id: int, side: OrderSide, entry: BookEntry, now_ns: int) -> NewOrderMbo:
     """Return the recovery event of an order."""
-    return OrderAdded(
+    return NewOrderMbo(
         security_id,
         side,
         entry.price,

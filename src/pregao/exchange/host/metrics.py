@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Counts:
+class ServerCounters:
     """Counters of the server itself."""
 
     turns: int = 0

@@ -9,25 +9,25 @@ from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from pregao.entrypoint import GatewaySession
-from pregao.exchange.engine.commands import (
+from pregao.entrypoint.gateway_sessions import GatewaySession
+from pregao.exchange.engine.commands import Command
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.member_commands import (
     AcceptForward,
     CancelForward,
-    Command,
     DeclareForward,
     DefineSpread,
     ProposedLeg,
     RefuseForward,
 )
-from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.reports import (
     ForwardOffered,
     ForwardReported,
     ForwardTraded,
     SpreadDefined,
 )
-from pregao.exchange.engine.terms import PRICE_SCALE, RATIO_SCALE, SettlType, Side
-from pregao.exchange.host.intake import DIRECT_ACCESS, MOST_PRICE, MOST_QUANTITY
+from pregao.exchange.engine.terms import PRICE_SCALE, RATIO_SCALE, OrderSide, SettlType
+from pregao.exchange.host.intake import DIRECT_ACCESS, MAX_PRICE, MAX_QUANTITY
 
 Values = Mapping[str, Any]
 _WITH_CASH: Final = "UNDERLYING_OPPOSING_TRADE"
@@ -64,7 +64,7 @@ def _declaration(values: Values, session: int, firm: int) -> DeclareForward | st
     rate = _scaled(values["fixedRate"], PRICE_SCALE)
     if price is None or rate is None:
         return "price and fixedRate need values with at most four decimals"
-    if abs(price) > MOST_PRICE or abs(rate) > MOST_PRICE or values["orderQty"] > MOST_QUANTITY:
+    if abs(price) > MAX_PRICE or abs(rate) > MAX_PRICE or values["orderQty"] > MAX_QUANTITY:
         return "price, fixedRate or orderQty is too large"
     days = values["daysToSettlement"]
     if days is None or not 0 <= days <= MAX_SETTLEMENT_DAYS:
@@ -76,7 +76,7 @@ def _declaration(values: Values, session: int, firm: int) -> DeclareForward | st
         str(values["quoteReqID"] or ""),
         values["securityID"],
         values["contraBroker"],
-        Side[sides[0]["side"]],
+        OrderSide[sides[0]["side"]],
         values["orderQty"],
         price,
         rate,
@@ -111,13 +111,13 @@ def _proposal(values: Values, session: int) -> DefineSpread | str:
         side, ratio = each["legSide"], each["legRatioQty"]
         if side is None or ratio is None or each["legSymbol"] is None:
             return "noLegs needs symbol, side and ratio of each leg"
-        legs.append(ProposedLeg(each["legSymbol"], Side[side], int(ratio * RATIO_SCALE)))
-    if any(abs(leg.ratio_qty) > MOST_QUANTITY for leg in legs):
+        legs.append(ProposedLeg(each["legSymbol"], OrderSide[side], int(ratio * RATIO_SCALE)))
+    if any(abs(leg.ratio_qty) > MAX_QUANTITY for leg in legs):
         return "legRatioQty is too large"
     return DefineSpread(session, values["securityReqID"], tuple(legs))
 
 
-class Negotiation:
+class OffBookReporter:
     """Sends messages about forwards and spreads to members."""
 
     def __init__(
@@ -272,5 +272,5 @@ class Negotiation:
         return list(self._of_firm(firm))
 
 
-def _own_side(terms: DeclareForward, *, own: bool) -> Side:
-    return terms.side if own else Side(3 - terms.side)
+def _own_side(terms: DeclareForward, *, own: bool) -> OrderSide:
+    return terms.side if own else OrderSide(3 - terms.side)

@@ -7,17 +7,17 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
-from pregao.entrypoint import GatewaySession
-from pregao.exchange.engine.commands import (
+from pregao.entrypoint.gateway_sessions import GatewaySession
+from pregao.exchange.engine.commands import Command
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.member_commands import (
     AllocateTrade,
     CancelMaintenance,
-    Command,
     MaintainPosition,
 )
-from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.reports import AllocationReported, PositionReported
 from pregao.exchange.engine.terms import PRICE_SCALE, PosTransType
-from pregao.exchange.host.intake import MOST_PRICE, MOST_QUANTITY
+from pregao.exchange.host.intake import MAX_PRICE, MAX_QUANTITY
 
 Values = Mapping[str, Any]
 POSITION_REQUESTS: Final = frozenset(
@@ -67,9 +67,9 @@ def _maintenance(values: Values, session: int, firm: int) -> MaintainPosition | 
     if not values["posReqID"]:
         return "posReqID needs a value"
     threshold = (values["thresholdAmount"] or Decimal(0)) * PRICE_SCALE
-    if not 0 <= threshold <= MOST_PRICE:
+    if not 0 <= threshold <= MAX_PRICE:
         return "thresholdAmount is negative or too large"
-    if values["longQty"] > MOST_QUANTITY:
+    if values["longQty"] > MAX_QUANTITY:
         return "longQty is too large"
     return MaintainPosition(
         session,

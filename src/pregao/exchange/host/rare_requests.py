@@ -9,15 +9,12 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any, Final
 
-from pregao.entrypoint import GatewaySession, Received
+from pregao.entrypoint.events import MessageReceived
+from pregao.entrypoint.gateway_sessions import GatewaySession
 from pregao.exchange.engine import rejects
-from pregao.exchange.engine.commands import (
-    Command,
-    CrossSide,
-    MassCancel,
-    NewCross,
-)
+from pregao.exchange.engine.commands import Command
 from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.member_commands import CrossSide, MassCancel, NewCross
 from pregao.exchange.engine.rejects import Reject
 from pregao.exchange.engine.reports import MassCancelled
 from pregao.exchange.engine.self_trade import investor_number
@@ -27,12 +24,12 @@ from pregao.exchange.engine.terms import (
     CrossType,
     ExecRestatementReason,
     MassActionType,
-    Side,
+    OrderSide,
 )
-from pregao.exchange.host.intake import MOST_PRICE, MOST_QUANTITY
+from pregao.exchange.host.intake import MAX_PRICE, MAX_QUANTITY
 from pregao.exchange.host.negotiation import command_of
 from pregao.exchange.host.positions import POSITION_REQUESTS, position_command
-from pregao.exchange.host.reporting import Asked
+from pregao.exchange.host.reporting import RequestContext
 from pregao.exchange.host.requests import OrderRequest, text_fault
 from pregao.exchange.host.rights import NOT_AUTHORIZED
 
@@ -44,15 +41,15 @@ _NEGOTIATED: Final = frozenset(
     {"QuoteRequest", "Quote", "QuoteRequestReject", "QuoteCancel", "SecurityDefinitionRequest"}
 )
 _FIRST_ON_BEHALF: Final = 3
-_MOST_PREFIX, _MOST_DOCUMENT = 999, 999_999_999
+_MAX_PREFIX, _MAX_DOCUMENT = 999, 999_999_999
 _LIMIT, _DAY = ord("2"), ord("0")
 
-Apply = Callable[[Command, Asked], None]
+Apply = Callable[[Command, RequestContext], None]
 Refuse = Callable[[OrderRequest, Reject], None]
 
 
 def answer(
-    event: Received,
+    event: MessageReceived,
     session: GatewaySession,
     market: Market,
     segments: frozenset[int],
@@ -89,13 +86,13 @@ def answer(
         if isinstance(command, str):
             session.reject(event.name, event.message, event.data, OTHER, command, now_ns)
         else:
-            apply(command, Asked(values=values))
+            apply(command, RequestContext(values=values))
     elif event.name in POSITION_REQUESTS:
         asked = position_command(event.name, values, session)
         if isinstance(asked, str):
             session.reject(event.name, event.message, event.data, OTHER, asked, now_ns)
         else:
-            apply(asked, Asked(values=values))
+            apply(asked, RequestContext(values=values))
     else:
         text = f"{event.name} is not supported by this market"
         session.reject(event.name, event.message, event.data, UNSUPPORTED, text, now_ns)
@@ -135,20 +132,21 @@ def _cross(
     price = values["price"]
     mantissa = None if price is None else int(price * PRICE_SCALE)
     buyer, seller = (
-        _cross_request(session, values, sides[side.name], side, segment, mantissa) for side in Side
+        _cross_request(session, values, sides[side.name], side, segment, mantissa)
+        for side in OrderSide
     )
-    asked = Asked(sides=(buyer, seller))
+    asked = RequestContext(sides=(buyer, seller))
     kind = CrossType[values.get("crossType") or "ALL_OR_NONE_CROSS"]
     refused = None
     if mantissa is None:
         refused = rejects.PRICE_REQUIRED
         if kind in (CrossType.VWAP_CROSS, CrossType.CLOSING_PRICE_CROSS):
-            refused = rejects.CROSS_TYPE_NOT_TAKEN
+            refused = rejects.CROSS_TYPE_NOT_ACCEPTED
     elif values.get("ordType") not in (None, "LIMIT"):
-        refused = rejects.CROSS_TYPE_NOT_TAKEN
-    elif not -MOST_PRICE <= mantissa <= MOST_PRICE:
+        refused = rejects.CROSS_TYPE_NOT_ACCEPTED
+    elif not -MAX_PRICE <= mantissa <= MAX_PRICE:
         refused = rejects.PRICE_OUTSIDE_LIMITS
-    elif not 0 < values["orderQty"] <= MOST_QUANTITY:
+    elif not 0 < values["orderQty"] <= MAX_QUANTITY:
         refused = rejects.QUANTITY_OUTSIDE_RANGE
     if refused is not None or mantissa is None:
         for each in (buyer, seller):
@@ -179,7 +177,7 @@ def _cross_request(
     session: GatewaySession,
     values: dict[str, Any],
     own: dict[str, Any],
-    side: Side,
+    side: OrderSide,
     segment: int,
     price: int | None,
 ) -> OrderRequest:
@@ -254,7 +252,7 @@ def _mass_action(
     named = values["investorID"] or {"prefix": None, "document": None}
     prefix, document = named["prefix"] or 0, named["document"] or 0
     investor = investor_number(prefix, document) if prefix or document else 0
-    if segment not in segments or prefix > _MOST_PREFIX or document > _MOST_DOCUMENT:
+    if segment not in segments or prefix > _MAX_PREFIX or document > _MAX_DOCUMENT:
         known = segment in segments
         report(
             session.state.next_outgoing,
@@ -273,7 +271,7 @@ def _mass_action(
             session.session_id,
             values["clOrdID"],
             values["securityID"],
-            None if values["side"] is None else Side[values["side"]],
+            None if values["side"] is None else OrderSide[values["side"]],
             values["ordTagID"] or 0,
             _REASONS[why],
             values["asset"] or "",
@@ -284,7 +282,7 @@ def _mass_action(
             firm=session.account.firm,
             segment=segment,
         ),
-        Asked(mass_action=answered),
+        RequestContext(mass_action=answered),
     )
 
 

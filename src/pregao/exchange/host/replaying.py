@@ -11,20 +11,24 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
 
 from pregao.documents import DocumentError, parse_json
-from pregao.entrypoint import Event, Frame, GatewayConnection, Reader, messages, unpack_record
-from pregao.entrypoint.framing import frame_of
-from pregao.entrypoint.gateway_sessions import read_frame
+from pregao.entrypoint.events import SessionEvent
+from pregao.entrypoint.framing import StreamFrame, frame_of
+from pregao.entrypoint.gateway_connection import GatewayConnection
+from pregao.entrypoint.gateway_sessions import Reader, read_frame
+from pregao.entrypoint.messages import messages
+from pregao.entrypoint.store import unpack_record
 from pregao.errors import UsageError
-from pregao.exchange.engine.commands import RestateOrders
+from pregao.exchange.engine.member_commands import RestateOrders
 from pregao.exchange.host.base_host import BaseHost
 from pregao.exchange.host.checkpoints import resume
 from pregao.exchange.host.control_requests import ControlRequest, journaled_request, parse_request
 from pregao.exchange.host.faults import MAX_SET_ASIDE, unpack_void
-from pregao.exchange.host.journal import Journal, Kind, Record
+from pregao.exchange.host.journal import Journal
+from pregao.exchange.host.journal_file import JournalRecord, RecordKind
 from pregao.exchange.host.requests import request_readers
 
 if TYPE_CHECKING:
-    from pregao.exchange.host.core import Host
+    from pregao.exchange.host.core import ExchangeHost
 
 TIME_ITSELF: Final = 0
 """Number in a VOID record of a failed market timer instead of a failed request."""
@@ -60,7 +64,7 @@ class ReplayedHost(BaseHost):
     def _replay(self, journal: Journal) -> int:
         """Restore the state from the journal; raise _ReplayAgainError if a record is void."""
         count = 0
-        start = resume(cast("Host", self), journal)
+        start = resume(cast("ExchangeHost", self), journal)
         aside = self.faults.set_aside
         records = journal.records(start)
         for record in records:
@@ -84,28 +88,28 @@ class ReplayedHost(BaseHost):
         self.desk.units.clear()
         return count
 
-    def _find_voids(self, records: Iterable[Record]) -> bool:
+    def _find_voids(self, records: Iterable[JournalRecord]) -> bool:
         """Add the requests that these records void; return whether any was unknown."""
         known = len(self._void)
         for record in records:
-            if record.kind is Kind.VOID:
+            if record.kind is RecordKind.VOID:
                 with suppress(struct.error):
                     key = unpack_void(record.body)
                     if key[1] != TIME_ITSELF:
                         self._void.add(key)
         return len(self._void) > known
 
-    def _once_more(self, record: Record) -> None:
+    def _once_more(self, record: JournalRecord) -> None:
         now = record.time_ns
         if self._risk.on_their_way:
             self._arrivals(now)
         match record.kind:
-            case Kind.REQUEST:  # by far the most frequent
+            case RecordKind.REQUEST:  # by far the most frequent
                 self._request_again(record.session, frame_of(record.body), now)
-            case Kind.SESSION:
+            case RecordKind.SESSION:
                 session_id, change = unpack_record(record.body)
                 self.store.record(session_id, change)
-            case Kind.CONTROL:
+            case RecordKind.CONTROL:
                 try:
                     request = journaled_request(parse_json(record.body))
                     self._control(*parse_request(request), now)
@@ -113,24 +117,24 @@ class ReplayedHost(BaseHost):
                     # Earlier versions journaled commands that they refused.
                     assert self._journal is not None
                     self.faults.aside(self._journal.reading, record.kind.name, error)
-            case Kind.CANCEL:
+            case RecordKind.CANCEL:
                 self._cancel(record.session, record.body.decode(), now)
-            case Kind.TIME:
+            case RecordKind.TIME:
                 self.desk.advance(now)
-            case Kind.START:
+            case RecordKind.START:
                 self._started(parse_json(record.body))
-            case Kind.RESTATE:
+            case RecordKind.RESTATE:
                 self.desk.apply(RestateOrders(record.session), now)
-            case Kind.HANDSHAKE:
+            case RecordKind.HANDSHAKE:
                 pass
-            case Kind.VOID:
+            case RecordKind.VOID:
                 key = unpack_void(record.body)
                 if key[1] == TIME_ITSELF:
                     self.engine.drop_due(key[2])
                 elif key not in self._void:
                     raise _ReplayAgainError
 
-    def _request_again(self, session_id: int, frame: Frame, now_ns: int) -> None:
+    def _request_again(self, session_id: int, frame: StreamFrame, now_ns: int) -> None:
         session = self._owner(session_id)
         if session is None:
             raise UsageError(
@@ -214,7 +218,7 @@ class ReplayedHost(BaseHost):
 
     @abstractmethod
     def _event(
-        self, event: Event, now_ns: int, connection: GatewayConnection | None = None
+        self, event: SessionEvent, now_ns: int, connection: GatewayConnection | None = None
     ) -> None:
         """Apply an event of a connection."""
 

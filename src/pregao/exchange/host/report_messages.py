@@ -12,7 +12,7 @@ from functools import cache
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from pregao.entrypoint import framed
+from pregao.entrypoint.framing import framed
 from pregao.entrypoint.messages import session_schema
 from pregao.exchange.engine.reports import (
     FillBusted,
@@ -25,10 +25,11 @@ from pregao.exchange.engine.reports import (
 )
 from pregao.exchange.engine.terms import OrdStatus, TradingSession, TradingStatus
 from pregao.exchange.host.requests import CancelRequest, OrderRequest
-from pregao.sbe import SchemaCodec, readings
+from pregao.sbe.codec import SchemaCodec
+from pregao.sbe.values import readings
 
 
-class Place(NamedTuple):
+class InstrumentContext(NamedTuple):
     """Data of the instrument and the day that reports contain."""
 
     trade_day: int
@@ -59,7 +60,7 @@ NEW_FIELDS: Final = (
 
 
 def new_values(
-    r: OrderAccepted, q: OrderRequest, p: Place, received_ns: int | None
+    r: OrderAccepted, q: OrderRequest, p: InstrumentContext, received_ns: int | None
 ) -> tuple[Any, ...]:
     """Return the values for an accepted order or a triggered stop order."""
     return (
@@ -73,7 +74,7 @@ def new_values(
 
 
 def restated_values(
-    r: OrderRestated, q: OrderRequest, p: Place, _received_ns: int
+    r: OrderRestated, q: OrderRequest, p: InstrumentContext, _received_ns: int
 ) -> tuple[Any, ...]:
     """Return the values for a new displayed part of an order, or an order that became active."""
     return (
@@ -97,7 +98,7 @@ MODIFY_FIELDS: Final = (
 
 
 def modify_values(
-    r: OrderModified, q: OrderRequest, p: Place, received_ns: int | None
+    r: OrderModified, q: OrderRequest, p: InstrumentContext, received_ns: int | None
 ) -> tuple[Any, ...]:
     """Return the values for a modified order, or an unsolicited restatement."""
     status = _REPLACED if r.reason is None else _RESTATED
@@ -124,7 +125,7 @@ CANCEL_FIELDS: Final = (
 def cancel_values(
     r: OrderCancelled,
     q: OrderRequest,
-    p: Place,
+    p: InstrumentContext,
     received_ns: int | None,
     asked: CancelRequest | OrderRequest | None,
 ) -> tuple[Any, ...]:
@@ -150,7 +151,7 @@ TRADE_FIELDS: Final = (
 )  # fmt: skip
 
 
-def trade_values(r: OrderFilled, q: OrderRequest, p: Place) -> tuple[Any, ...]:
+def trade_values(r: OrderFilled, q: OrderRequest, p: InstrumentContext) -> tuple[Any, ...]:
     """Return the values for a trade of an order."""
     return (
         _SIDE + r.side, ord(r.status), r.cl_ord_id, r.secondary_order_id, r.security_id, q.account,
@@ -162,7 +163,7 @@ def trade_values(r: OrderFilled, q: OrderRequest, p: Place) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def bust_values(r: FillBusted, q: OrderRequest, p: Place) -> tuple[Any, ...]:
+def bust_values(r: FillBusted, q: OrderRequest, p: InstrumentContext) -> tuple[Any, ...]:
     """Return the values for a busted trade of an order."""
     status = OrdStatus.PARTIALLY_FILLED if r.cum_qty else OrdStatus.NEW
     return (
@@ -203,7 +204,7 @@ def reject_values(
     )  # fmt: skip
 
 
-Write = Callable[[int, int, int, int, tuple[Any, ...]], bytes]
+WriteReport = Callable[[int, int, int, int, tuple[Any, ...]], bytes]
 """Returns a framed message from session, number, sending time, market segment and values."""
 
 NEW, MODIFY, CANCEL, TRADE, REJECT = range(5)
@@ -218,13 +219,13 @@ _LAYOUTS: Final = (
 
 
 @cache
-def report_messages(version: int) -> tuple[Write, ...]:
+def report_messages(version: int) -> tuple[WriteReport, ...]:
     """Return the writers of a version's execution reports, by kind."""
     codec = SchemaCodec(session_schema(version))
     return tuple(_writer(codec, *layout) for layout in _LAYOUTS)
 
 
-def _writer(codec: SchemaCodec, name: str, fields: tuple[str, ...]) -> Write:
+def _writer(codec: SchemaCodec, name: str, fields: tuple[str, ...]) -> WriteReport:
     message = codec.schema.by_name[name]
     known = codec.codec(message.id)
     assert known is not None

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from pregao.entrypoint import VERSIONS, GatewaySession
+from pregao.entrypoint.gateway_sessions import GatewaySession
+from pregao.entrypoint.messages import VERSIONS
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.reports import (
     AllocationReported,
+    EngineReport,
     FillBusted,
     ForwardOffered,
     ForwardReported,
@@ -21,35 +23,34 @@ from pregao.exchange.engine.reports import (
     OrderRejected,
     OrderRestated,
     PositionReported,
-    Report,
     SpreadDefined,
 )
 from pregao.exchange.engine.terms import TradingStatus
 from pregao.exchange.host import report_messages as wire
 from pregao.exchange.host.intake import changed
-from pregao.exchange.host.negotiation import Negotiation
+from pregao.exchange.host.negotiation import OffBookReporter
 from pregao.exchange.host.positions import PositionReports
-from pregao.exchange.host.report_messages import Place, report_messages
+from pregao.exchange.host.report_messages import InstrumentContext, report_messages
 from pregao.exchange.host.requests import CancelRequest, OrderRequest
 
 _NOBODY: Final = OrderRequest(0, 0, 0, 0, 0, 0, 0, 0, None, None, None, None, None, 0, 0)
 """Request of an order for which only the engine's data is known."""
-_MOST_ENDED: Final = 100_000
+_MAX_ENDED: Final = 100_000
 """Maximum number of filled orders remembered, since their trades may be busted."""
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
-Request = OrderRequest | CancelRequest
+ClientRequest = OrderRequest | CancelRequest
 
 
-class Asked:
+class RequestContext:
     """The request that an outcome answers, or the two sides of a cross."""
 
     __slots__ = ("mass_action", "request", "sides", "values")
 
     def __init__(
         self,
-        request: Request | None = None,
+        request: ClientRequest | None = None,
         sides: tuple[OrderRequest, ...] = (),
         mass_action: Callable[[MassCancelled], None] | None = None,
         values: Mapping[str, Any] = _NOTHING,
@@ -63,7 +64,7 @@ class Asked:
         """The decoded message of a negotiation."""
 
 
-class Reporting:
+class ExecutionReporter:
     """Stores the requests of open orders, and writes the reports about them."""
 
     def __init__(
@@ -77,8 +78,8 @@ class Reporting:
         self.orders: dict[int, OrderRequest] = {}
         """Open orders by order ID, as their owners last described them."""
         self._ended: dict[int, OrderRequest] = {}
-        self._places: dict[int, Place] = {}
-        self._tell: dict[type, Callable[[Any, Asked, int], None]] = {
+        self._places: dict[int, InstrumentContext] = {}
+        self._tell: dict[type, Callable[[Any, RequestContext, int], None]] = {
             OrderAccepted: self._accepted,
             OrderRestated: self._restated,
             OrderModified: self._modified,
@@ -88,7 +89,7 @@ class Reporting:
             OrderRejected: self._rejected,
             MassCancelled: self._mass_cancelled,
         }
-        negotiation = self._negotiation = Negotiation(market, session, of_firm)
+        negotiation = self._negotiation = OffBookReporter(market, session, of_firm)
         positions = PositionReports(market, session, of_firm)
         for kind, handler in (
             (SpreadDefined, negotiation.spread_defined),
@@ -112,13 +113,13 @@ class Reporting:
         """Clear the cached instrument contexts: days, phases or instruments may have changed."""
         self._places.clear()
 
-    def tell(self, reports: list[Report], asked: Asked, now_ns: int) -> None:
+    def tell(self, reports: list[EngineReport], asked: RequestContext, now_ns: int) -> None:
         """Send the reports of an outcome."""
         for report in reports:
             self._tell[type(report)](report, asked, now_ns)
 
     def _post(
-        self, kind: int, owner: int, place: Place, values: tuple[Any, ...], now_ns: int
+        self, kind: int, owner: int, place: InstrumentContext, values: tuple[Any, ...], now_ns: int
     ) -> None:
         session = self._session(owner)
         if session is None:
@@ -127,22 +128,24 @@ class Reporting:
         write = report_messages(state.version or VERSIONS[-1])[kind]
         session.post(write(owner, state.next_outgoing, now_ns, place.segment, values), now_ns)
 
-    def _place(self, security_id: int) -> Place:
+    def _place(self, security_id: int) -> InstrumentContext:
         context = self._places.get(security_id)
         if context is None:
             context = self._places[security_id] = self._look(security_id)
         return context
 
-    def _look(self, security_id: int) -> Place:
+    def _look(self, security_id: int) -> InstrumentContext:
         """Return the current context of an instrument."""
         market = self._market
         listing = market.listings.get(security_id)
         if listing is None:
             closed = TradingStatus.CLOSE
-            return Place(market.trade_day, 0, wire.SINGLE_SECURITY, None, closed, closed)
+            return InstrumentContext(
+                market.trade_day, 0, wire.SINGLE_SECURITY, None, closed, closed
+            )
         kind = wire.MULTI_LEG if listing.instrument.legs else wire.SINGLE_SECURITY
         group = listing.group
-        return Place(
+        return InstrumentContext(
             market.trade_day,
             listing.instrument.market_segment_id or 0,
             kind,
@@ -151,7 +154,7 @@ class Reporting:
             listing.status,
         )
 
-    def _accepted(self, report: OrderAccepted, asked: Asked, now_ns: int) -> None:
+    def _accepted(self, report: OrderAccepted, asked: RequestContext, now_ns: int) -> None:
         order_request = self.orders.get(report.order_id)
         context = self._place(report.security_id)
         if order_request is not None:  # a stop order triggered by a trade
@@ -167,13 +170,13 @@ class Reporting:
         values = wire.new_values(report, request, context, now_ns)
         self._post(wire.NEW, report.session, context, values, now_ns)
 
-    def _restated(self, report: OrderRestated, _asked: Asked, now_ns: int) -> None:
+    def _restated(self, report: OrderRestated, _asked: RequestContext, now_ns: int) -> None:
         request = self.orders.get(report.order_id, _NOBODY)
         context = self._place(report.security_id)
         values = wire.restated_values(report, request, context, now_ns)
         self._post(wire.NEW, report.session, context, values, now_ns)
 
-    def _modified(self, report: OrderModified, asked: Asked, now_ns: int) -> None:
+    def _modified(self, report: OrderModified, asked: RequestContext, now_ns: int) -> None:
         context = self._place(report.security_id)
         order_request = self.orders.get(report.order_id, _NOBODY)
         if report.reason is not None:  # a restatement, without a request
@@ -187,7 +190,7 @@ class Reporting:
         values = wire.modify_values(report, request, context, now_ns)
         self._post(wire.MODIFY, report.session, context, values, now_ns)
 
-    def _cancelled(self, report: OrderCancelled, asked: Asked, now_ns: int) -> None:
+    def _cancelled(self, report: OrderCancelled, asked: RequestContext, now_ns: int) -> None:
         request = self.orders.pop(report.order_id, _NOBODY)
         # Only an answer to a request has the previous clOrdID of the order.
         cancel_request = asked.request if report.orig_cl_ord_id else None
@@ -196,25 +199,25 @@ class Reporting:
         values = wire.cancel_values(report, request, context, received, cancel_request)
         self._post(wire.CANCEL, report.session, context, values, now_ns)
 
-    def _filled(self, report: OrderFilled, _asked: Asked, now_ns: int) -> None:
+    def _filled(self, report: OrderFilled, _asked: RequestContext, now_ns: int) -> None:
         number = report.order_id
         request = self.orders.get(number) or self._ended.get(number, _NOBODY)
         if not report.leaves_qty:
             self.orders.pop(number, None)
             self._ended[number] = request  # another leg may trade, or a trade may be busted
-            if len(self._ended) > _MOST_ENDED:
+            if len(self._ended) > _MAX_ENDED:
                 del self._ended[next(iter(self._ended))]
         context = self._look(report.security_id)
         values = wire.trade_values(report, request, context)
         self._post(wire.TRADE, report.session, context, values, now_ns)
 
-    def _busted(self, report: FillBusted, _asked: Asked, now_ns: int) -> None:
+    def _busted(self, report: FillBusted, _asked: RequestContext, now_ns: int) -> None:
         request = self.orders.get(report.order_id) or self._ended.get(report.order_id, _NOBODY)
         context = self._look(report.security_id)
         values = wire.bust_values(report, request, context)
         self._post(wire.TRADE, report.session, context, values, now_ns)
 
-    def _rejected(self, report: OrderRejected, asked: Asked, now_ns: int) -> None:
+    def _rejected(self, report: OrderRejected, asked: RequestContext, now_ns: int) -> None:
         request = asked.request
         if asked.sides:
             request, *others = asked.sides
@@ -224,18 +227,18 @@ class Reporting:
         values = wire.reject_values(report, request, now_ns)
         self._post(wire.REJECT, report.session, context, values, now_ns)
 
-    def _mass_cancelled(self, report: MassCancelled, asked: Asked, _now_ns: int) -> None:
+    def _mass_cancelled(self, report: MassCancelled, asked: RequestContext, _now_ns: int) -> None:
         if asked.mass_action is not None:
             asked.mass_action(report)
 
 
-def _with_values(told: Callable[[Any, Mapping[str, Any], int], None]) -> _Teller:
+def _with_values(told: Callable[[Any, Mapping[str, Any], int], None]) -> _SendReport:
     """Return a handler that passes the values of the answered message to a report writer."""
 
-    def tell(report: Any, asked: Asked, now_ns: int) -> None:
+    def tell(report: Any, asked: RequestContext, now_ns: int) -> None:
         told(report, asked.values, now_ns)
 
     return tell
 
 
-_Teller = Callable[[Any, Asked, int], None]
+_SendReport = Callable[[Any, RequestContext, int], None]

@@ -11,13 +11,13 @@ from functools import cache
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from pregao.entrypoint import Frame, Reader, Reading, messages
-from pregao.entrypoint.framing import HEADERS_SIZE
-from pregao.entrypoint.gateway_sessions import read_frame
-from pregao.entrypoint.messages import session_schema
+from pregao.entrypoint.framing import HEADERS_SIZE, StreamFrame
+from pregao.entrypoint.gateway_sessions import BusinessMessage, Reader, read_frame
+from pregao.entrypoint.messages import messages, session_schema
 from pregao.errors import DecodeError
-from pregao.sbe import MessageCodec, SchemaCodec, readings
-from pregao.sbe import Reading as FieldReading
+from pregao.sbe.codec import MessageCodec, SchemaCodec
+from pregao.sbe.values import ValueSpec as FieldReading
+from pregao.sbe.values import readings
 
 
 class OrderRequest(NamedTuple):
@@ -130,8 +130,8 @@ _REQUESTS: Final[dict[str, type[OrderRequest] | type[CancelRequest]]] = {
 }
 _PARTIES: Final = ("location", "trader", "executing_trader")
 _TEXTS: Final = (*_PARTIES, "desk", "memo")
-_LONGEST: Final = {"memo": 40, "deskID": 20, "quoteReqID": 20}
-_MOST_KEPT: Final = 10_000
+_MAX_TEXT: Final = {"memo": 40, "deskID": 20, "quoteReqID": 20}
+_MAX_CACHED: Final = 10_000
 _TOO_LONG: Final = 10**18
 """Prices with more digits exceed their field and are rejected."""
 
@@ -172,15 +172,20 @@ def _reader(
     )
     accepted: set[tuple[Any, ...]] = set()
 
-    def fault_of(made: OrderRequest | CancelRequest, frame: Frame) -> str | None:
+    def fault_of(made: OrderRequest | CancelRequest, frame: StreamFrame) -> str | None:
         # Reject whatever the full decoder rejects; it also resolves names of enumerated values.
         fault = read_frame(plain, name, frame).fault
         fault = fault or _missing(made) or _text_fault(made)
-        if fault is None and made.memo is None and made.desk is None and len(accepted) < _MOST_KEPT:
+        if (
+            fault is None
+            and made.memo is None
+            and made.desk is None
+            and len(accepted) < _MAX_CACHED
+        ):
             accepted.add(combination(made))
         return fault
 
-    def read(frame: Frame) -> Reading:
+    def read(frame: StreamFrame) -> BusinessMessage:
         data = frame.data
         block = frame.header.block_length
         if block < length:
@@ -197,7 +202,9 @@ def _reader(
             or (stops and made.stop_px is not None)
         ):
             fault = fault_of(made, frame)
-        reading: Reading = make(Reading, (name, made.session, made.number, fault, made))
+        reading: BusinessMessage = make(
+            BusinessMessage, (name, made.session, made.number, fault, made)
+        )
         return reading
 
     return read
@@ -224,8 +231,8 @@ def text_fault(name: str, text: str) -> str | None:
     """Return what is wrong with a text (§12): too long, or non-printable characters; or None."""
     if not (text.isascii() and text.isprintable()):
         return f"{name} has non-printable characters"
-    if len(text) > _LONGEST.get(name, len(text)):
-        return f"{name} is longer than {_LONGEST[name]} characters"
+    if len(text) > _MAX_TEXT.get(name, len(text)):
+        return f"{name} is longer than {_MAX_TEXT[name]} characters"
     return None
 
 

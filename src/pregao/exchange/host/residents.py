@@ -7,16 +7,18 @@ from typing import Final
 from pregao.clock import DAY, Clock, system_clock
 from pregao.exchange.engine.instruments import SecurityType
 from pregao.exchange.host.server import ExchangeServer
-from pregao.exchange.traders import Crowd, Draws, Pace, Profile
-from pregao.exchange.traders.pace import Span
+from pregao.exchange.traders.crowd import Crowd
+from pregao.exchange.traders.draws import SeededRandom
+from pregao.exchange.traders.pace import ActivitySpan, ArrivalProcess
+from pregao.exchange.traders.profiles import Profile
 
 _STEP_S: Final = 0.01
-_MOST_AT_ONCE: Final = 200
+_MAX_BATCH: Final = 200
 """Maximum requests per step: a delayed process does not catch up completely."""
 _LONG_NS: Final = 1000 * DAY
 
 
-class Residents:
+class CrowdRunner:
     """Runs a crowd that keeps the market moving while the exchange runs."""
 
     def __init__(
@@ -41,10 +43,10 @@ class Residents:
         self._fill = fill
         self._crowd = Crowd(market, listings, profile, seed, 10.0 * fill)
         now = clock()
-        self._pace = Pace(
-            Draws(seed, "pace"),
+        self._pace = ArrivalProcess(
+            SeededRandom(seed, "pace"),
             profile.bursts,
-            [Span(now, now + _LONG_NS, 1.0)],
+            [ActivitySpan(now, now + _LONG_NS, 1.0)],
             rate,
             self._crowd.agenda.spontaneous,
         )
@@ -64,7 +66,7 @@ class Residents:
         if self._server.stopped:
             return
         now = self._clock()
-        for _ in range(_MOST_AT_ONCE):
+        for _ in range(_MAX_BATCH):
             planned = self._crowd.agenda.due_ns
             if self._own_ns is not None and self._own_ns <= now:
                 self._own_ns = self._pace.next_ns(self._own_ns)

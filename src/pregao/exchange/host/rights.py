@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from pregao.entrypoint import Account, GatewaySession, ThrottleLimit
-from pregao.entrypoint.throttle import Throttle
+from pregao.entrypoint.gateway_sessions import GatewaySession
+from pregao.entrypoint.rules import SessionAccount
+from pregao.entrypoint.throttle import Throttle, ThrottleLimit
 from pregao.exchange.host.requests import CancelRequest, OrderRequest
 
 NOT_AUTHORIZED: Final = 6
@@ -19,7 +20,7 @@ NOT_AUTHORIZED: Final = 6
 _LISTS: Final = ("locations", "traders", "accounts")
 
 
-def tell_accounts(accounts: Iterable[Account]) -> dict[str, dict[str, Any]]:
+def dump_accounts(accounts: Iterable[SessionAccount]) -> dict[str, dict[str, Any]]:
     """Return the journaled settings of sessions: all that answers depend on, no credentials."""
     settings: dict[str, dict[str, Any]] = {}
     for account in accounts:
@@ -33,7 +34,7 @@ def tell_accounts(accounts: Iterable[Account]) -> dict[str, dict[str, Any]]:
     return settings
 
 
-def take_accounts(sessions: Iterable[GatewaySession], told: Mapping[str, Any]) -> None:
+def load_accounts(sessions: Iterable[GatewaySession], told: Mapping[str, Any]) -> None:
     """Apply journaled settings to sessions."""
     for session in sessions:
         session_settings = told.get(str(session.session_id))
@@ -52,12 +53,12 @@ def take_accounts(sessions: Iterable[GatewaySession], told: Mapping[str, Any]) -
         session.throttle = Throttle(throttle)
 
 
-def restricted(account: Account) -> bool:
+def restricted(account: SessionAccount) -> bool:
     """Whether a session has any restrictions."""
     return any(getattr(account, name) is not None for name in _LISTS)
 
 
-def order_fault(account: Account, request: OrderRequest | CancelRequest) -> str | None:
+def order_fault(account: SessionAccount, request: OrderRequest | CancelRequest) -> str | None:
     """Return why a session is not authorized for a request, or None."""
     named = None if isinstance(request, CancelRequest) else request.account
     return _fault(
@@ -68,7 +69,7 @@ def order_fault(account: Account, request: OrderRequest | CancelRequest) -> str 
     )
 
 
-def message_fault(account: Account, values: Mapping[str, Any]) -> str | None:
+def message_fault(account: SessionAccount, values: Mapping[str, Any]) -> str | None:
     """Return why a session is not authorized for a fully decoded message, or None."""
     sides = values.get("noSides") or ()
     accounts = [values.get("account"), values.get("allocAccount")]
@@ -81,7 +82,7 @@ def message_fault(account: Account, values: Mapping[str, Any]) -> str | None:
 
 
 def _fault(
-    account: Account,
+    account: SessionAccount,
     location: str | None,
     traders: tuple[str | None, ...],
     accounts: tuple[int | None, ...],

@@ -47,7 +47,7 @@ class OnItsWay(NamedTuple):
     arrive: Arrive
 
 
-class RiskPath:
+class RiskQueue:
     """Queue of the delayed requests."""
 
     def __init__(self) -> None:

@@ -13,23 +13,25 @@ from pathlib import Path
 from typing import Any, Final
 
 from pregao.clock import MILLISECOND, SECOND, Clock, system_clock
-from pregao.entrypoint import GatewayConnection
+from pregao.entrypoint.gateway_connection import GatewayConnection
 from pregao.errors import PregaoError, UsageError
-from pregao.exchange.engine.commands import Command, SetGroupPhase
+from pregao.exchange.engine.commands import Command
+from pregao.exchange.engine.operations_commands import SetGroupPhase
 from pregao.exchange.host.control import phase_request
 from pregao.exchange.host.control_server import ControlServer, cannot_listen
-from pregao.exchange.host.core import BACKUP, PRIMARY, Host
+from pregao.exchange.host.core import BACKUP, PRIMARY, ExchangeHost
 from pregao.exchange.host.feed_output import FeedOutput
 from pregao.exchange.host.journal import Journal
-from pregao.exchange.host.lines import Gate, Line, Tap
+from pregao.exchange.host.lines import GatewayListener, GatewayTransport, TrafficTap
 from pregao.exchange.host.market_data import MarketData
-from pregao.exchange.host.metrics import Counts, pages
+from pregao.exchange.host.metrics import ServerCounters, pages
 from pregao.exchange.host.settings import ExchangeSettings
-from pregao.exchange.publisher import Datagram
-from pregao.legacy import MessageStore
-from pregao.net import Address, HttpServer
+from pregao.exchange.publisher.channels import OutgoingPacket
+from pregao.legacy.recovery import MessageStore
+from pregao.net.addresses import Address
+from pregao.net.http import HttpServer
 
-_LONGEST_PAUSE_NS: Final = 50 * MILLISECOND
+_MAX_PAUSE_NS: Final = 50 * MILLISECOND
 
 _log = logging.getLogger(__name__)
 
@@ -42,15 +44,15 @@ class ExchangeServer:
         settings: ExchangeSettings,
         *,
         journal: Path | None = None,
-        capture: Callable[[ExchangeSettings], Tap] | None = None,
+        capture: Callable[[ExchangeSettings], TrafficTap] | None = None,
         clock: Clock = system_clock,
     ) -> None:
         self.settings = settings
         self._clock = clock
         self._journal = None if journal is None else Journal(journal)
-        self.host = Host(settings, self._journal)
-        self.counts = Counts()
-        self._lines: dict[GatewayConnection, Line] = {}
+        self.host = ExchangeHost(settings, self._journal)
+        self.counts = ServerCounters()
+        self._lines: dict[GatewayConnection, GatewayTransport] = {}
         self._planned = False
         self._servers: list[asyncio.Server] = []
         self._plan: list[tuple[int, SetGroupPhase]] = []
@@ -163,7 +165,7 @@ class ExchangeServer:
             self._plan = [each for each in planned if each[0] > now_ns]
 
     async def _listen(self, gateway: int, address: Address) -> None:
-        gate = Gate(
+        gate = GatewayListener(
             self.host,
             gateway,
             self._clock,
@@ -175,7 +177,7 @@ class ExchangeServer:
         )
         try:
             server = await self._loop.create_server(
-                lambda: Line(gate), address.host, address.port, backlog=1024
+                lambda: GatewayTransport(gate), address.host, address.port, backlog=1024
             )
         except OSError as error:
             raise cannot_listen(address, error) from error
@@ -314,7 +316,7 @@ class ExchangeServer:
             if due is not None and due <= now:
                 host.advance(now)
                 self.touch()
-            following = now + _LONGEST_PAUSE_NS
+            following = now + _MAX_PAUSE_NS
             if data is not None:
                 self._send(self._due(data, max(now, host.now_ns)))
                 following = min(following, data.next_due_ns)
@@ -334,7 +336,7 @@ class ExchangeServer:
         except UsageError as error:
             self.host.faults.note(f"scheduled phase {command.phase.name}", error)
 
-    def _due(self, data: MarketData, now_ns: int) -> list[Datagram]:
+    def _due(self, data: MarketData, now_ns: int) -> list[OutgoingPacket]:
         """Return the packets that are due; a feed that fails restarts in the next iteration."""
         try:
             return data.advance(now_ns)

@@ -32,23 +32,19 @@ from typing import Any, Final, NoReturn
 
 from pregao.clock import MICROSECOND, MILLISECOND, MINUTE, SECOND, system_clock
 from pregao.documents import DocumentError, parse_toml, read_document
-from pregao.entrypoint import Account, GatewayRules, ThrottleLimit
-from pregao.entrypoint.framing import LONGEST_MESSAGE, MAX_MESSAGE
+from pregao.entrypoint.framing import MAX_MESSAGE, MAX_MESSAGE_SIZE
+from pregao.entrypoint.rules import GatewaySettings, SessionAccount
+from pregao.entrypoint.throttle import ThrottleLimit
 from pregao.errors import UsageError
-from pregao.exchange.engine import (
-    AuctionRules,
-    Instrument,
-    Schedule,
-    bundled_catalogue,
-    default_schedule,
-    load_catalogue,
-    load_schedule,
-    parse_auction_rules,
-)
+from pregao.exchange.engine.auction_rules import AuctionRules, parse_auction_rules
+from pregao.exchange.engine.catalogue import bundled_catalogue, load_catalogue
+from pregao.exchange.engine.instruments import Instrument
+from pregao.exchange.engine.schedule import Schedule, default_schedule, load_schedule
 from pregao.exchange.host.risk_path import RiskDelay
-from pregao.exchange.publisher import Channel, LoopPace
-from pregao.exchange.simulation import LegacyDepth
-from pregao.net import Address, parse_address
+from pregao.exchange.publisher.channels import ChannelEndpoints
+from pregao.exchange.publisher.loops import LoopPace
+from pregao.exchange.simulation.settings import LegacyDepth
+from pregao.net.addresses import Address, parse_address
 from pregao.umdf.streams import Stream
 
 _MARKET_ZONE: Final = timedelta(hours=-3)
@@ -60,10 +56,10 @@ _OPEN, _SCHEDULED = "open", "schedule"
 _MULTICAST, _UNICAST, _NO_FEED = "multicast", "unicast", "none"
 
 
-def default_sessions() -> tuple[Account, ...]:
+def default_sessions() -> tuple[SessionAccount, ...]:
     """Return the sessions of an exchange without a configuration: four of two firms."""
     firms = (85, 85, 127, 127)
-    return tuple(Account(100_000_001 + n, firm, _KEY) for n, firm in enumerate(firms))
+    return tuple(SessionAccount(100_000_001 + n, firm, _KEY) for n, firm in enumerate(firms))
 
 
 def market_day(now_ns: int) -> date:
@@ -76,12 +72,12 @@ class ExchangeSettings:
     """Settings of an exchange."""
 
     instruments: tuple[Instrument, ...] = field(default_factory=lambda: tuple(bundled_catalogue()))
-    sessions: tuple[Account, ...] = field(default_factory=default_sessions)
+    sessions: tuple[SessionAccount, ...] = field(default_factory=default_sessions)
     first_date: date = field(default_factory=lambda: market_day(system_clock()))
     """First trading day of the exchange."""
     schedule: Schedule | None = None
     """Schedule of the groups' phases; None: everything is open all day."""
-    rules: GatewayRules = field(default_factory=GatewayRules)
+    rules: GatewaySettings = field(default_factory=GatewaySettings)
     auction_duration_ns: int = 5 * MINUTE
     auction_rules: AuctionRules | None = None
     """Rules of auctions whose instrument and phase do not define them."""
@@ -117,15 +113,16 @@ class ExchangeSettings:
         """Digest that identifies the instruments."""
         return hashlib.sha256(repr(self.instruments).encode()).hexdigest()[:16]
 
-    def rules_of(self, gateway: int, *, accepting: bool) -> GatewayRules:
+    def rules_of(self, gateway: int, *, accepting: bool) -> GatewaySettings:
         """Return the rules of one of the two gateways."""
         return replace(self.rules, gateway=gateway, accepting=accepting)
 
     @property
-    def channels(self) -> list[Channel]:
+    def channels(self) -> list[ChannelEndpoints]:
         """Channels of the instruments."""
         return [
-            Channel.numbered(number) for number in sorted({i.channel for i in self.instruments})
+            ChannelEndpoints.numbered(number)
+            for number in sorted({i.channel for i in self.instruments})
         ]
 
     def targets(self) -> dict[tuple[int, Stream], tuple[tuple[str, Address], ...]]:
@@ -142,10 +139,12 @@ class ExchangeSettings:
         targets_by_stream: dict[tuple[int, Stream], tuple[tuple[str, Address], ...]] = {}
         if self.legacy is not None and self.feed != _NO_FEED:
             for channel in self.channels:
-                targets_by_stream |= self._targets(Channel.numbered(channel.number, legacy=True))
+                targets_by_stream |= self._targets(
+                    ChannelEndpoints.numbered(channel.number, legacy=True)
+                )
         return targets_by_stream
 
-    def _targets(self, channel: Channel) -> dict[tuple[int, Stream], Any]:
+    def _targets(self, channel: ChannelEndpoints) -> dict[tuple[int, Stream], Any]:
         return {
             (channel.number, stream): tuple(
                 (feed.value, self._address(endpoint.address, endpoint.port))
@@ -192,7 +191,7 @@ class ExchangeSettings:
         return "\n".join(lines)
 
 
-_FIRST_PORT: Final = Channel.numbered(0).incremental_a.port
+_FIRST_PORT: Final = ChannelEndpoints.numbered(0).incremental_a.port
 
 _TOP: Final = ("phases", "date", "instruments", "schedule", "auction", "gateway", "feed", "control",
                "control_token", "metrics", "session", "implied_orders", "seed",
@@ -279,15 +278,15 @@ def parse_settings(
     return settings
 
 
-def _rules(reading: _Reading, gateway: Mapping[str, Any]) -> GatewayRules:
+def _rules(reading: _Reading, gateway: Mapping[str, Any]) -> GatewaySettings:
     """Return the session rules, with the changes of the gateway table."""
-    rules = GatewayRules()
+    rules = GatewaySettings()
     if "clock_tolerance_ms" in gateway:
         tolerance = reading.whole("gateway", gateway, "clock_tolerance_ms", 1) * MILLISECOND
         rules = replace(rules, clock_tolerance_ns=tolerance)
     if "max_message_bytes" in gateway:
         entry = "max_message_bytes"
-        longest = reading.whole("gateway", gateway, entry, MAX_MESSAGE, LONGEST_MESSAGE)
+        longest = reading.whole("gateway", gateway, entry, MAX_MESSAGE, MAX_MESSAGE_SIZE)
         rules = replace(rules, max_message=longest)
     return rules
 
@@ -326,7 +325,7 @@ def _feed(reading: _Reading, table: Mapping[str, Any], name: str) -> dict[str, A
     return given
 
 
-def _sessions(reading: _Reading, rows: Any) -> Iterable[Account]:
+def _sessions(reading: _Reading, rows: Any) -> Iterable[SessionAccount]:
     if not isinstance(rows, list) or not rows:
         reading.fail("session", "must be [[session]] tables with id, firm and access_key")
     for number, row in enumerate(rows, 1):
@@ -343,7 +342,7 @@ def _sessions(reading: _Reading, rows: Any) -> Iterable[Account]:
         key = row.get("access_key")
         if not isinstance(key, str) or not key:
             reading.fail(f"{where}.access_key", "must be a non-empty string")
-        yield Account(
+        yield SessionAccount(
             reading.whole(where, row, "id", 1, 0xFFFFFFFF),
             reading.whole(where, row, "firm", 1, 0xFFFFFFFF),
             key,

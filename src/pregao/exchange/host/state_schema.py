@@ -11,41 +11,41 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final, get_args
 
-from pregao.entrypoint.session_state import Kept, NotTaken, SessionState
+from pregao.entrypoint.session_state import IncomingKept, OutgoingNotApplied, SessionState
 from pregao.entrypoint.throttle import Throttle, ThrottleLimit
 from pregao.exchange.engine import instruments
 from pregao.exchange.engine.auction_rules import AuctionRules
-from pregao.exchange.engine.commands import ProtectionReference, SetProtection
 from pregao.exchange.engine.events import MarketEvent, MarketItem, News, Statistic, TradeItem
-from pregao.exchange.engine.forwards import Declaration
+from pregao.exchange.engine.forwards import ForwardDeclaration
 from pregao.exchange.engine.give_ups import GiveUp
 from pregao.exchange.engine.instruments import Instrument
 from pregao.exchange.engine.listing import (
     Band,
-    Group,
+    InstrumentGroup,
     Listing,
-    Statistics,
-    Theoretical,
+    SessionStatistics,
+    TheoreticalUncrossing,
     TradeRecord,
 )
 from pregao.exchange.engine.market import Market, SpreadFill
 from pregao.exchange.engine.member_commands import DeclareForward, MaintainPosition
-from pregao.exchange.engine.orders import BookSide, Level, Order
-from pregao.exchange.engine.positions import Allocation, Fill, Position, Positions
-from pregao.exchange.engine.protections import Protection, Watch
-from pregao.exchange.engine.reports import Outcome, Report
+from pregao.exchange.engine.operations_commands import ProtectionReference, SetProtection
+from pregao.exchange.engine.orders import BookSide, EngineOrder, PriceLevel
+from pregao.exchange.engine.positions import Allocation, OptionFill, Position, PositionLedger
+from pregao.exchange.engine.protections import Protection, ProtectionWatch
+from pregao.exchange.engine.reports import CommandOutcome, EngineReport
 from pregao.exchange.engine.spreads import Spread, SpreadLeg
 from pregao.exchange.engine.terms import (
     OpenCloseSettlFlag,
+    OrderSide,
     OrdType,
     PriceBandType,
-    Side,
     TimeInForce,
     TradingSession,
     TradingStatus,
 )
-from pregao.exchange.engine.waiting import Waiting
-from pregao.exchange.host.column_schema import Schema, Shape
+from pregao.exchange.engine.waiting import PendingOrders
+from pregao.exchange.host.column_schema import ColumnShape, StateSchema
 from pregao.exchange.host.requests import OrderRequest
 
 
@@ -65,7 +65,7 @@ class HostState:
     """Throttles by gateway and session."""
     market: Market
     engine_ns: int
-    unreported: Outcome | None
+    unreported: CommandOutcome | None
     requests: int
     orders: dict[int, OrderRequest]
     ended: dict[int, OrderRequest]
@@ -87,7 +87,7 @@ ORDER_FIELDS: Final[dict[str, Any]] = {
     "expire_date": date | None,
     "implied": bool,
     "ord_type": OrdType,
-    "side": Side,
+    "side": OrderSide,
     "time_in_force": TimeInForce,
 }  # fmt: skip
 """All fields except the position in the queue, which its level stores."""
@@ -117,8 +117,8 @@ _LISTING_FIELDS: Final[dict[str, Any]] = {
     "auction": AuctionRules | None,
     "bands": dict[PriceBandType, Band],
     "bids": BookSide,
-    "frozen_by": Order | None,
-    "group": Group,
+    "frozen_by": EngineOrder | None,
+    "group": InstrumentGroup,
     "instrument": Instrument,
     "last_trade": TradeItem | None,
     "offers": BookSide,
@@ -128,11 +128,11 @@ _LISTING_FIELDS: Final[dict[str, Any]] = {
         type[Statistic] | tuple[type[Statistic], OpenCloseSettlFlag | PriceBandType | None],
         Statistic,
     ],
-    "statistics": Statistics,
+    "statistics": SessionStatistics,
     "status": TradingStatus,
-    "theoretical": Theoretical | None,
+    "theoretical": TheoreticalUncrossing | None,
     "trades": dict[int, TradeRecord],
-    "waiting": Waiting,
+    "waiting": PendingOrders,
 }  # fmt: skip
 
 _MARKET_FIELDS: Final[dict[str, Any]] = {
@@ -148,46 +148,46 @@ _MARKET_FIELDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("called", "extending"), list[Listing]),
     "announced": list[News],
     "auction_rules": AuctionRules | None,
-    "by_client": dict[tuple[int, int, int], Order],
+    "by_client": dict[tuple[int, int, int], EngineOrder],
     "carried": dict[int, list[int]],
-    "declarations": dict[int, Declaration],
+    "declarations": dict[int, ForwardDeclaration],
     "deltas": dict[int, int],
     "give_up_links": dict[tuple[int, int], tuple[int, int]],
     "give_ups": dict[int, GiveUp],
-    "groups": dict[str, Group],
+    "groups": dict[str, InstrumentGroup],
     "implied_of": dict[int, list[Spread]],
     "kept_trades": deque[tuple[int, int]],
     "listings": dict[int, Listing],
     "no_legs": frozenset[int],
-    "orders": dict[int, Order],
-    "positions": Positions,
+    "orders": dict[int, EngineOrder],
+    "positions": PositionLedger,
     "protections": dict[tuple[int, int], list[Protection]],
     "reached": list[Protection],
-    "reports": list[Report],
+    "reports": list[EngineReport],
     "spread_fills": list[SpreadFill],
     "spreads": dict[int, Spread],
     "touched": set[int],
     "trade_date": date,
-    "triggered": list[Order],
+    "triggered": list[EngineOrder],
     "units": list[MarketEvent],
     "user_spreads": dict[int, date],
 }  # fmt: skip
 
 
-def _begin_order(order: Order) -> None:
+def _begin_order(order: EngineOrder) -> None:
     order.level = order.next = order.previous = None
 
 
-def _fill_level(level: Level, fields: tuple[Any, ...]) -> None:
+def _fill_level(level: PriceLevel, fields: tuple[Any, ...]) -> None:
     level.__setstate__(fields)
 
 
 _RECORDS: Final = (
     *(get_args(MarketItem)),
-    *(get_args(Report)),
+    *(get_args(EngineReport)),
     MarketEvent,
     AuctionRules,
-    Declaration,
+    ForwardDeclaration,
     DeclareForward,
     Instrument,
     instruments.InstrAttrib,
@@ -195,48 +195,48 @@ _RECORDS: Final = (
     instruments.MaturityMonthYear,
     instruments.Underlying,
     MaintainPosition,
-    Kept,
-    NotTaken,
+    IncomingKept,
+    OutgoingNotApplied,
     ProtectionReference,
     SessionState,
     SetProtection,
     ThrottleLimit,
 )
 
-STATE: Final = Schema(
+STATE: Final = StateSchema(
     (
-        Shape(HostState),
-        *(Shape(each) for each in _RECORDS),
-        Shape(Order, ORDER_FIELDS, begin=_begin_order),
-        Shape(
-            Level,
-            {"key": int, "price": _MAYBE, "quantity": int, "orders": list[Order]},
-            take=Level.__getstate__,
+        ColumnShape(HostState),
+        *(ColumnShape(each) for each in _RECORDS),
+        ColumnShape(EngineOrder, ORDER_FIELDS, begin=_begin_order),
+        ColumnShape(
+            PriceLevel,
+            {"key": int, "price": _MAYBE, "quantity": int, "orders": list[EngineOrder]},
+            take=PriceLevel.__getstate__,
             fill=_fill_level,
         ),
-        Shape(
+        ColumnShape(
             BookSide,
             {
                 **dict.fromkeys(("count", "watch_key", "watched"), int),
                 "keys": list[int],
-                "levels": dict[int, Level],
-                "side": Side,
+                "levels": dict[int, PriceLevel],
+                "side": OrderSide,
             },
         ),
-        Shape(
-            Waiting,
+        ColumnShape(
+            PendingOrders,
             {
                 "_buys": list[tuple[int, int]],
                 "_sells": list[tuple[int, int]],
                 "buy_stop": int,
-                "orders": dict[int, Order],
-                "pegged": dict[int, list[Order]],
-                "providers": dict[tuple[int, int], list[Order]],
+                "orders": dict[int, EngineOrder],
+                "pegged": dict[int, list[EngineOrder]],
+                "providers": dict[tuple[int, int], list[EngineOrder]],
                 "sell_stop": int,
             },
         ),
-        Shape(
-            Statistics,
+        ColumnShape(
+            SessionStatistics,
             {
                 **dict.fromkeys(
                     ("after_id", "count", "notional", "opening_id", "provided", "volume"), int
@@ -245,8 +245,8 @@ STATE: Final = Schema(
                 "prices": Counter[int],
             },
         ),
-        Shape(
-            Group,
+        ColumnShape(
+            InstrumentGroup,
             {
                 "auction": AuctionRules | None,
                 "members": list[Listing],
@@ -257,39 +257,43 @@ STATE: Final = Schema(
                 "since_ns": int,
             },
         ),
-        Shape(Listing, _LISTING_FIELDS),
-        Shape(Market, _MARKET_FIELDS),
-        Shape(Fill, dict.fromkeys(Fill.__slots__, int)),
-        Shape(Position, dict.fromkeys(Position.__slots__, int)),
-        Shape(
-            Positions,
+        ColumnShape(Listing, _LISTING_FIELDS),
+        ColumnShape(Market, _MARKET_FIELDS),
+        ColumnShape(OptionFill, dict.fromkeys(OptionFill.__slots__, int)),
+        ColumnShape(Position, dict.fromkeys(Position.__slots__, int)),
+        ColumnShape(
+            PositionLedger,
             {
                 "allocations": dict[tuple[int, int], Allocation],
                 "asked": dict[tuple[int, int], int],
                 "exercises": int,
-                "fills": dict[tuple[int, int, Side], Fill],
+                "fills": dict[tuple[int, int, OrderSide], OptionFill],
                 "held": dict[tuple[int, int, int], Position],
                 "instructions": dict[int, MaintainPosition],
             },
         ),
-        Shape(
+        ColumnShape(
             Protection,
             {
-                "_watches": dict[int, Watch],
+                "_watches": dict[int, ProtectionWatch],
                 "active": bool,
                 "began_ns": _MAYBE,
                 **dict.fromkeys(("delta", "executions", "net_quantity", "quantity", "since"), int),
                 "filled": set[int],
-                "leftovers": list[Order],
+                "leftovers": list[EngineOrder],
                 "reached": bool,
                 "settings": SetProtection,
             },
         ),
-        Shape(
+        ColumnShape(
             Spread,
-            {"implied": dict[Side, Order], "legs": tuple[SpreadLeg, ...], "listing": Listing},
+            {
+                "implied": dict[OrderSide, EngineOrder],
+                "legs": tuple[SpreadLeg, ...],
+                "listing": Listing,
+            },
         ),
-        Shape(Throttle, {"_limit": ThrottleLimit | None, "_times": deque[int]}),
+        ColumnShape(Throttle, {"_limit": ThrottleLimit | None, "_times": deque[int]}),
     )
 )
 """All classes that a checkpoint may contain."""

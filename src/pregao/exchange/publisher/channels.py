@@ -13,11 +13,11 @@ from pregao.umdf.streams import Stream
 _DEFAULT_NETWORK = "233.252.14"
 _FIRST_DEFAULT_PORT = 30_000
 _PORTS_PER_CHANNEL = 10
-_LARGEST_NUMBER = 0xFF
-_LARGEST_PORT = 0xFFFF
+_MAX_CHANNEL = 0xFF
+_MAX_PORT = 0xFFFF
 
 
-class Feed(StrEnum):
+class FeedName(StrEnum):
     """The two feeds of an incremental stream; the other streams are only on feed A."""
 
     A = "A"
@@ -41,15 +41,15 @@ class Endpoint:
                 f"address must be an IPv4 multicast address (224.0.0.0 to 239.255.255.255), "
                 f"was {self.address!r}"
             )
-        if not 0 < self.port <= _LARGEST_PORT:
-            raise UsageError(f"UDP port must be from 1 to {_LARGEST_PORT}, was {self.port}")
+        if not 0 < self.port <= _MAX_PORT:
+            raise UsageError(f"UDP port must be from 1 to {_MAX_PORT}, was {self.port}")
 
     def __str__(self) -> str:
         return f"{self.address}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
-class Channel:
+class ChannelEndpoints:
     """Endpoints of a channel: incremental packets on feeds A and B, both loops on feed A."""
 
     number: int
@@ -59,8 +59,8 @@ class Channel:
     definition: Endpoint
 
     def __post_init__(self) -> None:
-        if not 0 <= self.number <= _LARGEST_NUMBER:
-            raise UsageError(f"channel must be from 0 to {_LARGEST_NUMBER}, was {self.number}")
+        if not 0 <= self.number <= _MAX_CHANNEL:
+            raise UsageError(f"channel must be from 0 to {_MAX_CHANNEL}, was {self.number}")
         endpoints = [self.incremental_a, self.incremental_b, self.snapshot, self.definition]
         if len(set(endpoints)) < len(endpoints):
             raise UsageError(
@@ -69,26 +69,26 @@ class Channel:
             )
 
     @classmethod
-    def numbered(cls, number: int, *, legacy: bool = False) -> Channel:
+    def numbered(cls, number: int, *, legacy: bool = False) -> ChannelEndpoints:
         """Return a channel with our default addresses and ports; ``legacy``: of its legacy feed."""
         port = _FIRST_DEFAULT_PORT + number * _PORTS_PER_CHANNEL
         lasts = range(5, 9) if legacy else range(1, 5)
         return cls(number, *(Endpoint(f"{_DEFAULT_NETWORK}.{last}", port + last) for last in lasts))
 
-    def endpoints(self, stream: Stream) -> tuple[tuple[Feed, Endpoint], ...]:
+    def endpoints(self, stream: Stream) -> tuple[tuple[FeedName, Endpoint], ...]:
         """Return the destinations of a stream's packets by feed."""
         match stream:
             case Stream.INCREMENTAL:
-                return (Feed.A, self.incremental_a), (Feed.B, self.incremental_b)
+                return (FeedName.A, self.incremental_a), (FeedName.B, self.incremental_b)
             case Stream.SNAPSHOT:
-                return ((Feed.A, self.snapshot),)
+                return ((FeedName.A, self.snapshot),)
             case Stream.DEFINITION:
-                return ((Feed.A, self.definition),)
+                return ((FeedName.A, self.definition),)
             case Stream.UNKNOWN:
                 return ()
 
 
-class Datagram(NamedTuple):
+class OutgoingPacket(NamedTuple):
     """An outgoing packet, sent to every endpoint of a channel's stream at a time."""
 
     channel: int

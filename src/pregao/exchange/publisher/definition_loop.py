@@ -8,13 +8,13 @@ from pregao.clock import SECOND
 from pregao.exchange.engine.instruments import Instrument
 from pregao.exchange.engine.terms import SecurityUpdateAction
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
-from pregao.exchange.publisher.state import ChannelState
+from pregao.exchange.publisher.state import PublishedChannel
 
 
 class DefinitionWriter:
     """Writes the messages of definition loops, without deleted and expired instruments."""
 
-    def __init__(self, encoder: FeedEncoder, state: ChannelState) -> None:
+    def __init__(self, encoder: FeedEncoder, state: PublishedChannel) -> None:
         self._encoder = encoder
         self._state = state
         self._written: dict[int, tuple[Instrument, int, bool, bytes]] = {}

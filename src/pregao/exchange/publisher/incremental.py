@@ -7,17 +7,17 @@ from typing import Any, get_args
 
 from pregao.errors import UsageError
 from pregao.exchange.engine.events import (
+    ChangeOrderMbo,
     ChannelReset,
+    DeleteOrderMbo,
     EmptyBook,
     ForwardTrade,
     LastTradePrice,
     MarketEvent,
     MarketItem,
     MassDeleteOrders,
+    NewOrderMbo,
     News,
-    OrderAdded,
-    OrderChanged,
-    OrderDeleted,
     SecurityDefinition,
     SecurityGroupPhase,
     SecurityStatus,
@@ -25,14 +25,14 @@ from pregao.exchange.engine.events import (
     Statistic,
     Trade,
 )
-from pregao.exchange.engine.terms import SecurityUpdateAction, Side
+from pregao.exchange.engine.terms import OrderSide, SecurityUpdateAction
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.encoding.orders import OrderItem
 from pregao.exchange.publisher.packetiser import HEARTBEAT_NS, PacketWriter
-from pregao.exchange.publisher.state import ChannelState
+from pregao.exchange.publisher.state import PublishedChannel
 
 _Publish = Callable[[Any, int], None]
-_BUY = Side.BUY
+_BUY = OrderSide.BUY
 _SHOWN = frozenset(get_args(Statistic))
 """Events that snapshots include until they are replaced or deleted."""
 
@@ -47,7 +47,7 @@ class IncrementalStream:
     def __init__(
         self,
         encoder: FeedEncoder,
-        state: ChannelState,
+        state: PublishedChannel,
         packets: PacketWriter,
         start_ns: int,
     ) -> None:
@@ -68,9 +68,9 @@ class IncrementalStream:
             kind: self._statistic(kind) for kind in encoder.writers
         }
         self._publish |= {
-            OrderAdded: self._order_added,
-            OrderChanged: self._order_changed,
-            OrderDeleted: self._order_deleted,
+            NewOrderMbo: self._order_added,
+            ChangeOrderMbo: self._order_changed,
+            DeleteOrderMbo: self._order_deleted,
             MassDeleteOrders: self._side_deleted,
             Trade: self._trade,
             ForwardTrade: self._trade,
@@ -184,12 +184,12 @@ class IncrementalStream:
         index = 0
         while index < len(items):
             item = items[index]
-            run = self._swept(items, index) if isinstance(item, OrderDeleted) else 1
+            run = self._swept(items, index) if isinstance(item, DeleteOrderMbo) else 1
             index += run
             flags = end_of_event if index == len(items) or not event else 0
             if run > 1:
                 last = items[index - 1]
-                assert isinstance(last, OrderDeleted)
+                assert isinstance(last, DeleteOrderMbo)
                 self._top_deleted(last, run, flags)
             else:
                 publish[type(item)](item, flags)
@@ -197,7 +197,7 @@ class IncrementalStream:
     def _swept(self, items: Sequence[MarketItem], start: int) -> int:
         """Return the length of the run of executed orders at the top of a side from `start`."""
         first = items[start]
-        assert isinstance(first, OrderDeleted)
+        assert isinstance(first, DeleteOrderMbo)
         if not first.matched:
             return 1
         ranked = self._instruments[first.security_id].side(first.side).ranked
@@ -205,7 +205,7 @@ class IncrementalStream:
         count = 0
         for item in items[start:]:
             if (
-                not isinstance(item, OrderDeleted)
+                not isinstance(item, DeleteOrderMbo)
                 or not item.matched
                 or item.implied
                 or item.security_id != first.security_id
@@ -218,7 +218,7 @@ class IncrementalStream:
 
     # Handlers of events that are not plain statistics
 
-    def _order_added(self, item: OrderAdded, flags: int) -> None:
+    def _order_added(self, item: NewOrderMbo, flags: int) -> None:
         instrument = self._instruments[item.security_id]
         instrument.emptied = False
         rpt_seq = instrument.rpt_seq = instrument.rpt_seq + 1
@@ -229,7 +229,7 @@ class IncrementalStream:
         position = None if side.ranked is None else side.ranked.add(item)
         self._add(self._added(item, flags, rpt_seq, position))
 
-    def _order_changed(self, item: OrderChanged, flags: int) -> None:
+    def _order_changed(self, item: ChangeOrderMbo, flags: int) -> None:
         instrument = self._instruments[item.security_id]
         rpt_seq = instrument.rpt_seq = instrument.rpt_seq + 1
         side = instrument.bids if item.side == _BUY else instrument.offers
@@ -239,7 +239,7 @@ class IncrementalStream:
         position = None if side.ranked is None else side.ranked.position(item)
         self._add(self._changed(item, flags, rpt_seq, position))
 
-    def _order_deleted(self, item: OrderDeleted, flags: int) -> None:
+    def _order_deleted(self, item: DeleteOrderMbo, flags: int) -> None:
         instrument = self._instruments[item.security_id]
         rpt_seq = instrument.rpt_seq = instrument.rpt_seq + 1
         side = instrument.bids if item.side == _BUY else instrument.offers
@@ -249,7 +249,7 @@ class IncrementalStream:
         position = None if side.ranked is None else side.ranked.remove(item)
         self._add(self._deleted(item, flags, rpt_seq, position))
 
-    def _top_deleted(self, last: OrderDeleted, count: int, flags: int) -> None:
+    def _top_deleted(self, last: DeleteOrderMbo, count: int, flags: int) -> None:
         instrument = self._instruments[last.security_id]
         rpt_seq = instrument.rpt_seq = instrument.rpt_seq + 1
         side = instrument.side(last.side)
@@ -331,9 +331,9 @@ class IncrementalStream:
         return publish
 
 
-def _recovery(order: OrderItem, now_ns: int) -> OrderAdded:
+def _recovery(order: OrderItem, now_ns: int) -> NewOrderMbo:
     """Return the event that publishes an order again."""
-    return OrderAdded(
+    return NewOrderMbo(
         order.security_id,
         order.side,
         order.price,

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from pregao.clock import SECOND
 from pregao.errors import EncodeError, UsageError
-from pregao.umdf.packets import (
-    FRAMING_SIZE,
-    MAX_PACKET,
-    PACKET_HEADER_SIZE,
-    write_packet,
-)
+from pregao.umdf.layout import FRAMING_SIZE, MAX_PACKET, PACKET_HEADER_SIZE
+from pregao.umdf.packets import write_packet
 from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, next_version
 
 HEARTBEAT_NS = SECOND

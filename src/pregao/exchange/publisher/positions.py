@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.events import OrderDeleted
+from pregao.exchange.engine.events import DeleteOrderMbo
 from pregao.exchange.engine.orders import key_of
 from pregao.exchange.publisher.encoding.orders import OrderItem
 
@@ -15,7 +15,7 @@ _IMPLIED = 1 << 62
 """Added to the arrival count of implied orders: they rank after all others of their price."""
 
 
-def rank(order: OrderItem | OrderDeleted) -> tuple[int, int]:
+def rank(order: OrderItem | DeleteOrderMbo) -> tuple[int, int]:
     """Return the sort key of an order from version 15 on: the greater, the closer to the top.
 
     A better price is greater, and at one price a smaller number. Orders without a price rank first.
@@ -58,18 +58,18 @@ class RankedSide:
         ranks.insert(index, order_rank)
         return len(ranks) - index
 
-    def position(self, order: OrderItem | OrderDeleted) -> int:
+    def position(self, order: OrderItem | DeleteOrderMbo) -> int:
         """Return the 1-based position of an order."""
         return len(self._ranks) - self._index(order)
 
-    def remove(self, order: OrderDeleted) -> int:
+    def remove(self, order: DeleteOrderMbo) -> int:
         """Remove an order and return the position it had."""
         index = self._index(order)
         position = len(self._ranks) - index
         del self._ranks[index], self._rank_of[order.secondary_order_id]
         return position
 
-    def stands_at(self, order: OrderDeleted, position: int) -> bool:
+    def stands_at(self, order: DeleteOrderMbo, position: int) -> bool:
         """Whether the order is at this 1-based position."""
         ranks = self._ranks
         return position <= len(ranks) and ranks[-position][2] == order.secondary_order_id
@@ -88,7 +88,7 @@ class RankedSide:
         self._ranks.clear()
         self._rank_of.clear()
 
-    def _index(self, order: OrderItem | OrderDeleted) -> int:
+    def _index(self, order: OrderItem | DeleteOrderMbo) -> int:
         order_rank = self._rank_of.get(order.secondary_order_id)
         if order_rank is None:
             raise UsageError(

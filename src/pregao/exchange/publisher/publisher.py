@@ -20,17 +20,17 @@ from pregao.exchange.engine.events import (
 )
 from pregao.exchange.engine.instruments import Instrument
 from pregao.exchange.engine.terms import SecurityUpdateAction
-from pregao.exchange.publisher.channels import Channel, Datagram
+from pregao.exchange.publisher.channels import ChannelEndpoints, OutgoingPacket
 from pregao.exchange.publisher.definition_loop import DefinitionWriter
 from pregao.exchange.publisher.encoding.encoder import DEFAULT_VERSION, FeedEncoder
 from pregao.exchange.publisher.incremental import IncrementalStream
-from pregao.exchange.publisher.legacy import LegacyChannelPublisher
+from pregao.exchange.publisher.legacy.channel import LegacyChannelPublisher
 from pregao.exchange.publisher.loops import LoopPace, LoopStream
 from pregao.exchange.publisher.packetiser import PacketWriter
 from pregao.exchange.publisher.snapshot_loop import SnapshotWriter
-from pregao.exchange.publisher.state import ChannelState
-from pregao.legacy import MessageStore
-from pregao.legacy import Stream as LegacyStream
+from pregao.exchange.publisher.state import PublishedChannel
+from pregao.legacy.recovery import MessageStore
+from pregao.legacy.streams import LegacyStream
 from pregao.umdf.streams import Stream
 
 _PACE = LoopPace()
@@ -51,7 +51,7 @@ class ChannelPublisher:
 
     def __init__(
         self,
-        channel: Channel,
+        channel: ChannelEndpoints,
         instruments: Iterable[Instrument],
         start_ns: int,
         *,
@@ -67,7 +67,7 @@ class ChannelPublisher:
         self.legacy = legacy
         number = channel.number
         encoder = FeedEncoder() if encoder is None else encoder
-        self.state = ChannelState(instruments, encoder.positions)
+        self.state = PublishedChannel(instruments, encoder.positions)
         self.incremental = IncrementalStream(
             encoder, self.state, PacketWriter(number, sequence_version, first_number), start_ns
         )
@@ -81,7 +81,7 @@ class ChannelPublisher:
         )
         self.add = self.incremental.add
         self._now_ns = start_ns
-        self._staged: list[Datagram] = []
+        self._staged: list[OutgoingPacket] = []
         self.idle_until_ns = start_ns
         """No packet is due before this time; publishing can only postpone a heartbeat."""
 
@@ -95,7 +95,7 @@ class ChannelPublisher:
         )
         return due if self.legacy is None else min(due, self.legacy.next_due_ns)
 
-    def advance(self, now_ns: int) -> list[Datagram]:
+    def advance(self, now_ns: int) -> list[OutgoingPacket]:
         """Return the packets scheduled up to a time, in order of time."""
         _check_time(now_ns, self._now_ns)
         self._now_ns = now_ns
@@ -103,7 +103,7 @@ class ChannelPublisher:
             return []
         number = self.channel.number
         sent = [
-            Datagram(number, stream, time_ns, payload)
+            OutgoingPacket(number, stream, time_ns, payload)
             for stream, packets in (
                 (Stream.INCREMENTAL, self.incremental.heartbeats(now_ns)),
                 (Stream.SNAPSHOT, self.snapshots.advance(now_ns)),
@@ -117,12 +117,12 @@ class ChannelPublisher:
         self.idle_until_ns = self.next_due_ns
         return sent
 
-    def publish(self, units: Sequence[MarketEvent], now_ns: int) -> list[Datagram]:
+    def publish(self, units: Sequence[MarketEvent], now_ns: int) -> list[OutgoingPacket]:
         """Publish units of events now, after the packets that were due before."""
         packets = self.packets(units, now_ns)
         if packets is not None:
             number = self.channel.number
-            return [Datagram(number, _INCREMENTAL, now_ns, payload) for payload in packets]
+            return [OutgoingPacket(number, _INCREMENTAL, now_ns, payload) for payload in packets]
         sent = self.advance(now_ns)
         self._append(sent, self.incremental.publish(units, now_ns), now_ns)
         if self.legacy is not None:
@@ -135,9 +135,9 @@ class ChannelPublisher:
         if self.legacy is not None:
             self._staged += self._of_legacy(self.legacy.publish([unit], now_ns))
 
-    def flush(self, now_ns: int) -> list[Datagram]:
+    def flush(self, now_ns: int) -> list[OutgoingPacket]:
         """Return the staged packets, then those that are due."""
-        sent: list[Datagram] = []
+        sent: list[OutgoingPacket] = []
         self._append(sent, self.incremental.flush(now_ns), now_ns)
         if self._staged:
             sent += self._staged
@@ -154,7 +154,7 @@ class ChannelPublisher:
         self._now_ns = now_ns
         return self.incremental.publish(units, now_ns)
 
-    def initialize(self, now_ns: int) -> list[Datagram]:
+    def initialize(self, now_ns: int) -> list[OutgoingPacket]:
         """Publish a start of the system: ChannelReset, definitions, and all books again."""
         sent = self.advance(now_ns)
         self._append(sent, self.incremental.initialize(now_ns), now_ns)
@@ -162,14 +162,14 @@ class ChannelPublisher:
             sent += self._of_legacy(self.legacy.initialize(now_ns))
         return sent
 
-    def _append(self, sent: list[Datagram], packets: list[bytes], now_ns: int) -> None:
+    def _append(self, sent: list[OutgoingPacket], packets: list[bytes], now_ns: int) -> None:
         number = self.channel.number
-        sent.extend([Datagram(number, _INCREMENTAL, now_ns, payload) for payload in packets])
+        sent.extend([OutgoingPacket(number, _INCREMENTAL, now_ns, payload) for payload in packets])
 
-    def _of_legacy(self, sent: Iterable[tuple[LegacyStream, int, bytes]]) -> list[Datagram]:
+    def _of_legacy(self, sent: Iterable[tuple[LegacyStream, int, bytes]]) -> list[OutgoingPacket]:
         number = self.channel.number
         return [
-            Datagram(number, _STREAMS[stream], time_ns, payload, legacy=True)
+            OutgoingPacket(number, _STREAMS[stream], time_ns, payload, legacy=True)
             for stream, time_ns, payload in sent
         ]
 
@@ -197,7 +197,7 @@ class Publisher:
 
     def __init__(
         self,
-        channels: Sequence[Channel],
+        channels: Sequence[ChannelEndpoints],
         instruments: Iterable[Instrument],
         start_ns: int,
         *,
@@ -267,7 +267,7 @@ class Publisher:
         """Time of the next scheduled packet of any channel."""
         return min(channel.next_due_ns for channel in self.channels.values())
 
-    def advance(self, now_ns: int) -> list[Datagram]:
+    def advance(self, now_ns: int) -> list[OutgoingPacket]:
         """Return the packets of all channels scheduled up to a time, in order of time."""
         _check_time(now_ns, self._now_ns)
         self._now_ns = now_ns
@@ -278,7 +278,7 @@ class Publisher:
         self._idle_until_ns = min(c.idle_until_ns for c in self.channels.values())
         return sent
 
-    def publish(self, units: Sequence[MarketEvent], now_ns: int) -> list[Datagram]:
+    def publish(self, units: Sequence[MarketEvent], now_ns: int) -> list[OutgoingPacket]:
         """Publish units of events on their channels now, after the packets that were due before."""
         if len(self.channels) == 1:
             (only,) = self.channels.values()
@@ -307,7 +307,7 @@ class Publisher:
             for number, items in self._route(unit.items).items():
                 channels[number].stage(MarketEvent(items, unit.event), now_ns)
 
-    def flush(self, now_ns: int) -> list[Datagram]:
+    def flush(self, now_ns: int) -> list[OutgoingPacket]:
         """Return the staged packets of all channels, then those that are due."""
         _check_time(now_ns, self._now_ns)
         self._now_ns = now_ns
@@ -315,7 +315,7 @@ class Publisher:
         self._idle_until_ns = min(c.idle_until_ns for c in self.channels.values())
         return sent
 
-    def initialize(self, now_ns: int) -> list[Datagram]:
+    def initialize(self, now_ns: int) -> list[OutgoingPacket]:
         """Publish a start of the system on every channel."""
         sent = self.advance(now_ns)
         for channel in self.channels.values():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from pregao.exchange.engine.events import SecurityStatus, Statistic
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
-from pregao.exchange.publisher.state import ChannelState, PublishedInstrument, PublishedSide
+from pregao.exchange.publisher.state import PublishedChannel, PublishedInstrument, PublishedSide
 
 ORDERS_PER_MESSAGE = 20
 
@@ -21,7 +21,7 @@ class SnapshotWriter:
     def __init__(
         self,
         encoder: FeedEncoder,
-        state: ChannelState,
+        state: PublishedChannel,
         processed: Callable[[], tuple[int, int]],
     ) -> None:
         self._encoder = encoder

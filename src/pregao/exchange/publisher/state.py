@@ -31,8 +31,8 @@ from pregao.exchange.engine.phases import AUCTIONS, ruling
 from pregao.exchange.engine.session_statistics import sets_last_price
 from pregao.exchange.engine.terms import (
     OpenCloseSettlFlag,
+    OrderSide,
     SecurityUpdateAction,
-    Side,
     TradingStatus,
 )
 from pregao.exchange.engine.views import last_trade_price
@@ -61,7 +61,7 @@ class PublishedSide:
 
     __slots__ = ("_rank_of", "_ranks", "_told", "orders", "ranked", "side", "touched")
 
-    def __init__(self, side: Side, positions: bool) -> None:
+    def __init__(self, side: OrderSide, positions: bool) -> None:
         self.side = side
         self.orders: dict[int, OrderItem] = {}
         self.ranked = RankedSide() if positions else None
@@ -135,8 +135,8 @@ class PublishedInstrument:
         self.group = instrument.security_group
         self.rpt_seq = rpt_seq
         """``rptSeq`` of the last message; 0 after EmptyBook and before the first message."""
-        self.bids = PublishedSide(Side.BUY, positions)
-        self.offers = PublishedSide(Side.SELL, positions)
+        self.bids = PublishedSide(OrderSide.BUY, positions)
+        self.offers = PublishedSide(OrderSide.SELL, positions)
         self.statistics: dict[object, Statistic] = {}
         self.last_trade: Trade | ForwardTrade | LastTradePrice | None = None
         self.own_status: SecurityStatus | None = None
@@ -144,9 +144,9 @@ class PublishedInstrument:
         self.emptied = False
         """Whether EmptyBook was the last message."""
 
-    def side(self, side: Side) -> PublishedSide:
+    def side(self, side: OrderSide) -> PublishedSide:
         """Return one side of the book."""
-        return self.bids if side == Side.BUY else self.offers
+        return self.bids if side == OrderSide.BUY else self.offers
 
     def empty_book(self) -> None:
         """Apply an EmptyBook: the book is void, and its messages are counted from 1 again."""
@@ -232,7 +232,7 @@ class _Instruments(dict[int, PublishedInstrument]):
         raise UsageError(f"instrument {security_id} is not listed on this channel")
 
 
-class ChannelState:
+class PublishedChannel:
     """Published state of a channel."""
 
     def __init__(self, instruments: Iterable[Instrument], positions: bool) -> None:

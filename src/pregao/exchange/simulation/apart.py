@@ -21,10 +21,10 @@ from typing import Any, BinaryIO, NoReturn, get_args
 
 from pregao.errors import PregaoError
 from pregao.exchange.engine.events import MarketEvent, MarketItem
-from pregao.exchange.simulation.trading import Audience, Traded, Trading
-from pregao.exchange.simulation.truth import ToldBook
+from pregao.exchange.simulation.trading import DayTrading, TradingListener, TradingTotals
+from pregao.exchange.simulation.truth import TruthBook
 
-_LEAST_ORDERS = 20_000
+_MIN_ORDERS = 20_000
 """Minimum number of expected orders for which a worker process pays off."""
 _AT_ONCE = 512
 """Number of outcomes sent together."""
@@ -33,17 +33,17 @@ _PIPE_BYTES = 1 << 20
 _ANSWER = struct.Struct("<q")
 
 
-def pays(trading: Trading) -> bool:
+def worker_pays_off(trading: DayTrading) -> bool:
     """Whether a worker process is faster: this requires Linux and a second core.
 
     Windows has no fork, and system libraries of macOS do not support it.
     """
     if sys.platform != "linux":
         return False
-    return trading.expected_orders >= _LEAST_ORDERS and len(os.sched_getaffinity(0)) > 1
+    return trading.expected_orders >= _MIN_ORDERS and len(os.sched_getaffinity(0)) > 1
 
 
-def trade_apart(trading: Trading, audience: Audience) -> Traded:
+def run_in_worker(trading: DayTrading, audience: TradingListener) -> TradingTotals:
     """Run a day in a worker process, and pass its events to the audience in this process.
 
     ``trading`` of this process stays unchanged. If no process can be started, the day runs in
@@ -104,7 +104,7 @@ def _end(process: int) -> None:
         os.waitpid(process, 0)
 
 
-def _listen(stream: BinaryIO, answering: BinaryIO, audience: Audience) -> Traded:
+def _listen(stream: BinaryIO, answering: BinaryIO, audience: TradingListener) -> TradingTotals:
     """Pass the worker's events to the audience until the day is over."""
     publish = audience.publish
     while True:
@@ -121,7 +121,7 @@ def _listen(stream: BinaryIO, answering: BinaryIO, audience: Audience) -> Traded
         if name == "failed":
             raise values[0]
         if name == "traded":
-            return Traded(*values)
+            return TradingTotals(*values)
         if name == "messages":
             # If the worker is gone, the next load reports it.
             with suppress(BrokenPipeError):
@@ -133,7 +133,7 @@ def _listen(stream: BinaryIO, answering: BinaryIO, audience: Audience) -> Traded
 # In the worker process
 
 
-def _trade(trading: Trading, tells: int, answered: int) -> NoReturn:
+def _trade(trading: DayTrading, tells: int, answered: int) -> NoReturn:
     """Run the day in the worker and send its events; exit silently if the parent is gone."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -193,7 +193,7 @@ class _Teller:
     def begin(self, now_ns: int) -> None:
         self.call("begin", now_ns)
 
-    def book(self, book: ToldBook) -> None:
+    def book(self, book: TruthBook) -> None:
         self.call("book", book)
 
     def progress(self, done: float) -> None:

@@ -12,12 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pregao.capture import PcapWriter, UdpRecords
+from pregao.capture.records import UdpRecords
+from pregao.capture.write import PcapWriter
 from pregao.errors import UsageError
-from pregao.exchange.publisher.channels import Channel, Datagram, Endpoint
+from pregao.exchange.publisher.channels import ChannelEndpoints, Endpoint, OutgoingPacket
 from pregao.exchange.simulation import truth as truth_files
 from pregao.exchange.simulation.line_faults import FaultCounts, FaultRates, FaultyFeed
-from pregao.exchange.traders.draws import Draws
+from pregao.exchange.traders.draws import SeededRandom
 from pregao.umdf.packets import decode_header
 from pregao.umdf.streams import Stream
 
@@ -83,7 +84,7 @@ def is_capture_name(name: str) -> bool:
     return len(number) == 3 and number.isdigit() and stem in stems
 
 
-class Packets(NamedTuple):
+class SentPackets(NamedTuple):
     """Sending times of packets, and their payloads concatenated in one buffer."""
 
     times: NDArray[np.int64]
@@ -92,7 +93,7 @@ class Packets(NamedTuple):
     lengths: NDArray[np.int32]
 
     @classmethod
-    def of(cls, times: Sequence[int], payloads: Sequence[bytes]) -> Packets:
+    def of(cls, times: Sequence[int], payloads: Sequence[bytes]) -> SentPackets:
         """Build packets from their times and payloads."""
         lengths = np.fromiter(map(len, payloads), np.int32, len(payloads))
         offsets = np.zeros(len(payloads), np.int64)
@@ -110,7 +111,7 @@ class CaptureFile:
         feed: str,
         endpoint: Endpoint,
         rates: FaultRates,
-        draws: Draws,
+        draws: SeededRandom,
         *,
         legacy: bool = False,
     ) -> None:
@@ -166,11 +167,11 @@ class CaptureFile:
     def _write_waiting(self) -> None:
         """Write the queued packets."""
         if self._times:
-            self.write_packets(Packets.of(self._times, self._payloads))
+            self.write_packets(SentPackets.of(self._times, self._payloads))
             self._times.clear()
             self._payloads.clear()
 
-    def write_packets(self, packets: Packets) -> None:
+    def write_packets(self, packets: SentPackets) -> None:
         """Write packets with their arrival times."""
         count = len(packets.times)
         indices = np.arange(count)
@@ -207,7 +208,7 @@ def _address(host: str, port: int) -> int:
     return int(IPv4Address(host)) << 16 | port
 
 
-def _endpoints(channel: Channel) -> dict[str, Endpoint]:
+def _endpoints(channel: ChannelEndpoints) -> dict[str, Endpoint]:
     return {
         "A": channel.incremental_a,
         "B": channel.incremental_b,
@@ -233,7 +234,7 @@ class ChannelCaptures:
     def __init__(
         self,
         folder: Path,
-        channel: Channel,
+        channel: ChannelEndpoints,
         ending: str,
         faults: dict[str, FaultRates],
         seed: int,
@@ -247,16 +248,16 @@ class ChannelCaptures:
         self.files: dict[str, CaptureFile] = {}
         with ExitStack() as opened:
             for feed, name in file_names(channel.number, ending).items():
-                draws = Draws(seed, f"captures/{channel.number}/{feed}")
+                draws = SeededRandom(seed, f"captures/{channel.number}/{feed}")
                 self.files[feed] = CaptureFile(
                     folder / name, feed, _endpoints(channel)[feed], faults[feed], draws
                 )
                 opened.callback(self.files[feed].close)
             if legacy:
-                other = _endpoints(Channel.numbered(channel.number, legacy=True))
+                other = _endpoints(ChannelEndpoints.numbered(channel.number, legacy=True))
                 for feed, name in file_names(channel.number, ending, LEGACY).items():
                     key = f"legacy {feed}"
-                    draws = Draws(seed, f"captures/{channel.number}/{key}")
+                    draws = SeededRandom(seed, f"captures/{channel.number}/{key}")
                     self.files[key] = CaptureFile(
                         folder / name, feed, other[feed], faults[feed], draws, legacy=True
                     )
@@ -268,7 +269,7 @@ class ChannelCaptures:
         self._payloads: list[bytes] = []
         self._can_lose_both = bool(faults["A"].loss and faults["B"].loss)
 
-    def send(self, datagrams: Iterable[Datagram]) -> None:
+    def send(self, datagrams: Iterable[OutgoingPacket]) -> None:
         """Record packets on their streams."""
         for _channel, stream, time_ns, payload, legacy in datagrams:
             if time_ns < self._from_ns:
@@ -303,7 +304,7 @@ class ChannelCaptures:
     def _write_waiting(self) -> None:
         """Write the queued packets to both feeds."""
         if self._times:
-            packets = Packets.of(self._times, self._payloads)
+            packets = SentPackets.of(self._times, self._payloads)
             for feed in _FEEDS[_INCREMENTAL]:
                 self.files[feed].write_packets(packets)
             self._times.clear()

@@ -10,8 +10,8 @@ from datetime import UTC, date, datetime
 from pregao.clock import MINUTE, SECOND
 from pregao.errors import UsageError
 from pregao.exchange.engine.auction_rules import AuctionRules
-from pregao.exchange.engine.commands import SetGroupPhase
 from pregao.exchange.engine.instruments import Instrument, SecurityType
+from pregao.exchange.engine.operations_commands import SetGroupPhase
 from pregao.exchange.engine.schedule import Schedule
 from pregao.exchange.engine.terms import TradingStatus
 
@@ -23,7 +23,7 @@ _TAIL = 0.05
 """Share of a run after the last change of phase: the loops publish the final state."""
 _AUCTION_NS = 5 * MINUTE
 """Duration of an auction triggered by a price band in a day of full length."""
-_SHORTEST_AUCTION_NS = SECOND // 2
+_MIN_AUCTION_NS = SECOND // 2
 
 _RANK = {"closed": 0, "auction": 1, "open": 2}
 _KIND = {
@@ -34,7 +34,7 @@ _KIND = {
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class Timetable:
     """Times of a run: its start and end, and the phase changes of the schedule."""
 
     midnight_ns: int
@@ -52,7 +52,7 @@ class Day:
         return busy[0][0], busy[-1][1]
 
 
-def shortened(rules: AuctionRules | None, day: Day) -> AuctionRules | None:
+def shortened(rules: AuctionRules | None, day: Timetable) -> AuctionRules | None:
     """Return auction rules with their times scaled to the shorter auctions of a run."""
     if rules is None:
         return None
@@ -71,7 +71,7 @@ def shortened(rules: AuctionRules | None, day: Day) -> AuctionRules | None:
 
 def plan_day(
     schedule: Schedule, instruments: Sequence[Instrument], trade_date: date, duration_ns: int
-) -> Day:
+) -> Timetable:
     """Fit the schedule of the instruments' groups into a run of `duration_ns`.
 
     The run begins at the time of day of the first entry. Its clock runs at normal speed; the hours
@@ -111,7 +111,7 @@ def plan_day(
     )
     phases = tuple((warp(begin), warp(end), kind) for begin, end, kind in kinds)
     full_ns = max(planned[-1][0] - start, 1)
-    return Day(
+    return Timetable(
         int(midnight.timestamp()) * SECOND - schedule.utc_offset_ns,
         start,
         start + duration_ns,
@@ -121,7 +121,7 @@ def plan_day(
             *phases,
             (phases[-1][1], start + duration_ns, "closed"),
         ),
-        max(_SHORTEST_AUCTION_NS, _AUCTION_NS * duration_ns // full_ns),
+        max(_MIN_AUCTION_NS, _AUCTION_NS * duration_ns // full_ns),
     )
 
 

@@ -43,7 +43,7 @@ def choose_instruments(
     chosen = _with_needed(fitting, catalogue, count)
     missing = count - len(chosen)
     if missing > 0:
-        chosen.extend(_made_up(fitting, catalogue, missing, profile))
+        chosen.extend(_generated(fitting, catalogue, missing, profile))
     return chosen
 
 
@@ -78,7 +78,7 @@ def _needed(instrument: Instrument, by_id: Mapping[int, Instrument]) -> list[Ins
     return needed
 
 
-def _made_up(
+def _generated(
     fitting: Sequence[Instrument], catalogue: Sequence[Instrument], count: int, profile: Profile
 ) -> list[Instrument]:
     """Generate instruments that copy existing ones under other names and numbers."""

@@ -10,11 +10,11 @@ from pregao.errors import UsageError
 
 if TYPE_CHECKING:
     # Importing the settings loads this module, which should not load the traders for a type.
-    from pregao.exchange.traders.draws import Draws
+    from pregao.exchange.traders.draws import SeededRandom
 
 STREAMS = ("A", "B", "snapshot", "definition")
 """Feeds that can have faults: the two incremental feeds, and the two loops."""
-_MOST_BEHIND = 3
+_MAX_LAG = 3
 """Maximum number of packets by which a reordered packet is delayed."""
 
 _Packet = TypeVar("_Packet")
@@ -50,7 +50,7 @@ class FaultyFeed(Generic[_Packet]):
     counted: a packet held back without any packet sent after it is not reordered.
     """
 
-    def __init__(self, rates: FaultRates, draws: Draws) -> None:
+    def __init__(self, rates: FaultRates, draws: SeededRandom) -> None:
         self.counts = FaultCounts()
         self.lost = False
         """Whether the last packet was lost."""
@@ -75,7 +75,7 @@ class FaultyFeed(Generic[_Packet]):
             arrived = [packet, packet]
         elif draw < self._reorder and not self._held:
             self._held.append(packet)
-            self._wait = self._draws.randint(1, _MOST_BEHIND)
+            self._wait = self._draws.randint(1, _MAX_LAG)
             self._overtaken = False
             return []
         else:

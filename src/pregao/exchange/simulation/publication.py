@@ -10,17 +10,17 @@ from typing import Self
 
 from pregao.exchange.engine.events import MarketEvent, SecurityDefinition
 from pregao.exchange.engine.instruments import Instrument
-from pregao.exchange.publisher.channels import Datagram
+from pregao.exchange.publisher.channels import OutgoingPacket
 from pregao.exchange.publisher.publisher import ChannelPublisher, Publisher
 from pregao.exchange.simulation.captures import ChannelCaptures
-from pregao.exchange.simulation.settings import Settings
-from pregao.exchange.simulation.truth import ToldBook, TruthWriter
+from pregao.exchange.simulation.settings import SimulationSettings
+from pregao.exchange.simulation.truth import TruthBook, TruthWriter
 
-Progress = Callable[[float, int], None]
+OnProgress = Callable[[float, int], None]
 """Progress callback: completed share of the run (0 to 1), and messages so far."""
 
 
-class Publication:
+class DayPublisher:
     """Audience of a day's trading that publishes the events and writes captures and truth.
 
     Packets sent before ``from_ns`` are not captured. The truth goes to ``folder``.
@@ -28,12 +28,12 @@ class Publication:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: SimulationSettings,
         publisher: Publisher,
         instruments: Iterable[Instrument],
         from_ns: int,
         folder: Path,
-        progress: Progress | None = None,
+        progress: OnProgress | None = None,
     ) -> None:
         self._publisher = publisher
         self._progress = progress
@@ -92,11 +92,11 @@ class Publication:
         self._send(self._publisher.publish(units, now_ns))
         self.truth.publish(units)
 
-    def _send(self, datagrams: Iterable[Datagram]) -> None:
+    def _send(self, datagrams: Iterable[OutgoingPacket]) -> None:
         for datagram in datagrams:
             self.captures[datagram.channel].send((datagram,))
 
-    def book(self, book: ToldBook) -> None:
+    def book(self, book: TruthBook) -> None:
         """Write the state of a book after the packets so far."""
         channel = self._publisher.channels[book.channel]
         self.truth.book(

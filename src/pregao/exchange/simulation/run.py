@@ -9,25 +9,25 @@ from contextlib import contextmanager
 from pregao.clock import MILLISECOND, MINUTE
 from pregao.errors import UsageError
 from pregao.exchange.engine.schedule import default_schedule, load_schedule
-from pregao.exchange.publisher.channels import Channel
+from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.publisher.publisher import Publisher
-from pregao.exchange.simulation.apart import pays, trade_apart
+from pregao.exchange.simulation.apart import run_in_worker, worker_pays_off
 from pregao.exchange.simulation.captures import prepare_folder
 from pregao.exchange.simulation.day import plan_day
 from pregao.exchange.simulation.instruments import choose_instruments
-from pregao.exchange.simulation.publication import Progress, Publication
-from pregao.exchange.simulation.settings import Settings, moment_ns
-from pregao.exchange.simulation.summary import Summary, describe, faults_of
-from pregao.exchange.simulation.trading import Trading
+from pregao.exchange.simulation.publication import DayPublisher, OnProgress
+from pregao.exchange.simulation.settings import SimulationSettings, moment_ns
+from pregao.exchange.simulation.summary import SimulationSummary, describe, faults_of
+from pregao.exchange.simulation.trading import DayTrading
 from pregao.exchange.traders.profiles import load_profile
 
 DEFAULT_INSTRUMENTS = 40
 _SNAPSHOT_LOOPS = 40
 """Approximate number of snapshot and definition loops in a run."""
 _LOOP_PACKETS_PER_SECOND = 1000
-_SHORTEST_PAUSE_NS = 20 * MILLISECOND
-_LONGEST_PAUSE_NS = MINUTE
+_MIN_PAUSE_NS = 20 * MILLISECOND
+_MAX_PAUSE_NS = MINUTE
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def _no_cycle_collection() -> Iterator[None]:
 class Simulation:
     """One run: settings in, captures and their ground truth in a folder out."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: SimulationSettings) -> None:
         self.settings = settings
         profile = load_profile(settings.profile)
         self.instruments = choose_instruments(
@@ -70,14 +70,12 @@ class Simulation:
         if settings.late_join is not None:
             span = (day.midnight_ns, day.start_ns, day.end_ns)
             self.capture_from_ns = moment_ns("--late-join", settings.late_join, *span)
-        self.trading = Trading(settings, profile, self.instruments, day)
+        self.trading = DayTrading(settings, profile, self.instruments, day)
         pause = settings.duration_ns // _SNAPSHOT_LOOPS
-        loops = LoopPace(
-            _LOOP_PACKETS_PER_SECOND, min(max(pause, _SHORTEST_PAUSE_NS), _LONGEST_PAUSE_NS)
-        )
+        loops = LoopPace(_LOOP_PACKETS_PER_SECOND, min(max(pause, _MIN_PAUSE_NS), _MAX_PAUSE_NS))
         numbers = sorted({instrument.channel for instrument in self.instruments})
         self.publisher = Publisher(
-            [Channel.numbered(number) for number in numbers],
+            [ChannelEndpoints.numbered(number) for number in numbers],
             self.instruments,
             day.start_ns,
             schema_version=settings.schema_version,
@@ -87,19 +85,21 @@ class Simulation:
             legacy_depth=None if settings.legacy is None else settings.legacy.market_depth,
         )
 
-    def run(self, progress: Progress | None = None, *, apart: bool | None = None) -> Summary:
+    def run(
+        self, progress: OnProgress | None = None, *, apart: bool | None = None
+    ) -> SimulationSummary:
         """Simulate the day and write captures and truth.
 
         With ``apart`` the market trades in a worker process, and ``trading`` of this process stays
         unchanged; the default is to do so where it is faster. The bytes are the same.
         """
         try:
-            return self._run(progress, pays(self.trading) if apart is None else apart)
+            return self._run(progress, worker_pays_off(self.trading) if apart is None else apart)
         except OSError as error:
             where = error.filename or self.settings.out
             raise UsageError(f"{where}: cannot be written: {error.strerror}") from error
 
-    def _run(self, progress: Progress | None, apart: bool) -> Summary:
+    def _run(self, progress: OnProgress | None, apart: bool) -> SimulationSummary:
         settings = self.settings
         folder = prepare_folder(settings.out, settings.force)
         arguments = (
@@ -110,9 +110,9 @@ class Simulation:
             folder,
             progress,
         )
-        with Publication(*arguments) as publication, _no_cycle_collection():
+        with DayPublisher(*arguments) as publication, _no_cycle_collection():
             if apart:
-                totals = trade_apart(self.trading, publication)
+                totals = run_in_worker(self.trading, publication)
             else:
                 totals = self.trading.run(publication)
         summary = describe(self, totals, publication)

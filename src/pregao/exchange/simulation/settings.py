@@ -17,9 +17,9 @@ SCHEMA_VERSIONS = (7, 8, 9, 10, 15, 16)
 """Schema versions of the binary feed that can be written."""
 TRADE_DATE = date(2026, 5, 21)
 """Default trade date; fixed, so that the same command gives the same bytes."""
-LONGEST_NS = 24 * HOUR
-MOST_INSTRUMENTS = 100_000
-MOST_RATE = 1_000_000.0
+MAX_DURATION_NS = 24 * HOUR
+MAX_INSTRUMENTS = 100_000
+MAX_RATE = 1_000_000.0
 
 _UNITS = {"h": HOUR, "m": MINUTE, "min": MINUTE, "s": SECOND, "ms": MILLISECOND}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|h|m|s)")
@@ -59,7 +59,7 @@ class LegacyDepth(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class RunPoint:
     """A point in a run: a share of it, or a time of its day."""
 
     share: float | None = None
@@ -68,15 +68,15 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Reset:
+class InjectedReset:
     """A reset injected into the run."""
 
     kind: ResetKind
-    moment: Moment
+    moment: RunPoint
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SimulationSettings:
     """Everything a run depends on: the same settings give the same bytes."""
 
     profile: str
@@ -94,9 +94,9 @@ class Settings:
     faults: dict[str, FaultRates] = field(
         default_factory=lambda: dict.fromkeys(STREAMS, FaultRates())
     )
-    late_join: Moment | None = None
+    late_join: RunPoint | None = None
     """Start of the captures; None: the start of the run."""
-    resets: tuple[Reset, ...] = ()
+    resets: tuple[InjectedReset, ...] = ()
     instruments_file: Path | None = None
     schedule_file: Path | None = None
     compression: Compression = Compression.NONE
@@ -107,20 +107,20 @@ class Settings:
     """Book depth of the legacy feed; None: no legacy feed."""
 
     def __post_init__(self) -> None:
-        if self.instruments is not None and not 1 <= self.instruments <= MOST_INSTRUMENTS:
+        if self.instruments is not None and not 1 <= self.instruments <= MAX_INSTRUMENTS:
             raise UsageError(
-                f"--instruments must be from 1 to {MOST_INSTRUMENTS}, was {self.instruments}"
+                f"--instruments must be from 1 to {MAX_INSTRUMENTS}, was {self.instruments}"
             )
-        if not SECOND <= self.duration_ns <= LONGEST_NS:
+        if not SECOND <= self.duration_ns <= MAX_DURATION_NS:
             raise UsageError(
                 f"--duration must be from 1s to 24h, was {self.duration_ns / SECOND:g}s"
             )
         if self.schema_version not in SCHEMA_VERSIONS:
             known = ", ".join(map(str, SCHEMA_VERSIONS))
             raise UsageError(f"--schema-version must be one of {known}, was {self.schema_version}")
-        if self.rate is not None and not 0 < self.rate <= MOST_RATE:
+        if self.rate is not None and not 0 < self.rate <= MAX_RATE:
             raise UsageError(
-                f"--rate must be above 0 and at most {MOST_RATE:g} orders per second, "
+                f"--rate must be above 0 and at most {MAX_RATE:g} orders per second, "
                 f"was {self.rate:g}"
             )
         if self.messages is not None and self.messages < 1:
@@ -138,7 +138,7 @@ def parse_duration(text: str) -> int:
     return round(sum(float(part.group(1)) * _UNITS[part.group(2)] for part in parts))
 
 
-def parse_moment(option: str, text: str) -> Moment:
+def parse_moment(option: str, text: str) -> RunPoint:
     """Parse a share of the run (``0.5``) or a time of its day (``10:05`` or ``10:05:30``)."""
     text = text.strip()
     if ":" in text:
@@ -147,31 +147,31 @@ def parse_moment(option: str, text: str) -> Moment:
         except ValueError:
             moment = None
         if moment is not None and moment.tzinfo is None:
-            return Moment(time_of_day=moment, text=text)
+            return RunPoint(time_of_day=moment, text=text)
     else:
         try:
             share = float(text)
         except ValueError:
             share = math.nan
         if 0 <= share < 1:
-            return Moment(share=share, text=text)
+            return RunPoint(share=share, text=text)
     raise UsageError(
         f"{option} must be a share of the run (from 0 to below 1) or a time of day such as "
         f"10:05:30, was {text!r}"
     )
 
 
-def parse_reset(text: str) -> Reset:
+def parse_reset(text: str) -> InjectedReset:
     """Parse the time of a channel reset; the prefix ``sequence@`` resets its numbers too."""
     kind, at, moment = text.partition("@")
     if not at:
-        return Reset(ResetKind.CHANNEL, parse_moment("--reset-at", text))
+        return InjectedReset(ResetKind.CHANNEL, parse_moment("--reset-at", text))
     if kind not in [each.value for each in ResetKind]:
         raise UsageError(f"--reset-at: kind must be 'channel' or 'sequence', was {kind!r}")
-    return Reset(ResetKind(kind), parse_moment("--reset-at", moment))
+    return InjectedReset(ResetKind(kind), parse_moment("--reset-at", moment))
 
 
-def moment_ns(option: str, moment: Moment, midnight_ns: int, start_ns: int, end_ns: int) -> int:
+def moment_ns(option: str, moment: RunPoint, midnight_ns: int, start_ns: int, end_ns: int) -> int:
     """Return the time of a point in a run, in nanoseconds since 1970."""
     if moment.share is not None:
         return start_ns + int((end_ns - start_ns) * moment.share)

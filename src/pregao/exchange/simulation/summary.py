@@ -7,16 +7,16 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from pregao.exchange.simulation.captures import ChannelCaptures
-from pregao.exchange.simulation.publication import Publication
-from pregao.exchange.simulation.settings import Settings
-from pregao.exchange.simulation.trading import Traded
+from pregao.exchange.simulation.publication import DayPublisher
+from pregao.exchange.simulation.settings import SimulationSettings
+from pregao.exchange.simulation.trading import TradingTotals
 
 if TYPE_CHECKING:
     from pregao.exchange.simulation.run import Simulation
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class SimulationSummary:
     """Results of a run; ``data`` is written to the truth, the same for the same settings."""
 
     data: dict[str, Any]
@@ -37,7 +37,9 @@ class Summary:
         return int(self.data["trades"])
 
 
-def describe(simulation: Simulation, traded: Traded, publication: Publication) -> Summary:
+def describe(
+    simulation: Simulation, traded: TradingTotals, publication: DayPublisher
+) -> SimulationSummary:
     """Return the summary of a run. It contains nothing that depends on the machine."""
     truth = publication.truth
     channels = {}
@@ -58,7 +60,7 @@ def describe(simulation: Simulation, traded: Traded, publication: Publication) -
                 for feed, file in publication.captures[number].files.items()
             },
         }
-    return Summary(
+    return SimulationSummary(
         {
             "settings": _settings(simulation.settings, simulation.trading.profile.name),
             "instruments": [
@@ -83,7 +85,9 @@ def describe(simulation: Simulation, traded: Traded, publication: Publication) -
     )
 
 
-def faults_of(settings: Settings, captures: Mapping[int, ChannelCaptures]) -> dict[str, Any]:
+def faults_of(
+    settings: SimulationSettings, captures: Mapping[int, ChannelCaptures]
+) -> dict[str, Any]:
     """Return the fault rates, and the counts of injected faults by channel and feed."""
     return {
         "rates": {feed: asdict(rates) for feed, rates in settings.faults.items()},
@@ -97,7 +101,7 @@ def faults_of(settings: Settings, captures: Mapping[int, ChannelCaptures]) -> di
     }
 
 
-def _settings(settings: Settings, profile: str) -> dict[str, Any]:
+def _settings(settings: SimulationSettings, profile: str) -> dict[str, Any]:
     late, files = settings.late_join, (settings.instruments_file, settings.schedule_file)
     return {
         "profile": profile,

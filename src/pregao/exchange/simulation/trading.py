@@ -10,24 +10,24 @@ from typing import NamedTuple, Protocol
 
 from pregao.clock import MILLISECOND, VirtualClock
 from pregao.errors import UsageError
-from pregao.exchange.engine.commands import (
+from pregao.exchange.engine.commands import Command
+from pregao.exchange.engine.engine import MatchingEngine
+from pregao.exchange.engine.events import MarketEvent
+from pregao.exchange.engine.instruments import Instrument, SecurityType
+from pregao.exchange.engine.operations_commands import (
     AdvanceTime,
-    Command,
     ResetChannel,
     ResetStream,
     StartDay,
 )
-from pregao.exchange.engine.engine import Engine
-from pregao.exchange.engine.events import MarketEvent
-from pregao.exchange.engine.instruments import Instrument, SecurityType
-from pregao.exchange.publisher.encoding.orders import tells_places
-from pregao.exchange.simulation.day import Day, shortened
-from pregao.exchange.simulation.settings import MOST_RATE, ResetKind, Settings, moment_ns
-from pregao.exchange.simulation.truth import ToldBook, told_book
+from pregao.exchange.publisher.encoding.orders import has_positions
+from pregao.exchange.simulation.day import Timetable, shortened
+from pregao.exchange.simulation.settings import MAX_RATE, ResetKind, SimulationSettings, moment_ns
+from pregao.exchange.simulation.truth import TruthBook, truth_book
 from pregao.exchange.traders.crowd import Crowd
-from pregao.exchange.traders.draws import Draws
-from pregao.exchange.traders.operations import Operations
-from pregao.exchange.traders.pace import Pace, curve_seconds, day_curve
+from pregao.exchange.traders.draws import SeededRandom
+from pregao.exchange.traders.operations import MarketOperations
+from pregao.exchange.traders.pace import ArrivalProcess, curve_seconds, day_curve
 from pregao.exchange.traders.profiles import Profile
 
 _TICKS = 200
@@ -39,12 +39,12 @@ _TRADE_MEMORY = 10_000
 _MARGIN = 1.01
 """Factor by which a run aims above its number of messages, so that it reaches it."""
 _WARM_UP_ORDERS = 500
-_LEAST_DELAY_NS, _DELAY_NS = 6_000, 6_000
+_MIN_DELAY_NS, _DELAY_NS = 6_000, 6_000
 """Delay from an event (T5) to its sending (T10): the minimum, and the mean on top of it."""
 _DELAYS = 4096
 
 
-class Audience(Protocol):
+class TradingListener(Protocol):
     """Listener that receives the events of the market in order of time."""
 
     def begin(self, now_ns: int) -> None:
@@ -59,7 +59,7 @@ class Audience(Protocol):
         the instrument's channel.
         """
 
-    def book(self, book: ToldBook) -> None:
+    def book(self, book: TruthBook) -> None:
         """Handle the state of a book after all events published so far."""
 
     def progress(self, done: float) -> None:
@@ -72,7 +72,7 @@ class Audience(Protocol):
         """Handle the end of the run: no further events follow."""
 
 
-class Traded(NamedTuple):
+class TradingTotals(NamedTuple):
     """Totals of a day's trading."""
 
     end_ns: int
@@ -81,17 +81,21 @@ class Traded(NamedTuple):
     bursts: int
 
 
-class Trading:
+class DayTrading:
     """A market and its traders, for one day."""
 
     def __init__(
-        self, settings: Settings, profile: Profile, instruments: Sequence[Instrument], day: Day
+        self,
+        settings: SimulationSettings,
+        profile: Profile,
+        instruments: Sequence[Instrument],
+        day: Timetable,
     ) -> None:
         self.settings = settings
         self.profile = profile
         self.day = day
         self.clock = VirtualClock(day.start_ns)
-        self.engine = Engine(
+        self.engine = MatchingEngine(
             instruments,
             settings.trade_date,
             reports=False,
@@ -99,7 +103,7 @@ class Trading:
             trade_memory=_TRADE_MEMORY,
             seed=settings.seed,
             auction_rules=shortened(profile.auction_ends, day),
-            keeps_numbers=tells_places(settings.schema_version),
+            keeps_numbers=has_positions(settings.schema_version),
         )
         market = self._market = self.engine.market
         curve = day_curve(day.phases, profile.activity.day, profile.activity.auction)
@@ -115,20 +119,22 @@ class Trading:
         self.expected_orders = mean * seconds
         self.crowd = Crowd(market, traded, profile, settings.seed, self.expected_orders)
         spontaneous = self.crowd.agenda.spontaneous
-        self.pace = Pace(Draws(settings.seed, "pace"), bursts, curve, mean, spontaneous)
-        self.operations = Operations(
+        self.pace = ArrivalProcess(
+            SeededRandom(settings.seed, "pace"), bursts, curve, mean, spontaneous
+        )
+        self.operations = MarketOperations(
             market, self.crowd, self.pace, profile, settings.seed, *day.tradable_ns
         )
         self._orders = 0
-        draws = self._delay_draws = Draws(settings.seed, "publishing")
+        draws = self._delay_draws = SeededRandom(settings.seed, "publishing")
         self._delays = [
-            _LEAST_DELAY_NS + int(draws.expovariate(1 / _DELAY_NS)) for _ in range(_DELAYS)
+            _MIN_DELAY_NS + int(draws.expovariate(1 / _DELAY_NS)) for _ in range(_DELAYS)
         ]
         self._sent_ns = day.start_ns
         self._timeline: list[tuple[int, int, Callable[[], None]]] = []
         self._check_in = 0
         self._done = False
-        self._audience: Audience
+        self._audience: TradingListener
         self._plan(sorted({instrument.channel for instrument in instruments}))
 
     def _mean(self, seconds: float) -> float:
@@ -139,9 +145,9 @@ class Trading:
         if settings.messages is None:
             return self.profile.rate
         mean = settings.messages * _MARGIN / self.profile.messages_per_order / seconds
-        if mean > MOST_RATE:
+        if mean > MAX_RATE:
             raise UsageError(
-                f"--messages: {settings.messages} messages need more than {MOST_RATE:g} orders "
+                f"--messages: {settings.messages} messages need more than {MAX_RATE:g} orders "
                 "per second in this run: choose a longer --duration or fewer messages"
             )
         return mean
@@ -185,7 +191,7 @@ class Trading:
 
     # The run
 
-    def run(self, audience: Audience) -> Traded:
+    def run(self, audience: TradingListener) -> TradingTotals:
         """Run the day and pass its events to the audience."""
         self._audience = audience
         audience.begin(self.clock.now_ns)
@@ -197,7 +203,7 @@ class Trading:
             self._keep_house()
         audience.end(max(self._sent_ns, self.clock.now_ns))
         self._tell_books(final=True)
-        return Traded(self.clock.now_ns, self._orders, self.pace.bursts)
+        return TradingTotals(self.clock.now_ns, self._orders, self.pace.bursts)
 
     def _trade_until(self, limit_ns: int) -> None:
         """Process members' requests until a time, or until there are enough messages."""
@@ -297,11 +303,11 @@ class Trading:
                 seconds = self.pace.remaining(now)
                 if left > 0 and seconds > 0:
                     mean = left * self._orders / messages / seconds
-                    self.pace.set_mean(min(mean, MOST_RATE))
+                    self.pace.set_mean(min(mean, MAX_RATE))
         self._audience.progress(done)
 
     def _tell_books(self, final: bool) -> None:
         """Report the state of every instrument to the audience."""
         now = self.clock.now_ns
         for listing in self._market.listings.values():
-            self._audience.book(told_book(listing, now, final))
+            self._audience.book(truth_book(listing, now, final))

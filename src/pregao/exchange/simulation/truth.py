@@ -73,7 +73,7 @@ _Level = tuple[int | None, list[tuple[int, int, int, int]]]
 """A price and its orders: visible size, secondaryOrderID, firm and insert time of each."""
 
 
-class ToldBook(NamedTuple):
+class TruthBook(NamedTuple):
     """State of an instrument in the engine at a time; levels are ordered from best to worst."""
 
     channel: int
@@ -88,23 +88,23 @@ class ToldBook(NamedTuple):
     """Whether this is the book at the end of the run."""
 
 
-def told_book(listing: Listing, now_ns: int, final: bool) -> ToldBook:
+def truth_book(listing: Listing, now_ns: int, final: bool) -> TruthBook:
     """Return the state of an instrument at `now_ns`."""
     instrument = listing.instrument
-    return ToldBook(
+    return TruthBook(
         instrument.channel,
         instrument.security_id,
         instrument.symbol,
         listing.status.name,
-        _told(listing.bids),
-        _told(listing.offers),
+        _json_value(listing.bids),
+        _json_value(listing.offers),
         shown_statistics(listing),
         now_ns,
         final,
     )
 
 
-def _told(side: BookSide) -> list[_Level]:
+def _json_value(side: BookSide) -> list[_Level]:
     levels = []
     for key in reversed(side.keys):
         level = side.levels[key]
@@ -167,7 +167,7 @@ class TruthWriter:
         )
 
     def book(
-        self, book: ToldBook, *, sequence_version: int, sequence_number: int, rpt_seq: int
+        self, book: TruthBook, *, sequence_version: int, sequence_number: int, rpt_seq: int
     ) -> None:
         """Write the book of an instrument after the given packet."""
         self.books += 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from random import Random
 
-from pregao.exchange.engine.commands import (
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.member_commands import (
     CancelOrder,
     CrossSide,
     MassCancel,
@@ -13,14 +14,13 @@ from pregao.exchange.engine.commands import (
     NewCross,
     NewOrder,
 )
-from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.orders import Order
-from pregao.exchange.engine.terms import OrdType, Side, TimeInForce, TradingStatus
-from pregao.exchange.traders.desk import TABLE, Desk, Tables
+from pregao.exchange.engine.orders import EngineOrder
+from pregao.exchange.engine.terms import OrderSide, OrdType, TimeInForce, TradingStatus
+from pregao.exchange.traders.desk import TABLE, CrowdInstrument, RandomTables
 from pregao.exchange.traders.profiles import Profile
 
-_BUY = Side.BUY
-_SELL = Side.SELL
+_BUY = OrderSide.BUY
+_SELL = OrderSide.SELL
 _OPEN = TradingStatus.OPEN
 _LIMIT = OrdType.LIMIT
 _MARKET = OrdType.MARKET
@@ -32,7 +32,7 @@ _GTC = TimeInForce.GOOD_TILL_CANCEL
 _MOA = TimeInForce.GOOD_FOR_AUCTION
 _MOC = TimeInForce.AT_THE_CLOSE
 
-Request = NewOrder | ModifyOrder | CancelOrder | MassCancel | NewCross
+CrowdCommand = NewOrder | ModifyOrder | CancelOrder | MassCancel | NewCross
 """Any request of a member."""
 
 _EMPTY, _THIN, _FULL = 0.5, 0.85, 1.15
@@ -47,7 +47,7 @@ _QUEUE_NS = 60_000
 """Maximum time between the receipt of an order and its processing."""
 
 
-class Sessions:
+class CrowdSessions:
     """Sessions that send orders; the session of an order follows from its ClOrdID."""
 
     def __init__(self, rng: Random, profile: Profile) -> None:
@@ -67,14 +67,14 @@ class Sessions:
         return cl_ord_id % self.count + 1
 
 
-class Floor:
+class TradingContext:
     """Context of every action: the market's orders, random numbers, sessions."""
 
     def __init__(self, market: Market, rng: Random, profile: Profile) -> None:
         self.by_client = market.by_client
         self.random = rng.random
-        self.tables = Tables(rng, profile)
-        self.sessions = Sessions(rng, profile)
+        self.tables = RandomTables(rng, profile)
+        self.sessions = CrowdSessions(rng, profile)
         self.far_share = profile.prices.far_share
         self.move = profile.prices.move
         self.take = _Choice(profile.take)
@@ -89,7 +89,7 @@ class Floor:
         """Return the index of a random session."""
         return int(self.random() * self.sessions.count)
 
-    def find(self, desk: Desk, keep: bool) -> tuple[Order | None, int]:
+    def find(self, desk: CrowdInstrument, keep: bool) -> tuple[EngineOrder | None, int]:
         """Return an order that still rests, preferring younger ones, and its index in the list.
 
         Drops the ClOrdIDs of ended orders that it meets; without ``keep`` also that of the order
@@ -117,7 +117,7 @@ class Floor:
             size -= 1
         return None, -1
 
-    def tidy(self, desk: Desk) -> None:
+    def tidy(self, desk: CrowdInstrument) -> None:
         """Drop the ClOrdIDs of ended orders once they are many."""
         if len(desk.live) > 64 + 3 * desk.resting():
             session_of = self.sessions.session_of
@@ -150,10 +150,10 @@ class _Choice:
 
 
 def new(
-    floor: Floor,
-    desk: Desk,
+    floor: TradingContext,
+    desk: CrowdInstrument,
     now_ns: int,
-    side: Side,
+    side: OrderSide,
     quantity: int,
     price: int | None,
     ord_type: OrdType = _LIMIT,
@@ -191,7 +191,7 @@ def new(
     )
 
 
-def _thin_side(floor: Floor, desk: Desk) -> bool:
+def _thin_side(floor: TradingContext, desk: CrowdInstrument) -> bool:
     """Choose whether to buy: the side with far fewer orders is filled first."""
     bids, offers = desk.listing.bids.count, desk.listing.offers.count
     if 4 * bids < 3 * offers:
@@ -202,8 +202,8 @@ def _thin_side(floor: Floor, desk: Desk) -> bool:
 
 
 def quote(
-    floor: Floor, desk: Desk, now_ns: int, time_in_force: TimeInForce = _DAY
-) -> Request | None:
+    floor: TradingContext, desk: CrowdInstrument, now_ns: int, time_in_force: TimeInForce = _DAY
+) -> CrowdCommand | None:
     """Enter an order behind the touch, or cancel one if the book is full."""
     resting, target = desk.resting(), desk.target
     far = floor.far_share
@@ -222,7 +222,7 @@ def quote(
     )
 
 
-def pull(floor: Floor, desk: Desk) -> Request | None:
+def pull(floor: TradingContext, desk: CrowdInstrument) -> CrowdCommand | None:
     """Cancel an order, preferably one at a price that is no longer fair."""
     order = None
     listing = desk.listing
@@ -237,7 +237,7 @@ def pull(floor: Floor, desk: Desk) -> Request | None:
     return None if order is None else withdrawal(floor, desk, order)
 
 
-def withdrawal(floor: Floor, desk: Desk, order: Order) -> CancelOrder:
+def withdrawal(floor: TradingContext, desk: CrowdInstrument, order: EngineOrder) -> CancelOrder:
     """Return the cancellation of an order by its owner."""
     return CancelOrder(
         order.session,
@@ -248,14 +248,14 @@ def withdrawal(floor: Floor, desk: Desk, order: Order) -> CancelOrder:
     )
 
 
-def cancel(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
+def cancel(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
     """Cancel an order, or enter one if the book is thin."""
     if desk.resting() < _THIN * desk.target:
         return quote(floor, desk, now_ns)
     return pull(floor, desk)
 
 
-def requote(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
+def requote(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
     """Move an order to another price near the touch, which loses its queue position."""
     order, index = floor.find(desk, keep=True)
     if order is None or order.price is None:
@@ -266,7 +266,7 @@ def requote(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
     return _moved(floor, desk, order, index, order.quantity, price, now_ns)
 
 
-def reduce(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
+def reduce(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
     """Reduce an order's quantity, which keeps its queue position."""
     order, index = floor.find(desk, keep=True)
     if order is None:
@@ -274,7 +274,9 @@ def reduce(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
     return _resized(floor, desk, order, index, now_ns)
 
 
-def _resized(floor: Floor, desk: Desk, order: Order, place: int, now_ns: int) -> Request | None:
+def _resized(
+    floor: TradingContext, desk: CrowdInstrument, order: EngineOrder, place: int, now_ns: int
+) -> CrowdCommand | None:
     """Reduce an order, or cancel one that has only one lot left."""
     lots = order.leaves // desk.lot
     if lots < 2:
@@ -286,7 +288,7 @@ def _resized(floor: Floor, desk: Desk, order: Order, place: int, now_ns: int) ->
     return _moved(floor, desk, order, place, quantity, order.price, now_ns)
 
 
-def enlarge(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
+def enlarge(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
     """Increase an order's quantity, which loses its queue position."""
     order, index = floor.find(desk, keep=True)
     if order is None or order.price is None:
@@ -298,9 +300,9 @@ def enlarge(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
 
 
 def _moved(
-    floor: Floor,
-    desk: Desk,
-    order: Order,
+    floor: TradingContext,
+    desk: CrowdInstrument,
+    order: EngineOrder,
     place: int,
     quantity: int,
     price: int | None,
@@ -313,7 +315,12 @@ def _moved(
 
 
 def modify(
-    floor: Floor, desk: Desk, order: Order, quantity: int, price: int | None, now_ns: int
+    floor: TradingContext,
+    desk: CrowdInstrument,
+    order: EngineOrder,
+    quantity: int,
+    price: int | None,
+    now_ns: int,
 ) -> ModifyOrder:
     """Return a request to modify quantity or price of an order, with a new ClOrdID."""
     return ModifyOrder(
@@ -328,7 +335,7 @@ def modify(
     )
 
 
-def iceberg(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
+def iceberg(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
     """Enter a large order that discloses a small quantity."""
     buy = _thin_side(floor, desk)
     price = desk.passive(buy, floor.pick(floor.tables.near))
@@ -339,13 +346,15 @@ def iceberg(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
     return new(floor, desk, now_ns, _BUY if buy else _SELL, quantity, price, _LIMIT, _DAY, shown)
 
 
-def good_till_cancel(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
+def good_till_cancel(
+    floor: TradingContext, desk: CrowdInstrument, now_ns: int
+) -> CrowdCommand | None:
     """Enter an order that outlives the day."""
     allowed = desk.listing.instrument.allows_good_till
     return quote(floor, desk, now_ns, _GTC if allowed else _DAY)
 
 
-def take(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
+def take(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
     """Trade immediately with the other side."""
     bid, offer = desk.best_bid(), desk.best_offer()
     if bid is None or offer is None:
@@ -396,7 +405,7 @@ def take(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
     )
 
 
-def cross(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
+def cross(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
     """Register a deal between two clients of a session, within the touch."""
     listing = desk.listing
     if not listing.takes_crosses:
@@ -426,7 +435,7 @@ def cross(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
     )
 
 
-def mass_cancel(floor: Floor, desk: Desk, now_ns: int) -> Request | None:  # noqa: ARG001
+def mass_cancel(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCommand | None:  # noqa: ARG001
     """Cancel a session's orders, of this instrument or, less often, of all."""
     index = floor.someone()
     everywhere = floor.random() < 0.2
@@ -435,7 +444,7 @@ def mass_cancel(floor: Floor, desk: Desk, now_ns: int) -> Request | None:  # noq
     )
 
 
-def auction_quote(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
+def auction_quote(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
     """Send an order to an auction: deep while the book is thin, else around the fair value."""
     if desk.resting() < _EMPTY * desk.target and floor.random() < 0.7:
         return quote(floor, desk, now_ns)
@@ -447,17 +456,21 @@ def auction_quote(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
     return new(floor, desk, now_ns, _BUY if buy else _SELL, quantity, price)
 
 
-def at_the_auction(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
+def at_the_auction(
+    floor: TradingContext, desk: CrowdInstrument, now_ns: int
+) -> CrowdCommand | None:
     """Send an order without a price that is valid for the auction (MOA)."""
     return _unpriced(floor, desk, now_ns, _MOA)
 
 
-def at_the_close(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
+def at_the_close(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
     """Send an order without a price for the closing call (MOC)."""
     return _unpriced(floor, desk, now_ns, _MOC)
 
 
-def _unpriced(floor: Floor, desk: Desk, now_ns: int, time_in_force: TimeInForce) -> Request | None:
+def _unpriced(
+    floor: TradingContext, desk: CrowdInstrument, now_ns: int, time_in_force: TimeInForce
+) -> CrowdCommand | None:
     if not desk.unpriced:
         return quote(floor, desk, now_ns)
     side = _BUY if floor.random() < 0.5 else _SELL
@@ -465,10 +478,10 @@ def _unpriced(floor: Floor, desk: Desk, now_ns: int, time_in_force: TimeInForce)
     return new(floor, desk, now_ns, side, quantity, None, _MARKET, time_in_force)
 
 
-Action = Callable[[Floor, Desk, int], "Request | None"]
+CrowdAction = Callable[[TradingContext, CrowdInstrument, int], "CrowdCommand | None"]
 """An action of a trader on an instrument at a time."""
 
-OPEN: dict[str, Action] = {
+OPEN: dict[str, CrowdAction] = {
     "quote": quote,
     "cancel": cancel,
     "reduce": reduce,
@@ -481,7 +494,7 @@ OPEN: dict[str, Action] = {
     "cross": cross,
     "mass_cancel": mass_cancel,
 }
-AUCTION: dict[str, Action] = {
+AUCTION: dict[str, CrowdAction] = {
     "quote": auction_quote,
     "at_the_auction": at_the_auction,
     "at_the_close": at_the_close,

@@ -10,11 +10,18 @@ from pregao.errors import UsageError
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.terms import TradingStatus
-from pregao.exchange.traders.actions import AUCTION, OPEN, Action, Floor, Request, quote
-from pregao.exchange.traders.desk import Desk
-from pregao.exchange.traders.draws import Draws
-from pregao.exchange.traders.excitation import Agenda
-from pregao.exchange.traders.makers import QuotingDesks
+from pregao.exchange.traders.actions import (
+    AUCTION,
+    OPEN,
+    CrowdAction,
+    CrowdCommand,
+    TradingContext,
+    quote,
+)
+from pregao.exchange.traders.desk import CrowdInstrument
+from pregao.exchange.traders.draws import SeededRandom
+from pregao.exchange.traders.excitation import ReactionQueue
+from pregao.exchange.traders.makers import MarketMakers
 from pregao.exchange.traders.profiles import Profile
 
 _OPEN = TradingStatus.OPEN
@@ -61,14 +68,14 @@ class Crowd:
         listings = [listing for listing in listings if listing.takes_orders]
         if not listings:
             raise UsageError("none of the selected instruments is traded in an order book")
-        rng = Draws(seed, "traders")
+        rng = SeededRandom(seed, "traders")
         weights = activity_weights([x.instrument.symbol for x in listings], profile)
         targets = _targets(weights, profile, expected_orders)
-        self._floor = Floor(market, rng, profile)
+        self._floor = TradingContext(market, rng, profile)
         self._random = rng.random
         self.desks = [
             # Less active instruments have a wider spread.
-            Desk(listing, target, profile.prices.half_spread + min(rank // 8, 5))
+            CrowdInstrument(listing, target, profile.prices.half_spread + min(rank // 8, 5))
             for rank, (listing, target) in enumerate(zip(listings, targets, strict=True))
         ]
         self.firms = sorted(set(self._floor.sessions.firms))
@@ -76,20 +83,23 @@ class Crowd:
         self._total = self._weights[-1]
         self._count = len(listings)
         makers = profile.makers
-        self.agenda = Agenda(
-            Draws(seed, "agenda"), profile.excitation, makers, _quotes(profile) * makers.share
+        self.agenda = ReactionQueue(
+            SeededRandom(seed, "agenda"),
+            profile.excitation,
+            makers,
+            _quotes(profile) * makers.share,
         )
-        self._makers = QuotingDesks(self._floor, makers.improve, makers.replace)
+        self._makers = MarketMakers(self._floor, makers.improve, makers.replace)
         self._maker_share = makers.share
         self._open = _Mix(profile.open, OPEN)
         self._auction = _Mix(profile.auction, AUCTION)
         self._burst = 0
         self._hot = self.desks[0]
-        self._news: Desk | None = None
+        self._news: CrowdInstrument | None = None
         self._since_tidy = 0
         self._chooser = self._choose
 
-    def next(self, now_ns: int, burst: int) -> Request | None:
+    def next(self, now_ns: int, burst: int) -> CrowdCommand | None:
         """Return the next request at this time, or None; ``burst`` is the burst's number or 0."""
         random = self._random
         agenda = self.agenda
@@ -120,7 +130,7 @@ class Crowd:
             self._since_tidy = 0
             floor.tidy(desk)
         action = mix.actions[bisect_right(mix.bounds, random() * mix.total)]
-        request: Request | None
+        request: CrowdCommand | None
         share = self._maker_share
         if action is quote and share and random() < share:
             request, cl_ord_id = self._makers.quote(desk, now_ns)
@@ -132,7 +142,7 @@ class Crowd:
         agenda.react(now_ns, desk, self._chooser)
         return request
 
-    def _end_quote(self, desk: Desk, order: int, now_ns: int) -> Request | None:
+    def _end_quote(self, desk: CrowdInstrument, order: int, now_ns: int) -> CrowdCommand | None:
         """End a market maker's quote: cancel it, or replace it and schedule its next end."""
         request, cl_ord_id = self._makers.end(desk, order, now_ns)
         if cl_ord_id:
@@ -141,17 +151,17 @@ class Crowd:
             self.agenda.react(now_ns, desk, self._chooser)
         return request
 
-    def heat(self, desk: Desk) -> None:
+    def heat(self, desk: CrowdInstrument) -> None:
         """Direct the next burst to an instrument that has news."""
         self._news = desk
 
-    def _choose(self) -> Desk:
+    def _choose(self) -> CrowdInstrument:
         """Return an instrument to act on: mostly the same one within a burst."""
         if self._burst and self._random() < _HOT_SHARE:
             return self._hot
         return self._pick()
 
-    def _pick(self) -> Desk:
+    def _pick(self) -> CrowdInstrument:
         """Return a random instrument, weighted by activity."""
         index = bisect_right(self._weights, self._random() * self._total)
         return self.desks[index if index < self._count else -1]
@@ -160,7 +170,7 @@ class Crowd:
 class _Mix:
     """Actions by weight, prepared for bisection."""
 
-    def __init__(self, weights: Mapping[str, float], actions: Mapping[str, Action]) -> None:
+    def __init__(self, weights: Mapping[str, float], actions: Mapping[str, CrowdAction]) -> None:
         chosen = [(weight, actions[name]) for name, weight in weights.items() if weight]
         self.bounds = list(accumulate(weight for weight, _ in chosen))
         self.total = self.bounds.pop()

@@ -12,14 +12,14 @@ from pregao.exchange.traders.profiles import Profile
 
 TABLE = 4096
 """Number of entries of each table."""
-_MOST_RANGE = 0.03
+_MAX_RANGE = 0.03
 """Maximum distance of the fair value from its anchor, as a share of the price."""
 _DEEPEST = 0.08
 """Maximum distance of orders from the fair value, as a share of the price."""
 _NO_CLOSE_TICKS = 1000
 
 
-class Tables:
+class RandomTables:
     """Tables of random numbers: picking one costs less than drawing it."""
 
     def __init__(self, rng: Random, profile: Profile) -> None:
@@ -32,7 +32,7 @@ class Tables:
         )
 
 
-class Desk:
+class CrowdInstrument:
     """Traders of one instrument. Prices are in ticks."""
 
     __slots__ = (
@@ -82,7 +82,7 @@ class Desk:
 
     def _measure(self) -> None:
         size = abs(self.anchor)
-        self.reach = max(3, int(size * _MOST_RANGE))
+        self.reach = max(3, int(size * _MAX_RANGE))
         self.deepest = max(4, int(size * _DEEPEST))
 
     def drift(self, draw: float) -> None:

@@ -13,19 +13,19 @@ from heapq import heappop, heappush
 from random import Random
 
 from pregao.clock import MICROSECOND, MILLISECOND
-from pregao.exchange.traders.desk import Desk
+from pregao.exchange.traders.desk import CrowdInstrument
 from pregao.exchange.traders.profiles import Excitation, Makers
 
 _TABLE = 8192
-_LONGEST = 4.0
+_MAX_NS = 4.0
 """Upper cutoff of the logarithm of a quote's lifetime, in deviations above the median.
 """
 
-Planned = tuple[int, int, Desk, int]
+Planned = tuple[int, int, CrowdInstrument, int]
 """Time, a serial that breaks ties, the instrument, and the order's ClOrdID (0: none)."""
 
 
-class Agenda:
+class ReactionQueue:
     """Queue of the traders' planned actions: reactions, and ends of quotes."""
 
     def __init__(self, rng: Random, excitation: Excitation, makers: Makers, quotes: float) -> None:
@@ -50,25 +50,27 @@ class Agenda:
         self._same = excitation.same
         median = makers.life_ms * MILLISECOND
         self._lives = [
-            1 + int(median * math.exp(makers.life_spread * min(rng.gauss(0, 1), _LONGEST)))
+            1 + int(median * math.exp(makers.life_spread * min(rng.gauss(0, 1), _MAX_NS)))
             for _ in range(_TABLE)
         ]
 
-    def pop(self) -> tuple[Desk, int]:
+    def pop(self) -> tuple[CrowdInstrument, int]:
         """Remove the next planned action and return its instrument, and a ClOrdID or 0."""
         planned = self._planned
         _, _, desk, order = heappop(planned)
         self.due_ns = planned[0][0] if planned else None
         return desk, order
 
-    def end_quote(self, now_ns: int, desk: Desk, order: int) -> None:
+    def end_quote(self, now_ns: int, desk: CrowdInstrument, order: int) -> None:
         """Schedule the end of a quote that is entered now."""
         self._number += 1
         lifetime = self._lives[int(self._random() * _TABLE)]
         heappush(self._planned, (now_ns + lifetime, self._number, desk, order))
         self.due_ns = self._planned[0][0]
 
-    def react(self, now_ns: int, desk: Desk, pick: Callable[[], Desk]) -> None:
+    def react(
+        self, now_ns: int, desk: CrowdInstrument, pick: Callable[[], CrowdInstrument]
+    ) -> None:
         """Schedule the reactions of other traders to a request that is sent now.
 
         ``pick`` chooses the instrument of reactions on another one.

@@ -17,13 +17,13 @@ from pregao.exchange.traders.profiles import FLOW_NUMBERS, bundled_data
 
 BASE = "thin-derivatives"
 """Bundled profile that a fit starts from."""
-_LEAST, _MOST = 0.25, 4.0
+_MIN_FACTOR, _MAX_FACTOR = 0.25, 4.0
 """Bounds of the factor by which a number changes in one step."""
-_LEAST_CALM, _MOST_CALM = 0.03, 1.0
+_MIN_CALM, _MAX_CALM = 0.03, 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class FlowStatistics:
     """Measurements of a flow of orders."""
 
     events_per_second: float
@@ -32,7 +32,7 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class RealFlow(Flow):
+class TargetFlowStatistics(FlowStatistics):
     """Measurements of a real flow, with those that only a real one has."""
 
     instruments: int
@@ -47,7 +47,7 @@ class RealFlow(Flow):
     """Sizes of orders in lots, with their shares."""
 
 
-def first_guess(real: RealFlow) -> dict[str, Any]:
+def first_guess(real: TargetFlowStatistics) -> dict[str, Any]:
     """Return a first profile, as data, with the numbers that can be copied or derived directly."""
     data = copy.deepcopy(bundled_data(BASE))
     target = real.numbers
@@ -73,11 +73,15 @@ def first_guess(real: RealFlow) -> dict[str, Any]:
     return data
 
 
-def next_guess(data: Mapping[str, Any], real: Flow, given: Flow) -> dict[str, Any]:
+def next_guess(
+    data: Mapping[str, Any], real: FlowStatistics, given: FlowStatistics
+) -> dict[str, Any]:
     """Return the profile adjusted towards the real flow, after a run that gave another one."""
     after = copy.deepcopy(dict(data))
     ratio = {
-        name: _bounded(real.numbers[name] / given.numbers[name] if given.numbers[name] else _MOST)
+        name: _bounded(
+            real.numbers[name] / given.numbers[name] if given.numbers[name] else _MAX_FACTOR
+        )
         for name in FLOW_NUMBERS
     }
     after["rate"] = _shown(
@@ -110,13 +114,13 @@ def next_guess(data: Mapping[str, Any], real: Flow, given: Flow) -> dict[str, An
     return after
 
 
-def distance(real: Flow, given: Flow) -> float:
+def distance(real: FlowStatistics, given: FlowStatistics) -> float:
     """Return how far a flow is from the real one: the largest factor between two numbers."""
     factors = [given.events_per_second / real.events_per_second]
     for name in FLOW_NUMBERS:
         target, measured = real.numbers[name], given.numbers[name]
         if target or measured:
-            factors.append(measured / target if target and measured else _MOST)
+            factors.append(measured / target if target and measured else _MAX_FACTOR)
     return max(max(factor, 1 / factor) if factor else math.inf for factor in factors)
 
 
@@ -159,11 +163,11 @@ def _spread(median: float, tenth: float) -> float:
 
 
 def _calm(share: float) -> float:
-    return min(max(share, _LEAST_CALM), _MOST_CALM)
+    return min(max(share, _MIN_CALM), _MAX_CALM)
 
 
 def _bounded(factor: float) -> float:
-    return min(max(factor, _LEAST), _MOST)
+    return min(max(factor, _MIN_FACTOR), _MAX_FACTOR)
 
 
 def _shown(value: float) -> float:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from pregao.exchange.engine.terms import Side, TradingStatus
-from pregao.exchange.traders.actions import Floor, Request, modify, new, withdrawal
-from pregao.exchange.traders.desk import Desk
+from pregao.exchange.engine.terms import OrderSide, TradingStatus
+from pregao.exchange.traders.actions import CrowdCommand, TradingContext, modify, new, withdrawal
+from pregao.exchange.traders.desk import CrowdInstrument
 
-_BUY, _SELL = Side.BUY, Side.SELL
+_BUY, _SELL = OrderSide.BUY, OrderSide.SELL
 _OPEN = TradingStatus.OPEN
 
 
-class QuotingDesks:
+class MarketMakers:
     """Market makers' quotes, and their cancellation or replacement at their end."""
 
-    def __init__(self, floor: Floor, improve: float, replace: float) -> None:
+    def __init__(self, floor: TradingContext, improve: float, replace: float) -> None:
         self._floor = floor
         self._improve = improve
         self._replace = replace
 
-    def quote(self, desk: Desk, now_ns: int) -> tuple[Request | None, int]:
+    def quote(self, desk: CrowdInstrument, now_ns: int) -> tuple[CrowdCommand | None, int]:
         """Return a quote, one tick better than the touch or near it, and its ClOrdID."""
         floor = self._floor
         random = floor.random
@@ -30,7 +30,9 @@ class QuotingDesks:
         order = new(floor, desk, now_ns, _BUY if buy else _SELL, quantity, price, rests=False)
         return order, order.cl_ord_id
 
-    def end(self, desk: Desk, number: int, now_ns: int) -> tuple[Request | None, int]:
+    def end(
+        self, desk: CrowdInstrument, number: int, now_ns: int
+    ) -> tuple[CrowdCommand | None, int]:
         """Cancel or replace a quote at its end; returns the request, and the new ClOrdID or 0.
 
         The request is None if the quote has already ended.
@@ -46,7 +48,7 @@ class QuotingDesks:
                 return request, request.cl_ord_id
         return withdrawal(floor, desk, order), 0
 
-    def _price(self, desk: Desk, buy: bool) -> int | None:
+    def _price(self, desk: CrowdInstrument, buy: bool) -> int | None:
         """Return a price one tick better than the touch, if possible, or one near the touch."""
         floor = self._floor
         if floor.random() < self._improve:

@@ -8,13 +8,15 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 
 from pregao.clock import SECOND
-from pregao.exchange.engine.commands import (
+from pregao.exchange.engine.commands import Command
+from pregao.exchange.engine.listing import Listing
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.operations_commands import (
     AddInstrument,
     AdjustLastTrade,
     AmendTrade,
     BustTrade,
     ChangeInstrument,
-    Command,
     DeleteSide,
     EnterImplied,
     EnterTrade,
@@ -30,26 +32,24 @@ from pregao.exchange.engine.commands import (
     SetSecurityStatus,
     SetSettlementPrice,
 )
-from pregao.exchange.engine.listing import Listing
-from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.session_statistics import regular_close
 from pregao.exchange.engine.terms import (
     PRICE8_PER_PRICE,
     PRICE_SCALE,
     NewsSource,
     OpenCloseSettlFlag,
+    OrderSide,
     PriceBandMidpoint,
     PriceBandType,
     PriceLimitType,
     SettlPriceType,
-    Side,
     TradingStatus,
     TrdSubType,
 )
 from pregao.exchange.traders.crowd import Crowd
-from pregao.exchange.traders.desk import Desk
-from pregao.exchange.traders.draws import Draws
-from pregao.exchange.traders.pace import Pace
+from pregao.exchange.traders.desk import CrowdInstrument
+from pregao.exchange.traders.draws import SeededRandom
+from pregao.exchange.traders.pace import ArrivalProcess
 from pregao.exchange.traders.profiles import Profile
 
 _PERCENT = PRICE_SCALE
@@ -62,7 +62,7 @@ _FLOATING_BANDS = (
 """Bands that follow the last price."""
 _STATIC_LIMITS = 20
 _HARD_LIMIT = 30
-_LEAST_STEPS_IN_BAND = 20
+_MIN_STEPS_IN_BAND = 20
 """Minimum width of a band: a narrower one would call an auction at every other trade."""
 _SPREAD_LIMIT_STEPS = 2000
 _HALT_SHARE = 0.01
@@ -85,17 +85,17 @@ _SENTENCE = (
     "detalhados em teleconferência. "
 )
 
-_Act = Callable[["Operations", int], "Iterator[Command]"]
+_Act = Callable[["MarketOperations", int], "Iterator[Command]"]
 
 
-class Operations:
+class MarketOperations:
     """Commands of market operations, planned over a span of the day from a seed."""
 
     def __init__(
         self,
         market: Market,
         crowd: Crowd,
-        pace: Pace,
+        pace: ArrivalProcess,
         profile: Profile,
         seed: int,
         start_ns: int,
@@ -104,7 +104,7 @@ class Operations:
         self.market = market
         self.crowd = crowd
         self.pace = pace
-        self.draws = Draws(seed, "operations")
+        self.draws = SeededRandom(seed, "operations")
         self._number = count()
         self._length_ns = end_ns - start_ns
         self._percent = profile.shocks.percent
@@ -167,16 +167,16 @@ class Operations:
                     last_trade_date=self.market.trade_date,
                 )
 
-    def desks(self) -> list[Desk]:
+    def desks(self) -> list[CrowdInstrument]:
         """Return the instruments that are neither closed nor forbidden."""
         return [desk for desk in self.crowd.desks if desk.listing.status not in _SHUT]
 
-    def desk(self) -> Desk | None:
+    def desk(self) -> CrowdInstrument | None:
         """Return a random instrument that is traded now, or None."""
         desks = self.desks()
         return self.draws.choice(desks) if desks else None
 
-    def quiet_desk(self) -> Desk | None:
+    def quiet_desk(self) -> CrowdInstrument | None:
         """Return a random instrument with a small book that is traded now, or None."""
         desks = sorted(self.desks(), key=lambda desk: desk.target)
         return self.draws.choice(desks[: max(1, len(desks) * 3 // 4)]) if desks else None
@@ -206,7 +206,7 @@ def _bands(listing: Listing) -> Iterator[Command]:
     yield SetPriceBand(
         security_id, PriceBandType.HARD_LIMIT, low=max(tick, middle - hard), high=middle + hard
     )
-    if middle * _AUCTION_BAND // (100 * _PERCENT) < _LEAST_STEPS_IN_BAND * tick:
+    if middle * _AUCTION_BAND // (100 * _PERCENT) < _MIN_STEPS_IN_BAND * tick:
         return
     static = middle * _STATIC_LIMITS // 100 // tick * tick
     yield SetPriceBand(
@@ -223,7 +223,7 @@ def _bands(listing: Listing) -> Iterator[Command]:
         )
 
 
-def _resend_bands(operations: Operations, now_ns: int) -> Iterator[Command]:
+def _resend_bands(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     """Publish the auction and rejection bands of an instrument again, as current prices."""
     del now_ns
     desks = [
@@ -262,7 +262,7 @@ def _quantity_band(listing: Listing) -> SetQuantityBand:
     )
 
 
-def _shock(operations: Operations, now_ns: int) -> Iterator[Command]:
+def _shock(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     """Publish news that moves a price, and start a burst of orders."""
     draws = operations.draws
     desk = operations.desk()
@@ -283,7 +283,7 @@ def _shock(operations: Operations, now_ns: int) -> Iterator[Command]:
     )
 
 
-def _update_settlement(operations: Operations, now_ns: int) -> Iterator[Command]:
+def _update_settlement(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     """Publish the settlement prices of the previous day again, as updated."""
     del now_ns
     for listing in list(operations.market.listings.values()):
@@ -296,7 +296,7 @@ def _update_settlement(operations: Operations, now_ns: int) -> Iterator[Command]
             )
 
 
-def _preview_settlement(operations: Operations, now_ns: int) -> Iterator[Command]:
+def _preview_settlement(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     """Publish a preview of the day's settlement prices."""
     del now_ns
     for listing in list(operations.market.listings.values()):
@@ -308,7 +308,7 @@ def _preview_settlement(operations: Operations, now_ns: int) -> Iterator[Command
             )
 
 
-def _traded(operations: Operations) -> tuple[Desk, int] | None:
+def _traded(operations: MarketOperations) -> tuple[CrowdInstrument, int] | None:
     """Return a random instrument and one of its trades that can still be changed, or None."""
     desks = [desk for desk in operations.desks() if desk.listing.trades]
     if not desks:
@@ -322,13 +322,13 @@ def _traded(operations: Operations) -> tuple[Desk, int] | None:
     return (desk, trade_id) if counted else None
 
 
-def _bust(operations: Operations, now_ns: int) -> Iterator[Command]:
+def _bust(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     del now_ns
     if (found := _traded(operations)) is not None:
         yield BustTrade(found[0].security_id, found[1])
 
 
-def _amend(operations: Operations, now_ns: int) -> Iterator[Command]:
+def _amend(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     del now_ns
     if (found := _traded(operations)) is not None:
         desk, trade_id = found
@@ -349,7 +349,7 @@ def _sub_types(market: Market, listing: Listing) -> list[TrdSubType | None]:
     return kinds
 
 
-def _enter_trade(operations: Operations, now_ns: int) -> Iterator[Command]:
+def _enter_trade(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     draws = operations.draws
     desk = operations.desk()
     if desk is None:
@@ -369,7 +369,7 @@ def _enter_trade(operations: Operations, now_ns: int) -> Iterator[Command]:
     )
 
 
-def _forward(operations: Operations, now_ns: int) -> Iterator[Command]:
+def _forward(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     del now_ns
     draws = operations.draws
     forwards = [
@@ -393,7 +393,7 @@ def _forward(operations: Operations, now_ns: int) -> Iterator[Command]:
     )
 
 
-def _expel(operations: Operations, now_ns: int) -> Iterator[Command]:
+def _expel(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     del now_ns
     desk = operations.desk()
     if desk is None:
@@ -404,13 +404,13 @@ def _expel(operations: Operations, now_ns: int) -> Iterator[Command]:
             return
 
 
-def _delete_side(operations: Operations, now_ns: int) -> Iterator[Command]:
+def _delete_side(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     del now_ns
     if (desk := operations.quiet_desk()) is not None:
-        yield DeleteSide(desk.security_id, operations.draws.choice((Side.BUY, Side.SELL)))
+        yield DeleteSide(desk.security_id, operations.draws.choice((OrderSide.BUY, OrderSide.SELL)))
 
 
-def _pause(operations: Operations, now_ns: int) -> Iterator[Command]:
+def _pause(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     desk = operations.quiet_desk()
     if desk is None:
         return
@@ -419,7 +419,7 @@ def _pause(operations: Operations, now_ns: int) -> Iterator[Command]:
         return
     length = int(operations.draws.uniform(0.2, 1.0) * _HALT_SHARE * operations._length_ns)
 
-    def rejoin(operations: Operations, now_ns: int) -> Iterator[Command]:
+    def rejoin(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
         del operations, now_ns
         # Its group may have made it rejoin meanwhile, by starting an auction.
         if listing.own_status == TradingStatus.PAUSE:
@@ -429,13 +429,13 @@ def _pause(operations: Operations, now_ns: int) -> Iterator[Command]:
     yield SetSecurityStatus(listing.security_id, TradingStatus.PAUSE)
 
 
-def _reset_book(operations: Operations, now_ns: int) -> Iterator[Command]:
+def _reset_book(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     del now_ns
     if (desk := operations.quiet_desk()) is not None:
         yield ResetBook(desk.security_id)
 
 
-def _define(operations: Operations, now_ns: int) -> Iterator[Command]:
+def _define(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     """List a new instrument modeled on another one, change it later, and delist it."""
     desk = operations.quiet_desk()
     if desk is None:
@@ -450,11 +450,11 @@ def _define(operations: Operations, now_ns: int) -> Iterator[Command]:
         previous_close=None,
     )
 
-    def change(operations: Operations, now_ns: int) -> Iterator[Command]:
+    def change(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
         del operations, now_ns
         yield ChangeInstrument(replace(new, security_desc="Description changed during the day"))
 
-    def remove(operations: Operations, now_ns: int) -> Iterator[Command]:
+    def remove(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
         del operations, now_ns
         yield RemoveInstrument(security_id)
 
@@ -464,7 +464,7 @@ def _define(operations: Operations, now_ns: int) -> Iterator[Command]:
     yield AddInstrument(new)
 
 
-def _adjust(operations: Operations, now_ns: int) -> Iterator[Command]:
+def _adjust(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     del now_ns
     desks = [desk for desk in operations.desks() if desk.listing.statistics.last is not None]
     if desks:
@@ -473,7 +473,7 @@ def _adjust(operations: Operations, now_ns: int) -> Iterator[Command]:
         yield AdjustLastTrade(listing.security_id, listing.statistics.last, listing.lot)
 
 
-def _implied(operations: Operations, now_ns: int) -> Iterator[Command]:
+def _implied(operations: MarketOperations, now_ns: int) -> Iterator[Command]:
     del now_ns
     desks = [d for d in operations.crowd.desks if d.listing.instrument.implied_market_indicator]
     if not desks:
@@ -484,7 +484,7 @@ def _implied(operations: Operations, now_ns: int) -> Iterator[Command]:
     if price is not None and desk.listing.status == TradingStatus.OPEN:
         yield EnterImplied(
             desk.security_id,
-            Side.BUY if buy else Side.SELL,
+            OrderSide.BUY if buy else OrderSide.SELL,
             price,
             desk.lot * operations.draws.randint(1, 20),
         )

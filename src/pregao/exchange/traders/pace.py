@@ -10,13 +10,13 @@ from typing import NamedTuple
 from pregao.clock import DAY, MILLISECOND, SECOND
 from pregao.exchange.traders.profiles import Bursts
 
-_LONGEST = 4.0
+_MAX_NS = 4.0
 """Maximum length of a burst or of a calm, as a multiple of its mean."""
 
-_LONGEST_CALM_NS = 1000.0 * DAY
+_MAX_CALM_NS = 1000.0 * DAY
 
 
-class Span(NamedTuple):
+class ActivitySpan(NamedTuple):
     """A part of the day and its activity, relative to the mean of the tradable time."""
 
     start_ns: int
@@ -26,7 +26,7 @@ class Span(NamedTuple):
 
 def day_curve(
     phases: Sequence[tuple[int, int, str]], day: Sequence[float], auction: float
-) -> list[Span]:
+) -> list[ActivitySpan]:
     """Return the activity of each part of a day.
 
     ``phases`` are (start, end, kind) with the kinds "open", "auction" and "closed". The numbers of
@@ -34,13 +34,13 @@ def day_curve(
     in which orders can be sent is 1.
     """
     open_ns = sum(end - start for start, end, kind in phases if kind == "open")
-    spans: list[Span] = []
+    spans: list[ActivitySpan] = []
     elapsed = 0
     for start, end, kind in phases:
         if end <= start:
             continue
         if kind != "open":
-            spans.append(Span(start, end, auction if kind == "auction" else 0.0))
+            spans.append(ActivitySpan(start, end, auction if kind == "auction" else 0.0))
             continue
         # Split where the next number of ``day`` applies.
         position = start
@@ -48,7 +48,7 @@ def day_curve(
             index = min(elapsed * len(day) // open_ns, len(day) - 1)
             remaining = -(-(index + 1) * open_ns // len(day)) - elapsed
             stop = end if index == len(day) - 1 else min(end, position + max(remaining, 1))
-            spans.append(Span(position, stop, day[index]))
+            spans.append(ActivitySpan(position, stop, day[index]))
             elapsed += stop - position
             position = stop
     tradable = sum(span.end_ns - span.start_ns for span in spans if span.weight)
@@ -56,10 +56,10 @@ def day_curve(
     if not total:
         return spans
     scale = tradable / total
-    return [Span(span.start_ns, span.end_ns, span.weight * scale) for span in spans]
+    return [ActivitySpan(span.start_ns, span.end_ns, span.weight * scale) for span in spans]
 
 
-def curve_seconds(curve: Sequence[Span], now_ns: int) -> float:
+def curve_seconds(curve: Sequence[ActivitySpan], now_ns: int) -> float:
     """Return how much of a curve is left, in seconds at the mean rate."""
     remaining = sum(
         (span.end_ns - max(span.start_ns, now_ns)) * span.weight
@@ -69,7 +69,7 @@ def curve_seconds(curve: Sequence[Span], now_ns: int) -> float:
     return remaining / SECOND
 
 
-class Pace:
+class ArrivalProcess:
     """Arrival process of orders: a Poisson process whose rate follows a curve, with bursts.
 
     In a burst the rate is ``factor`` times the mean of the day; the rate in calm times is lowered
@@ -80,7 +80,7 @@ class Pace:
         self,
         rng: Random,
         bursts: Bursts,
-        curve: Sequence[Span],
+        curve: Sequence[ActivitySpan],
         mean: float,
         spontaneous: float = 1.0,
     ) -> None:
@@ -100,7 +100,7 @@ class Pace:
         self._calm_mean_ns = 0.0
         if bursts.share:
             calm_ns = self._burst_mean_ns * (1 - bursts.share) / bursts.share
-            self._calm_mean_ns = min(calm_ns, _LONGEST_CALM_NS)
+            self._calm_mean_ns = min(calm_ns, _MAX_CALM_NS)
         self._factor = 0.0
         self._toggle_ns = -1
         self._early_ns = 0
@@ -192,4 +192,4 @@ class Pace:
                 self._factor = rng.uniform(*self._factors)
                 length = self._burst_mean_ns
             # Bounded, since a burst without an end would dominate the day.
-            self._toggle_ns += 1 + int(min(rng.expovariate(1.0), _LONGEST) * length)
+            self._toggle_ns += 1 + int(min(rng.expovariate(1.0), _MAX_NS) * length)

@@ -62,8 +62,8 @@ FLOW_NUMBERS = (
 )
 """Measures of an order flow for comparison; `pregao.lake.analytics` computes them."""
 
-_MOST_RATE = 10_000_000.0
-_MOST_COUNT = 1_000_000
+_MAX_RATE = 10_000_000.0
+_MAX_COUNT = 1_000_000
 _Value = TypeVar("_Value")
 
 
@@ -229,7 +229,7 @@ def parse_profile(name: str, data: Mapping[str, Any], where: str) -> Profile:
     top = _Section(where, "", data)
     profile = Profile(
         name=name,
-        rate=top.number("rate", above=0.0, most=_MOST_RATE),
+        rate=top.number("rate", above=0.0, most=_MAX_RATE),
         messages_per_order=top.number("messages_per_order", least=1.0, most=100.0),
         security_types=top.security_types("security_types"),
         weights=top.weight_by_symbol("weights"),
@@ -450,7 +450,7 @@ class _Section:
         return values[0], values[1]
 
     def count(
-        self, key: str, *, least: int = 0, most: int = _MOST_COUNT, default: int | None = None
+        self, key: str, *, least: int = 0, most: int = _MAX_COUNT, default: int | None = None
     ) -> int:
         """Return an integer within bounds."""
         value = self._left.pop(key, default) if default is not None else self._take(key)

@@ -65,7 +65,7 @@ def improving(side: Any, act: Any, key: Any, entry: Any) -> Any:
 
 
 @njit
-def orders_at_places(
+def orders_at_positions(
     instrument: Any, kind: Any, side: Any, order_id: Any, size: Any, position: Any,
     found_id: Any, found_size: Any, taken_row: Any, taken_id: Any, taken_size: Any,
 ) -> Any:  # fmt: skip

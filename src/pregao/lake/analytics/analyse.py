@@ -13,21 +13,21 @@ from pregao.extras import require
 from pregao.lake.analytics.auctions import AUCTIONS
 from pregao.lake.analytics.bars import BARS, kept_intervals
 from pregao.lake.analytics.clock_offsets import CLOCK_OFFSETS
-from pregao.lake.analytics.engine import in_process
-from pregao.lake.analytics.here import HereSession
+from pregao.lake.analytics.engine import local_engine
+from pregao.lake.analytics.here.session import LocalSession
 from pregao.lake.analytics.intervals import known_intervals
 from pregao.lake.analytics.latency import LATENCY
 from pregao.lake.analytics.latency_minutes import LATENCY_MINUTES
 from pregao.lake.analytics.legacy import LEGACY_SOURCES, LEGACY_TABLES
 from pregao.lake.analytics.orders import ORDERS
 from pregao.lake.analytics.outdated import replace_outdated
-from pregao.lake.analytics.reading import Day, Tables, dates_with_data, message_table
+from pregao.lake.analytics.reading import LakeDay, LakeTables, dates_with_data, message_table
 from pregao.lake.analytics.session_stats import SESSION_STATS
 from pregao.lake.analytics.status import STATUS
-from pregao.lake.analytics.tables import AnalyticsTable, Wanted
+from pregao.lake.analytics.tables import AnalyticsOptions, AnalyticsTable
 from pregao.lake.analytics.trades import TRADES
-from pregao.lake.analytics.writing import is_made_of, replace_day, told_what_failed
-from pregao.lake.store import Lake
+from pregao.lake.analytics.writing import describe_failure, is_built_from, replace_day
+from pregao.lake.store.lake import LakeStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ ANALYTICS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class TableBuild:
     """Result of building one day of a table."""
 
     table: str
@@ -59,20 +59,20 @@ class Made:
     """Number of rows written; None if the day was up to date."""
 
 
-Progress = Callable[[str, datetime.date], None]
+OnTable = Callable[[str, datetime.date], None]
 """Called with table and date before each build."""
 
 
 def analyse(
     spark: SparkSession | None,
-    lake: Lake,
+    lake: LakeStore,
     *,
     dates: Iterable[datetime.date] | None = None,
     tables: Iterable[str] | None = None,
-    wanted: Wanted | None = None,
+    wanted: AnalyticsOptions | None = None,
     force: bool = False,
-    progress: Progress | None = None,
-) -> list[Made]:
+    progress: OnTable | None = None,
+) -> list[TableBuild]:
     """Build the analytics tables of a lake for some days, or for all that have data.
 
     With a Spark session they are built there, with None in this process; the rows are equal. Tables
@@ -82,7 +82,7 @@ def analyse(
     """
     require("numba")
     chosen = in_order(ANALYTICS if tables is None else tables)
-    wanted = wanted or Wanted()
+    wanted = wanted or AnalyticsOptions()
     wanted = replace(wanted, intervals=known_intervals(wanted.intervals))
     lake.require()
     lake.roll_forward()
@@ -90,12 +90,12 @@ def analyse(
     replace_outdated(lake, chosen, None if dates is None else days)
     lake.ensure_tables([table.spec for table in chosen])
     if spark is not None:
-        return _make_all(Tables(spark, lake), days, chosen, wanted, force, progress)
-    with in_process(), HereSession(lake) as session:
-        return _make_all(Tables(session, lake), days, chosen, wanted, force, progress)
+        return _make_all(LakeTables(spark, lake), days, chosen, wanted, force, progress)
+    with local_engine(), LocalSession(lake) as session:
+        return _make_all(LakeTables(session, lake), days, chosen, wanted, force, progress)
 
 
-def _days(lake: Lake, asked: Iterable[datetime.date] | None) -> list[datetime.date]:
+def _days(lake: LakeStore, asked: Iterable[datetime.date] | None) -> list[datetime.date]:
     """Return the days to build; raise `UsageError` for those without data, before any build."""
     available = dates_with_data(lake)
     if asked is None:
@@ -109,13 +109,13 @@ def _days(lake: Lake, asked: Iterable[datetime.date] | None) -> list[datetime.da
 
 
 def _make_all(
-    opened: Tables,
+    opened: LakeTables,
     dates: Iterable[datetime.date],
     chosen: Iterable[AnalyticsTable],
-    wanted: Wanted,
+    wanted: AnalyticsOptions,
     force: bool,
-    progress: Progress | None,
-) -> list[Made]:
+    progress: OnTable | None,
+) -> list[TableBuild]:
     """Build these tables for each day."""
     result = []
     for date in dates:
@@ -141,8 +141,12 @@ def in_order(names: Iterable[str]) -> list[AnalyticsTable]:
 
 
 def _make(
-    day: Day, table: AnalyticsTable, wanted: Wanted, force: bool, progress: Progress | None
-) -> Made:
+    day: LakeDay,
+    table: AnalyticsTable,
+    wanted: AnalyticsOptions,
+    force: bool,
+    progress: OnTable | None,
+) -> TableBuild:
     if table is BARS:
         intervals = known_intervals([*wanted.intervals, *kept_intervals(day)])
         wanted = replace(wanted, intervals=intervals)
@@ -150,18 +154,18 @@ def _make(
     bar_settings = wanted if table is BARS else None
     inputs = day.fingerprint(_inputs(table), __version__, columns, bar_settings)
     lake = day.tables.lake
-    if not force and is_made_of(lake, table, day.date, inputs):
-        return Made(table.name, day.date, None)
+    if not force and is_built_from(lake, table, day.date, inputs):
+        return TableBuild(table.name, day.date, None)
     if progress is not None:
         progress(table.name, day.date)
     try:
-        with told_what_failed(table, day.date):
+        with describe_failure(table, day.date):
             frame = table.build(day, wanted)
         rows = replace_day(lake, table, frame, day.date, inputs)
     finally:
         day.tables.release()
     day.tables.forget(table.name)
-    return Made(table.name, day.date, rows)
+    return TableBuild(table.name, day.date, rows)
 
 
 def _inputs(table: AnalyticsTable) -> Sequence[str]:

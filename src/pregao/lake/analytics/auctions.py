@@ -13,10 +13,17 @@ from typing import Any
 import pyarrow as pa
 
 from pregao.lake.analytics.engine import Column, DataFrame, F, Window
-from pregao.lake.analytics.reading import INSTRUMENT, Day, bit
+from pregao.lake.analytics.reading import INSTRUMENT, LakeDay, bit
 from pregao.lake.analytics.status import STATUS, lines
-from pregao.lake.analytics.tables import PRICE, AnalyticsTable, Wanted, column, conform, spark_type
-from pregao.lake.analytics.trades import CONDITIONS, TRADES, made_trades
+from pregao.lake.analytics.tables import (
+    PRICE,
+    AnalyticsOptions,
+    AnalyticsTable,
+    column,
+    conform,
+    spark_type,
+)
+from pregao.lake.analytics.trades import CONDITIONS, TRADES, stored_trades
 from pregao.umdf.phases import Status
 from pregao.umdf.templates import AUCTION_IMBALANCE, THEORETICAL_OPENING_PRICE, flag
 
@@ -67,7 +74,7 @@ _MORE_SELLERS = flag("ImbalanceCondition", "ImbalanceMoreSellers")
 _BEFORE, _CHANGE, _AFTER = 0, 1, 2
 
 
-def auctions(day: Day, trades: DataFrame) -> DataFrame:
+def auctions(day: LakeDay, trades: DataFrame) -> DataFrame:
     """Return the day's auctions."""
     states = _states(day)
     rows = (
@@ -81,7 +88,7 @@ def auctions(day: Day, trades: DataFrame) -> DataFrame:
     found = (
         placed.where(F.col("auction").isNotNull())
         .groupBy(*INSTRUMENT, "auction")
-        .agg(*_told_together())
+        .agg(*_published_together())
     )
     uncrossed = F.col("uncross_trades") > 0
     # An imbalance that was withdrawn while prices continued did not exist at the end.
@@ -109,7 +116,7 @@ def _before_the_end(
     return [chosen[member].alias(f"{name}_{member}") for member in members]
 
 
-def _states(day: Day) -> DataFrame:
+def _states(day: LakeDay) -> DataFrame:
     """Return the changes of state; those within an auction have its number."""
     in_order = Window.partitionBy(*INSTRUMENT).orderBy("at", "line")
     instrument_states = lines(day).where(F.col("security_id").isNotNull())
@@ -165,7 +172,7 @@ def _order() -> Column:
     return F.when(F.col("md_update_action") == "DELETE", _BEFORE).otherwise(_AFTER)
 
 
-def _theoretical(day: Day) -> DataFrame:
+def _theoretical(day: LakeDay) -> DataFrame:
     stands = F.col("md_update_action") != "DELETE"
     return day.messages(THEORETICAL_OPENING_PRICE).select(
         *INSTRUMENT,
@@ -183,7 +190,7 @@ def _theoretical(day: Day) -> DataFrame:
     )
 
 
-def _imbalances(day: Day) -> DataFrame:
+def _imbalances(day: LakeDay) -> DataFrame:
     stands = F.col("md_update_action") != "DELETE"
     side = (
         F.when(bit("imbalance_condition", _MORE_BUYERS), F.lit("BUY"))
@@ -206,7 +213,7 @@ def _imbalances(day: Day) -> DataFrame:
     )
 
 
-def _told_together() -> list[Column]:
+def _published_together() -> list[Column]:
     """Return the aggregates of an auction's rows."""
     change = F.when(F.col("order") == _CHANGE, F.col("line"))
     return [
@@ -249,8 +256,8 @@ def _in_order(told: str, name: str) -> Column:
     return shaped.cast(spark_type(kind)).alias(name)
 
 
-def _build(day: Day, _wanted: Wanted) -> DataFrame:
-    return auctions(day, made_trades(day))
+def _build(day: LakeDay, _wanted: AnalyticsOptions) -> DataFrame:
+    return auctions(day, stored_trades(day))
 
 
 AUCTIONS = AnalyticsTable(

@@ -13,19 +13,19 @@ import pyarrow as pa
 
 from pregao.lake.analytics.engine import Column, DataFrame, F
 from pregao.lake.analytics.intervals import interval_ns, known_intervals
-from pregao.lake.analytics.reading import INSTRUMENT, Day
+from pregao.lake.analytics.reading import INSTRUMENT, LakeDay
 from pregao.lake.analytics.tables import (
     AVERAGE,
     NOTIONAL,
     PRICE,
+    AnalyticsOptions,
     AnalyticsTable,
-    Wanted,
     column,
     conform,
     spark_type,
 )
-from pregao.lake.analytics.trades import TRADES, made_trades
-from pregao.lake.store import DATE
+from pregao.lake.analytics.trades import TRADES, stored_trades
+from pregao.lake.store.unit import DATE
 from pregao.umdf.trading_day import day_begins_ns
 
 NAME = "bars"
@@ -119,7 +119,7 @@ def midnight_ns(date: datetime.date) -> int:
     return day_begins_ns((date - datetime.date(1970, 1, 1)).days)
 
 
-def kept_intervals(day: Day) -> list[str]:
+def kept_intervals(day: LakeDay) -> list[str]:
     """Return the intervals of existing bars, which every later build updates too."""
     if not day.has(NAME):
         return []
@@ -129,8 +129,8 @@ def kept_intervals(day: Day) -> list[str]:
     return sorted(found["interval"].unique().to_pylist())
 
 
-def _build(day: Day, wanted: Wanted) -> DataFrame:
-    return bars(made_trades(day), day.date, wanted.intervals)
+def _build(day: LakeDay, wanted: AnalyticsOptions) -> DataFrame:
+    return bars(stored_trades(day), day.date, wanted.intervals)
 
 
 BARS = AnalyticsTable(

@@ -16,8 +16,8 @@ import pyarrow as pa
 from pregao.clock import MILLISECOND
 from pregao.lake.analytics.engine import DataFrame, F, Window
 from pregao.lake.analytics.legacy import LEGACY_PACKETS
-from pregao.lake.analytics.reading import Day
-from pregao.lake.analytics.tables import AnalyticsTable, Wanted, column, conform
+from pregao.lake.analytics.reading import LakeDay
+from pregao.lake.analytics.tables import AnalyticsOptions, AnalyticsTable, column, conform
 
 PACKETS = "packets"
 INGESTS = "ingests"
@@ -43,7 +43,7 @@ COLUMNS = (
 )
 
 
-def clock_offsets(day: Day) -> DataFrame:
+def clock_offsets(day: LakeDay) -> DataFrame:
     """Return the offset of each flow of the day."""
     difference = F.col("capture_time_ns") - F.col("sending_time_ns")
     packets = day.table(PACKETS).select(*FLOW, difference.alias("difference"))
@@ -80,7 +80,7 @@ def clock_offsets(day: Day) -> DataFrame:
     return conform(found.join(F.broadcast(names), "capture_id", "left"), COLUMNS)
 
 
-def _build(day: Day, _wanted: Wanted) -> DataFrame:
+def _build(day: LakeDay, _wanted: AnalyticsOptions) -> DataFrame:
     return clock_offsets(day)
 
 

@@ -13,9 +13,9 @@ from contextvars import ContextVar
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Column", "DataFrame", "F", "Window", "all_of", "in_process"]
+__all__ = ["Column", "DataFrame", "F", "Window", "all_of", "local_engine"]
 
-_HERE = "pregao.lake.analytics.here"
+_LOCAL = "pregao.lake.analytics.here"
 _in_process: ContextVar[bool] = ContextVar("in_process", default=False)
 
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from pyspark.sql import functions as F  # noqa: N812 - the conventional name
 else:
     Column = DataFrame = Any
-    F = _Chosen("pyspark.sql.functions", f"{_HERE}.functions")
-    Window = _Chosen("pyspark.sql:Window", f"{_HERE}.columns:Window")
+    F = _Chosen("pyspark.sql.functions", f"{_LOCAL}.functions")
+    Window = _Chosen("pyspark.sql:Window", f"{_LOCAL}.columns:Window")
 
 
 @contextmanager
-def in_process() -> Iterator[None]:
+def local_engine() -> Iterator[None]:
     """Use the columns and windows of the local engine instead of Spark's."""
     before = _in_process.set(True)
     try:

@@ -13,8 +13,9 @@ from pregao.errors import UsageError
 from pregao.lake.analytics import _kernels
 from pregao.lake.analytics.order_positions import DELETE_FROM
 from pregao.lake.analytics.reading import incremental_templates, message_table
-from pregao.lake.books import codes, integers
-from pregao.lake.store import DATE, Lake
+from pregao.lake.books.columns import codes, integers
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.unit import DATE
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 from pregao.umdf.streams import Stream
 from pregao.umdf.templates import (
@@ -49,7 +50,7 @@ Span = tuple[int, int]
 class FlowTables:
     """Messages of a channel on a day, as columns."""
 
-    def __init__(self, lake: Lake, day: date) -> None:
+    def __init__(self, lake: LakeStore, day: date) -> None:
         self.lake = lake
         self.day = day
         self.channel: int | None = None
@@ -141,7 +142,7 @@ def concat(parts: list[Columns]) -> Columns:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _place(rows: Columns) -> Any:
+def _event_key(rows: Columns) -> Any:
     """Return the event keys of messages: one number each, which increases along the channel."""
     version, number, index = (rows[name].astype(np.int64) for name in _KEY)
     return version * EVENT_VERSION + number * EVENT_NUMBER + index
@@ -195,7 +196,7 @@ def flow_acts(tables: FlowTables, span: Span | None) -> tuple[Columns, Columns, 
     new = {name: column[fresh] for name, column in orders.items()}
     changed = {name: column[action == _CHANGE] for name, column in orders.items()}
     for rows in (new, gone):
-        rows["place"] = _place(rows)
+        rows["place"] = _event_key(rows)
         rows["side"] = (rows["md_entry_type"] == _OFFER).astype(np.int64)
     lots = tables.lot_sizes()
     securities, which = np.unique(new["security_id"], return_inverse=True)
@@ -264,13 +265,13 @@ def _improving(tables: FlowTables, new: Columns, gone: Columns, entries: Any) ->
     if len(rows["security_id"]):
         sides = rows["security_id"] * 2 + (rows["md_entry_type"] == _OFFER)
         top = rows["md_update_action"] == _TOP
-        event_key = _place(rows)
+        event_key = _event_key(rows)
         count = np.maximum(rows["md_entry_position_no"], 0)
         parts.append((sides[top], event_key[top], _kernels.TAKE, count[top], none[:0]))
         parts.append((sides[~top], event_key[~top], _kernels.CLEAR, count[~top], none[:0]))
     for template in (EMPTY_BOOK, CHANNEL_RESET):
         rows = tables.read(template, (*_KEY, "security_id"))
-        event_key = _place(rows)
+        event_key = _event_key(rows)
         if template == EMPTY_BOOK:
             sides = np.concatenate([rows["security_id"] * 2, rows["security_id"] * 2 + 1])
             event_key = np.concatenate([event_key, event_key])

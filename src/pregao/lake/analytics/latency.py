@@ -22,13 +22,13 @@ from pregao.lake.analytics.engine import Column, DataFrame, F, all_of
 from pregao.lake.analytics.legacy import LEGACY_ENTRIES, legacy_times
 from pregao.lake.analytics.private_flow import REPORTS, REQUESTS, TIMES, answers
 from pregao.lake.analytics.reading import (
-    Day,
+    LakeDay,
     bit,
     incremental_templates,
     is_recovery,
     message_table,
 )
-from pregao.lake.analytics.tables import AnalyticsTable, Wanted, column, conform
+from pregao.lake.analytics.tables import AnalyticsOptions, AnalyticsTable, column, conform
 from pregao.lake.analytics.trades import CONDITIONS
 from pregao.umdf.streams import Stream
 from pregao.umdf.templates import (
@@ -79,7 +79,7 @@ COLUMNS = (
 _PACKET = ("sending_time_ns", "capture_time_ns", "feed", "feed_difference_ns", "capture_id")
 
 
-def latency(day: Day, offsets: DataFrame) -> DataFrame:
+def latency(day: LakeDay, offsets: DataFrame) -> DataFrame:
     """Return the day's events with their times; ``offsets`` are those of the captures' clocks."""
     present = [one for one in incremental_templates() if day.has(message_table(one))]
     parts = [_times(day.binary_messages(template), template) for template in present or [ORDER]]
@@ -119,7 +119,7 @@ def _with_network_times(events: DataFrame, offsets: DataFrame) -> DataFrame:
     )
 
 
-def _legacy_times(day: Day) -> Iterator[DataFrame]:
+def _legacy_times(day: LakeDay) -> Iterator[DataFrame]:
     """Yield the times of the legacy feed's entries, statuses and definitions."""
     if day.has(LEGACY_ENTRIES):
         yield legacy_times(day.table(LEGACY_ENTRIES), day.left_out)
@@ -164,7 +164,7 @@ def _happened(template: int, transact_time: Column) -> Column:
     return transact_time
 
 
-def _with_entrypoint(day: Day, events: DataFrame) -> DataFrame:
+def _with_entrypoint(day: LakeDay, events: DataFrame) -> DataFrame:
     """Add the times of the requests that caused the events, where these were captured."""
     reports = answers(day)
     if reports is None:
@@ -183,14 +183,14 @@ def _with_entrypoint(day: Day, events: DataFrame) -> DataFrame:
     return events.join(caused, ["channel", "event"], "left")
 
 
-def _orders(day: Day, template: int) -> DataFrame:
+def _orders(day: LakeDay, template: int) -> DataFrame:
     """Return the orders in messages, with T5."""
     found = day.binary_messages(template)
     time = _happened(template, F.col("transact_time_ns"))
     return found.select("channel", "event", "place", "secondary_order_id", time.alias("t5_ns"))
 
 
-def _build(day: Day, _wanted: Wanted) -> DataFrame:
+def _build(day: LakeDay, _wanted: AnalyticsOptions) -> DataFrame:
     return latency(day, day.table(CLOCK_OFFSETS.name))
 
 

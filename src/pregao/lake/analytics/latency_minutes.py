@@ -7,8 +7,8 @@ import pyarrow as pa
 from pregao.clock import MINUTE
 from pregao.lake.analytics.engine import DataFrame, F
 from pregao.lake.analytics.latency import LATENCY
-from pregao.lake.analytics.reading import Day
-from pregao.lake.analytics.tables import AnalyticsTable, Wanted, column, conform
+from pregao.lake.analytics.reading import LakeDay
+from pregao.lake.analytics.tables import AnalyticsOptions, AnalyticsTable, column, conform
 
 PERCENTILES = {"p50_ns": 0.5, "p90_ns": 0.9, "p99_ns": 0.99, "p999_ns": 0.999}
 MEASURES = {
@@ -59,7 +59,7 @@ def latency_minutes(events: DataFrame) -> DataFrame:
     return conform(grouped.select("*", *named), COLUMNS)
 
 
-def _build(day: Day, _wanted: Wanted) -> DataFrame:
+def _build(day: LakeDay, _wanted: AnalyticsOptions) -> DataFrame:
     return latency_minutes(day.table(LATENCY.name))
 
 

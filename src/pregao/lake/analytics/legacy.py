@@ -25,15 +25,16 @@ from pregao.feed.legacy_meaning import (
     number_of,
 )
 from pregao.lake.analytics.engine import DataFrame, F, Window
-from pregao.lake.analytics.legacy_left_out import LeftOut
+from pregao.lake.analytics.legacy_left_out import LegacyExclusions
 from pregao.lake.analytics.spark_types import spark_type
 from pregao.lake.analytics.timeline import UNTOLD
 from pregao.lake.books.columns import integers, nulled, prices
-from pregao.lake.books.legacy_entries import ENTRY_COLUMNS, Entries, or_null
+from pregao.lake.books.legacy_entries import ENTRY_COLUMNS, EntryColumns, or_null
 from pregao.lake.books.legacy_messages import key_columns, messages_of, named, names_of
 from pregao.lake.books.legacy_status import STATUS_COLUMNS, group_text, statuses_of
-from pregao.lake.ingest import PROTOCOLS, bundled_message_tables, message_table_name
-from pregao.lake.store import DATE
+from pregao.lake.ingest.protocols import PROTOCOLS
+from pregao.lake.ingest.umdf.tables import bundled_message_tables, message_table_name
+from pregao.lake.store.unit import DATE
 from pregao.umdf import templates as t
 from pregao.umdf.keys import MESSAGE_KEY
 from pregao.umdf.phases import TradingEvent, instrument_status, phase_status
@@ -104,7 +105,7 @@ def _schema(template: int) -> Any:
     return pa.schema([field for field in spec.schema.remove_metadata() if field.name != DATE])
 
 
-def legacy_messages(source: DataFrame, template: int, excluded: LeftOut) -> DataFrame:
+def legacy_messages(source: DataFrame, template: int, excluded: LegacyExclusions) -> DataFrame:
     """Return the rows of a table that are messages of a template, with the columns of its table."""
     schema = _schema(template)
     if template == _DEFINITION:
@@ -121,17 +122,17 @@ def legacy_messages(source: DataFrame, template: int, excluded: LeftOut) -> Data
 
     def entries_of(rows: Any) -> Any:
         own = excluded.without(rows, only_orders=template == t.MASS_DELETE_ORDERS)
-        return messages_of(Entries(own, excluded.slots), template)
+        return messages_of(EntryColumns(own, excluded.slots), template)
 
     entries = source.where(F.col("md_entry_type").isin(*_TYPES[template]))
     return _mapped(entries, ENTRY_COLUMNS, schema, entries_of)
 
 
-def _volumes(source: DataFrame, schema: Any, excluded: LeftOut) -> DataFrame:
+def _volumes(source: DataFrame, schema: Any, excluded: LegacyExclusions) -> DataFrame:
     """Return the session volumes, with the average price that follows each."""
 
     def entries_of(rows: Any) -> Any:
-        entries = Entries(excluded.without(rows), excluded.slots)
+        entries = EntryColumns(excluded.without(rows), excluded.slots)
         kept = np.flatnonzero(~entries.elsewhere)
         average = entries.type[kept] == _AVERAGE
         found = messages_of(entries, t.EXECUTION_STATISTICS, kept)
@@ -148,7 +149,7 @@ def _volumes(source: DataFrame, schema: Any, excluded: LeftOut) -> DataFrame:
     return both.withColumn("vwap_px", following).where(~F.col("average")).drop("average")
 
 
-def _statuses(rows: Any, template: int, excluded: LeftOut) -> Any:
+def _statuses(rows: Any, template: int, excluded: LegacyExclusions) -> Any:
     own = statuses_of(excluded.without(rows), template, excluded.slots)
     if template == t.SECURITY_GROUP_PHASE:
         pairs = zip(own["channel"].to_pylist(), own["security_group"].to_pylist(), strict=True)
@@ -160,22 +161,22 @@ def _statuses(rows: Any, template: int, excluded: LeftOut) -> Any:
     return own.set_column(at, "security_trading_event", pc.if_else(without_event, UNTOLD, event))
 
 
-def _definitions(rows: Any, excluded: LeftOut) -> Any:
-    entries = Entries(excluded.without(rows), excluded.slots)
+def _definitions(rows: Any, excluded: LegacyExclusions) -> Any:
+    entries = EntryColumns(excluded.without(rows), excluded.slots)
     kept = np.arange(len(entries))
     codes = entries.told("security_update_action", lambda text: ord(text or "\0"), np.int64)
     actions = named(codes, names_of("SecurityUpdateAction"), kept)
     return pa.table({**key_columns(entries, kept), "security_update_action": actions})
 
 
-def legacy_times(source: DataFrame, excluded: LeftOut) -> DataFrame:
+def legacy_times(source: DataFrame, excluded: LegacyExclusions) -> DataFrame:
     """Return event, message, sending and capture time of each entry, and its event.
 
     Only a new order has an event time: when it got its queue position.
     """
 
     def times_of(rows: Any) -> Any:
-        entries = Entries(excluded.without(rows), excluded.slots)
+        entries = EntryColumns(excluded.without(rows), excluded.slots)
         kept = np.arange(len(entries))
         keys = key_columns(entries, kept)
         new = np.isin(entries.type, list(SIDES)) & (entries.action == NEW)
@@ -194,7 +195,7 @@ def legacy_times(source: DataFrame, excluded: LeftOut) -> DataFrame:
     return _mapped(source, ENTRY_COLUMNS, _TIMES, times_of)
 
 
-def legacy_states(snapshots: DataFrame, excluded: LeftOut) -> DataFrame:
+def legacy_states(snapshots: DataFrame, excluded: LegacyExclusions) -> DataFrame:
     """Return states of instruments and phases of their groups from snapshots (002 §11.4).
 
     The event is that of a state that separates an instrument from its group; null if the instrument
@@ -202,7 +203,7 @@ def legacy_states(snapshots: DataFrame, excluded: LeftOut) -> DataFrame:
     """
 
     def states_of(rows: Any) -> Any:
-        entries = Entries(excluded.without(rows))
+        entries = EntryColumns(excluded.without(rows))
         kept = np.arange(len(entries))
         phase = entries.told(
             "trading_session_sub_id", lambda text: or_null(number_of(text)), np.int64
@@ -233,7 +234,7 @@ def legacy_states(snapshots: DataFrame, excluded: LeftOut) -> DataFrame:
     return _mapped(shown, names, _STATE, states_of)
 
 
-def legacy_instruments(listed: DataFrame, excluded: LeftOut) -> DataFrame:
+def legacy_instruments(listed: DataFrame, excluded: LegacyExclusions) -> DataFrame:
     """Return the instruments of the legacy feed, with symbols and groups by the last definition."""
 
     def listed_of(rows: Any) -> Any:

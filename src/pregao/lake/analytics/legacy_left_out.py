@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from pregao.lake.books.brought import brought
-from pregao.lake.books.catalogue import Catalogue
-from pregao.lake.books.columns import integers, taken
-from pregao.lake.books.inputs import INSTRUMENTS, Inputs, Part
+from pregao.lake.books.brought import day_coverage
+from pregao.lake.books.catalogue import FileCatalogue
+from pregao.lake.books.columns import integers, take
+from pregao.lake.books.inputs import INSTRUMENTS, InputFiles, SecurityRange
 from pregao.lake.books.legacy_reader import LegacyReader
-from pregao.lake.books.slots import Slots
-from pregao.lake.ingest import PROTOCOLS
-from pregao.lake.store import Lake
+from pregao.lake.books.slots import TimeSlots
+from pregao.lake.ingest.protocols import PROTOCOLS
+from pregao.lake.store.lake import LakeStore
 
 
 @dataclass(frozen=True, slots=True)
-class Depths:
+class PriceLevelInstruments:
     """Instruments of a channel published by price levels, and those published by orders."""
 
     levels: frozenset[int]
@@ -32,23 +32,25 @@ class Depths:
     """Whether an instrument that is in neither has price levels."""
 
     @staticmethod
-    def of(inputs: Inputs) -> Depths:
+    def of(inputs: InputFiles) -> PriceLevelInstruments:
         """Return those of a channel's day."""
         levels = frozenset(each for each, depth in inputs.depths.items() if depth)
-        return Depths(levels, frozenset(inputs.depths) - levels, inputs.usual_depth != 0)
+        return PriceLevelInstruments(
+            levels, frozenset(inputs.depths) - levels, inputs.usual_depth != 0
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class LegacyExclusions:
     """Exclusions of a day, and facts about the rest."""
 
     channels: frozenset[int]
     instruments: frozenset[int]
     groups: frozenset[tuple[int, str]]
     """Groups all of whose instruments are excluded, with their channel."""
-    slots: Mapping[int, Slots]
+    slots: Mapping[int, TimeSlots]
     """Time slots and restarts of numbers of the channels that are not excluded."""
-    depths: Mapping[int, Depths]
+    depths: Mapping[int, PriceLevelInstruments]
 
     def without(self, rows: Any, *, only_orders: bool = False) -> Any:
         """Return the other rows; with `only_orders`, those of instruments published by orders."""
@@ -60,12 +62,12 @@ class LeftOut:
                 known = depths.orders if depths.usually_levels else depths.levels
                 listed = np.isin(security, list(known))
                 excluded |= (channel == number) & (~listed if depths.usually_levels else listed)
-        return rows if not excluded.any() else taken(rows, np.flatnonzero(~excluded))
+        return rows if not excluded.any() else take(rows, np.flatnonzero(~excluded))
 
 
-def left_out(lake: Lake, date: datetime.date) -> LeftOut:
+def left_out(lake: LakeStore, date: datetime.date) -> LegacyExclusions:
     """Return the exclusions of the legacy feed's day."""
-    catalogue = Catalogue(lake)
+    catalogue = FileCatalogue(lake)
     channels = frozenset(catalogue.binary_channels(date))
     own = [channel for channel in catalogue.channels(date) if channel not in channels]
     inputs = {channel: catalogue.inputs(date, channel) for channel in own}
@@ -78,34 +80,34 @@ def left_out(lake: Lake, date: datetime.date) -> LeftOut:
             for group in _groups_without(lake, inputs[channel], instruments)
         )
     protocol = PROTOCOLS["legacy"]
-    return LeftOut(
+    return LegacyExclusions(
         channels,
         instruments,
         groups,
-        {channel: brought(lake, date, channel, protocol).slots for channel in own},
-        {channel: Depths.of(inputs[channel]) for channel in own},
+        {channel: day_coverage(lake, date, channel, protocol).slots for channel in own},
+        {channel: PriceLevelInstruments.of(inputs[channel]) for channel in own},
     )
 
 
-def channels_of_levels(lake: Lake, date: datetime.date) -> list[int]:
+def channels_of_levels(lake: LakeStore, date: datetime.date) -> list[int]:
     """Return the legacy feed's channels that publish price levels of any instrument on a day."""
-    catalogue = Catalogue(lake)
+    catalogue = FileCatalogue(lake)
     binary = catalogue.binary_channels(date)
     found = []
     for channel in catalogue.channels(date):
         if channel not in binary:
-            depths = Depths.of(catalogue.inputs(date, channel))
+            depths = PriceLevelInstruments.of(catalogue.inputs(date, channel))
             if depths.levels or depths.usually_levels:
                 found.append(channel)
     return found
 
 
-def _groups_without(lake: Lake, inputs: Inputs, instruments: frozenset[int]) -> set[str]:
+def _groups_without(lake: LakeStore, inputs: InputFiles, instruments: frozenset[int]) -> set[str]:
     """Return the groups of a channel all of whose instruments are among the given ones."""
     found: dict[str, set[int]] = {}
-    every = Inputs(inputs.day, inputs.channel, inputs.tables, inputs.files, inputs.protocol)
+    every = InputFiles(inputs.day, inputs.channel, inputs.tables, inputs.files, inputs.protocol)
     names = ["security_id", "security_group"]
-    for rows in LegacyReader(lake.location, every).read(INSTRUMENTS, names, Part()):
+    for rows in LegacyReader(lake.location, every).read(INSTRUMENTS, names, SecurityRange()):
         groups = rows.column("security_group").to_pylist()
         for security, group in zip(integers(rows.column("security_id")), groups, strict=True):
             found.setdefault(group, set()).add(int(security))

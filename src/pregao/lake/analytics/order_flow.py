@@ -35,19 +35,19 @@ from pregao.lake.analytics.flow_messages import (
     open_span,
 )
 from pregao.lake.analytics.reading import dates_with_data
-from pregao.lake.store import Lake
+from pregao.lake.store.lake import LakeStore
 
 WINDOW_NS = 100 * MILLISECOND
 CLOSE_NS = 200_000
-LEAST_EVENTS = 500
-LEAST_NEW_ORDERS = 100
-LEAST_TRADES = 10
-LEAST_SPAN_NS = 5 * SECOND
+MIN_EVENTS = 500
+MIN_NEW_ORDERS = 100
+MIN_TRADES = 10
+MIN_SPAN_NS = 5 * SECOND
 """Minimum events, orders, trades and span for meaningful measures."""
 
 
 @dataclass(frozen=True, slots=True)
-class OrderFlow:
+class OrderFlowStatistics:
     """Order flow of a channel on a day, during continuous trading."""
 
     date: date
@@ -96,7 +96,9 @@ class OrderFlow:
         return self.events / self.seconds
 
 
-def measure_flow(lake: Lake, day: date | None = None, channel: int | None = None) -> OrderFlow:
+def measure_flow(
+    lake: LakeStore, day: date | None = None, channel: int | None = None
+) -> OrderFlowStatistics:
     """Measure a channel on a day; by default the last day, and its busiest channel."""
     lake.require()
     days = dates_with_data(lake)
@@ -119,7 +121,9 @@ def measure_flow(lake: Lake, day: date | None = None, channel: int | None = None
     return _measure(tables, every, span, number)
 
 
-def _measure(tables: FlowTables, every: Columns, span: Span | None, channel: int) -> OrderFlow:
+def _measure(
+    tables: FlowTables, every: Columns, span: Span | None, channel: int
+) -> OrderFlowStatistics:
     if span is not None:
         within = (every["sending_time_ns"] >= span[0]) & (every["sending_time_ns"] < span[1])
         every = {name: column[within] for name, column in every.items()}
@@ -138,7 +142,7 @@ def _measure(tables: FlowTables, every: Columns, span: Span | None, channel: int
     pairs = gone["event"] * 2 + gone["side"]
     replaced = np.isin(pairs[cancelled], new["event"] * 2 + new["side"])
     amended = int((~np.isin(changed["event"], trade_events)).sum())
-    return OrderFlow(
+    return OrderFlowStatistics(
         date=tables.day,
         channel=channel,
         schema_version=int(every["schema_version"].max()),
@@ -172,17 +176,17 @@ def _require(
     events: int, new: int, trades: int, seconds: float, lifetimes: Any, channel: int
 ) -> None:
     if (
-        events < LEAST_EVENTS
-        or new < LEAST_NEW_ORDERS
-        or trades < LEAST_TRADES
-        or seconds * SECOND < LEAST_SPAN_NS
+        events < MIN_EVENTS
+        or new < MIN_NEW_ORDERS
+        or trades < MIN_TRADES
+        or seconds * SECOND < MIN_SPAN_NS
         or not len(lifetimes)
     ):
         raise UsageError(
             f"channel {channel} has too little continuous trading to measure: {events:,} events, "
             f"{new:,} new orders, {trades:,} trades and {len(lifetimes):,} canceled orders in "
-            f"{seconds:.1f} s; at least {LEAST_EVENTS} events, {LEAST_NEW_ORDERS} new orders and "
-            f"{LEAST_TRADES} trades in {LEAST_SPAN_NS // SECOND} s are needed."
+            f"{seconds:.1f} s; at least {MIN_EVENTS} events, {MIN_NEW_ORDERS} new orders and "
+            f"{MIN_TRADES} trades in {MIN_SPAN_NS // SECOND} s are needed."
         )
 
 

@@ -19,7 +19,7 @@ from pregao.lake.analytics.tables import column, spark_type
 DELETE_FROM = "DELETE_FROM"
 DELETE_THRU = "DELETE_THRU"
 
-TAKEN = (
+REMOVED = (
     column("channel", pa.int16(), "Channel."),
     column("security_id", pa.int64(), "Instrument."),
     column("secondary_order_id", pa.int64(), "Removed order."),
@@ -36,7 +36,7 @@ _USED = (
 _SIDES = ("BUY", "SELL")
 
 
-def taken_orders(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def removed_orders(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the orders of one instrument removed by deletions from the top; rows are in order.
 
     A side that a position contradicts, such as one whose start was not received, is ignored until
@@ -61,23 +61,23 @@ def taken_orders(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         elif row["action"] == "DELETE":
             del orders[position - 1]
         elif row["action"] == DELETE_FROM:
-            names = [field.name for field in TAKEN if field.name != "secondary_order_id"]
+            names = [field.name for field in REMOVED if field.name != "secondary_order_id"]
             for order in orders[:position]:
                 yield {"secondary_order_id": order, **{name: row[name] for name in names}}
             del orders[:position]
 
 
-def orders_taken(acts: DataFrame) -> DataFrame:
+def removal_rows(acts: DataFrame) -> DataFrame:
     """Return the orders of all instruments removed by deletions from the top."""
-    schema = pa.schema([pa.field(field.name, field.type) for field in TAKEN])
+    schema = pa.schema([pa.field(field.name, field.type) for field in REMOVED])
 
     def follow(rows: Any) -> Any:
         # The orders of a snapshot have one event key: sort them by position.
         ordered = rows.sort_by([("place", "ascending"), ("position", "ascending")]).to_pylist()
-        return pa.Table.from_pylist(list(taken_orders(ordered)), schema)
+        return pa.Table.from_pylist(list(removed_orders(ordered)), schema)
 
     concerned = acts.where(F.col("action") == DELETE_FROM).select(*INSTRUMENT).distinct()
-    named = ", ".join(f"{field.name} {spark_type(field.type)}" for field in TAKEN)
+    named = ", ".join(f"{field.name} {spark_type(field.type)}" for field in REMOVED)
     return (
         acts.select(*_USED)
         .join(F.broadcast(concerned), list(INSTRUMENT), "left_semi")

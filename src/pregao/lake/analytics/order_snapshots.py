@@ -18,30 +18,30 @@ import pyarrow as pa
 from pregao.book.rows import IMPLIED, NULL, RECOVERY, UpdateKind
 from pregao.feed.columns import Numbers
 from pregao.feed.day import LAST_SERIAL
-from pregao.feed.holes import no_holes
-from pregao.feed.places import BEHIND_PACKET, packet_of
+from pregao.feed.holes import no_gaps
+from pregao.feed.places import AFTER_PACKET, packet_of
 from pregao.feed.sequence import (
-    CountingSnapshots,
-    Rows,
-    Sequence,
+    EffectiveSnapshots,
+    InstrumentSequence,
+    SequenceRows,
     follow_sequence,
     in_sequence,
     loaded_snapshots,
     rows_of,
 )
-from pregao.feed.snapshots import Absences, Snapshots
+from pregao.feed.snapshots import AbsentInstruments, Snapshots
 from pregao.lake.analytics import _kernels
 from pregao.lake.analytics.engine import DataFrame
-from pregao.lake.analytics.reading import Day
+from pregao.lake.analytics.reading import LakeDay
 from pregao.lake.analytics.tables import PRICE, column, spark_type
-from pregao.lake.books.catalogue import Catalogue
+from pregao.lake.books.catalogue import FileCatalogue
 from pregao.lake.books.columns import nulled, prices
 from pregao.lake.books.legacy_reader import LEGACY
 from pregao.lake.books.plan import plan_day, plan_tasks
 from pregao.lake.books.tasks import BookTask, BuildSettings
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
-from pregao.umdf.gap_columns import Counters
-from pregao.umdf.gaps import Step
+from pregao.umdf.gap_columns import GapCounters
+from pregao.umdf.gaps import GapStep
 from pregao.umdf.templates import IMPLIED_SINCE
 
 SNAPSHOT = "SNAPSHOT"
@@ -79,11 +79,11 @@ _SCHEMA = pa.schema([pa.field(field.name, field.type) for field in FOUND])
 _NAMED = ", ".join(f"{field.name} {spark_type(field.type)}" for field in FOUND)
 _SIDES = pa.array(["BUY", "SELL"])
 _ACTIONS = pa.array(["NEW", "CHANGE", "DELETE"])
-_BEHIND_PACKET = EVENT_NUMBER - 1
+_AFTER_PACKET = EVENT_NUMBER - 1
 _NOTHING_TO_WRITE = BuildSettings("", depth=1, interval_ns=0)
 
 
-def snapshot_orders(day: Day, *, legacy: bool = True) -> DataFrame:
+def snapshot_orders(day: LakeDay, *, legacy: bool = True) -> DataFrame:
     """Return the orders of the day's snapshots that count, and where messages were lost.
 
     With ``legacy``, also returns the order updates of the legacy feed.
@@ -104,9 +104,9 @@ def snapshot_orders(day: Day, *, legacy: bool = True) -> DataFrame:
     return sent.repartition(len(tasks)).mapInArrow(work, _NAMED)
 
 
-def _tasks(day: Day, legacy: bool) -> list[BookTask]:
+def _tasks(day: LakeDay, legacy: bool) -> list[BookTask]:
     """Return tasks for the legacy feed's channels, and for channels with missing packets."""
-    catalogue = Catalogue(day.tables.lake)
+    catalogue = FileCatalogue(day.tables.lake)
     parallelism = os.cpu_count() or 1  # as for books; Spark Connect does not report its own
     tasks = []
     for channel in catalogue.channels(day.date):
@@ -130,22 +130,22 @@ def found_by(task: BookTask) -> Any:
     legacy = task.inputs.inputs.protocol == LEGACY
     implied_known = legacy or (version is not None and version >= IMPLIED_SINCE)
     rows = _FoundRows(task.inputs.inputs.channel, day.base, implied_known)
-    counters: Counters | None = None
-    counting = CountingSnapshots(snapshots)
+    counters: GapCounters | None = None
+    counting = EffectiveSnapshots(snapshots)
     windows = task.windows or ((0, LAST_SERIAL),)
     for number, window in enumerate(windows):
         serials = (day.base, *window) if alone else None
         messages, resets = source.messages(others, serials), source.resets(serials)
         usable = counting.within(messages, last=number == len(windows) - 1)
-        absent = Absences.none()
+        absent = AbsentInstruments.none()
         if counters is None:
             absent = day.absences(snapshots, np.concatenate([messages.keys.security, also]))
-        sequence = in_sequence(messages, resets, snapshots, usable, absent, also, no_holes())
+        sequence = in_sequence(messages, resets, snapshots, usable, absent, also, no_gaps())
         if counters is None:
             counters = day.counters(len(sequence.securities))
         followed = follow_sequence(sequence, counters, day.holes)
         step = followed.step
-        restarts = np.flatnonzero((step == Step.RESTART) | (step == Step.EMPTIES))
+        restarts = np.flatnonzero((step == GapStep.RESTART) | (step == GapStep.EMPTIES))
         rows.add_restarts(sequence, restarts)
         if snapshots is not None:
             rows.add_snapshots(snapshots, sequence.snapshot[loaded_snapshots(followed)])
@@ -163,10 +163,10 @@ class _FoundRows:
         self._implied_known = implied_known
         self._parts: list[Any] = []
 
-    def add_restarts(self, sequence: Sequence, items: Numbers) -> None:
+    def add_restarts(self, sequence: InstrumentSequence, items: Numbers) -> None:
         """Add restarts of counters, and loops without the book: earlier orders no longer exist."""
         version, number = packet_of(sequence.place[items], self._base)
-        index = sequence.place[items] & BEHIND_PACKET
+        index = sequence.place[items] & AFTER_PACKET
         event_key = version.astype(np.int64) * EVENT_VERSION + number * EVENT_NUMBER + index - 1
         security = sequence.securities[sequence.rank[items]]
         self._add_lost(security, event_key, version, number)
@@ -175,7 +175,7 @@ class _FoundRows:
         """Add the orders of loaded snapshots."""
         version, number = snapshots.version[chosen], snapshots.number[chosen]
         event_keys = (
-            version.astype(np.int64) * EVENT_VERSION + number * EVENT_NUMBER + _BEHIND_PACKET
+            version.astype(np.int64) * EVENT_VERSION + number * EVENT_NUMBER + _AFTER_PACKET
         )
         self._add_lost(snapshots.security[chosen], event_keys - 1, version, number)
         for at, event_key in zip(chosen.tolist(), event_keys.tolist(), strict=True):
@@ -201,14 +201,14 @@ class _FoundRows:
                 implied=implied if self._implied_known else pa.nulls(count, pa.bool_()),
             )
 
-    def add_acts(self, sequence: Sequence, rows: Rows) -> None:
+    def add_acts(self, sequence: InstrumentSequence, rows: SequenceRows) -> None:
         """Add updates of single orders, which are identified by position."""
         updates = rows.updates
         adds = (updates.kind == UpdateKind.ADD) | (updates.kind == UpdateKind.SNAPSHOT_ORDER)
         capacity = int(adds.sum())
         found_id, before = (np.empty(len(updates), np.int64) for _ in range(2))
         taken_row, taken_id, taken_size = (np.empty(capacity, np.int64) for _ in range(3))
-        taken = _kernels.orders_at_places(
+        taken = _kernels.orders_at_positions(
             updates.instrument, updates.kind, updates.side, updates.order_id, updates.size,
             updates.position, found_id, before, taken_row, taken_id, taken_size,
         )  # fmt: skip
@@ -216,7 +216,7 @@ class _FoundRows:
         row = np.concatenate([single, taken_row[:taken]])
         item = rows.item[row]
         version, number = packet_of(sequence.place[item], self._base)
-        index = sequence.place[item] & BEHIND_PACKET
+        index = sequence.place[item] & AFTER_PACKET
         gone = np.maximum(updates.kind[row].astype(np.int64), 0)
         gone[len(single) :] = UpdateKind.DELETE
         happened = nulled(sequence.time[sequence.book_row[item]])

@@ -16,18 +16,18 @@ import pyarrow as pa
 
 from pregao.lake.analytics.engine import Column, DataFrame, F, Window, all_of
 from pregao.lake.analytics.order_chains import with_chains
-from pregao.lake.analytics.order_positions import DELETE_FROM, DELETE_THRU, orders_taken
+from pregao.lake.analytics.order_positions import DELETE_FROM, DELETE_THRU, removal_rows
 from pregao.lake.analytics.order_snapshots import LOST, SNAPSHOT, snapshot_orders
 from pregao.lake.analytics.private_flow import ENTRIES, REQUESTS, TIMES, answers
 from pregao.lake.analytics.quotes import TICKS, with_level_orders
 from pregao.lake.analytics.reading import (
     INSTRUMENT,
     INSTRUMENTS,
-    Day,
+    LakeDay,
     incremental_templates,
     is_recovery,
 )
-from pregao.lake.analytics.tables import PRICE, AnalyticsTable, Wanted, column, conform
+from pregao.lake.analytics.tables import PRICE, AnalyticsOptions, AnalyticsTable, column, conform
 from pregao.lake.analytics.trades import event_time
 from pregao.umdf.keys import MESSAGE_KEY, key_field
 from pregao.umdf.streams import ONLY_SNAPSHOT
@@ -101,13 +101,13 @@ _FIRST = [
     "place", "event", "moment", *MESSAGE_KEY, "action", "recovery", "side", "size", "before",
     "implied",
 ]  # fmt: skip
-_TOLD_APART = ("action", "recovery", "size", "before")
+_DISTINGUISHED = ("action", "recovery", "size", "before")
 _EVENT = [*INSTRUMENT, "event"]
 _MOMENT = [*INSTRUMENT, "moment"]
 _REQUEST = ("session_id", "cl_ord_id", "order_id", *TIMES)
 
 
-def orders(day: Day) -> DataFrame:
+def orders(day: LakeDay) -> DataFrame:
     """Return the histories of the day's orders."""
     # Read from the files once, regardless of the number of uses.
     found = day.tables.keep(snapshot_orders(day))
@@ -123,19 +123,19 @@ def orders(day: Day) -> DataFrame:
     return conform(day.with_symbols(_with_requests(day, completed)), COLUMNS)
 
 
-def order_acts(day: Day) -> DataFrame:
+def order_acts(day: LakeDay) -> DataFrame:
     """Return the binary feed's updates of single orders, each with whether a trade caused it."""
     found = day.tables.keep(snapshot_orders(day, legacy=False))
     return _with_fills(day, _with_sizes(_acts(day, found)))
 
 
-def book_clearings(day: Day) -> DataFrame:
+def book_clearings(day: LakeDay) -> DataFrame:
     """Return where a side (both, if null) was cleared, or its orders became unknown."""
     found = snapshot_orders(day, legacy=False)
     return _whole_clearings(day, found.where(F.col("action") == LOST))
 
 
-def _with_requests(day: Day, lives: DataFrame) -> DataFrame:
+def _with_requests(day: LakeDay, lives: DataFrame) -> DataFrame:
     """Add the requests that entered the orders, where EntryPoint was captured."""
     reports = answers(day, ENTRIES)
     if reports is None:
@@ -154,7 +154,7 @@ def _side() -> Column:
     )
 
 
-def _acts(day: Day, found: DataFrame) -> DataFrame:
+def _acts(day: LakeDay, found: DataFrame) -> DataFrame:
     """Return the updates of single orders: NEW, CHANGE or DELETE; or SNAPSHOT.
 
     ``found`` has the orders of snapshots and of the legacy feed. ``moment`` groups what belongs
@@ -195,7 +195,7 @@ def _acts(day: Day, found: DataFrame) -> DataFrame:
     if from_top_clearings.isEmpty():
         return single
     lost = found.where(F.col("action") == LOST)
-    from_top = orders_taken(
+    from_top = removal_rows(
         single.unionByName(_clearings(day), allowMissingColumns=True).unionByName(
             lost, allowMissingColumns=True
         )
@@ -220,7 +220,7 @@ def _with_sizes(acts: DataFrame) -> DataFrame:
     )
 
 
-def _with_fills(day: Day, acts: DataFrame) -> DataFrame:
+def _with_fills(day: LakeDay, acts: DataFrame) -> DataFrame:
     """Add whether a trade caused each update."""
     day_trades = all_of(_traded(day))
     volumes = day_trades.groupBy(*_MOMENT).agg(
@@ -248,7 +248,7 @@ def _with_fills(day: Day, acts: DataFrame) -> DataFrame:
     return joined.withColumn("filled", F.coalesce(filled, F.lit(False)))
 
 
-def _traded(day: Day) -> Iterator[DataFrame]:
+def _traded(day: LakeDay) -> Iterator[DataFrame]:
     """Yield the trades of each moment."""
     for template in (TRADE, FORWARD_TRADE):
         for found, moment in (
@@ -295,7 +295,7 @@ def _lives(acts: DataFrame) -> DataFrame:
     origin = F.when(F.col("first.action") == SNAPSHOT, "snapshot").otherwise("message")
     return grouped.select(
         *_ORDER,
-        *[f"first.{name}" for name in _FIRST if name not in _TOLD_APART],
+        *[f"first.{name}" for name in _FIRST if name not in _DISTINGUISHED],
         F.coalesce(earlier, F.col("first.size")).alias("size"),
         origin.alias("origin"),
         *["firm", "price", "entered_ns", "changes", "reductions", "reduced_quantity"],
@@ -312,7 +312,7 @@ def _lives(acts: DataFrame) -> DataFrame:
     )
 
 
-def _clearings(day: Day) -> DataFrame:
+def _clearings(day: LakeDay) -> DataFrame:
     """Return the messages that clear a side, or (without side or instrument) books."""
     cleared = day.binary_messages(MASS_DELETE_ORDERS)
     older = day.legacy_messages(MASS_DELETE_ORDERS)
@@ -340,7 +340,7 @@ def _clearings(day: Day) -> DataFrame:
     )
 
 
-def _whole_clearings(day: Day, lost: DataFrame) -> DataFrame:
+def _whole_clearings(day: LakeDay, lost: DataFrame) -> DataFrame:
     """Return the clearings that remove all orders, and where messages were lost."""
     return (
         _clearings(day)
@@ -349,7 +349,7 @@ def _whole_clearings(day: Day, lost: DataFrame) -> DataFrame:
     )
 
 
-def _with_clearings(day: Day, lives: DataFrame, lost: DataFrame) -> DataFrame:
+def _with_clearings(day: LakeDay, lives: DataFrame, lost: DataFrame) -> DataFrame:
     """Add the ends of orders that were removed with their side or book.
 
     An order that is resent after its book was emptied continues, as does one in the snapshot after
@@ -386,7 +386,7 @@ def _with_clearings(day: Day, lives: DataFrame, lost: DataFrame) -> DataFrame:
     )
 
 
-def _with_queue_positions(day: Day, lives: DataFrame) -> DataFrame:
+def _with_queue_positions(day: LakeDay, lives: DataFrame) -> DataFrame:
     """Add the position in the queue of their price at which orders entered."""
     # The level after the event no longer has the orders that left it in the same event.
     stays = F.col("entry_seen") & ~F.col("event").eqNullSafe(F.col("end_event"))
@@ -397,7 +397,7 @@ def _with_queue_positions(day: Day, lives: DataFrame) -> DataFrame:
     return counted.withColumn("queue_position", position)
 
 
-def _build(day: Day, _wanted: Wanted) -> DataFrame:
+def _build(day: LakeDay, _wanted: AnalyticsOptions) -> DataFrame:
     return orders(day)
 
 

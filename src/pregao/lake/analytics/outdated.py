@@ -8,11 +8,13 @@ from collections.abc import Collection, Iterable
 from pregao.errors import UsageError
 from pregao.lake.analytics.tables import AnalyticsTable
 from pregao.lake.analytics.writing import UNBUILT, day_mark
-from pregao.lake.store import DATE, Lake, arrow_schema, replace_columns, visible_files
+from pregao.lake.store.delta_tables import arrow_schema, replace_columns, visible_files
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.unit import DATE
 
 
 def replace_outdated(
-    lake: Lake, tables: Iterable[AnalyticsTable], days: Collection[datetime.date] | None
+    lake: LakeStore, tables: Iterable[AnalyticsTable], days: Collection[datetime.date] | None
 ) -> None:
     """Remove the rows of tables with columns that no longer exist, and give them the current ones.
 

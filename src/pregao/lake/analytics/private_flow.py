@@ -8,7 +8,7 @@ receives, T4 the matching engine receives, T6 the gateway answers.
 from __future__ import annotations
 
 from pregao.lake.analytics.engine import DataFrame, F, all_of
-from pregao.lake.analytics.reading import Day
+from pregao.lake.analytics.reading import LakeDay
 
 REQUESTS = (
     "ep_simple_new_order",
@@ -25,7 +25,7 @@ REPORTS = (*ENTRIES, "ep_execution_report_cancel")
 TIMES = ("t1_ns", "t2_ns", "t4_ns", "t6_ns")
 
 
-def answers(day: Day, tables: tuple[str, ...] = REPORTS) -> DataFrame | None:
+def answers(day: LakeDay, tables: tuple[str, ...] = REPORTS) -> DataFrame | None:
     """Return the reports of some tables with the times of their requests; None without reports."""
     reports = [name for name in tables if day.has(name)]
     if not reports:
@@ -39,7 +39,7 @@ def answers(day: Day, tables: tuple[str, ...] = REPORTS) -> DataFrame | None:
     return found.join(first, ["session_id", "cl_ord_id"], "left")
 
 
-def _answers(day: Day, name: str) -> DataFrame:
+def _answers(day: LakeDay, name: str) -> DataFrame:
     """Return the reports of a table, by request."""
     return day.table(name).select(
         "security_id",
@@ -54,7 +54,7 @@ def _answers(day: Day, name: str) -> DataFrame:
     )
 
 
-def _sent(day: Day, name: str) -> DataFrame:
+def _sent(day: LakeDay, name: str) -> DataFrame:
     """Return the sending times of the requests of a table."""
     return day.table(name).select(
         F.col("business_header.session_id").alias("session_id"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pregao.lake.analytics.engine import Column, DataFrame, F, Window
-from pregao.lake.analytics.reading import INSTRUMENT, Day
+from pregao.lake.analytics.reading import INSTRUMENT, LakeDay
 from pregao.lake.analytics.tables import PRICE, column
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 
@@ -27,7 +27,7 @@ _SIDES = {"BUY": "bid", "SELL": "ask"}
 _STALE = "stale"
 
 
-def with_quotes(day: Day, frame: DataFrame) -> DataFrame:
+def with_quotes(day: LakeDay, frame: DataFrame) -> DataFrame:
     """Add to rows with an event the best prices before it."""
     concerned = F.broadcast(frame.select(*INSTRUMENT).distinct())
     ticks = day.table(TICKS).join(concerned, list(INSTRUMENT), "left_semi")
@@ -49,7 +49,7 @@ def with_quotes(day: Day, frame: DataFrame) -> DataFrame:
     )
 
 
-def with_level_orders(day: Day, frame: DataFrame) -> DataFrame:
+def with_level_orders(day: LakeDay, frame: DataFrame) -> DataFrame:
     """Add the number of orders at each row's side and price after its event.
 
     Null where ticks do not show it: the level did not change, is too deep, or the book is stale.

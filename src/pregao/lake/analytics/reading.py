@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from pregao.lake.analytics.engine import Column, DataFrame, F
-from pregao.lake.analytics.here import HereSession
+from pregao.lake.analytics.here.session import LocalSession
 from pregao.lake.analytics.legacy import (
     LEGACY_LIST,
     LEGACY_PACKETS,
@@ -21,9 +21,10 @@ from pregao.lake.analytics.legacy import (
     legacy_messages,
     legacy_states,
 )
-from pregao.lake.analytics.legacy_left_out import LeftOut, left_out
-from pregao.lake.ingest import bundled_message_tables, message_table_name
-from pregao.lake.store import DATE, Lake
+from pregao.lake.analytics.legacy_left_out import LegacyExclusions, left_out
+from pregao.lake.ingest.umdf.tables import bundled_message_tables, message_table_name
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.unit import DATE
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 from pregao.umdf.streams import ONLY_SNAPSHOT, Stream
 from pregao.umdf.templates import (
@@ -56,7 +57,7 @@ def incremental_templates() -> tuple[int, ...]:
     return tuple(sorted(set(bundled_message_tables().templates) - outside))
 
 
-def place() -> Column:
+def event_key() -> Column:
     """Return the event key of a message: a number that compares with event numbers.
 
     An event's number is the key of its first message.
@@ -78,7 +79,7 @@ def is_recovery() -> Column:
     return F.coalesce(bit("match_event_indicator", RECOVERY), F.lit(False))
 
 
-def files_by_day(lake: Lake, name: str) -> dict[datetime.date, list[str]]:
+def files_by_day(lake: LakeStore, name: str) -> dict[datetime.date, list[str]]:
     """Return the files of a table by day."""
     found: dict[datetime.date, list[str]] = {}
     actions = pa.table(lake.delta(name).get_add_actions(flatten=True))
@@ -89,16 +90,16 @@ def files_by_day(lake: Lake, name: str) -> dict[datetime.date, list[str]]:
     return found
 
 
-def dates_with_data(lake: Lake) -> list[datetime.date]:
+def dates_with_data(lake: LakeStore) -> list[datetime.date]:
     """Return the days with packets, of either feed."""
     present = set(lake.table_names()).intersection(("packets", LEGACY_PACKETS))
     return sorted({day for name in present for day in files_by_day(lake, name)})
 
 
-class Tables:
+class LakeTables:
     """Tables of a lake, each opened once; later ingests are not visible."""
 
-    def __init__(self, spark: SparkSession | HereSession, lake: Lake) -> None:
+    def __init__(self, spark: SparkSession | LocalSession, lake: LakeStore) -> None:
         self.spark: Any = spark
         self.lake = lake
         self._names = frozenset(lake.table_names())
@@ -123,12 +124,12 @@ class Tables:
         self._once.clear()
         while self._kept:
             self._kept.pop().unpersist()
-        if isinstance(self.spark, HereSession):
+        if isinstance(self.spark, LocalSession):
             self.spark.release()
 
-    def day(self, date: datetime.date) -> Day:
+    def day(self, date: datetime.date) -> LakeDay:
         """Return one day of all tables."""
-        return Day(self, date)
+        return LakeDay(self, date)
 
     def names(self, beginning: str) -> list[str]:
         """Return the tables whose name has this prefix."""
@@ -142,13 +143,13 @@ class Tables:
 
     def frame(self, name: str, date: datetime.date | None = None) -> DataFrame:
         """Return all rows of a table, or those of a day."""
-        if isinstance(self.spark, HereSession):
+        if isinstance(self.spark, LocalSession):
             # Skips the files of other days.
             if (name, date) not in self._frames:
                 self._frames[name, date] = cast("DataFrame", self.spark.table(name, date))
             return self._frames[name, date]
         if (name, None) not in self._frames:
-            from pregao.lake.spark import table_frame  # requires PySpark
+            from pregao.lake.spark.views import table_frame  # requires PySpark
 
             self._frames[name, None] = table_frame(self.lake, name, self.spark)
         rows = self._frames[name, None]
@@ -188,10 +189,10 @@ class Tables:
         return F.when(version.isNull(), by_capture).when(version >= IMPLIED_SINCE, flagged)
 
 
-class Day:
+class LakeDay:
     """One day of a lake's tables."""
 
-    def __init__(self, tables: Tables, date: datetime.date) -> None:
+    def __init__(self, tables: LakeTables, date: datetime.date) -> None:
         self.tables = tables
         self.date = date
 
@@ -217,7 +218,7 @@ class Day:
         """Return those of the binary feed."""
         found = self.table(message_table(template))
         own = found.where(F.col("stream") == Stream.INCREMENTAL.value)
-        return own.withColumn("place", place())
+        return own.withColumn("place", event_key())
 
     def legacy_messages(self, template: int) -> DataFrame | None:
         """Return those of the legacy feed that the binary feed lacks; None without any."""
@@ -228,10 +229,10 @@ class Day:
             (self.date, template),
             lambda: legacy_messages(self.table(source), template, self.left_out),
         )
-        return found.withColumn("place", place())
+        return found.withColumn("place", event_key())
 
     @cached_property
-    def left_out(self) -> LeftOut:
+    def left_out(self) -> LegacyExclusions:
         """Exclusions of the legacy feed for this day."""
         return left_out(self.tables.lake, self.date)
 

@@ -16,19 +16,19 @@ import pyarrow as pa
 
 from pregao.lake.analytics.bars import sums, with_average
 from pregao.lake.analytics.engine import Column, DataFrame, F, Window
-from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, Day
+from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, LakeDay
 from pregao.lake.analytics.sessions import with_sessions
 from pregao.lake.analytics.tables import (
     AVERAGE,
     NOTIONAL,
     PRICE,
+    AnalyticsOptions,
     AnalyticsTable,
-    Wanted,
     column,
     conform,
     missing,
 )
-from pregao.lake.analytics.trades import TRADES, made_trades
+from pregao.lake.analytics.trades import TRADES, stored_trades
 from pregao.umdf.templates import (
     EXECUTION_STATISTICS,
     HIGH_PRICE,
@@ -89,7 +89,7 @@ _OPENINGS = ("DAILY", "SESSION")
 _VWAP_STEP = "0.0001"
 
 
-def session_stats(day: Day, trades: DataFrame) -> DataFrame:
+def session_stats(day: LakeDay, trades: DataFrame) -> DataFrame:
     """Return the day's sessions of every instrument with trades or published statistics."""
     session_trades = trades.select(
         *INSTRUMENT, "place", "price", "size", "sets_last_price", "opening", "busted",
@@ -122,7 +122,7 @@ def _names(chosen: dict[str, Column]) -> Column:
     return F.array_compact(F.array(*[F.when(holds, F.lit(name)) for name, holds in chosen.items()]))
 
 
-def _first_shown(day: Day) -> DataFrame:
+def _first_shown(day: LakeDay) -> DataFrame:
     """Return the values of each instrument's first snapshot, at its event key."""
     shown = _published(day.in_first_snapshots)
     last_trades = day.in_first_snapshots(LAST_TRADE_PRICE).select(
@@ -137,7 +137,7 @@ def _first_shown(day: Day) -> DataFrame:
     )
 
 
-def _busts(day: Day, trades: DataFrame) -> DataFrame:
+def _busts(day: LakeDay, trades: DataFrame) -> DataFrame:
     """Return the busts, each with the key of its trade; -1 if that was not received."""
     identity = [*INSTRUMENT, "trade_date", "trade_id"]
     made = trades.select(*identity, F.col("place").alias("traded_at"))
@@ -340,8 +340,8 @@ def _either(name: str, extreme: Callable[..., Column]) -> Column:
     )
 
 
-def _build(day: Day, _wanted: Wanted) -> DataFrame:
-    return session_stats(day, made_trades(day))
+def _build(day: LakeDay, _wanted: AnalyticsOptions) -> DataFrame:
+    return session_stats(day, stored_trades(day))
 
 
 SESSION_STATS = AnalyticsTable(

@@ -7,14 +7,14 @@ the event TRADING_SESSION_CHANGE.
 from __future__ import annotations
 
 from pregao.lake.analytics.engine import DataFrame, F, Window
-from pregao.lake.analytics.reading import INSTRUMENT, Day
+from pregao.lake.analytics.reading import INSTRUMENT, LakeDay
 from pregao.umdf.phases import TradingEvent
 from pregao.umdf.templates import SECURITY_GROUP_PHASE, SECURITY_STATUS
 
 _BEGINS = TradingEvent.TRADING_SESSION_CHANGE.name
 
 
-def session_starts(day: Day) -> DataFrame:
+def session_starts(day: LakeDay) -> DataFrame:
     """Return the session starts: instrument, event key and time of the message."""
     begins = F.col("security_trading_event") == _BEGINS
     started = F.col("transact_time_ns").alias("session_start_ns")
@@ -29,7 +29,7 @@ def session_starts(day: Day) -> DataFrame:
     return own.unionByName(of_groups.drop("security_group"))
 
 
-def with_sessions(day: Day, frame: DataFrame) -> DataFrame:
+def with_sessions(day: LakeDay, frame: DataFrame) -> DataFrame:
     """Add the number and the start of each row's session, by its event key.
 
     Number 0 is a session that started before the data.

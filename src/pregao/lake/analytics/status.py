@@ -7,9 +7,15 @@ from typing import Any
 import pyarrow as pa
 
 from pregao.lake.analytics.engine import DataFrame, F
-from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, Day
-from pregao.lake.analytics.tables import AnalyticsTable, Wanted, column, conform, spark_type
-from pregao.lake.analytics.timeline import Member, Told, timeline
+from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, LakeDay
+from pregao.lake.analytics.tables import (
+    AnalyticsOptions,
+    AnalyticsTable,
+    column,
+    conform,
+    spark_type,
+)
+from pregao.lake.analytics.timeline import GroupMember, StatusMessage, timeline
 from pregao.umdf.keys import MESSAGE_KEY, key_field
 from pregao.umdf.templates import SECURITY_DEFINITIONS, SECURITY_GROUP_PHASE, SECURITY_STATUS
 
@@ -36,46 +42,48 @@ COLUMNS = (
     key_field("index_in_packet", "Index of the message in its packet."),
 )
 
-_TOLD = (
+_PUBLISHED = (
     "security_group", "security_id", "code", "trading_event", "trading_session_id",
     "auction_end_ns", "time_ns", "sending_time_ns", "snapshot", "place", "event", *MESSAGE_KEY,
 )  # fmt: skip
 _MEMBER = ("security_id", "security_group", "listed_at", "listed_ns", "removed_at", "removed_ns")
-_MADE = (
+_BUILT = (
     *(field for field in COLUMNS if field.name != "symbol"),
     column("at", pa.int64(), "Event key of the last incremental message at that time."),
     column("line", pa.int64(), "Number of the row in its channel."),
 )
 
 
-def status(day: Day) -> DataFrame:
+def status(day: LakeDay) -> DataFrame:
     """Return the day's timeline of all groups and instruments."""
     return conform(day.with_symbols(lines(day)), COLUMNS)
 
 
-def lines(day: Day) -> DataFrame:
+def lines(day: LakeDay) -> DataFrame:
     """Return the timeline without symbols, with the columns that order its rows."""
     messages_of_day = (
-        _told(day, SECURITY_GROUP_PHASE)
-        .unionByName(_told(day, SECURITY_STATUS))
+        _published(day, SECURITY_GROUP_PHASE)
+        .unionByName(_published(day, SECURITY_STATUS))
         .withColumn("member", F.lit(False))
     )
-    row_schema = pa.schema([pa.field(field.name, field.type) for field in _MADE])
+    row_schema = pa.schema([pa.field(field.name, field.type) for field in _BUILT])
 
     def follow(rows: Any) -> Any:
         found = rows.to_pylist()
-        members = [Member(*[row[name] for name in _MEMBER]) for row in found if row["member"]]
-        messages = [Told(*[row[name] for name in _TOLD]) for row in found if not row["member"]]
+        members = [GroupMember(*[row[name] for name in _MEMBER]) for row in found if row["member"]]
+        messages = [
+            StatusMessage(*[row[name] for name in _PUBLISHED]) for row in found if not row["member"]
+        ]
         channel = found[0]["channel"]
         rows_made = [{"channel": channel, **line} for line in timeline(members, messages)]
         return pa.Table.from_pylist(rows_made, row_schema)
 
-    schema = ", ".join(f"{field.name} {spark_type(field.type)}" for field in _MADE)
+    schema = ", ".join(f"{field.name} {spark_type(field.type)}" for field in _BUILT)
     both = messages_of_day.unionByName(_members(day), allowMissingColumns=True)
     return both.groupBy("channel").applyInArrow(follow, schema)
 
 
-def _members(day: Day) -> DataFrame:
+def _members(day: LakeDay) -> DataFrame:
     """Return the instruments; those added or removed during the day with the messages' keys."""
     definitions = [day.messages(template) for template in sorted(SECURITY_DEFINITIONS)]
     keys = [*INSTRUMENT, "place", "sending_time_ns", "security_update_action"]
@@ -106,7 +114,7 @@ def _members(day: Day) -> DataFrame:
     )
 
 
-def _told(day: Day, template: int) -> DataFrame:
+def _published(day: LakeDay, template: int) -> DataFrame:
     """Return phases or states: all of the incremental stream, the first of each from snapshots."""
     subject = "security_id" if template == SECURITY_STATUS else "security_group"
     snapshots = day.snapshots(template).withColumn("place", F.lit(0).cast("bigint"))
@@ -148,7 +156,7 @@ def _columns(messages: DataFrame, template: int, snapshot: bool) -> DataFrame:
     )
 
 
-def _build(day: Day, _wanted: Wanted) -> DataFrame:
+def _build(day: LakeDay, _wanted: AnalyticsOptions) -> DataFrame:
     return status(day)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from pregao.lake.analytics.engine import Column, DataFrame, F
-from pregao.lake.analytics.reading import Day
+from pregao.lake.analytics.reading import LakeDay
 from pregao.lake.analytics.spark_types import spark_type as spark_type
-from pregao.lake.ingest import DATE_FIELD, bounded_spec
-from pregao.lake.store import TableSpec
+from pregao.lake.ingest.schemas import DATE_FIELD, bounded_spec
+from pregao.lake.store.unit import TableSpec
 
 PRICE = pa.decimal128(18, 4)
 AVERAGE = pa.decimal128(22, 8)
@@ -23,7 +23,7 @@ DEFAULT_INTERVALS = ("1s", "1m", "5m", "1h", "1d")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AnalyticsOptions:
     """Settings of a build."""
 
     intervals: tuple[str, ...] = DEFAULT_INTERVALS
@@ -37,7 +37,7 @@ class AnalyticsTable:
     name: str
     description: str
     columns: tuple[Any, ...]
-    build: Callable[[Day, Wanted], DataFrame]
+    build: Callable[[LakeDay, AnalyticsOptions], DataFrame]
     templates: tuple[int, ...] = ()
     """Templates of its input messages."""
     others: tuple[str, ...] = ()

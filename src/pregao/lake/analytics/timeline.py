@@ -19,7 +19,7 @@ UNTOLD = "UNTOLD"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StatusMessage:
     """SecurityGroupPhase, or SecurityStatus if it names an instrument."""
 
     security_group: str | None
@@ -40,7 +40,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GroupMember:
     """Instrument of a group, from the event key at which it was listed until it was removed."""
 
     security_id: int
@@ -90,7 +90,7 @@ class Timeline:
             self._members.setdefault(group, {})[security_id] = None
             self._phases.define(security_id, group)
 
-    def add_instrument(self, member: Member) -> None:
+    def add_instrument(self, member: GroupMember) -> None:
         """Add an instrument listed during the day: it follows its group from the start."""
         self._at = member.listed_at
         self.list_instrument(member.security_id, member.security_group)
@@ -109,7 +109,7 @@ class Timeline:
         if (current := self._current.pop(security_id, None)) is not None:
             current[1]["until_ns"] = time_ns
 
-    def tell(self, told: Told) -> None:
+    def tell(self, told: StatusMessage) -> None:
         """Apply a message.
 
         Snapshots repeat the current state: one counts only for a subject without an earlier
@@ -122,7 +122,7 @@ class Timeline:
         else:
             self._tell_state(told, told.security_id)
 
-    def _tell_phase(self, told: Told, group: GroupKey) -> None:
+    def _tell_phase(self, told: StatusMessage, group: GroupKey) -> None:
         if told.snapshot and group in self._sessions:
             return
         self._phases.group_phase(group, told.code, told.trading_event)
@@ -136,7 +136,7 @@ class Timeline:
         """Return a group and its instruments."""
         return [group, *self._members.get(group, ())]
 
-    def _tell_state(self, told: Told, security_id: int) -> None:
+    def _tell_state(self, told: StatusMessage, security_id: int) -> None:
         if told.snapshot and security_id in self._auction_ends:
             return
         group = self._groups.get(security_id)
@@ -172,7 +172,7 @@ class Timeline:
             self._auction_ends.get(group if follows and group is not None else subject),
         )
 
-    def _note(self, subject: _Subject, told: Told, begins: bool) -> None:
+    def _note(self, subject: _Subject, told: StatusMessage, begins: bool) -> None:
         """Start a row if the state has changed or a session starts."""
         since = told.time_ns
         if (before := self._current.get(subject)) is not None:
@@ -182,7 +182,7 @@ class Timeline:
             if since is not None and before[1]["from_ns"] is not None:
                 since = max(since, before[1]["from_ns"])
             before[1]["until_ns"] = since
-        row = self._begin(subject, since, _teller(told))
+        row = self._begin(subject, since, _message_reader(told))
         row["new_session"] = begins
         for name in ("event", *MESSAGE_KEY):
             row[name] = getattr(told, name)
@@ -211,12 +211,14 @@ class Timeline:
         return row
 
 
-def _teller(told: Told) -> str:
+def _message_reader(told: StatusMessage) -> str:
     kind = "phase" if told.security_id is None else "state"
     return f"snapshot {kind}" if told.snapshot else kind
 
 
-def timeline(members: Iterable[Member], messages: Iterable[Told]) -> list[dict[str, Any]]:
+def timeline(
+    members: Iterable[GroupMember], messages: Iterable[StatusMessage]
+) -> list[dict[str, Any]]:
     """Return the rows of a channel's day.
 
     Incremental messages are ordered by event key; a snapshot is placed between them by its sending
@@ -233,7 +235,7 @@ def timeline(members: Iterable[Member], messages: Iterable[Told]) -> list[dict[s
         if member.removed_at is not None:
             remove = partial(line.remove_instrument, member.security_id, member.removed_ns)
             steps.append((member.removed_at, 1, member.removed_ns, remove))
-    snapshots: list[Told] = []
+    snapshots: list[StatusMessage] = []
     for told in messages:
         if told.security_id is None and told.security_group is None:
             continue  # its block was too short to name its subject

@@ -6,8 +6,15 @@ import pyarrow as pa
 
 from pregao.lake.analytics.engine import Column, DataFrame, F
 from pregao.lake.analytics.quotes import QUOTE, TICKS, with_quotes
-from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, Day, bit, place
-from pregao.lake.analytics.tables import PRICE, AnalyticsTable, Wanted, column, conform, missing
+from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, LakeDay, bit, event_key
+from pregao.lake.analytics.tables import (
+    PRICE,
+    AnalyticsOptions,
+    AnalyticsTable,
+    column,
+    conform,
+    missing,
+)
 from pregao.umdf.keys import MESSAGE_KEY, key_field
 from pregao.umdf.templates import (
     EXECUTION_SUMMARY,
@@ -99,7 +106,7 @@ COLUMNS = (
 _IDENTITY = [*INSTRUMENT, "trade_date", "trade_id"]
 _ORIGINAL = ["place", "event", *MESSAGE_KEY, "time_ns", "sending_time_ns", "capture_time_ns"]
 """Columns that only the first publication sets."""
-_FIRST_TOLD = ["price", "size", "trade_condition"]
+_FIRST_PUBLISHED = ["price", "size", "trade_condition"]
 """Columns of the first publication that a correction may have changed."""
 _LATEST = [
     "trading_session_id", "price", "size", "buyer", "seller", "trade_condition", "trd_sub_type",
@@ -108,18 +115,18 @@ _LATEST = [
 """Columns that a correction may change."""
 
 
-def trades(day: Day) -> DataFrame:
+def trades(day: LakeDay) -> DataFrame:
     """Return the day's trades, with the best prices before each where there are ticks."""
     plain = _without_quotes(day)
     quoted = with_quotes(day, plain) if day.has(TICKS) else plain.select("*", *missing(QUOTE))
     return conform(day.with_symbols(quoted), COLUMNS)
 
 
-def _without_quotes(day: Day) -> DataFrame:
+def _without_quotes(day: LakeDay) -> DataFrame:
     """Return the day's trades from messages alone; ``place`` is that of the first publication."""
     published = _published(day, TRADE).unionByName(_published(day, FORWARD_TRADE))
     once = published.groupBy(*_IDENTITY).agg(
-        F.min_by(F.struct(*_ORIGINAL, *_FIRST_TOLD), "place").alias("original"),
+        F.min_by(F.struct(*_ORIGINAL, *_FIRST_PUBLISHED), "place").alias("original"),
         F.max_by(F.struct("place", "time_ns", *_LATEST), "place").alias("latest"),
         F.count(F.lit(1)).cast("int").alias("publications"),
     )
@@ -131,7 +138,7 @@ def _without_quotes(day: Day) -> DataFrame:
     joined = once.join(busts, _IDENTITY, "left").select(
         *_IDENTITY,
         *[F.col(f"original.{name}") for name in _ORIGINAL],
-        *[F.col(f"original.{name}").alias(f"original_{name}") for name in _FIRST_TOLD],
+        *[F.col(f"original.{name}").alias(f"original_{name}") for name in _FIRST_PUBLISHED],
         *[F.col(f"latest.{name}") for name in _LATEST],
         "publications",
         (F.col("publications") > 1).alias("corrected"),
@@ -158,9 +165,9 @@ def _sets_last_price() -> Column:
     return ~bit("trade_condition", NOT_LAST_CONDITIONS) & ~excluded
 
 
-def made_trades(day: Day) -> DataFrame:
+def stored_trades(day: LakeDay) -> DataFrame:
     """Return the rows of the written table, with their event keys."""
-    return day.table(TRADES.name).withColumn("place", place())
+    return day.table(TRADES.name).withColumn("place", event_key())
 
 
 def event_time() -> Column:
@@ -168,7 +175,7 @@ def event_time() -> Column:
     return F.coalesce("transact_time_ns", "md_entry_timestamp_ns")
 
 
-def _published(day: Day, template: int) -> DataFrame:
+def _published(day: LakeDay, template: int) -> DataFrame:
     """Return the publications of trades of one template."""
     found = day.messages(template)
     own = [F.col(field.name) for field in _FORWARD_COLUMNS]
@@ -189,7 +196,7 @@ def _published(day: Day, template: int) -> DataFrame:
     )
 
 
-def _with_aggressor(day: Day, frame: DataFrame) -> DataFrame:
+def _with_aggressor(day: LakeDay, frame: DataFrame) -> DataFrame:
     """Add the aggressor from the summary that precedes the trades in their event."""
     keys = [*INSTRUMENT, "event"]
     summaries = (
@@ -218,7 +225,7 @@ def _with_aggressor(day: Day, frame: DataFrame) -> DataFrame:
     )
 
 
-def _build(day: Day, _wanted: Wanted) -> DataFrame:
+def _build(day: LakeDay, _wanted: AnalyticsOptions) -> DataFrame:
     return trades(day)
 
 

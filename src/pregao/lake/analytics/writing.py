@@ -13,17 +13,13 @@ import pyarrow as pa
 from pregao.errors import PregaoError
 from pregao.lake.analytics.engine import DataFrame, F
 from pregao.lake.analytics.tables import AnalyticsTable
-from pregao.lake.ingest import write_rows
-from pregao.lake.spark import sentence
-from pregao.lake.store import (
-    Lake,
-    Location,
-    NewFile,
-    new_file,
-    number_of,
-    replace_partition,
-    stored_schema,
-)
+from pregao.lake.ingest.files import write_rows
+from pregao.lake.spark.spark_errors import sentence
+from pregao.lake.store.delta_tables import replace_partition
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.location import Location
+from pregao.lake.store.parquet import new_file, number_of, stored_schema
+from pregao.lake.store.unit import NewFile
 
 ROWS_PER_FILE = 1 << 20
 UNBUILT = 0
@@ -32,21 +28,21 @@ _WRITTEN = "file binary"
 
 
 def replace_day(
-    lake: Lake, table: AnalyticsTable, frame: DataFrame, date: datetime.date, made_of: int
+    lake: LakeStore, table: AnalyticsTable, frame: DataFrame, date: datetime.date, made_of: int
 ) -> int:
     """Write a day's rows, and replace the day's existing rows. Returns their number.
 
     ``made_of`` identifies their inputs, see `is_made_of`. The new rows become visible, and the old
     ones invisible, in one transaction of the table.
     """
-    with told_what_failed(table, date):
+    with describe_failure(table, date):
         files = _written(lake.location, table, frame, date)
     replace_partition(lake.table_location(table.name), date, files, {day_mark(date): made_of})
     return sum(file.rows for file in files)
 
 
 @contextmanager
-def told_what_failed(table: AnalyticsTable, date: datetime.date) -> Iterator[None]:
+def describe_failure(table: AnalyticsTable, date: datetime.date) -> Iterator[None]:
     """Convert any error of Java, Spark, DuckDB or a task to a `PregaoError` with table and date."""
     try:
         yield
@@ -56,7 +52,9 @@ def told_what_failed(table: AnalyticsTable, date: datetime.date) -> Iterator[Non
         ) from error
 
 
-def is_made_of(lake: Lake, table: AnalyticsTable, date: datetime.date, made_of: int) -> bool:
+def is_built_from(
+    lake: LakeStore, table: AnalyticsTable, date: datetime.date, made_of: int
+) -> bool:
     """Whether the day's existing rows were built from exactly these inputs."""
     return bool(lake.delta(table.name).transaction_version(day_mark(date)) == made_of)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from pregao.lake.books.export import Selection, selected
+from pregao.lake.books.export import BookSelection, selected
 from pregao.lake.books.tables import AUDIT
-from pregao.lake.store import Lake
+from pregao.lake.store.lake import LakeStore
 
 
 @dataclass(slots=True)
@@ -34,13 +34,15 @@ class AuditSummary:
         return not self.results["different"]
 
 
-def audit_summary(lake: Lake, selection: Selection | None = None, limit: int = 20) -> AuditSummary:
+def audit_summary(
+    lake: LakeStore, selection: BookSelection | None = None, limit: int = 20
+) -> AuditSummary:
     """Summarize the audit, with details of at most `limit` differences."""
     lake.require()
     columns = [column.name for column in AUDIT.schema if column.name != "date"]
     summary = AuditSummary()
     instruments: set[tuple[int, int]] = set()
-    for rows in selected(lake, AUDIT.name, columns, selection or Selection()):
+    for rows in selected(lake, AUDIT.name, columns, selection or BookSelection()):
         summary.results.update(rows["result"].to_pylist())
         pairs = zip(rows["channel"].to_pylist(), rows["security_id"].to_pylist(), strict=True)
         instruments.update(pairs)

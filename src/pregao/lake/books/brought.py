@@ -14,39 +14,35 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from pregao.feed.columns import Numbers
-from pregao.feed.holes import MANY, Hole, Holes
-from pregao.lake.books.catalogue import Catalogue, files_of, latest_build, read_small
+from pregao.feed.holes import MANY, PacketGap, PacketGapColumns
+from pregao.lake.books.catalogue import FileCatalogue, files_of, latest_build, read_small
 from pregao.lake.books.columns import codes, integers
 from pregao.lake.books.inputs import BINARY, EPOCH
-from pregao.lake.books.slots import Anew, Slots, find_anew
-from pregao.lake.ingest import (
-    PROTOCOLS,
-    Numbering,
-    Protocol,
-    in_order,
-    joined_runs,
-    numberings_of,
-)
-from pregao.lake.store import Lake
-from pregao.umdf.sequencing import Place, serial_of
+from pregao.lake.books.slots import SequenceRestart, TimeSlots, find_restarts
+from pregao.lake.ingest.coverage import joined_runs
+from pregao.lake.ingest.numberings import SequenceSpan, in_order, numberings_of
+from pregao.lake.ingest.protocol import IngestProtocol
+from pregao.lake.ingest.protocols import PROTOCOLS
+from pregao.lake.store.lake import LakeStore
+from pregao.umdf.sequencing import PacketKey, serial_of
 from pregao.umdf.streams import Stream
 from pregao.umdf.templates import implied_mask
 from pregao.umdf.trading_day import day_of
 
-LONGEST_CAPTURE_DAYS = 8
-LONGEST_PAUSE_DAYS = 5
+MAX_CAPTURE_DAYS = 8
+MAX_PAUSE_DAYS = 5
 """Maximum number of days without trading, after which the sequence continues."""
 
 Runs = list[tuple[int, int]]
 
 
 @dataclass(slots=True)
-class Brought:
+class DayCoverage:
     """Coverage of a channel's day by ingests."""
 
     day: int
     channel: int
-    protocol: Protocol
+    protocol: IngestProtocol
     """Protocol of the feed that delivered it."""
     runs: dict[int, Runs] = field(default_factory=dict)
     """Runs of packets by sequence version."""
@@ -55,7 +51,7 @@ class Brought:
     schema_versions: set[int] = field(default_factory=set)
     units: set[str] = field(default_factory=set)
     """Ingests that received anything of the day, of any stream."""
-    anew: tuple[Anew, ...] = ()
+    anew: tuple[SequenceRestart, ...] = ()
     """Restarts of sequence numbers on a feed without sequence versions."""
 
     @property
@@ -64,7 +60,7 @@ class Brought:
         return in_order(self.runs)
 
     @property
-    def numberings(self) -> list[Numbering]:
+    def numberings(self) -> list[SequenceSpan]:
         """Stretches over which the numbers increase."""
         day_runs = {
             (self.day, self.channel, version): {(0, ""): joined_runs(runs)}
@@ -73,9 +69,9 @@ class Brought:
         return list(numberings_of(day_runs, timed_versions=self.protocol.timed_versions))
 
     @property
-    def slots(self) -> Slots:
+    def slots(self) -> TimeSlots:
         """Stand-in for sequence versions on a feed without them."""
-        return Slots.of(self.anew, self.numberings)
+        return TimeSlots.of(self.anew, self.numberings)
 
     @property
     def base(self) -> int:
@@ -107,14 +103,14 @@ class Brought:
         return hashlib.sha256(repr(inputs).encode()).hexdigest()[:16]
 
 
-def brought(lake: Lake, day: date, channel: int, protocol: Protocol | None = None) -> Brought:
+def day_coverage(
+    lake: LakeStore, day: date, channel: int, protocol: IngestProtocol | None = None
+) -> DayCoverage:
     """Return the coverage of a channel's day by ingests; of the binary feed by default."""
     number = (day - EPOCH).days
-    coverage = Brought(number, channel, protocol or PROTOCOLS[BINARY])
+    coverage = DayCoverage(number, channel, protocol or PROTOCOLS[BINARY])
     # An ingest is filed under the date on which its first capture begins.
-    days = [
-        day + timedelta(days=since) for since in range(-LONGEST_CAPTURE_DAYS, LONGEST_PAUSE_DAYS)
-    ]
+    days = [day + timedelta(days=since) for since in range(-MAX_CAPTURE_DAYS, MAX_PAUSE_DAYS)]
     later: dict[int, dict[int, int]] = {}
     columns = ["unit_id", "report", "schema_versions", "first_time_ns", "last_time_ns"]
     spans: dict[str, list[int]] = {}
@@ -143,11 +139,11 @@ def brought(lake: Lake, day: date, channel: int, protocol: Protocol | None = Non
     if later:
         coverage.following = later[min(later)]
     if coverage.protocol.timed_versions and coverage.runs:
-        _learn_anew(lake, day, coverage)
+        _rebuild_coverage(lake, day, coverage)
     return coverage
 
 
-def _learn_anew(lake: Lake, day: date, found: Brought) -> None:
+def _rebuild_coverage(lake: LakeStore, day: date, found: DayCoverage) -> None:
     """Find restarts of sequence numbers, and derive the coverage from the packets themselves."""
     names = ["channel", "stream", "sequence_number", "sending_time_ns", "message_count"]
     table = found.protocol.account_table("packets")
@@ -158,7 +154,7 @@ def _learn_anew(lake: Lake, day: date, found: Brought) -> None:
     numbered = first > 0
     resets = _rows(lake, "legacy_sequence_reset", [*names[:2], names[3]], day, found.channel)
     reset_times = [time for part in resets for time in part[0].tolist()]
-    found.anew = find_anew(sending[numbered], first[numbered], reset_times)
+    found.anew = find_restarts(sending[numbered], first[numbered], reset_times)
     if not found.anew:
         return
     beats = _rows(
@@ -167,7 +163,7 @@ def _learn_anew(lake: Lake, day: date, found: Brought) -> None:
     spans = [(first[numbered], first[numbered] + np.maximum(count[numbered], 1) - 1,
               sending[numbered]), *((number, number, time) for number, time in beats)]  # fmt: skip
     low, high, time = (np.concatenate([part[at] for part in spans]) for at in range(3))
-    versions = Slots(found.anew).version_at(time, low)
+    versions = TimeSlots(found.anew).version_at(time, low)
     found.runs = {
         version: joined_runs(
             list(zip(low[versions == version].tolist(), high[versions == version].tolist(),
@@ -177,7 +173,7 @@ def _learn_anew(lake: Lake, day: date, found: Brought) -> None:
     }  # fmt: skip
 
 
-def _coverage(report: dict[str, Any], protocol: Protocol) -> dict[str, Runs]:
+def _coverage(report: dict[str, Any], protocol: IngestProtocol) -> dict[str, Runs]:
     """Return the runs of numbers that an ingest received by a feed, by day, channel and version."""
     counts: dict[str, Any] = report
     if protocol.name != BINARY:
@@ -186,7 +182,7 @@ def _coverage(report: dict[str, Any], protocol: Protocol) -> dict[str, Runs]:
     return coverage
 
 
-def find_holes(lake: Lake, day: date, channel: int, known: Brought) -> Holes:
+def find_gaps(lake: LakeStore, day: date, channel: int, known: DayCoverage) -> PacketGapColumns:
     """Return the packets of a channel's day that are missing or partly rejected."""
     if known.protocol.timed_versions:
         gaps = list(_missing_in_time(known))
@@ -197,31 +193,31 @@ def find_holes(lake: Lake, day: date, channel: int, known: Brought) -> Holes:
     gaps += _unread(lake, day, channel, known)
     if tail is not None:
         gaps.append(tail)
-    return Holes.of(_dated(lake, day, channel, known, gaps) if gaps else gaps)
+    return PacketGapColumns.of(_dated(lake, day, channel, known, gaps) if gaps else gaps)
 
 
-def _missing_in_time(known: Brought) -> Iterator[Hole]:
+def _missing_in_time(known: DayCoverage) -> Iterator[PacketGap]:
     """Yield the numbers missing where the numbering continues from version to version.
 
     At a restart it is unknown how many were lost before it.
     """
     base = known.base
-    before: Numbering | None = None
+    before: SequenceSpan | None = None
     for numbering in known.numberings:
         runs = joined_runs(*numbering.told.values())
         first = runs[0][0]
         if before is not None:
-            ended = Place(before.versions[-1], before.last + 1)
-            yield Hole(ended.serial(base), MANY)
+            ended = PacketKey(before.versions[-1], before.last + 1)
+            yield PacketGap(ended.serial(base), MANY)
         elif first > 1:
-            yield Hole(Place(numbering.versions[0], 1).serial(base), first - 1)
+            yield PacketGap(PacketKey(numbering.versions[0], 1).serial(base), first - 1)
         for (_, last), (next_first, _) in itertools.pairwise(runs):
-            key = Place(numbering.version_of(last), last + 1)
-            yield Hole(key.serial(base), next_first - last - 1)
+            key = PacketKey(numbering.version_of(last), last + 1)
+            yield PacketGap(key.serial(base), next_first - last - 1)
         before = numbering
 
 
-def _tail_in_time(known: Brought) -> Hole | None:
+def _tail_in_time(known: DayCoverage) -> PacketGap | None:
     """Return the gap proven by the next day's first number, unless the numbers restart there."""
     if not known.runs or not known.following:
         return None
@@ -229,40 +225,40 @@ def _tail_in_time(known: Brought) -> Hole | None:
     next_first = known.following[in_order(known.following)[0]]
     if next_first <= numbering.last + 1:
         return None
-    first = Place(numbering.versions[-1], numbering.last + 1).serial(known.base)
-    return Hole(first, next_first - numbering.last - 1)
+    first = PacketKey(numbering.versions[-1], numbering.last + 1).serial(known.base)
+    return PacketGap(first, next_first - numbering.last - 1)
 
 
-def _missing(lake: Lake, day: date, channel: int, known: Brought) -> Iterator[Hole]:
+def _missing(lake: LakeStore, day: date, channel: int, known: DayCoverage) -> Iterator[PacketGap]:
     base, versions = known.base, known.versions
-    ended: set[Place] | None = None
+    ended: set[PacketKey] | None = None
     for version in versions:
         runs = joined_runs(known.runs[version])
         first = runs[0][0]
         if first > 1:  # in the first version: packets before the capture joined
-            yield Hole(Place(version, 1).serial(base), first - 1)
+            yield PacketGap(PacketKey(version, 1).serial(base), first - 1)
         for (_, last), (next_first, _) in itertools.pairwise(runs):
-            yield Hole(Place(version, last + 1).serial(base), next_first - last - 1)
+            yield PacketGap(PacketKey(version, last + 1).serial(base), next_first - last - 1)
         if version != versions[-1]:
             if ended is None:
                 ended = _ends(lake, day, channel)
             last = runs[-1][1]
-            if Place(version, last) not in ended:
-                yield Hole(Place(version, last + 1).serial(base), MANY)
+            if PacketKey(version, last) not in ended:
+                yield PacketGap(PacketKey(version, last + 1).serial(base), MANY)
 
 
-def _ends(lake: Lake, day: date, channel: int) -> set[Place]:
+def _ends(lake: LakeStore, day: date, channel: int) -> set[PacketKey]:
     """Return the packet keys at which SequenceResets end versions of the incremental stream."""
     names = ["channel", "stream", "sequence_version", "sequence_number"]
     rows = _rows(lake, "umdf_sequence_reset_1", names, day, channel)
     return {
-        Place(version, number)
+        PacketKey(version, number)
         for part in rows
         for version, number in zip(part[0].tolist(), part[1].tolist(), strict=True)
     }
 
 
-def _unread(lake: Lake, day: date, channel: int, known: Brought) -> Iterator[Hole]:
+def _unread(lake: LakeStore, day: date, channel: int, known: DayCoverage) -> Iterator[PacketGap]:
     """Yield packets that were partly rejected."""
     base, table = known.base, known.protocol.account_table("rejects")
     names = ["channel", "stream", "sequence_version", "sequence_number"]
@@ -270,10 +266,10 @@ def _unread(lake: Lake, day: date, channel: int, known: Brought) -> Iterator[Hol
     for versions, numbers in _rows(lake, table, names, day, channel):
         seen.update(serial_of(versions[numbers > 0], numbers[numbers > 0], base).tolist())
     for serial in sorted(seen):
-        yield Hole(serial, 1, unread=True)
+        yield PacketGap(serial, 1, unread=True)
 
 
-def _tail(lake: Lake, day: date, channel: int, known: Brought) -> Hole | None:
+def _tail(lake: LakeStore, day: date, channel: int, known: DayCoverage) -> PacketGap | None:
     """Return the gap at the end that heartbeats or the next day's first number prove."""
     if not known.runs:
         return None
@@ -294,13 +290,13 @@ def _tail(lake: Lake, day: date, channel: int, known: Brought) -> Hole | None:
                     expected, sending = int(promised[best]), int(times[best])
     if expected <= last + 1:
         return None
-    first = Place(version, last + 1).serial(known.base)
-    return Hole(first, expected - last - 1, sending_ns=sending)
+    first = PacketKey(version, last + 1).serial(known.base)
+    return PacketGap(first, expected - last - 1, sending_ns=sending)
 
 
 def _dated(
-    lake: Lake, day: date, channel: int, known: Brought, holes: list[Hole]
-) -> Iterator[Hole]:
+    lake: LakeStore, day: date, channel: int, known: DayCoverage, holes: list[PacketGap]
+) -> Iterator[PacketGap]:
     """Yield each gap with the times of the packet that reveals it."""
     base, table = known.base, known.protocol.account_table("packets")
     names = ["channel", "stream", "sequence_version", "sequence_number"]
@@ -313,7 +309,7 @@ def _dated(
         np.concatenate([part[at] for part in parts]) for at in range(4)
     )
     if known.anew:
-        versions = Slots(known.anew).version_at(sendings, numbers)
+        versions = TimeSlots(known.anew).version_at(sendings, numbers)
     serial = serial_of(versions, numbers, base)
     order = np.argsort(serial, kind="stable")
     order = order[numbers[order] > 0]
@@ -327,11 +323,11 @@ def _dated(
             continue
         row = order[at]
         sending, capture = int(sendings[row]), int(captures[row])
-        yield Hole(gap.first, gap.packets, gap.unread, sending, capture)
+        yield PacketGap(gap.first, gap.packets, gap.unread, sending, capture)
 
 
 def _rows(
-    lake: Lake, table: str, names: list[str], day: date, channel: int
+    lake: LakeStore, table: str, names: list[str], day: date, channel: int
 ) -> Iterator[list[Numbers]]:
     """Yield rows of a channel's incremental stream by file: the columns after the stream."""
     if table in lake.table_names():
@@ -340,7 +336,7 @@ def _rows(
 
 
 def _file_rows(
-    lake: Lake, table: str, file: dict[str, Any], names: list[str], channel: int
+    lake: LakeStore, table: str, file: dict[str, Any], names: list[str], channel: int
 ) -> Iterator[list[Numbers]]:
     low, high = file.get("min.channel"), file.get("max.channel")
     if low is not None and high is not None and not low <= channel <= high:
@@ -354,8 +350,8 @@ def _file_rows(
         yield [integers(rows.column(name), 0)[own] for name in names[2:]]
 
 
-def is_current(catalogue: Catalogue, day: date, channel: int) -> bool:
+def is_current(catalogue: FileCatalogue, day: date, channel: int) -> bool:
     """Whether the last build of a channel's day used all that the lake has of it now."""
     _, unit = latest_build(catalogue.lake, day, channel)
-    coverage = brought(catalogue.lake, day, channel, catalogue.protocol(day, channel))
+    coverage = day_coverage(catalogue.lake, day, channel, catalogue.protocol(day, channel))
     return unit is not None and coverage.identity() == unit.split("-")[-2]

@@ -20,17 +20,20 @@ from typing import Any
 from pregao.clock import MINUTE, SECOND
 from pregao.errors import UsageError
 from pregao.extras import require
-from pregao.lake.books.brought import Brought, brought
-from pregao.lake.books.catalogue import Catalogue, guard_prefix, latest_build
-from pregao.lake.books.inputs import INSTRUMENTS, Inputs, Part
+from pregao.lake.books.brought import DayCoverage, day_coverage
+from pregao.lake.books.catalogue import FileCatalogue, guard_prefix, latest_build
+from pregao.lake.books.inputs import INSTRUMENTS, InputFiles, SecurityRange
 from pregao.lake.books.legacy_reader import open_reader
 from pregao.lake.books.names import security_number
 from pregao.lake.books.plan import largest_first, plan_day, plan_tasks
-from pregao.lake.books.tables import DEFAULT_DEPTH, DERIVED, MOST_LEVELS, specs
+from pregao.lake.books.tables import DEFAULT_DEPTH, DERIVED, MAX_LEVELS, specs
 from pregao.lake.books.tasks import BookManifest, BookTask, BuildSettings, run_book_task
-from pregao.lake.ingest import TaskProgress
-from pregao.lake.store import Lake, Location, Replaced, Unit, until_committed
-from pregao.lake.views import meant
+from pregao.lake.ingest.running import TaskProgress
+from pregao.lake.store.commits import until_committed
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.location import Location
+from pregao.lake.store.unit import CommitUnit, ReplacedRows
+from pregao.lake.views.symbols import meant
 from pregao.names import folded
 
 FORMAT = 3
@@ -60,9 +63,9 @@ class BookOptions:
 
     def check(self) -> None:
         """Raise `UsageError` if a setting is out of range."""
-        if not 1 <= self.depth <= MOST_LEVELS:
+        if not 1 <= self.depth <= MAX_LEVELS:
             raise UsageError(
-                f"The number of levels must be from 1 to {MOST_LEVELS}, was {self.depth}."
+                f"The number of levels must be from 1 to {MAX_LEVELS}, was {self.depth}."
             )
         if self.interval_ns < SECOND:
             raise UsageError("The checkpoint interval must be at least one second.")
@@ -100,7 +103,7 @@ class DayReport:
         }
 
 
-def run_books_here(tasks: list[BookTask], progress: TaskProgress) -> list[BookManifest]:
+def run_books_locally(tasks: list[BookTask], progress: TaskProgress) -> list[BookManifest]:
     """Run the tasks in this process, one thread per processor."""
     manifests: list[BookManifest] = []
     messages = 0
@@ -116,7 +119,7 @@ def build_books(
     lake_location: str | Location,
     options: BookOptions | None = None,
     *,
-    run: BookRunner = run_books_here,
+    run: BookRunner = run_books_locally,
     progress: TaskProgress | None = None,
 ) -> list[DayReport]:
     """Build the books of a lake, and skip days that are already built."""
@@ -124,11 +127,11 @@ def build_books(
     options = options or BookOptions()
     options.check()
     progress = progress or TaskProgress()
-    lake = Lake(lake_location)
+    lake = LakeStore(lake_location)
     lake.require()
     lake.roll_forward()
     lake.ensure_tables(specs(options.depth))
-    build = _Build(Catalogue(lake), options, run, progress)
+    build = _Build(FileCatalogue(lake), options, run, progress)
     for day, channel, securities in _chosen(build.catalogue, options):
         build.add(day, channel, securities)
     build.do()
@@ -138,7 +141,7 @@ def build_books(
 
 
 def _chosen(
-    catalogue: Catalogue, options: BookOptions
+    catalogue: FileCatalogue, options: BookOptions
 ) -> Iterator[tuple[date, int, tuple[int, ...] | None]]:
     for day in catalogue.dates():
         if options.dates and day not in options.dates:
@@ -155,7 +158,7 @@ def _chosen(
                 yield day, channel, found
 
 
-def _nothing(catalogue: Catalogue, options: BookOptions) -> str:
+def _nothing(catalogue: FileCatalogue, options: BookOptions) -> str:
     """Return the error message for an empty selection."""
     days = catalogue.dates()
     if not days:
@@ -167,14 +170,14 @@ def _nothing(catalogue: Catalogue, options: BookOptions) -> str:
     return f"has no such books{what}: it has the days {known} and the channels {channels}.{hints}"
 
 
-def securities_of(lake: Location, inputs: Inputs, symbols: tuple[str, ...]) -> tuple[int, ...]:
+def securities_of(lake: Location, inputs: InputFiles, symbols: tuple[str, ...]) -> tuple[int, ...]:
     """Return the IDs of instruments named by symbol or by security ID."""
     numbers = {symbol: security_number(symbol) for symbol in symbols}
     wanted = {folded(symbol) for symbol, number in numbers.items() if number is None}
     found = {number for number in numbers.values() if number is not None}
     if wanted:
         reader = open_reader(lake, inputs)
-        for rows in reader.read(INSTRUMENTS, ["security_id", "symbol"], Part()):
+        for rows in reader.read(INSTRUMENTS, ["security_id", "symbol"], SecurityRange()):
             pairs = zip(
                 rows.column("security_id").to_pylist(),
                 rows.column("symbol").to_pylist(),
@@ -185,7 +188,7 @@ def securities_of(lake: Location, inputs: Inputs, symbols: tuple[str, ...]) -> t
 
 
 def fingerprint(
-    known: Brought, depth: int, interval_ns: int, securities: tuple[int, ...] | None
+    known: DayCoverage, depth: int, interval_ns: int, securities: tuple[int, ...] | None
 ) -> str:
     """Return a text that identifies the inputs and settings of a build."""
     settings = hashlib.sha256(repr((FORMAT, depth, interval_ns, securities)).encode())
@@ -209,7 +212,11 @@ class _Build:
     """
 
     def __init__(
-        self, catalogue: Catalogue, options: BookOptions, run: BookRunner, progress: TaskProgress
+        self,
+        catalogue: FileCatalogue,
+        options: BookOptions,
+        run: BookRunner,
+        progress: TaskProgress,
     ) -> None:
         self.catalogue = catalogue
         self.reports: list[DayReport] = []
@@ -247,7 +254,7 @@ class _Build:
         began = time.perf_counter()
         catalogue, options = self.catalogue, self._options
         lake = catalogue.lake
-        coverage = brought(lake, day, channel, catalogue.protocol(day, channel))
+        coverage = day_coverage(lake, day, channel, catalogue.protocol(day, channel))
         inputs = fingerprint(coverage, options.depth, options.interval_ns, securities)
         number, last = latest_build(lake, day, channel)
         if last is not None and last.endswith(inputs):
@@ -303,7 +310,7 @@ class _Build:
 
 
 def _commit(
-    lake: Lake,
+    lake: LakeStore,
     report: DayReport,
     number: int,
     manifests: list[BookManifest],
@@ -312,9 +319,9 @@ def _commit(
     day = report.date.isoformat()
     files = lake.new_files(file for manifest in manifests for file in manifest.files)
     where = (("channel", (report.channel,)), ("security_id", securities or ()))
-    replaces = tuple(Replaced(name, day, where) for name in DERIVED)
+    replaces = tuple(ReplacedRows(name, day, where) for name in DERIVED)
     guard = f"{guard_prefix(report.date, report.channel)}{number}"
-    unit = Unit(report.unit_id, (guard,), files, replaces=replaces)
+    unit = CommitUnit(report.unit_id, (guard,), files, replaces=replaces)
     committed = lake.commit(unit).committed
     if not committed:
         for file in files:

@@ -13,16 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pregao.lake.books.columns import integers, taken
+from pregao.lake.books.columns import integers, take
 from pregao.lake.books.inputs import (
     BINARY,
     EPOCH,
     INSTRUMENTS,
     InputFile,
-    Inputs,
-    Part,
-    Reader,
-    Table,
+    InputFiles,
+    InputReader,
+    InputTable,
+    SecurityRange,
 )
 from pregao.lake.books.legacy_reader import (
     ENTRIES,
@@ -32,8 +32,11 @@ from pregao.lake.books.legacy_reader import (
     LegacyReader,
     translated_tables,
 )
-from pregao.lake.ingest import PROTOCOLS, Protocol
-from pregao.lake.store import DATE, Lake, arrow_schema
+from pregao.lake.ingest.protocol import IngestProtocol
+from pregao.lake.ingest.protocols import PROTOCOLS
+from pregao.lake.store.delta_tables import arrow_schema
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.unit import DATE
 from pregao.umdf.templates import (
     CHANNEL_RESET,
     EMPTY_BOOK,
@@ -60,9 +63,9 @@ _OTHER_TABLES = frozenset(
 """Templates read in addition to the messages counted by ``rptSeq``."""
 _NEVER_READ = SECURITY_DEFINITIONS | {SEQUENCE_RESET, SEQUENCE, NEWS}
 """Stream resets, heartbeats, news and definitions do not affect books."""
-_TELLING = (ORDER, SNAPSHOT_HEADER, EMPTY_BOOK, CHANNEL_RESET)
+_STATISTIC_TABLES = (ORDER, SNAPSHOT_HEADER, EMPTY_BOOK, CHANNEL_RESET)
 """Tables that show whether a day has a book."""
-_LEGACY_TELLING = (ENTRIES, SNAPSHOTS)
+_LEGACY_STATISTIC_TABLES = (ENTRIES, SNAPSHOTS)
 _MESSAGE_TABLE = re.compile(r"umdf_\w+_(\d+)")
 
 
@@ -100,17 +103,19 @@ class FileLog:
         for day in days:
             if day not in self._known:
                 own = [at for at, its in enumerate(self._days) if its == day]
-                self._known[day] = taken(self._actions, np.array(own, np.int64)).to_pylist()
+                self._known[day] = take(self._actions, np.array(own, np.int64)).to_pylist()
         return [row for day in days for row in self._known[day]]
 
 
-def files_of(lake: Lake, table: str, days: Collection[date] | None = None) -> list[dict[str, Any]]:
+def files_of(
+    lake: LakeStore, table: str, days: Collection[date] | None = None
+) -> list[dict[str, Any]]:
     """Return the files of a table, of some days or of all."""
     return FileLog(lake.delta(table)).of(days)
 
 
 def read_small(
-    lake: Lake, table: str, columns: Sequence[str], days: Collection[date] | None = None
+    lake: LakeStore, table: str, columns: Sequence[str], days: Collection[date] | None = None
 ) -> list[dict[str, Any]]:
     """Return the rows of a small table, of some days or of all."""
     found: list[dict[str, Any]] = []
@@ -122,14 +127,14 @@ def read_small(
     return found
 
 
-class Catalogue:
+class FileCatalogue:
     """Files of all message tables that books are built from; each table's log is read once."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: LakeStore) -> None:
         self.lake = lake
-        self._tables: dict[int, Table] = {}
+        self._tables: dict[int, InputTable] = {}
         self._logs: dict[int, FileLog] = {}
-        self._legacy: dict[tuple[date, int], Inputs] = {}
+        self._legacy: dict[tuple[date, int], InputFiles] = {}
         for name in lake.table_names():
             if name in SOURCES:
                 self._logs[SOURCES[name]] = FileLog(lake.delta(name))
@@ -138,7 +143,7 @@ class Catalogue:
                 continue
             delta = lake.delta(name)
             schema = arrow_schema(delta)
-            table = Table(name, tuple(schema.names), frozenset(_texts(schema)))
+            table = InputTable(name, tuple(schema.names), frozenset(_texts(schema)))
             if not table.counted and template not in _OTHER_TABLES:
                 continue
             self._tables[template] = table
@@ -147,22 +152,29 @@ class Catalogue:
     def dates(self) -> list[date]:
         """Return the days that have orders or snapshots."""
         found: set[date] = set()
-        for template in (*_TELLING, *_LEGACY_TELLING):
+        for template in (*_STATISTIC_TABLES, *_LEGACY_STATISTIC_TABLES):
             if template in self._logs:
                 found |= self._logs[template].days()
         return sorted(found)
 
     def channels(self, day: date) -> list[int]:
         """Return the channels that have orders or snapshots on a day, by either feed."""
-        return sorted({*self._channels(day, _TELLING), *self._channels(day, _LEGACY_TELLING)})
+        return sorted(
+            {
+                *self._channels(day, _STATISTIC_TABLES),
+                *self._channels(day, _LEGACY_STATISTIC_TABLES),
+            }
+        )
 
-    def protocol(self, day: date, channel: int) -> Protocol:
+    def protocol(self, day: date, channel: int) -> IngestProtocol:
         """Return the feed to read a channel's day from: the binary one if it has any of it.
 
         Reading a channel from both feeds would count it twice.
         """
         legacy = channel not in self.binary_channels(day)
-        return PROTOCOLS[LEGACY if legacy and self._rows_of(_LEGACY_TELLING, day) else BINARY]
+        return PROTOCOLS[
+            LEGACY if legacy and self._rows_of(_LEGACY_STATISTIC_TABLES, day) else BINARY
+        ]
 
     def _channels(self, day: date, templates: Sequence[int]) -> list[int]:
         found: set[int] = set()
@@ -179,26 +191,30 @@ class Catalogue:
                 found.update(int(value) for value in np.unique(integers(column)))
         return sorted(found)
 
-    def inputs(self, day: date, channel: int) -> Inputs:
+    def inputs(self, day: date, channel: int) -> InputFiles:
         """Return the files with rows of a channel's day."""
         if self.protocol(day, channel).name == LEGACY:
             return self._legacy_inputs(day, channel)
         tables = {one: log for one, log in self._logs.items() if one in self._tables}
-        return Inputs((day - EPOCH).days, channel, self._tables, self._files(tables, day, channel))
+        return InputFiles(
+            (day - EPOCH).days, channel, self._tables, self._files(tables, day, channel)
+        )
 
-    def _legacy_inputs(self, day: date, channel: int) -> Inputs:
+    def _legacy_inputs(self, day: date, channel: int) -> InputFiles:
         """Return those of the legacy feed, without instruments that the binary feed has."""
         if (day, channel) not in self._legacy:
             files = self._files(SOURCES.values(), day, channel)
             number, tables = (day - EPOCH).days, translated_tables()
-            inputs = Inputs(number, channel, tables, files, LEGACY, self.binary_instruments(day))
+            inputs = InputFiles(
+                number, channel, tables, files, LEGACY, self.binary_instruments(day)
+            )
             depths, usual = LegacyReader(self.lake.location, inputs).depths()
             self._legacy[day, channel] = replace(inputs, depths=depths, usual_depth=usual)
         return self._legacy[day, channel]
 
     def binary_channels(self, day: date) -> list[int]:
         """Return the channels for which the binary feed has orders or snapshots."""
-        return self._channels(day, _TELLING)
+        return self._channels(day, _STATISTIC_TABLES)
 
     def binary_instruments(self, day: date) -> frozenset[int]:
         """Return the instruments that the binary feed has on a day."""
@@ -210,7 +226,7 @@ class Catalogue:
             found.update(np.unique(integers(column)).tolist())
         return frozenset(found)
 
-    def _table(self, template: int) -> Table:
+    def _table(self, template: int) -> InputTable:
         return self._tables.get(template) or translated_tables()[template]
 
     def _files(
@@ -246,8 +262,8 @@ class Catalogue:
         if not unknown:
             return False
         # A file may contain orders of several channels, with and without positions.
-        reader = Reader(self.lake.location, inputs)
-        tables = reader.read(ORDER, ["md_entry_position_no"], Part())
+        reader = InputReader(self.lake.location, inputs)
+        tables = reader.read(ORDER, ["md_entry_position_no"], SecurityRange())
         return bool(tables) and all(
             rows.column("md_entry_position_no").null_count == 0 for rows in tables
         )
@@ -275,7 +291,7 @@ def guard_prefix(day: date, channel: int) -> str:
     return f"books {day.isoformat()} {channel} "
 
 
-def latest_build(lake: Lake, day: date, channel: int) -> tuple[int, str | None]:
+def latest_build(lake: LakeStore, day: date, channel: int) -> tuple[int, str | None]:
     """Return the number of the next build of a channel's day, and the unit of the last one."""
     prefix = guard_prefix(day, channel)
     found = {
@@ -289,7 +305,7 @@ def latest_build(lake: Lake, day: date, channel: int) -> tuple[int, str | None]:
 _BUILD = re.compile(r"books (\d{4}-\d\d-\d\d) (\d+) (\d+)")
 
 
-def build_counts(lake: Lake) -> Counter[tuple[date, int]]:
+def build_counts(lake: LakeStore) -> Counter[tuple[date, int]]:
     """Return the number of the next build of each channel's day."""
     found: Counter[tuple[date, int]] = Counter()
     for name in lake.taken_beginning_with("books "):

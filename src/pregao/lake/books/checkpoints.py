@@ -15,7 +15,7 @@ from pregao.feed.columns import Codes, Numbers
 from pregao.feed.statistics import last_before
 from pregao.lake.books.columns import booleans, integers, nulled, prices
 from pregao.lake.books.tables import LEVEL, ORDER, SIDE_LEVELS, SIDE_ORDERS
-from pregao.lake.store import stored_type
+from pregao.lake.store.parquet import stored_type
 
 UPDATES = 50_000
 """Maximum number of updates between checkpoints, which keeps every replay short."""

@@ -10,14 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pregao.arrays import BoolArray, Int64Array, Uint8Array
 from pregao.book.rows import NULL
 
-Numbers = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.uint8]
-Flags = npt.NDArray[np.bool_]
 
-
-def integers(column: Any, null: int = NULL) -> Numbers:
+def integers(column: Any, null: int = NULL) -> Int64Array:
     """Return a column of integers, dates or decimals as 64-bit integers; decimals as mantissas."""
     parts = [_integers(chunk, null) for chunk in _chunks(column)]
     if len(parts) == 1:
@@ -29,7 +26,7 @@ def integers(column: Any, null: int = NULL) -> Numbers:
 # conversions import pandas, which a command that shows one book need not wait for.
 
 
-def _integers(chunk: Any, null: int) -> Numbers:
+def _integers(chunk: Any, null: int) -> Int64Array:
     if chunk.null_count == len(chunk):
         return np.full(len(chunk), null, np.int64)
     values = _values(chunk)
@@ -48,21 +45,21 @@ def _values(chunk: Any) -> npt.NDArray[Any]:
     return raw[chunk.offset * words : (chunk.offset + len(chunk)) * words : words]
 
 
-def _bits(buffer: Any, offset: int, count: int) -> Flags:
+def _bits(buffer: Any, offset: int, count: int) -> BoolArray:
     packed = np.frombuffer(buffer, np.uint8)
     return np.unpackbits(packed, bitorder="little")[offset : offset + count].view(np.bool_)
 
 
-def _nulls(chunk: Any) -> Flags:
+def _nulls(chunk: Any) -> BoolArray:
     return ~_bits(chunk.buffers()[0], chunk.offset, len(chunk))
 
 
-def booleans(chunk: Any) -> Flags:
+def booleans(chunk: Any) -> BoolArray:
     """Return a column of booleans, in one chunk and without nulls."""
     return _bits(chunk.buffers()[1], chunk.offset, len(chunk))
 
 
-def codes(column: Any, known: Mapping[str, int], other: int) -> Codes:
+def codes(column: Any, known: Mapping[str, int], other: int) -> Uint8Array:
     """Return the code of each name in a column; `other` for unknown names and null."""
     parts = []
     for chunk in _chunks(column):
@@ -73,7 +70,7 @@ def codes(column: Any, known: Mapping[str, int], other: int) -> Codes:
     return np.concatenate(parts) if parts else np.empty(0, np.uint8)
 
 
-def checksums(column: Any) -> Numbers:
+def checksums(column: Any) -> Int64Array:
     """Return a checksum for each text of a column; 0 for null."""
     parts = []
     for chunk in _chunks(column):
@@ -84,7 +81,7 @@ def checksums(column: Any) -> Numbers:
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
-def taken(rows: Any, chosen: Numbers) -> Any:
+def take(rows: Any, chosen: Int64Array) -> Any:
     """Return rows of a table, or values of a column, by index."""
     chosen = np.ascontiguousarray(chosen, np.int64)
     indices = pa.Array.from_buffers(pa.int64(), len(chosen), [None, pa.py_buffer(chosen)])
@@ -95,14 +92,14 @@ def _chunks(column: Any) -> list[Any]:
     return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
 
 
-def nulled(values: npt.NDArray[Any], null: Flags | None = None) -> Any:
+def nulled(values: npt.NDArray[Any], null: BoolArray | None = None) -> Any:
     """Return an Arrow column that is null where a value is `NULL` or its flag is set."""
     if null is None:
         null = values == NULL
     return pa.array(values, mask=null if null.any() else None)
 
 
-def prices(values: Numbers) -> Any:
+def prices(values: Int64Array) -> Any:
     """Return mantissas as a column of prices; `NULL` becomes null."""
     column = nulled(np.ascontiguousarray(values))
     kind = pa.decimal64(18, 4)

@@ -19,7 +19,7 @@ from pregao.feed.columns import Numbers
 from pregao.lake.books.catalogue import files_of
 from pregao.lake.books.columns import integers, nulled, prices
 from pregao.lake.books.names import security_number
-from pregao.lake.books.span import Moment
+from pregao.lake.books.span import HistoricalBook
 from pregao.lake.books.table_files import row_file
 from pregao.lake.books.tables import (
     BOOKS,
@@ -28,8 +28,8 @@ from pregao.lake.books.tables import (
     SIDE_ORDERS,
     side_columns,
 )
-from pregao.lake.store import Lake
-from pregao.lake.views import meant
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.views.symbols import meant
 from pregao.names import folded
 
 SIDES = ("BID", "ASK")
@@ -82,7 +82,7 @@ def tick_schema(depth: int) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class BookSelection:
     """Selection of rows of a table; an empty field selects all."""
 
     dates: tuple[date, ...] = ()
@@ -110,7 +110,9 @@ class Selection:
         return rows if wanted is None else rows.filter(wanted)
 
 
-def selected(lake: Lake, table: str, columns: Sequence[str], selection: Selection) -> Iterator[Any]:
+def selected(
+    lake: LakeStore, table: str, columns: Sequence[str], selection: BookSelection
+) -> Iterator[Any]:
     """Yield the selected rows of a table of books by row group, in order of date and file."""
     if table not in lake.table_names():
         raise UsageError(
@@ -150,8 +152,8 @@ def selected(lake: Lake, table: str, columns: Sequence[str], selection: Selectio
 
 
 def export_ticks(
-    lake: Lake,
-    selection: Selection,
+    lake: LakeStore,
+    selection: BookSelection,
     depth: int,
     sink: BinaryIO,
     ending: str = ".csv",
@@ -185,8 +187,8 @@ def export_ticks(
 
 
 def export_checkpoints(
-    lake: Lake,
-    selection: Selection,
+    lake: LakeStore,
+    selection: BookSelection,
     sink: BinaryIO,
     ending: str = ".csv",
     *,
@@ -254,7 +256,11 @@ def _checkpoint_columns(rows: Any, names: tuple[str, str], *, numbered: bool) ->
 
 
 def export_moments(
-    moments: Iterable[Moment], sink: BinaryIO, ending: str = ".csv", *, safe_csv: bool = False
+    moments: Iterable[HistoricalBook],
+    sink: BinaryIO,
+    ending: str = ".csv",
+    *,
+    safe_csv: bool = False,
 ) -> int:
     """Write books at a time, one order per row; one level per row where the feed has levels."""
     books = list(moments)

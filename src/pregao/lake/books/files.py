@@ -7,19 +7,10 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from pregao.lake.books.tables import SIDE_LEVELS, SIDE_ORDERS, level_columns
-from pregao.lake.store import (
-    INDEXED_COLUMNS,
-    ROW_GROUP,
-    Bounds,
-    Location,
-    TableSpec,
-    Written,
-    bounds_of,
-    iso,
-    stored_schema,
-    table_writer,
-    unique_name,
-)
+from pregao.lake.store.file_statistics import INDEXED_COLUMNS, ColumnBounds, bounds_of
+from pregao.lake.store.location import Location, unique_name
+from pregao.lake.store.parquet import ROW_GROUP, WrittenFile, iso, stored_schema, table_writer
+from pregao.lake.store.unit import TableSpec
 
 _DELTA_CODED = {
     "sequence_number",
@@ -35,7 +26,7 @@ _DELTA_CODED = {
 _ORDER_LEAVES = ("order_id", "insert_time_ns")
 
 
-class TableFile:
+class DayFile:
     """File of one day of a table, created with its first rows."""
 
     def __init__(self, lake: Location, spec: TableSpec, day: int, depth: int = 0) -> None:
@@ -48,7 +39,7 @@ class TableFile:
         self._deep = self._levels - set(level_columns(1))
         # Readers of the log expect bounds of all its leading columns.
         leading = spec.schema.names[:INDEXED_COLUMNS]
-        self._bounds = {name: Bounds(0) for name in leading if name in self._deep}
+        self._bounds = {name: ColumnBounds(0) for name in leading if name in self._deep}
         self._path = f"date={iso(day)}/{unique_name('part', '.parquet')}"
         self._sink: Any = None
         self._writer: Any = None
@@ -89,7 +80,7 @@ class TableFile:
                 found.append(entry.name)
         return found
 
-    def close(self) -> Written | None:
+    def close(self) -> WrittenFile | None:
         """Finish the file and return its description; None if there were no rows."""
         if self._writer is None:
             return None
@@ -98,7 +89,7 @@ class TableFile:
         self._sink.close()
         location = self._lake.join(self.spec.name, self._path)
         metadata = pq.read_metadata(location.path, filesystem=location.filesystem)
-        return Written(
+        return WrittenFile(
             self.spec.name, self._path, int(size), self.rows, self._day, metadata, self._bounds
         )
 

@@ -14,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pregao.arrays import Int64Array
 from pregao.feed.meaning import BOOK_TEMPLATES
-from pregao.lake.books.columns import Numbers
-from pregao.lake.books.opened import FileRows, OpenedFile, open_file
-from pregao.lake.books.slots import Slots
-from pregao.lake.store import FlatRows, Location
+from pregao.lake.books.opened import FileRows, RowGroupFile, open_file
+from pregao.lake.books.slots import TimeSlots
+from pregao.lake.store.flat_parquet.rows import FlatRows
+from pregao.lake.store.location import Location
 from pregao.umdf.sequencing import serial_of
 from pregao.umdf.streams import ONLY_INCREMENTAL
 from pregao.umdf.templates import ORDER, SNAPSHOT_HEADER
@@ -37,7 +38,7 @@ Serials = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class InputTable:
     """Input table: its name, its columns, and which of them are texts."""
 
     name: str
@@ -77,13 +78,13 @@ class InputFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
+class InputFiles:
     """Input files of a channel's day, by template."""
 
     day: int
     """Days since 1970."""
     channel: int
-    tables: dict[int, Table]
+    tables: dict[int, InputTable]
     files: dict[int, tuple[InputFile, ...]] = field(default_factory=dict)
     protocol: str = BINARY
     """Protocol of the feed that delivered the channel's day."""
@@ -97,21 +98,21 @@ class Inputs:
     """Number for all others; None if they have price levels but their number is unknown."""
     market_depth: int = 0
     """Number for the instruments that are read, which have one kind of book."""
-    slots: Slots = field(default_factory=Slots)
+    slots: TimeSlots = field(default_factory=TimeSlots)
     """Stand-in for sequence versions on a feed without them."""
 
     def depth_of(self, security: int) -> int | None:
         """Return the number of price levels in the feed for an instrument."""
         return self.depths.get(security, self.usual_depth)
 
-    def kinds(self) -> tuple[Inputs, ...]:
+    def kinds(self) -> tuple[InputFiles, ...]:
         """Return inputs for each kind of book, with the instruments that have it."""
         found = {*self.depths.values()}
         if self.usual_depth is not None:
             found.add(self.usual_depth)
         return tuple(self._of_depth(depth) for depth in sorted(found))
 
-    def _of_depth(self, depth: int) -> Inputs:
+    def _of_depth(self, depth: int) -> InputFiles:
         own = frozenset(each for each, shown in self.depths.items() if shown == depth)
         if depth != self.usual_depth:
             return replace(self, only=own - self.excluded, market_depth=depth)
@@ -134,7 +135,7 @@ class Inputs:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SecurityRange:
     """Instruments from the first to the last."""
 
     first: int = FIRST_SECURITY
@@ -145,19 +146,19 @@ ROWS_PER_PIECE = 10_000
 """Number of rows read at a time by `pieces`; each may have tens of orders."""
 
 
-class Reader:
+class InputReader:
     """Reads rows of the input files, and caches the files' metadata between reads."""
 
-    def __init__(self, lake: Location, inputs: Inputs) -> None:
+    def __init__(self, lake: Location, inputs: InputFiles) -> None:
         self._lake = lake
         self.inputs = inputs
-        self._files: dict[str, OpenedFile] = {}
+        self._files: dict[str, RowGroupFile] = {}
 
     def read(
         self,
         template: int,
         columns: Sequence[str],
-        part: Part | None,
+        part: SecurityRange | None,
         serials: Serials | None = None,
     ) -> list[Any]:
         """Return the rows of a template as tables, one for each file that has some.
@@ -173,7 +174,7 @@ class Reader:
         self,
         template: int,
         columns: Sequence[str],
-        part: Part | None,
+        part: SecurityRange | None,
         serials: Serials | None = None,
     ) -> list[Any]:
         """Return the rows in their cheapest form: `FlatRows` of existing columns, or tables."""
@@ -182,7 +183,7 @@ class Reader:
             for rows, there in self._rows(template, columns, part, serials)
         ]
 
-    def pieces(self, template: int, columns: Sequence[str], part: Part) -> Iterator[Any]:
+    def pieces(self, template: int, columns: Sequence[str], part: SecurityRange) -> Iterator[Any]:
         """Yield the tables of `read` in pieces: rows with long lists would use too much memory."""
         for rows, there in self._rows(template, columns, part, None, ROWS_PER_PIECE):
             yield self._table(template, rows, columns, there)
@@ -204,7 +205,7 @@ class Reader:
         self,
         template: int,
         columns: Sequence[str],
-        part: Part | None,
+        part: SecurityRange | None,
         serials: Serials | None,
         most: int | None = None,
     ) -> Iterator[tuple[FileRows, list[str]]]:
@@ -221,7 +222,7 @@ class Reader:
 
     def knows(self, security: int) -> bool:
         """Whether there are orders or snapshots of an instrument."""
-        part = Part(security, security)
+        part = SecurityRange(security, security)
         return any(
             self.read(template, ["security_id"], part) for template in (ORDER, SNAPSHOT_HEADER)
         )
@@ -258,7 +259,7 @@ class Reader:
             for at in np.flatnonzero((low <= security) & (security <= high)).tolist():
                 yield int(serial[at]), int(opened.group_rows[at])
 
-    def _open(self, template: int, file: InputFile) -> OpenedFile:
+    def _open(self, template: int, file: InputFile) -> RowGroupFile:
         if file.path not in self._files:
             table = self.inputs.tables[template]
             location = self._lake.join(table.name, file.path)
@@ -267,9 +268,9 @@ class Reader:
 
     def _read_file(
         self,
-        opened: OpenedFile,
+        opened: RowGroupFile,
         columns: Sequence[str],
-        part: Part | None,
+        part: SecurityRange | None,
         serials: Serials | None,
         most: int | None,
     ) -> Iterator[FileRows]:
@@ -283,7 +284,7 @@ class Reader:
             yield rows if whole else _filtered(rows, self.inputs.channel, part, serials)
 
 
-def _together(groups: list[int], rows: Numbers, most: int | None) -> Iterator[list[int]]:
+def _together(groups: list[int], rows: Int64Array, most: int | None) -> Iterator[list[int]]:
     """Yield row groups in runs of about `most` rows; None for all in one run."""
     if most is None:
         if groups:
@@ -294,7 +295,7 @@ def _together(groups: list[int], rows: Numbers, most: int | None) -> Iterator[li
         yield [group for _, group in own]
 
 
-def _tally(securities: Numbers) -> dict[int, int]:
+def _tally(securities: Int64Array) -> dict[int, int]:
     """Count the rows of each instrument; files are sorted, so there are few runs."""
     if not len(securities):
         return {}
@@ -304,7 +305,9 @@ def _tally(securities: Numbers) -> dict[int, int]:
     return dict(zip(found.tolist(), tally.astype(np.int64).tolist(), strict=True))
 
 
-def in_serials(versions: Numbers, numbers: Numbers, serials: Serials) -> npt.NDArray[np.bool_]:
+def in_serials(
+    versions: Int64Array, numbers: Int64Array, serials: Serials
+) -> npt.NDArray[np.bool_]:
     """Return which packets, by versions and numbers, are within a range of serials."""
     base, first, last = serials
     packet_serials = serial_of(versions, numbers, base)
@@ -313,7 +316,7 @@ def in_serials(versions: Numbers, numbers: Numbers, serials: Serials) -> npt.NDA
 
 
 def _chosen(
-    opened: OpenedFile, channel: int, part: Part | None, serials: Serials | None
+    opened: RowGroupFile, channel: int, part: SecurityRange | None, serials: Serials | None
 ) -> tuple[list[int], bool]:
     """Return the row groups that may have matching rows, and whether all their rows match."""
     low, high = opened.bounds("channel", 0, 255)
@@ -336,7 +339,9 @@ def _chosen(
     return np.flatnonzero(some).tolist(), bool(inside[some].all())
 
 
-def _filtered(rows: FileRows, channel: int, part: Part | None, serials: Serials | None) -> FileRows:
+def _filtered(
+    rows: FileRows, channel: int, part: SecurityRange | None, serials: Serials | None
+) -> FileRows:
     wanted = rows.numbers("channel") == channel
     if part is not None:
         securities = rows.numbers("security_id")

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pregao.arrays import BoolArray, Int64Array
 from pregao.book.rows import NULL
 from pregao.feed.legacy_meaning import (
     DELETE,
@@ -33,13 +34,10 @@ from pregao.feed.legacy_meaning import (
 from pregao.feed.legacy_meaning import EMPTY_BOOK as EMPTIED
 from pregao.feed.legacy_state import THEORETICAL
 from pregao.lake.books.columns import integers
-from pregao.lake.books.slots import Slots
+from pregao.lake.books.slots import TimeSlots
 from pregao.legacy.bulk import moments_of
 from pregao.legacy.tables import SCALE
 from pregao.umdf import templates as t
-
-Numbers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 OTHER: Final = -9
 """Template of entries without a message in the binary feed; they are counted, too."""
@@ -89,11 +87,11 @@ _BY_TYPE: Final = {
 }
 
 
-class Entries:
+class EntryColumns:
     """Entries of messages of a table of the lake; each column is computed once."""
 
     def __init__(
-        self, rows: Any, slots: Mapping[int, Slots] | None = None, *, levels: bool = False
+        self, rows: Any, slots: Mapping[int, TimeSlots] | None = None, *, levels: bool = False
     ) -> None:
         """``slots`` has restarts of numbers, by channel; ``levels`` states whether the entries of
         books are price levels rather than orders.
@@ -106,7 +104,7 @@ class Entries:
         count: int = self.rows.num_rows
         return count
 
-    def numbers(self, name: str, null: int = NULL) -> Numbers:
+    def numbers(self, name: str, null: int = NULL) -> Int64Array:
         """Return a column of integers."""
         return integers(self.rows.column(name), null)
 
@@ -121,7 +119,7 @@ class Entries:
         return known[integers(column.indices, len(texts))]
 
     @cached_property
-    def action(self) -> Numbers:
+    def action(self) -> Int64Array:
         """Update actions; in snapshots every entry is new."""
         if "md_update_action" not in self.rows.column_names:
             return np.full(len(self), NEW, np.int64)
@@ -133,7 +131,7 @@ class Entries:
         return np.asarray(self.told("md_entry_type", lambda text: text or "", "U2"))
 
     @cached_property
-    def theoretical(self) -> Flags:
+    def theoretical(self) -> BoolArray:
         """Whether each is the theoretical price of an auction."""
         return np.asarray(
             self.told(
@@ -142,7 +140,7 @@ class Entries:
         )
 
     @cached_property
-    def elsewhere(self) -> Flags:
+    def elsewhere(self) -> BoolArray:
         """Whether each is of a venue other than the electronic market."""
         own_venue = stream_id_of({})
         return np.asarray(
@@ -150,7 +148,7 @@ class Entries:
         )
 
     @cached_property
-    def template(self) -> Numbers:
+    def template(self) -> Int64Array:
         """Equivalent message of the binary feed of each entry."""
         found = np.full(len(self), OTHER, np.int64)
         kind, action = self.type, self.action
@@ -181,11 +179,11 @@ class Entries:
     # Values
 
     @cached_property
-    def price(self) -> Numbers:
+    def price(self) -> Int64Array:
         """Prices as mantissas of books; NULL where there is none, or one with more decimals."""
         return self.scaled("md_entry_px")
 
-    def scaled(self, name: str) -> Numbers:
+    def scaled(self, name: str) -> Int64Array:
         """Return decimals as price mantissas."""
         values = self.numbers(name)
         present = values != NULL
@@ -193,27 +191,27 @@ class Entries:
         return np.where(exact, values // _PRICE_STEP, NULL)
 
     @cached_property
-    def unreadable(self) -> Flags:
+    def unreadable(self) -> BoolArray:
         """Whether a price is impossible in a book, or the size or a level's number of orders is
         missing.
         """
-        odd: Flags = (self.price == NULL) & (self.numbers("md_entry_px") != NULL)
+        odd: BoolArray = (self.price == NULL) & (self.numbers("md_entry_px") != NULL)
         odd |= self.numbers("md_entry_size") == NULL
         if self.levels:
             odd |= self.numbers("number_of_orders") < 1
         return odd
 
     @cached_property
-    def time_ns(self) -> Numbers:
+    def time_ns(self) -> Int64Array:
         """Times of the events."""
         return self._moments("md_entry_date", "md_entry_time")
 
     @cached_property
-    def inserted_ns(self) -> Numbers:
+    def inserted_ns(self) -> Int64Array:
         """Times at which orders took their positions."""
         return self._moments("md_insert_date", "md_insert_time")
 
-    def _moments(self, day: str, time: str) -> Numbers:
+    def _moments(self, day: str, time: str) -> Int64Array:
         if pa.types.is_string(self.rows.schema.field(time).type):
             times = integers(as_numbers(self.rows.column(time)))
         else:
@@ -221,7 +219,7 @@ class Entries:
         return moments_of(self.numbers(day), times, NULL)
 
     @cached_property
-    def position(self) -> Numbers:
+    def position(self) -> Int64Array:
         """Positions; the oldest templates have a price level instead."""
         found = self.numbers("md_entry_position_no")
         if "md_price_level" in self.rows.column_names:
@@ -229,18 +227,18 @@ class Entries:
         return found
 
     @cached_property
-    def firm(self) -> Numbers:
+    def firm(self) -> Int64Array:
         """Firm of an order: the buyer of a bid, the seller of an offer."""
         return np.where(
             self.type == "0", self.party("md_entry_buyer"), self.party("md_entry_seller")
         )
 
-    def party(self, name: str) -> Numbers:
+    def party(self, name: str) -> Int64Array:
         """Return firms as integers; NULL where they are not numeric."""
         return np.asarray(self.told(name, lambda text: or_null(number_of(text)), np.int64))
 
     @cached_property
-    def indicator(self) -> Numbers:
+    def indicator(self) -> Int64Array:
         """Flags that an order has in the binary feed."""
 
         def bits(text: str | None) -> int:
@@ -251,7 +249,7 @@ class Entries:
         return np.asarray(self.told("quote_condition", bits, np.int64))
 
     @cached_property
-    def version(self) -> Numbers:
+    def version(self) -> Int64Array:
         """Stand-in for the sequence version of each entry's message."""
         found = self.numbers("sequence_version")
         channels = self.numbers("channel", -1)
@@ -263,12 +261,12 @@ class Entries:
         return found
 
     @cached_property
-    def number(self) -> Numbers:
+    def number(self) -> Int64Array:
         """Number of each entry's message."""
         return self.numbers("msg_seq_num", 0)
 
     @cached_property
-    def entry(self) -> Numbers:
+    def entry(self) -> Int64Array:
         """Index of each entry in its message."""
         return self.numbers("index_in_packet") & ((1 << ENTRY_BITS) - 1)
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from pregao.arrays import Int64Array
 from pregao.book.rows import NULL
 from pregao.clock import DAY
 from pregao.feed.legacy_meaning import (
@@ -23,18 +24,11 @@ from pregao.feed.legacy_meaning import (
     number_of,
 )
 from pregao.feed.meaning import NUMBER_OF_ORDERS
-from pregao.lake.books.columns import integers, nulled, prices, taken
-from pregao.lake.books.legacy_entries import (
-    OTHER,
-    PRICE_BAND,
-    Entries,
-    Numbers,
-    as_numbers,
-    or_null,
-)
+from pregao.lake.books.columns import integers, nulled, prices, take
+from pregao.lake.books.legacy_entries import OTHER, PRICE_BAND, EntryColumns, as_numbers, or_null
 from pregao.legacy.bulk import moments_of
 from pregao.sbe.model import EnumType
-from pregao.schemas import bundled
+from pregao.schemas.bundle import bundled
 from pregao.umdf import templates as t
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 
@@ -60,14 +54,14 @@ def names_of(enumeration: str) -> Mapping[int, str]:
     return {member.value: member.name for member in found.members}
 
 
-def messages_of(entries: Entries, template: int, chosen: Numbers | None = None) -> Any:
+def messages_of(entries: EntryColumns, template: int, chosen: Int64Array | None = None) -> Any:
     """Return the entries that are messages of a template as a table; or the chosen entries."""
     kept = _chosen(entries, template) if chosen is None else chosen
     columns = {**key_columns(entries, kept), **_MEMBERS[template](entries, kept)}
     return pa.table(columns)
 
 
-def _chosen(entries: Entries, template: int) -> Numbers:
+def _chosen(entries: EntryColumns, template: int) -> Int64Array:
     # Books count entries of auctions among the others; only analytics read them.
     if template == t.THEORETICAL_OPENING_PRICE:
         own = (entries.type == OPENING_PRICE) & entries.theoretical & ~entries.elsewhere
@@ -77,7 +71,7 @@ def _chosen(entries: Entries, template: int) -> Numbers:
     return np.flatnonzero(entries.template == template)
 
 
-def named(codes: Numbers, names: Mapping[int, str], kept: Numbers) -> Any:
+def named(codes: Int64Array, names: Mapping[int, str], kept: Int64Array) -> Any:
     """Return a dictionary column of names by their codes."""
     known = sorted(names)
     values = codes[kept]
@@ -90,25 +84,25 @@ def named(codes: Numbers, names: Mapping[int, str], kept: Numbers) -> Any:
     )
 
 
-def _counts(entries: Entries, kept: Numbers) -> Any:
+def _counts(entries: EntryColumns, kept: Int64Array) -> Any:
     if "rpt_seq" not in entries.rows.column_names:  # states have no rptSeq
         return pa.nulls(len(kept), pa.int64())
     return nulled(entries.numbers("rpt_seq")[kept])
 
 
-def key_columns(entries: Entries, kept: Numbers) -> dict[str, Any]:
+def key_columns(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
     """Return key columns with the binary feed's names; each message is an event."""
     version, number = entries.version, entries.number
     event = version * EVENT_VERSION + number * EVENT_NUMBER
     return {
-        "channel": taken(entries.rows.column("channel"), kept),
+        "channel": take(entries.rows.column("channel"), kept),
         "security_id": nulled(entries.numbers("security_id")[kept]),
         "sequence_version": pa.array(version[kept].astype(np.int32)),
         "sequence_number": pa.array(number[kept]),
         "index_in_packet": pa.array(entries.entry[kept]),
         "event": pa.array(event[kept]),
         **{
-            name: taken(entries.rows.column(name), kept)
+            name: take(entries.rows.column(name), kept)
             for name in (
                 "stream", "sending_time_ns", "capture_time_ns", "feed", "feed_difference_ns",
                 "capture_id",
@@ -119,12 +113,12 @@ def key_columns(entries: Entries, kept: Numbers) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _order(entries: Entries, kept: Numbers) -> dict[str, Any]:
+def _order(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
     action = entries.action.copy()
     action[entries.unreadable & (entries.template == t.ORDER)] = _UNKNOWN
     actions = {**names_of("MDUpdateAction"), _UNKNOWN: UNREADABLE}
     # Only the position identifies the order: its number is unique only to its firm (§9.1.1).
-    order_id = integers(as_numbers(taken(entries.rows.column("order_id"), kept)))
+    order_id = integers(as_numbers(take(entries.rows.column("order_id"), kept)))
     order_id = np.where(entries.action[kept] == CHANGE, NULL, order_id)
     return {
         "match_event_indicator": pa.array(entries.indicator[kept]),
@@ -145,13 +139,13 @@ _UNKNOWN = 99
 _SIDE_CODES = {ord(letter): names_of("MDEntryType")[ord(letter)] for letter in SIDES}
 
 
-def side_column(entries: Entries, kept: Numbers) -> Any:
+def side_column(entries: EntryColumns, kept: Int64Array) -> Any:
     """Return the sides of orders by name."""
     codes = np.where(entries.type == "0", ord("0"), ord("1"))
     return named(codes, _SIDE_CODES, kept)
 
 
-def _deleted(entries: Entries, kept: Numbers) -> dict[str, Any]:
+def _deleted(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
     return {
         "md_update_action": named(entries.action, names_of("MDUpdateAction"), kept),
         "md_entry_type": side_column(entries, kept),
@@ -160,11 +154,11 @@ def _deleted(entries: Entries, kept: Numbers) -> dict[str, Any]:
     }
 
 
-def _time(entries: Entries, kept: Numbers) -> dict[str, Any]:
+def _time(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
     return {"md_entry_timestamp_ns": nulled(entries.time_ns[kept])}
 
 
-def _trade(entries: Entries, kept: Numbers) -> dict[str, Any]:
+def _trade(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
     def bits(text: str | None) -> int:
         return sum(_CONDITIONS.get(word, 0) for word in conditions(text))
 
@@ -177,7 +171,7 @@ def _trade(entries: Entries, kept: Numbers) -> dict[str, Any]:
         "trading_session_id": named(sessions, names_of("TradingSessionID"), kept),
         "trade_condition": pa.array(entries.told("trade_condition", bits, np.int32)[kept]),
         "trd_sub_type": named(many, kinds, kept),
-        "trade_id": as_numbers(taken(entries.rows.column("trade_id"), kept)),
+        "trade_id": as_numbers(take(entries.rows.column("trade_id"), kept)),
         "trade_date": pa.array((dated[kept] // DAY).astype(np.int32)).cast(pa.date32()),
         "md_entry_px": prices(entries.price[kept]),
         "md_entry_size": nulled(entries.numbers("md_entry_size")[kept]),
@@ -189,7 +183,7 @@ def _trade(entries: Entries, kept: Numbers) -> dict[str, Any]:
     }
 
 
-def _price(entries: Entries, kept: Numbers) -> dict[str, Any]:
+def _price(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
     return {
         "md_update_action": named(entries.action, names_of("MDUpdateAction"), kept),
         "md_entry_px": prices(entries.price[kept]),
@@ -197,21 +191,21 @@ def _price(entries: Entries, kept: Numbers) -> dict[str, Any]:
     }
 
 
-def _opening(entries: Entries, kept: Numbers) -> dict[str, Any]:
+def _opening(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
     # Usually absent: the price is that of the day (002 §10.2).
     flags = entries.told("open_close_settl_flag", lambda text: number_of(text) or 0, np.int64)
     names = names_of("OpenCloseSettlFlag")
     return {"open_close_settl_flag": named(flags, names, kept), **_price(entries, kept)}
 
 
-def _theoretical(entries: Entries, kept: Numbers) -> dict[str, Any]:
+def _theoretical(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
     return {
         "md_entry_size": nulled(entries.numbers("md_entry_size")[kept]),
         **_price(entries, kept),
     }
 
 
-def _imbalance(entries: Entries, kept: Numbers) -> dict[str, Any]:
+def _imbalance(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
     def bits(text: str | None) -> int:
         return sum(_IMBALANCES.get(word, 0) for word in conditions(text))
 
@@ -223,7 +217,7 @@ def _imbalance(entries: Entries, kept: Numbers) -> dict[str, Any]:
     }
 
 
-def _volume(entries: Entries, kept: Numbers) -> dict[str, Any]:
+def _volume(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
     return {
         "trade_volume": nulled(entries.numbers("trade_volume")[kept]),
         "number_of_trades": nulled(entries.numbers("md_entry_size")[kept]),
@@ -231,7 +225,7 @@ def _volume(entries: Entries, kept: Numbers) -> dict[str, Any]:
     }
 
 
-def _band(entries: Entries, kept: Numbers) -> dict[str, Any]:
+def _band(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
     kinds = entries.told("price_band_type", lambda text: or_null(number_of(text)), np.int64)
     limits = entries.numbers("price_limit_type")
     return {
@@ -243,7 +237,7 @@ def _band(entries: Entries, kept: Numbers) -> dict[str, Any]:
     }
 
 
-_MEMBERS: Final[Mapping[int, Callable[[Entries, Numbers], dict[str, Any]]]] = {
+_MEMBERS: Final[Mapping[int, Callable[[EntryColumns, Int64Array], dict[str, Any]]]] = {
     t.ORDER: _order,
     t.DELETE_ORDER: _deleted,
     t.MASS_DELETE_ORDERS: _deleted,

@@ -14,21 +14,30 @@ import numpy as np
 import pyarrow as pa
 
 from pregao.book.rows import NULL
-from pregao.lake.books.columns import integers, nulled, taken
-from pregao.lake.books.inputs import INSTRUMENTS, Inputs, Part, Reader, Serials, Table, in_serials
+from pregao.lake.books.columns import integers, nulled, take
+from pregao.lake.books.inputs import (
+    INSTRUMENTS,
+    InputFiles,
+    InputReader,
+    InputTable,
+    SecurityRange,
+    Serials,
+    in_serials,
+)
 from pregao.lake.books.legacy_entries import (
     ENTRY_COLUMNS,
     INCREMENTAL,
     NUMBERS_AS_TEXTS,
     SNAPSHOT_COLUMNS,
     STATISTICS,
-    Entries,
+    EntryColumns,
 )
 from pregao.lake.books.legacy_messages import messages_of
 from pregao.lake.books.legacy_snapshots import SnapshotEntries
 from pregao.lake.books.legacy_status import STATUS_COLUMNS, group_text, statuses_of
-from pregao.lake.ingest import PROTOCOLS, bundled_message_tables, message_table_name
-from pregao.lake.store import Location
+from pregao.lake.ingest.protocols import PROTOCOLS
+from pregao.lake.ingest.umdf.tables import bundled_message_tables, message_table_name
+from pregao.lake.store.location import Location
 from pregao.umdf.templates import (
     CHANNEL_RESET,
     ORDER,
@@ -54,11 +63,11 @@ _LIST_COLUMNS = (
 )  # fmt: skip
 _ROWS_PER_SNAPSHOT_MESSAGE = 5
 """Planning estimate of snapshot entries per message of the snapshot stream."""
-_MOST_LEVELS = (1 << 16) - 1
+_MAX_LEVELS = (1 << 16) - 1
 
 
 @cache
-def translated_tables() -> dict[int, Table]:
+def translated_tables() -> dict[int, InputTable]:
     """Return the equivalent legacy tables of the binary feed's templates."""
     known = bundled_message_tables().templates
     names = {template: message_table_name(table.name) for template, table in known.items()}
@@ -66,9 +75,9 @@ def translated_tables() -> dict[int, Table]:
     nothing = {
         source: specs[name].remove_metadata().empty_table() for name, source in SOURCES.items()
     }
-    entries = Entries(nothing[ENTRIES])
+    entries = EntryColumns(nothing[ENTRIES])
     found = {
-        source: Table(name, (), _texts(specs[name]), specs[name])
+        source: InputTable(name, (), _texts(specs[name]), specs[name])
         for name, source in SOURCES.items()
     }
     for template in INCREMENTAL:
@@ -76,13 +85,13 @@ def translated_tables() -> dict[int, Table]:
         if template == CHANNEL_RESET:  # it concerns every instrument
             columns = [name for name in columns if name not in ("security_id", "rpt_seq")]
         name = names.get(template, "legacy_other_entries")
-        found[template] = Table(name, tuple(columns), frozenset())
+        found[template] = InputTable(name, tuple(columns), frozenset())
     for template in (SECURITY_STATUS, SECURITY_GROUP_PHASE):
         columns = statuses_of(nothing[STATUSES], template).column_names
-        found[template] = Table(names[template], tuple(columns), frozenset())
+        found[template] = InputTable(names[template], tuple(columns), frozenset())
     for template in (SNAPSHOT_HEADER, SNAPSHOT_ORDERS):
-        found[template] = Table(names[template], ("security_id",), frozenset())
-    found[INSTRUMENTS] = Table("instruments", ("security_id", "symbol"), frozenset())
+        found[template] = InputTable(names[template], ("security_id",), frozenset())
+    found[INSTRUMENTS] = InputTable("instruments", ("security_id", "symbol"), frozenset())
     return found
 
 
@@ -92,34 +101,34 @@ def _texts(schema: Any) -> frozenset[str]:
     return frozenset(texts - NUMBERS_AS_TEXTS)
 
 
-def open_reader(lake: Location, inputs: Inputs) -> Reader:
+def open_reader(lake: Location, inputs: InputFiles) -> InputReader:
     """Return the reader for the feed that delivered a channel's day."""
-    return LegacyReader(lake, inputs) if inputs.protocol == LEGACY else Reader(lake, inputs)
+    return LegacyReader(lake, inputs) if inputs.protocol == LEGACY else InputReader(lake, inputs)
 
 
-class LegacyReader(Reader):
+class LegacyReader(InputReader):
     """Reads the legacy feed's tables, and caches the rows of each range of instruments."""
 
-    def __init__(self, lake: Location, inputs: Inputs) -> None:
+    def __init__(self, lake: Location, inputs: InputFiles) -> None:
         super().__init__(lake, inputs)
-        self._entries: dict[Part, Entries | None] = {}
-        self._snapshots: dict[Part, SnapshotEntries | None] = {}
+        self._entries: dict[SecurityRange, EntryColumns | None] = {}
+        self._snapshots: dict[SecurityRange, SnapshotEntries | None] = {}
 
     def read(
         self,
         template: int,
         columns: Sequence[str],
-        part: Part | None,
+        part: SecurityRange | None,
         serials: Serials | None = None,
     ) -> list[Any]:
         """Return the rows of a template as tables."""
         found = []
-        for rows in self._translated(template, part or Part()):
+        for rows in self._translated(template, part or SecurityRange()):
             selected = rows
             if serials is not None:
                 versions = integers(rows.column("sequence_version"))
                 numbers = integers(rows.column("sequence_number"), 0)
-                selected = taken(rows, np.flatnonzero(in_serials(versions, numbers, serials)))
+                selected = take(rows, np.flatnonzero(in_serials(versions, numbers, serials)))
             for name in columns:
                 if name not in selected.column_names:
                     selected = selected.append_column(name, pa.nulls(selected.num_rows, pa.int64()))
@@ -131,13 +140,13 @@ class LegacyReader(Reader):
         self,
         template: int,
         columns: Sequence[str],
-        part: Part | None,
+        part: SecurityRange | None,
         serials: Serials | None = None,
     ) -> list[Any]:
         """Return the rows of a template as tables."""
         return self.read(template, columns, part, serials)
 
-    def pieces(self, template: int, columns: Sequence[str], part: Part) -> Iterator[Any]:
+    def pieces(self, template: int, columns: Sequence[str], part: SecurityRange) -> Iterator[Any]:
         """Yield the tables of `read` one by one."""
         yield from self.read(template, columns, part)
 
@@ -168,18 +177,18 @@ class LegacyReader(Reader):
         orders of a level shows that there are levels, but not how many: None.
         """
         found: dict[int, int] = {}
-        for rows in super().read(SNAPSHOTS, ["security_id", "market_depth"], Part()):
-            depth = np.clip(integers(rows.column("market_depth"), 0), 0, _MOST_LEVELS)
-            pairs = np.unique(integers(rows.column("security_id")) * (_MOST_LEVELS + 1) + depth)
-            for security, shown in zip(*np.divmod(pairs, _MOST_LEVELS + 1), strict=True):
+        for rows in super().read(SNAPSHOTS, ["security_id", "market_depth"], SecurityRange()):
+            depth = np.clip(integers(rows.column("market_depth"), 0), 0, _MAX_LEVELS)
+            pairs = np.unique(integers(rows.column("security_id")) * (_MAX_LEVELS + 1) + depth)
+            for security, shown in zip(*np.divmod(pairs, _MAX_LEVELS + 1), strict=True):
                 found[int(security)] = max(found.get(int(security), 0), int(shown))
         if found:
             return found, Counter(found.values()).most_common(1)[0][0]
-        counted = super().read(ENTRIES, ["number_of_orders"], Part())
+        counted = super().read(ENTRIES, ["number_of_orders"], SecurityRange())
         levels = any(rows.column(0).null_count < rows.num_rows for rows in counted)
         return found, None if levels else 0
 
-    def _translated(self, template: int, part: Part) -> Iterator[Any]:
+    def _translated(self, template: int, part: SecurityRange) -> Iterator[Any]:
         if template == INSTRUMENTS:
             yield from self._listed(part)
         elif template in (SECURITY_STATUS, SECURITY_GROUP_PHASE):
@@ -187,7 +196,7 @@ class LegacyReader(Reader):
                 slots = {self.inputs.channel: self.inputs.slots}
                 yield self._own(statuses_of(rows, template, slots), part)
         elif template == CHANNEL_RESET:
-            entries = self._read_entries(Part(0, 0))
+            entries = self._read_entries(SecurityRange(0, 0))
             if entries is not None:
                 yield messages_of(entries, template)
         else:
@@ -200,22 +209,22 @@ class LegacyReader(Reader):
                 if snapshots is not None:
                     yield snapshots.table(template)
 
-    def _read_entries(self, part: Part) -> Entries | None:
+    def _read_entries(self, part: SecurityRange) -> EntryColumns | None:
         if part not in self._entries:
             rows = self._joined(ENTRIES, ENTRY_COLUMNS, part)
             slots = {self.inputs.channel: self.inputs.slots}
             levels = self.inputs.market_depth > 0
-            self._entries[part] = None if rows is None else Entries(rows, slots, levels=levels)
+            self._entries[part] = None if rows is None else EntryColumns(rows, slots, levels=levels)
         return self._entries[part]
 
-    def _read_snapshots(self, part: Part) -> SnapshotEntries | None:
+    def _read_snapshots(self, part: SecurityRange) -> SnapshotEntries | None:
         if part not in self._snapshots:
             rows = self._joined(SNAPSHOTS, SNAPSHOT_COLUMNS, part)
             slots, depth = self.inputs.slots, self.inputs.market_depth
             self._snapshots[part] = None if rows is None else SnapshotEntries(rows, slots, depth)
         return self._snapshots[part]
 
-    def _joined(self, source: int, columns: Sequence[str], part: Part) -> Any | None:
+    def _joined(self, source: int, columns: Sequence[str], part: SecurityRange) -> Any | None:
         tables = [self._own(rows, part) for rows in super().read(source, columns, part)]
         tables = [rows.select(list(columns)) for rows in tables if rows.num_rows]
         return (
@@ -224,7 +233,7 @@ class LegacyReader(Reader):
             else None
         )
 
-    def _own(self, rows: Any, part: Part) -> Any:
+    def _own(self, rows: Any, part: SecurityRange) -> Any:
         """Return the rows about instruments of a part that are not excluded."""
         if "security_id" not in rows.column_names:
             return rows
@@ -234,9 +243,9 @@ class LegacyReader(Reader):
             wanted &= ~np.isin(securities, list(self.inputs.excluded))
         if self.inputs.only is not None:
             wanted &= np.isin(securities, list(self.inputs.only))
-        return rows if wanted.all() else taken(rows, np.flatnonzero(wanted))
+        return rows if wanted.all() else take(rows, np.flatnonzero(wanted))
 
-    def _listed(self, part: Part) -> Iterator[Any]:
+    def _listed(self, part: SecurityRange) -> Iterator[Any]:
         """Yield the instruments by their last definitions."""
         rows = self._joined(LISTED, _LIST_COLUMNS, part)
         if rows is None:
@@ -254,7 +263,7 @@ class LegacyReader(Reader):
         yield pa.table(
             {
                 "security_id": nulled(securities[last]),
-                "symbol": taken(rows.column("symbol"), last),
-                "security_group": group_text(taken(rows, last)),
+                "symbol": take(rows.column("symbol"), last),
+                "security_group": group_text(take(rows, last)),
             }
         )

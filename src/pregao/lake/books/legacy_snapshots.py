@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pregao.arrays import BoolArray, Int64Array
 from pregao.feed.legacy_meaning import SIDES
 from pregao.feed.meaning import NUMBER_OF_ORDERS
-from pregao.lake.books.columns import integers, nulled, prices, taken
-from pregao.lake.books.legacy_entries import STATISTICS, Entries, Flags, Numbers, as_numbers
+from pregao.lake.books.columns import integers, nulled, prices, take
+from pregao.lake.books.legacy_entries import STATISTICS, EntryColumns, as_numbers
 from pregao.lake.books.legacy_messages import key_columns, messages_of, side_column
-from pregao.lake.books.slots import Slots
+from pregao.lake.books.slots import TimeSlots
 from pregao.umdf.streams import Stream
 from pregao.umdf.templates import SNAPSHOT_HEADER, SNAPSHOT_ORDERS
 
@@ -26,9 +27,9 @@ LOOP_VERSION = 1
 class SnapshotEntries:
     """Snapshots of some instruments, assembled from their rows."""
 
-    def __init__(self, rows: Any, slots: Slots, market_depth: int = 0) -> None:
+    def __init__(self, rows: Any, slots: TimeSlots, market_depth: int = 0) -> None:
         """``market_depth`` is the number of levels in the snapshots; 0 if they have orders."""
-        entries = Entries(rows)
+        entries = EntryColumns(rows)
         captures = set(rows.column("capture_id").unique().to_pylist()) - {None}
         rank = {text: at for at, text in enumerate(sorted(captures))}
         order = np.lexsort(
@@ -41,9 +42,9 @@ class SnapshotEntries:
                 entries.numbers("security_id", 0),
             )
         )
-        self.entries = Entries(taken(rows, order), levels=market_depth > 0)
+        self.entries = EntryColumns(take(rows, order), levels=market_depth > 0)
         self.slots = slots
-        begins: Flags = self.entries.entry == 0
+        begins: BoolArray = self.entries.entry == 0
         if len(begins):
             begins[0] = True
         self._begins = np.flatnonzero(begins)
@@ -51,7 +52,7 @@ class SnapshotEntries:
         # An entry that no book can have makes its snapshot incomplete, as does one of another
         # depth.
         self._of_book = np.isin(self.entries.type, list(SIDES))
-        own: Flags = self.entries.numbers("market_depth", 0) == market_depth
+        own: BoolArray = self.entries.numbers("market_depth", 0) == market_depth
         self._whole = self._of_book & own & ~self.entries.unreadable
         self._stat = np.isin(self.entries.template, STATISTICS)
 
@@ -65,7 +66,7 @@ class SnapshotEntries:
         found = messages_of(self.entries, template, kept)
         return _looped(found, self.entries.entry[kept] + 2)
 
-    def _count(self, which: Flags) -> Numbers:
+    def _count(self, which: BoolArray) -> Int64Array:
         return np.bincount(self._message[which], minlength=len(self._begins))
 
     def _headers(self) -> Any:
@@ -95,7 +96,7 @@ class SnapshotEntries:
         with_orders = np.flatnonzero(sizes)
         keys = key_columns(entries, self._begins[with_orders])
         offsets = np.concatenate([[0], np.cumsum(sizes[with_orders])]).astype(np.int32)
-        order_id = integers(as_numbers(taken(entries.rows.column("order_id"), kept)))
+        order_id = integers(as_numbers(take(entries.rows.column("order_id"), kept)))
         members = {
             "md_entry_px": prices(entries.price[kept]),
             "md_entry_size": nulled(entries.numbers("md_entry_size")[kept]),
@@ -113,7 +114,7 @@ class SnapshotEntries:
         return _looped(table, np.ones(len(with_orders), np.int64))
 
 
-def _looped(table: Any, index: Numbers) -> Any:
+def _looped(table: Any, index: Int64Array) -> Any:
     """Return rows as those of the snapshot stream: without a version, after their header."""
     count = table.num_rows
     changed = {

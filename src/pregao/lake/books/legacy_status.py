@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from pregao.book.rows import NULL
 from pregao.feed.legacy_meaning import number_of
-from pregao.lake.books.columns import nulled, taken
-from pregao.lake.books.legacy_entries import Entries, or_null
+from pregao.lake.books.columns import nulled, take
+from pregao.lake.books.legacy_entries import EntryColumns, or_null
 from pregao.lake.books.legacy_messages import key_columns, named, names_of
-from pregao.lake.books.slots import Slots
+from pregao.lake.books.slots import TimeSlots
 from pregao.legacy.bulk import times_of
 from pregao.umdf.templates import SECURITY_STATUS
 
@@ -43,9 +43,9 @@ def group_text(rows: Any) -> Any:
     )
 
 
-def statuses_of(rows: Any, template: int, slots: Mapping[int, Slots] | None = None) -> Any:
+def statuses_of(rows: Any, template: int, slots: Mapping[int, TimeSlots] | None = None) -> Any:
     """Return the states of instruments, or the phases of groups."""
-    entries = Entries(rows, slots)
+    entries = EntryColumns(rows, slots)
     group = group_text(entries.rows)
     of_group = np.array([bool(each) for each in group.to_pylist()], np.bool_)
     kept = np.flatnonzero(~of_group if template == SECURITY_STATUS else of_group)
@@ -68,11 +68,11 @@ def statuses_of(rows: Any, template: int, slots: Mapping[int, Slots] | None = No
         return pa.table({**keys, **columns})
     codes = np.where(phases == NULL, states, phases)
     columns["trading_session_sub_id"] = named(codes, names_of("TradingSessionSubID"), kept)
-    columns["security_group"] = taken(group, kept)
+    columns["security_group"] = take(group, kept)
     without = {name: own for name, own in keys.items() if name not in ("security_id", "rpt_seq")}
     return pa.table({**without, **columns})
 
 
-def _times(entries: Entries, name: str, kept: np.ndarray[Any, Any]) -> Any:
+def _times(entries: EntryColumns, name: str, kept: np.ndarray[Any, Any]) -> Any:
     found = times_of(entries.numbers(name, 0)[kept])
     return nulled(np.where(found > 0, found, NULL))

@@ -22,7 +22,7 @@ from pregao.errors import UsageError
 from pregao.feed.audit import no_book
 from pregao.feed.columns import Numbers
 from pregao.feed.day import ChannelDay
-from pregao.feed.places import BEHIND_PACKET, place_of
+from pregao.feed.places import AFTER_PACKET, message_serial
 from pregao.feed.sequence import (
     counts_after,
     follow_sequence,
@@ -30,22 +30,22 @@ from pregao.feed.sequence import (
     rows_of,
 )
 from pregao.lake.books.brought import is_current
-from pregao.lake.books.catalogue import Catalogue, files_of, latest_build
+from pregao.lake.books.catalogue import FileCatalogue, files_of, latest_build
 from pregao.lake.books.checkpoints import book_of, levels_book_of
 from pregao.lake.books.columns import integers
-from pregao.lake.books.inputs import EPOCH, INSTRUMENTS, Part
+from pregao.lake.books.inputs import EPOCH, INSTRUMENTS, SecurityRange
 from pregao.lake.books.legacy_reader import open_reader
 from pregao.lake.books.names import security_number
 from pregao.lake.books.plan import plan_day
-from pregao.lake.books.span import LATEST, SCALARS, Checkpoint, Span
-from pregao.lake.books.span import Instrument as Instrument
-from pregao.lake.books.span import Moment as Moment
+from pregao.lake.books.span import LATEST, SCALARS, BookCheckpoint, ReplaySpan
+from pregao.lake.books.span import BookInstrument as BookInstrument
+from pregao.lake.books.span import HistoricalBook as HistoricalBook
 from pregao.lake.books.tables import CHECKPOINTS, SIDE_LEVELS, side_columns
-from pregao.lake.store import Lake
-from pregao.lake.views import meant
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.views.symbols import meant
 from pregao.names import folded
 from pregao.umdf.gap_columns import DOUBTED
-from pregao.umdf.gaps import Step
+from pregao.umdf.gaps import GapStep
 from pregao.umdf.sequencing import serial_of
 from pregao.umdf.trading_day import day_of
 
@@ -55,8 +55,8 @@ _KEPT = 4
 
 
 def find_instrument(
-    catalogue: Catalogue, name: str, day: date | None, channel: int | None
-) -> Instrument:
+    catalogue: FileCatalogue, name: str, day: date | None, channel: int | None
+) -> BookInstrument:
     """Return the instrument of a symbol or ID, on the given or the last day that has it."""
     days = [day] if day is not None else list(reversed(catalogue.dates()))
     for candidate in days:
@@ -77,38 +77,38 @@ def find_instrument(
     )
 
 
-def _named(catalogue: Catalogue, name: str, day: date, channel: int) -> list[Instrument]:
+def _named(catalogue: FileCatalogue, name: str, day: date, channel: int) -> list[BookInstrument]:
     reader = open_reader(catalogue.lake.location, catalogue.inputs(day, channel))
     own = security_number(name)
-    part = Part() if own is None else Part(own, own)
-    found: dict[int, Instrument] = {}
+    part = SecurityRange() if own is None else SecurityRange(own, own)
+    found: dict[int, BookInstrument] = {}
     for rows in reader.read(INSTRUMENTS, ["security_id", "symbol"], part):
         ids = integers(rows.column("security_id")).tolist()
         symbols = rows.column("symbol").to_pylist()
         for security, symbol in zip(ids, symbols, strict=True):
             if security == own or (symbol is not None and folded(symbol) == folded(name)):
-                found[security] = Instrument(day, channel, security, symbol)
+                found[security] = BookInstrument(day, channel, security, symbol)
     if not found and own is not None and reader.knows(own):
-        found[own] = Instrument(day, channel, own, None)
+        found[own] = BookInstrument(day, channel, own, None)
     return list(found.values())
 
 
 def book_at(
-    lake: Lake,
+    lake: LakeStore,
     name: str,
     at_ns: int | None = None,
     day: date | None = None,
     channel: int | None = None,
-) -> Moment:
+) -> HistoricalBook:
     """Return the book of an instrument after all packets sent up to a time."""
     lake.require()
     if day is None and at_ns is not None:
         day = EPOCH + timedelta(days=day_of(at_ns))
-    return open_books(Catalogue(lake), name, day, channel).exactly([at_ns])[0]
+    return open_books(FileCatalogue(lake), name, day, channel).exactly([at_ns])[0]
 
 
 def open_books(
-    catalogue: Catalogue, name: str, day: date | None = None, channel: int | None = None
+    catalogue: FileCatalogue, name: str, day: date | None = None, channel: int | None = None
 ) -> InstrumentBooks:
     """Open the books of an instrument's day for repeated lookups."""
     instrument = find_instrument(catalogue, name, day, channel)
@@ -127,7 +127,10 @@ class InstrumentBooks:
     """
 
     def __init__(
-        self, catalogue: Catalogue, instrument: Instrument, checkpoints: list[Checkpoint]
+        self,
+        catalogue: FileCatalogue,
+        instrument: BookInstrument,
+        checkpoints: list[BookCheckpoint],
     ) -> None:
         security = instrument.security_id
         planned = plan_day(catalogue, instrument.date, instrument.channel).about(security)
@@ -136,24 +139,26 @@ class InstrumentBooks:
         """Sending time of the channel's last packet, if known."""
         self._lake = catalogue.lake
         self._day = planned.day
-        self._source = planned.source(Part(security, security))
+        self._source = planned.source(SecurityRange(security, security))
         self._current = is_current(catalogue, instrument.date, instrument.channel)
         self._checkpoints = checkpoints
         self._sent: list[int] = [one.values["sending_time_ns"] for one in checkpoints]
         self._kept: OrderedDict[int, _Run] = OrderedDict()
 
-    def at(self, at_ns: int | None) -> Moment:
+    def at(self, at_ns: int | None) -> HistoricalBook:
         """Return the book after all packets sent up to a time; None for the end."""
         return self._between([at_ns])[-1]
 
-    def series(self, times: Sequence[int], *, most_replays: int | None = None) -> list[Moment]:
+    def series(
+        self, times: Sequence[int], *, most_replays: int | None = None
+    ) -> list[HistoricalBook]:
         """Return the books at ascending times, as ``at`` does, with one replay for many of them.
 
         Data received later must not change an earlier book, so a replay yields only the times after
         the last gap or snapshot that mattered. ``most_replays`` limits the replays and drops the
         first times, which would need more.
         """
-        found: list[Moment] = []
+        found: list[HistoricalBook] = []
         left = list(times)
         replays = 0
         while left and (most_replays is None or replays < most_replays):
@@ -169,7 +174,7 @@ class InstrumentBooks:
         """Return the number of checkpoints up to a time."""
         return len(self._sent) if at_ns is None else bisect_right(self._sent, at_ns)
 
-    def _between(self, times: Sequence[int | None]) -> list[Moment]:
+    def _between(self, times: Sequence[int | None]) -> list[HistoricalBook]:
         """Return the books at the last of some times without a checkpoint between them.
 
         Data up to the next checkpoint is cached: callers that step through a day return to it.
@@ -189,7 +194,7 @@ class InstrumentBooks:
                 return [self._ended(moment) for moment in run.moments(known, self._current)]
         return self.exactly(times)
 
-    def exactly(self, times: Sequence[int | None]) -> list[Moment]:
+    def exactly(self, times: Sequence[int | None]) -> list[HistoricalBook]:
         """Return the books at the times, reading no data after the last one."""
         run = self._run(self._before(times[-1]), times[-1])
         before = [time for time in times[:-1] if time is not None and time >= run.since]
@@ -202,20 +207,20 @@ class InstrumentBooks:
         known = [one for one in self._checkpoints[:before] if one.values["state"] != UNCONFIRMED]
         start = known[-1] if known else None
         following = self._checkpoints[before] if before < len(self._checkpoints) else None
-        span = Span(self._day, self._source, self.instrument, until, start, following)
+        span = ReplaySpan(self._day, self._source, self.instrument, until, start, following)
         levels = self._day.of_levels
         book = no_book(of_levels=levels)
         if start is not None:
             book = _loaded(self._lake, start, of_levels=levels)
         return _Run(span, book)
 
-    def _ended(self, moment: Moment) -> Moment:
+    def _ended(self, moment: HistoricalBook) -> HistoricalBook:
         at, ends = moment.at_ns, self.data_ends_ns
         late = at is not None and ends is not None and at > ends
         return replace(moment, data_ends_ns=ends) if late else moment
 
 
-def data_ends(catalogue: Catalogue, instrument: Instrument) -> int | None:
+def data_ends(catalogue: FileCatalogue, instrument: BookInstrument) -> int | None:
     """Return the sending time of the channel's last packet of that day, if known."""
     protocol = catalogue.protocol(instrument.date, instrument.channel)
     packets = protocol.account_table("packets")
@@ -228,7 +233,7 @@ def data_ends(catalogue: Catalogue, instrument: Instrument) -> int | None:
     return max(ends, default=None)
 
 
-def _without_book(catalogue: Catalogue, instrument: Instrument, name: str) -> UsageError:
+def _without_book(catalogue: FileCatalogue, instrument: BookInstrument, name: str) -> UsageError:
     """Return an error with the reason why an instrument has no book."""
     lake = catalogue.lake.location
     day, channel = instrument.date, instrument.channel
@@ -257,7 +262,7 @@ def _without_book(catalogue: Catalogue, instrument: Instrument, name: str) -> Us
     )
 
 
-def _checkpoints(lake: Lake, instrument: Instrument) -> list[Checkpoint]:
+def _checkpoints(lake: LakeStore, instrument: BookInstrument) -> list[BookCheckpoint]:
     """Return an instrument's checkpoints in order, without their orders."""
     if CHECKPOINTS.name not in lake.table_names():
         return []
@@ -286,10 +291,10 @@ def _checkpoints(lake: Lake, instrument: Instrument) -> list[Checkpoint]:
     numbers = np.array([values["sequence_number"] for values, *_ in found], np.int64)
     index = [values["index_in_packet"] for values, *_ in found]
     serial = serial_of(versions, numbers, int(versions[0]))
-    indices = np.array([BEHIND_PACKET if one is None else one for one in index], np.int64)
-    message_serials = place_of(serial, indices)
+    indices = np.array([AFTER_PACKET if one is None else one for one in index], np.int64)
+    message_serials = message_serial(serial, indices)
     return [
-        Checkpoint(int(message_serials[at]), *found[at])
+        BookCheckpoint(int(message_serials[at]), *found[at])
         for at in np.argsort(message_serials, kind="stable")
     ]
 
@@ -303,7 +308,7 @@ def _scalar(column: Any) -> Any:
     return int(integers(column)[0])
 
 
-def _loaded(lake: Lake, checkpoint: Checkpoint, *, of_levels: bool) -> FullBook:
+def _loaded(lake: LakeStore, checkpoint: BookCheckpoint, *, of_levels: bool) -> FullBook:
     """Return the orders of a checkpoint, or its levels."""
     location = lake.table_location(CHECKPOINTS.name).join(checkpoint.path)
     with pq.ParquetFile(location.path, filesystem=location.filesystem) as opened:
@@ -318,7 +323,7 @@ def _loaded(lake: Lake, checkpoint: Checkpoint, *, of_levels: bool) -> FullBook:
 class _Run:
     """Replay of a span; returns books at times from `since` on, when all its data was known."""
 
-    def __init__(self, span: Span, known: FullBook) -> None:
+    def __init__(self, span: ReplaySpan, known: FullBook) -> None:
         counters = span.day.counters(1)
         if span.start is not None:
             counters.last[0] = span.start.values["rpt_seq"]
@@ -328,7 +333,7 @@ class _Run:
         sequence = span.sequence(None)
         followed = follow_sequence(sequence, trial, span.holes)
         snapshots = None
-        doubtful = followed.has(DOUBTED) | (followed.step == Step.GAP)
+        doubtful = followed.has(DOUBTED) | (followed.step == GapStep.GAP)
         if span.start is None or counters.stale[0] or doubtful.any():
             # Snapshots are needed only now: they start books, or heal them.
             snapshots = span.snapshots()
@@ -344,7 +349,7 @@ class _Run:
         self._told = sequence.snapshot[loaded_snapshots(followed)]
         self.since = self._settled_since()
 
-    def moments(self, times: Sequence[int | None], current: bool) -> list[Moment]:
+    def moments(self, times: Sequence[int | None], current: bool) -> list[HistoricalBook]:
         """Return the books at ascending times; the last may be the end of the span."""
         span, sequence, rows = self._span, self._sequence, self._rows
         # Items are in sequence order; those of a time are the first ones, sent by then.

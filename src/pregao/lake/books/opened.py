@@ -18,8 +18,10 @@ import pyarrow.parquet as pq
 from pregao.book.rows import NULL
 from pregao.extras import kernels_compiled
 from pregao.feed.columns import Codes, Numbers
-from pregao.lake.books.columns import integers, taken
-from pregao.lake.store import FlatRows, Location, open_flat
+from pregao.lake.books.columns import integers, take
+from pregao.lake.store.flat_parquet.reader import open_flat
+from pregao.lake.store.flat_parquet.rows import FlatRows
+from pregao.lake.store.location import Location
 
 
 class FileRows(Protocol):
@@ -39,7 +41,7 @@ class FileRows(Protocol):
         """Return columns as an Arrow table, with dictionaries for the texts of ``dictionaries``."""
 
 
-class OpenedFile(Protocol):
+class RowGroupFile(Protocol):
     """Interface of an open file."""
 
     @property
@@ -57,7 +59,7 @@ class OpenedFile(Protocol):
         """Return columns of some row groups."""
 
 
-def open_file(place: Location, texts: Collection[str]) -> OpenedFile:
+def open_file(place: Location, texts: Collection[str]) -> RowGroupFile:
     """Open a file; ``texts`` are the columns and list members with repeating texts."""
     if place.is_local and kernels_compiled():
         flat = open_flat(place.path)
@@ -89,7 +91,7 @@ class ArrowRows:
         """Return some of the rows."""
         if isinstance(chosen, slice):
             return ArrowRows(self.rows.slice(chosen.start, chosen.stop - chosen.start))
-        return ArrowRows(taken(self.rows, chosen))
+        return ArrowRows(take(self.rows, chosen))
 
     def table(self, names: Sequence[str], dictionaries: Collection[str]) -> Any:  # noqa: ARG002
         """Return some of the columns; dictionaries were chosen when they were read."""

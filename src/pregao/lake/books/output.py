@@ -5,30 +5,31 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from pregao.book.replay import FullBook, Ticks
+from pregao.book.replay import FullBook, TickColumns
 from pregao.book.rows import NULL
 from pregao.feed.columns import Codes, Numbers
-from pregao.feed.sequence import Rows, Sequence
+from pregao.feed.sequence import InstrumentSequence, SequenceRows
 from pregao.feed.snapshots import Snapshots
 from pregao.feed.statistics import (
     OtherMessages,
     PhaseChanges,
     PriceLimits,
+    StatisticColumns,
     StatisticReader,
-    Statistics,
 )
 from pregao.lake.books.checkpoints import REASONS, checkpoint_rows, side_lists
 from pregao.lake.books.columns import named, nulled, prices
-from pregao.lake.books.files import TableFile
+from pregao.lake.books.files import DayFile
 from pregao.lake.books.rows import BookCounts, as_table
 from pregao.lake.books.tables import CHECKPOINTS, ticks_spec
 from pregao.lake.books.ticks import STATES, TickBuffer, message_columns, tick_table
-from pregao.lake.store import ROW_GROUP, Location, Written
+from pregao.lake.store.location import Location
+from pregao.lake.store.parquet import ROW_GROUP, WrittenFile
 
 ORDERS_PER_ROW_GROUP = 50_000
 
 
-class Output:
+class BookWriter:
     """Writes the ticks and checkpoints of a task, window by window."""
 
     def __init__(
@@ -55,8 +56,8 @@ class Output:
         self.snapshots = snapshots
         self.securities = securities
         self.counts = BookCounts(len(securities))
-        self.ticks = TableFile(lake, ticks_spec(depth), day, depth)
-        self.checkpoints = TableFile(lake, CHECKPOINTS, day)
+        self.ticks = DayFile(lake, ticks_spec(depth), day, depth)
+        self.checkpoints = DayFile(lake, CHECKPOINTS, day)
         self._held = TickBuffer(ROW_GROUP, depth)
         self._tick_statistics, self._checkpoint_statistics = StatisticReader(), StatisticReader()
         self._before: tuple[Numbers, ...] | None = None
@@ -70,10 +71,10 @@ class Output:
 
     def begin_window(
         self,
-        sequence: Sequence,
-        rows: Rows,
+        sequence: InstrumentSequence,
+        rows: SequenceRows,
         counts: Numbers,
-        statistics: Statistics,
+        statistics: StatisticColumns,
         loaded: Numbers,
         base_row: int,
         last: bool,
@@ -105,7 +106,7 @@ class Output:
         if len(item):
             self._before = tuple(column[-1:] for column in own)
 
-    def add_ticks(self, ticks: Ticks) -> None:
+    def add_ticks(self, ticks: TickColumns) -> None:
         """Buffer ticks, and write them when there are enough for a row group."""
         begin = 0
         while begin < len(ticks):
@@ -173,6 +174,6 @@ class Output:
         self.ticks.discard()
         self.checkpoints.discard()
 
-    def close(self) -> list[Written | None]:
+    def close(self) -> list[WrittenFile | None]:
         """Finish the files."""
         return [self.ticks.close(), self.checkpoints.close()]

@@ -9,17 +9,17 @@ from datetime import date
 import numpy as np
 
 from pregao.feed.day import LAST_SERIAL, ChannelDay
-from pregao.feed.legacy_follower import MOST_ENTRIES
+from pregao.feed.legacy_follower import MAX_ENTRIES
 from pregao.feed.meaning import BOOK_TEMPLATES
-from pregao.feed.snapshots import WholeLoop, telling_loops, whole_loops
-from pregao.lake.books.brought import brought, find_holes
-from pregao.lake.books.catalogue import Catalogue
+from pregao.feed.snapshots import CompleteLoop, complete_loops, whole_loops
+from pregao.lake.books.brought import day_coverage, find_gaps
+from pregao.lake.books.catalogue import FileCatalogue
 from pregao.lake.books.columns import integers
-from pregao.lake.books.inputs import Part, Reader
+from pregao.lake.books.inputs import InputReader, SecurityRange
 from pregao.lake.books.legacy_reader import LEGACY, open_reader
 from pregao.lake.books.reading import read_headers
 from pregao.lake.books.tasks import BookTask, BuildSettings, DayInputs
-from pregao.umdf.gaps import MOST_IN_PACKET
+from pregao.umdf.gaps import MAX_MESSAGES_PER_PACKET
 from pregao.umdf.sequencing import version_distance
 from pregao.umdf.templates import (
     DELETE_ORDER,
@@ -33,17 +33,17 @@ ROWS_PER_TASK = 700_000
 """Maximum number of messages per task, in memory at a few hundred bytes each."""
 ROWS_PER_WINDOW = 200_000
 """Maximum per window, where one instrument alone has more and is replayed in windows."""
-SMALLEST_TASK = 50_000
+MIN_TASK = 50_000
 ORDERS_PER_MESSAGE = 5
 """Estimated number of orders per message of a snapshot."""
 
 
-def plan_day(catalogue: Catalogue, day: date, channel: int) -> DayInputs:
+def plan_day(catalogue: FileCatalogue, day: date, channel: int) -> DayInputs:
     """Return the facts of a channel's day, and the inputs to read it from."""
     lake = catalogue.lake
     inputs = catalogue.inputs(day, channel)
     protocol = catalogue.protocol(day, channel)
-    coverage = brought(lake, day, channel, protocol)
+    coverage = day_coverage(lake, day, channel, protocol)
     if protocol.timed_versions:
         inputs = replace(inputs, slots=coverage.slots)
     reader = open_reader(lake.location, inputs)
@@ -51,12 +51,12 @@ def plan_day(catalogue: Catalogue, day: date, channel: int) -> DayInputs:
     spans: tuple[tuple[int, int], ...] = ((base, 0),)
     if len(coverage.runs) > 1 and not protocol.timed_versions:
         spans = _spans(reader, base)
-    gaps = find_holes(lake, day, channel, coverage)
+    gaps = find_gaps(lake, day, channel, coverage)
     legacy = inputs.protocol == LEGACY
-    max_messages = MOST_ENTRIES if legacy else MOST_IN_PACKET
-    loops: tuple[WholeLoop, ...] = ()
-    if len(gaps) and (headers := read_headers(reader, Part())) is not None:
-        loops = telling_loops(whole_loops(headers, spans, base), gaps)
+    max_messages = MAX_ENTRIES if legacy else MAX_MESSAGES_PER_PACKET
+    loops: tuple[CompleteLoop, ...] = ()
+    if len(gaps) and (headers := read_headers(reader, SecurityRange())) is not None:
+        loops = complete_loops(whole_loops(headers, spans, base), gaps)
     by_position = catalogue.has_positions(day, channel)
     facts = ChannelDay(
         base, coverage.from_the_start, by_position, spans, gaps, loops, max_messages, not legacy
@@ -64,11 +64,11 @@ def plan_day(catalogue: Catalogue, day: date, channel: int) -> DayInputs:
     return DayInputs(lake.location, inputs, facts, coverage.schema_version)
 
 
-def _spans(reader: Reader, base: int) -> tuple[tuple[int, int], ...]:
+def _spans(reader: InputReader, base: int) -> tuple[tuple[int, int], ...]:
     """Return the sequence versions of the incremental stream, with their first sending times."""
     first: dict[int, int] = {}
     for template in (ORDER, DELETE_ORDER, EMPTY_BOOK):
-        for rows in reader.read(template, ["sequence_version", "sending_time_ns"], Part()):
+        for rows in reader.read(template, ["sequence_version", "sending_time_ns"], SecurityRange()):
             versions = integers(rows.column("sequence_version"))
             times = integers(rows.column("sending_time_ns"))
             for version in np.unique(versions).tolist():
@@ -108,13 +108,13 @@ def _tasks_of(
     if settings.securities is not None:
         rows = Counter({own: rows[own] for own in settings.securities if own in rows})
     total = rows.total()
-    share = max(total / max(parallelism * 2, -(-total // ROWS_PER_TASK)), SMALLEST_TASK)
+    share = max(total / max(parallelism * 2, -(-total // ROWS_PER_TASK)), MIN_TASK)
     tasks: list[BookTask] = []
     held: list[int] = []
 
     def close() -> None:
         if held:
-            part = Part(held[0], held[-1])
+            part = SecurityRange(held[0], held[-1])
             windows: tuple[tuple[int, int], ...] = ()
             if len(held) == 1 and rows[held[0]] > ROWS_PER_TASK:
                 windows = windows_of(reader, inputs.day.base, held[0])
@@ -130,7 +130,7 @@ def _tasks_of(
     return tasks
 
 
-def windows_of(reader: Reader, base: int, security: int) -> tuple[tuple[int, int], ...]:
+def windows_of(reader: InputReader, base: int, security: int) -> tuple[tuple[int, int], ...]:
     """Return windows of a very long sequence, split where row groups of its orders end."""
     ends = sorted(
         (serial, rows)

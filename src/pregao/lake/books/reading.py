@@ -25,8 +25,8 @@ from pregao.feed.messages import (
     TIMES,
     BookColumns,
     BookMessages,
-    Messages,
-    Resets,
+    IncrementalColumns,
+    ResetColumns,
     key_columns,
     times_of,
 )
@@ -39,11 +39,12 @@ from pregao.feed.snapshots import (
     snapshot_orders,
 )
 from pregao.feed.statistics import TRADE_COLUMNS, OtherMessages, PhaseChanges
-from pregao.lake.books.columns import checksums, codes, integers, taken
-from pregao.lake.books.inputs import INSTRUMENTS, Part, Reader, Serials
+from pregao.lake.books.columns import checksums, codes, integers, take
+from pregao.lake.books.inputs import INSTRUMENTS, InputReader, SecurityRange, Serials
 from pregao.lake.books.opened import FlatColumns
-from pregao.lake.store import DATE, FlatRows
-from pregao.umdf.gaps import Item
+from pregao.lake.store.flat_parquet.rows import FlatRows
+from pregao.lake.store.unit import DATE
+from pregao.umdf.gaps import GapItem
 from pregao.umdf.streams import Stream
 from pregao.umdf.templates import (
     CHANNEL_RESET,
@@ -97,7 +98,7 @@ class ArrowColumns:
 
     def taken(self, chosen: Numbers) -> ArrowColumns:
         """Return some of the rows, in the given order."""
-        return ArrowColumns(taken(self.rows, chosen))
+        return ArrowColumns(take(self.rows, chosen))
 
     def followed_by(self, more: ComparedColumns) -> ArrowColumns:
         """Return these rows followed by others with the same columns."""
@@ -147,11 +148,11 @@ def _plain(column: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DayReader:
     """Reads some instruments of a channel's day."""
 
-    reader: Reader
-    part: Part
+    reader: InputReader
+    part: SecurityRange
     day: ChannelDay
     schema_version: int | None
     """Schema version of messages that do not state theirs; None if unknown."""
@@ -168,7 +169,7 @@ class Source:
         known = 0 if self.schema_version is None else implied_mask(self.schema_version)
         return np.where(unversioned, np.int64(known), implied_masks(versions))
 
-    def messages(self, others: OtherMessages, serials: Serials | None = None) -> Messages:
+    def messages(self, others: OtherMessages, serials: Serials | None = None) -> IncrementalColumns:
         """Return the incremental messages, not yet in order; ``others`` are of other templates."""
         base, levels = self.day.base, self.day.of_levels
         fields = LEVEL_FIELDS if levels else ORDER_FIELDS
@@ -181,20 +182,20 @@ class Source:
                 flat = isinstance(found, FlatRows)
                 rows = FlatColumns(found, columns) if flat else ArrowColumns(found)
                 books = update_columns(template, rows, self._implied(rows), levels=levels)
-                item = Item.EMPTIED if template == EMPTY_BOOK else Item.MESSAGE
+                item = GapItem.EMPTIED if template == EMPTY_BOOK else GapItem.MESSAGE
                 changing.append(BookMessages(key_columns(rows, base), times_of(rows), books, item))
         keys = others.keys(base)
         if serials is not None:
             keys = [each.within(*serials[1:]) for each in keys]
-        messages = Messages.of(changing, keys)
+        messages = IncrementalColumns.of(changing, keys)
         return messages if self.securities is None else messages.about(self.securities)
 
-    def resets(self, serials: Serials | None = None) -> Resets:
+    def resets(self, serials: Serials | None = None) -> ResetColumns:
         """Return the ChannelResets of the incremental stream, in order."""
         columns = [*KEY[1:], "md_entry_timestamp_ns", "stream"]
         found = self.reader.read(CHANNEL_RESET, columns, None, serials)
         parts = [ArrowColumns(rows).of_stream(Stream.INCREMENTAL) for rows in found]
-        return Resets.of(parts, self.day.base)
+        return ResetColumns.of(parts, self.day.base)
 
     def others(self, serials: Serials | None = None) -> OtherMessages:
         """Return the messages that change no book.
@@ -317,7 +318,7 @@ def _counts_of(rows: Any) -> Numbers:
     return np.concatenate([np.diff(integers(each.offsets)) for each in chunks])
 
 
-def read_headers(reader: Reader, part: Part) -> ArrowColumns | None:
+def read_headers(reader: InputReader, part: SecurityRange) -> ArrowColumns | None:
     """Return the rows of the snapshots' headers, deduplicated and in order; None without any."""
     tables = reader.read(SNAPSHOT_HEADER, HEADER_COLUMNS, part)
     if not tables:

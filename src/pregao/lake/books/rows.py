@@ -14,13 +14,13 @@ from pregao.book.replay import BookKind
 from pregao.feed.audit import RESULTS, Audit
 from pregao.feed.columns import Numbers
 from pregao.feed.day import ChannelDay
-from pregao.feed.origins import Origins
+from pregao.feed.origins import BookOrigins
 from pregao.feed.places import packet_of
 from pregao.feed.snapshots import Snapshots
 from pregao.feed.stale_spans import StaleSpan
 from pregao.lake.books.columns import named, nulled
 from pregao.lake.books.tables import BOOKS, GAPS_SPEC
-from pregao.lake.store import stored_schema
+from pregao.lake.store.parquet import stored_schema
 
 _KINDS = {
     BookKind.PRIORITY: "priority", BookKind.POSITION: "position", BookKind.DEPTH: "price",
@@ -35,7 +35,7 @@ class BookCounts:
         self.checkpoints = np.zeros(count, np.int64)
         self.state = np.full(count, int(State.EMPTY), np.int64)
 
-    def total(self, origins: Origins) -> Counter[str]:
+    def total(self, origins: BookOrigins) -> Counter[str]:
         """Return the totals of all instruments."""
         return Counter(
             instruments=len(origins.securities),
@@ -48,7 +48,7 @@ class BookCounts:
 
 
 def book_rows(
-    origins: Origins,
+    origins: BookOrigins,
     counts: BookCounts,
     channel: int,
     symbols: list[str | None],

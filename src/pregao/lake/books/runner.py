@@ -7,8 +7,8 @@ from typing import Any
 
 from pregao.lake.books.build import BookRunner
 from pregao.lake.books.tasks import BookManifest, BookTask, run_book_task
-from pregao.lake.ingest import TaskProgress
-from pregao.lake.spark import counter, map_on_spark
+from pregao.lake.ingest.running import TaskProgress
+from pregao.lake.spark.runner import counter, map_on_spark
 
 
 def books_on_spark(spark: Any) -> BookRunner:

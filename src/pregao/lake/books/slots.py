@@ -13,12 +13,13 @@ import numpy as np
 
 from pregao.clock import SECOND
 from pregao.feed.columns import Flags, Numbers
-from pregao.lake.ingest import Numbering, slot_of
+from pregao.lake.ingest.legacy.slots import slot_of
+from pregao.lake.ingest.numberings import SequenceSpan
 from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, version_distance
 
 
 @dataclass(frozen=True, slots=True)
-class Anew:
+class SequenceRestart:
     """Restart of sequence numbers on a feed without sequence versions."""
 
     time_ns: int
@@ -41,14 +42,16 @@ class Anew:
         return soon & nearer
 
 
-def find_anew(sending_ns: Numbers, numbers: Numbers, told_ns: Iterable[int]) -> tuple[Anew, ...]:
+def find_restarts(
+    sending_ns: Numbers, numbers: Numbers, told_ns: Iterable[int]
+) -> tuple[SequenceRestart, ...]:
     """Return the restarts of numbers: at resets, and where numbers decrease without a reset.
 
     A reset counts only if a number follows it.
     """
     order = np.lexsort((numbers, sending_ns))
     times, values = sending_ns[order], numbers[order]
-    found: list[Anew] = []
+    found: list[SequenceRestart] = []
     start = 0
     resets = sorted(set(told_ns))
     while start < len(values):
@@ -62,7 +65,7 @@ def find_anew(sending_ns: Numbers, numbers: Numbers, told_ns: Iterable[int]) -> 
         moment = min(moments)
         end = int(np.searchsorted(times, moment))
         before = int(values[start:end].max(initial=0))
-        found.append(Anew(moment, before, _grown(times, values, end, moment, before)))
+        found.append(SequenceRestart(moment, before, _grown(times, values, end, moment, before)))
         start = max(end, start + 1)
     return tuple(found)
 
@@ -80,10 +83,10 @@ def _grown(
 
 
 @dataclass(frozen=True, slots=True)
-class Slots:
+class TimeSlots:
     """Time slots in which a channel's day was sent, in order, and its numbers in them."""
 
-    anew: tuple[Anew, ...] = ()
+    anew: tuple[SequenceRestart, ...] = ()
     versions: tuple[int, ...] = ()
     firsts: tuple[int, ...] = ()
     """First number in each slot."""
@@ -91,14 +94,14 @@ class Slots:
     """Number of restarts before each slot."""
 
     @staticmethod
-    def of(anew: tuple[Anew, ...], numberings: Iterable[Numbering]) -> Slots:
+    def of(anew: tuple[SequenceRestart, ...], numberings: Iterable[SequenceSpan]) -> TimeSlots:
         """Return the slots of a channel's day."""
         found = [
             (version, first, at)
             for at, numbering in enumerate(numberings)
             for version, first in zip(numbering.versions, numbering.firsts, strict=True)
         ]
-        return Slots(anew, *zip(*found, strict=True)) if found else Slots(anew)
+        return TimeSlots(anew, *zip(*found, strict=True)) if found else TimeSlots(anew)
 
     def version_at(self, sending_ns: Numbers, numbers: Numbers) -> Numbers:
         """Return the versions of messages, by sending times and numbers."""

@@ -12,20 +12,20 @@ from pregao.book.replay import FullBook
 from pregao.book.rows import NULL
 from pregao.feed.columns import Numbers
 from pregao.feed.day import LAST_SERIAL, ChannelDay
-from pregao.feed.places import BEHIND_PACKET, INDEX_BITS, packet_of, place_of
-from pregao.feed.sequence import Sequence, in_sequence
-from pregao.feed.snapshots import Absences, Snapshots
+from pregao.feed.places import AFTER_PACKET, INDEX_BITS, message_serial, packet_of
+from pregao.feed.sequence import InstrumentSequence, in_sequence
+from pregao.feed.snapshots import AbsentInstruments, Snapshots
 from pregao.feed.statistics import (
     PriceLimits,
+    StatisticColumns,
     StatisticReader,
-    Statistics,
+    snapshot_statistics,
     statistics_of,
-    told_by_snapshots,
 )
 from pregao.lake.books.inputs import Serials
-from pregao.lake.books.reading import Source
+from pregao.lake.books.reading import DayReader
 from pregao.umdf.gaps import UNPROVEN
-from pregao.umdf.sequencing import Place
+from pregao.umdf.sequencing import PacketKey
 
 LATEST = (1 << 63) - 1
 """Time after all others."""
@@ -48,7 +48,7 @@ SCALARS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Instrument:
+class BookInstrument:
     """Instrument of a day."""
 
     date: date
@@ -58,10 +58,10 @@ class Instrument:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class HistoricalBook:
     """Book at a given time, and the last message applied to it."""
 
-    instrument: Instrument
+    instrument: BookInstrument
     at_ns: int | None
     """Requested time; None for the end of the day's data."""
     book: FullBook
@@ -87,7 +87,7 @@ class Moment:
 
 
 @dataclass(slots=True)
-class Checkpoint:
+class BookCheckpoint:
     """Checkpoint without its orders, and their location."""
 
     place: int
@@ -97,17 +97,17 @@ class Checkpoint:
     row: int
 
 
-class Span:
+class ReplaySpan:
     """Messages of one instrument between a checkpoint and a time."""
 
     def __init__(
         self,
         day: ChannelDay,
-        source: Source,
-        instrument: Instrument,
+        source: DayReader,
+        instrument: BookInstrument,
         at_ns: int | None,
-        start: Checkpoint | None,
-        behind: Checkpoint | None,
+        start: BookCheckpoint | None,
+        behind: BookCheckpoint | None,
     ) -> None:
         self.day = day
         self.instrument = instrument
@@ -129,12 +129,12 @@ class Span:
         # The checkpoint has the statistics up to its time.
         self.others = self.source.others(None if start is None else self.serials)
 
-    def _place(self, checkpoint: Checkpoint) -> int:
+    def _place(self, checkpoint: BookCheckpoint) -> int:
         values = checkpoint.values
-        packet = Place(values["sequence_version"], values["sequence_number"])
+        packet = PacketKey(values["sequence_version"], values["sequence_number"])
         index = values["index_in_packet"]
         serial = np.array([packet.serial(self.day.base)])
-        return int(place_of(serial, BEHIND_PACKET if index is None else index)[0])
+        return int(message_serial(serial, AFTER_PACKET if index is None else index)[0])
 
     def proven(self, *, stale: bool) -> int:
         """Return the number of packets missing up to the proof of the checkpoint's book."""
@@ -143,7 +143,7 @@ class Span:
     def _until(self) -> int:
         return LATEST if self.at_ns is None else self.at_ns
 
-    def sequence(self, snapshots: Snapshots | None) -> Sequence:
+    def sequence(self, snapshots: Snapshots | None) -> InstrumentSequence:
         """Return the instrument's items, with snapshots if given."""
         messages = self.source.messages(self.others, self.serials)
         keys = messages.keys
@@ -155,12 +155,12 @@ class Span:
             np.flatnonzero((resets.place > self.after) & (resets.sending <= self._until()))
         )
         own = np.array([self.instrument.security_id], np.int64)
-        usable, absent = _none(), Absences.none()
+        usable, absent = _none(), AbsentInstruments.none()
         if snapshots is not None:
             counts = snapshots.usable() & (snapshots.place > self.after)
             usable = np.flatnonzero(counts & (snapshots.loop.sending <= self._until()))
         if snapshots is not None or self.start is None:
-            absent = Absences.of(self.loops, snapshots, own).behind_holes(self.holes)
+            absent = AbsentInstruments.of(self.loops, snapshots, own).behind_holes(self.holes)
             absent = absent.after(self.after)
         gaps = self.holes.taken(np.flatnonzero(self.holes.place > self.after))
         return in_sequence(messages, resets, snapshots, usable, absent, own, gaps)
@@ -174,13 +174,13 @@ class Span:
     def moment(
         self,
         at_ns: int | None,
-        sequence: Sequence,
+        sequence: InstrumentSequence,
         items: Numbers,
         count: int,
         book: FullBook,
         statistics: tuple[int | None, ...],
         current: bool,
-    ) -> Moment:
+    ) -> HistoricalBook:
         """Return the book at a time, with all that is known of it."""
         initial: dict[str, Any] = (
             dict.fromkeys(SCALARS) if self.start is None else self.start.values
@@ -190,18 +190,18 @@ class Span:
             last = int(items[-1])
             message_serial = sequence.place[last : last + 1]
             version, number = packet_of(message_serial, self.day.base)
-            index = int(message_serial[0]) & BEHIND_PACKET
+            index = int(message_serial[0]) & AFTER_PACKET
             row = int(sequence.book_row[last])
             time = NULL if row < 0 else int(sequence.time[row])
             values = {
                 "sequence_version": int(version[0]),
                 "sequence_number": int(number[0]),
-                "index_in_packet": None if index == BEHIND_PACKET else index,
+                "index_in_packet": None if index == AFTER_PACKET else index,
                 "event_time_ns": _known(time),
                 "sending_time_ns": int(sequence.sending[last]),
             }
         price, volume, low, high = statistics
-        return Moment(
+        return HistoricalBook(
             instrument=self.instrument,
             at_ns=at_ns,
             book=book,
@@ -217,7 +217,11 @@ class Span:
         )
 
     def statistics(
-        self, sequence: Sequence, snapshots: Snapshots | None, loaded: Numbers, items: Numbers
+        self,
+        sequence: InstrumentSequence,
+        snapshots: Snapshots | None,
+        loaded: Numbers,
+        items: Numbers,
     ) -> list[tuple[int | None, ...]]:
         """Return last price, volume and limits after the first `items` items, for ascending
         numbers.
@@ -238,8 +242,8 @@ class Span:
         reader = StatisticReader()
         reader.know(0, known[0], known[1])
         own = statistics_of(self.others.incremental, securities, base)
-        own += told_by_snapshots(self.others, snapshots, loaded, securities, base)
-        reader.load(Statistics.joined(own).within(self.after + 1, int(ends[-1])))
+        own += snapshot_statistics(self.others, snapshots, loaded, securities, base)
+        reader.load(StatisticColumns.joined(own).within(self.after + 1, int(ends[-1])))
         price, volume = reader.at(rank, ends)
         low, high = PriceLimits(self.others, snapshots, loaded, securities, base).at(rank, ends)
         for values in zip(price, volume, low, high, strict=True):

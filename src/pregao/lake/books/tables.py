@@ -11,15 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from pregao.lake.ingest import DATE_FIELD, GAPS, bounded_spec
-from pregao.lake.store import TableSpec
+from pregao.lake.ingest.schemas import DATE_FIELD, GAPS, bounded_spec
+from pregao.lake.store.unit import TableSpec
 
 PRICE = pa.decimal128(18, 4)
 
 LEVEL_PARTS = ("price", "size", "orders")
 SIDE_NAMES = ("bid", "ask")
 DEFAULT_DEPTH = 10
-MOST_LEVELS = 100
+MAX_LEVELS = 100
 
 
 def _column(name: str, kind: Any, comment: str) -> Any:

@@ -15,16 +15,17 @@ import numpy as np
 from pregao.feed.audit import DIFFERENT, RESULTS
 from pregao.feed.columns import Numbers
 from pregao.feed.day import LAST_SERIAL, ChannelDay, DayFollower, DayOutput
-from pregao.feed.misfits import MisfitsFoundError
+from pregao.feed.misfits import InconsistentUpdatesError
 from pregao.feed.statistics import PhaseChanges
-from pregao.lake.books.files import TableFile
-from pregao.lake.books.inputs import Inputs, Part
+from pregao.lake.books.files import DayFile
+from pregao.lake.books.inputs import InputFiles, SecurityRange
 from pregao.lake.books.legacy_reader import open_reader
-from pregao.lake.books.output import Output
-from pregao.lake.books.reading import Source
+from pregao.lake.books.output import BookWriter
+from pregao.lake.books.reading import DayReader
 from pregao.lake.books.rows import as_table, audit_columns, book_rows, gap_rows
 from pregao.lake.books.tables import AUDIT, BOOKS, GAPS_SPEC
-from pregao.lake.store import Location, Written
+from pregao.lake.store.location import Location
+from pregao.lake.store.parquet import WrittenFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class DayInputs:
     """Inputs and facts of a channel's day in a lake."""
 
     lake: Location
-    inputs: Inputs
+    inputs: InputFiles
     day: ChannelDay
     schema_version: int | None
     """Schema version of rows that do not state theirs; None if unknown."""
@@ -49,10 +50,10 @@ class DayInputs:
         depth = self.inputs.depth_of(security)
         return next(own for own in self.kinds() if own.inputs.market_depth == depth)
 
-    def source(self, part: Part, securities: tuple[int, ...] | None = None) -> Source:
+    def source(self, part: SecurityRange, securities: tuple[int, ...] | None = None) -> DayReader:
         """Return the source of some of its instruments."""
         reader = open_reader(self.lake, self.inputs)
-        return Source(reader, part, self.day, self.schema_version, securities)
+        return DayReader(reader, part, self.day, self.schema_version, securities)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class BookTask:
     number: int
     inputs: DayInputs
     settings: BuildSettings
-    part: Part
+    part: SecurityRange
     windows: tuple[tuple[int, int], ...] = ()
     """Serials of each window of a single instrument's sequence; none for one window."""
     rows: int = 0
@@ -85,7 +86,7 @@ class BookManifest:
     """Files and counts of a task."""
 
     task: int
-    files: list[Written] = field(default_factory=list)
+    files: list[WrittenFile] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     """Instruments, messages, updates, ticks, checkpoints, gaps, stale books."""
     audit: Counter[str] = field(default_factory=Counter)
@@ -98,7 +99,7 @@ def run_book_task(task: BookTask) -> BookManifest:
     began = time.perf_counter()
     try:
         manifest = _BookRun(task, careful=False).run()
-    except MisfitsFoundError:
+    except InconsistentUpdatesError:
         # A message contradicted its book, which is rare: run again and find the snapshots that heal
         # it.
         manifest = _BookRun(task, careful=True).run()
@@ -143,7 +144,7 @@ class _BookRun:
         task, inputs = self.task, self.task.inputs.inputs
         names = self.source.instruments(securities)
         changes = self.source.changes(self.others, securities, names.groups)
-        self.output = Output(
+        self.output = BookWriter(
             task.inputs.lake, inputs.day, inputs.channel, task.inputs.day.base,
             task.settings.depth, task.settings.interval_ns, securities, names.symbols, changes,
             self.others, self.follower.snapshots,
@@ -169,7 +170,7 @@ class _BookRun:
             columns = audit_columns(
                 found, audit, chosen, inputs.channel, rank[chosen], output.symbols
             )
-            audits = TableFile(lake, AUDIT, inputs.day)
+            audits = DayFile(lake, AUDIT, inputs.day)
             audits.write(as_table(audits.schema, columns, len(chosen)))
             files.append(audits.close())
             for at in chosen.tolist():
@@ -179,14 +180,14 @@ class _BookRun:
                 manifest.audit[str(RESULTS[audit.result[at]])] += 1
         spans, unit_id = follower.spans, self.task.settings.unit_id
         gaps = Counter(span.security_id for span in spans.spans)
-        books = TableFile(lake, BOOKS, inputs.day)
+        books = DayFile(lake, BOOKS, inputs.day)
         books.write(
             book_rows(
                 origins, output.counts, inputs.channel, output.symbols,
                 self.task.inputs.day, unit_id, snapshots, different, gaps, spans.reasons,
             )
         )  # fmt: skip
-        gap_file = TableFile(lake, GAPS_SPEC, inputs.day)
+        gap_file = DayFile(lake, GAPS_SPEC, inputs.day)
         gap_file.write(gap_rows(spans.spans, inputs.channel, base, unit_id))
         files += [gap_file.close(), books.close()]
         manifest.files = [file for file in files if file is not None]

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from pregao.book.faults import State
-from pregao.book.replay import Ticks
+from pregao.book.replay import TickColumns
 from pregao.feed.columns import Codes, Flags, Numbers
-from pregao.feed.places import BEHIND_PACKET, packet_of
+from pregao.feed.places import AFTER_PACKET, packet_of
 from pregao.lake.books import _kernels
 from pregao.lake.books.columns import named, nulled, prices
 from pregao.lake.books.rows import as_table
@@ -22,8 +22,8 @@ STATES: list[str | None] = [state.name.lower() for state in State]
 
 def index_of(place: Numbers) -> Any:
     """Return the index in the packet of messages; null after a packet."""
-    index = (place & BEHIND_PACKET).astype(np.int32)
-    return nulled(index, index == BEHIND_PACKET)
+    index = (place & AFTER_PACKET).astype(np.int32)
+    return nulled(index, index == AFTER_PACKET)
 
 
 def message_columns(
@@ -82,7 +82,7 @@ class TickBuffer:
         """State of the book at each tick."""
         return self._state[: self._count]
 
-    def fill(self, ticks: Ticks, begin: int) -> int:
+    def fill(self, ticks: TickColumns, begin: int) -> int:
         """Copy ticks from `begin` on up to the capacity. Returns their number."""
         count = min(len(ticks) - begin, self.room - self._count)
         into, of = slice(self._count, self._count + count), slice(begin, begin + count)

@@ -11,13 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pregao.lake.dropping.selection import Selection
-from pregao.lake.ingest import PROTOCOLS
-from pregao.lake.store import DATE, Lake
+from pregao.lake.dropping.selection import DropSelection
+from pregao.lake.ingest.protocols import PROTOCOLS
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.unit import DATE
 
 
 @dataclass(slots=True)
-class Meant:
+class DropCounts:
     """Counts of what a selection covers."""
 
     packets: dict[str, Counter[tuple[str, str]]] = field(default_factory=dict)
@@ -42,9 +43,11 @@ class Meant:
         )
 
 
-def count_packets(lake: Lake, selection: Selection, captures: Collection[str] | None) -> Meant:
+def count_packets(
+    lake: LakeStore, selection: DropSelection, captures: Collection[str] | None
+) -> DropCounts:
     """Count the packets of a selection, limited to ``captures`` unless that is None."""
-    meant = Meant()
+    meant = DropCounts()
     existing = set(lake.table_names())
     for protocol in PROTOCOLS.values():
         table = protocol.account_table("packets")
@@ -62,7 +65,7 @@ def count_packets(lake: Lake, selection: Selection, captures: Collection[str] | 
 
 
 def count_messages(
-    lake: Lake, table: str, selection: Selection, captures: Collection[str]
+    lake: LakeStore, table: str, selection: DropSelection, captures: Collection[str]
 ) -> Counter[str]:
     """Return the number of selected rows of a message table by capture."""
     counts: Counter[str] = Counter()
@@ -71,7 +74,7 @@ def count_messages(
     return counts
 
 
-def chosen(selection: Selection, captures: Collection[str] | None) -> Any:
+def chosen(selection: DropSelection, captures: Collection[str] | None) -> Any:
     """Return the filter on capture, channel and date; None if it selects every row."""
     conditions = []
     if selection.dates:
@@ -90,7 +93,9 @@ def _all(conditions: Iterable[Any]) -> Any:
     return result
 
 
-def _grouped(lake: Lake, table: str, columns: list[str], condition: Any) -> list[dict[str, Any]]:
+def _grouped(
+    lake: LakeStore, table: str, columns: list[str], condition: Any
+) -> list[dict[str, Any]]:
     parts = []
     for batch in (
         lake.delta(table).to_pyarrow_dataset().to_batches(columns=columns, filter=condition)

@@ -14,46 +14,37 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from pregao.errors import UsageError
-from pregao.lake.analytics import ANALYTICS
+from pregao.lake.analytics.analyse import ANALYTICS
 from pregao.lake.books.catalogue import build_counts, guard_prefix
 from pregao.lake.books.tables import DERIVED
 from pregao.lake.dropping.counting import count_messages, count_packets
 from pregao.lake.dropping.reports import (
+    channel_days,
     drop_row,
-    meant_places,
-    places_of,
     rest_of,
+    selected_channel_days,
     templates_of,
 )
 from pregao.lake.dropping.selection import (
-    Ingest,
-    Selection,
+    DropSelection,
+    IngestRecord,
     named_ingests,
     read_ingests,
     refuse_needed,
 )
-from pregao.lake.ingest import (
-    PROTOCOLS,
-    REST,
-    bundled_message_tables,
-    guard,
-    instruments_without,
-    message_table_name,
-    read_known,
-    table_specs,
-    write_rows,
-)
-from pregao.lake.store import (
-    DATE,
-    Lake,
-    NewFile,
-    Replaced,
-    Unit,
-    count_replaced,
-    number_of,
-    until_committed,
-    visible_files,
-)
+from pregao.lake.ingest.files import write_rows
+from pregao.lake.ingest.known import REST, guard
+from pregao.lake.ingest.memory import load_ingest_state
+from pregao.lake.ingest.protocols import PROTOCOLS
+from pregao.lake.ingest.tables import table_specs
+from pregao.lake.ingest.umdf.instruments import instruments_without
+from pregao.lake.ingest.umdf.tables import bundled_message_tables, message_table_name
+from pregao.lake.store.commits import until_committed
+from pregao.lake.store.delta_tables import visible_files
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.parquet import number_of
+from pregao.lake.store.replacing import count_replaced
+from pregao.lake.store.unit import DATE, CommitUnit, NewFile, ReplacedRows
 from pregao.umdf.templates import SECURITY_DEFINITIONS
 
 LEDGER = "ingests"
@@ -62,7 +53,7 @@ Where = tuple[tuple[str, tuple[int | str, ...]], ...]
 
 
 @dataclass(slots=True)
-class Dropped:
+class DropResult:
     """Result of a drop or a dry run."""
 
     unit_id: str
@@ -80,13 +71,13 @@ class Dropped:
     """Tables that Pregão did not write, left unchanged."""
 
 
-def drop(lake: Lake, selection: Selection, *, dry_run: bool = False) -> Dropped:
+def drop(lake: LakeStore, selection: DropSelection, *, dry_run: bool = False) -> DropResult:
     """Drop a selection; with ``dry_run``, only return what would be dropped."""
     selection.check()
     lake.require()
     lake.roll_forward()
 
-    def attempt() -> Dropped | None:
+    def attempt() -> DropResult | None:
         planned = _Plan(lake, selection)
         if dry_run:
             return planned.result
@@ -102,11 +93,11 @@ def drop(lake: Lake, selection: Selection, *, dry_run: bool = False) -> Dropped:
 class _Plan:
     """The rows that a drop removes and keeps, for the current state of the lake."""
 
-    def __init__(self, lake: Lake, selection: Selection) -> None:
+    def __init__(self, lake: LakeStore, selection: DropSelection) -> None:
         self._lake = lake
         self._selection = selection
         # Read before the packets: an ingest committed in between is not listed, so it is kept.
-        self._known = read_known(lake)
+        self._known = load_ingest_state(lake)
         self._ingests = read_ingests(lake)
         named = named_ingests(self._ingests, selection.ingests)
         refuse_needed(self._ingests, named)
@@ -127,7 +118,7 @@ class _Plan:
             self._settle(ingest, whole=bool(named))
         self.result = self._told()
 
-    def _parts(self, named: list[Ingest]) -> Iterator[Replaced]:
+    def _parts(self, named: list[IngestRecord]) -> Iterator[ReplacedRows]:
         """Yield the rows to delete from each table and day."""
         for name in self._names:
             columns = frozenset(self._lake.schema(name).names)
@@ -135,8 +126,8 @@ class _Plan:
                 yield from self._parts_of(name, day, columns, named)
 
     def _parts_of(
-        self, name: str, day: date, columns: frozenset[str], named: list[Ingest]
-    ) -> Iterator[Replaced]:
+        self, name: str, day: date, columns: frozenset[str], named: list[IngestRecord]
+    ) -> Iterator[ReplacedRows]:
         channels = tuple(sorted(self._meant.pairs.get(day, ())))
         captures = tuple(sorted(self._meant.captures.get(day, ())))
         on_channels: Where = (("channel", channels),)
@@ -144,20 +135,20 @@ class _Plan:
         if name in accounts:
             units = tuple(one.unit_id for one in named)
             if units:
-                yield Replaced(name, day.isoformat(), (("unit_id", units),))
+                yield ReplacedRows(name, day.isoformat(), (("unit_id", units),))
                 on_channels = (("channel", channels), ("security_id", ()))
             if channels:
-                yield Replaced(name, day.isoformat(), on_channels)
+                yield ReplacedRows(name, day.isoformat(), on_channels)
         elif name in DERIVED or name in ANALYTICS or name == INSTRUMENTS:
             if channels:
-                yield Replaced(name, day.isoformat(), on_channels)
+                yield ReplacedRows(name, day.isoformat(), on_channels)
         elif "capture_id" in columns and captures:
             where: Where = (("capture_id", captures),)
             if self._selection.channels:
                 where = (("channel", self._selection.channels), *where)
-            yield Replaced(name, day.isoformat(), where)
+            yield ReplacedRows(name, day.isoformat(), where)
 
-    def _settle(self, ingest: Ingest, *, whole: bool) -> None:
+    def _settle(self, ingest: IngestRecord, *, whole: bool) -> None:
         """Plan the removal of an ingest's captures and its remaining rows in `ingests`."""
         captures = {row["capture_id"]: row for row in ingest.rows}
         lost = {capture: self._meant.of_capture(capture) for capture in captures}
@@ -174,7 +165,9 @@ class _Plan:
             if not captures[capture]["content_hash"].startswith(REST)
         }
 
-    def _counts(self, ingest: Ingest, captures: set[str]) -> dict[str, dict[str, Counter[str]]]:
+    def _counts(
+        self, ingest: IngestRecord, captures: set[str]
+    ) -> dict[str, dict[str, Counter[str]]]:
         """Count the packets and messages that an ingest loses."""
         found: dict[str, dict[str, Counter[str]]] = {}
         for protocol, counts in self._meant.packets.items():
@@ -188,14 +181,14 @@ class _Plan:
             found[protocol]["messages"][template] = rows.total()
         return found
 
-    def _told(self) -> Dropped:
+    def _told(self) -> DropResult:
         left = {row["unit_id"] for row in self._rest}
         rows: Counter[str] = Counter()
         for part in self._replaces:
             rows[part.table] += count_replaced(self._lake.table_location(part.table), part)
         ours = {part.table for part in self._replaces} | {spec.name for spec in table_specs()}
         ours |= {*DERIVED, *ANALYTICS}
-        return Dropped(
+        return DropResult(
             f"drop-{uuid.uuid4().hex}",
             {table: count for table, count in sorted(rows.items()) if count},
             self._meant.pairs,
@@ -207,7 +200,7 @@ class _Plan:
             [name for name in self._names if name not in ours],
         )
 
-    def unit(self) -> Unit:
+    def unit(self) -> CommitUnit:
         """Return the unit of commit; writes the remaining rows of `instruments`."""
         unit_id = self.result.unit_id
         channel_days = self._places()
@@ -228,9 +221,10 @@ class _Plan:
         units = tuple(one.unit_id for one in self._touched)
         ledger_days = {row[DATE] for one in self._touched for row in one.rows}
         replaces = self._replaces + [
-            Replaced(LEDGER, day.isoformat(), (("unit_id", units),)) for day in sorted(ledger_days)
+            ReplacedRows(LEDGER, day.isoformat(), (("unit_id", units),))
+            for day in sorted(ledger_days)
         ]
-        return Unit(
+        return CommitUnit(
             unit_id,
             tuple(guards),
             tuple(self._instruments()),
@@ -244,7 +238,9 @@ class _Plan:
         for ingest in self._touched:
             whole = bool(self._selection.ingests)
             found.update(
-                places_of(ingest.report) if whole else meant_places(ingest.report, self._selection)
+                channel_days(ingest.report)
+                if whole
+                else selected_channel_days(ingest.report, self._selection)
             )
         return dict(sorted(found.items()))
 
@@ -275,16 +271,16 @@ def _definition_tables() -> list[str]:
     return [message_table_name(templates[template].name) for template in SECURITY_DEFINITIONS]
 
 
-def _days(lake: Lake, name: str) -> Collection[date]:
+def _days(lake: LakeStore, name: str) -> Collection[date]:
     """Return the days for which a table has files."""
     actions = visible_files(lake.delta(name))
     column = f"partition.{DATE}"
     return set(actions[column].to_pylist()) if column in actions.column_names else set()
 
 
-def _nothing(lake: Lake, selection: Selection) -> str:
+def _nothing(lake: LakeStore, selection: DropSelection) -> str:
     """Return the message that nothing matches a selection, with the lake's days and channels."""
-    counts = count_packets(lake, Selection(), None)
+    counts = count_packets(lake, DropSelection(), None)
     if not counts.pairs:
         return f"{lake.location} has nothing to drop."
     days = sorted(counts.pairs)

@@ -10,40 +10,36 @@ from datetime import date
 from typing import Any
 
 from pregao._version import __version__
-from pregao.lake.dropping.selection import Ingest, Selection
-from pregao.lake.ingest import (
-    PROTOCOLS,
-    REST,
-    coverage_by_protocol,
-    first_protocol,
-    guarded_place,
-)
-from pregao.lake.store import DATE, iso
+from pregao.lake.dropping.selection import DropSelection, IngestRecord
+from pregao.lake.ingest.known import REST, channel_day_key, coverage_by_protocol
+from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol
+from pregao.lake.store.parquet import iso
+from pregao.lake.store.unit import DATE
 
 Counts = Mapping[str, Mapping[str, Counter[str]]]
 """Packets by outcome and messages by template that an ingest loses, by protocol."""
 
 
-def places_of(report: Mapping[str, Any]) -> set[str]:
+def channel_days(report: Mapping[str, Any]) -> set[str]:
     """Return the guard keys of the channel days for which an ingest received packets."""
     return {
-        guarded_place(protocol, channel_day)
+        channel_day_key(protocol, channel_day)
         for protocol, report_of_protocol in (coverage_by_protocol(report) if report else {}).items()
         for channel_day in report_of_protocol["coverage"]
     }
 
 
-def meant_places(report: Mapping[str, Any], selection: Selection) -> set[str]:
+def selected_channel_days(report: Mapping[str, Any], selection: DropSelection) -> set[str]:
     """Return the guard keys of an ingest's channel days that a selection covers."""
     return {
-        guarded_place(protocol, channel_day)
+        channel_day_key(protocol, channel_day)
         for protocol, report_of_protocol in (coverage_by_protocol(report) if report else {}).items()
         for channel_day in report_of_protocol["coverage"]
         if _is_meant(channel_day, selection)
     }
 
 
-def _is_meant(place: str, selection: Selection) -> bool:
+def _is_meant(place: str, selection: DropSelection) -> bool:
     day, channel = place.split("/")[:2]
     return (not selection.dates or date.fromisoformat(iso(int(day))) in selection.dates) and (
         not selection.channels or int(channel) in selection.channels
@@ -51,8 +47,8 @@ def _is_meant(place: str, selection: Selection) -> bool:
 
 
 def rest_of(
-    ingest: Ingest,
-    selection: Selection,
+    ingest: IngestRecord,
+    selection: DropSelection,
     gone: Collection[str],
     partly: Mapping[str, int],
     counts: Counts,
@@ -124,7 +120,11 @@ def templates_of(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def drop_row(
-    unit_id: str, selection: Selection, day: date, captures: Collection[str], places: dict[str, int]
+    unit_id: str,
+    selection: DropSelection,
+    day: date,
+    captures: Collection[str],
+    places: dict[str, int],
 ) -> dict[str, Any]:
     """Return the record of a drop, in the form of an ingest without packets.
 

@@ -9,15 +9,15 @@ from datetime import date
 from typing import Any
 
 from pregao.errors import UsageError
-from pregao.lake.ingest import coverage_by_protocol
-from pregao.lake.store import Lake
+from pregao.lake.ingest.known import coverage_by_protocol
+from pregao.lake.store.lake import LakeStore
 
-_SHORTEST = 4
+_MIN_PREFIX = 4
 """Minimum length of an abbreviated ingest name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class DropSelection:
     """Data to drop: ingests by name; or days, channels, or the combination of both."""
 
     dates: tuple[date, ...] = ()
@@ -43,7 +43,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Ingest:
+class IngestRecord:
     """An ingest, read from the table `ingests`."""
 
     unit_id: str
@@ -61,7 +61,7 @@ class Ingest:
         return max(row["committed_at_ns"] or 0 for row in self.rows)
 
 
-def read_ingests(lake: Lake) -> dict[str, Ingest]:
+def read_ingests(lake: LakeStore) -> dict[str, IngestRecord]:
     """Return the ingests of a lake by unit ID, without the records of earlier drops."""
     by_unit: dict[str, list[Mapping[str, Any]]] = {}
     for row in lake.delta("ingests").to_pyarrow_table().to_pylist():
@@ -71,26 +71,26 @@ def read_ingests(lake: Lake) -> dict[str, Ingest]:
         text = next((row["report"] for row in rows if row["report"]), None)
         report = json.loads(text) if text else {}
         if "dropped" not in report:
-            found[unit] = Ingest(unit, tuple(rows), report)
+            found[unit] = IngestRecord(unit, tuple(rows), report)
     return found
 
 
-def named_ingests(known: Mapping[str, Ingest], names: Iterable[str]) -> list[Ingest]:
+def named_ingests(known: Mapping[str, IngestRecord], names: Iterable[str]) -> list[IngestRecord]:
     """Return the ingests with the given names, which may be abbreviated."""
     found = {}
     for name in names:
         own = [unit for unit in known if unit.startswith(name)]
-        if len(name) < _SHORTEST or len(own) != 1:
+        if len(name) < _MIN_PREFIX or len(own) != 1:
             listed = ", ".join(sorted(own or known)) or "no ingests"
             why = "matches several ingests" if len(own) > 1 else "matches no ingest"
-            if len(name) < _SHORTEST:
-                why = f"is too short: give at least {_SHORTEST} characters"
+            if len(name) < _MIN_PREFIX:
+                why = f"is too short: give at least {_MIN_PREFIX} characters"
             raise UsageError(f"--ingest {name!r} {why}. Available: {listed}.")
         found[own[0]] = known[own[0]]
     return list(found.values())
 
 
-def refuse_needed(known: Mapping[str, Ingest], chosen: Sequence[Ingest]) -> None:
+def refuse_needed(known: Mapping[str, IngestRecord], chosen: Sequence[IngestRecord]) -> None:
     """Reject a drop of ingests that later ones depend on.
 
     A packet that the lake already has is not decoded again: a later ingest that received it too has

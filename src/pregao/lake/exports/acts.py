@@ -21,7 +21,7 @@ OFF_BOOK = ("crossed", "block", "forward", "multi_asset", "leg", "out_of_sequenc
 """Kinds of trades that did not result from orders matched in the book."""
 
 
-class Act(IntEnum):
+class FlowAction(IntEnum):
     """Kind of a row of the flow."""
 
     ADD = 0
@@ -31,7 +31,7 @@ class Act(IntEnum):
     """A trade was published; it changes no order."""
 
 
-class Cause(IntEnum):
+class ChangeCause(IntEnum):
     """Why an order changed or was deleted."""
 
     REQUEST = 0
@@ -86,12 +86,12 @@ class OrderFlow:
 
     def priced(self) -> OrderFlow:
         """Return the flow without orders that have no price, which most formats do not support."""
-        orders = self.act != Act.TRADE
+        orders = self.act != FlowAction.TRADE
         now, before = self.price != NULL, self.old_price != NULL
         act = self.act.copy()
-        act[orders & now & (self.act == Act.CHANGE) & ~before] = Act.ADD
+        act[orders & now & (self.act == FlowAction.CHANGE) & ~before] = FlowAction.ADD
         leaves = orders & ~now & before
-        act[leaves] = Act.DELETE
+        act[leaves] = FlowAction.DELETE
         flow = replace(
             self,
             act=act,

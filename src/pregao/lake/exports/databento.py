@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from pregao.book.rows import NULL
 from pregao.feed.columns import Numbers
-from pregao.lake.books.span import Instrument
-from pregao.lake.exports.acts import Act, Cause, OrderFlow
+from pregao.lake.books.span import BookInstrument
+from pregao.lake.exports.acts import ChangeCause, FlowAction, OrderFlow
 from pregao.lake.exports.ladders import ladders
 
 LAST, SNAPSHOT = 128, 32
@@ -51,7 +51,7 @@ MBP_SCHEMA = pa.schema(
 )  # fmt: skip
 
 
-def mbo_columns(flow: OrderFlow, instrument: Instrument) -> list[Any]:
+def mbo_columns(flow: OrderFlow, instrument: BookInstrument) -> list[Any]:
     """Return MBO rows: A added, C canceled (by that size), M modified, T traded, F filled.
 
     A trade is a T; each fill of an order is an F and a C.
@@ -66,7 +66,7 @@ def mbo_columns(flow: OrderFlow, instrument: Instrument) -> list[Any]:
     action[filling] = "F"
     size = np.where(less, of.old_size - of.size, of.size)
     last = of.last_of_event & np.append(source[1:] != source[:-1], True)[: len(source)]
-    order_id = np.where(of.act == Act.TRADE, 0, of.order_id)
+    order_id = np.where(of.act == FlowAction.TRADE, 0, of.order_id)
     return [
         *_head(of, instrument, action, _MBO_TYPE),
         pa.array(_price(of.price)),
@@ -78,13 +78,13 @@ def mbo_columns(flow: OrderFlow, instrument: Instrument) -> list[Any]:
     ]
 
 
-def mbp_columns(flow: OrderFlow, instrument: Instrument) -> list[Any]:
+def mbp_columns(flow: OrderFlow, instrument: BookInstrument) -> list[Any]:
     """Return MBP-10 rows: trades, and every change of the ten best levels, with the levels after
     it.
     """
     flow = flow.priced()
     levels = ladders(flow, DEPTH)
-    chosen = np.flatnonzero(levels.changed | (flow.act == Act.TRADE))
+    chosen = np.flatnonzero(levels.changed | (flow.act == FlowAction.TRADE))
     depth = _depth(flow, levels.price)[chosen]
     of = flow.taken(chosen)
     less = _lessened(of)
@@ -110,16 +110,16 @@ def mbp_columns(flow: OrderFlow, instrument: Instrument) -> list[Any]:
 
 
 def _fills(flow: OrderFlow) -> npt.NDArray[np.bool_]:
-    by_trade = (flow.cause == Cause.FILL) | (flow.cause == Cause.AUCTION)
-    fills: npt.NDArray[np.bool_] = by_trade & (flow.act != Act.TRADE)
+    by_trade = (flow.cause == ChangeCause.FILL) | (flow.cause == ChangeCause.AUCTION)
+    fills: npt.NDArray[np.bool_] = by_trade & (flow.act != FlowAction.TRADE)
     return fills
 
 
 def _lessened(flow: OrderFlow) -> npt.NDArray[np.bool_]:
     """Return the rows that only reduce an order."""
-    smaller = (flow.act == Act.CHANGE) & (flow.price == flow.old_price)
+    smaller = (flow.act == FlowAction.CHANGE) & (flow.price == flow.old_price)
     smaller &= flow.size < flow.old_size
-    less: npt.NDArray[np.bool_] = smaller | (flow.act == Act.DELETE)
+    less: npt.NDArray[np.bool_] = smaller | (flow.act == FlowAction.DELETE)
     return less
 
 
@@ -129,7 +129,7 @@ def _actions(flow: OrderFlow, less: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
     return names
 
 
-def _head(flow: OrderFlow, instrument: Instrument, action: Any, kind: int) -> Sequence[Any]:
+def _head(flow: OrderFlow, instrument: BookInstrument, action: Any, kind: int) -> Sequence[Any]:
     count = len(flow)
     return (
         pa.array(flow.capture_time),
@@ -143,7 +143,7 @@ def _head(flow: OrderFlow, instrument: Instrument, action: Any, kind: int) -> Se
 
 
 def _tail(flow: OrderFlow, last: npt.NDArray[np.bool_]) -> Sequence[Any]:
-    flags = np.where(last, LAST, 0) | np.where(flow.cause == Cause.SNAPSHOT, SNAPSHOT, 0)
+    flags = np.where(last, LAST, 0) | np.where(flow.cause == ChangeCause.SNAPSHOT, SNAPSHOT, 0)
     late = np.clip(flow.capture_time - flow.sending_time, -(1 << 31), (1 << 31) - 1)
     return pa.array(flags), pa.array(late), pa.array(flow.sequence)
 
@@ -163,4 +163,4 @@ def _depth(flow: OrderFlow, prices: Numbers) -> Numbers:
     now = prices[side, rows] == flow.price[:, None]
     before = prices[side, np.maximum(rows - 1, 0)] == flow.price[:, None]
     found = np.where(now.any(axis=1), now.argmax(axis=1), before.argmax(axis=1))
-    return np.where(flow.act == Act.TRADE, 0, found)
+    return np.where(flow.act == FlowAction.TRADE, 0, found)

@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from pregao.errors import UsageError
 from pregao.lake.analytics.analyse import analyse
-from pregao.lake.analytics.engine import F, in_process
-from pregao.lake.analytics.here import HereSession
+from pregao.lake.analytics.engine import F, local_engine
+from pregao.lake.analytics.here.session import LocalSession
 from pregao.lake.analytics.orders import book_clearings, order_acts
-from pregao.lake.analytics.reading import Day, Tables
-from pregao.lake.books.span import Instrument
+from pregao.lake.analytics.reading import LakeDay, LakeTables
+from pregao.lake.books.span import BookInstrument
 from pregao.lake.exports.acts import OFF_BOOK, OrderFlow
 from pregao.lake.exports.flow_rows import joined
-from pregao.lake.store import Lake
+from pregao.lake.store.lake import LakeStore
 
 _PACKET = ("sequence_version", "sequence_number")
 _ACT_COLUMNS = (
@@ -31,7 +31,7 @@ _ACT_COLUMNS = (
 )  # fmt: skip
 
 
-def order_flow(lake: Lake, instrument: Instrument) -> OrderFlow:
+def order_flow(lake: LakeStore, instrument: BookInstrument) -> OrderFlow:
     """Return all acts of an instrument's day. Updates the table ``trades`` first."""
     analyse(None, lake, dates=[instrument.date], tables=["trades"])
     with _opened(lake, instrument.date) as day:
@@ -53,9 +53,9 @@ def order_flow(lake: Lake, instrument: Instrument) -> OrderFlow:
 
 
 @contextmanager
-def _opened(lake: Lake, day: date) -> Iterator[Day]:
-    with in_process(), HereSession(lake) as session:
-        tables = Tables(session, lake)
+def _opened(lake: LakeStore, day: date) -> Iterator[LakeDay]:
+    with local_engine(), LocalSession(lake) as session:
+        tables = LakeTables(session, lake)
         try:
             yield tables.day(day)
         finally:
@@ -63,7 +63,12 @@ def _opened(lake: Lake, day: date) -> Iterator[Day]:
 
 
 def _rows(
-    day: Day, frame: Any, instrument: Instrument, names: tuple[str, ...], *, timed: bool = True
+    day: LakeDay,
+    frame: Any,
+    instrument: BookInstrument,
+    names: tuple[str, ...],
+    *,
+    timed: bool = True,
 ) -> Any:
     own = frame.where(
         (F.col("channel") == instrument.channel) & (F.col("security_id") == instrument.security_id)
@@ -83,7 +88,7 @@ def _rows(
     return _table(day, own.select(*names))
 
 
-def _trades(day: Day, instrument: Instrument) -> Any:
+def _trades(day: LakeDay, instrument: BookInstrument) -> Any:
     """Return the trades at their first publication, without busted ones."""
     own = day.table("trades").where(
         (F.col("channel") == instrument.channel)
@@ -97,7 +102,7 @@ def _trades(day: Day, instrument: Instrument) -> Any:
     return _table(day, own.select(*names))
 
 
-def _table(day: Day, frame: Any) -> Any:
+def _table(day: LakeDay, frame: Any) -> Any:
     batches = list(day.spark.batches(frame.sql()))
     if batches:
         return pa.Table.from_batches(batches)

@@ -10,11 +10,16 @@ import numpy as np
 from pregao.book.rows import NULL
 from pregao.feed.columns import Codes, Flags, Numbers
 from pregao.lake.books.columns import codes, integers
-from pregao.lake.exports.acts import NO_SIDE, OFF_BOOK, Act, Cause, OrderFlow
+from pregao.lake.exports.acts import NO_SIDE, OFF_BOOK, ChangeCause, FlowAction, OrderFlow
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 
 _SIDE_CODES = {"BUY": 0, "SELL": 1}
-_ACTIONS = {"NEW": Act.ADD, "CHANGE": Act.CHANGE, "DELETE": Act.DELETE, "SNAPSHOT": Act.ADD}
+_ACTIONS = {
+    "NEW": FlowAction.ADD,
+    "CHANGE": FlowAction.CHANGE,
+    "DELETE": FlowAction.DELETE,
+    "SNAPSHOT": FlowAction.ADD,
+}
 _OTHER = 255
 
 
@@ -69,11 +74,11 @@ def _of_acts(table: Any) -> _Rows:
     again = codes(table["recovery"].cast("string"), {"true": 1}, 0) == 1
     again |= codes(action, {"SNAPSHOT": 1}, 0) == 1
     aggressed = codes(table["aggressor_side"], _SIDE_CODES, NO_SIDE) != NO_SIDE
-    cause = np.full(count, Cause.REQUEST, np.uint8)
-    cause[filled] = np.where(aggressed[filled], Cause.FILL, Cause.AUCTION)
-    cause[again] = Cause.SNAPSHOT
+    cause = np.full(count, ChangeCause.REQUEST, np.uint8)
+    cause[filled] = np.where(aggressed[filled], ChangeCause.FILL, ChangeCause.AUCTION)
+    cause[again] = ChangeCause.SNAPSHOT
     size = integers(table["size"])
-    size[kind == Act.DELETE] = 0
+    size[kind == FlowAction.DELETE] = 0
     rows = _Rows(
         place=integers(table["place"]),
         position=integers(table["position"], 0),
@@ -107,8 +112,8 @@ def _of_trades(table: Any) -> _Rows:
         time=integers(table["time_ns"]),
         sending=integers(table["sending_time_ns"]),
         capture=integers(table["capture_time_ns"]),
-        act=np.full(count, Act.TRADE, np.uint8),
-        cause=np.full(count, Cause.REQUEST, np.uint8),
+        act=np.full(count, FlowAction.TRADE, np.uint8),
+        cause=np.full(count, ChangeCause.REQUEST, np.uint8),
         side=codes(table["aggressor_side"], _SIDE_CODES, NO_SIDE),
         order_id=integers(table["trade_id"]),
         price=integers(table["price"]),
@@ -132,7 +137,7 @@ def _cleared(rows: _Rows, clearings: Any) -> list[_Rows]:
     keys, times = integers(clearings["place"]), integers(clearings["time_ns"])
     sides = codes(clearings["side"], _SIDE_CODES, NO_SIDE)
     last = np.append(rows.order_id[1:] != rows.order_id[:-1], True)
-    gone = rows.act == Act.DELETE
+    gone = rows.act == FlowAction.DELETE
     found = []
     for at in np.argsort(keys, kind="stable").tolist():
         before = rows.place < keys[at]
@@ -152,8 +157,8 @@ def _cleared(rows: _Rows, clearings: Any) -> list[_Rows]:
                 time=np.full(count, times[at]),
                 sending=np.full(count, NULL),
                 capture=np.full(count, NULL),
-                act=np.full(count, Act.DELETE, np.uint8),
-                cause=np.full(count, Cause.CLEARING, np.uint8),
+                act=np.full(count, FlowAction.DELETE, np.uint8),
+                cause=np.full(count, ChangeCause.CLEARING, np.uint8),
                 size=np.zeros(count, np.int64),
             )
         )
@@ -167,15 +172,17 @@ def _with_the_past(rows: _Rows) -> tuple[_Rows, Numbers, Numbers]:
     of an unknown one is dropped.
     """
     same = np.append(False, rows.order_id[1:] == rows.order_id[:-1])
-    exists = same & np.append(False, rows.act[:-1] != Act.DELETE)
+    exists = same & np.append(False, rows.act[:-1] != FlowAction.DELETE)
     old_price = np.where(exists, np.append(NULL, rows.price[:-1]), NULL)
     old_size = np.where(exists, np.append(NULL, rows.size[:-1]), NULL)
-    deletes = rows.act == Act.DELETE
-    act = np.where(deletes, Act.DELETE, np.where(exists, Act.CHANGE, Act.ADD)).astype(np.uint8)
+    deletes = rows.act == FlowAction.DELETE
+    act = np.where(
+        deletes, FlowAction.DELETE, np.where(exists, FlowAction.CHANGE, FlowAction.ADD)
+    ).astype(np.uint8)
     price = np.where(deletes & exists, old_price, rows.price)
     cause = rows.cause.copy()
-    cause[(act == Act.ADD) & (rows.act != Act.ADD)] = Cause.SNAPSHOT
-    unchanged = (act == Act.CHANGE) & (price == old_price) & (rows.size == old_size)
+    cause[(act == FlowAction.ADD) & (rows.act != FlowAction.ADD)] = ChangeCause.SNAPSHOT
+    unchanged = (act == FlowAction.CHANGE) & (price == old_price) & (rows.size == old_size)
     kept = ~(deletes & ~exists) & ~unchanged
     rows = replace(rows, act=act, price=price, cause=cause)
     return rows.taken(kept), old_price[kept], old_size[kept]

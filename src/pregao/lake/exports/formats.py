@@ -10,18 +10,18 @@ from pathlib import Path, PurePath
 from typing import Any, BinaryIO
 
 from pregao.errors import UsageError
-from pregao.lake.books.span import Instrument
+from pregao.lake.books.span import BookInstrument
 from pregao.lake.books.table_files import ending_of, row_file
 from pregao.lake.exports import databento, hftbacktest
 from pregao.lake.exports.flow_reading import order_flow
 from pregao.lake.exports.halts import halts_of
 from pregao.lake.exports.lobster import file_names, write_lobster
 from pregao.lake.exports.nautilus import catalogue_files
-from pregao.lake.exports.nautilus_instruments import COLUMNS, Terms, terms_of
-from pregao.lake.store import Lake
+from pregao.lake.exports.nautilus_instruments import COLUMNS, InstrumentTerms, terms_of
+from pregao.lake.store.lake import LakeStore
 
 
-class Format(StrEnum):
+class ExportFormat(StrEnum):
     """Third-party formats of an instrument's day."""
 
     MBO = "mbo"
@@ -34,21 +34,21 @@ class Format(StrEnum):
     @property
     def in_folder(self) -> bool:
         """Whether it is several files in a folder."""
-        return self in (Format.LOBSTER, Format.NAUTILUS)
+        return self in (ExportFormat.LOBSTER, ExportFormat.NAUTILUS)
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportFile:
     """File to write: its path, and a function that writes it and returns the number of rows."""
 
     path: Path
     write: Callable[[BinaryIO], int]
 
 
-def check_output(wanted: Format, output: str) -> None:
+def check_output(wanted: ExportFormat, output: str) -> None:
     """Raise `UsageError` for a file name that does not match the format."""
     suffix = PurePath(output).suffix
-    if wanted in (Format.HFTBACKTEST, Format.HFTBACKTEST_L2):
+    if wanted in (ExportFormat.HFTBACKTEST, ExportFormat.HFTBACKTEST_L2):
         if suffix != ".npz":
             raise UsageError(f"{output}: the file name must end in .npz for hftbacktest.")
     elif wanted.in_folder:
@@ -59,31 +59,31 @@ def check_output(wanted: Format, output: str) -> None:
 
 
 def files_of(
-    lake: Lake,
-    wanted: Format,
-    instruments: Sequence[Instrument],
+    lake: LakeStore,
+    wanted: ExportFormat,
+    instruments: Sequence[BookInstrument],
     output: str,
     depth: int = 10,
     zone: str = "America/Sao_Paulo",
     *,
     safe_csv: bool = False,
-) -> Iterator[Exported]:
+) -> Iterator[ExportFile]:
     """Yield the files of an export; instruments are read when they are written."""
     check_output(wanted, output)
-    if wanted in (Format.MBO, Format.MBP10):
+    if wanted in (ExportFormat.MBO, ExportFormat.MBP10):
         ending = ".csv" if output == "-" else ending_of(output)
-        yield Exported(
+        yield ExportFile(
             Path(output),
             lambda sink: _rows(lake, wanted, instruments, sink, ending, safe_csv=safe_csv),
         )
-    elif wanted in (Format.HFTBACKTEST, Format.HFTBACKTEST_L2):
+    elif wanted in (ExportFormat.HFTBACKTEST, ExportFormat.HFTBACKTEST_L2):
         if len(instruments) != 1:
             raise UsageError("hftbacktest files have one instrument's day: select one instrument.")
-        by_order = wanted is Format.HFTBACKTEST
+        by_order = wanted is ExportFormat.HFTBACKTEST
         make = hftbacktest.orders_array if by_order else hftbacktest.levels_array
         events = make(order_flow(lake, instruments[0]))
-        yield Exported(Path(output), lambda sink: hftbacktest.write_npz(events, sink))
-    elif wanted is Format.LOBSTER:
+        yield ExportFile(Path(output), lambda sink: hftbacktest.write_npz(events, sink))
+    elif wanted is ExportFormat.LOBSTER:
         for instrument in instruments:
             yield from _lobster(lake, instrument, Path(output), depth, zone)
     else:
@@ -91,19 +91,19 @@ def files_of(
             terms = _terms(lake, instrument)
             files = catalogue_files(order_flow(lake, instrument), instrument, terms)
             for name, content in files.items():
-                yield Exported(Path(output, name), _writing(content))
+                yield ExportFile(Path(output, name), _writing(content))
 
 
 def _rows(
-    lake: Lake,
-    wanted: Format,
-    instruments: Sequence[Instrument],
+    lake: LakeStore,
+    wanted: ExportFormat,
+    instruments: Sequence[BookInstrument],
     sink: BinaryIO,
     ending: str,
     *,
     safe_csv: bool,
 ) -> int:
-    by_order = wanted is Format.MBO
+    by_order = wanted is ExportFormat.MBO
     schema = databento.MBO_SCHEMA if by_order else databento.MBP_SCHEMA
     make = databento.mbo_columns if by_order else databento.mbp_columns
     writer = row_file(sink, schema, ending, safe_csv=safe_csv)
@@ -114,17 +114,17 @@ def _rows(
 
 
 def _lobster(
-    lake: Lake, instrument: Instrument, folder: Path, depth: int, zone: str
-) -> Iterator[Exported]:
+    lake: LakeStore, instrument: BookInstrument, folder: Path, depth: int, zone: str
+) -> Iterator[ExportFile]:
     flow, halts = order_flow(lake, instrument), halts_of(lake, instrument)
     name = instrument.symbol or str(instrument.security_id)
     books = io.BytesIO()
     messages, levels = file_names(name, instrument.date, flow, depth, zone)
-    yield Exported(
+    yield ExportFile(
         folder / messages,
         lambda sink: write_lobster(flow, instrument.date, depth, zone, sink, books, halts),
     )
-    yield Exported(folder / levels, _writing(books))
+    yield ExportFile(folder / levels, _writing(books))
 
 
 def _writing(content: bytes | Any) -> Callable[[BinaryIO], int]:
@@ -135,7 +135,7 @@ def _writing(content: bytes | Any) -> Callable[[BinaryIO], int]:
     return write
 
 
-def _terms(lake: Lake, instrument: Instrument) -> Terms:
+def _terms(lake: LakeStore, instrument: BookInstrument) -> InstrumentTerms:
     """Return the terms of an instrument's definition; default tick and lot without one."""
     have = set(lake.delta("instruments").schema().to_arrow().names)
     rows = lake.delta("instruments").to_pyarrow_table(
@@ -145,4 +145,4 @@ def _terms(lake: Lake, instrument: Instrument) -> Terms:
     for row in rows.to_pylist():
         if (row["security_id"], row["channel"]) == (instrument.security_id, instrument.channel):
             return terms_of(dict.fromkeys(COLUMNS) | row)
-    return Terms()
+    return InstrumentTerms()

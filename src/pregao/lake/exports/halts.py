@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pregao.lake.analytics.analyse import analyse
-from pregao.lake.books.span import Instrument
-from pregao.lake.store import Lake
+from pregao.lake.books.span import BookInstrument
+from pregao.lake.store.lake import LakeStore
 from pregao.umdf.events import event_number
 
 HALTED, QUOTING, TRADING = -1, 0, 1
@@ -26,7 +26,7 @@ class Halt(NamedTuple):
     value: int
 
 
-def halts_of(lake: Lake, instrument: Instrument) -> list[Halt]:
+def halts_of(lake: LakeStore, instrument: BookInstrument) -> list[Halt]:
     """Return the halts of an instrument's day. Updates the table ``status`` first."""
     analyse(None, lake, dates=[instrument.date], tables=["status"])
     names = ["channel", "security_id", "status", "trades_continuously", "from_ns",
@@ -36,7 +36,7 @@ def halts_of(lake: Lake, instrument: Instrument) -> list[Halt]:
         columns=names,
     )
     rows = [row for row in table.to_pylist() if row["channel"] == instrument.channel]
-    return halts(sorted(rows, key=lambda row: (_place(row), row["from_ns"])))
+    return halts(sorted(rows, key=lambda row: (_event_key(row), row["from_ns"])))
 
 
 def halts(rows: Iterable[Mapping[str, Any]]) -> list[Halt]:
@@ -48,7 +48,7 @@ def halts(rows: Iterable[Mapping[str, Any]]) -> list[Halt]:
     trading, halted = False, False
 
     def tell(row: Mapping[str, Any], value: int) -> None:
-        found.append(Halt(_place(row), row["from_ns"], value))
+        found.append(Halt(_event_key(row), row["from_ns"], value))
 
     for row in rows:
         if row["trades_continuously"]:
@@ -66,6 +66,6 @@ def halts(rows: Iterable[Mapping[str, Any]]) -> list[Halt]:
     return found
 
 
-def _place(row: Mapping[str, Any]) -> int:
+def _event_key(row: Mapping[str, Any]) -> int:
     key = (row[name] or 0 for name in ("sequence_version", "sequence_number", "index_in_packet"))
     return event_number(*key)

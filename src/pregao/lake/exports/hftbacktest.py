@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pregao.feed.columns import Numbers
-from pregao.lake.exports.acts import NO_SIDE, Act, Cause, OrderFlow
+from pregao.lake.exports.acts import NO_SIDE, ChangeCause, FlowAction, OrderFlow
 
 PRICE_UNIT = 10_000
 EVENT = np.dtype(
@@ -20,14 +20,16 @@ EVENT = np.dtype(
 )  # fmt: skip
 DEPTH_EVENT, TRADE_EVENT = 1, 2
 ADD_ORDER, CANCEL_ORDER, MODIFY_ORDER, FILL_ORDER = 10, 11, 12, 13
-_SEEN_BY_BOTH = (1 << 31) | (1 << 30)
+_BOTH_SIDES = (1 << 31) | (1 << 30)
 _SIDE_BITS = np.array([1 << 29, 1 << 28, 0], np.uint64)
 
 
 def orders_array(flow: OrderFlow) -> npt.NDArray[Any]:
     """Return events by order: entries, changes, cancellations, fills and the trades of the book."""
     flow = _of_the_book(flow)
-    filled = ((flow.cause == Cause.FILL) | (flow.cause == Cause.AUCTION)) & (flow.act != Act.TRADE)
+    filled = ((flow.cause == ChangeCause.FILL) | (flow.cause == ChangeCause.AUCTION)) & (
+        flow.act != FlowAction.TRADE
+    )
     source = np.repeat(np.arange(len(flow)), 1 + filled)
     first = np.append(True, source[1:] != source[:-1])[: len(source)]
     of = flow.taken(source)
@@ -36,21 +38,21 @@ def orders_array(flow: OrderFlow) -> npt.NDArray[Any]:
     kind = np.where(filling, FILL_ORDER, kind)
     size = np.where(filling, of.old_size - of.size, of.size)
     size = np.where((kind == CANCEL_ORDER), of.old_size, size)
-    order_id = np.where(of.act == Act.TRADE, 0, of.order_id)
+    order_id = np.where(of.act == FlowAction.TRADE, 0, of.order_id)
     return _events(of, kind, of.side, of.price, size, order_id)
 
 
 def levels_array(flow: OrderFlow) -> npt.NDArray[Any]:
     """Return events by level: the quantity of each changed price, and the trades of the book."""
     flow = _of_the_book(flow)
-    moved = (flow.act == Act.CHANGE) & (flow.price != flow.old_price)
+    moved = (flow.act == FlowAction.CHANGE) & (flow.price != flow.old_price)
     source = np.repeat(np.arange(len(flow)), 1 + moved)
     leaves = np.append(source[1:] == source[:-1], False)[: len(source)]
     of = flow.taken(source)
-    trades = of.act == Act.TRADE
+    trades = of.act == FlowAction.TRADE
     enters = moved[source] & ~leaves
     price = np.where(leaves, of.old_price, of.price)
-    old = np.where((of.act == Act.ADD) | enters, 0, of.old_size)
+    old = np.where((of.act == FlowAction.ADD) | enters, 0, of.old_size)
     new = np.where(leaves, 0, of.size)
     size = np.where(trades, of.size, 0)
     changes = np.flatnonzero(~trades)
@@ -68,7 +70,7 @@ def write_npz(events: npt.NDArray[Any], sink: BinaryIO) -> int:
 def _of_the_book(flow: OrderFlow) -> OrderFlow:
     """Return the rows that a backtest may fill by: no crosses, blocks, forwards, late reports."""
     flow = flow.priced()
-    trades = flow.act == Act.TRADE
+    trades = flow.act == FlowAction.TRADE
     return flow.taken(np.flatnonzero(~trades | (~flow.off_book & (flow.side != NO_SIDE))))
 
 
@@ -90,7 +92,7 @@ def _events(
     flow: OrderFlow, kind: Numbers, side: Any, price: Numbers, size: Numbers, order_id: Numbers
 ) -> npt.NDArray[Any]:
     events = np.zeros(len(flow), EVENT)
-    events["ev"] = kind.astype(np.uint64) | _SIDE_BITS[side] | np.uint64(_SEEN_BY_BOTH)
+    events["ev"] = kind.astype(np.uint64) | _SIDE_BITS[side] | np.uint64(_BOTH_SIDES)
     events["exch_ts"] = flow.event_time
     # Clocks may disagree: an event captured before its event time counts as captured then.
     events["local_ts"] = np.maximum(flow.capture_time, flow.event_time)

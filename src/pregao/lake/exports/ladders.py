@@ -9,13 +9,13 @@ import numpy as np
 from pregao.book.replay import BookKind, Replay
 from pregao.book.rows import NULL, UpdateKind, UpdateRows
 from pregao.feed.columns import Flags, Numbers
-from pregao.lake.exports.acts import Act, OrderFlow
+from pregao.lake.exports.acts import FlowAction, OrderFlow
 
 _KINDS = np.array([UpdateKind.ADD, UpdateKind.CHANGE, UpdateKind.DELETE], np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
-class Ladders:
+class LevelColumns:
     """Levels by side (bids, asks), row of the flow and level, the best first."""
 
     price: Numbers
@@ -26,9 +26,9 @@ class Ladders:
     """Whether the row changed any of the levels."""
 
 
-def ladders(flow: OrderFlow, depth: int) -> Ladders:
+def ladders(flow: OrderFlow, depth: int) -> LevelColumns:
     """Return the levels after each row of a flow of orders with prices."""
-    chosen = np.flatnonzero(flow.act != Act.TRADE)
+    chosen = np.flatnonzero(flow.act != FlowAction.TRADE)
     rows = UpdateRows.empty(len(chosen))
     rows.instrument[:] = 1
     rows.event[:] = np.arange(len(chosen))  # one event per row, so that each can have a tick
@@ -48,7 +48,7 @@ def ladders(flow: OrderFlow, depth: int) -> Ladders:
     price = np.concatenate([np.full(shape, NULL), ticks.price], axis=1)[:, at]
     size = np.concatenate([np.zeros(shape, np.int64), ticks.size], axis=1)[:, at]
     orders = np.concatenate([np.zeros(shape, np.int32), ticks.orders], axis=1)[:, at]
-    return Ladders(
+    return LevelColumns(
         np.where(exists, price, NULL),
         np.where(exists, size, 0),
         np.where(exists, orders, 0).astype(np.int64),

@@ -18,7 +18,7 @@ import pyarrow.csv
 from pregao.book.rows import NULL
 from pregao.clock import SECOND
 from pregao.feed.columns import Numbers
-from pregao.lake.exports.acts import NO_SIDE, Act, Cause, OrderFlow
+from pregao.lake.exports.acts import NO_SIDE, ChangeCause, FlowAction, OrderFlow
 from pregao.lake.exports.halts import Halt
 from pregao.lake.exports.ladders import ladders
 
@@ -50,29 +50,31 @@ def write_lobster(
     if not len(flow):
         return 0  # LOBSTER has no orders without a price: both files are empty
     levels = ladders(flow, depth)
-    kept = np.flatnonzero(_told(flow))
+    kept = np.flatnonzero(_published(flow))
     # LOBSTER has no message for another price or a larger size: write a deletion and an entry.
-    replaced = (flow.act[kept] == Act.CHANGE) & (
+    replaced = (flow.act[kept] == FlowAction.CHANGE) & (
         (flow.price[kept] != flow.old_price[kept]) | (flow.size[kept] > flow.old_size[kept])
     )
     source = np.repeat(kept, 1 + replaced)
     removes = np.append(source[1:] == source[:-1], False)[: len(source)]
     enters = np.append(False, source[1:] == source[:-1])[: len(source)]
     of = flow.taken(source)
-    kind = np.where(of.act == Act.ADD, SUBMISSION, np.where(of.act == Act.DELETE, DELETION, 0))
-    kind = np.where((of.act == Act.CHANGE) & (kind == 0), REDUCTION, kind)
-    kind = np.where((of.cause == Cause.FILL) & (of.act != Act.ADD), EXECUTION, kind)
-    kind = np.where((of.cause == Cause.AUCTION) & (of.act != Act.ADD), CROSS, kind)
-    kind = np.where(of.act == Act.TRADE, np.where(of.off_book, CROSS, HIDDEN), kind)
+    kind = np.where(
+        of.act == FlowAction.ADD, SUBMISSION, np.where(of.act == FlowAction.DELETE, DELETION, 0)
+    )
+    kind = np.where((of.act == FlowAction.CHANGE) & (kind == 0), REDUCTION, kind)
+    kind = np.where((of.cause == ChangeCause.FILL) & (of.act != FlowAction.ADD), EXECUTION, kind)
+    kind = np.where((of.cause == ChangeCause.AUCTION) & (of.act != FlowAction.ADD), CROSS, kind)
+    kind = np.where(of.act == FlowAction.TRADE, np.where(of.off_book, CROSS, HIDDEN), kind)
     kind = np.where(removes, DELETION, np.where(enters, SUBMISSION, kind))
-    less = (of.act == Act.CHANGE) | (of.act == Act.DELETE)
+    less = (of.act == FlowAction.CHANGE) | (of.act == FlowAction.DELETE)
     size = np.where(less, of.old_size - of.size, of.size)
     size = np.where(removes, of.old_size, np.where(enters, of.size, size))
     price = np.where(removes, of.old_price, of.price)
     # The side of a trade is the aggressor's; LOBSTER's is that of the resting order.
     direction = np.array([1, -1, 0])[of.side]
-    direction = np.where(of.act == Act.TRADE, -direction, direction)
-    number = np.where(of.act == Act.TRADE, 0, of.order_id)
+    direction = np.where(of.act == FlowAction.TRADE, -direction, direction)
+    number = np.where(of.act == FlowAction.TRADE, 0, of.order_id)
     at, times, values = _placed(halts, of)
     # A halt has the book of the previous message.
     source = np.insert(source, at, source[at - 1])
@@ -105,18 +107,20 @@ def _placed(halts: Sequence[Halt], of: OrderFlow) -> tuple[Numbers, Numbers, Num
     return at[own], np.minimum(time_ns, following)[own], value[own]
 
 
-def _told(flow: OrderFlow) -> Any:
+def _published(flow: OrderFlow) -> Any:
     """Return the rows with a LOBSTER message: of trades, only those without a visible order.
 
     Trades with visible orders appear as executions of these.
     """
-    fills = ((flow.cause == Cause.FILL) | (flow.cause == Cause.AUCTION)) & (flow.act != Act.TRADE)
+    fills = ((flow.cause == ChangeCause.FILL) | (flow.cause == ChangeCause.AUCTION)) & (
+        flow.act != FlowAction.TRADE
+    )
     event = np.append(0, np.cumsum(flow.last_of_event)[:-1])
     count = int(event[-1]) + 1
     filled = np.where(fills, flow.old_size - flow.size, 0)
     visible = np.bincount(event, weights=filled, minlength=count)
     hidden = flow.off_book | ((flow.side != NO_SIDE) & (visible[event] == 0))
-    return (flow.act != Act.TRADE) | hidden
+    return (flow.act != FlowAction.TRADE) | hidden
 
 
 def _after_midnight(times: Numbers, day: date, zone: str) -> Numbers:

@@ -17,22 +17,29 @@ import pyarrow.parquet as pq
 from pregao.clock import SECOND
 from pregao.feed.columns import Numbers
 from pregao.lake.books.columns import prices
-from pregao.lake.books.span import Instrument
-from pregao.lake.exports.acts import Act, Cause, OrderFlow
-from pregao.lake.exports.nautilus_instruments import FOLDERS, VENUE, Terms, instrument_table
+from pregao.lake.books.span import BookInstrument
+from pregao.lake.exports.acts import ChangeCause, FlowAction, OrderFlow
+from pregao.lake.exports.nautilus_instruments import (
+    FOLDERS,
+    VENUE,
+    InstrumentTerms,
+    instrument_table,
+)
 
 LAST, SNAPSHOT = 128, 32
 _FIXED = pa.binary(16)
 _DECIMAL = pa.decimal128(38, 16)
 
 
-def catalogue_files(flow: OrderFlow, instrument: Instrument, terms: Terms) -> dict[str, bytes]:
+def catalogue_files(
+    flow: OrderFlow, instrument: BookInstrument, terms: InstrumentTerms
+) -> dict[str, bytes]:
     """Return the files of a catalog by their paths in its folder."""
     flow = flow.priced()
     if not len(flow):
         return {}
-    orders = flow.taken(np.flatnonzero(flow.act != Act.TRADE))
-    trades = flow.taken(np.flatnonzero(flow.act == Act.TRADE))
+    orders = flow.taken(np.flatnonzero(flow.act != FlowAction.TRADE))
+    trades = flow.taken(np.flatnonzero(flow.act == FlowAction.TRADE))
     name = f"{instrument.symbol or instrument.security_id}.{VENUE}"
     metadata = {
         "instrument_id": name, "price_precision": str(terms.precision), "size_precision": "0",
@@ -43,11 +50,11 @@ def catalogue_files(flow: OrderFlow, instrument: Instrument, terms: Terms) -> di
         ("trade_tick", trades, _ticks(trades)),
     ):
         if len(part):
-            span = f"{_stamp(int(_seen(part)[0]))}_{_stamp(int(_seen(part)[-1]))}"
+            span = f"{_stamp(int(_received(part)[0]))}_{_stamp(int(_received(part)[-1]))}"
             path = f"data/{kind}/{name}/{span}.parquet"
             files[path] = _parquet(table.replace_schema_metadata(metadata))
     if terms.kind is not None:
-        seen = int(_seen(flow)[0])
+        seen = int(_received(flow)[0])
         path = f"data/{FOLDERS[terms.kind]}/{name}/{_stamp(seen)}_{_stamp(seen)}.parquet"
         symbol = instrument.symbol or str(instrument.security_id)
         files[path] = _parquet(instrument_table(name, symbol, terms, seen))
@@ -56,12 +63,12 @@ def catalogue_files(flow: OrderFlow, instrument: Instrument, terms: Terms) -> di
 
 def _deltas(flow: OrderFlow) -> Any:
     flags = np.where(flow.last_of_event, LAST, 0)
-    flags |= np.where(flow.cause == Cause.SNAPSHOT, SNAPSHOT, 0)
+    flags |= np.where(flow.cause == ChangeCause.SNAPSHOT, SNAPSHOT, 0)
     return _table(
         action=pa.array(np.array([1, 2, 3], np.uint8)[flow.act]),
         side=pa.array(flow.side + np.uint8(1)),
         price=_fixed(prices(flow.price)),
-        size=_fixed(pa.array(np.where(flow.act == Act.DELETE, flow.old_size, flow.size))),
+        size=_fixed(pa.array(np.where(flow.act == FlowAction.DELETE, flow.old_size, flow.size))),
         order_id=pa.array(flow.order_id.astype(np.uint64)),
         flags=pa.array(flags.astype(np.uint8)),
         sequence=pa.array(flow.sequence.astype(np.uint64)),
@@ -87,11 +94,11 @@ def _table(**columns: Any) -> Any:
 def _times(flow: OrderFlow) -> dict[str, Any]:
     return {
         "ts_event": pa.array(flow.event_time.astype(np.uint64)),
-        "ts_init": pa.array(_seen(flow).astype(np.uint64)),
+        "ts_init": pa.array(_received(flow).astype(np.uint64)),
     }
 
 
-def _seen(flow: OrderFlow) -> Numbers:
+def _received(flow: OrderFlow) -> Numbers:
     """Return the capture times, but not before the event times, in case the clocks disagree."""
     return np.maximum(flow.capture_time, flow.event_time)
 

@@ -35,7 +35,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class InstrumentTerms:
     """Terms of an instrument in a catalog."""
 
     increment: str = "0.01"
@@ -60,12 +60,12 @@ class Terms:
         return len(self.increment.partition(".")[2])
 
 
-def terms_of(row: Mapping[str, Any]) -> Terms:
+def terms_of(row: Mapping[str, Any]) -> InstrumentTerms:
     """Return the terms of a row of the table ``instruments``."""
     kind = _CLASSES.get(row["security_type"])
     if kind is OPTION and row["put_or_call"] is None:
         kind = None
-    return Terms(
+    return InstrumentTerms(
         _plain(row["min_price_increment"] or Decimal("0.01")),
         int(row["min_lot_size"] or 1),
         row["currency"] or "BRL",
@@ -81,7 +81,7 @@ def terms_of(row: Mapping[str, Any]) -> Terms:
     )
 
 
-def instrument_table(name: str, symbol: str, terms: Terms, when_ns: int) -> Any:
+def instrument_table(name: str, symbol: str, terms: InstrumentTerms, when_ns: int) -> Any:
     """Return the single row of an instrument's file."""
     columns = {
         "id": _word(name, pa.int64()),

@@ -12,7 +12,7 @@ DECODED, DUPLICATE, REJECTED, FILTERED = range(4)
 
 
 @dataclass(slots=True)
-class Sums:
+class IngestCounts:
     """Counts of packets and their messages, to prove that every payload is accounted for."""
 
     read: int = 0
@@ -37,7 +37,7 @@ class Sums:
     conflicts: int = 0
     """Duplicate packets that differ from the first of their key in size or sending time."""
 
-    def add(self, more: Sums) -> None:
+    def add(self, more: IngestCounts) -> None:
         """Add other counts to these."""
         self.packets.update(more.packets)
         self.messages.update(more.messages)
@@ -66,7 +66,7 @@ class WindowRows:
     tables: dict[tuple[str, int], list[Any]] = field(default_factory=dict)
     rejects: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     """Rows of what could not be decoded, by day."""
-    sums: Sums = field(default_factory=Sums)
+    sums: IngestCounts = field(default_factory=IngestCounts)
     coverage: FeedCoverage = field(default_factory=dict)
     around: FeedCoverage = field(default_factory=dict)
     """Coverage of packets outside the unit: read, but owned by another unit."""
@@ -79,7 +79,7 @@ class WindowRows:
         self.tables.setdefault((table, day), []).append(rows)
 
 
-def first_seen(
+def merge_first_times(
     starts: RunStarts, key: tuple[int, int, int, str], times: Iterable[tuple[int, int]]
 ) -> None:
     """Merge capture times into those of a feed, keeping the earliest of each number."""

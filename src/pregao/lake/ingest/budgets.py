@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pregao.errors import UsageError
-from pregao.lake.store import iso
+from pregao.lake.store.parquet import iso
 
 MAX_DAYS = 400
 MAX_CHANNELS = 1_000

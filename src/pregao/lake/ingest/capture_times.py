@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from pregao.arrays import Int64Array
 from pregao.clock import DAY, SECOND
-
-Numbers = npt.NDArray[np.int64]
 
 FAR_NS = 3600 * SECOND
 """Maximum distance of a packet's time from the median of its neighbors'."""
@@ -22,7 +21,7 @@ would be filed under a day on which nothing was captured."""
 FAR_REASON = "sending time more than a day from the capture time"
 
 
-def sent_far_from_capture(sending_time_ns: Numbers, times: Numbers) -> npt.NDArray[np.bool_]:
+def sent_far_from_capture(sending_time_ns: Int64Array, times: Int64Array) -> npt.NDArray[np.bool_]:
     """Return a mask of packets whose sending time is more than a day from their capture time.
 
     Packets without a sending time (0) and captures without times (1970) are not compared.
@@ -38,7 +37,7 @@ def sent_far_from_capture(sending_time_ns: Numbers, times: Numbers) -> npt.NDArr
 _LATEST = (1 << 63) - 1 - FAR_FROM_CAPTURE_NS
 
 
-def sensible_times(times: Numbers) -> tuple[Numbers, Numbers]:
+def sensible_times(times: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Return the times of consecutive packets without outliers, and the indexes of the outliers.
 
     An outlier is replaced by the median of itself and its four neighbors.

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from pregao.errors import NothingFoundError, UsageError
-from pregao.lake.store import FileEntry, Location
+from pregao.lake.store.location import FileEntry, Location
 
 _MAGIC = re.compile(r"[*?\[]")
 # tcpdump numbers the files of a rolling capture after the extension: x.pcap, x.pcap1, x.pcap2, …

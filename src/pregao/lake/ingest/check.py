@@ -17,16 +17,19 @@ import pyarrow.parquet as pq
 from pregao.clock import DAY, SECOND
 from pregao.errors import UsageError
 from pregao.lake.ingest.accounts import PACKET_OUTCOMES
-from pregao.lake.ingest.protocol import Protocol
+from pregao.lake.ingest.protocol import IngestProtocol
 from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol
-from pregao.lake.store import DATE, Lake, Location, visible_files
+from pregao.lake.store.delta_tables import visible_files
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.location import Location
+from pregao.lake.store.unit import DATE
 from pregao.umdf.keys import PACKET_KEY
 
 _SECONDS_OF_A_DAY = DAY // SECOND
 
 
 @dataclass(slots=True)
-class Checked:
+class CheckResult:
     """Counts of what was compared, and the mismatches."""
 
     units: int = 0
@@ -35,9 +38,9 @@ class Checked:
     faults: list[str] = field(default_factory=list)
 
 
-def check_lake(lake: Lake) -> Checked:
+def check_lake(lake: LakeStore) -> CheckResult:
     """Recount the rows of every ingest and describe each mismatch."""
-    result = Checked()
+    result = CheckResult()
     ingests = lake.delta("ingests").to_pyarrow_table().to_pylist()
     unit_of = {row["capture_id"]: row["unit_id"] for row in ingests}
     reports = {row["unit_id"]: json.loads(row["report"]) for row in ingests if row["report"]}
@@ -46,13 +49,13 @@ def check_lake(lake: Lake) -> Checked:
     for protocol in PROTOCOLS.values():
         if protocol.account_table("packets") not in existing:
             continue  # nothing of this protocol was ever ingested
-        by_unit = {unit: _told(report, protocol.name) for unit, report in reports.items()}
+        by_unit = {unit: _describe(report, protocol.name) for unit, report in reports.items()}
         _check_protocol(lake, protocol, by_unit, unit_of, result)
         result.faults += list(_twice(lake, protocol))
     return result
 
 
-def _told(report: Mapping[str, Any], protocol: str) -> Mapping[str, Any] | None:
+def _describe(report: Mapping[str, Any], protocol: str) -> Mapping[str, Any] | None:
     """Return an ingest's report of a protocol; early reports are of the first protocol alone."""
     accounts = report.get("protocols", {first_protocol().name: report})
     account: Mapping[str, Any] | None = accounts.get(protocol)
@@ -60,11 +63,11 @@ def _told(report: Mapping[str, Any], protocol: str) -> Mapping[str, Any] | None:
 
 
 def _check_protocol(
-    lake: Lake,
-    protocol: Protocol,
+    lake: LakeStore,
+    protocol: IngestProtocol,
     reports: Mapping[str, Mapping[str, Any] | None],
     unit_of: dict[str, str],
-    result: Checked,
+    result: CheckResult,
 ) -> None:
     packets = _counts(lake, protocol.account_table("packets"), unit_of, "outcome", result)
     messages: dict[str, Counter[str]] = {}
@@ -90,13 +93,13 @@ def _check_protocol(
             _compare(result, unit, f"messages {template}", count, own[template])
 
 
-def _compare(result: Checked, unit: str, what: str, told: int, found: int) -> None:
+def _compare(result: CheckResult, unit: str, what: str, told: int, found: int) -> None:
     if told != found:
         result.faults.append(f"ingest {unit}: {what}: {told:,} reported, {found:,} in the table")
 
 
 def _counts(
-    lake: Lake, table: str, unit_of: dict[str, str], by: str | None, result: Checked
+    lake: LakeStore, table: str, unit_of: dict[str, str], by: str | None, result: CheckResult
 ) -> dict[str, Counter[str]]:
     """Count the rows of a table by ingest and optionally by another column."""
     columns = ["capture_id"] if by is None else ["capture_id", by]
@@ -116,7 +119,7 @@ def _counts(
     return counted
 
 
-def _twice(lake: Lake, protocol: Protocol) -> Iterator[str]:
+def _twice(lake: LakeStore, protocol: IngestProtocol) -> Iterator[str]:
     """Report sequence numbers that were decoded more than once, by day."""
     if not protocol.arbitrated:
         return  # its payloads are never duplicates
@@ -144,12 +147,12 @@ def _twice(lake: Lake, protocol: Protocol) -> Iterator[str]:
             yield f"{table}: on {day}, {extra:,} sequence numbers were decoded more than once"
 
 
-def _partitions(lake: Lake, table: str) -> list[dict[str, Any]]:
+def _partitions(lake: LakeStore, table: str) -> list[dict[str, Any]]:
     actions = visible_files(lake.delta(table))
     return [{DATE: value} for value in actions.column(f"partition.{DATE}").to_pylist()]
 
 
-def unsound(lake: Lake, *, deep: bool = False) -> list[str]:
+def unsound(lake: LakeStore, *, deep: bool = False) -> list[str]:
     """Describe incomplete units, and files that are missing or differ from the table's log.
 
     Only the files' footers are read; with ``deep``, every page of every column is read, and its

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Numbers = npt.NDArray[np.int64]
-Place = tuple[int, int, int]
+from pregao.arrays import Int64Array
+
+ChannelDayVersion = tuple[int, int, int]
 """A day, a channel and a sequence version."""
 Runs = list[tuple[int, int]]
 
@@ -31,7 +32,7 @@ class Coverage:
     __slots__ = ("_rows",)
 
     def __init__(self, numbers: Iterable[int] = ()) -> None:
-        self._rows: Numbers = np.fromiter(numbers, np.int64).reshape(-1, 5)
+        self._rows: Int64Array = np.fromiter(numbers, np.int64).reshape(-1, 5)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -47,15 +48,15 @@ class Coverage:
         found: list[int] = self._rows[order].ravel().tolist()
         return found
 
-    def of(self, place: Place) -> Runs:
+    def of(self, place: ChannelDayVersion) -> Runs:
         """Return the runs of a day, channel and version."""
         return [(first, last) for first, last in self._rows[self._own(place), 3:].tolist()]
 
-    def places(self) -> set[Place]:
+    def places(self) -> set[ChannelDayVersion]:
         """Return the days, channels and versions with coverage."""
         return {(day, channel, version) for day, channel, version, _, _ in self._rows.tolist()}
 
-    def add(self, place: Place, runs: Runs) -> None:
+    def add(self, place: ChannelDayVersion, runs: Runs) -> None:
         """Add runs and merge those that are adjacent or overlap."""
         own = self._own(place)
         joined = joined_runs(self.of(place), runs)
@@ -63,7 +64,7 @@ class Coverage:
         self._rows = np.concatenate([self._rows[~own], added])
 
     def has(
-        self, channel: int, days: Numbers, versions: npt.NDArray[Any], numbers: Numbers
+        self, channel: int, days: Int64Array, versions: npt.NDArray[Any], numbers: Int64Array
     ) -> npt.NDArray[np.bool_]:
         """Return a mask of the packets of a channel that are covered."""
         result = np.zeros(len(numbers), np.bool_)
@@ -78,5 +79,5 @@ class Coverage:
             result |= same & inside
         return result
 
-    def _own(self, place: Place) -> npt.NDArray[np.bool_]:
+    def _own(self, place: ChannelDayVersion) -> npt.NDArray[np.bool_]:
         return np.asarray((self._rows[:, :3] == np.array(place, np.int64)).all(axis=1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from pregao.arrays import BoolArray, Int64Array
 from pregao.lake.ingest.accounts import (
     DECODED,
     DUPLICATE,
@@ -14,19 +15,17 @@ from pregao.lake.ingest.accounts import (
     FeedCoverage,
     RunStarts,
     WindowRows,
-    first_seen,
+    merge_first_times,
 )
 from pregao.lake.ingest.capture_times import FAR_REASON as FAR
 from pregao.lake.ingest.coverage import Coverage, joined_runs
-from pregao.lake.ingest.payloads import Names, Payloads, null_where
-from pregao.lake.ingest.protocol import Protocol, Walk
+from pregao.lake.ingest.payloads import Payloads, RoleNames, null_where
+from pregao.lake.ingest.protocol import IngestProtocol, WalkResult
 from pregao.lake.ingest.window import (
-    Bounds,
-    Flags,
-    Numbers,
+    FlowRole,
+    KeyBounds,
     PacketChunk,
-    Packets,
-    Role,
+    WindowPackets,
     all_same,
     by_day,
     days_of,
@@ -44,19 +43,19 @@ class WindowDecoder:
 
     def __init__(
         self,
-        protocol: Protocol,
-        roles: list[Role],
+        protocol: IngestProtocol,
+        roles: list[FlowRole],
         captures: list[str],
         schema_files: tuple[str, ...] = (),
         channels: frozenset[int] | None = None,
     ) -> None:
         self.protocol = protocol
         self.channels = channels
-        self.names = Names(roles, pa.array(captures, pa.string()))
+        self.names = RoleNames(roles, pa.array(captures, pa.string()))
         self._decoder = protocol.decoder(schema_files)
 
     def decode(
-        self, chunks: list[PacketChunk], bounds: dict[int, Bounds], covered: Coverage
+        self, chunks: list[PacketChunk], bounds: dict[int, KeyBounds], covered: Coverage
     ) -> WindowRows:
         """Decode the packets that a window owns.
 
@@ -90,13 +89,13 @@ class WindowDecoder:
         self._account(payloads, filtered)
         return payloads.result
 
-    def _filtered(self, packets: Packets) -> Flags:
+    def _filtered(self, packets: WindowPackets) -> BoolArray:
         if self.channels is None:
             return np.zeros(len(packets), np.bool_)
         selected = np.isin(packets.channel, np.array(sorted(self.channels), np.int16))
         return ~selected & (packets.channel >= 0)
 
-    def _packets(self, payloads: Payloads, walk: Walk, filtered: Flags) -> None:
+    def _packets(self, payloads: Payloads, walk: WalkResult, filtered: BoolArray) -> None:
         """Add a row for every owned packet, and the coverage of the feeds."""
         packets, chosen, result = payloads.packets, payloads.chosen, payloads.result
         names, account = self.names, self.protocol.account_table("packets")
@@ -146,21 +145,21 @@ class WindowDecoder:
             outside = numbered & packets.outside
             self._coverage(result.around, result.starts, packets, outside)
 
-    def _numbered(self, packets: Packets) -> Flags:
+    def _numbered(self, packets: WindowPackets) -> BoolArray:
         """Return a mask of the packets that use sequence numbers of an arbitrated stream."""
         if packets.last is None:
             return packets.keyed
         arbitrated = self.protocol.arbitrated
         of_feeds = np.array([role.stream in arbitrated for role in self.names.roles], np.bool_)
-        uses_one: Flags = (packets.last > 0) & of_feeds[packets.role] & (packets.channel >= 0)
+        uses_one: BoolArray = (packets.last > 0) & of_feeds[packets.role] & (packets.channel >= 0)
         return packets.keyed | uses_one
 
     def _coverage(
         self,
         coverage: FeedCoverage,
         starts: RunStarts,
-        packets: Packets,
-        which: Flags,
+        packets: WindowPackets,
+        which: BoolArray,
     ) -> None:
         rows = np.flatnonzero(which)
         if not len(rows):
@@ -182,9 +181,9 @@ class WindowDecoder:
             coverage[key] = joined_runs(coverage.get(key, []), [run[:2] for run in runs])
             # Capture time of each run's first packet, which is the packet after a gap.
             times = packets.time_ns[same]
-            first_seen(starts, key, ((first, int(times[at])) for first, _, at in runs))
+            merge_first_times(starts, key, ((first, int(times[at])) for first, _, at in runs))
 
-    def _account(self, payloads: Payloads, filtered: Flags) -> None:
+    def _account(self, payloads: Payloads, filtered: BoolArray) -> None:
         packets, sums = payloads.packets, payloads.result.sums
         fresh = packets.keyed & ~packets.covered & ~filtered
         sums.keyed_first += int((fresh & packets.first & packets.owned).sum())
@@ -197,7 +196,7 @@ class WindowDecoder:
         sums.conflicts += int(differs.sum())
 
 
-def _runs(packets: Packets, rows: Numbers) -> list[tuple[int, int, int]]:
+def _runs(packets: WindowPackets, rows: Int64Array) -> list[tuple[int, int, int]]:
     """Return the runs of numbers of packets, each with the index of its first packet."""
     numbers = packets.number[rows]
     if packets.last is None:
@@ -206,7 +205,7 @@ def _runs(packets: Packets, rows: Numbers) -> list[tuple[int, int, int]]:
     return spans_and_starts(np.where(numbers > 0, numbers, last), np.maximum(last, numbers))
 
 
-def _by_number(packets: Packets, rows: Numbers) -> Numbers | slice:
+def _by_number(packets: WindowPackets, rows: Int64Array) -> Int64Array | slice:
     """Sort packets by channel and sequence number; return a slice if they are already sorted."""
     numbers, channels = packets.number[rows], packets.channel[rows]
     if (channels == channels[0]).all() and (np.diff(numbers) >= 0).all():

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from pregao.arrays import Int64Array
 from pregao.lake.ingest import _kernels
-from pregao.lake.store import Location, Written, write_table
-
-Numbers = npt.NDArray[np.int64]
+from pregao.lake.store.location import Location
+from pregao.lake.store.parquet import WrittenFile, write_table
 
 DELTA_CODED = frozenset(
     {
@@ -50,7 +49,7 @@ BY_INSTRUMENT = (
 """Sort columns of message rows, those that a table has."""
 
 
-def write_rows(lake: Location, table: str, rows: Any, day: int) -> Written:
+def write_rows(lake: Location, table: str, rows: Any, day: int) -> WrittenFile:
     """Write rows of one day (days since 1970) as a file of a table, invisible until committed."""
     texts = {field.name for field in rows.schema if pa.types.is_string(field.type)}
     separate_by = BY_INSTRUMENT[0] if BY_INSTRUMENT[0] in rows.column_names else None
@@ -60,7 +59,7 @@ def write_rows(lake: Location, table: str, rows: Any, day: int) -> Written:
     )
 
 
-def order_by_value(values: Numbers) -> Numbers:
+def order_by_value(values: Int64Array) -> Int64Array:
     """Return the indexes that sort values stably; fast for few distinct values."""
     capacity = 1 << 16
     slots = np.full(4 * capacity, -1, np.int32)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pregao.errors import NothingFoundError
-from pregao.lake.ingest.options import Options
-from pregao.lake.ingest.report import Report
+from pregao.lake.ingest.options import IngestOptions
+from pregao.lake.ingest.report import IngestReport
 from pregao.lake.ingest.surveys import CaptureSurvey
 
 
-def worth_it(surveys: Sequence[CaptureSurvey], options: Options) -> bool:
+def has_supported_content(surveys: Sequence[CaptureSurvey], options: IngestOptions) -> bool:
     """Whether the surveys found messages of the selected channels."""
     selected = options.channels
     return any(
@@ -21,7 +21,7 @@ def worth_it(surveys: Sequence[CaptureSurvey], options: Options) -> bool:
     )
 
 
-def refuse_foreign(surveys: Sequence[CaptureSurvey]) -> None:
+def reject_unsupported(surveys: Sequence[CaptureSurvey]) -> None:
     """Reject captures that all have only FIX/FAST of unknown templates, which would be rejects."""
     names = [found.location.name for found in surveys]
     if all(found.like_fast and not found.sound for found in surveys):
@@ -30,7 +30,9 @@ def refuse_foreign(surveys: Sequence[CaptureSurvey]) -> None:
         )
 
 
-def refuse_nothing(report: Report, surveys: Sequence[CaptureSurvey], options: Options) -> None:
+def reject_empty(
+    report: IngestReport, surveys: Sequence[CaptureSurvey], options: IngestOptions
+) -> None:
     """Reject an ingest without packets, or without packets of the selected channels."""
     sums = report.sums
     if not sums.read:
@@ -52,7 +54,7 @@ def refuse_nothing(report: Report, surveys: Sequence[CaptureSurvey], options: Op
         )
 
 
-def _of_other_kinds(found: CaptureSurvey, report: Report) -> str:
+def _of_other_kinds(found: CaptureSurvey, report: IngestReport) -> str:
     name = found.location.name
     own = next((each for each in report.captures if each.name == name), None)
     if own is None or not own.statistics.tcp:

@@ -9,16 +9,24 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pregao.arrays import Int64Array
 from pregao.lake.ingest import _kernels
 from pregao.lake.ingest.files import order_by_value
 from pregao.lake.ingest.payloads import Payloads
-from pregao.lake.ingest.window import Numbers, all_same, by_day
+from pregao.lake.ingest.window import all_same, by_day
 from pregao.sbe.values import readings
-from pregao.umdf.bulk import Batch, BulkDecoder, MessageKind, Reject, Unknown, Walked
+from pregao.umdf.bulk import (
+    BulkDecoder,
+    DecodeReject,
+    MessageBatch,
+    MessageKind,
+    UnknownMessages,
+    WalkedPackets,
+)
 from pregao.umdf.tables import TemplateTable
 
 
-class FramedMessages(ABC):
+class FramedMessageDecoder(ABC):
     """Decodes walked messages kind by kind, and counts their outcomes."""
 
     def __init__(self, decoder: BulkDecoder) -> None:
@@ -29,7 +37,7 @@ class FramedMessages(ABC):
         self,
         payloads: Payloads,
         payload_of: npt.NDArray[np.int32],
-        batch: Batch,
+        batch: MessageBatch,
         keys: list[Any],
         day: int,
     ) -> None:
@@ -39,7 +47,11 @@ class FramedMessages(ABC):
         """
 
     def put_messages(
-        self, payloads: Payloads, walked: Walked, kinds: list[MessageKind], events: Numbers | None
+        self,
+        payloads: Payloads,
+        walked: WalkedPackets,
+        kinds: list[MessageKind],
+        events: Int64Array | None,
     ) -> None:
         """Decode the messages of the payloads to emit."""
         emit, result, days = payloads.emit, payloads.result, payloads.days
@@ -61,9 +73,9 @@ class FramedMessages(ABC):
     def _put_kind(
         self,
         payloads: Payloads,
-        walked: Walked,
+        walked: WalkedPackets,
         kind: MessageKind,
-        events: Numbers | None,
+        events: Int64Array | None,
         day: int,
     ) -> None:
         """Decode messages of one kind and day, instrument by instrument."""
@@ -71,7 +83,7 @@ class FramedMessages(ABC):
         kind.rows = self._by_instrument(walked, kind)
         for item in self._decoder.decode_kind(walked, kind):
             match item:
-                case Batch():
+                case MessageBatch():
                     keys = payloads.key_columns(
                         item.rows, walked.packet, walked.index_in_packet, events, item.version
                     )
@@ -80,16 +92,16 @@ class FramedMessages(ABC):
                     result.sums.versions.add(item.version)
                     for column, count in item.withheld.items():
                         result.sums.withheld[f"{item.message.name}.{column}"] += count
-                case Unknown():
+                case UnknownMessages():
                     name = f"{item.template_id} (version {item.version})"
                     result.sums.unknown[name] += len(item.rows)
-                case Reject():
+                case DecodeReject():
                     result.sums.rejected_messages += 1
                     payloads.reject(
                         item.packet, item.index_in_packet, item.start, item.end, item.reason
                     )
 
-    def _by_instrument(self, walked: Walked, kind: MessageKind) -> Numbers:
+    def _by_instrument(self, walked: WalkedPackets, kind: MessageKind) -> Int64Array:
         """Return the rows sorted by security ID, then in stream order."""
         message = self._decoder.template(kind)
         fields = () if message is None else readings(message)
@@ -103,7 +115,9 @@ class FramedMessages(ABC):
         return kind.rows[order_by_value(values)] if complete else kind.rows
 
 
-def message_rows(table: TemplateTable, batch: Batch, keys: list[Any], key_names: list[str]) -> Any:
+def message_rows(
+    table: TemplateTable, batch: MessageBatch, keys: list[Any], key_names: list[str]
+) -> Any:
     """Return decoded messages as rows of a table: key columns, then the table's own."""
     own = table.fit(batch.message, batch.columns, len(batch.rows))
     names = key_names + [column.column for column in table.columns]

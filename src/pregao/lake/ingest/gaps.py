@@ -8,27 +8,34 @@ from typing import Any
 
 import pyarrow as pa
 
-from pregao.lake.ingest.accounts import FeedCoverage, RunStarts, first_seen
-from pregao.lake.ingest.coverage import Coverage, Place, Runs, joined_runs
+from pregao.lake.ingest.accounts import FeedCoverage, RunStarts, merge_first_times
+from pregao.lake.ingest.coverage import ChannelDayVersion, Coverage, Runs, joined_runs
 from pregao.lake.ingest.files import write_rows
-from pregao.lake.ingest.known import Known
-from pregao.lake.ingest.manifests import Manifest
-from pregao.lake.ingest.numberings import Numbering, Told, numberings_of
-from pregao.lake.ingest.protocol import Protocol
+from pregao.lake.ingest.known import IngestState
+from pregao.lake.ingest.manifests import TaskManifest
+from pregao.lake.ingest.numberings import RunsByFeed, SequenceSpan, numberings_of
+from pregao.lake.ingest.protocol import IngestProtocol
 from pregao.lake.ingest.protocols import PROTOCOLS
-from pregao.lake.ingest.report import Report
+from pregao.lake.ingest.report import IngestReport
 from pregao.lake.ingest.schemas import GAPS
-from pregao.lake.store import DATE, Location, Written
+from pregao.lake.store.location import Location
+from pregao.lake.store.parquet import WrittenFile
+from pregao.lake.store.unit import DATE
 
 ByFeed = dict[str, Runs]
-OWN, SEEN, EARLIER, BEFORE = range(4)
+OWN, RECEIVED, EARLIER, BEFORE = range(4)
 """Origins of runs: this unit; everything read with it; earlier units of a stream; earlier ingests,
 of any feed."""
 
 
 def write_gaps(
-    lake: Location, report: Report, manifests: list[Manifest], known: Known, *, continued: bool
-) -> list[Written]:
+    lake: Location,
+    report: IngestReport,
+    manifests: list[TaskManifest],
+    known: IngestState,
+    *,
+    continued: bool,
+) -> list[WrittenFile]:
     """Write the gaps of the feeds' sequences, and add the feeds' coverage to the report.
 
     ``continued`` means a stream, in which a gap may have begun in an earlier unit: it is written
@@ -44,28 +51,28 @@ def write_gaps(
 
 def _write_gaps(
     lake: Location,
-    report: Report,
-    protocol: Protocol,
-    manifests: list[Manifest],
-    known: Known,
+    report: IngestReport,
+    protocol: IngestProtocol,
+    manifests: list[TaskManifest],
+    known: IngestState,
     *,
     continued: bool,
-) -> list[Written]:
+) -> list[WrittenFile]:
     account = report.account(protocol.name)
     known_coverage = known.coverage.get(protocol.name, Coverage())
     known_feeds = known.feeds.get(protocol.name, {})
-    own = _by_place(manifest.coverage for manifest in manifests)
-    around = _by_place(manifest.around for manifest in manifests)
+    own = _by_key(manifest.coverage for manifest in manifests)
+    around = _by_key(manifest.around for manifest in manifests)
     starts: RunStarts = {}
     for manifest in manifests:
         for key, times in manifest.starts.items():
-            first_seen(starts, key, times.items())
-    runs_by_key: dict[Place, Told] = {}
+            merge_first_times(starts, key, times.items())
+    runs_by_key: dict[ChannelDayVersion, RunsByFeed] = {}
     for version_key, by_feed in sorted(own.items()):
         key_text = "/".join(map(str, version_key))
         account.coverage[key_text] = joined_runs(*by_feed.values())
         account.feeds |= {f"{key_text}/{feed}": runs for feed, runs in by_feed.items()}
-    for version_key in _told_of(
+    for version_key in _published_runs(
         own, around, known_feeds if continued else {}, protocol.timed_versions
     ):
         earlier = {}
@@ -78,7 +85,7 @@ def _write_gaps(
         runs_by_key[version_key] = {
             (BEFORE, ""): known_coverage.of(version_key),
             **{(OWN, feed): runs for feed, runs in by_feed.items()},
-            **{(SEEN, feed): runs for feed, runs in all_runs.items()},
+            **{(RECEIVED, feed): runs for feed, runs in all_runs.items()},
             **{(EARLIER, feed): runs for feed, runs in earlier.items()},
         }
     rows = [
@@ -97,12 +104,12 @@ def _write_gaps(
     return files
 
 
-def _told_of(
-    own: Mapping[Place, ByFeed],
-    around: Mapping[Place, ByFeed],
+def _published_runs(
+    own: Mapping[ChannelDayVersion, ByFeed],
+    around: Mapping[ChannelDayVersion, ByFeed],
     known_feeds: Mapping[str, Coverage],
     timed_versions: bool,
-) -> list[Place]:
+) -> list[ChannelDayVersion]:
     """Return the days, channels and versions to search for gaps: those with new numbers and, where
     numbers continue from version to version, all versions of the same channel and day."""
     if not timed_versions:
@@ -114,15 +121,15 @@ def _told_of(
     return sorted(version_key for version_key in candidates if version_key[:2] in channels)
 
 
-def _gap_rows(numbering: Numbering, starts: RunStarts) -> Iterator[dict[str, Any]]:
+def _gap_rows(numbering: SequenceSpan, starts: RunStarts) -> Iterator[dict[str, Any]]:
     """Yield the gaps of the feeds from which a unit has numbers."""
     runs_of = numbering.told
-    seen = {feed: runs for (kind, feed), runs in runs_of.items() if kind == SEEN}
+    seen = {feed: runs for (kind, feed), runs in runs_of.items() if kind == RECEIVED}
     before = runs_of.get((BEFORE, ""), [])
     for feed in sorted(feed for kind, feed in runs_of if kind == OWN):
         runs = runs_of[OWN, feed]
         newest = max((last for _, last in runs_of.get((EARLIER, feed), [])), default=-1)
-        for first, last in _holes(seen[feed]):
+        for first, last in _gaps(seen[feed]):
             # Other units report gaps after this one's last number, and those already passed.
             if last > runs[-1][1] or first <= newest:
                 continue
@@ -142,7 +149,7 @@ def _gap_rows(numbering: Numbering, starts: RunStarts) -> Iterator[dict[str, Any
                 }
 
 
-def _by_place(coverages: Iterable[FeedCoverage]) -> dict[tuple[int, int, int], ByFeed]:
+def _by_key(coverages: Iterable[FeedCoverage]) -> dict[tuple[int, int, int], ByFeed]:
     """Merge coverages by day, channel and version, then by feed."""
     found: dict[tuple[int, int, int], ByFeed] = {}
     for coverage in coverages:
@@ -157,7 +164,7 @@ def _joined(*several: ByFeed) -> ByFeed:
     return {feed: joined_runs(*(by_feed.get(feed, []) for by_feed in several)) for feed in feeds}
 
 
-def _holes(runs: Runs) -> Runs:
+def _gaps(runs: Runs) -> Runs:
     return [(a[1] + 1, b[0] - 1) for a, b in itertools.pairwise(runs)]
 
 

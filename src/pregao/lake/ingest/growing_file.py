@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pregao.capture.pcap import (
     HEADER_BYTES,
-    MOST_CAPTURED,
+    MAX_CAPTURED_LENGTH,
     RECORD_HEADER_BYTES,
     PcapHeader,
     is_pcap,
@@ -21,11 +21,11 @@ from pregao.capture.pcap import (
 from pregao.capture.source import ByteSource, open_source
 from pregao.capture.split import BoundaryFinder
 from pregao.clock import SECOND
-from pregao.lake.store import FileEntry, Location
+from pregao.lake.store.location import FileEntry, Location
 
 HEAD_BYTES = 256
 """Bytes that distinguish a file that is read as a whole from another of the same name."""
-_PIECE_BYTES = MOST_CAPTURED + 64 * 1024
+_PIECE_BYTES = MAX_CAPTURED_LENGTH + 64 * 1024
 """More than the longest record, so that every piece except the last has a complete record."""
 
 
@@ -59,7 +59,7 @@ def file_identity(name: str, head: str) -> str:
     return f"{name}#{head}"
 
 
-def look_into(
+def inspect_file(
     name: str, entry: FileEntry, *, quiet: bool = True, before: GrowingFile | None = None
 ) -> GrowingFile | None:
     """Inspect a file; return None if it has nothing to read yet.

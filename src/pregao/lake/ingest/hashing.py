@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import xxhash
 
-from pregao.capture import ByteSource, open_source
-from pregao.lake.store import Location
+from pregao.capture.source import ByteSource, open_source
+from pregao.lake.store.location import Location
 
 FINGERPRINT_BYTES = 1024 * 1024
 HASH_BLOCK = 16 * 1024 * 1024
@@ -31,7 +31,7 @@ def identities(location: Location, size: int) -> Iterator[str]:
     with open_source(location.source) as source:
         if source.compression is None:
             return
-        plain = PlainContent(source)
+        plain = HashingSource(source)
         plain.finish()
     yield plain.content_hash
 
@@ -48,7 +48,7 @@ def range_hash(location: Location, begin: int, end: int) -> str:
     return digest.hexdigest() if left == 0 else ""
 
 
-class PlainContent:
+class HashingSource:
     """A source that hashes its decompressed bytes while they are read.
 
     It has the interface of a binary file that readers of captures need.

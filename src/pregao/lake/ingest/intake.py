@@ -16,26 +16,30 @@ from pregao.errors import CaptureError, NothingFoundError, PregaoError
 from pregao.extras import require
 from pregao.lake.ingest.budgets import check_channels, check_days
 from pregao.lake.ingest.captures import find_captures
-from pregao.lake.ingest.foreign import refuse_foreign, refuse_nothing, worth_it
+from pregao.lake.ingest.foreign import has_supported_content, reject_empty, reject_unsupported
 from pregao.lake.ingest.gaps import write_gaps
 from pregao.lake.ingest.hashing import range_hash
-from pregao.lake.ingest.known import Known, guard, guarded_place
+from pregao.lake.ingest.known import IngestState, channel_day_key, guard
 from pregao.lake.ingest.latest import latest_rules, settle_latest
-from pregao.lake.ingest.manifests import Manifest
-from pregao.lake.ingest.memory import read_known
-from pregao.lake.ingest.new_lake import Making, nothing_left_behind
-from pregao.lake.ingest.options import Options, check_options
-from pregao.lake.ingest.plan import Plan, make_plan
+from pregao.lake.ingest.manifests import TaskManifest
+from pregao.lake.ingest.memory import load_ingest_state
+from pregao.lake.ingest.new_lake import LakeCreation, remove_empty_lake
+from pregao.lake.ingest.options import IngestOptions, check_options
+from pregao.lake.ingest.plan import IngestPlan, make_plan
 from pregao.lake.ingest.protocol import UNKNOWN_STREAM
 from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol, prepare
-from pregao.lake.ingest.report import CaptureReport, Report, check, gather
+from pregao.lake.ingest.report import CaptureReport, IngestReport, check, gather
 from pregao.lake.ingest.roles import decide_roles
-from pregao.lake.ingest.running import Merger, Runner, TaskProgress, merge_here, run_here
-from pregao.lake.ingest.surveys import CaptureSurvey, look_through, survey
+from pregao.lake.ingest.running import Merger, Runner, TaskProgress, merge_locally, run_locally
+from pregao.lake.ingest.surveys import CaptureSurvey, scan_tcp, survey
 from pregao.lake.ingest.tables import first_specs, protocol_specs
-from pregao.lake.ingest.twins import find_twins, identify, keep_first_of_each, was_streamed
-from pregao.lake.ingest.window import Role
-from pregao.lake.store import STAGING, Lake, Location, Unit, Written, iso, until_committed
+from pregao.lake.ingest.twins import deduplicate, find_duplicates, identify, was_streamed
+from pregao.lake.ingest.window import FlowRole
+from pregao.lake.store.commits import until_committed
+from pregao.lake.store.lake import STAGING, LakeStore
+from pregao.lake.store.location import Location
+from pregao.lake.store.parquet import WrittenFile, iso
+from pregao.lake.store.unit import CommitUnit
 from pregao.umdf.trading_day import day_of
 
 _FEW_ROWS = 500_000
@@ -44,37 +48,37 @@ _FEW_ROWS = 500_000
 def ingest(
     captures: Iterable[str | Location],
     lake_location: str | Location,
-    options: Options | None = None,
+    options: IngestOptions | None = None,
     *,
-    run: Runner = run_here,
-    merge: Merger = merge_here,
+    run: Runner = run_locally,
+    merge: Merger = merge_locally,
     progress: TaskProgress | None = None,
     may_be_nothing: bool = False,
-) -> Report:
+) -> IngestReport:
     """Ingest captures into a lake, skipping those that it already has.
 
     Captures without packets to ingest raise NothingFoundError unless ``may_be_nothing``.
     """
     require("numba")
-    options = options or Options()
+    options = options or IngestOptions()
     check_options(options)
     prepare(options.schema_files)
     progress = progress or TaskProgress()
     began = time.perf_counter()
-    lake = Lake(lake_location)
+    lake = LakeStore(lake_location)
     entries = find_captures(captures)
     locations = [entry.location for entry in entries]
-    with ThreadPoolExecutor(1) as pool, nothing_left_behind(lake):
-        making: Making | None = None
+    with ThreadPoolExecutor(1) as pool, remove_empty_lake(lake):
+        making: LakeCreation | None = None
         if lake.exists():
             progress.step("completing units of earlier runs")
             lake.ensure_tables(first_specs())
             lake.prepare()
             settle_latest(lake)
         else:
-            making = Making(lake, pool)
+            making = LakeCreation(lake, pool)
 
-        def attempt() -> Report | None:
+        def attempt() -> IngestReport | None:
             nonlocal making
             report = _attempt(
                 lake, locations, options, run, merge, progress, making, may_be_nothing
@@ -92,17 +96,17 @@ def ingest(
 
 
 def _attempt(
-    lake: Lake,
+    lake: LakeStore,
     locations: Sequence[Location],
-    options: Options,
+    options: IngestOptions,
     run: Runner,
     merge: Merger,
     progress: TaskProgress,
-    making: Making | None,
+    making: LakeCreation | None,
     may_be_nothing: bool,
-) -> Report:
-    report = Report(unit_id=uuid.uuid4().hex)
-    state = read_known(lake) if making is None else Known()
+) -> IngestReport:
+    report = IngestReport(unit_id=uuid.uuid4().hex)
+    state = load_ingest_state(lake) if making is None else IngestState()
     progress.step("surveying captures")
     surveys = []
     present: dict[str, str] = {}
@@ -125,12 +129,12 @@ def _attempt(
         owners = lake.taken(set(present.values()))
         report.skipped |= {name: owners.get(taking, "") for name, taking in present.items()}
     if surveys and not may_be_nothing:
-        refuse_foreign(surveys)
-    if making is not None and worth_it(surveys, options):
+        reject_unsupported(surveys)
+    if making is not None and has_supported_content(surveys, options):
         making.start()
-    keep_first_of_each(surveys, report)
+    deduplicate(surveys, report)
     while surveys:
-        left_out = take_in(
+        left_out = ingest_surveyed(
             lake,
             surveys,
             state,
@@ -152,18 +156,18 @@ def _attempt(
     return report
 
 
-def take_in(
-    lake: Lake,
+def ingest_surveyed(
+    lake: LakeStore,
     surveys: list[CaptureSurvey],
-    known: Known,
-    options: Options,
-    report: Report,
+    known: IngestState,
+    options: IngestOptions,
+    report: IngestReport,
     *,
     run: Runner,
     merge: Merger,
     progress: TaskProgress,
     continued: bool = False,
-    making: Making | None = None,
+    making: LakeCreation | None = None,
     may_be_nothing: bool = True,
 ) -> set[int]:
     """Decode surveyed captures and commit them as one unit; `Report.committed` has the outcome.
@@ -198,7 +202,7 @@ def take_in(
         if each.plain_fingerprint
     }
     owners = lake.taken(identities) if identities and lake.exists() else {}
-    duplicates = find_twins(
+    duplicates = find_duplicates(
         report, {identities[claim_key]: unit for claim_key, unit in owners.items()}
     )
     if duplicates:
@@ -207,7 +211,7 @@ def take_in(
     _check_budgets(manifests)
     check(report)
     if not may_be_nothing:
-        refuse_nothing(report, surveys, options)
+        reject_empty(report, surveys, options)
     if making is not None:
         making.start()
     files = [file for manifest in manifests for file in manifest.files]
@@ -219,7 +223,7 @@ def take_in(
     if groups:
         progress.step("merging small tables")
         # Merging a few rows locally is faster than dispatching tasks.
-        merging = merge_here if rows < _FEW_ROWS else merge
+        merging = merge_locally if rows < _FEW_ROWS else merge
         files += merging(lake.location, dict(sorted(groups.items())))
     files += write_gaps(lake.location, report, manifests, known, continued=continued)
     if making is not None:
@@ -231,7 +235,7 @@ def take_in(
     return set()
 
 
-def _check_budgets(manifests: list[Manifest]) -> None:
+def _check_budgets(manifests: list[TaskManifest]) -> None:
     days = {file.day for manifest in manifests for file in manifest.files}
     check_days(days | {file.day for manifest in manifests for file in manifest.staged})
     # Keys of coverage are day, channel, version, feed.
@@ -239,14 +243,14 @@ def _check_budgets(manifests: list[Manifest]) -> None:
 
 
 def _run(
-    lake: Lake,
+    lake: LakeStore,
     surveys: list[CaptureSurvey],
-    known: Known,
-    options: Options,
-    report: Report,
+    known: IngestState,
+    options: IngestOptions,
+    report: IngestReport,
     run: Runner,
     progress: TaskProgress,
-) -> tuple[Plan, list[Manifest]]:
+) -> tuple[IngestPlan, list[TaskManifest]]:
     """Run the tasks; plan and run them again if a flow turns out to carry another stream."""
     ids = [uuid.uuid4().hex[:16] for _ in surveys]
     for attempt in range(3):
@@ -270,7 +274,10 @@ def _run(
 
 
 def _learnt(
-    surveys: list[CaptureSurvey], roles: list[Role], manifests: list[Manifest], options: Options
+    surveys: list[CaptureSurvey],
+    roles: list[FlowRole],
+    manifests: list[TaskManifest],
+    options: IngestOptions,
 ) -> bool:
     """Add evidence from the tasks to the surveys; return whether it changes a role."""
     fixed = {flow for flow, _ in options.streams}
@@ -285,7 +292,7 @@ def _learnt(
             changed = True
         for capture, statistics in manifest.statistics.items():
             if statistics.tcp and _may_hold_more(surveys[capture]):
-                changed |= look_through(surveys[capture])
+                changed |= scan_tcp(surveys[capture])
     planned = {role.destination: role.stream for role in roles}
     for (protocol, flow), kinds in seen.items():
         stream = PROTOCOLS[protocol].stream_of(kinds)
@@ -306,18 +313,18 @@ def _may_hold_more(found: CaptureSurvey) -> bool:
     return not any(PROTOCOLS[name].transport == "tcp" for name in found.seen)
 
 
-def _channels(surveys: list[CaptureSurvey], role: Role) -> set[int]:
+def _channels(surveys: list[CaptureSurvey], role: FlowRole) -> set[int]:
     """Return the channels that surveys found on a flow."""
     seen = (found.seen.get(role.protocol, {}).get(role.destination) for found in surveys)
     return {channel for sighting in seen if sighting for channel in sighting.channels}
 
 
 def _finish(
-    lake: Lake,
-    report: Report,
-    plan: Plan,
-    known: Known,
-    files: list[Written],
+    lake: LakeStore,
+    report: IngestReport,
+    plan: IngestPlan,
+    known: IngestState,
+    files: list[WrittenFile],
     progress: TaskProgress,
 ) -> list[dict[str, Any]]:
     """Commit the written files, unless another unit has claimed a capture or channel meanwhile.
@@ -340,7 +347,7 @@ def _finish(
     # later one must plan again with the packets of the other.
     channel_days = sorted(
         {
-            guarded_place(protocol, name)
+            channel_day_key(protocol, name)
             for protocol, account in report.accounts.items()
             for name in account.coverage
         }
@@ -376,7 +383,7 @@ def _finish(
                 "date": iso(day_of(first)),
             }
         )
-    unit = Unit(
+    unit = CommitUnit(
         report.unit_id,
         tuple([known.taking(capture.content_hash) for capture in report.captures] + guards),
         lake.new_files(files),
@@ -391,7 +398,7 @@ def _finish(
     return rows
 
 
-def _remove_staging(lake: Lake, unit_id: str) -> None:
+def _remove_staging(lake: LakeStore, unit_id: str) -> None:
     for entry in lake.location.join(STAGING).entries():
         if entry.name.startswith(unit_id) and entry.is_folder:
             entry.location.delete_folder()

@@ -10,8 +10,8 @@ from typing import Any
 from pregao.lake.ingest.coverage import Coverage, joined_runs
 from pregao.lake.ingest.hashing import identities
 from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol
-from pregao.lake.ingest.roles import KnownRole
-from pregao.lake.store import Location
+from pregao.lake.ingest.roles import StoredFlowRole
+from pregao.lake.store.location import Location
 
 RANGE = "range:"
 """Prefix of the identity of a range of a growing file."""
@@ -32,10 +32,10 @@ def _range_of(identity: str) -> tuple[str, int]:
 
 
 @dataclass(slots=True)
-class Known:
+class IngestState:
     """History of a lake's ingests, read from the table `ingests`."""
 
-    roles: dict[str, KnownRole] = field(default_factory=dict)
+    roles: dict[str, StoredFlowRole] = field(default_factory=dict)
     """By flow."""
     coverage: dict[str, Coverage] = field(default_factory=dict)
     """By protocol."""
@@ -108,7 +108,7 @@ class Known:
     def recall(self, facts: Mapping[str, Any]) -> None:
         """Restore the history from `facts`; must precede any `add`."""
         for destination, stream, feed, channels, protocol in facts["roles"]:
-            role = KnownRole(destination, stream, feed, tuple(channels), protocol)
+            role = StoredFlowRole(destination, stream, feed, tuple(channels), protocol)
             self.roles[destination] = role
         self.coverage = {name: Coverage(numbers) for name, numbers in facts["coverage"].items()}
         self.feeds = {
@@ -150,7 +150,7 @@ class Known:
             own = PROTOCOLS.get(protocol)
             if own is not None and own.transport == "tcp":
                 continue  # clients use a different port for each connection
-            self.roles[name] = KnownRole(
+            self.roles[name] = StoredFlowRole(
                 name, role["stream"], role["feed"], tuple(sorted(channels)), protocol
             )
         drops = told.get("dropped", {})
@@ -164,7 +164,7 @@ class Known:
                 day, channel, version = (int(part) for part in channel_day.split("/"))
                 coverage = self.coverage.setdefault(protocol, Coverage())
                 coverage.add((day, channel, version), _pairs(runs))
-                touched.add(guarded_place(protocol, channel_day))
+                touched.add(channel_day_key(protocol, channel_day))
             for channel_day, runs in account.get("feeds", {}).items():
                 name, _, feed = channel_day.rpartition("/")
                 day, channel, version = (int(part) for part in name.split("/"))
@@ -179,7 +179,7 @@ def guard(place: str, generation: int) -> str:
     return f"incremental {place} {generation}"
 
 
-def guarded_place(protocol: str, place: str) -> str:
+def channel_day_key(protocol: str, place: str) -> str:
     """Return the name of a channel day, to guard it against concurrent changes by two units."""
     own = place.rpartition("/")[0]
     return own if protocol == first_protocol().name else f"{protocol}/{own}"

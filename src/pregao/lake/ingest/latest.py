@@ -8,19 +8,18 @@ from typing import Any
 
 from pregao.lake.ingest.files import write_rows
 from pregao.lake.ingest.protocols import PROTOCOLS
-from pregao.lake.store import (
-    DATE,
-    Lake,
+from pregao.lake.store.delta_tables import (
     LakeTable,
     add_action,
     arrow_schema,
     change_table,
     commit_changes,
-    new_file,
-    number_of,
     remove_action,
     visible_files,
 )
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.parquet import new_file, number_of
+from pregao.lake.store.unit import DATE
 
 Latest = Callable[[Any], Any]
 
@@ -30,13 +29,13 @@ def latest_rules() -> dict[str, Latest]:
     return {table: rule for each in PROTOCOLS.values() for table, rule in each.latest.items()}
 
 
-def settle_latest(lake: Lake) -> None:
+def settle_latest(lake: LakeStore) -> None:
     """Keep only the latest rows of each day to which several ingests have added rows."""
     for table, rule in latest_rules().items():
         _settle(lake, table, rule)
 
 
-def _settle(lake: Lake, name: str, rule: Latest) -> None:
+def _settle(lake: LakeStore, name: str, rule: Latest) -> None:
     def settle_a_day(table: LakeTable) -> bool:
         """Merge the files of the first day that has several; return False if none has."""
         actions = visible_files(table)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import struct
 
-from pregao.capture import PacketBlock
+from pregao.capture.blocks import PacketBlock
 
 _TECHNICAL_HEADER = struct.Struct(">IHHH")
 """UMDF FIX/FAST: sequence number, number of chunks, current chunk, length of the payload."""
-_MOST = 1000
+_MAX_SHOWN = 1000
 
 
 def count_like_fast(block: PacketBlock) -> int:
     """Count the datagrams that look like UMDF FIX/FAST among the first `_MOST` of a block."""
-    return sum(_like_fast(block.payload(row)) for row in range(min(len(block), _MOST)))
+    return sum(_like_fast(block.payload(row)) for row in range(min(len(block), _MAX_SHOWN)))
 
 
 def _like_fast(payload: bytes) -> bool:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from pregao.capture import CaptureStatistics
-from pregao.lake.ingest.accounts import FeedCoverage, RunStarts, Sums
-from pregao.lake.ingest.merging import Staged
-from pregao.lake.store import Written
+from pregao.capture.statistics import CaptureStatistics
+from pregao.lake.ingest.accounts import FeedCoverage, IngestCounts, RunStarts
+from pregao.lake.ingest.merging import StagedTable
+from pregao.lake.store.parquet import WrittenFile
 
 
 @dataclass(slots=True)
-class Manifest:
+class TaskManifest:
     """Files, counts and findings of a task."""
 
     task: int
     protocol: str
-    files: list[Written] = field(default_factory=list)
-    staged: list[Staged] = field(default_factory=list)
-    sums: Sums = field(default_factory=Sums)
+    files: list[WrittenFile] = field(default_factory=list)
+    staged: list[StagedTable] = field(default_factory=list)
+    sums: IngestCounts = field(default_factory=IngestCounts)
     coverage: FeedCoverage = field(default_factory=dict)
     around: FeedCoverage = field(default_factory=dict)
     """Coverage of packets of other units, before and after the task's own."""

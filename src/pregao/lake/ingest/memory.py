@@ -14,20 +14,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pregao.lake.ingest.known import Known
-from pregao.lake.store import (
-    Lake,
+from pregao.lake.ingest.known import IngestState
+from pregao.lake.store.delta_tables import (
     LakeTable,
-    Location,
-    NewFile,
-    TableSpec,
     add_action,
     change_table,
     commit_changes,
     remove_action,
-    unique_name,
     visible_files,
 )
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.location import Location, unique_name
+from pregao.lake.store.unit import NewFile, TableSpec
 
 MEMORY = TableSpec(
     "_ingest_state",
@@ -54,36 +52,36 @@ _COLUMNS = (
 )
 
 
-def read_known(lake: Lake) -> Known:
+def load_ingest_state(lake: LakeStore) -> IngestState:
     """Read the history of the lake's ingests; update the cache if many files are not in it."""
     # The cache first: a file that is added in between then counts as not cached.
     state, remembered = _recall(lake)
     files = lake.paths("ingests")
     if not remembered <= files:
-        state, remembered = Known(), set()
+        state, remembered = IngestState(), set()
     table = lake.table_location("ingests")
     rows = [row for path in files - remembered for row in _rows(table.join(path))]
     rows.sort(key=lambda row: row["committed_at_ns"] or 0)
     state.add(rows)
-    if len(files) - len(remembered) >= REMEMBER_FROM and _place(lake).exists():
+    if len(files) - len(remembered) >= REMEMBER_FROM and _channel_day(lake).exists():
         _remember(lake, state, files)
     return state
 
 
-def refresh_memory(lake: Lake) -> None:
+def refresh_state_cache(lake: LakeStore) -> None:
     """Rebuild the cache if files that it covers no longer exist."""
-    if _place(lake).exists():
-        read_known(lake)
+    if _channel_day(lake).exists():
+        load_ingest_state(lake)
 
 
-def _place(lake: Lake) -> Location:
+def _channel_day(lake: LakeStore) -> Location:
     return lake.table_location(MEMORY.name)
 
 
-def _recall(lake: Lake) -> tuple[Known, set[str]]:
+def _recall(lake: LakeStore) -> tuple[IngestState, set[str]]:
     """Return the cached history and the files that it covers."""
-    state = Known()
-    table = _place(lake)
+    state = IngestState()
+    table = _channel_day(lake)
     if not table.exists():
         return state, set()
     remembered: set[str] = set()
@@ -94,14 +92,14 @@ def _recall(lake: Lake) -> tuple[Known, set[str]]:
     return state, remembered
 
 
-def _remember(lake: Lake, known: Known, files: set[str]) -> None:
+def _remember(lake: LakeStore, known: IngestState, files: set[str]) -> None:
     """Replace the cached history."""
     contents = {"files": sorted(files), "facts": known.facts()}
     row = {name: json.dumps(value, separators=(",", ":")) for name, value in contents.items()}
     content = io.BytesIO()
     rows = pa.Table.from_pylist([row], MEMORY.schema.remove_metadata())
     pq.write_table(rows, content, compression="zstd")
-    folder = _place(lake)
+    folder = _channel_day(lake)
     path = unique_name("known", ".parquet")
     folder.join(path).write_bytes(content.getvalue())
     file = NewFile(MEMORY.name, path, content.tell(), 1, (), '{"numRecords":1}')

@@ -9,11 +9,12 @@ import pyarrow as pa
 
 from pregao.lake.ingest.files import BY_INSTRUMENT, write_rows
 from pregao.lake.ingest.latest import latest_rules
-from pregao.lake.store import Location, Written
+from pregao.lake.store.location import Location
+from pregao.lake.store.parquet import WrittenFile
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedTable:
     """A small table, staged until it is merged with those of other tasks."""
 
     table: str
@@ -29,7 +30,7 @@ def joined_rows(parts: list[Any]) -> Any:
     return pa.concat_tables(parts, promote_options="default").unify_dictionaries()
 
 
-def stage(lake: Location, folder: str, name: str, table: str, day: int, data: Any) -> Staged:
+def stage(lake: Location, folder: str, name: str, table: str, day: int, data: Any) -> StagedTable:
     """Write a small table to a staging folder of the lake."""
     filesystem = lake.filesystem
     own = f"{lake.path}/{folder}/{table}"
@@ -40,10 +41,10 @@ def stage(lake: Location, folder: str, name: str, table: str, day: int, data: An
         pa.ipc.new_file(sink, data.schema) as writer,
     ):
         writer.write_table(data.unify_dictionaries().combine_chunks())
-    return Staged(table, day, path, data.num_rows)
+    return StagedTable(table, day, path, data.num_rows)
 
 
-def merge_staged(lake: Location, table: str, day: int, paths: list[str]) -> Written:
+def merge_staged(lake: Location, table: str, day: int, paths: list[str]) -> WrittenFile:
     """Merge the staged tables of several tasks into one file."""
     filesystem = lake.filesystem
     parts = []

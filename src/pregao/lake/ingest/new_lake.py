@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 from pregao.errors import NothingFoundError
 from pregao.lake.ingest.tables import first_specs
-from pregao.lake.store import Lake
+from pregao.lake.store.lake import LakeStore
 
 
-class Making:
+class LakeCreation:
     """Creates the tables of a new lake while its first captures are read."""
 
-    def __init__(self, lake: Lake, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, lake: LakeStore, pool: ThreadPoolExecutor) -> None:
         self._lake = lake
         self._pool = pool
         self._work: Future[None] | None = None
@@ -33,7 +33,7 @@ class Making:
 
 
 @contextmanager
-def nothing_left_behind(lake: Lake) -> Iterator[None]:
+def remove_empty_lake(lake: LakeStore) -> Iterator[None]:
     """On NothingFoundError, clear a location that was empty before and still has no lake."""
     existed = lake.location.exists()
     empty = not existed or not lake.location.entries()

@@ -11,20 +11,20 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from pregao.lake.ingest.coverage import Place, Runs, joined_runs
+from pregao.lake.ingest.coverage import ChannelDayVersion, Runs, joined_runs
 from pregao.umdf.sequencing import version_distance
 
-Told = dict[tuple[int, str], Runs]
+RunsByFeed = dict[tuple[int, str], Runs]
 """Runs of sequence numbers by origin (see `gaps`) and feed."""
 
 
 @dataclass(slots=True)
-class Numbering:
+class SequenceSpan:
     """Sequence numbers of a channel day that increase without a restart."""
 
     day: int
     channel: int
-    told: Told = field(default_factory=dict)
+    told: RunsByFeed = field(default_factory=dict)
     versions: list[int] = field(default_factory=list)
     firsts: list[int] = field(default_factory=list)
     """First number of each version."""
@@ -47,7 +47,9 @@ class Numbering:
         return self.versions[max(bisect_right(self.firsts, number) - 1, 0)]
 
 
-def numberings_of(places: Mapping[Place, Told], *, timed_versions: bool) -> Iterator[Numbering]:
+def numberings_of(
+    places: Mapping[ChannelDayVersion, RunsByFeed], *, timed_versions: bool
+) -> Iterator[SequenceSpan]:
     """Yield the spans of all channels and days, in order."""
     for day, channel in sorted({version_key[:2] for version_key in places}):
         own = {
@@ -55,9 +57,9 @@ def numberings_of(places: Mapping[Place, Told], *, timed_versions: bool) -> Iter
             for version_key, runs_by_origin in places.items()
             if version_key[:2] == (day, channel)
         }
-        current = Numbering(day, channel)
+        current = SequenceSpan(day, channel)
         for version in in_order(own):
-            continuing: Told = {}
+            continuing: RunsByFeed = {}
             restarting = own[version]
             if timed_versions:  # a version may have both
                 last = current.last
@@ -71,7 +73,7 @@ def numberings_of(places: Mapping[Place, Told], *, timed_versions: bool) -> Iter
             if any(restarting.values()):
                 if current.versions:
                     yield current
-                current = Numbering(day, channel)
+                current = SequenceSpan(day, channel)
                 current.add(version, restarting)
         if current.versions:
             yield current

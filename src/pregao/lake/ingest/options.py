@@ -12,7 +12,7 @@ SKEW_NS = SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class IngestOptions:
     """Options of an ingest."""
 
     target_bytes: int = TARGET_BYTES
@@ -26,7 +26,7 @@ class Options:
     """Skip captures that cannot be read to their end, instead of failing."""
 
 
-def check_options(options: Options) -> None:
+def check_options(options: IngestOptions) -> None:
     """Raise UsageError if an option is invalid."""
     if options.target_bytes < 1:
         raise UsageError(f"The range size must be at least 1 byte, was {options.target_bytes}.")

@@ -11,19 +11,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pregao.arrays import BoolArray, Int64Array
 from pregao.lake.ingest import _kernels
 from pregao.lake.ingest.accounts import WindowRows
-from pregao.lake.ingest.window import Flags, Numbers, Packets, Role, days_of
+from pregao.lake.ingest.window import FlowRole, WindowPackets, days_of
 from pregao.umdf.keys import key_type
 
 NO_EVENT = -1
 
 
 @dataclass(slots=True)
-class Names:
+class RoleNames:
     """Names of roles and captures in tables, by index."""
 
-    roles: list[Role]
+    roles: list[FlowRole]
     captures: Any
     """Capture IDs, as an Arrow array."""
 
@@ -67,17 +68,17 @@ class Payloads:
     """
 
     buffer: npt.NDArray[np.uint8]
-    offset: Numbers
+    offset: Int64Array
     length: npt.NDArray[np.int32]
-    packets: Packets
+    packets: WindowPackets
     """All packets of the window."""
-    chosen: Numbers
+    chosen: Int64Array
     """Index of each payload in ``packets``."""
-    emit: Flags
+    emit: BoolArray
     """Whether the window decodes it; other payloads only show where an event begins."""
     channels: Sequence[int]
     """Number of payloads of each arbitrated channel, in order."""
-    names: Names
+    names: RoleNames
     result: WindowRows = field(default_factory=WindowRows)
     """Rows and counts."""
 
@@ -85,16 +86,16 @@ class Payloads:
         return len(self.offset)
 
     @property
-    def days(self) -> Numbers:
+    def days(self) -> Int64Array:
         """Day of each payload."""
         return days_of(self.packets)[self.chosen]
 
     def key_columns(
         self,
-        rows: Numbers,
+        rows: Int64Array,
         payload_of: npt.NDArray[np.integer],
         index_of: npt.NDArray[np.integer],
-        events: Numbers | None,
+        events: Int64Array | None,
         schema_version: int,
     ) -> list[Any]:
         """Return the columns of `schemas.KEY` of one or more messages.
@@ -164,6 +165,6 @@ class Payloads:
         self.result.rejects.setdefault(day, []).append(row)
 
 
-def null_where(values: npt.NDArray[Any], null: Flags) -> Any:
+def null_where(values: npt.NDArray[Any], null: BoolArray) -> Any:
     """Return values as an Arrow array, null where the mask is set."""
     return pa.array(values, mask=null if null.any() else None)

@@ -9,7 +9,7 @@ from pregao.capture.pcap import HEADER_BYTES, parse_header
 from pregao.capture.source import open_source
 from pregao.capture.split import BoundaryFinder
 from pregao.lake.ingest.capture_times import sensible_time
-from pregao.lake.store import Location
+from pregao.lake.store.location import Location
 
 CONTEXT_BYTES = 64 * 1024 * 1024
 """Maximum bytes read on each side of a range, however late the other feed's duplicates are."""
@@ -20,11 +20,11 @@ _BACK_BYTES = 512 * 1024
 """First step of a backward search."""
 
 
-_BEHIND = 4
+_AFTER = 4
 """Number of following packets with which a packet's time is compared to detect an outlier."""
 
 
-class OpenPcap:
+class PcapSeeker:
     """An open uncompressed pcap, searchable by time."""
 
     def __init__(self, location: Location) -> None:
@@ -38,7 +38,7 @@ class OpenPcap:
             raise
         self._knots: list[tuple[int, int]] = []
 
-    def __enter__(self) -> OpenPcap:
+    def __enter__(self) -> PcapSeeker:
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -75,7 +75,7 @@ class OpenPcap:
         if time is None:
             return None
         following: list[int] = []
-        while len(following) < _BEHIND:
+        while len(following) < _AFTER:
             place = self.finder.following(place)
             if (next_time := self.finder.time_at(place)) is None:
                 break

@@ -14,43 +14,43 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pregao.lake.ingest.coverage import Coverage
-from pregao.lake.ingest.options import Options
-from pregao.lake.ingest.places import OpenPcap
-from pregao.lake.ingest.protocol import Protocol
+from pregao.lake.ingest.options import IngestOptions
+from pregao.lake.ingest.places import PcapSeeker
+from pregao.lake.ingest.protocol import IngestProtocol
 from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.lake.ingest.roles import arbitrated_channels, counting_protocol, readers_of
 from pregao.lake.ingest.surveys import CaptureSurvey
-from pregao.lake.ingest.tasks import Piece, Task
-from pregao.lake.ingest.window import Bounds, Role, comes_before
-from pregao.lake.store import Location
-from pregao.umdf.sequencing import Place
+from pregao.lake.ingest.tasks import IngestTask, TaskRange
+from pregao.lake.ingest.window import FlowRole, KeyBounds, comes_before
+from pregao.lake.store.location import Location
+from pregao.umdf.sequencing import PacketKey
 
 SEARCH_BYTES = 64 * 1024 * 1024
 """Maximum bytes after a cut in which the next packet of every channel is searched."""
 
 
 @dataclass(slots=True)
-class Plan:
+class IngestPlan:
     """The tasks of an ingest."""
 
     surveys: list[CaptureSurvey]
-    roles: list[Role]
+    roles: list[FlowRole]
     capture_ids: list[str]
-    tasks: list[Task]
+    tasks: list[IngestTask]
     notes: list[str] = field(default_factory=list)
 
 
 def make_plan(
     surveys: list[CaptureSurvey],
-    roles: list[Role],
+    roles: list[FlowRole],
     lake: Location,
     capture_ids: list[str],
     staging: str,
     covered: dict[str, Coverage],
-    options: Options,
-) -> Plan:
+    options: IngestOptions,
+) -> IngestPlan:
     """Split the captures into tasks, for each protocol that they contain."""
-    plan = Plan(surveys, roles, capture_ids, [])
+    plan = IngestPlan(surveys, roles, capture_ids, [])
     readers = tuple(readers_of(found, roles) for found in surveys)
     counting = [counting_protocol(found, roles) for found in surveys]
     parts = [
@@ -66,7 +66,7 @@ def make_plan(
     for number, (protocol, part) in enumerate(parts):
         transports = {name: each.transport for name, each in PROTOCOLS.items()}
         plan.tasks.append(
-            Task(
+            IngestTask(
                 number=number,
                 captures=tuple(found.location for found in surveys),
                 capture_ids=tuple(capture_ids),
@@ -90,7 +90,9 @@ def make_plan(
     return plan
 
 
-def _parts(plan: Plan, protocol: Protocol, members: list[int], options: Options) -> list[_Part]:
+def _parts(
+    plan: IngestPlan, protocol: IngestProtocol, members: list[int], options: IngestOptions
+) -> list[_Part]:
     """Return the task ranges of a protocol over the captures that it reads."""
     surveys = plan.surveys
     parts: list[_Part] = []
@@ -103,7 +105,7 @@ def _parts(plan: Plan, protocol: Protocol, members: list[int], options: Options)
             large = any(surveys[i].size > options.target_bytes // 4 for i in group.members)
             if large and splittable:
                 plan.notes.append(f"{names}: compressed or pcapng, read by one task.")
-            pieces = tuple(Piece(index) for index in group.members)
+            pieces = tuple(TaskRange(index) for index in group.members)
             parts.append(_Part(pieces, {}, group.channels, cut=False))
     return _joined(parts, surveys, options.target_bytes)
 
@@ -122,8 +124,8 @@ class _Group:
 class _Part:
     """The ranges and packet keys of one task."""
 
-    pieces: tuple[Piece, ...]
-    bounds: dict[int, Bounds]
+    pieces: tuple[TaskRange, ...]
+    bounds: dict[int, KeyBounds]
     channels: frozenset[int]
     cut: bool
     """Whether other tasks read other parts of its captures."""
@@ -135,8 +137,8 @@ _EVER = 1 << 62
 def _groups(
     surveys: list[CaptureSurvey],
     members: list[int],
-    roles: list[Role],
-    protocol: Protocol,
+    roles: list[FlowRole],
+    protocol: IngestProtocol,
     skew_ns: int,
 ) -> list[_Group]:
     """Group captures with common arbitrated channels and overlapping times."""
@@ -196,15 +198,15 @@ class _Cut:
     places: dict[int, int] = field(default_factory=dict)
     before: dict[int, int] = field(default_factory=dict)
     behind: dict[int, int] = field(default_factory=dict)
-    keys: dict[int, Place] = field(default_factory=dict)
+    keys: dict[int, PacketKey] = field(default_factory=dict)
 
 
 def _cut(
     surveys: list[CaptureSurvey],
     group: _Group,
-    roles: list[Role],
-    protocol: Protocol,
-    options: Options,
+    roles: list[FlowRole],
+    protocol: IngestProtocol,
+    options: IngestOptions,
 ) -> list[_Part]:
     """Split a group of captures at the same times."""
     cuts: list[_Cut] = []
@@ -225,7 +227,7 @@ def _cut(
     for low, high in itertools.pairwise([None, *cuts, None]):
         pieces = tuple(_piece(surveys[index], index, low, high) for index in group.members)
         bounds = {
-            channel: Bounds(
+            channel: KeyBounds(
                 low.keys.get(channel) if low else None, high.keys.get(channel) if high else None
             )
             for channel in {*(low.keys if low else ()), *(high.keys if high else ())}
@@ -234,11 +236,11 @@ def _cut(
     return result
 
 
-def _piece(found: CaptureSurvey, index: int, low: _Cut | None, high: _Cut | None) -> Piece:
+def _piece(found: CaptureSurvey, index: int, low: _Cut | None, high: _Cut | None) -> TaskRange:
     """Return the range between two cuts; without a cut, up to the end of the capture or range."""
     before, after = found.context or (None, None)
     end = None if found.context is None else found.size
-    return Piece(
+    return TaskRange(
         index,
         low.places[index] if low else found.start,
         high.places[index] if high else end,
@@ -247,7 +249,9 @@ def _piece(found: CaptureSurvey, index: int, low: _Cut | None, high: _Cut | None
     )
 
 
-def _not_before(keys: dict[int, Place], earlier: dict[int, Place], *, timed_versions: bool) -> None:
+def _not_before(
+    keys: dict[int, PacketKey], earlier: dict[int, PacketKey], *, timed_versions: bool
+) -> None:
     """Raise keys to at least the earlier ones: after one feed has ended, the other may lag."""
     for channel, key in earlier.items():
         if channel in keys and comes_before(keys[channel], key, timed_versions=timed_versions):
@@ -255,7 +259,7 @@ def _not_before(keys: dict[int, Place], earlier: dict[int, Place], *, timed_vers
 
 
 def _moments(
-    surveys: list[CaptureSurvey], group: _Group, opened: dict[int, OpenPcap], target: int
+    surveys: list[CaptureSurvey], group: _Group, opened: dict[int, PcapSeeker], target: int
 ) -> list[int]:
     """Return candidate times to split a group: within large captures and at starts of others."""
     times = set()
@@ -273,13 +277,13 @@ def _moments(
 
 
 @contextmanager
-def _opened(surveys: list[CaptureSurvey], members: list[int]) -> Iterator[dict[int, OpenPcap]]:
+def _opened(surveys: list[CaptureSurvey], members: list[int]) -> Iterator[dict[int, PcapSeeker]]:
     """Open captures and add the times of their ends."""
     with ExitStack() as stack:
         opened = {}
         for index in members:
             found = surveys[index]
-            pcap = opened[index] = stack.enter_context(OpenPcap(found.location))
+            pcap = opened[index] = stack.enter_context(PcapSeeker(found.location))
             low, high = found.context or (pcap.finder.first_boundary(0), found.size)
             first, last = pcap.time_at(low), found.last_time_ns
             pcap.know((first or 0, low), (max(first or 0, last or 0) + 1, high))
@@ -288,11 +292,11 @@ def _opened(surveys: list[CaptureSurvey], members: list[int]) -> Iterator[dict[i
 
 def _cut_at(
     surveys: list[CaptureSurvey],
-    roles: list[Role],
-    protocol: Protocol,
-    opened: dict[int, OpenPcap],
+    roles: list[FlowRole],
+    protocol: IngestProtocol,
+    opened: dict[int, PcapSeeker],
     time: int,
-    options: Options,
+    options: IngestOptions,
 ) -> _Cut | None:
     """Return the cut at a time; None if the keys that begin there cannot be determined."""
     cut = _Cut(time)
@@ -319,16 +323,16 @@ def _cut_at(
         if missing and cut.places[index] < surveys[index].size:
             position = cut.places[index]
             cut.keys.update(
-                _keys_behind(surveys[index].location, position, missing, protocol, of_feeds)
+                _keys_after(surveys[index].location, position, missing, protocol, of_feeds)
             )
     return cut if channels <= set(cut.keys) else None
 
 
-def _keys_behind(
-    location: Location, place: int, wanted: set[int], protocol: Protocol, of_feeds: set[str]
-) -> dict[int, Place]:
+def _keys_after(
+    location: Location, place: int, wanted: set[int], protocol: IngestProtocol, of_feeds: set[str]
+) -> dict[int, PacketKey]:
     """Return the first key of each channel after a position; a heartbeat announces one too."""
-    found: dict[int, Place] = {}
+    found: dict[int, PacketKey] = {}
     read = 0
     with protocol.read(location.source, place, None, 256 * 1024) as reader:
         for block in reader:

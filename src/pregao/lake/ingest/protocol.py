@@ -16,15 +16,20 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from pregao.capture import CaptureStatistics, Flow, PacketBlock, TruncatedTail, read_blocks
-from pregao.umdf.survey import Destination
+from pregao.arrays import Int64Array
+from pregao.capture.blocks import PacketBlock
+from pregao.capture.bulk import read_blocks
+from pregao.capture.layers import Flow
+from pregao.capture.reader import TruncatedTail
+from pregao.capture.statistics import CaptureStatistics
+from pregao.umdf.survey.lines import Destination
 
 if TYPE_CHECKING:
     from typing import Protocol as Interface
 
     from pregao.lake.ingest.payloads import Payloads
-    from pregao.lake.store import TableSpec
-    from pregao.umdf.sequencing import Place
+    from pregao.lake.store.unit import TableSpec
+    from pregao.umdf.sequencing import PacketKey
 
     class PayloadReader(Interface):
         """Reads the payloads of a range of a capture in blocks, like `capture.BlockReader`.
@@ -52,33 +57,31 @@ if TYPE_CHECKING:
     class PayloadDecoder(Interface):
         """Decodes windows of payloads; may keep decoders and memory between windows."""
 
-        def decode(self, payloads: Payloads) -> Walk:
+        def decode(self, payloads: Payloads) -> WalkResult:
             """Add the payloads' messages to their tables and count them."""
 
 
 UNKNOWN_STREAM = "unknown"
 """Stream of a flow without evidence of its stream."""
 
-Numbers = npt.NDArray[np.int64]
 
-
-class Keys(NamedTuple):
+class PayloadKeys(NamedTuple):
     """Columns from the headers of a block's payloads."""
 
     channel: npt.NDArray[np.int16]
     """Channel, with its own sequence; -1 if the header is invalid."""
     version: npt.NDArray[np.int32]
     """Sequence version, with which numbers restart; always 0 in protocols without versions."""
-    number: Numbers
+    number: Int64Array
     """Sequence number; 0 if the payload has none, like heartbeats."""
-    sending_time_ns: Numbers
+    sending_time_ns: Int64Array
     """Sending time; 0 if the payload has none: then its day is that of the capture time."""
-    last: Numbers | None = None
+    last: Int64Array | None = None
     """Last sequence number of payloads that have several, or that use one which is not their key;
     0 if there is none. None if every payload has exactly one number, its key."""
 
 
-class Walk(NamedTuple):
+class WalkResult(NamedTuple):
     """Result of walking the payloads of a window."""
 
     message_count: npt.NDArray[np.int32]
@@ -87,7 +90,7 @@ class Walk(NamedTuple):
 
 
 @dataclass(slots=True)
-class Sighting:
+class ProtocolEvidence:
     """Evidence of a protocol in sampled payloads of a flow."""
 
     sound: int = 0
@@ -96,7 +99,7 @@ class Sighting:
     """Messages by kind, from which the flow's stream is detected."""
     channels: Counter[int] = field(default_factory=Counter)
 
-    def add(self, more: Sighting) -> None:
+    def add(self, more: ProtocolEvidence) -> None:
         """Add evidence from other payloads."""
         self.sound += more.sound
         self.kinds.update(more.kinds)
@@ -109,21 +112,21 @@ def destination_of(flow: Flow) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Protocol:
+class IngestProtocol:
     """A protocol of captures. Tasks carry its name and look it up in `protocols.PROTOCOLS`."""
 
     name: str
     account_prefix: str
     """Prefix of its tables ``packets``, ``rejects`` and ``gaps``."""
-    look: Callable[[PacketBlock, Sequence[str]], dict[str, Sighting]]
+    look: Callable[[PacketBlock, Sequence[str]], dict[str, ProtocolEvidence]]
     """Returns the evidence of the protocol in a block by flow, given the names of flows."""
     stream_of: Callable[[Mapping[int, int]], str]
     """Returns the stream to which the kinds of messages on a flow belong."""
     arbitrated: frozenset[str]
     """Streams sent on several feeds, of which the first packet with a key is decoded."""
-    keys: Callable[[PacketBlock, Sequence[str]], Keys]
+    keys: Callable[[PacketBlock, Sequence[str]], PayloadKeys]
     """Returns the keys of a block's payloads, given flow names, which may imply channels."""
-    place_of: Callable[[bytes, str], tuple[int, Place] | None]
+    place_of: Callable[[bytes, str], tuple[int, PacketKey] | None]
     """Returns the channel of a payload of a named flow, and the packet key that it has or
     announces; with timed versions, the second of sending replaces the version."""
     decoder: Callable[[Sequence[str]], PayloadDecoder]

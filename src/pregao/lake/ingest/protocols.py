@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pregao.lake.ingest.entrypoint import ENTRYPOINT
-from pregao.lake.ingest.legacy import LEGACY
-from pregao.lake.ingest.protocol import Protocol
-from pregao.lake.ingest.umdf import UMDF
+from pregao.lake.ingest.entrypoint.value import ENTRYPOINT
+from pregao.lake.ingest.legacy.value import LEGACY
+from pregao.lake.ingest.protocol import IngestProtocol
+from pregao.lake.ingest.umdf.value import UMDF
 
-PROTOCOLS: dict[str, Protocol] = {each.name: each for each in (UMDF, ENTRYPOINT, LEGACY)}
+PROTOCOLS: dict[str, IngestProtocol] = {each.name: each for each in (UMDF, ENTRYPOINT, LEGACY)}
 
 
-def first_protocol() -> Protocol:
+def first_protocol() -> IngestProtocol:
     """Return the protocol of undetected packets, and of lakes that do not name protocols."""
     return next(iter(PROTOCOLS.values()))
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pregao.capture import CaptureStatistics
+from pregao.capture.statistics import CaptureStatistics
 from pregao.clock import format_ns
 from pregao.errors import PregaoError
-from pregao.lake.ingest.accounts import PACKET_OUTCOMES, Sums
-from pregao.lake.ingest.manifests import Manifest
+from pregao.lake.ingest.accounts import PACKET_OUTCOMES, IngestCounts
+from pregao.lake.ingest.manifests import TaskManifest
 from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol
 
 
@@ -43,7 +43,7 @@ class CaptureReport:
 class ProtocolAccount:
     """Counts and coverage of one protocol in an ingest."""
 
-    sums: Sums = field(default_factory=Sums)
+    sums: IngestCounts = field(default_factory=IngestCounts)
     coverage: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     """Runs of sequence numbers of all feeds, by ``day/channel/version``."""
     feeds: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class ProtocolAccount:
 
 
 @dataclass(slots=True)
-class Report:
+class IngestReport:
     """Result of an ingest."""
 
     unit_id: str = ""
@@ -83,9 +83,9 @@ class Report:
         return self.accounts.setdefault(protocol, ProtocolAccount())
 
     @property
-    def sums(self) -> Sums:
+    def sums(self) -> IngestCounts:
         """Counts over all protocols."""
-        total = Sums()
+        total = IngestCounts()
         for account in self.accounts.values():
             total.add(account.sums)
         return total
@@ -172,11 +172,11 @@ def _odd(capture: Mapping[str, Any]) -> dict[str, Any]:
     return own if own.keys() - {"name", "capture_id"} else {}
 
 
-def _packets_json(sums: Sums) -> dict[str, int]:
+def _packets_json(sums: IngestCounts) -> dict[str, int]:
     return {name: sums.packets.get(name, 0) for name in PACKET_OUTCOMES}
 
 
-def _messages_json(sums: Sums) -> dict[str, Any]:
+def _messages_json(sums: IngestCounts) -> dict[str, Any]:
     return {
         "decoded": sums.messages.total(),
         "unknown_template": sums.unknown.total(),
@@ -225,7 +225,7 @@ def _capture_json(capture: CaptureReport) -> dict[str, Any]:
     }
 
 
-def gather(report: Report, manifests: list[Manifest]) -> None:
+def gather(report: IngestReport, manifests: list[TaskManifest]) -> None:
     """Add the counts of the tasks to the report."""
     for manifest in manifests:
         report.account(manifest.protocol).sums.add(manifest.sums)
@@ -250,7 +250,7 @@ def gather(report: Report, manifests: list[Manifest]) -> None:
             report.captures[capture].truncated_tail = tail
 
 
-def check(report: Report) -> None:
+def check(report: IngestReport) -> None:
     """Raise AccountingError unless every packet and message is counted exactly once."""
     udp = 0
     for capture in report.captures:
@@ -273,7 +273,7 @@ def check(report: Report) -> None:
         )
 
 
-def _check_sums(name: str, sums: Sums) -> None:
+def _check_sums(name: str, sums: IngestCounts) -> None:
     if sums.packets.total() != sums.read:
         raise AccountingError(
             f"{sums.read} packets of {name} were read but {sums.packets.total()} accounted for "

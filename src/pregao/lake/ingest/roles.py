@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any
 
-from pregao.lake.ingest.options import Options
-from pregao.lake.ingest.protocol import Protocol, Sighting
+from pregao.lake.ingest.options import IngestOptions
+from pregao.lake.ingest.protocol import IngestProtocol, ProtocolEvidence
 from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol
 from pregao.lake.ingest.surveys import CaptureSurvey
-from pregao.lake.ingest.window import FIRST_FEED, Role
+from pregao.lake.ingest.window import FIRST_FEED, FlowRole
 
 
 @dataclass(frozen=True, slots=True)
-class KnownRole:
+class StoredFlowRole:
     """Role of a flow in an earlier ingest."""
 
     destination: str
@@ -27,19 +27,19 @@ class KnownRole:
 
 def decide_roles(
     surveys: Sequence[CaptureSurvey],
-    known: Iterable[KnownRole] = (),
-    options: Options | None = None,
-) -> list[Role]:
+    known: Iterable[StoredFlowRole] = (),
+    options: IngestOptions | None = None,
+) -> list[FlowRole]:
     """Return the role of every flow; flows of earlier ingests keep their feed."""
-    options = options or Options()
-    seen: dict[str, dict[str, Sighting]] = {}
+    options = options or IngestOptions()
+    seen: dict[str, dict[str, ProtocolEvidence]] = {}
     for found in surveys:
         for name, by_flow in found.seen.items():
             for flow, sighting in by_flow.items():
-                seen.setdefault(flow, {}).setdefault(name, Sighting()).add(sighting)
+                seen.setdefault(flow, {}).setdefault(name, ProtocolEvidence()).add(sighting)
     streams, feeds = dict(options.streams), dict(options.feeds)
-    roles: list[Role] = []
-    fixed: dict[str, KnownRole] = {}
+    roles: list[FlowRole] = []
+    fixed: dict[str, StoredFlowRole] = {}
     letters: dict[tuple[str, int], set[str]] = {}
     for role in known:
         if role.protocol not in PROTOCOLS:
@@ -51,7 +51,7 @@ def decide_roles(
     for flow in sorted(seen, key=_by_address):
         earlier = fixed.get(flow)
         protocol = _protocol_of(seen[flow], earlier)
-        sighting = seen[flow].get(protocol.name, Sighting())
+        sighting = seen[flow].get(protocol.name, ProtocolEvidence())
         stream = streams.get(flow) or protocol.stream_of(sighting.kinds)
         feed = FIRST_FEED
         if stream in protocol.arbitrated:
@@ -63,11 +63,13 @@ def decide_roles(
             feed = feeds.get(flow, feed)
             for pair in pairs:
                 letters.setdefault(pair, set()).add(feed)
-        roles.append(Role(flow, stream, feed, protocol.name))
+        roles.append(FlowRole(flow, stream, feed, protocol.name))
     return roles
 
 
-def _protocol_of(seen: Mapping[str, Sighting], earlier: KnownRole | None) -> Protocol:
+def _protocol_of(
+    seen: Mapping[str, ProtocolEvidence], earlier: StoredFlowRole | None
+) -> IngestProtocol:
     """Return the protocol with the most evidence on a flow; without any, the earlier ingest's."""
     best = max(PROTOCOLS, key=lambda name: seen[name].sound if name in seen else 0)
     if best in seen and seen[best].sound:
@@ -83,7 +85,7 @@ def _by_address(flow: str) -> tuple[Any, ...]:
 
 
 def arbitrated_channels(
-    found: CaptureSurvey, roles: Iterable[Role], protocol: Protocol
+    found: CaptureSurvey, roles: Iterable[FlowRole], protocol: IngestProtocol
 ) -> frozenset[int]:
     """Return the channels of which a capture has an arbitrated stream."""
     stream = {role.destination: role.stream for role in roles if role.protocol == protocol.name}
@@ -95,7 +97,7 @@ def arbitrated_channels(
     )
 
 
-def counting_protocol(found: CaptureSurvey, roles: Iterable[Role]) -> str:
+def counting_protocol(found: CaptureSurvey, roles: Iterable[FlowRole]) -> str:
     """Return the protocol whose tasks count and hash a capture: the first of its UDP flows."""
     flows = found.flows()
     present = {role.protocol for role in roles if role.destination in flows}
@@ -105,7 +107,7 @@ def counting_protocol(found: CaptureSurvey, roles: Iterable[Role]) -> str:
     return next(candidates, first_protocol().name)
 
 
-def readers_of(found: CaptureSurvey, roles: Iterable[Role]) -> frozenset[str]:
+def readers_of(found: CaptureSurvey, roles: Iterable[FlowRole]) -> frozenset[str]:
     """Return the protocols whose tasks read a capture."""
     roles = list(roles)
     flows = found.flows()

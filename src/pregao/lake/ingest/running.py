@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from pregao.lake.ingest.manifests import Manifest
+from pregao.lake.ingest.manifests import TaskManifest
 from pregao.lake.ingest.merging import merge_staged
-from pregao.lake.ingest.tasks import Task, run_task
-from pregao.lake.store import Location, Written
+from pregao.lake.ingest.tasks import IngestTask, run_task
+from pregao.lake.store.location import Location
+from pregao.lake.store.parquet import WrittenFile
 
-Runner = Callable[[list[Task], "TaskProgress"], list[Manifest]]
+Runner = Callable[[list[IngestTask], "TaskProgress"], list[TaskManifest]]
 """Runs tasks, locally or on Spark."""
-Merger = Callable[[Location, dict[tuple[str, int], list[str]]], list[Written]]
+Merger = Callable[[Location, dict[tuple[str, int], list[str]]], list[WrittenFile]]
 """Merges small tables, given the paths of the tasks' parts by table and day."""
 
 
@@ -29,7 +30,7 @@ class TaskProgress:
         """Called when another step begins, with its description."""
 
 
-def run_here(tasks: list[Task], progress: TaskProgress) -> list[Manifest]:
+def run_locally(tasks: list[IngestTask], progress: TaskProgress) -> list[TaskManifest]:
     """Run the tasks in this process, one after another."""
     manifests = []
     done = messages = 0
@@ -42,7 +43,7 @@ def run_here(tasks: list[Task], progress: TaskProgress) -> list[Manifest]:
     return manifests
 
 
-def merge_here(lake: Location, groups: dict[tuple[str, int], list[str]]) -> list[Written]:
+def merge_locally(lake: Location, groups: dict[tuple[str, int], list[str]]) -> list[WrittenFile]:
     """Merge small tables in this process."""
     with ThreadPoolExecutor(8) as pool:  # with remote storage, latency dominates
         merging = [
@@ -52,7 +53,7 @@ def merge_here(lake: Location, groups: dict[tuple[str, int], list[str]]) -> list
         return [each.result() for each in merging]
 
 
-def bytes_of(task: Task, number: int) -> int:
+def bytes_of(task: IngestTask, number: int) -> int:
     """Return the number of bytes of its capture that a piece owns."""
     piece = task.pieces[number]
     end = task.sizes[piece.capture] if piece.end is None else piece.end

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pregao.lake.store import DATE, TableSpec
+from pregao.lake.store.unit import DATE, TableSpec
 from pregao.umdf.keys import MESSAGE_KEY, STREAM_KEY, key_field, key_fields
 
 

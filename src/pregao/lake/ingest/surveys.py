@@ -9,15 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pregao.capture import CaptureStatistics, PacketBlock
+from pregao.capture.blocks import PacketBlock
 from pregao.capture.split import BoundaryFinder, boundary_finder
+from pregao.capture.statistics import CaptureStatistics
 from pregao.errors import CaptureError
 from pregao.lake.ingest.capture_times import FAR_AT_ENDS_NS, sensible_time, sensible_times
 from pregao.lake.ingest.hashing import fingerprint
 from pregao.lake.ingest.lookalikes import count_like_fast
-from pregao.lake.ingest.protocol import Protocol, Sighting
+from pregao.lake.ingest.protocol import IngestProtocol, ProtocolEvidence
 from pregao.lake.ingest.protocols import PROTOCOLS
-from pregao.lake.store import Location
+from pregao.lake.store.location import Location
 
 if TYPE_CHECKING:
     from pregao.lake.ingest.protocol import PayloadReader
@@ -34,7 +35,7 @@ class CaptureSurvey:
     size: int
     cuttable: bool
     fingerprint: str
-    seen: dict[str, dict[str, Sighting]] = field(default_factory=dict)
+    seen: dict[str, dict[str, ProtocolEvidence]] = field(default_factory=dict)
     """Evidence by protocol and flow."""
     statistics: CaptureStatistics = field(default_factory=CaptureStatistics)
     """Counters of the sampled packets."""
@@ -58,9 +59,9 @@ class CaptureSurvey:
     identity: str = ""
     """Identity of a range; a complete capture is identified by its content."""
 
-    def sighting(self, protocol: str, flow: str) -> Sighting:
+    def sighting(self, protocol: str, flow: str) -> ProtocolEvidence:
         """Return the evidence of a protocol on a flow; adds the flow if missing."""
-        return self.seen.setdefault(protocol, {}).setdefault(flow, Sighting())
+        return self.seen.setdefault(protocol, {}).setdefault(flow, ProtocolEvidence())
 
     def flows(self) -> set[str]:
         """Return all flows found."""
@@ -143,7 +144,7 @@ def _sample(found: CaptureSurvey, start: int | None, finder: BoundaryFinder | No
     _read(found, start, end)
 
 
-def look_through(found: CaptureSurvey) -> bool:
+def scan_tcp(found: CaptureSurvey) -> bool:
     """Scan a complete capture for protocols over TCP, after its samples showed none."""
     before = found.sound
     for protocol in PROTOCOLS.values():
@@ -158,7 +159,7 @@ def look_through(found: CaptureSurvey) -> bool:
 
 def _read(found: CaptureSurvey, start: int | None, end: int | None) -> None:
     """Add the evidence of every protocol in a range."""
-    readers: dict[Callable[..., PayloadReader], list[Protocol]] = {}
+    readers: dict[Callable[..., PayloadReader], list[IngestProtocol]] = {}
     tcp = 0
     for protocol in PROTOCOLS.values():
         if protocol.transport == "udp":
@@ -172,7 +173,7 @@ def _read(found: CaptureSurvey, start: int | None, end: int | None) -> None:
             _look(found, [protocol], protocol.read(found.location.source, start, end, SAMPLE_BYTES))
 
 
-def _look(found: CaptureSurvey, protocols: list[Protocol], opened: PayloadReader) -> int:
+def _look(found: CaptureSurvey, protocols: list[IngestProtocol], opened: PayloadReader) -> int:
     """Add the evidence of protocols; return the number of TCP segments."""
     with opened as reader:
         for block in reader:
@@ -190,7 +191,7 @@ def _look(found: CaptureSurvey, protocols: list[Protocol], opened: PayloadReader
 
 
 def _see(
-    found: CaptureSurvey, protocol: Protocol, reader: PayloadReader, block: PacketBlock
+    found: CaptureSurvey, protocol: IngestProtocol, reader: PayloadReader, block: PacketBlock
 ) -> None:
     names = [protocol.flow_name(flow) for flow in reader.flows]
     for flow, seen in protocol.look(block, names).items():

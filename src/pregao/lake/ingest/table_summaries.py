@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pregao.lake.store import Lake, arrow_schema, comment_of
+from pregao.lake.store.delta_tables import arrow_schema, comment_of
+from pregao.lake.store.lake import LakeStore
 
 # A table's time range is that of the first pair that it has.
 _SPANS = (
@@ -36,19 +37,19 @@ class TableSummary:
     dates: int
 
 
-def summarize(lake: Lake, names: Iterable[str] | None = None) -> list[TableSummary]:
+def summarize(lake: LakeStore, names: Iterable[str] | None = None) -> list[TableSummary]:
     """Summarize the tables of a lake without opening data files."""
     selected = list(names) if names is not None else lake.table_names()
     with ThreadPoolExecutor(8) as pool:
         return list(pool.map(lambda name: _summary(lake, name), selected))
 
 
-def table_columns(lake: Lake, name: str) -> list[tuple[str, str, str]]:
+def table_columns(lake: LakeStore, name: str) -> list[tuple[str, str, str]]:
     """Return name, type and comment of a table's columns."""
     return [(field.name, type_name(field.type), comment_of(field)) for field in lake.schema(name)]
 
 
-def _summary(lake: Lake, name: str) -> TableSummary:
+def _summary(lake: LakeStore, name: str) -> TableSummary:
     table = lake.delta(name)
     actions = pa.table(table.get_add_actions(flatten=True))
     available = actions.column_names

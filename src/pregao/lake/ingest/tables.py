@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pregao.lake.ingest.memory import MEMORY
 from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol
 from pregao.lake.ingest.schemas import GAPS, INGESTS, PACKETS, REJECTS, bounded_spec
-from pregao.lake.store import TableSpec
+from pregao.lake.store.unit import TableSpec
 
 _ACCOUNTS = (
     ("packets", PACKETS, "A captured payload: a UDP datagram, or a message of a TCP stream."),

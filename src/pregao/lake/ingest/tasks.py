@@ -17,32 +17,35 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pregao.capture import CaptureStatistics, PacketBlock, open_source
+from pregao.arrays import Int64Array
+from pregao.capture.blocks import PacketBlock
+from pregao.capture.source import open_source
+from pregao.capture.statistics import CaptureStatistics
 from pregao.errors import CaptureError
-from pregao.lake.ingest.accounts import first_seen
+from pregao.lake.ingest.accounts import merge_first_times
 from pregao.lake.ingest.budgets import check_days
 from pregao.lake.ingest.capture_times import sensible_times, sent_far_from_capture
 from pregao.lake.ingest.coverage import Coverage, joined_runs
 from pregao.lake.ingest.decoding import WindowDecoder
 from pregao.lake.ingest.files import write_rows
-from pregao.lake.ingest.hashing import PlainContent, block_hashes
-from pregao.lake.ingest.manifests import Manifest
+from pregao.lake.ingest.hashing import HashingSource, block_hashes
+from pregao.lake.ingest.manifests import TaskManifest
 from pregao.lake.ingest.merging import joined_rows, stage
 from pregao.lake.ingest.protocol import UNKNOWN_STREAM
 from pregao.lake.ingest.protocols import PROTOCOLS, prepare
 from pregao.lake.ingest.schemas import REJECTS
 from pregao.lake.ingest.window import (
     FIRST_FEED,
-    Bounds,
-    Numbers,
+    FlowRole,
+    KeyBounds,
     PacketChunk,
-    Role,
     distinct,
-    timed_place,
-    timed_places,
+    timed_key,
+    timed_keys,
 )
-from pregao.lake.store import DATE, Location
-from pregao.umdf.sequencing import Place, precedes, serial_of
+from pregao.lake.store.location import Location
+from pregao.lake.store.unit import DATE
+from pregao.umdf.sequencing import PacketKey, precedes, serial_of
 
 BLOCK_BYTES = 8 * 1024 * 1024
 SMALL = 16_384
@@ -50,7 +53,7 @@ SMALL = 16_384
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TaskRange:
     """A range of a capture: the bytes that a task owns, and those that it reads around them.
 
     Without a start it is a capture that cannot be split; without an end, the range ends with the
@@ -70,16 +73,16 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class IngestTask:
     """Input of one task."""
 
     number: int
     captures: tuple[Location, ...]
     capture_ids: tuple[str, ...]
     sizes: tuple[int, ...]
-    pieces: tuple[Piece, ...]
-    roles: tuple[Role, ...]
-    bounds: tuple[tuple[int, Bounds], ...]
+    pieces: tuple[TaskRange, ...]
+    roles: tuple[FlowRole, ...]
+    bounds: tuple[tuple[int, KeyBounds], ...]
     covered: Coverage
     lake: Location
     staging: str | None
@@ -100,7 +103,7 @@ class Task:
     """Starts of ranges of growing files, which end at ``sizes``. None for complete captures."""
 
 
-def run_task(task: Task) -> Manifest:
+def run_task(task: IngestTask) -> TaskManifest:
     """Run a task. Bad input raises CaptureError with file and position, or becomes rejects."""
     return _Run(task).run()
 
@@ -108,9 +111,9 @@ def run_task(task: Task) -> Manifest:
 class _Run:
     """State of a running task."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: IngestTask) -> None:
         self.task = task
-        self.manifest = Manifest(task.number, task.protocol)
+        self.manifest = TaskManifest(task.number, task.protocol)
         prepare(task.schema_files)
         self.protocol = PROTOCOLS[task.protocol]
         self.roles = list(task.roles)
@@ -123,7 +126,7 @@ class _Run:
         self.rejects: dict[int, list[dict[str, Any]]] = {}
         self.days: set[int] = set()
 
-    def run(self) -> Manifest:
+    def run(self) -> TaskManifest:
         pieces = self.task.pieces
         if all(piece.start is not None for piece in pieces):
             chunks = [chunk for piece in pieces for chunk in self.chunks(piece)]
@@ -142,7 +145,7 @@ class _Run:
 
     # Reading
 
-    def chunks(self, piece: Piece) -> Iterator[PacketChunk]:
+    def chunks(self, piece: TaskRange) -> Iterator[PacketChunk]:
         """Yield the packets of a piece, with those around it as context."""
         try:
             yield from self.stretches(piece)
@@ -151,7 +154,7 @@ class _Run:
                 raise
             self.manifest.damaged[piece.capture] = str(error)
 
-    def stretches(self, piece: Piece) -> Iterator[PacketChunk]:
+    def stretches(self, piece: TaskRange) -> Iterator[PacketChunk]:
         if piece.start is None:
             yield from self.blocks(piece.capture, None, None, owned=True)
             return
@@ -175,7 +178,7 @@ class _Run:
             if start is None and counted:
                 inner = opened.enter_context(open_source(source))
                 if inner.compression is not None:
-                    source = plain = PlainContent(inner)
+                    source = plain = HashingSource(inner)
             reader = opened.enter_context(self.protocol.read(source, start, end, BLOCK_BYTES))
             numbers = np.empty(0, np.int32)
             names: list[str] = []
@@ -225,7 +228,7 @@ class _Run:
                 return -1
             number = self.lines[flow] = len(self.roles)
             stream = self.protocol.stream_of({}) if over_tcp else UNKNOWN_STREAM
-            self.roles.append(Role(flow, stream, FIRST_FEED if over_tcp else "", own))
+            self.roles.append(FlowRole(flow, stream, FIRST_FEED if over_tcp else "", own))
         owner = self.roles[number].protocol
         if owner == own:
             return number
@@ -233,7 +236,7 @@ class _Run:
             self.manifest.missed.add((capture, flow))
         return -1
 
-    def note(self, capture: int, block: PacketBlock, *, owned: bool, counted: bool) -> Numbers:
+    def note(self, capture: int, block: PacketBlock, *, owned: bool, counted: bool) -> Int64Array:
         """Return the times of a block without outliers; report these if the capture is counted."""
         times, outliers = sensible_times(block.time_ns)
         if owned and len(block):
@@ -246,7 +249,7 @@ class _Run:
             self.manifest.strange[capture] = (before[0] + len(outliers), *before[1:])
         return times
 
-    def hash(self, piece: Piece) -> None:
+    def hash(self, piece: TaskRange) -> None:
         """Hash the blocks of the file that begin in the piece, unless reading has hashed them."""
         if piece.capture in self.manifest.plain or piece.capture in self.manifest.damaged:
             return
@@ -258,7 +261,7 @@ class _Run:
 
     # Windows
 
-    def window(self, chunks: list[PacketChunk], bounds: dict[int, Bounds]) -> None:
+    def window(self, chunks: list[PacketChunk], bounds: dict[int, KeyBounds]) -> None:
         """Decode a window and add its result."""
         decoded = self.decoder.decode(chunks, bounds, self.task.covered)
         self.manifest.sums.add(decoded.sums)
@@ -269,7 +272,7 @@ class _Run:
             for key, runs in more.items():
                 total[key] = joined_runs(total.get(key, []), runs)
         for key, times in decoded.starts.items():
-            first_seen(self.manifest.starts, key, times.items())
+            merge_first_times(self.manifest.starts, key, times.items())
         for (role, kind), count in decoded.evidence.items():
             self.manifest.evidence[self.roles[role].destination, kind] += count
         for table_day, rows in decoded.tables.items():
@@ -281,7 +284,7 @@ class _Run:
             self.days = days
             check_days(days)
 
-    def windows(self) -> Iterator[tuple[list[PacketChunk], dict[int, Bounds]]]:
+    def windows(self) -> Iterator[tuple[list[PacketChunk], dict[int, KeyBounds]]]:
         """Yield windows over captures that cannot be split, read interleaved in order of time.
 
         A window ends at a time that every capture has passed by more than the skew. It owns the
@@ -289,7 +292,7 @@ class _Run:
         """
         readers = [_Reader(self.chunks(piece)) for piece in self.task.pieces]
         pending: list[PacketChunk] = []
-        low: dict[int, Place] = {}
+        low: dict[int, PacketKey] = {}
         ended = -1
         while True:
             open_readers = [reader for reader in readers if reader.open]
@@ -307,7 +310,7 @@ class _Run:
             high = self.first_keys(pending, cut, low)
             yield (
                 pending.copy(),
-                {c: Bounds(low.get(c), high.get(c)) for c in low.keys() | high.keys()},
+                {c: KeyBounds(low.get(c), high.get(c)) for c in low.keys() | high.keys()},
             )
             if not open_readers:
                 return
@@ -317,10 +320,10 @@ class _Run:
             pending = [c for c in pending if len(c.block) and c.time_ns.max() > keep]
 
     def first_keys(
-        self, chunks: list[PacketChunk], cut: int, low: dict[int, Place]
-    ) -> dict[int, Place]:
+        self, chunks: list[PacketChunk], cut: int, low: dict[int, PacketKey]
+    ) -> dict[int, PacketKey]:
         """Return the first key of each arbitrated channel after a time."""
-        found: dict[int, Place] = {}
+        found: dict[int, PacketKey] = {}
         timed = self.protocol.timed_versions
         of_feeds = np.array([role.stream in self.protocol.arbitrated for role in self.roles])
         for chunk in chunks:
@@ -331,7 +334,7 @@ class _Run:
                 rows = np.flatnonzero(late & (channels == channel))
                 if timed:
                     sent, captured = chunk.keys.sending_time_ns[rows], chunk.time_ns[rows]
-                    key = timed_place(int(timed_places(numbers[rows], sent, captured).min()))
+                    key = timed_key(int(timed_keys(numbers[rows], sent, captured).min()))
                     if channel not in found or key < found[channel]:
                         found[channel] = key
                     continue
@@ -339,7 +342,7 @@ class _Run:
                 base = reference.sequence_version if reference else int(versions[rows[0]])
                 serials = serial_of(versions[rows], numbers[rows], base)
                 best = rows[int(serials.argmin())]
-                key = Place(int(versions[best]), int(numbers[best]))
+                key = PacketKey(int(versions[best]), int(numbers[best]))
                 if channel not in found or precedes(key, found[channel]):
                     found[channel] = key
         return found
@@ -371,8 +374,8 @@ class _Run:
 
 
 def _without(
-    block: PacketBlock, times: Numbers, foreign: npt.NDArray[np.bool_]
-) -> tuple[PacketBlock, Numbers]:
+    block: PacketBlock, times: Int64Array, foreign: npt.NDArray[np.bool_]
+) -> tuple[PacketBlock, Int64Array]:
     """Return a block and its times without the packets of other protocols."""
     if not foreign.any():
         return block, times

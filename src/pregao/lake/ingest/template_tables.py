@@ -12,13 +12,14 @@ from typing import Any
 import pyarrow as pa
 
 from pregao.lake.ingest.schemas import DATE_FIELD, KEY, column_of
-from pregao.lake.store import DATE
-from pregao.sbe import Message, Schema
+from pregao.lake.store.unit import DATE
 from pregao.sbe.arrow import widened
-from pregao.schemas import PROTOCOLS, Registry
-from pregao.umdf.tables import Column, TemplateTable
+from pregao.sbe.model import MessageTemplate, Schema
+from pregao.schemas.bundle import PROTOCOLS
+from pregao.schemas.registry import Registry
+from pregao.umdf.tables import TableColumn, TemplateTable
 
-Versions = dict[int, list[tuple[Schema, Message]]]
+Versions = dict[int, list[tuple[Schema, MessageTemplate]]]
 """Definitions of a template in every version, by template ID."""
 
 
@@ -51,7 +52,7 @@ def declared(kind: Any) -> Any:
     return widened(kind)
 
 
-def message_fields(columns: Iterable[Column]) -> list[Any]:
+def message_fields(columns: Iterable[TableColumn]) -> list[Any]:
     """Return the declared fields of a template's own columns, with comments."""
     fields = []
     for column in columns:

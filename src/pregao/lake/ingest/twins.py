@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pregao.lake.ingest.coverage import joined_runs
-from pregao.lake.ingest.growing_file import look_into
+from pregao.lake.ingest.growing_file import inspect_file
 from pregao.lake.ingest.hashing import content_hash, hash_of_blocks, range_hash
-from pregao.lake.ingest.known import Known
-from pregao.lake.ingest.manifests import Manifest
-from pregao.lake.ingest.report import CaptureReport, Report
+from pregao.lake.ingest.known import IngestState
+from pregao.lake.ingest.manifests import TaskManifest
+from pregao.lake.ingest.report import CaptureReport, IngestReport
 from pregao.lake.ingest.surveys import CaptureSurvey
-from pregao.lake.store import Location
+from pregao.lake.store.location import Location
 
 
-def was_streamed(location: Location, known: Known) -> bool:
+def was_streamed(location: Location, known: IngestState) -> bool:
     """Whether streams have ingested all packets of a capture."""
     entry = location.info()
-    found = None if entry is None else look_into(location.name, entry)
+    found = None if entry is None else inspect_file(location.name, entry)
     if found is None:
         return False
     # A stream identifies a file by its name below the followed folder.
@@ -33,7 +33,7 @@ def was_streamed(location: Location, known: Known) -> bool:
     )
 
 
-def keep_first_of_each(surveys: list[CaptureSurvey], report: Report) -> None:
+def deduplicate(surveys: list[CaptureSurvey], report: IngestReport) -> None:
     """Remove surveys of captures with the same content as an earlier one, whatever their names."""
     seen: dict[tuple[str, str], str] = {}
     for found in list(surveys):
@@ -48,7 +48,7 @@ def keep_first_of_each(surveys: list[CaptureSurvey], report: Report) -> None:
             seen[identity] = found.location.name
 
 
-def identify(capture: CaptureReport, manifests: list[Manifest], index: int) -> None:
+def identify(capture: CaptureReport, manifests: list[TaskManifest], index: int) -> None:
     """Set the identity of a capture from the hashes that tasks computed."""
     digests: dict[int, bytes] = {}
     for manifest in manifests:
@@ -59,7 +59,7 @@ def identify(capture: CaptureReport, manifests: list[Manifest], index: int) -> N
     capture.content_hash = hash_of_blocks(digests, capture.size)
 
 
-def find_twins(report: Report, taken: Mapping[str, str]) -> set[int]:
+def find_duplicates(report: IngestReport, taken: Mapping[str, str]) -> set[int]:
     """Return the indexes of captures whose content is in the lake or equals that of another."""
     seen: dict[str, str] = {}
     duplicates = set()

@@ -15,17 +15,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pregao.capture import PacketBlock
+from pregao.arrays import BoolArray, Int64Array
+from pregao.capture.blocks import PacketBlock
 from pregao.clock import SECOND
 from pregao.lake.ingest import _kernels
 from pregao.lake.ingest.coverage import Coverage
-from pregao.lake.ingest.protocol import Keys
+from pregao.lake.ingest.protocol import PayloadKeys
 from pregao.umdf.arbitration_columns import NO_OTHER, arbitrate
-from pregao.umdf.sequencing import Place, precedes, serial_of
+from pregao.umdf.sequencing import PacketKey, precedes, serial_of
 from pregao.umdf.trading_day import day_of_packets
-
-Numbers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 _FEW = 16
 _NUMBER_BITS = 32
@@ -35,18 +33,18 @@ FIRST_FEED = "A"
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class KeyBounds:
     """The packet keys of a channel that a window owns; None is unbounded.
 
     With timed versions, a bound has the second of sending instead of the version.
     """
 
-    low: Place | None = None
-    high: Place | None = None
+    low: PacketKey | None = None
+    high: PacketKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
+class FlowRole:
     """Stream, feed and protocol of a flow."""
 
     destination: str
@@ -61,20 +59,20 @@ class PacketChunk:
 
     block: PacketBlock
     capture: int
-    owned: Flags
+    owned: BoolArray
     """Mask of packets that the window owns; the others are context."""
     role: npt.NDArray[np.int32]
-    keys: Keys
-    time_ns: Numbers
+    keys: PayloadKeys
+    time_ns: Int64Array
     """Capture times without outliers, by which windows are split."""
-    outside: Flags | None = None
+    outside: BoolArray | None = None
     """Mask of packets that belong to a unit before or after this one."""
-    far: Flags | None = None
+    far: BoolArray | None = None
     """Mask of packets whose sending time is too far from the capture time; None if none is."""
 
 
 @dataclass(frozen=True, slots=True)
-class Same:
+class WindowConstants:
     """Whether columns are constant over the packets of a window; false means unknown."""
 
     role: bool
@@ -85,63 +83,65 @@ class Same:
 
 
 @dataclass(slots=True)
-class Packets:
+class WindowPackets:
     """The packets of a window as flat arrays, in order of capture time."""
 
     chunk: npt.NDArray[np.int32]
-    row: Numbers
+    row: Int64Array
     capture: npt.NDArray[np.int32]
-    owned: Flags
+    owned: BoolArray
     role: npt.NDArray[np.int32]
-    time_ns: Numbers
-    position: Numbers
+    time_ns: Int64Array
+    position: Int64Array
     length: npt.NDArray[np.int32]
     channel: npt.NDArray[np.int16]
     version: npt.NDArray[np.int32]
-    number: Numbers
-    sending_time_ns: Numbers
-    last: Numbers | None = None
+    number: Int64Array
+    sending_time_ns: Int64Array
+    last: Int64Array | None = None
     """Last sequence numbers of packets that may have several; see `protocol.Keys`."""
-    first: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
+    first: BoolArray = field(default_factory=lambda: np.empty(0, np.bool_))
     """Whether the packet is the first with its key; always true without a key."""
-    mine: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
+    mine: BoolArray = field(default_factory=lambda: np.empty(0, np.bool_))
     """Whether the window owns its key, or the packet itself if it has no key."""
-    covered: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
+    covered: BoolArray = field(default_factory=lambda: np.empty(0, np.bool_))
     """Whether an earlier ingest has received its key."""
-    difference_ns: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
-    leader: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
+    difference_ns: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
+    leader: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
     """Index of the first packet with its key."""
-    keyed: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
+    keyed: BoolArray = field(default_factory=lambda: np.empty(0, np.bool_))
     """Whether it is a packet of an arbitrated stream with a key."""
-    outside: Flags | None = None
+    outside: BoolArray | None = None
     """Whether it belongs to a unit before or after this one; None if no packet does."""
-    far: Flags | None = None
+    far: BoolArray | None = None
     """Whether its sending time is too far from its capture time; None if no packet's is."""
-    days: Numbers | None = None
+    days: Int64Array | None = None
     """Cached result of `days_of`."""
 
-    known_same: Same | None = None
+    known_same: WindowConstants | None = None
 
     def __len__(self) -> int:
         return len(self.row)
 
     @property
-    def same(self) -> Same:
+    def same(self) -> WindowConstants:
         """Constant columns; valid after `settle`."""
         if self.known_same is None:
             columns = (self.role, self.capture, self.channel, self.version, self.difference_ns)
-            self.known_same = Same(*(bool((column == column[:1]).all()) for column in columns))
+            self.known_same = WindowConstants(
+                *(bool((column == column[:1]).all()) for column in columns)
+            )
         return self.known_same
 
 
-def packets_of(chunks: list[PacketChunk]) -> Packets:
+def packets_of(chunks: list[PacketChunk]) -> WindowPackets:
     """Concatenate the packets of chunks and sort them stably by capture time."""
 
     def joined(parts: list[Any], kind: Any) -> Any:
         return np.concatenate(parts) if parts else np.empty(0, kind)
 
     sizes = [len(chunk.block) for chunk in chunks]
-    packets = Packets(
+    packets = WindowPackets(
         chunk=np.repeat(np.arange(len(chunks), dtype=np.int32), sizes),
         row=joined([np.arange(size) for size in sizes], np.int64),
         capture=np.repeat(np.array([c.capture for c in chunks], np.int32), sizes),
@@ -184,7 +184,7 @@ def packets_of(chunks: list[PacketChunk]) -> Packets:
     return packets
 
 
-def days_of(packets: Packets) -> Numbers:
+def days_of(packets: WindowPackets) -> Int64Array:
     """Return the day in São Paulo of each packet, by its sending time if it has one."""
     if packets.days is None:
         packets.days = day_of_packets(packets.sending_time_ns, packets.time_ns)
@@ -192,14 +192,14 @@ def days_of(packets: Packets) -> Numbers:
 
 
 def settle(
-    packets: Packets,
-    roles: list[Role],
+    packets: WindowPackets,
+    roles: list[FlowRole],
     arbitrated: frozenset[str],
-    bounds: dict[int, Bounds],
+    bounds: dict[int, KeyBounds],
     covered: Coverage,
     *,
     timed_versions: bool = False,
-) -> tuple[list[Numbers], Numbers]:
+) -> tuple[list[Int64Array], Int64Array]:
     """Arbitrate the packets; return those to walk, in the order of their messages.
 
     These are, for each arbitrated channel in sequence order, the first packets of its keys
@@ -221,16 +221,16 @@ def settle(
         else np.zeros(0, np.bool_)
     )
     packets.keyed = keyed
-    accepted: list[Numbers] = []
+    accepted: list[Int64Array] = []
     for channel in distinct(packets.channel[keyed]):
         rows = np.flatnonzero(keyed & (packets.channel == channel))
-        limits = bounds.get(channel, Bounds())
+        limits = bounds.get(channel, KeyBounds())
         base = limits.low.sequence_version if limits.low else int(packets.version[rows[0]])
         keys = serial_of(packets.version[rows], packets.number[rows], base)
         # A packet of another unit never leads: this unit decodes every key of which it has a
         # packet, unless an earlier ingest has.
         outside = None if packets.outside is None else packets.outside[rows]
-        arbitration_keys = _sent_places(packets, rows) if timed_versions else keys
+        arbitration_keys = _sent_offsets(packets, rows) if timed_versions else keys
         found = arbitrate(
             arbitration_keys, packets.time_ns[rows], feeds[packets.role[rows]], outside
         )
@@ -243,7 +243,7 @@ def settle(
         bounded = keys
         if timed_versions:
             sending, time = packets.sending_time_ns[rows], packets.time_ns[rows]
-            bounded, base = timed_places(packets.number[rows], sending, time), TIMED
+            bounded, base = timed_keys(packets.number[rows], sending, time), TIMED
         if limits.low is not None:
             mine &= bounded >= bound_of(limits.low, base)
         if limits.high is not None:
@@ -259,47 +259,49 @@ TIMED = -1
 """Base of timed bounds, instead of a version."""
 
 
-def timed_places(numbers: Numbers, sending_time_ns: Numbers, time_ns: Numbers) -> Numbers:
+def timed_keys(numbers: Int64Array, sending_time_ns: Int64Array, time_ns: Int64Array) -> Int64Array:
     """Return the keys of packets with timed versions: the second of sending and the number.
 
     Numbers may restart within a version, but not within a second. Packets without a sending time
     use the capture time.
     """
     sent = np.where(sending_time_ns > 0, sending_time_ns, time_ns)
-    timed_keys: Numbers = (sent // SECOND) << _NUMBER_BITS | numbers
+    timed_keys: Int64Array = (sent // SECOND) << _NUMBER_BITS | numbers
     return timed_keys
 
 
-def timed_place(place: int) -> Place:
+def timed_key(place: int) -> PacketKey:
     """Convert one of `timed_places` to a packet key with the second instead of the version."""
-    return Place(place >> _NUMBER_BITS, place & ((1 << _NUMBER_BITS) - 1))
+    return PacketKey(place >> _NUMBER_BITS, place & ((1 << _NUMBER_BITS) - 1))
 
 
-def bound_of(place: Place, base: int) -> int:
+def bound_of(place: PacketKey, base: int) -> int:
     """Return a bound as one number, relative to a version or `TIMED`."""
     if base == TIMED:
         return place.sequence_version << _NUMBER_BITS | place.sequence_number
     return place.serial(base)
 
 
-def comes_before(one: Place, other: Place, *, timed_versions: bool) -> bool:
+def comes_before(one: PacketKey, other: PacketKey, *, timed_versions: bool) -> bool:
     """Whether a bound is before another."""
     return one < other if timed_versions else precedes(one, other)
 
 
-def _sent_places(packets: Packets, rows: Numbers) -> Numbers:
+def _sent_offsets(packets: WindowPackets, rows: Int64Array) -> Int64Array:
     """Return second of sending and sequence number as one number, ordered by time."""
     seconds = packets.sending_time_ns[rows] // SECOND
-    sent_keys: Numbers = (seconds - seconds.min()) << _NUMBER_BITS | packets.number[rows]
+    sent_keys: Int64Array = (seconds - seconds.min()) << _NUMBER_BITS | packets.number[rows]
     return sent_keys
 
 
-def _feed_numbers(roles: list[Role]) -> npt.NDArray[np.int32]:
+def _feed_numbers(roles: list[FlowRole]) -> npt.NDArray[np.int32]:
     names = sorted({role.feed for role in roles})
     return np.array([names.index(role.feed) for role in roles], np.int32)
 
 
-def _covered(packets: Packets, rows: Numbers, channel: int, covered: Coverage) -> Flags:
+def _covered(
+    packets: WindowPackets, rows: Int64Array, channel: int, covered: Coverage
+) -> BoolArray:
     """Return a mask of the packets that an earlier ingest has received."""
     if not len(covered):
         return np.zeros(len(rows), np.bool_)
@@ -307,7 +309,7 @@ def _covered(packets: Packets, rows: Numbers, channel: int, covered: Coverage) -
     return covered.has(channel, days, packets.version[rows], packets.number[rows])
 
 
-def by_day(days: Numbers, rows: Numbers) -> list[tuple[int, Numbers]]:
+def by_day(days: Int64Array, rows: Int64Array) -> list[tuple[int, Int64Array]]:
     """Group rows by day."""
     if not len(days):
         return []
@@ -321,7 +323,7 @@ def all_same(values: npt.NDArray[Any]) -> bool:
     return len(values) > 0 and bool((values == values[0]).all())
 
 
-def spans_and_starts(first: Numbers, last: Numbers) -> list[tuple[int, int, int]]:
+def spans_and_starts(first: Int64Array, last: Int64Array) -> list[tuple[int, int, int]]:
     """Return `runs_and_starts` for payloads that have several numbers each."""
     order = np.lexsort((last, first))
     reached = np.maximum.accumulate(last[order])
@@ -333,7 +335,7 @@ def spans_and_starts(first: Numbers, last: Numbers) -> list[tuple[int, int, int]
     return list(found)
 
 
-def runs_and_starts(numbers: Numbers) -> list[tuple[int, int, int]]:
+def runs_and_starts(numbers: Int64Array) -> list[tuple[int, int, int]]:
     """Return runs of consecutive numbers: first, last, and the index of the first one."""
     if not len(numbers):
         return []
@@ -376,7 +378,9 @@ def forget_scratch() -> None:
     _SCRATCH.buffer = None
 
 
-def packed(chunks: list[PacketChunk], packets: Packets, chosen: Numbers) -> tuple[Any, Numbers]:
+def packed(
+    chunks: list[PacketChunk], packets: WindowPackets, chosen: Int64Array
+) -> tuple[Any, Int64Array]:
     """Concatenate the payloads of packets; return the buffer and the offset of each payload.
 
     The next window of the same thread reuses the buffer.

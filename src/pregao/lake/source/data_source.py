@@ -38,9 +38,10 @@ from pregao.lake.source.plan import planned_streams, ranges_of
 from pregao.lake.source.request import RANGES, ReadRequest, parse_request
 from pregao.lake.source.rows import CaptureRange, RangeReader
 from pregao.lake.source.selection import check_selection
-from pregao.lake.source.shapes import Shape, shape_of
+from pregao.lake.source.shapes import RowShape, shape_of
 from pregao.lake.source.stream_reader import B3StreamReader
-from pregao.lake.spark import missing_interpreter, spare_the_collector, take_memory
+from pregao.lake.spark.runner import freeze_gc, keep_freed_memory
+from pregao.lake.spark.session import missing_interpreter
 
 
 def register(spark: Any) -> None:
@@ -106,9 +107,9 @@ class B3Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the rows of a range."""
         assert isinstance(partition, RangePartition)
-        take_memory()
+        keep_freed_memory()
         yield from RangeReader(self.request, partition.streams).read(partition.part)
-        spare_the_collector()
+        freeze_gc()
 
 
 def with_columns(request: ReadRequest, schema: StructType) -> ReadRequest:
@@ -125,7 +126,7 @@ def with_columns(request: ReadRequest, schema: StructType) -> ReadRequest:
     return request
 
 
-def spark_schema(shape: Shape) -> StructType:
+def spark_schema(shape: RowShape) -> StructType:
     """Return a shape's columns in Spark's types, with their comments."""
     return StructType(
         [

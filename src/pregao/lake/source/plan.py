@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pregao.capture import split_points
-from pregao.lake.ingest import find_captures
+from pregao.capture.split import split_points
+from pregao.lake.ingest.captures import find_captures
 from pregao.lake.source.request import ReadRequest
 from pregao.lake.source.rows import CaptureRange
 from pregao.lake.source.shapes import shape_of
-from pregao.lake.store import Location
-from pregao.schemas import Registry
+from pregao.lake.store.location import Location
+from pregao.schemas.registry import Registry
 from pregao.umdf import survey
 
 

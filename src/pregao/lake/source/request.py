@@ -11,10 +11,11 @@ from functools import lru_cache
 from pregao.clock import SECOND, parse_ns, parse_span
 from pregao.documents import DocumentError, parse_json
 from pregao.errors import SchemaError, UsageError
-from pregao.lake.ingest import TARGET_BYTES
-from pregao.sbe.model import Message, Schema
+from pregao.lake.ingest.options import TARGET_BYTES
+from pregao.sbe.model import MessageTemplate, Schema
 from pregao.sbe.xml import template
-from pregao.schemas import UMDF_SCHEMA_ID, Registry
+from pregao.schemas.bundle import UMDF_SCHEMA_ID
+from pregao.schemas.registry import Registry
 from pregao.umdf.streams import Stream
 
 MESSAGES = "messages"
@@ -198,7 +199,7 @@ def registry_of(schema_file: str | None, version: str | None) -> Registry:
     return Registry.bundled()
 
 
-def templates_of(name: str, registry: Registry) -> list[tuple[Schema, Message]]:
+def templates_of(name: str, registry: Registry) -> list[tuple[Schema, MessageTemplate]]:
     """Return the templates of a name or number, in every version of the schemas."""
     schemas = registry.named() or [
         registry.get(UMDF_SCHEMA_ID, version) for version in registry.versions(UMDF_SCHEMA_ID)

@@ -13,21 +13,16 @@ from dataclasses import dataclass, field
 from pregao.capture.pcap import HEADER_BYTES
 from pregao.clock import Clock, system_clock
 from pregao.errors import CaptureError, UsageError
-from pregao.lake.ingest import (
-    GrowingFile,
-    OpenPcap,
-    file_identity,
-    find_captures,
-    is_capture_name,
-    look_into,
-)
-from pregao.lake.store import FileEntry, Location
+from pregao.lake.ingest.captures import find_captures, is_capture_name
+from pregao.lake.ingest.growing_file import GrowingFile, file_identity, inspect_file
+from pregao.lake.ingest.places import PcapSeeker
+from pregao.lake.store.location import FileEntry, Location
 
 _ROUNDS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class FileOffset:
     """Progress of a file: the hash of its head, and the first byte that was not read."""
 
     head: str
@@ -35,12 +30,12 @@ class Mark:
     whole: bool = False
 
 
-Offset = dict[str, Mark]
+Offset = dict[str, FileOffset]
 """Progress of the files of a folder, by name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class FileRange:
     """Bytes of a file that a batch reads."""
 
     name: str
@@ -81,7 +76,7 @@ class RollingFiles:
                 found.append(seen[2])
                 continue
             quiet = self._clock() - entry.modified_ns >= self.quiet_ns
-            file = look_into(name, entry, quiet=quiet, before=seen[2] if seen else None)
+            file = inspect_file(name, entry, quiet=quiet, before=seen[2] if seen else None)
             if file is not None:
                 self._seen[name] = (entry.size, entry.modified_ns, file)
                 found.append(file)
@@ -123,7 +118,7 @@ class RollingFiles:
         return location.uri.removeprefix(prefix)
 
 
-def ranges_between(files: RollingFiles, start: Offset, end: Offset) -> list[Range]:
+def ranges_between(files: RollingFiles, start: Offset, end: Offset) -> list[FileRange]:
     """Return the bytes between two offsets, by name."""
     ranges = []
     for name, mark in sorted(end.items()):
@@ -133,7 +128,7 @@ def ranges_between(files: RollingFiles, start: Offset, end: Offset) -> list[Rang
         if before is not None and before.head == mark.head:
             begin = before.end
         if begin < mark.end:
-            ranges.append(Range(name, files.place(name), mark.head, begin, mark.end, whole))
+            ranges.append(FileRange(name, files.place(name), mark.head, begin, mark.end, whole))
     return ranges
 
 
@@ -160,7 +155,7 @@ def next_offset(
     if max_bytes is not None:
         _limit(pending, max_bytes)
     return start | {
-        each.file.name: Mark(each.file.head, each.end, each.file.whole)
+        each.file.name: FileOffset(each.file.head, each.end, each.file.whole)
         for each in pending
         if each.begin < each.end
     }
@@ -178,7 +173,7 @@ class _Waiting:
     """Times, and the position of the first packet that is not before each."""
 
     @classmethod
-    def of(cls, file: GrowingFile, mark: Mark | None) -> _Waiting:
+    def of(cls, file: GrowingFile, mark: FileOffset | None) -> _Waiting:
         begin = file.begin
         if mark is not None and mark.head == file.head:
             begin = mark.end
@@ -198,7 +193,7 @@ class _Waiting:
     def look(self) -> None:
         """Find the time of the first packet."""
         if not self.file.whole:
-            with OpenPcap(self.file.location) as opened:
+            with PcapSeeker(self.file.location) as opened:
                 self.first_time_ns = opened.finder.time_at(self.begin) or 0
             last = max(self.first_time_ns, self.file.last_time_ns)
             self.knots = [(self.first_time_ns, self.begin), (last + 1, self.end)]
@@ -209,7 +204,7 @@ class _Waiting:
             return
         self.end = self.begin
         if time_ns > self.first_time_ns:
-            with OpenPcap(self.file.location) as opened:
+            with PcapSeeker(self.file.location) as opened:
                 opened.know(*self.knots)
                 self.end = opened.at_time(time_ns)
         self.knots = sorted({*self.knots, (time_ns, self.end)})
@@ -281,6 +276,6 @@ def _time_of(plain: list[_Waiting], most: int) -> int:
 
 def _step(each: _Waiting, most: int) -> None:
     """Read some bytes of a file regardless of their times: a batch must advance."""
-    with OpenPcap(each.file.location) as opened:
+    with PcapSeeker(each.file.location) as opened:
         boundary = opened.finder.first_boundary(each.begin + most, each.begin)
     each.end = min(boundary, each.file.end)

@@ -19,29 +19,31 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pregao.capture import Flow, PacketBlock, read_blocks
+from pregao.arrays import Int64Array
+from pregao.capture.blocks import PacketBlock
+from pregao.capture.bulk import read_blocks
+from pregao.capture.layers import Flow
 from pregao.lake.source.request import PACKETS, ReadRequest
-from pregao.lake.source.selection import Selection
+from pregao.lake.source.selection import SourceSelection
 from pregao.lake.source.shapes import shape_of
-from pregao.lake.store import Location
-from pregao.schemas import Registry
+from pregao.lake.store.location import Location
+from pregao.schemas.registry import Registry
 from pregao.umdf.bulk import (
-    Batch,
     BulkDecoder,
-    Headers,
-    Reject,
-    Unknown,
-    Walked,
+    DecodeReject,
+    MessageBatch,
+    PacketHeaders,
+    UnknownMessages,
+    WalkedPackets,
     Walker,
     read_headers,
 )
 from pregao.umdf.keys import key_type
-from pregao.umdf.layout import SMALLEST_MESSAGE
+from pregao.umdf.layout import MIN_MESSAGE_SIZE
 from pregao.umdf.streams import Stream
-from pregao.umdf.survey import Destination, message_of
+from pregao.umdf.survey.lines import Destination, message_of
 
 BLOCK_BYTES = 4 * 1024 * 1024
-Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +60,23 @@ class _Packets:
     """Selected packets of a block, with the values of their headers."""
 
     buffer: npt.NDArray[np.uint8]
-    offset: Numbers
+    offset: Int64Array
     length: npt.NDArray[np.int32]
     flow: npt.NDArray[np.int32]
-    time_ns: Numbers
-    position: Numbers
+    time_ns: Int64Array
+    position: Int64Array
     channel: npt.NDArray[np.int16]
     version: npt.NDArray[np.int32]
-    number: Numbers
-    sending_time_ns: Numbers
+    number: Int64Array
+    sending_time_ns: Int64Array
 
     def __len__(self) -> int:
         return len(self.offset)
 
     @property
-    def headers(self) -> Headers:
+    def headers(self) -> PacketHeaders:
         """Values of their headers, which the walk need not read again."""
-        return Headers(self.channel, self.version, self.number, self.sending_time_ns)
+        return PacketHeaders(self.channel, self.version, self.number, self.sending_time_ns)
 
     def only(self, rows: npt.NDArray[np.bool_]) -> _Packets:
         """Return some of the packets."""
@@ -116,7 +118,7 @@ class _Reading:
         self.streams = reader.streams
         self.decoder = BulkDecoder(self.registry)
         self.walker = Walker()
-        self.selection = Selection(reader.request)
+        self.selection = SourceSelection(reader.request)
         self.flow_wanted: npt.NDArray[np.bool_] = np.empty(0, np.bool_)
         self.stream_names: Any = pa.array([], pa.string())
         self.destinations: Any = pa.array([], pa.string())
@@ -159,7 +161,7 @@ class _Reading:
 
     # Messages of one template
 
-    def _template_rows(self, packets: _Packets, walked: Walked) -> Iterator[Any]:
+    def _template_rows(self, packets: _Packets, walked: WalkedPackets) -> Iterator[Any]:
         table = self.shape.table
         assert table is not None
         for kind in walked.kinds():
@@ -169,7 +171,7 @@ class _Reading:
             if not len(kind.rows):
                 continue
             for item in self.decoder.decode_kind(walked, kind):
-                if not isinstance(item, Batch):
+                if not isinstance(item, MessageBatch):
                     continue
                 version = pa.scalar(item.version, key_type("schema_version"))
                 own: dict[str, Callable[[], Any]] = {
@@ -182,7 +184,7 @@ class _Reading:
 
     # Messages of all templates
 
-    def _message_rows(self, packets: _Packets, walked: Walked) -> Iterator[Any]:
+    def _message_rows(self, packets: _Packets, walked: WalkedPackets) -> Iterator[Any]:
         """Yield all messages in the order of the capture, with those that cannot be decoded."""
         found: list[tuple[Any, ...]] = []
         for kind in walked.kinds():
@@ -194,15 +196,15 @@ class _Reading:
             for item in self.decoder.decode_kind(walked, kind):
                 about = (kind.template_id, name, kind.version)
                 match item:
-                    case Batch():
+                    case MessageBatch():
                         bodies = self._bodies(item)
                         found += [
                             (row, *about, body, None)
                             for row, body in zip(item.rows.tolist(), bodies, strict=True)
                         ]
-                    case Unknown():
+                    case UnknownMessages():
                         found += [(row, *about, None, None) for row in item.rows.tolist()]
-                    case Reject():
+                    case DecodeReject():
                         row = self._row_of(walked, item)
                         found.append((row, *about, None, item.reason))
         found.sort(key=lambda each: each[0])
@@ -211,7 +213,7 @@ class _Reading:
         if not self.selection.of_messages:
             yield from self._broken(packets, walked)
 
-    def _bodies(self, batch: Batch) -> list[str | None]:
+    def _bodies(self, batch: MessageBatch) -> list[str | None]:
         if "body" not in self.names:
             return [None] * len(batch.rows)
         if not batch.columns.num_columns:
@@ -222,11 +224,13 @@ class _Reading:
         ]
 
     @staticmethod
-    def _row_of(walked: Walked, reject: Reject) -> int:
+    def _row_of(walked: WalkedPackets, reject: DecodeReject) -> int:
         first = int(np.searchsorted(walked.packet, reject.packet))
         return first + (reject.index_in_packet or 0)
 
-    def _generic(self, packets: _Packets, walked: Walked, found: list[tuple[Any, ...]]) -> Any:
+    def _generic(
+        self, packets: _Packets, walked: WalkedPackets, found: list[tuple[Any, ...]]
+    ) -> Any:
         rows, templates, names, versions, bodies, errors = (
             list(column) for column in zip(*found, strict=True)
         )
@@ -241,7 +245,7 @@ class _Reading:
         }
         return self._batch(packets, walked, numbers, own)
 
-    def _broken(self, packets: _Packets, walked: Walked) -> Iterator[Any]:
+    def _broken(self, packets: _Packets, walked: WalkedPackets) -> Iterator[Any]:
         """Yield the rest of packets whose walk failed."""
         rejects = list(self.decoder.faults(walked))
         if not rejects:
@@ -264,7 +268,7 @@ class _Reading:
 
     # Packets
 
-    def _packet_rows(self, packets: _Packets, walked: Walked) -> Iterator[Any]:
+    def _packet_rows(self, packets: _Packets, walked: WalkedPackets) -> Iterator[Any]:
         rows = np.arange(len(packets), dtype=np.int64)
         reasons: dict[int, str] = {}
         if "error" in self.names:
@@ -283,7 +287,11 @@ class _Reading:
     # Columns
 
     def _batch(
-        self, packets: _Packets, walked: Walked, rows: Numbers, own: dict[str, Callable[[], Any]]
+        self,
+        packets: _Packets,
+        walked: WalkedPackets,
+        rows: Int64Array,
+        own: dict[str, Callable[[], Any]],
     ) -> Any:
         own["index_in_packet"] = lambda: pa.array(walked.index_in_packet[rows])
         return self._rows(packets, walked.packet[rows], own)
@@ -347,13 +355,13 @@ def _named(names: Any, flows: npt.NDArray[np.int32]) -> Any:
     return names.take(pa.array(flows))
 
 
-def _zero_is_null(numbers: Numbers) -> Any:
+def _zero_is_null(numbers: Int64Array) -> Any:
     zero = numbers == 0
     return pa.array(numbers, mask=zero if zero.any() else None)
 
 
-def _bytes_of(walked: Walked, row: int) -> bytes:
-    start = int(walked.body[row]) - SMALLEST_MESSAGE
+def _bytes_of(walked: WalkedPackets, row: int) -> bytes:
+    start = int(walked.body[row]) - MIN_MESSAGE_SIZE
     return walked.buffer[start : int(walked.end[row])].tobytes()
 
 

@@ -13,21 +13,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pregao.arrays import BoolArray, Int64Array
 from pregao.errors import UsageError
 from pregao.lake.source import _kernels
 from pregao.lake.source.request import PACKETS, RANGES, ReadRequest
-from pregao.lake.source.shapes import Shape, shape_of
-from pregao.sbe.model import Message
-from pregao.sbe.values import Reading, readings
-from pregao.schemas import Registry
-from pregao.umdf.bulk import MessageKind, Walked
-from pregao.umdf.survey import message_of
-
-Numbers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
+from pregao.lake.source.shapes import RowShape, shape_of
+from pregao.sbe.model import MessageTemplate
+from pregao.sbe.values import ValueSpec, readings
+from pregao.schemas.registry import Registry
+from pregao.umdf.bulk import MessageKind, WalkedPackets
+from pregao.umdf.survey.lines import message_of
 
 
-class Selection:
+class SourceSelection:
     """Selection of packets and messages."""
 
     def __init__(self, request: ReadRequest) -> None:
@@ -36,7 +34,7 @@ class Selection:
         self._from_ns = request.from_ns
         self._to_ns = request.to_ns
         self._registry: Registry = request.registry()
-        self._securities: Numbers | None = None
+        self._securities: Int64Array | None = None
         if request.security_ids is not None:
             self._securities = np.array(request.security_ids, np.uint64).view(np.int64)
 
@@ -45,18 +43,18 @@ class Selection:
         """Whether it selects among the messages of a packet."""
         return self._securities is not None
 
-    def flows(self, streams: list[str]) -> Flags:
+    def flows(self, streams: list[str]) -> BoolArray:
         """Return which flows are selected, by their streams."""
         if self._streams is None:
             return np.ones(len(streams), np.bool_)
         return np.array([stream in self._streams for stream in streams], np.bool_)
 
-    def packets(self, channel: npt.NDArray[np.int16], time_ns: Numbers) -> Flags | None:
+    def packets(self, channel: npt.NDArray[np.int16], time_ns: Int64Array) -> BoolArray | None:
         """Return which packets are selected; None for all.
 
         A packet without a channel (below 0) or a time (0) does not match a filter on it.
         """
-        wanted: Flags | None = None
+        wanted: BoolArray | None = None
         if self._channels is not None:
             wanted = np.isin(channel, np.array(self._channels, np.int16))
         for bound, holds in ((self._from_ns, np.greater_equal), (self._to_ns, np.less)):
@@ -65,9 +63,9 @@ class Selection:
                 wanted = inside if wanted is None else wanted & inside
         return wanted
 
-    def messages(self, walked: Walked, kind: MessageKind) -> Numbers:
+    def messages(self, walked: WalkedPackets, kind: MessageKind) -> Int64Array:
         """Return the messages of a kind that are about a selected instrument."""
-        rows: Numbers = kind.rows
+        rows: Int64Array = kind.rows
         if self._securities is None:
             return rows
         message = message_of(self._registry, kind.schema_id, kind.template_id, kind.version)
@@ -83,7 +81,7 @@ class Selection:
         return rows[wanted]
 
 
-def security_reading(message: Message) -> Reading | None:
+def security_reading(message: MessageTemplate) -> ValueSpec | None:
     """Return the field of a message's instrument, if it is an 8-byte integer."""
     for reading in readings(message):
         if reading.column == "security_id":
@@ -96,7 +94,7 @@ def check_selection(request: ReadRequest) -> None:
     """Raise `UsageError` for a selection that rows of this shape do not support."""
     if request.security_ids is None:
         return
-    shape: Shape = shape_of(request)
+    shape: RowShape = shape_of(request)
     if shape.name in (PACKETS, RANGES):
         raise UsageError(f"The option securityId selects messages; rows of {shape.name} have none.")
     if shape.messages and all(security_reading(message) is None for message in shape.messages):

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from pregao.errors import UsageError
-from pregao.lake.ingest import message_fields
+from pregao.lake.ingest.template_tables import message_fields
 from pregao.lake.source.request import MESSAGES, PACKETS, RANGES, ReadRequest, templates_of
-from pregao.sbe.model import Message
+from pregao.sbe.model import MessageTemplate
 from pregao.umdf.keys import PACKET_KEY, key_field, key_fields
 from pregao.umdf.tables import TemplateTable
 
@@ -30,7 +30,7 @@ PACKET_COLUMNS = [
 ]
 """Columns of every row about its packet."""
 
-PLACE = [
+POSITION = [
     _column("capture", pa.string(), "Name of the capture file."),
     _column("position", pa.int64(), "Byte offset of the packet's record in the capture."),
 ]
@@ -39,7 +39,7 @@ MESSAGE_COLUMNS = [*PACKET_COLUMNS, key_field("index_in_packet")]
 
 GENERIC = [
     *MESSAGE_COLUMNS,
-    *PLACE,
+    *POSITION,
     _column("template_id", pa.int32(), "Template; null where the walk of a packet failed."),
     _column("template", pa.string(), "Name of the template; null if unknown."),
     _column("version", pa.int32(), "Schema version on the wire."),
@@ -50,7 +50,7 @@ GENERIC = [
 
 PACKET_ROW = [
     *PACKET_COLUMNS,
-    *PLACE,
+    *POSITION,
     _column("size", pa.int32(), "Bytes of the UDP payload."),
     _column("message_count", pa.int32(), "Messages found in it."),
     _column("error", pa.string(), "Why its walk failed; null if it did not."),
@@ -67,13 +67,13 @@ RANGE_ROW = [
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class RowShape:
     """Columns of rows, and their template, if they have one."""
 
     name: str
     schema: Any
     table: TemplateTable | None = None
-    messages: tuple[Message, ...] = ()
+    messages: tuple[MessageTemplate, ...] = ()
     """The template in all its versions."""
     more: tuple[Any, ...] = ()
     """Additional columns, only present if requested by name."""
@@ -83,7 +83,7 @@ class Shape:
         """Numbers of the template."""
         return frozenset(message.id for message in self.messages)
 
-    def chosen(self, columns: tuple[str, ...]) -> Shape:
+    def chosen(self, columns: tuple[str, ...]) -> RowShape:
         """Return the shape with some of the columns, in that order."""
         known = {field.name: field for field in (*self.schema, *self.more)}
         for name in columns:
@@ -95,15 +95,15 @@ class Shape:
 
 
 @lru_cache(maxsize=16)
-def shape_of(request: ReadRequest) -> Shape:
+def shape_of(request: ReadRequest) -> RowShape:
     """Return the requested shape."""
     fixed = {MESSAGES: GENERIC, PACKETS: PACKET_ROW, RANGES: RANGE_ROW}
     if (fields := fixed.get(request.shape.lower())) is not None:
-        shape = Shape(request.shape.lower(), pa.schema(fields))
+        shape = RowShape(request.shape.lower(), pa.schema(fields))
     else:
         pairs = templates_of(request.shape, request.registry())
         table = TemplateTable(pairs)
-        shape = Shape(
+        shape = RowShape(
             table.name,
             pa.schema(
                 [*MESSAGE_COLUMNS, key_field("schema_version"), *message_fields(table.columns)]
@@ -111,6 +111,6 @@ def shape_of(request: ReadRequest) -> Shape:
             table,
             tuple(message for _, message in pairs),
             # Every column has a cost, texts most, and the location of a message is rarely needed.
-            tuple(PLACE),
+            tuple(POSITION),
         )
     return shape if request.columns is None else shape.chosen(request.columns)

@@ -17,13 +17,13 @@ from pyspark.sql.streaming.datasource import (
 
 from pregao.capture.split import boundary_finder
 from pregao.errors import UsageError
-from pregao.lake.ingest import GrowingFile
+from pregao.lake.ingest.growing_file import GrowingFile
 from pregao.lake.source.plan import planned_streams
 from pregao.lake.source.request import RANGES, ReadRequest
 from pregao.lake.source.rolling_files import (
-    Mark,
+    FileOffset,
+    FileRange,
     Offset,
-    Range,
     RollingFiles,
     next_offset,
     ranges_between,
@@ -37,7 +37,7 @@ class BatchPartition(InputPartition):
     """Input of one task of a batch: a range of a file, or the list of all ranges."""
 
     def __init__(
-        self, part: CaptureRange | None, streams: dict[str, str], ranges: tuple[Range, ...] = ()
+        self, part: CaptureRange | None, streams: dict[str, str], ranges: tuple[FileRange, ...] = ()
     ) -> None:
         self.part = part
         self.streams = streams
@@ -121,7 +121,7 @@ class B3StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return iter([range_rows(partition.ranges, self.request)])
         return RangeReader(self.request, partition.streams).read(partition.part)
 
-    def _cut(self, each: Range) -> list[CaptureRange]:
+    def _cut(self, each: FileRange) -> list[CaptureRange]:
         if each.whole:
             return [CaptureRange(each.location)]
         points = [each.begin]
@@ -139,7 +139,7 @@ class B3StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
 
-def range_rows(ranges: Sequence[Range], request: ReadRequest) -> Any:
+def range_rows(ranges: Sequence[FileRange], request: ReadRequest) -> Any:
     """Return ranges as rows, for the ingest."""
     rows = [
         {
@@ -169,5 +169,6 @@ def as_json(offset: Offset) -> dict[str, Any]:
 def from_json(told: Mapping[str, Any]) -> Offset:
     """Parse an offset from Spark's JSON."""
     return {
-        name: Mark(mark["head"], mark["end"], mark["whole"]) for name, mark in told["files"].items()
+        name: FileOffset(mark["head"], mark["end"], mark["whole"])
+        for name, mark in told["files"].items()
     }

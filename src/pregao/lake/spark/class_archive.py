@@ -21,7 +21,7 @@ _MAKING = ".making"
 _SETTLED_S = 10
 """An archive not written to for this long is complete, or will never be."""
 _FORGOTTEN_S = 3600
-_MOST_MAKING = 2
+_MAX_WRITERS = 2
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -XX:+DisplayVMOutputToStderr"
 """Keeps Java's remaining output out of a command's data."""
 
@@ -47,7 +47,7 @@ def archive_options(spark_version: str, jars: Path) -> str:
                     waiting.append(candidate)
     if archive.exists():
         return f"-XX:SharedArchiveFile={archive} {_QUIET}"
-    if len(waiting) >= _MOST_MAKING:
+    if len(waiting) >= _MAX_WRITERS:
         return ""
     making = folder / f"{os.getpid()}-{time.time_ns()}{_MAKING}"
     return f"-XX:ArchiveClassesAtExit={making} {_QUIET}"

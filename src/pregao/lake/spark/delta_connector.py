@@ -23,7 +23,7 @@ _BUILT_FOR = {"4.0": "4.0", "4.1": "4.1", "4.2": "4.1", "4.3": "4.1", "4.4": "4.
 
 
 @dataclass(frozen=True, slots=True)
-class Connector:
+class DeltaConnector:
     """Connector as named, and the Spark version that it is built for, if known."""
 
     name: str
@@ -51,27 +51,27 @@ def uses_connector(chosen: Mapping[str, str], spark: str | None = None) -> bool:
     return any(connector.spark == running for connector in _installed())
 
 
-def connector_of(name: str) -> Connector | None:
+def connector_of(name: str) -> DeltaConnector | None:
     """Return the connector of a jar's or artifact's name."""
     if "delta-spark" not in name:
         return None
     matched = _ARTIFACT.search(name)
     if matched is None:
-        return Connector(name, None)
+        return DeltaConnector(name, None)
     version, _, release = matched.groups()
     if version is None:
         version = "3.5" if release.startswith("3.") else _BUILT_FOR.get(release)
-    return Connector(name, version)
+    return DeltaConnector(name, version)
 
 
-def _named(chosen: Mapping[str, str]) -> Iterator[Connector]:
+def _named(chosen: Mapping[str, str]) -> Iterator[DeltaConnector]:
     for key in ("spark.jars.packages", "spark.jars"):
         for name in chosen.get(key, "").split(","):
             if found := connector_of(name.strip().rpartition("/")[2]):
                 yield found
 
 
-def _installed() -> Iterator[Connector]:
+def _installed() -> Iterator[DeltaConnector]:
     import pyspark
 
     home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)

@@ -24,7 +24,7 @@ _MEBIBYTE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class ClusterWorker:
     """Worker: its cores and MB of memory, in total and free."""
 
     cores: int
@@ -34,10 +34,10 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterStatus:
     """Workers of a cluster, and whether it has granted us any executor."""
 
-    workers: tuple[Worker, ...]
+    workers: tuple[ClusterWorker, ...]
     granted: bool
 
 
@@ -49,26 +49,26 @@ def require_executors(
         return  # executors start when there is work
     context = spark.sparkContext
     began = time.monotonic()
-    cluster: Cluster | None = None
+    cluster: ClusterStatus | None = None
     while True:
         # The driver counts as one.
         if context._jsc.sc().getExecutorMemoryStatus().size() > 1:
             return
         waited = time.monotonic() - began
         if waited > patience:
-            cluster = look_at_cluster(context)
+            cluster = cluster_status(context)
             if cluster is None or not cluster.granted or waited > _GRANTED_SECONDS:
                 break
         time.sleep(_POLL_SECONDS)
     master = context.master
     cores = int(settings.get("spark.executor.cores", "1"))
-    memory = _asked_memory(context)
+    memory = _requested_memory(context)
     spark.stop()
     raise UsageError(no_executor(master, int(waited), cores, memory, cluster))
 
 
 def no_executor(
-    master: str, waited: float, cores: int, memory: int, cluster: Cluster | None
+    master: str, waited: float, cores: int, memory: int, cluster: ClusterStatus | None
 ) -> str:
     """Return the reason why no executor started, if known."""
     required = f"{memory:,} MB of memory and {_cores(cores)}"
@@ -100,7 +100,7 @@ def no_executor(
     )
 
 
-def look_at_cluster(context: Any) -> Cluster | None:
+def cluster_status(context: Any) -> ClusterStatus | None:
     """Read the master's web page; return None if it does not answer."""
     host, _, port = context.master.removeprefix("spark://").partition(",")[0].rpartition(":")
     with contextlib.suppress(Exception):  # any failure means no answer
@@ -110,15 +110,15 @@ def look_at_cluster(context: Any) -> Cluster | None:
     return None
 
 
-def read_page(told: Mapping[str, Any], application: str) -> Cluster:
+def read_page(told: Mapping[str, Any], application: str) -> ClusterStatus:
     """Return the workers on the master's web page, and whether an application has cores."""
     workers = tuple(
-        Worker(each["cores"], each["memory"], each["coresfree"], each["memoryfree"])
+        ClusterWorker(each["cores"], each["memory"], each["coresfree"], each["memoryfree"])
         for each in told["workers"]
         if each["state"] == "ALIVE"
     )
     mine = [each for each in told["activeapps"] if each["id"] == application]
-    return Cluster(workers, any(each["cores"] > 0 for each in mine))
+    return ClusterStatus(workers, any(each["cores"] > 0 for each in mine))
 
 
 def _page_port(context: Any, host: str, port: int) -> int:
@@ -136,7 +136,7 @@ def _page_port(context: Any, host: str, port: int) -> int:
     return int(answer.webUIPort())
 
 
-def _asked_memory(context: Any) -> int:
+def _requested_memory(context: Any) -> int:
     return int(context._jsc.sc().executorMemory())
 
 

@@ -21,14 +21,14 @@ _PRINTED = re.compile(r'version "([^"]+)"')
 
 
 @dataclass(frozen=True, slots=True)
-class Java:
+class JavaInstallation:
     """Java installation: its home, and its major version."""
 
     home: Path
     version: int
 
 
-def find_java(environment: Mapping[str, str] | None = None) -> Java:
+def find_java(environment: Mapping[str, str] | None = None) -> JavaInstallation:
     """Return the first Java that is new enough: of JAVA_HOME, on the PATH, or macOS's own."""
     environment = os.environ if environment is None else environment
     seen: list[str] = []
@@ -39,7 +39,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
         elif version < OLDEST_JAVA:
             seen.append(f"{where} ({program}) is Java {version}")
         else:
-            return Java(program.resolve().parent.parent, version)
+            return JavaInstallation(program.resolve().parent.parent, version)
     found = f"; {'; '.join(seen)}" if seen else ", and none was found"
     raise UsageError(
         f"Spark needs Java {OLDEST_JAVA} or newer{found}. {_advice()} "
@@ -47,7 +47,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
     )
 
 
-def require_java() -> Java:
+def require_java() -> JavaInstallation:
     """Find Java and make Spark use it; raise `UsageError` without one, before Spark starts."""
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)

@@ -37,7 +37,7 @@ _PACKAGES = "site-packages"
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class ArchiveContents:
     """Content of an archive: packages with versions, files, and bytes before compression."""
 
     packages: tuple[tuple[str, str], ...]
@@ -75,7 +75,7 @@ def folder_name(archive: Path) -> str:
     return archive.name.removesuffix(".tgz").removesuffix(".tar.gz")
 
 
-def pack(stream: BinaryIO, *, root: str = "pregao", exclude: Iterable[str] = ()) -> Packed:
+def pack(stream: BinaryIO, *, root: str = "pregao", exclude: Iterable[str] = ()) -> ArchiveContents:
     """Write the archive of a package and its dependencies; the bytes are reproducible.
 
     ``exclude`` names packages that the workers' own Python has; dependencies only of those are
@@ -94,7 +94,7 @@ def pack(stream: BinaryIO, *, root: str = "pregao", exclude: Iterable[str] = ())
                 with path.open("rb") as content:
                     size += _add(archive, f"{_PACKAGES}/{name}", content, executable=False)
                 files += 1
-    return Packed(tuple(packages), files, size)
+    return ArchiveContents(tuple(packages), files, size)
 
 
 def needed(root: str, exclude: Iterable[str] = ()) -> list[importlib.metadata.Distribution]:

@@ -14,20 +14,15 @@ from typing import Any
 import pyarrow as pa
 
 from pregao.errors import PregaoError
-from pregao.lake.ingest import (
-    Manifest,
-    Merger,
-    Runner,
-    Task,
-    TaskProgress,
-    bytes_of,
-    forget_scratch,
-    merge_staged,
-    run_task,
-)
+from pregao.lake.ingest.manifests import TaskManifest
+from pregao.lake.ingest.merging import merge_staged
+from pregao.lake.ingest.running import Merger, Runner, TaskProgress, bytes_of
+from pregao.lake.ingest.tasks import IngestTask, run_task
+from pregao.lake.ingest.window import forget_scratch
 from pregao.lake.spark.remote import is_remote
 from pregao.lake.spark.spark_errors import sentence
-from pregao.lake.store import Location, Written
+from pregao.lake.store.location import Location
+from pregao.lake.store.parquet import WrittenFile
 
 _POLL_SECONDS = 0.05
 INGEST = "ingest"
@@ -38,13 +33,13 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 def on_spark(spark: Any) -> Runner:
     """Return a runner that runs each task as a Spark task."""
 
-    def run(tasks: list[Task], progress: TaskProgress) -> list[Manifest]:
+    def run(tasks: list[IngestTask], progress: TaskProgress) -> list[TaskManifest]:
         sizes = {task.number: _size(task) for task in tasks}
         done_bytes = counter(spark)
         done_messages = counter(spark)
 
-        def work(blob: bytes) -> Manifest:
-            task: Task = pickle.loads(blob)  # noqa: S301 - our own task, sent by our own driver
+        def work(blob: bytes) -> TaskManifest:
+            task: IngestTask = pickle.loads(blob)  # noqa: S301 - our own task, sent by our own driver
             manifest = run_task(task)
             done_bytes.add(sizes[task.number])
             done_messages.add(manifest.sums.messages.total())
@@ -62,10 +57,10 @@ def on_spark(spark: Any) -> Runner:
 def merge_on_spark(spark: Any) -> Merger:
     """Return a merger of small tables on a Spark session."""
 
-    def merge(lake: Location, groups: dict[tuple[str, int], list[str]]) -> list[Written]:
+    def merge(lake: Location, groups: dict[tuple[str, int], list[str]]) -> list[WrittenFile]:
         items = [pickle.dumps((lake, table, day, paths)) for (table, day), paths in groups.items()]
 
-        def work(blob: bytes) -> Written:
+        def work(blob: bytes) -> WrittenFile:
             return merge_staged(*pickle.loads(blob))  # noqa: S301 - sent by our own driver
 
         return map_on_spark(spark, items, work, lambda: None, INGEST)
@@ -73,7 +68,7 @@ def merge_on_spark(spark: Any) -> Merger:
     return merge
 
 
-class Uncounted:
+class NullCounter:
     """Counter without effect: Spark Connect has no accumulators, so it shows no progress."""
 
     value = 0
@@ -84,10 +79,10 @@ class Uncounted:
 
 def counter(spark: Any) -> Any:
     """Return a counter that tasks add to and the driver reads."""
-    return Uncounted() if is_remote(spark) else spark.sparkContext.accumulator(0)
+    return NullCounter() if is_remote(spark) else spark.sparkContext.accumulator(0)
 
 
-def _size(task: Task) -> int:
+def _size(task: IngestTask) -> int:
     return sum(bytes_of(task, number) for number in range(len(task.pieces)))
 
 
@@ -98,14 +93,14 @@ def map_on_spark(spark: Any, blobs: list[bytes], work: Any, watch: Any, kind: st
     """
 
     def each(blob: bytes) -> tuple[bytes, str | None]:
-        take_memory()
-        turn_to(kind)
+        keep_freed_memory()
+        release_memory_of_other_jobs(kind)
         try:
             return pickle.dumps(work(blob)), None
         except PregaoError as caught:
             return b"", str(caught)
         finally:
-            spare_the_collector()
+            freeze_gc()
 
     if is_remote(spark):
         fetch = _remotely(spark, blobs, each)
@@ -162,7 +157,7 @@ def _remotely(spark: Any, blobs: list[bytes], each: Any) -> Any:
 
 
 @cache
-def take_memory() -> None:
+def keep_freed_memory() -> None:
     """Keep the memory that a task frees in the worker for the next task, which needs as much.
 
     Memory returned to the system is allocated again page by page, which in large tasks would take
@@ -176,7 +171,7 @@ def take_memory() -> None:
 
 
 @lru_cache(1)
-def turn_to(kind: str) -> None:  # noqa: ARG001 - differs from the last one's
+def release_memory_of_other_jobs(kind: str) -> None:  # noqa: ARG001 - differs from the last one's
     """Release the memory kept for another kind of job, which needs other sizes."""
     forget_scratch()
     with contextlib.suppress(OSError, AttributeError):
@@ -184,7 +179,7 @@ def turn_to(kind: str) -> None:  # noqa: ARG001 - differs from the last one's
 
 
 @cache
-def spare_the_collector() -> None:
+def freeze_gc() -> None:
     """Exclude from garbage collection all that a worker has loaded by the end of its first task.
 
     Spark's worker collects garbage after every task, and would scan all modules each time.

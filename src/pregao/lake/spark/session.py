@@ -29,7 +29,7 @@ from pregao.lake.spark.spark_errors import sentence
 # Java logs this at every start, and users cannot change it.
 _NOISE = "Using incubator modules"
 # Last lines that Java wrote to its standard error.
-_SAID: deque[str] = deque(maxlen=20)
+_LOGGED: deque[str] = deque(maxlen=20)
 _INTERRUPTS: list[int] = []
 _GIGABYTE = 1 << 30
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -74,7 +74,7 @@ def spark_session(
     settings = {**our_settings(where, chosen), **chosen}
     if not (in_submit or _JAVA_OPTIONS in chosen or "spark.driver.extraClassPath" in chosen):
         settings[_JAVA_OPTIONS] += f" {archive_options(pyspark_version, _jars())}".rstrip()
-    if _stays_here(where):
+    if _is_local(where):
         # Otherwise Spark resolves the host name, which fails on many laptops.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Spark's Python workers read their interpreter from here, with every kind of master.
@@ -90,7 +90,7 @@ def spark_session(
         session = builder.getOrCreate()
     except Exception as error:
         # Java's exceptions have many classes; the user needs only the reason.
-        last_line = f" {_SAID[-1]}" if _SAID else ""
+        last_line = f" {_LOGGED[-1]}" if _LOGGED else ""
         raise UsageError(f"Spark did not start on {where}: {sentence(error)}{last_line}") from error
     interrupt_surely()
     if where.startswith("spark://"):
@@ -205,7 +205,7 @@ def _launch(settings: Mapping[str, str]) -> None:
         launch: Any = java_gateway.launch_gateway
         gateway = launch(conf, popen_kwargs={"stderr": writing})
     except (PySparkException, OSError) as error:
-        lines = " ".join(line for line in _SAID if not line.startswith("at "))
+        lines = " ".join(line for line in _LOGGED if not line.startswith("at "))
         raise UsageError(f"Java did not start for Spark: {lines or error}") from error
     finally:
         os.close(writing)
@@ -221,7 +221,7 @@ def _pump(reading: int, started: threading.Event) -> None:
     with open(reading, "rb") as lines:
         for line in without_noise(lines):
             if words := line.strip():
-                _SAID.append(words)
+                _LOGGED.append(words)
             if started.is_set():
                 with contextlib.suppress(OSError, ValueError):
                     sys.stderr.write(line)
@@ -288,7 +288,7 @@ def our_settings(master: str, chosen: Mapping[str, str]) -> dict[str, str]:
         if sys.platform == "linux":  # elsewhere the temporary folder's path may be too long
             # Over TCP, a task waits some 40 ms for its worker, repeatedly.
             settings["spark.python.unix.domain.socket.enabled"] = "true"
-    if _stays_here(master):
+    if _is_local(master):
         settings["spark.driver.host"] = "127.0.0.1"
         settings["spark.driver.bindAddress"] = "127.0.0.1"
     for name in ("PREGAO_CACHE_DIR", "NUMBA_CACHE_DIR"):
@@ -351,7 +351,7 @@ def parse_conf(pairs: list[str] | None) -> dict[str, str]:
     return settings
 
 
-def _stays_here(master: str) -> bool:
+def _is_local(master: str) -> bool:
     """Whether all processes are local."""
     return master.startswith("local") or _LOOPBACK.match(f"{master},") is not None
 

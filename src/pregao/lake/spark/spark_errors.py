@@ -12,11 +12,11 @@ _PYTHON = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)): (.*
 _CONDITION = re.compile(r"\[[A-Z0-9_.]+\]\s*")
 _STATE = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}")
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
-_PLACE = re.compile(r"line (\d+),? pos (\d+)")
-_PLACE_AT_END = re.compile(r"[;( ]*line \d+,? pos \d+[;) ]*$")
+_POSITION = re.compile(r"line (\d+),? pos (\d+)")
+_POSITION_AT_END = re.compile(r"[;( ]*line \d+,? pos \d+[;) ]*$")
 _JAVA = re.compile(r"An error occurred while calling [^\n]*\n: (?:[\w.$]+: )?(.+)")
 _NOT_THERE = "ModuleNotFoundError: No module named 'pregao'"
-_LONGEST = 500
+_MAX_TEXT = 500
 
 
 def sentence(error: BaseException) -> str:
@@ -40,13 +40,13 @@ def sentence(error: BaseException) -> str:
         return _short(matched_java.group(1))
     # The first line is the error; advice, the query, its plan and the stack follow.
     first = _STATE.sub("", _CONDITION.sub("", text)).strip().partition("\n")[0]
-    position = _PLACE.search(text)
+    position = _POSITION.search(text)
     if position is None:
         return _short(first)
     where = f" (line {position.group(1)}, character {int(position.group(2)) + 1})"
-    return _short(_PLACE_AT_END.sub("", first)) + where
+    return _short(_POSITION_AT_END.sub("", first)) + where
 
 
 def _short(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pregao.lake.ingest import Manifest, Task, TaskProgress
+from pregao.lake.ingest.manifests import TaskManifest
+from pregao.lake.ingest.running import TaskProgress
+from pregao.lake.ingest.tasks import IngestTask
 from pregao.lake.spark.java import require_java
 from pregao.lake.spark.remote import remote_master
 from pregao.lake.spark.runner import merge_on_spark, on_spark
@@ -22,7 +24,8 @@ from pregao.lake.spark.session import (
     running_session,
     spark_session,
 )
-from pregao.lake.store import Location, Written
+from pregao.lake.store.location import Location
+from pregao.lake.store.parquet import WrittenFile
 
 _POLL_SECONDS = 0.1
 _NEEDED = (
@@ -35,14 +38,14 @@ _NEEDED = (
 """Modules that Spark's start imports."""
 
 
-class StartingSpark:
+class BackgroundSpark:
     """Local Spark session that starts in the background; any other starts immediately."""
 
     def __init__(self, master: str | None, conf: Mapping[str, str]) -> None:
         self._session: Any = None
         self._failed: BaseException | None = None
         self._thread: threading.Thread | None = None
-        if not _takes_time_here(master, conf):
+        if not _starts_locally(master, conf):
             self._session = spark_session(master, conf)
             return
         require_java()
@@ -83,16 +86,16 @@ class StartingSpark:
             raise self._failed
         return self._session
 
-    def run(self, tasks: list[Task], progress: TaskProgress) -> list[Manifest]:
+    def run(self, tasks: list[IngestTask], progress: TaskProgress) -> list[TaskManifest]:
         """Run the tasks of an ingest once Spark is ready: captures are surveyed meanwhile."""
         return on_spark(self.session())(tasks, progress)
 
-    def merge(self, lake: Location, groups: dict[tuple[str, int], list[str]]) -> list[Written]:
+    def merge(self, lake: Location, groups: dict[tuple[str, int], list[str]]) -> list[WrittenFile]:
         """Merge small tables with Spark."""
         return merge_on_spark(self.session())(lake, groups)
 
 
-def _takes_time_here(master: str | None, conf: Mapping[str, str]) -> bool:
+def _starts_locally(master: str | None, conf: Mapping[str, str]) -> bool:
     """Whether Java must be started locally, for a session that does not exist yet."""
     where = master or conf.get("spark.master") or os.environ.get("MASTER") or "local[*]"
     if remote_master(master, conf) is not None or "PYSPARK_GATEWAY_PORT" in os.environ:

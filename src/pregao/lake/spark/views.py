@@ -14,8 +14,12 @@ from pyspark.sql.types import StructType
 from pregao.lake.spark.delta_connector import DELTA_EXTENSION
 from pregao.lake.spark.remote import is_remote
 from pregao.lake.spark.session import spark_session
-from pregao.lake.store import Lake, Location, arrow_schema, check_links, visible_files
-from pregao.lake.views import SPARK, define_views, select_text, view_names
+from pregao.lake.store.delta_tables import arrow_schema, visible_files
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.location import Location
+from pregao.lake.store.table_paths import check_links
+from pregao.lake.views.definitions import define_views, view_names
+from pregao.lake.views.sql_text import SPARK, select_text
 
 _WORD = re.compile(r"\w+")
 # Hadoop's names of the S3 settings of a location.
@@ -41,7 +45,7 @@ def connect(
     time; `LakeSession.refresh` updates all views. Half-committed units of a process that died are
     completed first. Settings: ``connect(path, **{"spark.driver.memory": "4g"})``.
     """
-    lake = Lake(path)
+    lake = LakeStore(path)
     lake.require()
     lake.roll_forward()
     session = spark or spark_session(master, conf)
@@ -51,7 +55,7 @@ def connect(
 class _Tables:
     """Additions of a lake's session to Spark's own: its tables, opened when they are named."""
 
-    lake: Lake
+    lake: LakeStore
     _unopened: set[str]
 
     def sql(self, sqlQuery: str, *args: Any, **kwargs: Any) -> DataFrame:  # noqa: N803
@@ -106,7 +110,7 @@ class _Tables:
             self._unopened.discard(view.name)
 
 
-def _names(lake: Lake) -> set[str]:
+def _names(lake: LakeStore) -> set[str]:
     """Return the names of a lake's tables and of the views over them."""
     tables = lake.table_names()
     return {*tables, *view_names(tables)}
@@ -115,13 +119,13 @@ def _names(lake: Lake) -> set[str]:
 class LakeSession(_Tables, SparkSession):
     """Spark session with the tables of a lake, each opened when it is first named."""
 
-    def __init__(self, lake: Lake, spark: SparkSession) -> None:
+    def __init__(self, lake: LakeStore, spark: SparkSession) -> None:
         super().__init__(spark.sparkContext, spark._jsparkSession)
         self.lake = lake
         self._unopened = _names(lake)
 
 
-def _remote_session(lake: Lake, spark: Any) -> Any:
+def _remote_session(lake: LakeStore, spark: Any) -> Any:
     """Return a `LakeSession` on Spark Connect, without Java's parts."""
     from pyspark.sql.connect.session import SparkSession as RemoteSession
 
@@ -140,7 +144,7 @@ def _remote_session(lake: Lake, spark: Any) -> Any:
     return RemoteLakeSession()
 
 
-def table_frame(lake: Lake, name: str, spark: SparkSession) -> DataFrame:
+def table_frame(lake: LakeStore, name: str, spark: SparkSession) -> DataFrame:
     """Return a table as a DataFrame with exactly the files, columns and types of its log."""
     table = lake.delta(name)
     location = lake.table_location(name)

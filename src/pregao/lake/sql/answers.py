@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 
-class Answer(Protocol):
+class QueryResult(Protocol):
     """Rows of a planned query; call one of the two methods, once, to fetch them."""
 
     def first(self, limit: int) -> tuple[Any, int]:
@@ -16,10 +16,10 @@ class Answer(Protocol):
         """Return all rows."""
 
 
-class Engine(Protocol):
+class QueryEngine(Protocol):
     """Engine that runs queries on the tables of a lake."""
 
-    def ask(self, sql: str, parameters: Sequence[Any] = ()) -> Answer:
+    def ask(self, sql: str, parameters: Sequence[Any] = ()) -> QueryResult:
         """Plan a query; ``parameters`` are the values of its ``?``.
 
         Raises:

@@ -20,7 +20,9 @@ from pregao.errors import PregaoError
 from pregao.lake.sql.duckdb_engine import is_interrupt
 from pregao.lake.sql.duckdb_session import open_session
 from pregao.lake.sql.renamed_columns import renamed_hint
-from pregao.lake.store import Lake, arrow_schema, dataset, visible_files
+from pregao.lake.store.datasets import dataset
+from pregao.lake.store.delta_tables import arrow_schema, visible_files
+from pregao.lake.store.lake import LakeStore
 
 LEVELS_OF_TICKS = """
 SELECT sending_time_ns,
@@ -39,7 +41,7 @@ _NAMED = re.compile(r"\$([a-z_]+)")
 
 
 def bound_rows(
-    lake: Lake, tables: Sequence[str], sql: str, values: Mapping[str, Any] | None = None
+    lake: LakeStore, tables: Sequence[str], sql: str, values: Mapping[str, Any] | None = None
 ) -> Any:
     """Return the rows of a query as an Arrow table.
 
@@ -62,7 +64,7 @@ def bound_rows(
 
 
 @contextmanager
-def _errors(lake: Lake, tables: Sequence[str]) -> Iterator[None]:
+def _errors(lake: LakeStore, tables: Sequence[str]) -> Iterator[None]:
     """Turn errors of DuckDB and Arrow into a `PregaoError` of one line."""
     try:
         yield

@@ -25,16 +25,14 @@ from pregao.lake.sql.skipping import (
     readable_table,
     readable_view,
 )
-from pregao.lake.store import (
-    DATE,
-    Lake,
-    Location,
-    arrow_schema,
-    check_links,
-    dataset,
-    visible_files,
-)
-from pregao.lake.views import DUCKDB, View, define_views, needed_tables, select_text, view_names
+from pregao.lake.store.datasets import dataset
+from pregao.lake.store.delta_tables import arrow_schema, visible_files
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.location import Location
+from pregao.lake.store.table_paths import check_links
+from pregao.lake.store.unit import DATE
+from pregao.lake.views.definitions import View, define_views, needed_tables, view_names
+from pregao.lake.views.sql_text import DUCKDB, select_text
 
 _BATCH = 65_536
 
@@ -42,11 +40,11 @@ _BATCH = 65_536
 class DuckdbEngine:
     """DuckDB engine of a lake; a query reads the versions its tables have when it is planned."""
 
-    def __init__(self, lake: Lake, *, unsafe: bool = False) -> None:
+    def __init__(self, lake: LakeStore, *, unsafe: bool = False) -> None:
         self._lake = lake
         self._unsafe = unsafe
 
-    def ask(self, sql: str, parameters: Sequence[Any] = ()) -> DuckdbAnswer:
+    def ask(self, sql: str, parameters: Sequence[Any] = ()) -> DuckdbResult:
         """Plan a query; ``parameters`` are the values of its ``?``."""
         with self._spoken():
             parsed = parse(sql, unsafe=self._unsafe)
@@ -64,7 +62,7 @@ class DuckdbEngine:
             _make_views(connection, views)
             # Run the statement that was checked, not its text, which would be parsed again.
             relation = connection.sql(parsed.statement, params=list(parameters) or None)
-        return DuckdbAnswer(self, connection, relation)
+        return DuckdbResult(self, connection, relation)
 
     def _named(self, parsed: Parsed) -> tuple[list[str], list[View]]:
         """Return the tables and the views that a query reads."""
@@ -112,7 +110,7 @@ class DuckdbEngine:
         return (message or type(error).__name__) + renamed_hint(first, self._lake)
 
 
-class DuckdbAnswer:
+class DuckdbResult:
     """Rows of a query planned by DuckDB."""
 
     def __init__(self, engine: DuckdbEngine, connection: Any, relation: Any) -> None:
@@ -167,7 +165,7 @@ class _Table:
     actions: Any
 
     @classmethod
-    def of(cls, lake: Lake, name: str) -> _Table:
+    def of(cls, lake: LakeStore, name: str) -> _Table:
         table = lake.delta(name)
         declared = arrow_schema(table).remove_metadata()
         dated = DATE in table.metadata().partition_columns
@@ -213,7 +211,7 @@ def _scans(
 
 def open_table(
     connection: Any,
-    lake: Lake,
+    lake: LakeStore,
     name: str,
     *,
     view: str | None = None,

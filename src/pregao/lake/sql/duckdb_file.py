@@ -11,11 +11,14 @@ import duckdb
 
 from pregao.lake.sql.duckdb_engine import column_kinds, no_rows
 from pregao.lake.sql.duckdb_session import MACROS, quoted_name, quoted_text
-from pregao.lake.store import DATE, Lake, arrow_schema, visible_files
-from pregao.lake.views import DUCKDB, define_views, select_text, view_names
+from pregao.lake.store.delta_tables import arrow_schema, visible_files
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.unit import DATE
+from pregao.lake.views.definitions import define_views, view_names
+from pregao.lake.views.sql_text import DUCKDB, select_text
 
 
-def views_script(lake: Lake) -> str:
+def views_script(lake: LakeStore) -> str:
     """Return statements that create a view of each table of a lake, and its ``v_`` views."""
     lake.require()
     lake.roll_forward()
@@ -51,7 +54,7 @@ def _comment(name: str, text: str) -> str:
     return f"COMMENT ON VIEW {quoted_name(name)} IS {quoted_text(text)};\n" if text else ""
 
 
-def _table_query(connection: Any, lake: Lake, name: str, table: Any) -> str:
+def _table_query(connection: Any, lake: LakeStore, name: str, table: Any) -> str:
     """Return a query for a table's declared columns; null where a file lacks a column."""
     empty = no_rows(column_kinds(connection, arrow_schema(table).remove_metadata()))
     location = lake.table_location(name)

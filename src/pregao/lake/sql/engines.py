@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from pregao.errors import UsageError
 from pregao.lake.engine_names import EngineName
-from pregao.lake.sql.answers import Engine
-from pregao.lake.store import Lake
+from pregao.lake.sql.answers import QueryEngine
+from pregao.lake.store.lake import LakeStore
 
 _DUCKDB_READS = ("file", "s3")
 
 
-def choose_engine(lake: Lake, named: EngineName | None, *, spark_wanted: bool) -> EngineName:
+def choose_engine(lake: LakeStore, named: EngineName | None, *, spark_wanted: bool) -> EngineName:
     """Return the named engine; else DuckDB, or Spark if its settings or the location require it."""
     reads = lake.location.scheme in _DUCKDB_READS
     if named is EngineName.LOCAL and not reads:
@@ -25,13 +25,13 @@ def choose_engine(lake: Lake, named: EngineName | None, *, spark_wanted: bool) -
 
 
 def open_engine(
-    lake: Lake,
+    lake: LakeStore,
     name: EngineName,
     *,
     master: str | None = None,
     settings: Mapping[str, str] | None = None,
     unsafe: bool = False,
-) -> Engine:
+) -> QueryEngine:
     """Open a lake in an engine, and complete units that a dead process left half committed."""
     lake.require()
     if name is EngineName.LOCAL:
@@ -39,7 +39,7 @@ def open_engine(
 
         lake.roll_forward()
         return DuckdbEngine(lake, unsafe=unsafe)
-    from pregao.lake.spark import connect
+    from pregao.lake.spark.views import connect
     from pregao.lake.sql.spark_engine import SparkEngine
 
     return SparkEngine(connect(lake.location, None, master, **(settings or {})), unsafe=unsafe)

@@ -11,7 +11,7 @@ from pregao.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class ExampleQuery:
     """A bundled query with its name and description."""
 
     name: str
@@ -20,7 +20,7 @@ class Example:
 
 
 @cache
-def examples() -> tuple[Example, ...]:
+def examples() -> tuple[ExampleQuery, ...]:
     """Return all bundled queries, sorted by name."""
     folder = resources.files("pregao.lake.sql") / "queries"
     found = []
@@ -29,11 +29,11 @@ def examples() -> tuple[Example, ...]:
             lines = file.read_text(encoding="utf-8").splitlines()
             head = [line.removeprefix("--").strip() for line in lines if line.startswith("--")]
             body = "\n".join(line for line in lines if not line.startswith("--"))
-            found.append(Example(file.name.removesuffix(".sql"), " ".join(head), body))
+            found.append(ExampleQuery(file.name.removesuffix(".sql"), " ".join(head), body))
     return tuple(found)
 
 
-def example(name: str) -> Example:
+def example(name: str) -> ExampleQuery:
     """Return a bundled query by name.
 
     Raises:

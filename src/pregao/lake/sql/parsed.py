@@ -30,7 +30,7 @@ _TABLE_FUNCTIONS = frozenset({
     "json_tree", "pg_timezone_names", "pragma_show", "pragma_table_info", "pragma_version", "range",
     "repeat", "repeat_row", "summary", "unnest",
 })  # fmt: skip
-_TELL_TABLES = ("duckdb_", "pragma_", "pg_", "sqlite_")
+_READ_TABLES = ("duckdb_", "pragma_", "pg_", "sqlite_")
 _CATALOGUES = frozenset({"information_schema", "pg_catalog"})
 _MAX_EXPLAIN_WORDS = 60
 """Number of tokens (EXPLAIN and its options) within which the explained query must start."""
@@ -59,11 +59,11 @@ class Parsed:
                 path = [part.lower() for part in node.get("qualified_name", {}).get("path", ())]
                 if node.get("show_type") == "SHOW_SPECIAL" or _CATALOGUES.intersection(path):
                     return True
-                if path and path[-1].startswith(_TELL_TABLES):
+                if path and path[-1].startswith(_READ_TABLES):
                     return True
             elif kind == "TABLE_FUNCTION":
                 name = function_name(node["function"])
-                if name.startswith(_TELL_TABLES) or name not in _TABLE_FUNCTIONS:
+                if name.startswith(_READ_TABLES) or name not in _TABLE_FUNCTIONS:
                     return True
         return False
 

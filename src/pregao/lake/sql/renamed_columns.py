@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pregao.lake.store import Lake
+from pregao.lake.store.lake import LakeStore
 
 RENAMED = {
     "told_by": "source",
@@ -25,7 +25,7 @@ _QUOTED = re.compile(r"[\"`](\w+)[\"`]")
 """A name in an error of DuckDB or of Spark."""
 
 
-def renamed_hint(words: str, lake: Lake) -> str:
+def renamed_hint(words: str, lake: LakeStore) -> str:
     """Return a clause for the error of a query that names a missing column, or an empty string."""
     if "column" not in words.lower():
         return ""
@@ -40,6 +40,6 @@ def renamed_hint(words: str, lake: Lake) -> str:
     return ""
 
 
-def _is_there(column: str, lake: Lake) -> bool:
+def _is_there(column: str, lake: LakeStore) -> bool:
     names = set(lake.table_names()).intersection(_TABLES)
     return any(column in lake.schema(name).names for name in names)

@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.lake.sql.parsed import Tree, walk
-from pregao.lake.store import DATE
-from pregao.lake.views import View, key_columns, own_columns
+from pregao.lake.store.unit import DATE
+from pregao.lake.views.definitions import View, key_columns, own_columns
 
 Value = int | date
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-_LARGEST = 1 << 63
+_MAX_INT = 1 << 63
 _COMPARISONS = {
     "COMPARE_EQUAL": "=",
     "COMPARE_LESSTHAN": "<",
@@ -275,7 +275,7 @@ class _Select:
             return None
         value = self._parameters[int(number) - 1]
         if kind is int and isinstance(value, int) and not isinstance(value, bool):
-            return value if abs(value) < _LARGEST else None
+            return value if abs(value) < _MAX_INT else None
         if kind is date and isinstance(value, date) and not isinstance(value, datetime):
             return value
         return None
@@ -291,7 +291,7 @@ def _number(text: str) -> int | None:
         value = int(text)
     except ValueError:
         return None
-    return value if abs(value) < _LARGEST else None
+    return value if abs(value) < _MAX_INT else None
 
 
 def admitted(actions: Any, scans: Sequence[Condition]) -> Any:

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from pregao.errors import PregaoError, UsageError
-from pregao.lake.spark import LakeSession, sentence
 from pregao.lake.spark.session import was_interrupted
+from pregao.lake.spark.spark_errors import sentence
+from pregao.lake.spark.views import LakeSession
 from pregao.lake.sql.renamed_columns import renamed_hint
 from pregao.lake.sql.spark_plans import refuse_code, require_query_plan, wrapped_query
 from pregao.lake.sql.statements import require_query
@@ -23,13 +24,13 @@ class SparkEngine:
         self._session = session
         self._unsafe = unsafe
 
-    def ask(self, sql: str, parameters: Sequence[Any] = ()) -> SparkAnswer:
+    def ask(self, sql: str, parameters: Sequence[Any] = ()) -> SparkResult:
         """Plan a query; ``parameters`` are the values of its ``?``."""
         require_query(sql)
         with self.asking():
             if getattr(self._session, "_jsparkSession", None) is None:
-                return SparkAnswer(self, self._frame_of_server(sql, parameters))
-            return SparkAnswer(self, self._frame(sql, parameters))
+                return SparkResult(self, self._frame_of_server(sql, parameters))
+            return SparkResult(self, self._frame(sql, parameters))
 
     def _frame(self, sql: str, parameters: Sequence[Any]) -> Any:
         """Return the data frame of the plan that was parsed and checked."""
@@ -85,7 +86,7 @@ class SparkEngine:
             raise UsageError(f"The query failed: {message}{hint}") from error
 
 
-class SparkAnswer:
+class SparkResult:
     """Rows of a query planned by Spark."""
 
     def __init__(self, engine: SparkEngine, frame: Any) -> None:

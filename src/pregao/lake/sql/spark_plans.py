@@ -41,7 +41,7 @@ _FILE_FORMATS = frozenset({
     "parquet", "protobuf", "text", "xml",
 })  # fmt: skip
 # A name computed by an expression: its value is known only after this check.
-_MADE_NAMES = ("PlanWithUnresolvedIdentifier", "ExpressionWithUnresolvedIdentifier")
+_CREATED_NAMES = ("PlanWithUnresolvedIdentifier", "ExpressionWithUnresolvedIdentifier")
 # A plan has such functions only if one of these words is in its text.
 _JAVA_WORDS = re.compile(r"\b(reflect|try_reflect|java_method|identifier)\b", re.IGNORECASE)
 _MAX_NODES = 20_000
@@ -83,7 +83,7 @@ def require_query_plan(java: Any, plan: Any, sql: str, *, unsafe: bool) -> None:
 def _require_lake_only(node: Any, kind: str, program: bool) -> None:
     if program:
         raise beyond("TRANSFORM … USING")
-    if kind in _MADE_NAMES:
+    if kind in _CREATED_NAMES:
         raise beyond("IDENTIFIER(…)")
     if kind == "UnresolvedRelation":
         parts = [str(part) for part in _items(node.multipartIdentifier())]
@@ -104,7 +104,7 @@ def _require_own_functions(expressions: Iterator[Any], *, alone: bool = False) -
     while pending:
         expression = pending.pop()
         kind = _class_of(expression)
-        if kind in _MADE_NAMES:
+        if kind in _CREATED_NAMES:
             raise beyond("IDENTIFIER(…)")
         if kind == "UnresolvedFunction":
             name = str(expression.nameParts().last()).lower()
@@ -133,7 +133,7 @@ def _items(parts: Any) -> Iterator[Any]:
         yield parts.apply(index)
 
 
-_ASKED = re.compile(r"[ \t\r\n]*(?:show|describe|desc)[ \t\r\n]", re.IGNORECASE)
+_REQUESTED = re.compile(r"[ \t\r\n]*(?:show|describe|desc)[ \t\r\n]", re.IGNORECASE)
 _EXPLAINED = re.compile(
     r"[ \t\r\n]*explain(?:[ \t\r\n]+(extended|codegen|cost|formatted))?(?=[ \t\r\n(])",
     re.IGNORECASE,
@@ -149,7 +149,7 @@ def wrapped_query(sql: str) -> str:
     SHOW or DESCRIBE only reads; it is not wrapped.
     """
     body = sql.rstrip("; \t\r\n")
-    if _ASKED.match(body):
+    if _REQUESTED.match(body):
         return body
     mode = ""
     if explained := _EXPLAINED.match(body):

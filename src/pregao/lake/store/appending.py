@@ -27,7 +27,7 @@ _ATTEMPTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class AppendTarget:
     """A recently loaded table to which files will be appended."""
 
     location: Location
@@ -88,10 +88,10 @@ class Target:
         )
 
 
-def open_target(location: Location) -> Target:
+def open_target(location: Location) -> AppendTarget:
     """Open a table for appending; raise UsageError if it does not exist."""
     log = read_log(location)
-    return Target(location, log, load_existing(location) if log is None else None)
+    return AppendTarget(location, log, load_existing(location) if log is None else None)
 
 
 def _make_checkpoint(log: LocalLog) -> None:

@@ -13,13 +13,12 @@ from datetime import date
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Numbers = npt.NDArray[np.int64]
+from pregao.arrays import Int64Array
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FileSizeLimits:
     """Maximum size and rows of files."""
 
     size: int
@@ -39,7 +38,7 @@ class SmallFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FileSlice:
     """Rows of a new file: values from ``low`` to ``high``, with the nulls if ``nulls``.
 
     ``part`` bounds a second column, if a single value has more rows than a file may have.
@@ -52,7 +51,7 @@ class Piece:
     part: tuple[int, int] | None = None
 
 
-def groups_by_size(files: Iterable[SmallFile], limits: Limits) -> Iterator[list[SmallFile]]:
+def groups_by_size(files: Iterable[SmallFile], limits: FileSizeLimits) -> Iterator[list[SmallFile]]:
     """Yield groups of two or more small files of a day that together fill a large one."""
     group: list[SmallFile] = []
     small = [file for file in files if file.size < limits.size // 2]
@@ -66,7 +65,9 @@ def groups_by_size(files: Iterable[SmallFile], limits: Limits) -> Iterator[list[
         yield group
 
 
-def groups_by_value(files: Iterable[SmallFile], limits: Limits) -> Iterator[list[SmallFile]]:
+def groups_by_value(
+    files: Iterable[SmallFile], limits: FileSizeLimits
+) -> Iterator[list[SmallFile]]:
     """Yield groups of files of a day to rewrite: overlapping files, small neighbors, and single
     files of more than twice the target size."""
     by_day: dict[date, list[SmallFile]] = {}
@@ -112,7 +113,7 @@ def _overlapping(files: Iterable[SmallFile]) -> Iterator[list[SmallFile]]:
         yield part
 
 
-def _fit(files: Sequence[SmallFile], limits: Limits) -> bool:
+def _fit(files: Sequence[SmallFile], limits: FileSizeLimits) -> bool:
     return (
         sum(file.size for file in files) <= limits.size
         and sum(file.rows for file in files) <= limits.rows
@@ -120,8 +121,11 @@ def _fit(files: Sequence[SmallFile], limits: Limits) -> bool:
 
 
 def cut(
-    counts: Counts, size: int, limits: Limits, inside: Callable[[int], Numbers] | None = None
-) -> list[Piece]:
+    counts: ValueCounts,
+    size: int,
+    limits: FileSizeLimits,
+    inside: Callable[[int], Int64Array] | None = None,
+) -> list[FileSlice]:
     """Split rows into pieces of similar size; a value that fits into one piece is in one only.
 
     ``size`` is the total in bytes. ``inside`` returns the second column of the rows of a value that
@@ -130,13 +134,13 @@ def cut(
     total = counts.rows + counts.nulls
     pieces = max(math.ceil(size / limits.size), math.ceil(total / limits.rows), 1)
     max_rows = math.ceil(total / pieces)
-    result: list[Piece] = []
+    result: list[FileSlice] = []
     first: int | None = None
     piece_rows = 0
     before = 0
     for value, rows in zip(counts.values.tolist(), counts.counts.tolist(), strict=True):
         if first is not None and piece_rows + rows > max_rows:
-            result.append(Piece(first, before, piece_rows))
+            result.append(FileSlice(first, before, piece_rows))
             first, piece_rows = None, 0
         if rows > limits.rows and inside is not None:
             result += _parts(value, inside(value), math.ceil(rows / limits.rows))
@@ -145,16 +149,16 @@ def cut(
             piece_rows += rows
         before = value
     if first is not None:
-        result.append(Piece(first, before, piece_rows))
+        result.append(FileSlice(first, before, piece_rows))
     if counts.nulls and result:
         # Sorted, nulls are last.
         result[-1] = replace(result[-1], nulls=True, rows=result[-1].rows + counts.nulls)
     return result
 
 
-def spans(pieces: Sequence[Piece], most: int) -> Iterator[list[Piece]]:
+def spans(pieces: Sequence[FileSlice], most: int) -> Iterator[list[FileSlice]]:
     """Yield groups of consecutive pieces with at most ``most`` rows, to be read in one pass."""
-    span: list[Piece] = []
+    span: list[FileSlice] = []
     for piece in pieces:
         alone = piece.part is not None or (span and span[-1].part is not None)
         if span and (alone or sum(each.rows for each in span) + piece.rows > most):
@@ -165,22 +169,22 @@ def spans(pieces: Sequence[Piece], most: int) -> Iterator[list[Piece]]:
         yield span
 
 
-def _parts(value: int, numbers: Numbers, parts: int) -> Iterator[Piece]:
+def _parts(value: int, numbers: Int64Array, parts: int) -> Iterator[FileSlice]:
     """Split the rows of a value into pieces by a second column."""
     ordered = np.sort(numbers)
     each = math.ceil(len(ordered) / parts)
     bounds = [int(ordered[len(ordered) * part // parts]) for part in range(parts)]
     lows = sorted({*bounds[1:], int(ordered[0])})
     for low, after in zip(lows, [*lows[1:], int(ordered[-1]) + 1], strict=True):
-        yield Piece(value, value, each, part=(low, after - 1))
+        yield FileSlice(value, value, each, part=(low, after - 1))
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class ValueCounts:
     """Number of rows per value, sorted by value, and number of nulls."""
 
-    values: Numbers
-    counts: Numbers
+    values: Int64Array
+    counts: Int64Array
     nulls: int = 0
 
     @property
@@ -189,7 +193,7 @@ class Counts:
         return int(self.counts.sum())
 
     @classmethod
-    def of(cls, columns: Iterable[Any]) -> Counts:
+    def of(cls, columns: Iterable[Any]) -> ValueCounts:
         """Count the values of columns, one column at a time."""
         found: dict[int, int] = {}
         nulls = 0

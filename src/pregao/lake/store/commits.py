@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from pregao.clock import Clock, system_clock
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.store import intents
-from pregao.lake.store.appending import Target, open_target
+from pregao.lake.store.appending import AppendTarget, open_target
 from pregao.lake.store.delta_tables import (
     add_action,
     change_table,
@@ -35,9 +35,9 @@ from pregao.lake.store.delta_tables import (
     load_existing,
 )
 from pregao.lake.store.location import Location, unique_name
-from pregao.lake.store.parquet import Written, new_file, number_of, stored_schema
+from pregao.lake.store.parquet import WrittenFile, new_file, number_of, stored_schema
 from pregao.lake.store.replacing import replace_once
-from pregao.lake.store.unit import DATE, CommitResult, NewFile, TableSpec, Unit
+from pregao.lake.store.unit import DATE, CommitResult, CommitUnit, NewFile, TableSpec
 
 LEDGER = "ingests"
 """The table that records complete units: the last one in which a unit becomes visible."""
@@ -71,11 +71,11 @@ def unwatched(step: str, /) -> None:
 
 def commit(
     lake: Location,
-    unit: Unit,
+    unit: CommitUnit,
     *,
     clock: Clock = system_clock,
     watch: Watch = unwatched,
-    opened: Mapping[str, Target] | None = None,
+    opened: Mapping[str, AppendTarget] | None = None,
 ) -> CommitResult:
     """Make a unit visible, unless another unit has claimed one of its captures.
 
@@ -83,7 +83,7 @@ def commit(
     may have recently loaded tables.
     """
     _check(lake, unit)
-    register = intents.Register(lake, load_existing(lake.join(intents.NAME)))
+    register = intents.IntentRegister(lake, load_existing(lake.join(intents.NAME)))
     if not register.declares(unit):
         if others := register.taken(unit.captures):
             return CommitResult(unit.unit_id, False, others)
@@ -108,9 +108,9 @@ def commit(
 
 def finish(
     lake: Location,
-    unit: Unit,
+    unit: CommitUnit,
     watch: Watch = unwatched,
-    opened: Mapping[str, Target] | None = None,
+    opened: Mapping[str, AppendTarget] | None = None,
 ) -> None:
     """Apply a valid intent to every table that does not have it yet."""
     parts: dict[str, list[NewFile]] = {replaced.table: [] for replaced in unit.replaces}
@@ -123,7 +123,7 @@ def finish(
     def is_open() -> bool:
         return not intents.is_retired(lake, unit.unit_id)
 
-    def look_at(name: str) -> Target:
+    def look_at(name: str) -> AppendTarget:
         return targets.get(name) or open_target(lake.join(name))
 
     def append(name: str, files: list[NewFile]) -> str:
@@ -205,7 +205,7 @@ def unfinished(lake: Location, units: set[str]) -> list[str]:
     return sorted(keys[key] for key in open_target(lake.join(LEDGER)).lacking(keys))
 
 
-def _check(lake: Location, unit: Unit) -> None:
+def _check(lake: Location, unit: CommitUnit) -> None:
     if len(set(unit.captures)) != len(unit.captures):
         raise UsageError(f"The unit {unit.unit_id} has a duplicate capture.")
     tables = {file.table for file in unit.files} | {LEDGER, intents.NAME}
@@ -214,7 +214,9 @@ def _check(lake: Location, unit: Unit) -> None:
         raise UsageError(f"{lake} has no table {', '.join(missing)}; create it before a commit.")
 
 
-def _write_ledger(lake: Location, unit: Unit, ledger: Target, now_ns: int) -> list[NewFile]:
+def _write_ledger(
+    lake: Location, unit: CommitUnit, ledger: AppendTarget, now_ns: int
+) -> list[NewFile]:
     """Write the unit's rows of ``ingests``, one file per date."""
     if not unit.ingests:
         return []
@@ -240,7 +242,7 @@ def _write_ledger(lake: Location, unit: Unit, ledger: Target, now_ns: int) -> li
         lake.join(LEDGER, path).write_bytes(content.getvalue())
         content.seek(0)
         metadata, size = pq.read_metadata(content), content.getbuffer().nbytes
-        written = Written(LEDGER, path, size, len(rows), number_of(day), metadata)
+        written = WrittenFile(LEDGER, path, size, len(rows), number_of(day), metadata)
         files.append(new_file(written, declared))
     return files
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from pregao.arrays import Int64Array
 from pregao.lake.store.clustering import (
-    Counts,
-    Limits,
-    Numbers,
-    Piece,
+    FileSizeLimits,
+    FileSlice,
     SmallFile,
+    ValueCounts,
     cut,
     groups_by_size,
     groups_by_value,
@@ -31,7 +31,7 @@ from pregao.lake.store.delta_tables import (
     replace_files,
     visible_files,
 )
-from pregao.lake.store.lake import Lake
+from pregao.lake.store.lake import LakeStore
 from pregao.lake.store.location import Location
 from pregao.lake.store.parquet import rewrite
 from pregao.lake.store.unit import DATE, NewFile
@@ -43,7 +43,7 @@ TARGET_ROWS = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class CompactionResult:
     """Result of compacting files of a table and date."""
 
     table: str
@@ -56,7 +56,7 @@ class Compacted:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TableLayout:
     """Layout of a table's rows: sort columns, and the column by which files are split.
 
     ``part_by`` is the column whose values are in as few files as possible; ``then_by`` splits the
@@ -69,8 +69,8 @@ class Layout:
 
 
 def compact_table(
-    lake: Lake, name: str, layout: Layout, target_bytes: int = TARGET_BYTES
-) -> list[Compacted]:
+    lake: LakeStore, name: str, layout: TableLayout, target_bytes: int = TARGET_BYTES
+) -> list[CompactionResult]:
     """Merge and sort the files of a table; no row changes.
 
     Replaced files stay on disk until `vacuum` removes them, so that running queries can finish.
@@ -78,7 +78,7 @@ def compact_table(
     table = lake.delta(name)
     if table.metadata().partition_columns != [DATE]:
         return []
-    limits = Limits(target_bytes, TARGET_ROWS)
+    limits = FileSizeLimits(target_bytes, TARGET_ROWS)
     files = list(_files(table, layout.part_by))
     if layout.part_by is None:
         groups = groups_by_size(files, limits)
@@ -88,7 +88,7 @@ def compact_table(
     return [each for each in done if each is not None]
 
 
-def compact_intents(lake: Lake) -> None:
+def compact_intents(lake: LakeStore) -> None:
     """Retire the intents of all complete units."""
     retire(lake.location, least=1)
 
@@ -112,7 +112,12 @@ class _Group:
     """Files of a day to compact together."""
 
     def __init__(
-        self, lake: Lake, table: LakeTable, name: str, files: list[SmallFile], layout: Layout
+        self,
+        lake: LakeStore,
+        table: LakeTable,
+        name: str,
+        files: list[SmallFile],
+        layout: TableLayout,
     ) -> None:
         self._name = name
         self._place = lake.table_location(name)
@@ -120,7 +125,7 @@ class _Group:
         self._files = files
         self._layout = layout
 
-    def compact(self, limits: Limits) -> Compacted | None:
+    def compact(self, limits: FileSizeLimits) -> CompactionResult | None:
         """Write the new files and replace the old ones; return None if another process did."""
         day, size = self._files[0].day, sum(file.size for file in self._files)
         written: list[NewFile] = []
@@ -136,7 +141,7 @@ class _Group:
             for file in written:
                 self._place.join(file.path).delete()
             return None
-        return Compacted(
+        return CompactionResult(
             self._name,
             day.isoformat(),
             len(self._files),
@@ -146,13 +151,13 @@ class _Group:
             sum(file.size for file in written),
         )
 
-    def _parted(self, size: int, limits: Limits) -> Iterator[Any]:
+    def _parted(self, size: int, limits: FileSizeLimits) -> Iterator[Any]:
         """Yield the sorted rows of each new file."""
         by = self._layout.part_by
         if by is None or any(file.low is None for file in self._files):
             yield self._sorted(self._read(None))
             return
-        counts = Counts.of(self._column(file, by) for file in self._files)
+        counts = ValueCounts.of(self._column(file, by) for file in self._files)
         inside = None if self._layout.then_by is None else self._inside
         for span in spans(cut(counts, size, limits, inside), limits.rows):
             first, last = span[0], span[-1]
@@ -176,12 +181,12 @@ class _Group:
         with pq.ParquetFile(location.path, filesystem=location.filesystem) as opened:
             return opened.read(columns=[name], use_threads=False)[name]
 
-    def _inside(self, value: int) -> Numbers:
+    def _inside(self, value: int) -> Int64Array:
         """Return the second column of the rows of one value, with 0 for null."""
-        rows = self._read(Piece(value, value), [str(self._layout.then_by)])
+        rows = self._read(FileSlice(value, value), [str(self._layout.then_by)])
         return np.asarray(rows.column(0).fill_null(0).to_numpy().astype(np.int64))
 
-    def _read(self, piece: Piece | None, columns: Sequence[str] | None = None) -> Any:
+    def _read(self, piece: FileSlice | None, columns: Sequence[str] | None = None) -> Any:
         """Read the rows of a piece from the row groups that may have some."""
         # Imported lazily: it imports pandas, which commands that only read do not need.
         import pyarrow.dataset as ds
@@ -208,7 +213,7 @@ class _Group:
         return dataset.to_table(columns=columns, filter=condition)
 
 
-def _touches(file: SmallFile, piece: Piece | None) -> bool:
+def _touches(file: SmallFile, piece: FileSlice | None) -> bool:
     """Whether a file may have rows of a piece."""
     if piece is None or piece.nulls or file.low is None or file.high is None:
         return True

@@ -25,13 +25,13 @@ from pregao.errors import UsageError
 from pregao.lake.store.datasets import dataset
 from pregao.lake.store.location import Location
 from pregao.lake.store.log_depth import check_log
-from pregao.lake.store.owners import is_gone, own_name, shown_name
+from pregao.lake.store.owners import has_exited, own_name, shown_name
 from pregao.lake.store.table_paths import check_links, check_paths
 from pregao.lake.store.table_settings import mark, retired_mark, settings_of
 from pregao.lake.store.unit import DATE, NewFile, TableSpec
 
 _ATTEMPTS = 60
-_LONGEST_WAIT_S = 0.5
+_MAX_WAIT_S = 0.5
 _AT_ONCE = 4
 LEASE_MS = 30_000
 """Maximum wait for a process that announced a table's creation and may have exited."""
@@ -97,7 +97,7 @@ def load_existing(location: Location) -> LakeTable:
 
 
 Result = TypeVar("Result")
-Change = AddAction | RemoveAction
+FileChange = AddAction | RemoveAction
 
 
 def change_table(
@@ -119,7 +119,7 @@ def change_table(
         except (DeltaError, OSError) as error:
             reason = location.redacted(_words(error))
             raise UsageError(f"{location} cannot be written: {reason}") from location.cause(error)
-        pause = min(_LONGEST_WAIT_S, 0.005 * 2**attempt)
+        pause = min(_MAX_WAIT_S, 0.005 * 2**attempt)
         time.sleep(pause * random.random())  # noqa: S311 - only spreads the pauses
     raise UsageError(
         f"{location}: other processes keep changing this table; try again when they have finished."
@@ -128,7 +128,7 @@ def change_table(
 
 def commit_changes(
     table: LakeTable,
-    changes: Sequence[Change],
+    changes: Sequence[FileChange],
     marks: Mapping[str, int] | None = None,
     remarks: Mapping[str, str] | None = None,
     retired: Iterable[str] = (),
@@ -176,7 +176,7 @@ def append_once(
 def change_once(
     location: Location,
     ids: Sequence[str],
-    changes: Callable[[LakeTable], Sequence[Change]],
+    changes: Callable[[LakeTable], Sequence[FileChange]],
     table: LakeTable | None = None,
     is_open: Callable[[], bool] | None = None,
 ) -> list[str]:
@@ -314,7 +314,7 @@ def create_once(register: Location, specs: Iterable[tuple[Location, TableSpec]])
             time.sleep(0.05)
 
 
-def bring_up_to_date(location: Location, spec: TableSpec) -> None:
+def upgrade_schema(location: Location, spec: TableSpec) -> None:
     """Add missing columns, members of nested columns, and properties to a table.
 
     Raises UsageError if a column exists with another type.
@@ -393,7 +393,7 @@ def _announce(register: Location, names: Sequence[str]) -> set[str]:
             name for name, when in times.items() if when is not None and now - when <= LEASE_MS
         }
         owners = _announcers(table, fresh) if fresh else {}
-        claimed = {name for name in fresh if name not in owners or not is_gone(owners[name])}
+        claimed = {name for name in fresh if name not in owners or not has_exited(owners[name])}
         mine = set(names) - claimed
         if mine:
             marks = {f"create:{name}": now for name in sorted(mine)}

@@ -16,40 +16,40 @@ import pyarrow.compute as pc
 INDEXED_COLUMNS = 32
 """Number of leading columns with statistics in Delta; readers use no more."""
 
-_LONGEST = 32
+_MAX_TEXT = 32
 _LAST_CHARACTER = "\U0010ffff"
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ColumnBounds:
     """Null count, minimum and maximum of a column."""
 
     nulls: int
     low: Any = None
     high: Any = None
 
-    def with_more(self, more: Bounds) -> Bounds:
+    def with_more(self, more: ColumnBounds) -> ColumnBounds:
         """Merge with the bounds of more rows."""
         ends = [end for end in (self.low, self.high, more.low, more.high) if end is not None]
         nulls = self.nulls + more.nulls
-        return Bounds(nulls, min(ends), max(ends)) if ends else Bounds(nulls)
+        return ColumnBounds(nulls, min(ends), max(ends)) if ends else ColumnBounds(nulls)
 
 
-def bounds_of(column: Any) -> Bounds:
+def bounds_of(column: Any) -> ColumnBounds:
     """Return the bounds of a column of integers, or of decimals stored as integers."""
     scale = column.type.scale if pa.types.is_decimal(column.type) else None
-    found = Bounds(0)
+    found = ColumnBounds(0)
     for chunk in column.chunks:
         ends = pc.min_max(chunk if scale is None else chunk.view(pa.int64()))
         low, high = ends["min"].as_py(), ends["max"].as_py()
         if scale is not None and low is not None:
             low, high = (Decimal(end).scaleb(-scale) for end in (low, high))
-        found = found.with_more(Bounds(chunk.null_count, low, high))
+        found = found.with_more(ColumnBounds(chunk.null_count, low, high))
     return found
 
 
-def name_bounds(rows: Any) -> dict[str, Bounds]:
+def name_bounds(rows: Any) -> dict[str, ColumnBounds]:
     """Return the bounds of dictionary-encoded string columns, from the dictionaries alone.
 
     Some readers of Delta tables treat a column without bounds as one without values.
@@ -60,13 +60,13 @@ def name_bounds(rows: Any) -> dict[str, Bounds]:
             texts = {text for chunk in column.chunks for text in chunk.dictionary.to_pylist()}
             texts.discard(None)
             if column.null_count == len(column) or not texts:
-                found[name] = Bounds(column.null_count)
+                found[name] = ColumnBounds(column.null_count)
             else:
-                found[name] = Bounds(column.null_count, min(texts), max(texts))
+                found[name] = ColumnBounds(column.null_count, min(texts), max(texts))
     return found
 
 
-def stats_json(metadata: Any, schema: Any, known: Mapping[str, Bounds] | None = None) -> str:
+def stats_json(metadata: Any, schema: Any, known: Mapping[str, ColumnBounds] | None = None) -> str:
     """Return Delta's statistics of a file: rows; minima, maxima and null counts of leading columns.
 
     ``metadata`` is the file's pyarrow ``FileMetaData``, ``schema`` the table's declared schema,
@@ -158,8 +158,8 @@ def _day(days: int) -> str | None:
 
 def _text_bounds(low: str, high: str) -> tuple[str, str] | None:
     """Return truncated bounds of strings; a truncated maximum is raised above its prefix."""
-    if len(high) > _LONGEST:
-        if high[_LONGEST] == _LAST_CHARACTER:
+    if len(high) > _MAX_TEXT:
+        if high[_MAX_TEXT] == _LAST_CHARACTER:
             return None
-        high = high[:_LONGEST] + _LAST_CHARACTER
-    return json.dumps(low[:_LONGEST]), json.dumps(high)
+        high = high[:_MAX_TEXT] + _LAST_CHARACTER
+    return json.dumps(low[:_MAX_TEXT]), json.dumps(high)

@@ -38,7 +38,7 @@ from pregao.lake.store.delta_tables import (
     visible_files,
 )
 from pregao.lake.store.location import Location, unique_name
-from pregao.lake.store.unit import NewFile, Replaced, TableSpec, Unit
+from pregao.lake.store.unit import CommitUnit, NewFile, ReplacedRows, TableSpec
 
 NAME = "_intents"
 
@@ -90,7 +90,7 @@ def single_units(actions: Any) -> set[str]:
     return set(single["min.unit_id"].to_pylist())
 
 
-class Register:
+class IntentRegister:
     """A version of the table ``_intents``: captures with the units that claim them, and intents."""
 
     def __init__(self, lake: Location, table: LakeTable) -> None:
@@ -151,7 +151,7 @@ class Register:
             found |= _pairs(part)
         return found
 
-    def declares(self, unit: Unit) -> bool:
+    def declares(self, unit: CommitUnit) -> bool:
         """Whether the unit's intent is already valid; raise UsageError if its captures differ."""
         own = self._single.get(unit.unit_id)
         files = [own] if own is not None else [one for one in self._merged if self._has(one, unit)]
@@ -169,7 +169,7 @@ class Register:
             )
         return True
 
-    def _has(self, one: dict[str, Any], unit: Unit) -> bool:
+    def _has(self, one: dict[str, Any], unit: CommitUnit) -> bool:
         """Whether a merged file has rows of a unit."""
         if not one["min.unit_id"] <= unit.unit_id <= one["max.unit_id"]:
             return False
@@ -203,23 +203,23 @@ def _pairs(rows: Any) -> dict[str, str]:
     return {capture: unit for capture, unit in pairs if capture is not None}
 
 
-def open_register(lake: Location) -> Register | None:
+def open_register(lake: Location) -> IntentRegister | None:
     """Load the current intents; return None if there is no lake."""
     table = load(lake.join(NAME))
-    return None if table is None else Register(lake, table)
+    return None if table is None else IntentRegister(lake, table)
 
 
 def is_retired(lake: Location, unit_id: str) -> bool:
     """Whether a declared unit is retired, and therefore complete."""
     target = open_target(lake.join(NAME))
     if target.table is not None:
-        return unit_id not in Register(lake, target.table).units
+        return unit_id not in IntentRegister(lake, target.table).units
     # The commit that retires a unit removes its ID from the log.
     return bool(target.lacking([unit_key(unit_id)]))
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class IntentResult:
     """Result of declaring an intent: ``fresh`` if by this call; ``taken`` if it was rejected."""
 
     fresh: bool
@@ -227,8 +227,11 @@ class Declared:
 
 
 def declare(
-    lake: Location, unit: Unit, clock: Clock = system_clock, register: Register | None = None
-) -> Declared:
+    lake: Location,
+    unit: CommitUnit,
+    clock: Clock = system_clock,
+    register: IntentRegister | None = None,
+) -> IntentResult:
     """Write and commit a unit's intent; or return the captures that other units have claimed.
 
     A caller that passes a ``register`` must have checked that neither the unit nor any of its
@@ -238,17 +241,17 @@ def declare(
     keys = [unit_key(unit.unit_id), *map(capture_key, unit.captures)]
     handle = None if register is None else register.table
 
-    def attempt(table: LakeTable) -> Declared:
+    def attempt(table: LakeTable) -> IntentResult:
         if table is not handle:
-            now = Register(lake, table)
+            now = IntentRegister(lake, table)
             if now.declares(unit):
                 # By another attempt, or by this one if the store's response was lost; then the
                 # file is in use.
-                return Declared(False)
+                return IntentResult(False)
             if claimed := now.taken(unit.captures):
-                return Declared(False, claimed)
+                return IntentResult(False, claimed)
         commit_changes(table, [add_action(file)], dict.fromkeys(keys, 1))
-        return Declared(True)
+        return IntentResult(True)
 
     declared = change_table(lake.join(NAME), attempt, handle)
     if declared.taken:
@@ -256,19 +259,19 @@ def declare(
     return declared
 
 
-def read(lake: Location, units: Sequence[str]) -> list[Unit]:
+def read(lake: Location, units: Sequence[str]) -> list[CommitUnit]:
     """Read units by ID, without their rows of ``ingests``, which are already written to a file."""
-    register = Register(lake, load_existing(lake.join(NAME)))
+    register = IntentRegister(lake, load_existing(lake.join(NAME)))
     return [
         unit
         for unit_id in units
         if unit_id in register.units
-        for unit in [_told(lake, register._single[unit_id])]
+        for unit in [_describe(lake, register._single[unit_id])]
         if unit is not None
     ]
 
 
-def _told(lake: Location, action: dict[str, Any]) -> Unit | None:
+def _describe(lake: Location, action: dict[str, Any]) -> CommitUnit | None:
     """Read a unit from its file."""
     rows = _rows_of(lake, action).to_pylist()
     payload = next((row["payload"] for row in rows if row["payload"] is not None), None)
@@ -276,7 +279,7 @@ def _told(lake: Location, action: dict[str, Any]) -> Unit | None:
         return None
     captures = tuple(row["capture_id"] for row in rows if row["capture_id"] is not None)
     files, replaces = _content(payload)
-    return Unit(rows[0]["unit_id"], captures, files, replaces=replaces)
+    return CommitUnit(rows[0]["unit_id"], captures, files, replaces=replaces)
 
 
 def _rows_of(lake: Location, action: dict[str, Any]) -> Any:
@@ -286,7 +289,7 @@ def _rows_of(lake: Location, action: dict[str, Any]) -> Any:
 
 def retire(
     lake: Location, unfinished: Callable[[set[str]], list[str]], least: int
-) -> list[Unit] | None:
+) -> list[CommitUnit] | None:
     """Merge the intents of complete units if there are at least ``least``; return these units.
 
     ``unfinished`` returns those of the given units that are not complete. It is called with the
@@ -303,7 +306,7 @@ def retire(
     old = [*(register._single[unit] for unit in sorted(complete)), *merged]
     if len(old) < 2:
         return None
-    units = [unit for one in old[: len(complete)] if (unit := _told(lake, one)) is not None]
+    units = [unit for one in old[: len(complete)] if (unit := _describe(lake, one)) is not None]
     parts = [_rows_of(lake, one) for one in old]
     rows = pa.concat_tables(parts).drop(["payload"])
     rows = rows.append_column("payload", pa.nulls(rows.num_rows, pa.string()))
@@ -325,7 +328,7 @@ def _is_retired(action: dict[str, Any]) -> bool:
     return str(action["path"]).startswith(f"{_RETIRED}-")
 
 
-def _write(lake: Location, unit: Unit, now_ns: int) -> NewFile:
+def _write(lake: Location, unit: CommitUnit, now_ns: int) -> NewFile:
     captures: list[str | None] = [*unit.captures] or [None]
     payload = json.dumps(
         {
@@ -366,7 +369,7 @@ def _stored(lake: Location, rows: Any, stem: str, first: str, last: str) -> NewF
     return NewFile(NAME, name, content.tell(), rows.num_rows, (), stats)
 
 
-def _content(payload: str) -> tuple[tuple[NewFile, ...], tuple[Replaced, ...]]:
+def _content(payload: str) -> tuple[tuple[NewFile, ...], tuple[ReplacedRows, ...]]:
     data = json.loads(payload)
     files = tuple(
         NewFile(table, path, size, rows, tuple((key, value) for key, value in partition), stats)
@@ -375,10 +378,10 @@ def _content(payload: str) -> tuple[tuple[NewFile, ...], tuple[Replaced, ...]]:
     return files, tuple(_replaced(*part) for part in data["replaces"])
 
 
-def _replaced(table: str, date: str, *where: Any) -> Replaced:
+def _replaced(table: str, date: str, *where: Any) -> ReplacedRows:
     if len(where) == len(_UNNAMED):
         where = (zip(_UNNAMED, ([where[0]], where[1]), strict=True),)
-    return Replaced(table, date, tuple((name, tuple(values)) for name, values in where[0]))
+    return ReplacedRows(table, date, tuple((name, tuple(values)) for name, values in where[0]))
 
 
 _UNNAMED = ("channel", "security_id")

@@ -15,30 +15,30 @@ import pyarrow.compute as pc
 from pregao.clock import Clock, system_clock
 from pregao.errors import UsageError
 from pregao.lake.store import commits, intents
-from pregao.lake.store.appending import Target, open_target
+from pregao.lake.store.appending import AppendTarget, open_target
 from pregao.lake.store.commits import LEDGER, LEDGER_SPEC, Watch, unwatched
 from pregao.lake.store.delta_tables import (
     LakeTable,
     arrow_schema,
-    bring_up_to_date,
     change_table,
     commit_changes,
     create_once,
     load,
+    upgrade_schema,
     visible_files,
 )
 from pregao.lake.store.local_log import read_paths
 from pregao.lake.store.location import Location
-from pregao.lake.store.parquet import Written, new_file
+from pregao.lake.store.parquet import WrittenFile, new_file
 from pregao.lake.store.table_settings import bounded_columns, settings_of
-from pregao.lake.store.unit import DATE, CommitResult, NewFile, TableSpec, Unit
+from pregao.lake.store.unit import DATE, CommitResult, CommitUnit, NewFile, TableSpec
 
 _AT_ONCE = 4
 STAGING = "_staging"
 """Folder for files of tasks that are not yet files of a table."""
 
 
-class Lake:
+class LakeStore:
     """The tables at one location."""
 
     def __init__(self, location: str | os.PathLike[str] | Location, clock: Clock = system_clock):
@@ -50,7 +50,7 @@ class Lake:
             )
         self._clock = clock
         self._ensured: dict[str, TableSpec] = {}
-        self._opened: dict[str, Target] = {}
+        self._opened: dict[str, AppendTarget] = {}
 
     def exists(self) -> bool:
         """Whether the location has a lake."""
@@ -94,7 +94,7 @@ class Lake:
             create_once(register, locations)
             with ThreadPoolExecutor(_AT_ONCE) as pool:
                 all_locations = [(register, intents.SPEC), *locations]
-                for done in [pool.submit(bring_up_to_date, *item) for item in all_locations]:
+                for done in [pool.submit(upgrade_schema, *item) for item in all_locations]:
                     done.result()
             state = {_state_of(due): 1}
             change_table(register, lambda table: commit_changes(table, [], state))
@@ -157,7 +157,7 @@ class Lake:
         """Return the URIs of the visible files of a table, of one date or all."""
         return [file.uri for file in self.files(name, date)]
 
-    def new_files(self, written: Iterable[Written]) -> tuple[NewFile, ...]:
+    def new_files(self, written: Iterable[WrittenFile]) -> tuple[NewFile, ...]:
         """Convert written files to the form that a unit needs."""
         files = list(written)
         names = sorted({file.table for file in files})
@@ -167,14 +167,14 @@ class Lake:
         schemas = {name: _bounded_schema(table) for name, table in tables.items()}
         return tuple(new_file(file, schemas[file.table]) for file in files)
 
-    def _target(self, name: str) -> Target:
+    def _target(self, name: str) -> AppendTarget:
         """Open a table for appending, and add missing columns whatever the register records."""
         location = self.location.join(name)
         found = open_target(location)
         spec = self._ensured.get(name)
         if spec is not None and not set(spec.schema.names) <= set(found.schema.names):
             # The table was replaced by an older one.
-            bring_up_to_date(location, spec)
+            upgrade_schema(location, spec)
             found = open_target(location)
         return found
 
@@ -196,7 +196,7 @@ class Lake:
         register = intents.open_register(self.location)
         return {} if register is None else register.beginning_with(prefix)
 
-    def commit(self, unit: Unit, watch: Watch = unwatched) -> CommitResult:
+    def commit(self, unit: CommitUnit, watch: Watch = unwatched) -> CommitResult:
         """Make a unit visible in all its tables, exactly once."""
         opened, self._opened = self._opened, {}
         return commits.commit(self.location, unit, clock=self._clock, watch=watch, opened=opened)
@@ -223,7 +223,7 @@ def _state_of(specs: Sequence[TableSpec]) -> str:
     return f"tables:{digest.hexdigest()[:32]}"
 
 
-def _bounded_schema(table: Target) -> Any:
+def _bounded_schema(table: AppendTarget) -> Any:
     """Return the columns of a table that have bounds in its log."""
     declared = table.schema
     names = bounded_columns(table.settings)

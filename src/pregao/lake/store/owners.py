@@ -13,7 +13,7 @@ def own_name() -> str:
     return f"{_table_of_processes()} {os.getpid()} {_began(os.getpid())}"
 
 
-def is_gone(name: str) -> bool:
+def has_exited(name: str) -> bool:
     """Whether a process has exited; False if that cannot be determined from this host."""
     table, number, began = _parts(name)
     if table != _table_of_processes() or not number.isdigit():

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from pregao.extras import kernels_compiled
 from pregao.lake.store import flat_parquet
-from pregao.lake.store.file_statistics import Bounds, name_bounds, stats_json
+from pregao.lake.store.file_statistics import ColumnBounds, name_bounds, stats_json
 from pregao.lake.store.location import Location
 from pregao.lake.store.unit import DATE, NewFile
 
@@ -78,7 +78,7 @@ def _bounded_columns(schema: Any) -> list[str]:
 
 
 @dataclass(slots=True)
-class Written:
+class WrittenFile:
     """A written Parquet file: path, size and contents."""
 
     table: str
@@ -87,11 +87,11 @@ class Written:
     rows: int
     day: int
     metadata: Any = field(repr=False)
-    bounds: dict[str, Bounds] = field(default_factory=dict, repr=False)
+    bounds: dict[str, ColumnBounds] = field(default_factory=dict, repr=False)
     """Bounds of columns that have none in the file."""
 
 
-def new_file(written: Written, declared: Any) -> NewFile:
+def new_file(written: WrittenFile, declared: Any) -> NewFile:
     """Convert a written file to a `NewFile`; ``declared`` is its table's schema."""
     return NewFile(
         written.table,
@@ -112,7 +112,7 @@ def write_table(
     delta_coded: Collection[str] = (),
     plain: Collection[str] = (),
     apart: str | None = None,
-) -> Written:
+) -> WrittenFile:
     """Write rows of one day as a file of a table, under a unique name.
 
     ``delta_coded`` are columns, or members of a column's lists, stored with delta encoding;
@@ -139,7 +139,7 @@ def write_table(
         writer.close()
         size = sink.tell()
     metadata = pq.read_metadata(full, filesystem=filesystem)
-    return Written(table, path, int(size), data.num_rows, day, metadata, name_bounds(data))
+    return WrittenFile(table, path, int(size), data.num_rows, day, metadata, name_bounds(data))
 
 
 def table_writer(

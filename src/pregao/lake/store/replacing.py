@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from deltalake.transaction import AddAction
 
 from pregao.lake.store.delta_tables import (
-    Change,
+    FileChange,
     LakeTable,
     add_action,
     arrow_schema,
@@ -22,13 +22,13 @@ from pregao.lake.store.delta_tables import (
 )
 from pregao.lake.store.location import Location
 from pregao.lake.store.parquet import rewrite
-from pregao.lake.store.unit import DATE, NewFile, Replaced
+from pregao.lake.store.unit import DATE, NewFile, ReplacedRows
 
 
 def replace_once(
     location: Location,
     ids: Sequence[str],
-    gone: Sequence[Replaced],
+    gone: Sequence[ReplacedRows],
     adds: Sequence[AddAction],
     is_open: Callable[[], bool] | None = None,
 ) -> list[str]:
@@ -38,8 +38,8 @@ def replace_once(
     ``is_open`` see `change_once`.
     """
 
-    def changes(table: LakeTable) -> list[Change]:
-        result: list[Change] = list(adds)
+    def changes(table: LakeTable) -> list[FileChange]:
+        result: list[FileChange] = list(adds)
         for action in visible_files(table).to_pylist():
             day = action[f"partition.{DATE}"]
             parts = [part for part in gone if part.date == day.isoformat()]
@@ -64,13 +64,13 @@ def replace_once(
 _NOTHING, _SOME, _ALL = 0, 1, 2
 
 
-def _verdict(action: dict[str, Any], part: Replaced) -> int:
+def _verdict(action: dict[str, Any], part: ReplacedRows) -> int:
     """Return how much of a file is replaced, according to its statistics."""
-    verdicts = [_told(action, name, values) for name, values in part.where]
+    verdicts = [_describe(action, name, values) for name, values in part.where]
     return min(verdicts, default=_ALL)
 
 
-def _told(action: dict[str, Any], name: str, values: Sequence[Any]) -> int:
+def _describe(action: dict[str, Any], name: str, values: Sequence[Any]) -> int:
     """Return how much of a file has one of the values in a column; no values: any non-null."""
     nulls = action.get(f"null_count.{name}")
     if nulls == action["num_records"]:
@@ -86,7 +86,7 @@ def _told(action: dict[str, Any], name: str, values: Sequence[Any]) -> int:
 
 
 def _without(
-    location: Location, table: LakeTable, path: str, parts: Sequence[Replaced]
+    location: Location, table: LakeTable, path: str, parts: Sequence[ReplacedRows]
 ) -> tuple[Any, int]:
     """Return the rows of a file that remain, and the total number of rows."""
     # Imported lazily: it imports pandas, which commands that only read do not need.
@@ -109,7 +109,7 @@ def _without(
     return file.to_table().filter(remaining), rows.num_rows
 
 
-def _meant(rows: Any, part: Replaced) -> Any:
+def _meant(rows: Any, part: ReplacedRows) -> Any:
     """Return a mask of the rows that a part selects."""
     found = pa.scalar(True)
     for name, values in part.where:
@@ -119,7 +119,7 @@ def _meant(rows: Any, part: Replaced) -> Any:
     return found if part.where else pa.array(np.ones(rows.num_rows, np.bool_))
 
 
-def count_replaced(location: Location, part: Replaced) -> int:
+def count_replaced(location: Location, part: ReplacedRows) -> int:
     """Return the number of rows of a table that a part removes."""
     table = load_existing(location)
     total = 0

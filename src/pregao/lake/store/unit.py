@@ -41,7 +41,7 @@ class NewFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
+class ReplacedRows:
     """Rows that a unit removes: those of a table and date that match a condition.
 
     ``where`` has the allowed values of columns; a column without values matches any value except
@@ -54,14 +54,14 @@ class Replaced:
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class CommitUnit:
     """A unit of commit: captures, the files made from them, and their rows in ``ingests``."""
 
     unit_id: str
     captures: tuple[str, ...]
     files: tuple[NewFile, ...]
     ingests: tuple[Mapping[str, Any], ...] = ()
-    replaces: tuple[Replaced, ...] = ()
+    replaces: tuple[ReplacedRows, ...] = ()
     """Rows to remove, such as those of derived tables that are rebuilt."""
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pregao.clock import DAY, Clock, system_clock
 from pregao.lake.store import intents
 from pregao.lake.store.delta_tables import load_existing, visible_files
-from pregao.lake.store.lake import STAGING, Lake
+from pregao.lake.store.lake import STAGING, LakeStore
 from pregao.lake.store.local_files import list_files, remove_empty_folders, remove_file
 from pregao.lake.store.location import FileEntry, Location
 
@@ -41,7 +41,7 @@ class Vacuumed:
 
 
 def vacuum(
-    lake: Lake,
+    lake: LakeStore,
     *,
     older_than_ns: int = DAY,
     dry_run: bool = False,
@@ -87,7 +87,7 @@ def vacuum(
     return Vacuumed(tuple(orphans), tuple(links), tuple(unknown))
 
 
-def _removed(lake: Lake, entry: FileEntry) -> bool:
+def _removed(lake: LakeStore, entry: FileEntry) -> bool:
     """Remove a file; on a local disk without following links in its path."""
     if not lake.location.is_local:
         entry.location.delete()
@@ -95,7 +95,7 @@ def _removed(lake: Lake, entry: FileEntry) -> bool:
     return remove_file(lake.location.path, entry.location.relative_to(lake.location))
 
 
-def _retired(lake: Lake, name: str, cutoff: int, links: list[str]) -> list[FileEntry]:
+def _retired(lake: LakeStore, name: str, cutoff: int, links: list[str]) -> list[FileEntry]:
     """The files of a retired table, its log first; none if an earlier version still writes it."""
     entries = list(_old_entries(lake, name, _ALL_NS, links))
     if any(entry.modified_ns >= cutoff for entry in entries):
@@ -105,13 +105,15 @@ def _retired(lake: Lake, name: str, cutoff: int, links: list[str]) -> list[FileE
     return log + [entry for entry in entries if _OURS.fullmatch(entry.name) and entry not in log]
 
 
-def _remove_folders(lake: Lake, name: str) -> None:
+def _remove_folders(lake: LakeStore, name: str) -> None:
     """Remove the empty folders of a retired table; object stores have none."""
     if lake.location.is_local:
         remove_empty_folders(lake.location.path, name)
 
 
-def _old_entries(lake: Lake, folder: str, cutoff: int, links: list[str]) -> Iterator[FileEntry]:
+def _old_entries(
+    lake: LakeStore, folder: str, cutoff: int, links: list[str]
+) -> Iterator[FileEntry]:
     """Yield the files below a folder of the lake that are older than the cutoff; collect links."""
     if not lake.location.is_local:
         for entry in lake.location.join(folder).entries(recursive=True):
@@ -125,7 +127,7 @@ def _old_entries(lake: Lake, folder: str, cutoff: int, links: list[str]) -> Iter
             yield FileEntry(lake.location.join(file.path), False, file.size, file.modified_ns)
 
 
-def _old_files(lake: Lake, name: str, cutoff: int, links: list[str]) -> list[FileEntry]:
+def _old_files(lake: LakeStore, name: str, cutoff: int, links: list[str]) -> list[FileEntry]:
     """Return the Parquet files below a table's folder that are older than the cutoff."""
     location = lake.table_location(name)
     return [
@@ -136,7 +138,7 @@ def _old_files(lake: Lake, name: str, cutoff: int, links: list[str]) -> list[Fil
     ]
 
 
-def _intended(lake: Lake) -> set[str]:
+def _intended(lake: LakeStore) -> set[str]:
     units = intents.read(lake.location, pending) if (pending := lake.pending()) else []
     return {
         lake.table_location(file.table).join(file.path).uri for unit in units for file in unit.files
@@ -145,7 +147,7 @@ def _intended(lake: Lake) -> set[str]:
 
 def _shown(place: Location) -> set[str]:
     actions = visible_files(load_existing(place))
-    return _places(place, actions["path"].to_pylist())
+    return _paths(place, actions["path"].to_pylist())
 
 
 def _shown_since(place: Location, cutoff: int) -> set[str]:
@@ -157,8 +159,8 @@ def _shown_since(place: Location, cutoff: int) -> set[str]:
                 action = json.loads(line)
                 if "remove" in action:
                     removed.add(action["remove"]["path"])
-    return _places(place, removed)
+    return _paths(place, removed)
 
 
-def _places(place: Location, paths: Iterable[str]) -> set[str]:
+def _paths(place: Location, paths: Iterable[str]) -> set[str]:
     return {place.join(path).uri for path in paths}

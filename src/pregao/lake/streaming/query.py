@@ -16,10 +16,14 @@ from typing import Any
 
 from pregao.clock import SECOND
 from pregao.errors import PregaoError, UsageError
-from pregao.lake.ingest import Report
-from pregao.lake.source import RANGES, Offset, Range, next_offset, ranges_between, register
-from pregao.lake.spark import is_remote, missing_interpreter, sentence
-from pregao.lake.store import Location
+from pregao.lake.ingest.report import IngestReport
+from pregao.lake.source.data_source import register
+from pregao.lake.source.request import RANGES
+from pregao.lake.source.rolling_files import FileRange, Offset, next_offset, ranges_between
+from pregao.lake.spark.remote import is_remote
+from pregao.lake.spark.session import missing_interpreter
+from pregao.lake.spark.spark_errors import sentence
+from pregao.lake.store.location import Location
 from pregao.lake.streaming.stream_ingest import StreamIngest
 
 CHECKPOINTS = "_streams"
@@ -28,7 +32,7 @@ CHECKPOINTS = "_streams"
 _STEP_S = 0.2
 """Interval at which a waiting stream checks whether to end."""
 
-Told = Callable[[Report], None]
+OnReport = Callable[[IngestReport], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +47,10 @@ class StreamPace:
     """Newer packets wait for the other feed, unless no file grows."""
 
 
-def follow_here(
+def follow_locally(
     ingest: StreamIngest,
     pace: StreamPace,
-    told: Told,
+    told: OnReport,
     ending: Callable[[], bool] = lambda: False,
 ) -> None:
     """Follow the files in this process, without Spark; ends after one pass if `once` is set.
@@ -79,7 +83,11 @@ def _sleep(seconds: float, ending: Callable[[], bool]) -> None:
 
 
 def follow_on_spark(
-    spark: Any, ingest: StreamIngest, pace: StreamPace, told: Told, checkpoint: str | None = None
+    spark: Any,
+    ingest: StreamIngest,
+    pace: StreamPace,
+    told: OnReport,
+    checkpoint: str | None = None,
 ) -> None:
     """Follow the files with a streaming query; ends after one pass if `once` is set.
 
@@ -93,7 +101,7 @@ def follow_on_spark(
                 "--checkpoint requires Spark's streaming, which is not available in this session: "
                 "omit it. The lake records how far each file was ingested."
             )
-        follow_here(ingest, pace, told)
+        follow_locally(ingest, pace, told)
         return
     query = start(spark, ingest, pace, told, checkpoint)
     try:
@@ -108,7 +116,11 @@ def follow_on_spark(
 
 
 def start(
-    spark: Any, ingest: StreamIngest, pace: StreamPace, told: Told, checkpoint: str | None = None
+    spark: Any,
+    ingest: StreamIngest,
+    pace: StreamPace,
+    told: OnReport,
+    checkpoint: str | None = None,
 ) -> Any:
     """Start the streaming query and return it."""
     register(spark)
@@ -125,7 +137,7 @@ def start(
 
     def batch(rows: Any, _number: int) -> None:
         ranges = [
-            Range(
+            FileRange(
                 row["name"],
                 ingest.files.place(row["name"]),
                 row["head"],

@@ -19,33 +19,24 @@ from dataclasses import replace
 
 from pregao.errors import CaptureError
 from pregao.extras import require
-from pregao.lake.ingest import (
-    UNKNOWN_STREAM,
-    CaptureSurvey,
-    GrowingFile,
-    Known,
-    Merger,
-    OpenPcap,
-    Options,
-    Report,
-    Runner,
-    TaskProgress,
-    check_options,
-    fingerprint,
-    first_protocol,
-    first_specs,
-    ingest,
-    merge_here,
-    range_identity,
-    read_known,
-    run_here,
-    settle_latest,
-    survey,
-    survey_range,
-    take_in,
-)
-from pregao.lake.source import Range, RollingFiles
-from pregao.lake.store import Lake, Location, until_committed
+from pregao.lake.ingest.growing_file import GrowingFile
+from pregao.lake.ingest.hashing import fingerprint
+from pregao.lake.ingest.intake import ingest, ingest_surveyed
+from pregao.lake.ingest.known import IngestState, range_identity
+from pregao.lake.ingest.latest import settle_latest
+from pregao.lake.ingest.memory import load_ingest_state
+from pregao.lake.ingest.options import IngestOptions, check_options
+from pregao.lake.ingest.places import PcapSeeker
+from pregao.lake.ingest.protocol import UNKNOWN_STREAM
+from pregao.lake.ingest.protocols import first_protocol
+from pregao.lake.ingest.report import IngestReport
+from pregao.lake.ingest.running import Merger, Runner, TaskProgress, merge_locally, run_locally
+from pregao.lake.ingest.surveys import CaptureSurvey, survey, survey_range
+from pregao.lake.ingest.tables import first_specs
+from pregao.lake.source.rolling_files import FileRange, RollingFiles
+from pregao.lake.store.commits import until_committed
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.location import Location
 
 
 class StreamIngest:
@@ -55,21 +46,21 @@ class StreamIngest:
         self,
         files: RollingFiles,
         lake: str | Location,
-        options: Options | None = None,
+        options: IngestOptions | None = None,
         *,
-        run: Runner = run_here,
-        merge: Merger = merge_here,
+        run: Runner = run_locally,
+        merge: Merger = merge_locally,
         progress: TaskProgress | None = None,
     ) -> None:
         require("numba")
         self.files = files
-        self.lake = Lake(lake)
-        self.options = options or Options()
+        self.lake = LakeStore(lake)
+        self.options = options or IngestOptions()
         check_options(self.options)
         self._run = run
         self._merge = merge
         self._progress = progress or TaskProgress()
-        self._known: Known | None = None
+        self._known: IngestState | None = None
 
     def prepare(self) -> None:
         """Complete the commits of an interrupted run, and create missing tables."""
@@ -79,7 +70,7 @@ class StreamIngest:
         self.lake.ensure_tables(first_specs())
         settle_latest(self.lake)
 
-    def take(self, ranges: Sequence[Range]) -> list[Report]:
+    def take(self, ranges: Sequence[FileRange]) -> list[IngestReport]:
         """Ingest ranges, except those already ingested. Returns a report of each unit."""
         reports = []
         wholes = [each.location for each in ranges if each.whole]
@@ -100,10 +91,10 @@ class StreamIngest:
             reports += self._take_growing(growing)
         return reports
 
-    def _take_growing(self, ranges: Sequence[Range]) -> list[Report]:
+    def _take_growing(self, ranges: Sequence[FileRange]) -> list[IngestReport]:
         began = time.perf_counter()
 
-        def attempt() -> list[Report] | None:
+        def attempt() -> list[IngestReport] | None:
             known = self._known = self._known or self._read_known()
             for each in ranges:
                 _note_whole(each, known)
@@ -121,18 +112,18 @@ class StreamIngest:
         rivals = "other ingests keep committing the same files first"
         return until_committed(self.lake.location, rivals, attempt)
 
-    def _read_known(self) -> Known:
+    def _read_known(self) -> IngestState:
         # The process that claimed a range or channel before may have died before completing it.
         self.prepare()
-        return read_known(self.lake)
+        return load_ingest_state(self.lake)
 
-    def _attempt(self, ranges: list[Range], known: Known) -> Report:
+    def _attempt(self, ranges: list[FileRange], known: IngestState) -> IngestReport:
         names = [f"{range_identity(each.file, each.begin)}-{each.end}" for each in ranges]
         inputs = [sorted(names), sorted(known.generations.items())]
         if known.dropped:
             inputs.append(sorted(known.dropped.items()))
         text = json.dumps(inputs)
-        report = Report(unit_id=hashlib.sha256(text.encode()).hexdigest()[:32])
+        report = IngestReport(unit_id=hashlib.sha256(text.encode()).hexdigest()[:32])
         surveys = self._surveys(ranges, known)
         streams = {r.destination: r.stream for r in known.roles.values()}
         fixed = {
@@ -144,7 +135,7 @@ class StreamIngest:
             # A flow may exist without appearing in a sample.
             role = known.roles.get(flow)
             surveys[0].sighting(first_protocol().name if role is None else role.protocol, flow)
-        take_in(
+        ingest_surveyed(
             self.lake,
             surveys,
             known,
@@ -157,7 +148,7 @@ class StreamIngest:
         )
         return report
 
-    def _surveys(self, ranges: list[Range], known: Known) -> list[CaptureSurvey]:
+    def _surveys(self, ranges: list[FileRange], known: IngestState) -> list[CaptureSurvey]:
         """Survey the ranges, and the packets around them in all files."""
         growing = {each.file: each for each in self.files.look() if not each.whole}
         spans = [_span(each, growing.get(each.file)) for each in ranges]
@@ -167,7 +158,7 @@ class StreamIngest:
         for each in ranges:
             seen = growing.pop(each.file, None)
             stop = each.end if seen is None else max(each.end, seen.end)
-            with OpenPcap(each.location) as opened:
+            with PcapSeeker(each.location) as opened:
                 context = opened.around(each.begin, each.end, first, last, stop)
             found = survey_range(each.location, each.begin, each.end, context)
             found.identity = range_identity(each.file, each.begin)
@@ -177,7 +168,7 @@ class StreamIngest:
         return surveys + list(_around(growing, known, first, last))
 
     @staticmethod
-    def _learn_new_flows(found: CaptureSurvey, known: Known) -> None:
+    def _learn_new_flows(found: CaptureSurvey, known: IngestState) -> None:
         """Survey the rest of the file for new flows, whose stream a few packets may not show."""
         new = {
             flow
@@ -191,9 +182,9 @@ class StreamIngest:
                         found.sighting(protocol, flow).kinds = seen.kinds
 
 
-def _span(each: Range, seen: GrowingFile | None) -> tuple[int, int]:
+def _span(each: FileRange, seen: GrowingFile | None) -> tuple[int, int]:
     """Return the times of a range's first packet and of one not before its last."""
-    with OpenPcap(each.location) as opened:
+    with PcapSeeker(each.location) as opened:
         if opened.finder.size < each.end:
             raise CaptureError(
                 f"{each.location} was truncated: it had {each.end} bytes, and now has "
@@ -206,7 +197,7 @@ def _span(each: Range, seen: GrowingFile | None) -> tuple[int, int]:
     return first, max(first, last)
 
 
-def _note_whole(each: Range, known: Known) -> None:
+def _note_whole(each: FileRange, known: IngestState) -> None:
     """Record a file that was already ingested completely, detected by content."""
     if each.file in known.taken:
         return
@@ -217,7 +208,7 @@ def _note_whole(each: Range, known: Known) -> None:
     known.taken[each.file] = [(0, size - 1)] if same else []
 
 
-def _left(each: Range, known: Known) -> Iterator[Range]:
+def _left(each: FileRange, known: IngestState) -> Iterator[FileRange]:
     """Yield the parts of a range that were not ingested yet."""
     begin = each.begin
     for first, last in known.taken.get(each.file, []):
@@ -231,7 +222,7 @@ def _left(each: Range, known: Known) -> Iterator[Range]:
 
 
 def _around(
-    files: dict[str, GrowingFile], known: Known, first_ns: int, last_ns: int
+    files: dict[str, GrowingFile], known: IngestState, first_ns: int, last_ns: int
 ) -> Iterator[CaptureSurvey]:
     """Yield the packets of other files in a span of time, ingested or not, as context only."""
     for name, file in files.items():
@@ -240,7 +231,7 @@ def _around(
         position = max((last + 1 for _, last in known.taken.get(name, [])), default=file.begin)
         if not file.begin <= position <= file.end:
             continue
-        with OpenPcap(file.location) as opened:
+        with PcapSeeker(file.location) as opened:
             next_ns = opened.finder.time_at(position)
             stop = file.end if next_ns is not None and next_ns <= last_ns else position
             context = opened.around(position, position, first_ns, last_ns, stop)

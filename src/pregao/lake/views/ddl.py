@@ -8,12 +8,12 @@ files.
 from __future__ import annotations
 
 from pregao.errors import UsageError
-from pregao.lake.store import Lake
+from pregao.lake.store.lake import LakeStore
 from pregao.lake.views.definitions import View, define_views, view_names
 from pregao.lake.views.sql_text import SPARK, select_text
 
 
-def catalogue_ddl(lake: Lake, schema: str = "b3", root: str | None = None) -> str:
+def catalogue_ddl(lake: LakeStore, schema: str = "b3", root: str | None = None) -> str:
     """Return DDL for Spark with Delta, Databricks and others that accept its SQL.
 
     ``schema`` is the target schema (``b3``, or ``main.b3`` with a catalog); ``root`` is the URI by

@@ -23,8 +23,10 @@ from typing import Any
 import pyarrow as pa
 
 from pregao.errors import UsageError
-from pregao.lake.ingest import type_name
-from pregao.lake.store import DATE, Lake, comment_of
+from pregao.lake.ingest.table_summaries import type_name
+from pregao.lake.store.delta_tables import comment_of
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.unit import DATE
 from pregao.lake.views.flags import VERSION, names_text, set_columns
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 
@@ -40,7 +42,7 @@ DURATIONS = frozenset({
 _ENDS_AS_A_TIME = re.compile(r"(time|timestamp|_at|^t\d+|_t\d+)$")
 
 
-class Unit(Enum):
+class TimeUnit(Enum):
     """Unit of a time column, which counts from 1970."""
 
     NANOSECONDS = "ns"
@@ -48,29 +50,29 @@ class Unit(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class OwnColumn:
     """A column of the table."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Timestamp:
+class TimestampColumn:
     """A time column of the table as a timestamp."""
 
     of: str
-    unit: Unit
+    unit: TimeUnit
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class SqlExpression:
     """An SQL expression over the table's columns, valid in every engine."""
 
     sql: str
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LookupColumn:
     """A looked-up column; null if the lake has no such table or column."""
 
     name: str
@@ -80,11 +82,11 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ViewColumn:
     """A column of a view, with its comment."""
 
     name: str
-    value: Own | Timestamp | Text | Found
+    value: OwnColumn | TimestampColumn | SqlExpression | LookupColumn
     comment: str
 
 
@@ -110,19 +112,19 @@ class View:
 
     name: str
     table: str
-    columns: tuple[Column, ...]
+    columns: tuple[ViewColumn, ...]
     lookups: tuple[Lookup, ...]
 
 
-def _place(index: str) -> str:
+def _position(index: str) -> str:
     return (
         f"CAST(sequence_version AS BIGINT) * {EVENT_VERSION} + sequence_number * {EVENT_NUMBER} "
         f"+ {index}"
     )
 
 
-_MESSAGE = _place("index_in_packet")
-_BEHIND = _place(str(EVENT_NUMBER - 1))
+_MESSAGE = _position("index_in_packet")
+_AFTER = _position(str(EVENT_NUMBER - 1))
 """Event key after the last message of a packet, where a snapshot was loaded."""
 _HELD = {
     "phase": ("STRING", "Phase of the security group at that time."),
@@ -133,7 +135,7 @@ _IN_ORDER = (f"coalesce({_MESSAGE}, 0)", "coalesce(from_ns, 0)")
 _PHASES = {
     # A tick is the book after its event, so a change of phase at the event's end applies to it.
     "ticks": Lookup(
-        STATUS, tuple(_HELD), f"coalesce(event, {_BEHIND})", "coalesce(event, 0)", _IN_ORDER
+        STATUS, tuple(_HELD), f"coalesce(event, {_AFTER})", "coalesce(event, 0)", _IN_ORDER
     ),
     # The trades that end an auction precede the message that publishes its end.
     "trades": Lookup(STATUS, tuple(_HELD), _MESSAGE, f"coalesce({_MESSAGE}, 0)", _IN_ORDER),
@@ -147,13 +149,13 @@ def view_names(tables: Iterable[str]) -> dict[str, str]:
     return {name: table for table in sorted(known) if (name := f"{PREFIX}{table}") not in known}
 
 
-def define_view(lake: Lake, name: str) -> View:
+def define_view(lake: LakeStore, name: str) -> View:
     """Return a view by name (``v_trades``), according to the lake's current tables."""
     return define_views(lake, [name])[0]
 
 
 def define_views(
-    lake: Lake, names: Iterable[str], tables: Collection[str] | None = None
+    lake: LakeStore, names: Iterable[str], tables: Collection[str] | None = None
 ) -> list[View]:
     """Return views by name; ``tables`` are the lake's tables, if already listed."""
     known = view_names(lake.table_names() if tables is None else tables)
@@ -175,33 +177,37 @@ def view_of(table: str, schema: Any, others: Mapping[str, frozenset[str]]) -> Vi
     """Return the view of a table with this schema; ``others`` are columns of other tables."""
     names = frozenset(schema.names)
     lookups: list[Lookup] = []
-    columns: list[Column] = []
+    columns: list[ViewColumn] = []
 
-    def add(column: Column) -> None:
+    def add(column: ViewColumn) -> None:
         # A column of the table takes precedence over a derived one of the same name.
         if column.name not in names:
             columns.append(column)
 
     for field in schema:
-        columns.append(Column(field.name, Own(field.name), comment_of(field)))
+        columns.append(ViewColumn(field.name, OwnColumn(field.name), comment_of(field)))
         if field.name == "security_id" and "symbol" not in names and names.issuperset(_KEY):
             there = _answers(_SYMBOL, others)
             lookups += [_SYMBOL] if there else []
-            add(Column("symbol", Found("symbol", "STRING", there), "Symbol of the instrument."))
+            add(
+                ViewColumn(
+                    "symbol", LookupColumn("symbol", "STRING", there), "Symbol of the instrument."
+                )
+            )
         if (unit := moment_unit(field)) is not None:
             comment = f"{comment_of(field)} As a timestamp, UTC."
-            add(Column(moment_name(field.name), Timestamp(field.name, unit), comment))
+            add(ViewColumn(moment_name(field.name), TimestampColumn(field.name, unit), comment))
         if field.name in set_columns() and pa.types.is_integer(field.type):
             text = names_text(field.name, versioned=VERSION in names)
             comment = f"Names of the flags of {field.name}, separated by |."
-            add(Column(f"{field.name}_names", Text(text), comment))
+            add(ViewColumn(f"{field.name}_names", SqlExpression(text), comment))
     phases = _PHASES.get(table)
     if phases is not None and names.issuperset((*_KEY, "symbol", *_needed(phases.ours))):
         there = _answers(phases, others)
         lookups += [phases] if there else []
         after_symbol = schema.names.index("symbol") + 1
         columns[after_symbol:after_symbol] = [
-            Column(name, Found(name, kind, there), comment)
+            ViewColumn(name, LookupColumn(name, kind, there), comment)
             for name, (kind, comment) in _HELD.items()
             if name not in names
         ]
@@ -210,7 +216,7 @@ def view_of(table: str, schema: Any, others: Mapping[str, frozenset[str]]) -> Vi
 
 def own_columns(view: View) -> dict[str, str]:
     """Return the view columns that are table columns, mapped to their table names."""
-    return {one.name: one.value.name for one in view.columns if isinstance(one.value, Own)}
+    return {one.name: one.value.name for one in view.columns if isinstance(one.value, OwnColumn)}
 
 
 def needed_tables(view: View) -> list[str]:
@@ -218,11 +224,11 @@ def needed_tables(view: View) -> list[str]:
     return [view.table, *(lookup.table for lookup in view.lookups)]
 
 
-def moment_unit(field: Any) -> Unit | None:
+def moment_unit(field: Any) -> TimeUnit | None:
     """Return the unit of a time column; None if the column has no times."""
     if not pa.types.is_int64(field.type) or field.name in DURATIONS:
         return None
-    return next((unit for unit in Unit if field.name.endswith(f"_{unit.value}")), None)
+    return next((unit for unit in TimeUnit if field.name.endswith(f"_{unit.value}")), None)
 
 
 def moment_name(column: str) -> str:
@@ -231,23 +237,23 @@ def moment_name(column: str) -> str:
     return stem if _ENDS_AS_A_TIME.search(stem) else f"{stem}_time"
 
 
-def view_columns(lake: Lake, name: str) -> list[tuple[str, str, str]]:
+def view_columns(lake: LakeStore, name: str) -> list[tuple[str, str, str]]:
     """Return a view's columns: name, type, comment."""
     view = define_view(lake, name)
     schema = lake.schema(view.table)
     return [(column.name, column_type(column, schema), column.comment) for column in view.columns]
 
 
-def column_type(column: Column, schema: Any) -> str:
+def column_type(column: ViewColumn, schema: Any) -> str:
     """Return the SQL type of a view's column; ``schema`` is that of the view's table."""
     match column.value:
-        case Own(name):
+        case OwnColumn(name):
             return type_name(schema.field(name).type)
-        case Timestamp():
+        case TimestampColumn():
             return "timestamp"
-        case Text():
+        case SqlExpression():
             return "string"
-        case Found(_, kind, _):
+        case LookupColumn(_, kind, _):
             return kind.lower()
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from functools import cache
 from itertools import groupby
 
-from pregao.lake.ingest import bundled_message_tables
+from pregao.lake.ingest.umdf.tables import bundled_message_tables
 from pregao.sbe.model import SetType
 from pregao.sbe.values import ValueKind
-from pregao.schemas import UMDF_SCHEMA_ID, Registry
+from pregao.schemas.bundle import UMDF_SCHEMA_ID
+from pregao.schemas.registry import Registry
 
 VERSION = "schema_version"
 _COPIES = {"original_trade_condition": "trade_condition"}

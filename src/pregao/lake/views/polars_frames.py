@@ -6,24 +6,27 @@ import os
 from typing import Any
 
 from pregao.extras import imported
-from pregao.lake.store import Lake, Location, check_links, visible_files
+from pregao.lake.store.delta_tables import visible_files
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.location import Location
+from pregao.lake.store.table_paths import check_links
 from pregao.lake.views.definitions import (
-    Column,
-    Found,
     Lookup,
-    Own,
-    Text,
-    Timestamp,
-    Unit,
+    LookupColumn,
+    OwnColumn,
+    SqlExpression,
+    TimestampColumn,
+    TimeUnit,
+    ViewColumn,
     define_view,
     key_columns,
     view_names,
 )
 
 
-def scan(lake: Lake | Location | str | os.PathLike[str], name: str) -> Any:
+def scan(lake: LakeStore | Location | str | os.PathLike[str], name: str) -> Any:
     """Return a table or view (``v_trades``) of a lake as a ``polars.LazyFrame``."""
-    store = lake if isinstance(lake, Lake) else Lake(lake)
+    store = lake if isinstance(lake, LakeStore) else LakeStore(lake)
     store.require()
     store.roll_forward()
     if name not in view_names(store.table_names()):
@@ -45,7 +48,7 @@ def _polars() -> Any:
     return polars
 
 
-def _table(lake: Lake, name: str) -> Any:
+def _table(lake: LakeStore, name: str) -> Any:
     # Polars reads the log again; reading it here first gives clear errors for missing tables and
     # unsafe paths.
     paths = visible_files(lake.delta(name))["path"].to_pylist()
@@ -56,30 +59,30 @@ def _table(lake: Lake, name: str) -> Any:
     )
 
 
-def _value(column: Column) -> Any:
+def _value(column: ViewColumn) -> Any:
     pl = _polars()
     match column.value:
-        case Own(name):
+        case OwnColumn(name):
             value = pl.col(name)
-        case Timestamp(of, Unit.NANOSECONDS):
+        case TimestampColumn(of, TimeUnit.NANOSECONDS):
             value = pl.col(of).cast(pl.Datetime("ns"))
-        case Timestamp(of, Unit.SECONDS):
+        case TimestampColumn(of, TimeUnit.SECONDS):
             value = (pl.col(of) * 1_000_000).cast(pl.Datetime("us"))
-        case Text(sql):
+        case SqlExpression(sql):
             value = pl.sql_expr(sql)
-        case Found(name, kind, there):
+        case LookupColumn(name, kind, there):
             kinds = {"STRING": pl.String, "BOOLEAN": pl.Boolean}
             value = pl.col(f"found_{name}") if there else pl.lit(None, dtype=kinds[kind])
     return value.alias(column.name)
 
 
-def _grouped(lake: Lake, lookup: Lookup) -> Any:
+def _grouped(lake: LakeStore, lookup: Lookup) -> Any:
     pl = _polars()
     takes = [pl.col(name).max().alias(f"found_{name}") for name in lookup.takes]
     return _table(lake, lookup.table).group_by(list(key_columns())).agg(takes)
 
 
-def _held(lake: Lake, frame: Any, lookup: Lookup, number: int) -> Any:
+def _held(lake: LakeStore, frame: Any, lookup: Lookup, number: int) -> Any:
     """Join each row with the last row of the lookup at or before its event key."""
     pl = _polars()
     key = list(key_columns())

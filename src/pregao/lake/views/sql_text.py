@@ -6,41 +6,48 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pregao.lake.views.definitions import (
-    Column,
-    Found,
     Lookup,
-    Own,
-    Text,
-    Timestamp,
-    Unit,
+    LookupColumn,
+    OwnColumn,
+    SqlExpression,
+    TimestampColumn,
+    TimeUnit,
     View,
+    ViewColumn,
     key_columns,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class SqlDialect:
     """Differences between the engines: identifier quotes and timestamp functions."""
 
     quote: str
-    timestamps: dict[Unit, str]
+    timestamps: dict[TimeUnit, str]
 
     def name(self, name: str) -> str:
         """Quote a name as an SQL identifier."""
         return f"{self.quote}{name.replace(self.quote, 2 * self.quote)}{self.quote}"
 
 
-DUCKDB = Dialect(
-    '"', {Unit.NANOSECONDS: "make_timestamp_ns({})", Unit.SECONDS: "make_timestamp({} * 1000000)"}
+DUCKDB = SqlDialect(
+    '"',
+    {
+        TimeUnit.NANOSECONDS: "make_timestamp_ns({})",
+        TimeUnit.SECONDS: "make_timestamp({} * 1000000)",
+    },
 )
-SPARK = Dialect(
+SPARK = SqlDialect(
     # Spark's timestamps have microseconds: the last three digits are truncated.
     "`",
-    {Unit.NANOSECONDS: "timestamp_micros({} DIV 1000)", Unit.SECONDS: "timestamp_seconds({})"},
+    {
+        TimeUnit.NANOSECONDS: "timestamp_micros({} DIV 1000)",
+        TimeUnit.SECONDS: "timestamp_seconds({})",
+    },
 )
 
 
-def select_text(view: View, dialect: Dialect, place: Callable[[str], str] | None = None) -> str:
+def select_text(view: View, dialect: SqlDialect, place: Callable[[str], str] | None = None) -> str:
     """Return the query of a view; ``place`` maps table names to SQL (default: quoted names)."""
     named = place or dialect.name
     columns = ",\n  ".join(
@@ -52,19 +59,19 @@ def select_text(view: View, dialect: Dialect, place: Callable[[str], str] | None
     return f"SELECT\n  {columns}\nFROM {named(view.table)}{joins}"
 
 
-def _value(column: Column, dialect: Dialect) -> str:
+def _value(column: ViewColumn, dialect: SqlDialect) -> str:
     match column.value:
-        case Own(name):
+        case OwnColumn(name):
             return dialect.name(name)
-        case Timestamp(of, unit):
+        case TimestampColumn(of, unit):
             return dialect.timestamps[unit].format(dialect.name(of))
-        case Text(sql):
+        case SqlExpression(sql):
             return sql
-        case Found(name, kind, there):
+        case LookupColumn(name, kind, there):
             return f"found_{name}" if there else f"CAST(NULL AS {kind})"
 
 
-def _join(number: int, lookup: Lookup, dialect: Dialect, named: Callable[[str], str]) -> str:
+def _join(number: int, lookup: Lookup, dialect: SqlDialect, named: Callable[[str], str]) -> str:
     """Return the join of a lookup; its column names occur in no table."""
     quoted = dialect.name
     key = ", ".join(f"{quoted(name)} AS key_{number}_{name}" for name in key_columns())

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.errors import UsageError
-from pregao.lake.store import DATE, Lake, Location
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.location import Location
+from pregao.lake.store.unit import DATE
 from pregao.lake.views.definitions import INSTRUMENTS
 from pregao.names import did_you_mean, folded
 
@@ -19,7 +21,7 @@ _COLUMNS = (DATE, "channel", "security_id", "symbol", "security_group")
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class SymbolListing:
     """A symbol with its security id on a channel, and the days on which it had that id."""
 
     symbol: str | None
@@ -33,8 +35,8 @@ class Listing:
 
 
 def find_symbol(
-    lake: Lake | Location | str | os.PathLike[str], name: str, day: date | None = None
-) -> list[Listing]:
+    lake: LakeStore | Location | str | os.PathLike[str], name: str, day: date | None = None
+) -> list[SymbolListing]:
     """Return the listings of a symbol or security id on a day, or on all days of a lake.
 
     The latest listing comes first.
@@ -42,7 +44,7 @@ def find_symbol(
     Raises:
         UsageError: There is no such instrument; the message suggests similar names.
     """
-    store = lake if isinstance(lake, Lake) else Lake(lake)
+    store = lake if isinstance(lake, LakeStore) else LakeStore(lake)
     store.require()
     store.roll_forward()
     rows = _instruments(store, day)
@@ -58,7 +60,7 @@ def find_symbol(
     return _listings(found)
 
 
-def _instruments(lake: Lake, day: date | None) -> Any:
+def _instruments(lake: LakeStore, day: date | None) -> Any:
     if INSTRUMENTS not in lake.table_names():
         raise UsageError(f"{lake.location} has no table {INSTRUMENTS}, so its symbols are unknown.")
     table = lake.delta(INSTRUMENTS)
@@ -73,24 +75,24 @@ def _instruments(lake: Lake, day: date | None) -> Any:
     return rows
 
 
-def _listings(rows: Any) -> list[Listing]:
-    found: dict[tuple[Any, ...], Listing] = {}
+def _listings(rows: Any) -> list[SymbolListing]:
+    found: dict[tuple[Any, ...], SymbolListing] = {}
     for row in rows.sort_by([(DATE, "ascending")]).to_pylist():
         key = (row["symbol"], row["security_id"], row["channel"])
         day, group = row[DATE], row.get("security_group")
-        known = found.get(key) or Listing(*key, group, day, day, 0)
+        known = found.get(key) or SymbolListing(*key, group, day, day, 0)
         found[key] = replace(known, security_group=group, last_day=day, days=known.days + 1)
     by_name = sorted(found.values(), key=lambda one: (one.symbol or "", one.channel))
     return sorted(by_name, key=lambda one: one.last_day, reverse=True)
 
 
-def _nobody(lake: Lake, rows: Any, name: str, day: date | None) -> str:
+def _nobody(lake: LakeStore, rows: Any, name: str, day: date | None) -> str:
     """Return the message for an unknown instrument, with similar names."""
     when = "" if day is None else f" on {day.isoformat()}"
     return f"{lake.location} knows no instrument {name}{when}.{_meant(rows, name)}"
 
 
-def meant(lake: Lake, name: str, day: date | None = None) -> str:
+def meant(lake: LakeStore, name: str, day: date | None = None) -> str:
     """Return a "Did you mean …?" with similar instrument names; empty if there are none."""
     try:
         return _meant(_instruments(lake, day), name)

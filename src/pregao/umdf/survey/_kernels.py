@@ -8,10 +8,10 @@ from pregao._njit import load_i64, njit, njit_or
 from pregao.umdf._sequencing_kernels import version_distance
 from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION
 
-_TWINS = "pregao.umdf.survey._whole_arrays"
+_FALLBACK = "pregao.umdf.survey._whole_arrays"
 
 
-@njit_or(_TWINS)
+@njit_or(_FALLBACK)
 def gather_words(buffer, positions, values):
     """Read the eight bytes at each position, as a signed number."""
     for m in range(np.uint64(len(positions))):
@@ -52,7 +52,7 @@ def count_one_by_one(lines, packet_of, kinds, slots, pair_line, pair_kind, talli
     return used
 
 
-@njit_or(_TWINS)
+@njit_or(_FALLBACK)
 def count_pairs(lines, packet_of, kinds, slots, pair_line, pair_kind, tallies, used, rows):
     """Count messages as `count_one_by_one` does; its fallback is for many messages of few kinds."""
     return count_one_by_one(
@@ -60,7 +60,7 @@ def count_pairs(lines, packet_of, kinds, slots, pair_line, pair_kind, tallies, u
     )
 
 
-@njit_or(_TWINS)
+@njit_or(_FALLBACK)
 def tally_peaks(times, keys, span, tags, counts, peaks):
     """Raise each key's maximum count within one interval.
 

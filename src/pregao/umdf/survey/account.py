@@ -13,21 +13,21 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from pregao.capture import PacketBlock
+from pregao.capture.blocks import PacketBlock
 from pregao.clock import MILLISECOND, SECOND
-from pregao.schemas import Registry
-from pregao.umdf.bulk import BulkDecoder, Unknown, walk
+from pregao.schemas.registry import Registry
+from pregao.umdf.bulk import BulkDecoder, UnknownMessages, walk
 from pregao.umdf.streams import Stream
 from pregao.umdf.survey import _kernels
-from pregao.umdf.survey.lines import Destination, LineNumbers, Lines, Seen, schema_of
-from pregao.umdf.survey.rejects import Rejects, decode_kinds, walk_faults
-from pregao.umdf.survey.sequencing import Gap, Run, SequenceAudit
+from pregao.umdf.survey.lines import Destination, LineMessages, LineNumbers, LineTable, schema_of
+from pregao.umdf.survey.rejects import RejectCounts, decode_kinds, walk_faults
+from pregao.umdf.survey.sequencing import SequenceAudit, SequenceGap, SequenceRun
 
 PEAK_SPAN = 100 * MILLISECOND
 """Interval over which a peak is counted."""
 
 _HELD_SPANS = 16
-_MOST_KEYS = 4096
+_MAX_KEYS = 4096
 
 
 class Peaks:
@@ -80,7 +80,7 @@ class LineAccount:
     peak_per_second: int
     """Messages, in the busiest 100 ms."""
     templates: Counter[int]
-    runs: list[Run]
+    runs: list[SequenceRun]
 
 
 @dataclass(slots=True)
@@ -116,9 +116,9 @@ class Survey:
     ) -> None:
         self._decoder = BulkDecoder(registry)
         self.registry = self._decoder.registry
-        self.lines = Lines(streams)
+        self.lines = LineTable(streams)
         self.audit = SequenceAudit()
-        self.rejects = Rejects()
+        self.rejects = RejectCounts()
         self.messages = 0
         self.packets = 0
         """UDP packets."""
@@ -153,7 +153,7 @@ class Survey:
         walk_faults(self._decoder, walked, name, block, self.rejects)
         kinds = walked.kinds()
         for outcome in decode_kinds(self._decoder, walked, kinds, name, block, self.rejects):
-            if isinstance(outcome, Unknown):
+            if isinstance(outcome, UnknownMessages):
                 self.unknown[outcome.template_id, outcome.version] += len(outcome.rows)
 
     def _span(self, block: PacketBlock) -> None:
@@ -169,10 +169,10 @@ class Survey:
             self._key_of_row = np.array([*keys, -1], np.int32)
         return self._key_of_row[rows]
 
-    def _key(self, seen: Seen) -> int:
+    def _key(self, seen: LineMessages) -> int:
         if schema_of(self.registry, seen.schema_id, seen.version) is None:
             return -1
-        if seen.template_id not in self._template_keys and len(self._template_keys) < _MOST_KEYS:
+        if seen.template_id not in self._template_keys and len(self._template_keys) < _MAX_KEYS:
             self._template_keys[seen.template_id] = len(self._template_keys)
         return self._template_keys.get(seen.template_id, -1)
 
@@ -231,7 +231,7 @@ class Survey:
         templates: list[Counter[int]] = [Counter() for _ in streams]
         for seen in self.lines.seen():
             templates[seen.line][seen.template_id] += seen.messages
-        runs: list[list[Run]] = [[] for _ in streams]
+        runs: list[list[SequenceRun]] = [[] for _ in streams]
         for run in self.audit.runs():
             runs[run.line].append(run)
         heartbeats = self.audit.heartbeats()
@@ -266,6 +266,6 @@ class Survey:
             if line not in known and self._totals.packets[line]
         }
 
-    def gaps(self, most: int = 20) -> list[Gap]:
+    def gaps(self, most: int = 20) -> list[SequenceGap]:
         """Return the earliest unclosed gaps in sequences, at most ``most``."""
         return self.audit.gaps(most)

@@ -12,12 +12,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pregao.capture import Flow
+from pregao.arrays import Int64Array
+from pregao.capture.layers import Flow
 from pregao.errors import DecodeError
-from pregao.sbe.model import Message, Schema
-from pregao.sbe.values import Reading
-from pregao.schemas import Registry
-from pregao.umdf.bulk import Numbers, Walked
+from pregao.sbe.model import MessageTemplate, Schema
+from pregao.sbe.values import ValueSpec
+from pregao.schemas.registry import Registry
+from pregao.umdf.bulk import WalkedPackets
 from pregao.umdf.packets import check_schema_id
 from pregao.umdf.streams import Stream, StreamEvidence
 from pregao.umdf.survey import _kernels
@@ -39,7 +40,7 @@ class Destination(NamedTuple):
         return f"{host}:{self.port}"
 
 
-class Seen(NamedTuple):
+class LineMessages(NamedTuple):
     """Number of messages of one kind on a line."""
 
     line: int
@@ -49,7 +50,7 @@ class Seen(NamedTuple):
     messages: int
 
 
-class Lines:
+class LineTable:
     """The lines of a set of captures, numbered in order of appearance, with their messages."""
 
     def __init__(self, streams: Mapping[Destination, Stream] | None = None) -> None:
@@ -73,7 +74,7 @@ class Lines:
             self.destinations.append(destination)
         return number
 
-    def add(self, lines: npt.NDArray[np.int32], walked: Walked) -> npt.NDArray[np.int32]:
+    def add(self, lines: npt.NDArray[np.int32], walked: WalkedPackets) -> npt.NDArray[np.int32]:
         """Count the messages of packets on these lines. Returns the row of each message."""
         rows = np.empty(len(walked), np.int32)
         self._used = _kernels.count_pairs(
@@ -89,10 +90,12 @@ class Lines:
         """Number of rows: kinds of messages per line."""
         return self._used
 
-    def seen(self) -> list[Seen]:
+    def seen(self) -> list[LineMessages]:
         """Return the counts, row by row."""
         return [
-            Seen(int(line), int(kind) >> 32, int(kind) >> 16 & 0xFFFF, int(kind) & 0xFFFF, int(n))
+            LineMessages(
+                int(line), int(kind) >> 32, int(kind) >> 16 & 0xFFFF, int(kind) & 0xFFFF, int(n)
+            )
             for line, kind, n in zip(
                 self._pair_line[: self._used].tolist(),
                 self._pair_kind[: self._used].tolist(),
@@ -116,7 +119,7 @@ class Lines:
 class LineNumbers:
     """Maps the flow numbers of one capture to line numbers."""
 
-    def __init__(self, lines: Lines, flows: Sequence[Flow]) -> None:
+    def __init__(self, lines: LineTable, flows: Sequence[Flow]) -> None:
         """Create a mapping; ``flows`` is the growing list of the capture's reader."""
         self._lines = lines
         self._flows = flows
@@ -143,13 +146,15 @@ def schema_of(registry: Registry, schema_id: int, version: int) -> Schema | None
 
 def message_of(
     registry: Registry, schema_id: int, template_id: int, version: int
-) -> Message | None:
+) -> MessageTemplate | None:
     """Return the template for a kind of messages, or None if it is rejected or unknown."""
     schema = schema_of(registry, schema_id, version)
     return None if schema is None or not template_id else schema.by_id.get(template_id)
 
 
-def words(walked: Walked, rows: Numbers, reading: Reading) -> tuple[npt.NDArray[np.bool_], Numbers]:
+def words(
+    walked: WalkedPackets, rows: Int64Array, reading: ValueSpec
+) -> tuple[npt.NDArray[np.bool_], Int64Array]:
     """Read an eight-byte field of messages. Returns a mask of those that have it, and values."""
     bodies, lengths = walked.body[rows], walked.block_length[rows]
     present = (lengths >= reading.end) & (bodies + lengths <= walked.end[rows])

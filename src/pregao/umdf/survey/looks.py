@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from pregao.capture import read_blocks
+from pregao.capture.bulk import read_blocks
 from pregao.capture.split import boundary_finder
 from pregao.errors import CaptureError
-from pregao.schemas import Registry
+from pregao.schemas.registry import Registry
 from pregao.umdf.bulk import walk
-from pregao.umdf.survey.lines import LineNumbers, Lines
+from pregao.umdf.survey.lines import LineNumbers, LineTable
 
 if TYPE_CHECKING:
-    from pregao.capture import Source
+    from pregao.capture.source import Source
 
 SAMPLE_BYTES = 1024 * 1024
 SAMPLES = 3
-MOST_SAMPLED = 200
+MAX_SAMPLED = 200
 """Maximum number of sampled captures: rolling files carry the same flows."""
 
 
 def streams_of(captures: Iterable[Source], registry: Registry) -> dict[str, str]:
     """Return the stream of each destination, from samples of the captures."""
     chosen: Sequence[Source] = list(captures)
-    if len(chosen) > MOST_SAMPLED:
-        step = len(chosen) / MOST_SAMPLED
-        chosen = [chosen[int(step * number)] for number in range(MOST_SAMPLED)]
-    lines = Lines()
+    if len(chosen) > MAX_SAMPLED:
+        step = len(chosen) / MAX_SAMPLED
+        chosen = [chosen[int(step * number)] for number in range(MAX_SAMPLED)]
+    lines = LineTable()
     for capture in chosen:
         _look(capture, lines)
     found = lines.streams(registry)
@@ -37,7 +37,7 @@ def streams_of(captures: Iterable[Source], registry: Registry) -> dict[str, str]
     }
 
 
-def _look(capture: Source, lines: Lines) -> None:
+def _look(capture: Source, lines: LineTable) -> None:
     """Count the messages in a few samples of a capture."""
     with boundary_finder(capture) as finder:
         if finder is None:
@@ -52,7 +52,7 @@ def _look(capture: Source, lines: Lines) -> None:
                 _sample(capture, lines, start, end)
 
 
-def _sample(capture: Source, lines: Lines, start: int | None, end: int | None) -> None:
+def _sample(capture: Source, lines: LineTable, start: int | None, end: int | None) -> None:
     read = 0
     try:
         with read_blocks(capture, start, end, SAMPLE_BYTES) as reader:

@@ -9,10 +9,17 @@ from itertools import islice
 
 import numpy as np
 
-from pregao.capture import PacketBlock
+from pregao.capture.blocks import PacketBlock
 from pregao.errors import DecodeError
 from pregao.umdf import _kernels
-from pregao.umdf.bulk import Batch, BulkDecoder, MessageKind, Reject, Unknown, Walked
+from pregao.umdf.bulk import (
+    BulkDecoder,
+    DecodeReject,
+    MessageBatch,
+    MessageKind,
+    UnknownMessages,
+    WalkedPackets,
+)
 
 FAULTS = {
     _kernels.SHORT_PACKET: "a packet too short for its header",
@@ -25,12 +32,12 @@ FAULTS = {
 }
 """Faults of the walk of a packet, as texts that do not depend on the packet."""
 
-_MOST_REASONS = 256
+_MAX_REASONS = 256
 _OTHER = "other reasons"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CapturePosition:
     """Position of a failure in a capture: its packet, record offset and payload offset."""
 
     name: str
@@ -45,13 +52,13 @@ class Place:
 
 
 @dataclass(slots=True)
-class Rejects:
+class RejectCounts:
     """Counts of rejected messages, and of packets that could not be fully walked, by reason."""
 
     messages: int = 0
     packets: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
-    first: list[Place] = field(default_factory=list)
+    first: list[CapturePosition] = field(default_factory=list)
     most: int = 10
     """Maximum number of positions kept: the first ones, in the order of the captures."""
     _settled: int = 0
@@ -65,7 +72,7 @@ class Rejects:
         """Start a block: later failures follow all earlier ones."""
         self._settled = len(self.first)
 
-    def keep(self, place: Place) -> None:
+    def keep(self, place: CapturePosition) -> None:
         """Keep a position if it is among the first; those of a block arrive in any order."""
         capacity = self.most - self._settled
         block = [*self.first[self._settled :], place]
@@ -74,13 +81,17 @@ class Rejects:
 
     def count(self, reason: str, number: int = 1) -> None:
         """Count a reason; beyond the maximum number of reasons, new ones are counted together."""
-        if reason not in self.reasons and len(self.reasons) >= _MOST_REASONS:
+        if reason not in self.reasons and len(self.reasons) >= _MAX_REASONS:
             reason = _OTHER
         self.reasons[reason] += number
 
 
 def walk_faults(
-    decoder: BulkDecoder, walked: Walked, name: str, block: PacketBlock, rejects: Rejects
+    decoder: BulkDecoder,
+    walked: WalkedPackets,
+    name: str,
+    block: PacketBlock,
+    rejects: RejectCounts,
 ) -> None:
     """Start a block, and count its packets whose walk failed."""
     rejects.begin_block()
@@ -92,17 +103,17 @@ def walk_faults(
     for fault in np.flatnonzero(counts[1:]).tolist():
         rejects.count(FAULTS[fault + 1], int(counts[fault + 1]))
     for reject in islice(decoder.faults(walked), max(0, rejects.most - len(rejects.first))):
-        rejects.keep(_place(walked, name, block, reject))
+        rejects.keep(_position(walked, name, block, reject))
 
 
 def decode_kinds(
     decoder: BulkDecoder,
-    walked: Walked,
+    walked: WalkedPackets,
     kinds: Iterable[MessageKind],
     name: str,
     block: PacketBlock,
-    rejects: Rejects,
-) -> Iterator[Batch | Unknown]:
+    rejects: RejectCounts,
+) -> Iterator[MessageBatch | UnknownMessages]:
     """Decode messages kind by kind, and count those that cannot be decoded."""
     for kind in kinds:
         try:
@@ -117,31 +128,33 @@ def decode_kinds(
             _keep(decoder, walked, sample, name, block, rejects)
             continue
         for outcome in decoder.decode_kind(walked, kind):
-            if isinstance(outcome, Reject):
+            if isinstance(outcome, DecodeReject):
                 rejects.messages += 1
                 rejects.count(outcome.reason)
-                rejects.keep(_place(walked, name, block, outcome))
+                rejects.keep(_position(walked, name, block, outcome))
             else:
                 yield outcome
 
 
 def _keep(
     decoder: BulkDecoder,
-    walked: Walked,
+    walked: WalkedPackets,
     kind: MessageKind,
     name: str,
     block: PacketBlock,
-    rejects: Rejects,
+    rejects: RejectCounts,
 ) -> None:
     for outcome in decoder.decode_kind(walked, kind):
-        if isinstance(outcome, Reject):
-            rejects.keep(_place(walked, name, block, outcome))
+        if isinstance(outcome, DecodeReject):
+            rejects.keep(_position(walked, name, block, outcome))
 
 
-def _place(walked: Walked, name: str, block: PacketBlock, reject: Reject) -> Place:
+def _position(
+    walked: WalkedPackets, name: str, block: PacketBlock, reject: DecodeReject
+) -> CapturePosition:
     """Return the position of a reject in its capture; ``walked`` has the packets of ``block``."""
     packet = reject.packet
-    return Place(
+    return CapturePosition(
         name,
         int(block.number[packet]),
         int(block.position[packet]),

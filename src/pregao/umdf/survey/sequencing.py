@@ -11,17 +11,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pregao.umdf.bulk import Walked
+from pregao.umdf.bulk import WalkedPackets
 from pregao.umdf.survey import _kernels
 from pregao.umdf.templates import SEQUENCE_RESET
 
-MOST_RUNS = 1 << 17
-MOST_GAPS = 1 << 18
+MAX_RUNS = 1 << 17
+MAX_GAPS = 1 << 18
 
 _FIRST_ROOM = 256
 
 
-class Run(NamedTuple):
+class SequenceRun(NamedTuple):
     """Packets of one sequence version on one line and channel."""
 
     line: int
@@ -48,7 +48,7 @@ class Run(NamedTuple):
         return self.first == 1 and self.ended and not self.missing
 
 
-class Gap(NamedTuple):
+class SequenceGap(NamedTuple):
     """Missing numbers, and the capture time of the packet after them."""
 
     line: int
@@ -66,7 +66,7 @@ class SequenceAudit:
     are counted as ``untracked``; beyond ``most_gaps`` open gaps only their size is kept.
     """
 
-    def __init__(self, most_runs: int = MOST_RUNS, most_gaps: int = MOST_GAPS) -> None:
+    def __init__(self, most_runs: int = MAX_RUNS, most_gaps: int = MAX_GAPS) -> None:
         self._most_runs = most_runs
         self._most_gaps = most_gaps
         self._slots = np.full(4 * _FIRST_ROOM, -1, np.int32)
@@ -81,7 +81,7 @@ class SequenceAudit:
         return int(self._state[_kernels.UNTRACKED])
 
     def add(
-        self, lines: npt.NDArray[np.int32], times: npt.NDArray[np.int64], walked: Walked
+        self, lines: npt.NDArray[np.int32], times: npt.NDArray[np.int64], walked: WalkedPackets
     ) -> None:
         """Add packets, in capture order."""
         resets = np.zeros(len(lines), np.bool_)
@@ -109,12 +109,12 @@ class SequenceAudit:
         if used + packets > len(self._gaps) and len(self._gaps) < self._most_gaps:
             self._gaps = _longer(self._gaps, min(2 * len(self._gaps) + packets, self._most_gaps))
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[SequenceRun]:
         """Return the runs, in the order in which they started."""
         rows = self._runs[: self._state[_kernels.RUNS_USED]].tolist()
         found = [row for row in rows if not row[_kernels.RUN_KEY] & _kernels.TRACK]
         return [
-            Run(
+            SequenceRun(
                 *_key(row),
                 first=row[_kernels.RUN_FIRST],
                 last=row[_kernels.RUN_NEXT] - 1,
@@ -139,16 +139,16 @@ class SequenceAudit:
             if row[_kernels.RUN_KEY] & _kernels.TRACK
         }
 
-    def gaps(self, most: int = 20) -> list[Gap]:
+    def gaps(self, most: int = 20) -> list[SequenceGap]:
         """Return the earliest open gaps, at most ``most``."""
-        found: list[Gap] = []
+        found: list[SequenceGap] = []
         for row in self._runs[: self._state[_kernels.RUNS_USED]].tolist():
             if row[_kernels.RUN_KEY] & _kernels.TRACK or not row[_kernels.RUN_MISSING]:
                 continue
             index = row[_kernels.RUN_HEAD]
             while index >= 0:
                 start, end, after, time = self._gaps[index].tolist()
-                found.append(Gap(*_key(row), first=start, last=end, time_ns=time))
+                found.append(SequenceGap(*_key(row), first=start, last=end, time_ns=time))
                 index = after
         return sorted(found, key=lambda gap: (gap.time_ns, gap.line, gap.first))[:most]
 

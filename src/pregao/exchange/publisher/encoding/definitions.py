@@ -12,7 +12,7 @@ from pregao.exchange.engine.terms import SecurityUpdateAction
 from pregao.exchange.publisher.encoding.fields import known_fields, rescale, template
 from pregao.exchange.publisher.packetiser import ROOM
 from pregao.sbe.codec import SchemaCodec
-from pregao.sbe.values import Reading, readings
+from pregao.sbe.values import ValueSpec, readings
 
 _PRICE_DECIMALS = 4
 _RATIO_DECIMALS = 7
@@ -104,7 +104,7 @@ class DefinitionEncoder:
         return parts
 
 
-def _decimal(mantissa: int | None, scale: int, reading: Reading) -> Decimal | None:
+def _decimal(mantissa: int | None, scale: int, reading: ValueSpec) -> Decimal | None:
     """Return a number with the decimals of its field; None if an optional field would round it."""
     if mantissa is None:
         return None

@@ -10,19 +10,24 @@ from pregao.errors import SchemaError
 from pregao.exchange.publisher.encoding.definitions import DefinitionEncoder
 from pregao.exchange.publisher.encoding.fields import (
     FLAGS,
-    Column,
-    Write,
+    FieldMapping,
+    WriteMessage,
     column_writer,
     enum_number,
     known_fields,
     template,
 )
-from pregao.exchange.publisher.encoding.layouts import LAYOUTS, SUB_TYPE, UPDATE_ACTION, Layout
+from pregao.exchange.publisher.encoding.layouts import (
+    LAYOUTS,
+    SUB_TYPE,
+    UPDATE_ACTION,
+    MessageLayout,
+)
 from pregao.exchange.publisher.encoding.news import NewsEncoder
 from pregao.exchange.publisher.encoding.orders import OrderEncoder, SnapshotOrderEncoder
 from pregao.sbe.codec import MessageCodec, SchemaCodec
-from pregao.sbe.values import Reading
-from pregao.schemas import bundled
+from pregao.sbe.values import ValueSpec
+from pregao.schemas.bundle import bundled
 
 DEFAULT_VERSION = 16
 
@@ -43,7 +48,7 @@ class FeedEncoder:
         self.snapshot_orders = SnapshotOrderEncoder(self.schema, self.implied)
         self.definitions = DefinitionEncoder(self.schema)
         self.news = NewsEncoder(self.schema)
-        self.writers: dict[type, Write] = {}
+        self.writers: dict[type, WriteMessage] = {}
         self.unknown: set[type] = set()
         """Events without a message in this version."""
         for kind, layout in LAYOUTS.items():
@@ -93,7 +98,7 @@ class FeedEncoder:
         choices = () if reading.set is None else reading.set.choices
         return next((1 << choice.bit for choice in choices if choice.name == name), 0)
 
-    def _writer(self, kind: type, layout: Layout, codec: MessageCodec) -> Write:
+    def _writer(self, kind: type, layout: MessageLayout, codec: MessageCodec) -> WriteMessage:
         known = known_fields(codec)
         write = column_writer(codec, [self._column(column, known) for column in layout.columns])
         attributes = {field.name for field in fields(kind)}
@@ -103,7 +108,7 @@ class FeedEncoder:
                 write = _flagging(write, attribute, bit)
         return write
 
-    def _column(self, column: Column, known: dict[str, Reading]) -> Column:
+    def _column(self, column: FieldMapping, known: dict[str, ValueSpec]) -> FieldMapping:
         """Return a column with the conversion to the enumeration values of the version."""
         if column.fields == (UPDATE_ACTION,):
             new = enum_number(known[UPDATE_ACTION], "NEW")
@@ -132,7 +137,7 @@ class FeedEncoder:
         return lambda *values: pack(*values[: len(names)])
 
 
-def _flagging(write: Write, attribute: str, bit: int) -> Write:
+def _flagging(write: WriteMessage, attribute: str, bit: int) -> WriteMessage:
     """Return a writer that also sets a flag if the event's attribute is true."""
 
     def flagged(item: Any, flags: int, rpt_seq: int | None) -> bytes:

@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from pregao.errors import SchemaError
-from pregao.sbe import Taken
+from pregao.sbe._packer import FieldSource
 from pregao.sbe.codec import MessageCodec, SchemaCodec
-from pregao.sbe.values import Reading, ValueKind, readings
+from pregao.sbe.values import ValueKind, ValueSpec, readings
 
 FLAGS = "matchEventIndicator"
 RPT_SEQ = "rptSeq"
 
-Write = Callable[[Any, int, int | None], bytes]
+WriteMessage = Callable[[Any, int, int | None], bytes]
 """Encodes an event with flags and ``rptSeq`` (None in snapshots)."""
 _Convert = Callable[[Any], Any]
 
 
-class Column(NamedTuple):
+class FieldMapping(NamedTuple):
     """Mapping of an event attribute to the field that carries it.
 
     ``fields`` are names in order of preference: the first that the version has is written; if it
@@ -41,12 +41,12 @@ def template(schema: SchemaCodec, *names: str) -> MessageCodec | None:
     return None
 
 
-def known_fields(codec: MessageCodec) -> dict[str, Reading]:
+def known_fields(codec: MessageCodec) -> dict[str, ValueSpec]:
     """Return the fields of a message's block by name."""
     return {reading.name: reading for reading in readings(codec.message)}
 
 
-def enum_number(reading: Reading, name: str) -> int:
+def enum_number(reading: ValueSpec, name: str) -> int:
     """Return the number of a named enumeration value."""
     members = () if reading.enum is None else reading.enum.members
     for member in members:
@@ -64,14 +64,14 @@ def rescale(mantissa: int, scale: int, wanted: int) -> int:
     return rounded if mantissa >= 0 else -rounded
 
 
-def column_writer(codec: MessageCodec, columns: Sequence[Column]) -> Write:
+def column_writer(codec: MessageCodec, columns: Sequence[FieldMapping]) -> WriteMessage:
     """Return a writer of a message from event attributes."""
     known = known_fields(codec)
-    mapped: dict[str, Taken] = {}
+    mapped: dict[str, FieldSource] = {}
     for column in columns:
         name = next((field for field in column.fields if field in known), None)
         if name is not None:
-            mapped[name] = Taken(column.attribute, _conversion(column, known[name]))
+            mapped[name] = FieldSource(column.attribute, _conversion(column, known[name]))
     leading = [name for name in (FLAGS, RPT_SEQ) if name in known]
     pack = codec.packer(*leading, taken=mapped)
     if leading == [FLAGS, RPT_SEQ]:
@@ -83,7 +83,7 @@ def column_writer(codec: MessageCodec, columns: Sequence[Column]) -> Write:
     return lambda item, _flags, _rpt_seq: pack(item)
 
 
-def _conversion(column: Column, reading: Reading) -> _Convert | None:
+def _conversion(column: FieldMapping, reading: ValueSpec) -> _Convert | None:
     if column.convert is not None:
         return column.convert
     if reading.kind is ValueKind.TEXT:

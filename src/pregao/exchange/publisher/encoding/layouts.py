@@ -5,26 +5,26 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pregao.exchange.engine import events
-from pregao.exchange.publisher.encoding.fields import Column
+from pregao.exchange.publisher.encoding.fields import FieldMapping
 
 
-def _is(attribute: str, *fields: str) -> Column:
-    return Column(fields, attribute)
+def _is(attribute: str, *fields: str) -> FieldMapping:
+    return FieldMapping(fields, attribute)
 
 
-def _fixed(attribute: str, scale: int, field: str) -> Column:
-    return Column((field,), attribute, scale)
+def _fixed(attribute: str, scale: int, field: str) -> FieldMapping:
+    return FieldMapping((field,), attribute, scale)
 
 
-def _price(attribute: str, field: str) -> Column:
+def _price(attribute: str, field: str) -> FieldMapping:
     return _fixed(attribute, 4, field)
 
 
-class Layout(NamedTuple):
+class MessageLayout(NamedTuple):
     """Messages that can carry an event, in order of preference, and its field mappings."""
 
     messages: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[FieldMapping, ...]
 
 
 _SECURITY_ID = _is("security_id", "securityID")
@@ -63,8 +63,8 @@ _FORWARD = (
 )
 _EXTREME = (_SECURITY_ID, _ACTION, _TRADE_DATE, _ENTRY_PX, _ENTRY_TIME)
 
-LAYOUTS: dict[type, Layout] = {
-    events.ExecutionSummary: Layout(
+LAYOUTS: dict[type, MessageLayout] = {
+    events.ExecutionSummary: MessageLayout(
         ("ExecutionSummary_55",),
         (
             _SECURITY_ID,
@@ -77,10 +77,10 @@ LAYOUTS: dict[type, Layout] = {
             _TRANSACT_TIME,
         ),
     ),
-    events.Trade: Layout(("Trade_53",), (*_TRADE, _TRANSACT_TIME)),
-    events.ForwardTrade: Layout(("ForwardTrade_54",), (*_TRADE, *_FORWARD, _TRANSACT_TIME)),
-    events.LastTradePrice: Layout(("LastTradePrice_27",), (*_TRADE, *_FORWARD, _ENTRY_TIME)),
-    events.TradeBust: Layout(
+    events.Trade: MessageLayout(("Trade_53",), (*_TRADE, _TRANSACT_TIME)),
+    events.ForwardTrade: MessageLayout(("ForwardTrade_54",), (*_TRADE, *_FORWARD, _TRANSACT_TIME)),
+    events.LastTradePrice: MessageLayout(("LastTradePrice_27",), (*_TRADE, *_FORWARD, _ENTRY_TIME)),
+    events.TradeBust: MessageLayout(
         ("TradeBust_57",),
         (
             _SECURITY_ID,
@@ -92,7 +92,7 @@ LAYOUTS: dict[type, Layout] = {
             _TRANSACT_TIME,
         ),
     ),
-    events.OpeningPrice: Layout(
+    events.OpeningPrice: MessageLayout(
         ("OpeningPrice_15",),
         (
             _SECURITY_ID,
@@ -104,9 +104,9 @@ LAYOUTS: dict[type, Layout] = {
             _ENTRY_TIME,
         ),
     ),
-    events.HighPrice: Layout(("HighPrice_24",), _EXTREME),
-    events.LowPrice: Layout(("LowPrice_25",), _EXTREME),
-    events.ExecutionStatistics: Layout(
+    events.HighPrice: MessageLayout(("HighPrice_24",), _EXTREME),
+    events.LowPrice: MessageLayout(("LowPrice_25",), _EXTREME),
+    events.ExecutionStatistics: MessageLayout(
         ("ExecutionStatistics_56",),
         (
             _SECURITY_ID,
@@ -119,15 +119,15 @@ LAYOUTS: dict[type, Layout] = {
             _ENTRY_TIME,
         ),
     ),
-    events.TheoreticalOpeningPrice: Layout(
+    events.TheoreticalOpeningPrice: MessageLayout(
         ("TheoreticalOpeningPrice_16",),
         (_SECURITY_ID, _ACTION, _TRADE_DATE, _ENTRY_PX, _ENTRY_SIZE, _ENTRY_TIME),
     ),
-    events.AuctionImbalance: Layout(
+    events.AuctionImbalance: MessageLayout(
         ("AuctionImbalance_19",),
         (_SECURITY_ID, _ACTION, _is("condition", "imbalanceCondition"), _ENTRY_SIZE, _ENTRY_TIME),
     ),
-    events.ClosingPrice: Layout(
+    events.ClosingPrice: MessageLayout(
         ("ClosingPrice_17",),
         (
             _SECURITY_ID,
@@ -138,7 +138,7 @@ LAYOUTS: dict[type, Layout] = {
             _ENTRY_TIME,
         ),
     ),
-    events.SettlementPrice: Layout(
+    events.SettlementPrice: MessageLayout(
         ("SettlementPrice_28",),
         (
             _SECURITY_ID,
@@ -150,10 +150,10 @@ LAYOUTS: dict[type, Layout] = {
             _is("settl_price_type", "settlPriceType"),
         ),
     ),
-    events.OpenInterest: Layout(
+    events.OpenInterest: MessageLayout(
         ("OpenInterest_29",), (_SECURITY_ID, _TRADE_DATE, _ENTRY_SIZE, _ENTRY_TIME)
     ),
-    events.PriceBand: Layout(
+    events.PriceBand: MessageLayout(
         ("PriceBand_22", "PriceBand_20"),
         (
             _SECURITY_ID,
@@ -166,7 +166,7 @@ LAYOUTS: dict[type, Layout] = {
             _ENTRY_TIME,
         ),
     ),
-    events.QuantityBand: Layout(
+    events.QuantityBand: MessageLayout(
         ("QuantityBand_21",),
         (
             _SECURITY_ID,
@@ -175,7 +175,7 @@ LAYOUTS: dict[type, Layout] = {
             _ENTRY_TIME,
         ),
     ),
-    events.SecurityStatus: Layout(
+    events.SecurityStatus: MessageLayout(
         ("SecurityStatus_3",),
         (
             _SECURITY_ID,
@@ -187,7 +187,7 @@ LAYOUTS: dict[type, Layout] = {
             _is("transact_time_ns", "transactTime"),
         ),
     ),
-    events.SecurityGroupPhase: Layout(
+    events.SecurityGroupPhase: MessageLayout(
         ("SecurityGroupPhase_10",),
         (
             _is("group", "securityGroup"),
@@ -199,7 +199,7 @@ LAYOUTS: dict[type, Layout] = {
             _is("transact_time_ns", "transactTime"),
         ),
     ),
-    events.EmptyBook: Layout(("EmptyBook_9",), (_SECURITY_ID, _ENTRY_TIME)),
-    events.ChannelReset: Layout(("ChannelReset_11",), (_ENTRY_TIME,)),
+    events.EmptyBook: MessageLayout(("EmptyBook_9",), (_SECURITY_ID, _ENTRY_TIME)),
+    events.ChannelReset: MessageLayout(("ChannelReset_11",), (_ENTRY_TIME,)),
 }
 """Events whose message is written only from their attributes."""

@@ -10,8 +10,8 @@ from pregao.exchange.publisher.encoding.fields import FLAGS, template
 from pregao.exchange.publisher.packetiser import ROOM
 from pregao.sbe.codec import SchemaCodec
 
-_MOST_PARTS = 0xFFFF
-_LEAST_TEXT = 200
+_MAX_PARTS = 0xFFFF
+_MIN_TEXT = 200
 """Minimum bytes of text per part."""
 
 
@@ -45,15 +45,15 @@ class NewsEncoder:
             FLAGS: flags,
         }
         text_size = ROOM - len(self._codec.encode(values))
-        if text_size < _LEAST_TEXT:
+        if text_size < _MIN_TEXT:
             raise EncodeError(
-                f"headline and URL of a news item are {_LEAST_TEXT - text_size} bytes too long: "
+                f"headline and URL of a news item are {_MIN_TEXT - text_size} bytes too long: "
                 "shorten them"
             )
         parts = list(cut_text(text, text_size))
-        if len(parts) > _MOST_PARTS:
+        if len(parts) > _MAX_PARTS:
             raise EncodeError(
-                f"news text of {len(text)} bytes needs {len(parts)} parts, at most {_MOST_PARTS} "
+                f"news text of {len(text)} bytes needs {len(parts)} parts, at most {_MAX_PARTS} "
                 "are allowed: shorten it"
             )
         messages = []

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pregao.errors import SchemaError
-from pregao.exchange.engine.events import MassDeleteOrders, OrderAdded, OrderChanged, OrderDeleted
-from pregao.exchange.engine.terms import Side
+from pregao.exchange.engine.events import (
+    ChangeOrderMbo,
+    DeleteOrderMbo,
+    MassDeleteOrders,
+    NewOrderMbo,
+)
+from pregao.exchange.engine.terms import OrderSide
 from pregao.exchange.publisher.encoding.fields import (
     FLAGS,
     RPT_SEQ,
@@ -14,15 +19,15 @@ from pregao.exchange.publisher.encoding.fields import (
     known_fields,
     template,
 )
-from pregao.sbe import Taken
+from pregao.sbe._packer import FieldSource
 from pregao.sbe.codec import MessageCodec, SchemaCodec
-from pregao.sbe.values import Reading, readings
-from pregao.schemas import bundled
+from pregao.sbe.values import ValueSpec, readings
+from pregao.schemas.bundle import bundled
 
-OrderItem = OrderAdded | OrderChanged
+OrderItem = NewOrderMbo | ChangeOrderMbo
 """The last published state of an order."""
 
-_BUY = Side.BUY
+_BUY = OrderSide.BUY
 _POSITION = "mDEntryPositionNo"
 _ACTION = "mDUpdateAction"
 _TYPE = "mDEntryType"
@@ -44,19 +49,22 @@ def _codec(schema: SchemaCodec, name: str) -> MessageCodec:
     return codec
 
 
-def tells_places(version: int | str) -> bool:
+def has_positions(version: int | str) -> bool:
     """Whether orders carry their position in this schema version, as in those below 15."""
     order = _codec(SchemaCodec(bundled("umdf", version)), "Order_MBO_50")
     return _is_placed(known_fields(order))
 
 
-def _time_field(known: dict[str, Reading]) -> str:
+def _time_field(known: dict[str, ValueSpec]) -> str:
     return next(name for name in _TIMES if name in known)
 
 
-def _sides(reading: Reading) -> dict[Side, int]:
+def _sides(reading: ValueSpec) -> dict[OrderSide, int]:
     """Return the entry type of each book side."""
-    return {Side.BUY: enum_number(reading, "BID"), Side.SELL: enum_number(reading, "OFFER")}
+    return {
+        OrderSide.BUY: enum_number(reading, "BID"),
+        OrderSide.SELL: enum_number(reading, "OFFER"),
+    }
 
 
 class OrderEncoder:
@@ -84,7 +92,7 @@ class OrderEncoder:
         self._thru = _mass_writer(mass, "DELETE_THRU", sides)
         self._from = _mass_writer(mass, "DELETE_FROM", sides)
 
-    def added(self, item: OrderAdded, flags: int, rpt_seq: int, position: int | None) -> bytes:
+    def added(self, item: NewOrderMbo, flags: int, rpt_seq: int, position: int | None) -> bytes:
         """Encode an Order_MBO with action NEW."""
         if item.implied:
             flags |= self._implied
@@ -95,7 +103,9 @@ class OrderEncoder:
             return write(item, flags, rpt_seq)
         return write(item, flags, rpt_seq, position)
 
-    def changed(self, item: OrderChanged, flags: int, rpt_seq: int, position: int | None) -> bytes:
+    def changed(
+        self, item: ChangeOrderMbo, flags: int, rpt_seq: int, position: int | None
+    ) -> bytes:
         """Encode an Order_MBO with action CHANGE."""
         if item.implied:
             flags |= self._implied
@@ -104,7 +114,9 @@ class OrderEncoder:
             return write(item, flags, rpt_seq)
         return write(item, flags, rpt_seq, position)
 
-    def deleted(self, item: OrderDeleted, flags: int, rpt_seq: int, position: int | None) -> bytes:
+    def deleted(
+        self, item: DeleteOrderMbo, flags: int, rpt_seq: int, position: int | None
+    ) -> bytes:
         """Encode a DeleteOrder_MBO."""
         if item.implied:
             flags |= self._implied
@@ -117,7 +129,7 @@ class OrderEncoder:
         """Encode a MassDeleteOrders with action DELETE_THRU: the complete side."""
         return self._thru(item.security_id, item.side, flags, rpt_seq, 1, item.transact_time_ns)
 
-    def top_deleted(self, last: OrderDeleted, flags: int, rpt_seq: int, count: int) -> bytes:
+    def top_deleted(self, last: DeleteOrderMbo, flags: int, rpt_seq: int, count: int) -> bytes:
         """Encode a MassDeleteOrders with DELETE_FROM: the first ``count`` orders of the side."""
         return self._from(last.security_id, last.side, flags, rpt_seq, count, last.transact_time_ns)
 
@@ -128,48 +140,51 @@ positions, its position.
 """
 
 
-def _is_placed(known: dict[str, Reading]) -> bool:
+def _is_placed(known: dict[str, ValueSpec]) -> bool:
     return _POSITION in known and known[_POSITION].required
 
 
 def _order_writers(
-    codec: MessageCodec, action: str, sides: dict[Side, int], **more: str
+    codec: MessageCodec, action: str, sides: dict[OrderSide, int], **more: str
 ) -> _Writers:
     known = known_fields(codec)
     fields = {**_ORDER_FIELDS, "transact_time_ns": _time_field(known), **more}
-    mapped = {field: Taken(name) for name, field in fields.items() if field in known}
+    mapped = {field: FieldSource(name) for name, field in fields.items() if field in known}
     number = enum_number(known[_ACTION], action)
     return _by_side(codec, mapped, sides, {_ACTION: number})
 
 
-def _delete_writers(codec: MessageCodec, sides: dict[Side, int], *, sized: bool) -> _Writers:
+def _delete_writers(codec: MessageCodec, sides: dict[OrderSide, int], *, sized: bool) -> _Writers:
     known = known_fields(codec)
     mapped = {
-        "securityID": Taken("security_id"),
-        "secondaryOrderID": Taken("secondary_order_id"),
-        _time_field(known): Taken("transact_time_ns"),
+        "securityID": FieldSource("security_id"),
+        "secondaryOrderID": FieldSource("secondary_order_id"),
+        _time_field(known): FieldSource("transact_time_ns"),
     }
     if sized:
-        mapped["mDEntrySize"] = Taken("size")
+        mapped["mDEntrySize"] = FieldSource("size")
     if "mDEntryPx" in known:
-        mapped["mDEntryPx"] = Taken("price")
+        mapped["mDEntryPx"] = FieldSource("price")
     return _by_side(codec, mapped, sides, {})
 
 
 def _by_side(
-    codec: MessageCodec, taken: dict[str, Taken], sides: dict[Side, int], fixed: dict[str, int]
+    codec: MessageCodec,
+    taken: dict[str, FieldSource],
+    sides: dict[OrderSide, int],
+    fixed: dict[str, int],
 ) -> _Writers:
     names = (FLAGS, RPT_SEQ, _POSITION) if _is_placed(known_fields(codec)) else (FLAGS, RPT_SEQ)
     offer, bid = (
         codec.packer(*names, taken=taken, fixed={**fixed, _TYPE: sides[side]})
-        for side in (Side.SELL, Side.BUY)
+        for side in (OrderSide.SELL, OrderSide.BUY)
     )
     return offer, bid
 
 
 def _mass_writer(
-    codec: MessageCodec, action: str, sides: dict[Side, int]
-) -> Callable[[int, Side, int, int, int, int], bytes]:
+    codec: MessageCodec, action: str, sides: dict[OrderSide, int]
+) -> Callable[[int, OrderSide, int, int, int, int], bytes]:
     known = known_fields(codec)
     number = enum_number(known[_ACTION], action)
     names = ["securityID", _ACTION, _TYPE, FLAGS, RPT_SEQ, _time_field(known)]
@@ -179,7 +194,7 @@ def _mass_writer(
     pack = codec.packer(*names)
 
     def write(
-        security_id: int, side: Side, flags: int, rpt_seq: int, position: int, time_ns: int
+        security_id: int, side: OrderSide, flags: int, rpt_seq: int, position: int, time_ns: int
     ) -> bytes:
         values = (security_id, number, sides[side], flags, rpt_seq, time_ns)
         return pack(*values, position) if placed else pack(*values)
@@ -196,17 +211,22 @@ class SnapshotOrderEncoder:
         entry = {reading.name: reading for reading in readings(group)}
         self._start = codec.packer("securityID")
         sides = _sides(entry[_TYPE])
-        mapped = {field: Taken(name) for name, field in _ORDER_FIELDS.items() if field in entry}
+        mapped = {
+            field: FieldSource(name) for name, field in _ORDER_FIELDS.items() if field in entry
+        }
         if FLAGS in entry:
-            mapped[FLAGS] = Taken("implied", lambda told: implied if told else 0)
+            mapped[FLAGS] = FieldSource("implied", lambda told: implied if told else 0)
         self.placed = _is_placed(entry)
         """Whether orders carry their position."""
         names = [_POSITION] if self.placed else []
         (self._dimension, offer), (_, bid) = (
             codec.group_packers(group.name, *names, taken=mapped, fixed={_TYPE: sides[side]})
-            for side in (Side.SELL, Side.BUY)
+            for side in (OrderSide.SELL, OrderSide.BUY)
         )
-        self.entries: dict[Side, Callable[..., bytes]] = {Side.SELL: offer, Side.BUY: bid}
+        self.entries: dict[OrderSide, Callable[..., bytes]] = {
+            OrderSide.SELL: offer,
+            OrderSide.BUY: bid,
+        }
         """Writer of an order by side; it takes the position in versions with positions."""
         self.size = group.block_length
         """Bytes per order."""

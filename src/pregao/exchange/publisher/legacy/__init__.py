@@ -3,7 +3,3 @@
 It publishes the same events as entries of FAST messages: by order depth, by price depth or the top
 of books. Loops are built from the published state, as on the binary feed.
 """
-
-from pregao.exchange.publisher.legacy.channel import LegacyChannelPublisher
-
-__all__ = ["LegacyChannelPublisher"]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pregao.exchange.engine.events import (
+    ChangeOrderMbo,
+    DeleteOrderMbo,
     MassDeleteOrders,
-    OrderAdded,
-    OrderChanged,
-    OrderDeleted,
+    NewOrderMbo,
 )
-from pregao.exchange.engine.terms import Side
+from pregao.exchange.engine.terms import OrderSide
 from pregao.exchange.publisher.encoding.orders import OrderItem
-from pregao.exchange.publisher.legacy.depth import DepthSide, LevelChange, Row
+from pregao.exchange.publisher.legacy.depth import DepthLevel, DepthSide, LevelChange
 from pregao.exchange.publisher.legacy.entries import Values, at, decimal_of
-from pregao.exchange.publisher.state import ChannelState, PublishedInstrument
+from pregao.exchange.publisher.state import PublishedChannel, PublishedInstrument
 from pregao.feed.legacy_meaning import (
     CHANGE,
     DELETE,
@@ -23,12 +23,12 @@ from pregao.feed.legacy_meaning import (
     NEW,
     RETRANSMITTED,
 )
-from pregao.legacy import date_digits, time_digits
+from pregao.legacy.times import date_digits, time_digits
 
-BookItem = OrderAdded | OrderChanged | OrderDeleted | MassDeleteOrders
+BookItem = NewOrderMbo | ChangeOrderMbo | DeleteOrderMbo | MassDeleteOrders
 """Events that change a book."""
-_TYPES = {Side.BUY: "0", Side.SELL: "1"}
-_FIRMS = {Side.BUY: "MDEntryBuyer", Side.SELL: "MDEntrySeller"}
+_TYPES = {OrderSide.BUY: "0", OrderSide.SELL: "1"}
+_FIRMS = {OrderSide.BUY: "MDEntryBuyer", OrderSide.SELL: "MDEntrySeller"}
 
 
 def _quote_condition(order: OrderItem, recovery: bool) -> str | None:
@@ -53,7 +53,7 @@ def order_values(order: OrderItem, position: int, *, recovery: bool = False) -> 
     }
 
 
-def level_values(side: Side, row: Row, position: int) -> Values:
+def level_values(side: OrderSide, row: DepthLevel, position: int) -> Values:
     """Return the fields of a price level at a position."""
     return {
         "MDEntryType": _TYPES[side],
@@ -69,7 +69,7 @@ class OrderBooks:
 
     market_depth: int | None = None
 
-    def __init__(self, state: ChannelState) -> None:
+    def __init__(self, state: PublishedChannel) -> None:
         self._state = state
 
     def entries(self, item: BookItem) -> list[Values]:
@@ -79,15 +79,15 @@ class OrderBooks:
         assert ranked is not None
         when = at(item.transact_time_ns)
         match item:
-            case OrderAdded():
+            case NewOrderMbo():
                 side.orders[item.secondary_order_id] = item
                 values = order_values(item, ranked.add(item), recovery=item.recovery)
                 return [{"MDUpdateAction": NEW, **values, **when}]
-            case OrderChanged():
+            case ChangeOrderMbo():
                 side.orders[item.secondary_order_id] = item
                 values = order_values(item, ranked.position(item))
                 return [{"MDUpdateAction": CHANGE, **values, **when}]
-            case OrderDeleted():
+            case DeleteOrderMbo():
                 side.orders.pop(item.secondary_order_id, None)
                 return [_deleted(item.side, DELETE, ranked.remove(item)) | when]
             case MassDeleteOrders():
@@ -107,13 +107,13 @@ class OrderBooks:
 class PriceBooks:
     """Books by price depth, or only their top, aggregated from orders."""
 
-    def __init__(self, state: ChannelState, market_depth: int) -> None:
+    def __init__(self, state: PublishedChannel, market_depth: int) -> None:
         self.market_depth: int | None = market_depth
         self._depth = market_depth
         self._state = state
-        self._sides: dict[tuple[int, Side], DepthSide] = {}
+        self._sides: dict[tuple[int, OrderSide], DepthSide] = {}
 
-    def _side(self, security_id: int, side: Side) -> DepthSide:
+    def _side(self, security_id: int, side: OrderSide) -> DepthSide:
         found = self._sides.get((security_id, side))
         if found is None:
             found = self._sides[security_id, side] = DepthSide(side, self._depth)
@@ -127,11 +127,11 @@ class PriceBooks:
         changes: list[LevelChange] = []
         recovery = False
         match item:
-            case OrderAdded():
+            case NewOrderMbo():
                 orders[item.secondary_order_id] = item
                 changes += levels.add(item.price, item.size, 1)
                 recovery = item.recovery
-            case OrderChanged():
+            case ChangeOrderMbo():
                 before = orders[item.secondary_order_id]
                 orders[item.secondary_order_id] = item
                 if before.price == item.price:
@@ -139,7 +139,7 @@ class PriceBooks:
                 else:
                     changes += levels.add(before.price, -before.size, -1)
                     changes += levels.add(item.price, item.size, 1)
-            case OrderDeleted():
+            case DeleteOrderMbo():
                 removed = orders.pop(item.secondary_order_id, None)
                 if removed is not None:
                     changes += levels.add(removed.price, -removed.size, -1)
@@ -170,7 +170,7 @@ class PriceBooks:
                 yield level_values(side, row, position)
 
 
-def _deleted(side: Side, action: int, position: int) -> Values:
+def _deleted(side: OrderSide, action: int, position: int) -> Values:
     return {
         "MDUpdateAction": action,
         "MDEntryType": _TYPES[side],

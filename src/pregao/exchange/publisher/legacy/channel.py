@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, get_args
 
 from pregao.exchange.engine.events import (
+    ChangeOrderMbo,
     ChannelReset,
+    DeleteOrderMbo,
     EmptyBook,
     ForwardTrade,
     LastTradePrice,
     MarketEvent,
     MassDeleteOrders,
+    NewOrderMbo,
     News,
-    OrderAdded,
-    OrderChanged,
-    OrderDeleted,
     SecurityDefinition,
     SecurityGroupPhase,
     SecurityStatus,
@@ -30,18 +30,20 @@ from pregao.exchange.publisher.legacy.books import BookItem, OrderBooks, PriceBo
 from pregao.exchange.publisher.legacy.definitions import lists
 from pregao.exchange.publisher.legacy.entries import ENTRIES, Values, at, day_digits
 from pregao.exchange.publisher.legacy.loop import LegacyLoop, LoopMessages
-from pregao.exchange.publisher.legacy.writing import MessageWriter
+from pregao.exchange.publisher.legacy.writing import LegacyMessageWriter
 from pregao.exchange.publisher.loops import LoopPace
-from pregao.exchange.publisher.state import ChannelState, PublishedInstrument
+from pregao.exchange.publisher.state import PublishedChannel, PublishedInstrument
 from pregao.feed.legacy_meaning import EMPTY_BOOK, NEW, TRADING_STATE
-from pregao.legacy import HEARTBEAT_NS, MessageStore, Stream, timestamp_digits
+from pregao.legacy.recovery import MessageStore
+from pregao.legacy.streams import HEARTBEAT_NS, LegacyStream
+from pregao.legacy.times import timestamp_digits
 from pregao.umdf.phases import TradingEvent
 
 ENTRIES_PER_MESSAGE = 16
 _SHOWN = frozenset(get_args(Statistic))
 _SESSION_CHANGE = TradingEvent.TRADING_SESSION_CHANGE
 
-Sent = tuple[Stream, int, bytes]
+Sent = tuple[LegacyStream, int, bytes]
 """A datagram: its stream, sending time and bytes."""
 
 
@@ -71,11 +73,11 @@ class LegacyChannelPublisher:
         """
         pace = LoopPace() if pace is None else pace
         self.number = number
-        self.state = ChannelState(instruments, positions=market_depth is None)
+        self.state = PublishedChannel(instruments, positions=market_depth is None)
         self.books: OrderBooks | PriceBooks = (
             OrderBooks(self.state) if market_depth is None else PriceBooks(self.state, market_depth)
         )
-        self.writer = MessageWriter(first_number, store=store, channel=str(number))
+        self.writer = LegacyMessageWriter(first_number, store=store, channel=str(number))
         self._snapshots = LegacyLoop(self._snapshot_loop, pace, start_ns)
         self._definitions = LegacyLoop(self._definition_loop, pace, start_ns)
         self._last_sent_ns = start_ns
@@ -84,7 +86,7 @@ class LegacyChannelPublisher:
         self._now_ns = start_ns
         self._tell: dict[type, Callable[[Any], None]] = {
             **dict.fromkeys(ENTRIES, self._statistic),
-            **dict.fromkeys((OrderAdded, OrderChanged, OrderDeleted), self._book),
+            **dict.fromkeys((NewOrderMbo, ChangeOrderMbo, DeleteOrderMbo), self._book),
             MassDeleteOrders: self._book,
             SecurityStatus: self._status,
             SecurityGroupPhase: self._phase,
@@ -108,11 +110,11 @@ class LegacyChannelPublisher:
         """Return the datagrams scheduled up to a time, in order of time."""
         sent: list[Sent] = []
         while (due := self._last_sent_ns + HEARTBEAT_NS) <= now_ns:
-            sent += [(Stream.INCREMENTAL, due, each) for each in self.writer.heartbeat(due)]
+            sent += [(LegacyStream.INCREMENTAL, due, each) for each in self.writer.heartbeat(due)]
             self._last_sent_ns = due
         for stream, loop in (
-            (Stream.MARKET_RECOVERY, self._snapshots),
-            (Stream.INSTRUMENT_DEFINITION, self._definitions),
+            (LegacyStream.MARKET_RECOVERY, self._snapshots),
+            (LegacyStream.INSTRUMENT_DEFINITION, self._definitions),
         ):
             sent += [(stream, time_ns, datagram) for time_ns, datagram in loop.advance(now_ns)]
         sent.sort(key=lambda each: each[1])
@@ -130,7 +132,7 @@ class LegacyChannelPublisher:
             self._flush()
         if self._sent:
             self._last_sent_ns = now_ns
-            sent += [(Stream.INCREMENTAL, now_ns, datagram) for datagram in self._sent]
+            sent += [(LegacyStream.INCREMENTAL, now_ns, datagram) for datagram in self._sent]
             self._sent = []
         return sent
 

@@ -9,7 +9,7 @@ from pregao.clock import SECOND
 from pregao.exchange.engine.instruments import Instrument, MaturityMonthYear
 from pregao.exchange.engine.terms import SecurityUpdateAction
 from pregao.exchange.publisher.legacy.entries import Values, decimal_of
-from pregao.legacy import timestamp_digits
+from pregao.legacy.times import timestamp_digits
 
 ROWS_PER_MESSAGE = 4
 _RATIO = 10_000_000

@@ -8,11 +8,11 @@ from typing import NamedTuple
 from sortedcontainers import SortedDict
 
 from pregao.exchange.engine.orders import key_of
-from pregao.exchange.engine.terms import Side
+from pregao.exchange.engine.terms import OrderSide
 from pregao.feed.legacy_meaning import CHANGE, DELETE, NEW, OVERLAY
 
 
-class Row(NamedTuple):
+class DepthLevel(NamedTuple):
     """A price level."""
 
     price: int | None
@@ -25,30 +25,30 @@ class LevelChange(NamedTuple):
 
     action: int
     position: int
-    row: Row | None
+    row: DepthLevel | None
     """The level; None if it is deleted."""
 
 
 class DepthSide:
     """Price levels of a side, of which the first ``depth`` are published."""
 
-    def __init__(self, side: Side, depth: int) -> None:
+    def __init__(self, side: OrderSide, depth: int) -> None:
         self._side = side
         self._depth = depth
-        self._levels: SortedDict[int, Row] = SortedDict()
+        self._levels: SortedDict[int, DepthLevel] = SortedDict()
         """Levels by price key, best last."""
-        self._shown: list[Row] = []
+        self._shown: list[DepthLevel] = []
 
     @property
-    def shown(self) -> list[Row]:
+    def shown(self) -> list[DepthLevel]:
         """Published levels, best first."""
         return list(self._shown)
 
     def add(self, price: int | None, size: int, orders: int) -> Iterator[LevelChange]:
         """Add size and orders at a price (negative: remove); yield the changes to publish."""
         key = key_of(self._side, price)
-        row = self._levels.get(key, Row(price, 0, 0))
-        row = Row(price, row.size + size, row.orders + orders)
+        row = self._levels.get(key, DepthLevel(price, 0, 0))
+        row = DepthLevel(price, row.size + size, row.orders + orders)
         if row.orders:
             self._levels[key] = row
         else:
@@ -80,7 +80,7 @@ class DepthSide:
                 yield LevelChange(CHANGE, position, row)
                 shown[position - 1] = row
 
-    def _overlay(self, best: list[Row]) -> Iterator[LevelChange]:
+    def _overlay(self, best: list[DepthLevel]) -> Iterator[LevelChange]:
         """Yield the overlay of the top of a book (002 §9.2.2)."""
         if best == self._shown:
             return

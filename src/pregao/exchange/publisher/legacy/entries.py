@@ -29,7 +29,7 @@ from pregao.exchange.engine.terms import (
     TrdSubType,
 )
 from pregao.feed.legacy_meaning import DELETE, EXCHANGE_LAST, NEW
-from pregao.legacy import date_digits, time_digits
+from pregao.legacy.times import date_digits, time_digits
 
 Values = dict[str, Any]
 """An entry or a message: values by field name."""

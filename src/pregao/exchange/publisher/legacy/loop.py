@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 from pregao.clock import SECOND
 from pregao.exchange.publisher.legacy.entries import Values
-from pregao.exchange.publisher.legacy.writing import MessageWriter
+from pregao.exchange.publisher.legacy.writing import LegacyMessageWriter
 from pregao.exchange.publisher.loops import LoopPace
-from pregao.legacy import HEARTBEAT_NS
+from pregao.legacy.streams import HEARTBEAT_NS
 
 _LOOK_AGAIN_NS = SECOND // 2
 """Interval at which a stream without messages tries to start a loop."""
@@ -31,7 +31,7 @@ class LegacyLoop:
         self._begin = begin
         self._step_ns = SECOND // pace.packets_per_second
         self._pause_ns = pace.pause_ns
-        self._writer = MessageWriter()
+        self._writer = LegacyMessageWriter()
         self._loop: LoopMessages | None = None
         self._chunks: deque[bytes] = deque()
         self._next_ns = start_ns

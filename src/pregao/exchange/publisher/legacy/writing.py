@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pregao.fast import Encoder
-from pregao.legacy import PUMA, MessageStore, timestamp_digits, write_chunks
-from pregao.schemas import bundled_templates
+from pregao.fast.codec import Encoder
+from pregao.legacy.chunks import write_chunks
+from pregao.legacy.recovery import MessageStore
+from pregao.legacy.streams import PUMA
+from pregao.legacy.times import timestamp_digits
+from pregao.schemas.fast_templates import bundled_templates
 
 INCREMENTAL = "IncrementalRefresh_152"
 SNAPSHOT = "SnapshotFullRefresh_153"
@@ -18,7 +21,7 @@ HEARTBEAT = "Heartbeat_144"
 SEQUENCE_RESET = "SequenceReset_122"
 
 
-class MessageWriter:
+class LegacyMessageWriter:
     """Numbers the messages of one stream and returns their datagrams."""
 
     def __init__(

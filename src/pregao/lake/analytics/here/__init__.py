@@ -5,8 +5,3 @@ their implementation. Local frames and columns are SQL expressions; DuckDB runs 
 read. Differences between the engines are resolved here: nulls, windows, decimals and lists behave
 as in Spark.
 """
-
-from pregao.lake.analytics.here.frames import Frame
-from pregao.lake.analytics.here.session import HereSession
-
-__all__ = ["Frame", "HereSession"]

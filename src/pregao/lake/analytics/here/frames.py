@@ -13,7 +13,7 @@ from pregao.lake.analytics.here.columns import ROWS, Column, Inline, column, ord
 from pregao.lake.sql.duckdb_session import quoted_name
 
 if TYPE_CHECKING:
-    from pregao.lake.analytics.here.session import HereSession
+    from pregao.lake.analytics.here.session import LocalSession
 
 # Temporary columns, which no table has.
 _STRUCT = "pregao struct"
@@ -21,10 +21,10 @@ _GROUP = "pregao group"
 _JOINS = {"inner": "JOIN", "left": "LEFT JOIN", "left_semi": "SEMI JOIN"}
 
 
-class Frame:
+class DataFrame:
     """Rows with named columns, evaluated when rows are read."""
 
-    def __init__(self, session: HereSession, sql: str, columns: Iterable[str]) -> None:
+    def __init__(self, session: LocalSession, sql: str, columns: Iterable[str]) -> None:
         self._session = session
         self._sql = sql
         self.columns = list(columns)
@@ -33,7 +33,7 @@ class Frame:
 
     # Columns and rows.
 
-    def select(self, *wanted: Any) -> Frame:
+    def select(self, *wanted: Any) -> DataFrame:
         """Return these columns, in this order."""
         chosen: list[Column] = []
         for one in _flat(wanted):
@@ -49,7 +49,7 @@ class Frame:
         at = found.columns.index(_STRUCT)
         return found.select(found.columns[:at], f"{_STRUCT}.*", found.columns[at + 1 :])
 
-    def withColumn(self, name: str, value: Column) -> Frame:  # noqa: N802 - Spark's name
+    def withColumn(self, name: str, value: Column) -> DataFrame:  # noqa: N802 - Spark's name
         """Add a column, or replace the one of that name."""
         if name not in self.columns:
             return self.select("*", value.alias(name))
@@ -57,32 +57,32 @@ class Frame:
             [value.alias(name) if other == name else column(other) for other in self.columns]
         )
 
-    def drop(self, *names: str) -> Frame:
+    def drop(self, *names: str) -> DataFrame:
         """Return the rows without some columns."""
         return self.select([name for name in self.columns if name not in names])
 
-    def where(self, condition: Column | str) -> Frame:
+    def where(self, condition: Column | str) -> DataFrame:
         """Return the rows that satisfy a condition."""
         holds = condition if isinstance(condition, str) else condition.sql
         return self._with(f"SELECT * FROM {self._rows()} WHERE {holds}", self.columns)
 
-    def dropna(self) -> Frame:
+    def dropna(self) -> DataFrame:
         """Return the rows without any null."""
         holds = " AND ".join(column(name).isNotNull().sql for name in self.columns)
         return self._with(f"SELECT * FROM {self._rows()} WHERE {holds}", self.columns)
 
-    def distinct(self) -> Frame:
+    def distinct(self) -> DataFrame:
         """Return distinct rows."""
         return self._with(f"SELECT DISTINCT * FROM {self._rows()}", self.columns)
 
-    def dropDuplicates(self, names: list[str]) -> Frame:  # noqa: N802 - Spark's name
+    def dropDuplicates(self, names: list[str]) -> DataFrame:  # noqa: N802 - Spark's name
         """Return any one of the rows that are equal in some columns."""
         alike = ", ".join(column(name).sql for name in names)
         return self._with(f"SELECT DISTINCT ON ({alike}) * FROM {self._rows()}", self.columns)
 
     # Joins and groups.
 
-    def join(self, other: Frame, on: str | list[str], how: str = "inner") -> Frame:
+    def join(self, other: DataFrame, on: str | list[str], how: str = "inner") -> DataFrame:
         """Join with the rows of another frame that are equal in some columns."""
         keys = [on] if isinstance(on, str) else on
         rest = [name for name in self.columns if name not in keys]
@@ -99,7 +99,7 @@ class Frame:
         )
         return self._with(sql, names)
 
-    def unionByName(self, other: Frame, allowMissingColumns: bool = False) -> Frame:  # noqa: N802, N803
+    def unionByName(self, other: DataFrame, allowMissingColumns: bool = False) -> DataFrame:  # noqa: N802, N803
         """Return the rows of both."""
         if not allowMissingColumns and set(self.columns) != set(other.columns):
             different = sorted(set(self.columns) ^ set(other.columns))
@@ -116,31 +116,31 @@ class Frame:
         )
         return f"SELECT {', '.join(chosen)} FROM {self._rows()}"
 
-    def groupBy(self, *names: str | Column) -> Groups:  # noqa: N802 - Spark's name
+    def groupBy(self, *names: str | Column) -> GroupedData:  # noqa: N802 - Spark's name
         """Group the rows that are equal in some columns."""
-        return Groups(self, [column(name) for name in names])
+        return GroupedData(self, [column(name) for name in names])
 
     # Storage and output.
 
-    def persist(self) -> Frame:
+    def persist(self) -> DataFrame:
         """Evaluate the rows now, and keep them."""
         return self._session.stored(self)
 
-    def unpersist(self) -> Frame:
+    def unpersist(self) -> DataFrame:
         """Return the frame itself: the session drops stored rows after each table."""
         return self
 
-    def repartition(self, *_by: Any) -> Frame:
+    def repartition(self, *_by: Any) -> DataFrame:
         """Return the frame itself: one process has no partitions."""
         return self
 
-    def sortWithinPartitions(self, *names: str) -> Frame:  # noqa: N802 - Spark's name
+    def sortWithinPartitions(self, *names: str) -> DataFrame:  # noqa: N802 - Spark's name
         """Return the rows in order."""
         return self._with(f"SELECT * FROM {self._rows()} ORDER BY {ordered(names)}", self.columns)
 
     def mapInArrow(  # noqa: N802 - Spark's name
         self, work: Callable[[Iterator[Any]], Iterator[Any]], schema: str
-    ) -> Frame:
+    ) -> DataFrame:
         """Return the results of a function on the batches of rows, evaluated immediately."""
         results = list(work(self._session.batches(self._sql)))
         return self._session.from_arrow([pa.Table.from_batches([one]) for one in results], schema)
@@ -160,10 +160,10 @@ class Frame:
     def _rows(self) -> str:
         return f"({self._sql}) AS {ROWS}"
 
-    def _with(self, sql: str, columns: Iterable[str]) -> Frame:
-        return Frame(self._session, sql, columns)
+    def _with(self, sql: str, columns: Iterable[str]) -> DataFrame:
+        return DataFrame(self._session, sql, columns)
 
-    def _made(self, chosen: list[Column]) -> Frame:
+    def _made(self, chosen: list[Column]) -> DataFrame:
         names = []
         for one in chosen:
             if one.name is None:
@@ -183,20 +183,20 @@ class Frame:
         return [column(f"{whole}.{member}") for member in members]
 
 
-class Groups:
+class GroupedData:
     """Rows of a frame grouped by some columns."""
 
-    def __init__(self, frame: Frame, keys: list[Column]) -> None:
+    def __init__(self, frame: DataFrame, keys: list[Column]) -> None:
         self._frame = frame
         self._keys = keys
 
-    def agg(self, *values: Column) -> Frame:
+    def agg(self, *values: Column) -> DataFrame:
         """Return a row of aggregates for each group."""
         made = self._frame._made([*self._keys, *values])
         alike = ", ".join(key.sql for key in self._keys)
         return self._frame._with(f"{made.sql()} GROUP BY {alike}", made.columns)
 
-    def applyInArrow(self, work: Callable[[Any], Any], schema: str) -> Frame:  # noqa: N802
+    def applyInArrow(self, work: Callable[[Any], Any], schema: str) -> DataFrame:  # noqa: N802
         """Return the results of a function on the rows of each group, one group at a time."""
         frame, session = self._frame, self._frame._session
         alike = ordered(self._keys)

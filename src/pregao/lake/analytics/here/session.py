@@ -13,12 +13,12 @@ import duckdb
 import pyarrow as pa
 
 from pregao.errors import PregaoError
-from pregao.lake.analytics.here.frames import Frame
+from pregao.lake.analytics.here.frames import DataFrame
 from pregao.lake.analytics.here.types import columns_of
 from pregao.lake.spark.session import machine_memory
 from pregao.lake.sql.duckdb_engine import is_interrupt, open_table
 from pregao.lake.sql.duckdb_session import quoted_name, quoted_text, set_up
-from pregao.lake.store import Lake
+from pregao.lake.store.lake import LakeStore
 
 _BATCH = 65_536
 _ARROW = "pregao_arrow"
@@ -35,12 +35,12 @@ _MACROS = (
 )
 
 
-class HereSession:
+class LocalSession:
     """Session whose frames are tables of a lake; a context manager that removes its temporary
     files.
     """
 
-    def __init__(self, lake: Lake, memory: int | None = None) -> None:
+    def __init__(self, lake: LakeStore, memory: int | None = None) -> None:
         """Open DuckDB with at most `memory` bytes; beyond that it spills to disk."""
         self._lake = lake
         self._stored: list[str] = []
@@ -61,7 +61,7 @@ class HereSession:
         for macro in _MACROS:
             self._connection.execute(f"CREATE TEMP MACRO {macro}")
 
-    def __enter__(self) -> HereSession:
+    def __enter__(self) -> LocalSession:
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -72,21 +72,21 @@ class HereSession:
         self._connection.close()
         shutil.rmtree(self._spill, ignore_errors=True)
 
-    def table(self, name: str, date: datetime.date | None = None) -> Frame:
+    def table(self, name: str, date: datetime.date | None = None) -> DataFrame:
         """Return the current rows of a table, or of one day of it."""
         view = self._new_name(name)
         with self._spoken():
             open_table(self._connection, self._lake, name, view=view, date=date)
             sql = f"SELECT * FROM {quoted_name(view)}"  # noqa: S608 - our own name
-            return Frame(self, sql, self._connection.sql(sql).columns)
+            return DataFrame(self, sql, self._connection.sql(sql).columns)
 
-    def createDataFrame(self, rows: list[tuple[Any, ...]], schema: str) -> Frame:  # noqa: N802
+    def createDataFrame(self, rows: list[tuple[Any, ...]], schema: str) -> DataFrame:  # noqa: N802
         """Return a frame of the given rows."""
         names = list(columns_of(schema))
         tables = [pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows])]
         return self.from_arrow(tables if rows else [], schema)
 
-    def from_arrow(self, tables: list[Any], schema: str) -> Frame:
+    def from_arrow(self, tables: list[Any], schema: str) -> DataFrame:
         """Return the rows of Arrow tables, in the columns and types of a schema."""
         kinds = columns_of(schema)
         full = [table for table in tables if table.num_rows]
@@ -95,21 +95,21 @@ class HereSession:
             f"CAST({value(name)} AS {kind}) AS {quoted_name(name)}" for name, kind in kinds.items()
         )
         if not full:
-            return Frame(self, f"SELECT {chosen} WHERE false", kinds)
+            return DataFrame(self, f"SELECT {chosen} WHERE false", kinds)
         with self._spoken():
             self._connection.register(_ARROW, pa.concat_tables(full))
             try:
-                return self.stored(Frame(self, f"SELECT {chosen} FROM {_ARROW}", kinds))  # noqa: S608
+                return self.stored(DataFrame(self, f"SELECT {chosen} FROM {_ARROW}", kinds))  # noqa: S608
             finally:
                 self._connection.unregister(_ARROW)
 
-    def stored(self, frame: Frame) -> Frame:
+    def stored(self, frame: DataFrame) -> DataFrame:
         """Evaluate the rows of a frame once, and store them until `release`."""
         name = quoted_name(self._new_name("kept"))
         with self._spoken():
             self._connection.execute(f"CREATE TEMP TABLE {name} AS {frame.sql()}")
         self._stored.append(name)
-        return Frame(self, f"SELECT * FROM {name}", frame.columns)  # noqa: S608 - our own name
+        return DataFrame(self, f"SELECT * FROM {name}", frame.columns)  # noqa: S608 - our own name
 
     def release(self) -> None:
         """Drop the stored rows."""

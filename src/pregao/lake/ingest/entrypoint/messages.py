@@ -11,25 +11,26 @@ import pyarrow as pa
 
 from pregao.entrypoint.captured import NO_MESSAGE, other_direction_text
 from pregao.entrypoint.frame_columns import templates_of
-from pregao.entrypoint.senders import SENDERS, UNKNOWN, Senders
+from pregao.entrypoint.senders import SENDERS, UNKNOWN, SenderDetector
 from pregao.lake.ingest.entrypoint.tables import (
     ADDED,
     bundled_message_tables,
     message_table_name,
     message_tables,
 )
-from pregao.lake.ingest.framed_messages import FramedMessages, message_rows
+from pregao.lake.ingest.framed_messages import FramedMessageDecoder, message_rows
 from pregao.lake.ingest.payloads import Payloads
-from pregao.lake.ingest.protocol import Walk
+from pregao.lake.ingest.protocol import WalkResult
 from pregao.lake.ingest.schema_files import sbe_files
 from pregao.lake.ingest.schemas import KEY
-from pregao.schemas import ENTRYPOINT_SCHEMA_ID, Registry
-from pregao.umdf.bulk import Batch, BulkDecoder, Headers, Walker
+from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID
+from pregao.schemas.registry import Registry
+from pregao.umdf.bulk import BulkDecoder, MessageBatch, PacketHeaders, Walker
 
 _KEY_NAMES = [entry.name for entry in (*KEY, *ADDED)]
 
 
-class MessageDecoder(FramedMessages):
+class EntryPointDecoder(FramedMessageDecoder):
     """Decodes windows of messages; keeps decoders and the sender of each flow between windows."""
 
     def __init__(self, schema_files: Sequence[str] = ()) -> None:
@@ -40,13 +41,13 @@ class MessageDecoder(FramedMessages):
         self._tables = bundled_message_tables() if plain else message_tables(registry)
         super().__init__(BulkDecoder(registry, ENTRYPOINT_SCHEMA_ID))
         self._walker = Walker(header_size=0)
-        self._senders: Senders[str] = Senders([], other_direction_text)
+        self._senders: SenderDetector[str] = SenderDetector([], other_direction_text)
         self._sender = np.empty(0, np.int8)
 
-    def decode(self, payloads: Payloads) -> Walk:
+    def decode(self, payloads: Payloads) -> WalkResult:
         """Add the messages to their tables; payloads that are not messages become rejects."""
         packets, chosen = payloads.packets, payloads.chosen
-        headers = Headers(
+        headers = PacketHeaders(
             packets.channel[chosen],
             packets.version[chosen],
             packets.number[chosen],
@@ -60,13 +61,13 @@ class MessageDecoder(FramedMessages):
         for row in np.flatnonzero((walked.fault != 0) & payloads.emit).tolist():
             start = int(payloads.offset[row])
             payloads.reject(row, None, start, start + int(payloads.length[row]), NO_MESSAGE)
-        return Walk(walked.message_count, walked.fault != 0)
+        return WalkResult(walked.message_count, walked.fault != 0)
 
     def put(
         self,
         payloads: Payloads,
         payload_of: npt.NDArray[np.int32],
-        batch: Batch,
+        batch: MessageBatch,
         keys: list[Any],
         day: int,
     ) -> None:

@@ -8,24 +8,24 @@ from typing import Final
 
 import numpy as np
 
-from pregao.capture import PacketBlock
+from pregao.capture.blocks import PacketBlock
 from pregao.entrypoint.captured import FrameBlocks, business_headers, flow_text
-from pregao.lake.ingest.entrypoint.messages import MessageDecoder
+from pregao.lake.ingest.entrypoint.messages import EntryPointDecoder
 from pregao.lake.ingest.entrypoint.tables import message_table_name, message_table_specs
-from pregao.lake.ingest.protocol import Keys, Protocol, Sighting
-from pregao.umdf.sequencing import Place
+from pregao.lake.ingest.protocol import IngestProtocol, PayloadKeys, ProtocolEvidence
+from pregao.umdf.sequencing import PacketKey
 
 STREAM: Final = "session"
 """Stream of every flow: both directions of sessions."""
 
 
-def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, Sighting]:
+def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, ProtocolEvidence]:
     """Return the evidence of EntryPoint messages in a block, by flow."""
     headers = business_headers(block)
-    found: dict[str, Sighting] = {}
+    found: dict[str, ProtocolEvidence] = {}
     for flow in np.unique(block.flow).tolist():
         own = headers.template_id[(block.flow == flow) & headers.sound]
-        found[flows[flow]] = Sighting(len(own), Counter(own.tolist()))
+        found[flows[flow]] = ProtocolEvidence(len(own), Counter(own.tolist()))
     return found
 
 
@@ -34,10 +34,10 @@ def stream_of(_kinds: Mapping[int, int]) -> str:
     return STREAM
 
 
-def keys(block: PacketBlock, _flows: Sequence[str]) -> Keys:
+def keys(block: PacketBlock, _flows: Sequence[str]) -> PayloadKeys:
     """Return the keys of a block's messages; session messages have no number or sending time."""
     headers = business_headers(block)
-    return Keys(
+    return PayloadKeys(
         headers.channels(),
         np.zeros(len(block), np.int32),
         headers.number,
@@ -45,20 +45,20 @@ def keys(block: PacketBlock, _flows: Sequence[str]) -> Keys:
     )
 
 
-def place_of(_payload: bytes, _flow: str) -> tuple[int, Place] | None:
+def packet_key(_payload: bytes, _flow: str) -> tuple[int, PacketKey] | None:
     """Return None: TCP streams are not split."""
     return None
 
 
-ENTRYPOINT = Protocol(
+ENTRYPOINT = IngestProtocol(
     name="entrypoint",
     account_prefix="ep_",
     look=look,
     stream_of=stream_of,
     arbitrated=frozenset(),
     keys=keys,
-    place_of=place_of,
-    decoder=MessageDecoder,
+    place_of=packet_key,
+    decoder=EntryPointDecoder,
     tables=message_table_specs,
     table_of=message_table_name,
     read=FrameBlocks,

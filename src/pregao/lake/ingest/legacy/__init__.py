@@ -1,5 +1,1 @@
 """The legacy feed (UMDF FIX/FAST) as a protocol of the ingest."""
-
-from pregao.lake.ingest.legacy.value import LEGACY
-
-__all__ = ["LEGACY"]

@@ -17,7 +17,7 @@ VARIABLE = "PREGAO_LEGACY_CHANNELS"
 UNKNOWN = -1
 _DUMPED = "0.0.0."
 """Prefix of addresses that stand for raw dumps: no datagram is sent to them."""
-_MOST = 255
+_MAX_CHANNELS = 255
 
 
 def known_channel(flow: str) -> int:
@@ -53,9 +53,11 @@ def channel_of(flow: str) -> int:
 @cache
 def _simulated() -> dict[str, int]:
     """Return the channels of the simulated exchange's legacy flows."""
-    from pregao.exchange.publisher import Channel
+    from pregao.exchange.publisher.channels import ChannelEndpoints
 
-    channels = (Channel.numbered(number, legacy=True) for number in range(_MOST + 1))
+    channels = (
+        ChannelEndpoints.numbered(number, legacy=True) for number in range(_MAX_CHANNELS + 1)
+    )
     return {
         str(endpoint): channel.number
         for channel in channels
@@ -70,11 +72,11 @@ def _named(text: str) -> dict[str, int]:
     found = {}
     for part in filter(None, (each.strip() for each in text.split(","))):
         flow, _, number = part.rpartition("=")
-        digits = number.isascii() and number.isdigit() and len(number) <= len(str(_MOST))
-        if not flow or not digits or int(number) > _MOST:
+        digits = number.isascii() and number.isdigit() and len(number) <= len(str(_MAX_CHANNELS))
+        if not flow or not digits or int(number) > _MAX_CHANNELS:
             raise UsageError(
                 f"{VARIABLE} must be ADDRESS:PORT=CHANNEL, such as 233.1.1.1:5001=51, with a "
-                f"channel from 0 to {_MOST}; was {part!r}."
+                f"channel from 0 to {_MAX_CHANNELS}; was {part!r}."
             )
         found[flow] = int(number)
     return found

@@ -8,15 +8,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pregao.fast import REASONS, ColumnDecoder, MessageColumns, Template
+from pregao.arrays import Int64Array
+from pregao.fast.columns import REASONS, FastColumnDecoder, FastMessageColumns
+from pregao.fast.model import Template
 from pregao.lake.ingest.files import order_by_value
 from pregao.lake.ingest.legacy.tables import message_table_name
 from pregao.lake.ingest.legacy.templates import known_templates
 from pregao.lake.ingest.payloads import Payloads
-from pregao.lake.ingest.protocol import Walk
+from pregao.lake.ingest.protocol import WalkResult
 from pregao.lake.ingest.schemas import KEY
-from pregao.lake.ingest.window import Numbers, by_day
-from pregao.legacy import message_type
+from pregao.lake.ingest.window import by_day
 from pregao.legacy.bulk import (
     FAULTS,
     ChunkColumns,
@@ -24,7 +25,8 @@ from pregao.legacy.bulk import (
     chunk_columns,
     whole_messages,
 )
-from pregao.legacy.tables import Rows, bundled_tables, rows_of
+from pregao.legacy.messages import message_type
+from pregao.legacy.tables import LegacyRows, bundled_tables, rows_of
 
 _ORDINALS = 16
 """Low bits of a row's index in its datagram, which number the entry; the rest is the message."""
@@ -35,10 +37,10 @@ class LegacyDecoder:
 
     def __init__(self, _schema_files: Sequence[str] = ()) -> None:
         templates = known_templates().templates
-        self._columns = ColumnDecoder(templates, reset_each_message=True, reuse=True)
+        self._columns = FastColumnDecoder(templates, reset_each_message=True, reuse=True)
         self._tables = bundled_tables()
 
-    def decode(self, payloads: Payloads) -> Walk:
+    def decode(self, payloads: Payloads) -> WalkResult:
         """Add the datagrams' messages to their tables and count them."""
         chunks = chunk_columns(payloads.buffer, payloads.offset, payloads.length)
         for row in np.flatnonzero((chunks.fault != 0) & payloads.emit).tolist():
@@ -57,7 +59,7 @@ class LegacyDecoder:
         for template in columns.templates:
             if columns.count(template):
                 self._template(payloads, chunks, messages, columns, template, misaligned)
-        return Walk(count, chunks.fault != 0)
+        return WalkResult(count, chunks.fault != 0)
 
     def _joined(self, payloads: Payloads, chunks: ChunkColumns) -> Iterator[tuple[int, bytes]]:
         """Yield reassembled messages of several chunks, each chunk from either feed."""
@@ -102,8 +104,8 @@ class LegacyDecoder:
         payloads: Payloads,
         chunks: ChunkColumns,
         messages: WholeMessages,
-        rows: Numbers,
-        found: MessageColumns,
+        rows: Int64Array,
+        found: FastMessageColumns,
     ) -> None:
         sums = payloads.result.sums
         for row in rows.tolist():
@@ -120,7 +122,7 @@ class LegacyDecoder:
         payloads: Payloads,
         chunks: ChunkColumns,
         messages: WholeMessages,
-        found: MessageColumns,
+        found: FastMessageColumns,
         template: Template,
         wrong: npt.NDArray[np.bool_],
     ) -> None:
@@ -171,7 +173,7 @@ class LegacyDecoder:
             columns = keys + rows.some(filled, own_rows)
             payloads.result.put(name, day, pa.Table.from_arrays(columns, names=names))
 
-    def _by_instrument(self, rows: Rows, names: list[str], part: Numbers) -> Numbers:
+    def _by_instrument(self, rows: LegacyRows, names: list[str], part: Int64Array) -> Int64Array:
         """Return the rows sorted by security ID, then in stream order."""
         if "security_id" not in names or len(part) < 2:
             return part
@@ -179,7 +181,7 @@ class LegacyDecoder:
         return part[order_by_value(column.fill_null(0).to_numpy())]
 
 
-def _marked(count: int, which: Numbers) -> npt.NDArray[np.bool_]:
+def _marked(count: int, which: Int64Array) -> npt.NDArray[np.bool_]:
     marked = np.zeros(count, np.bool_)
     marked[which] = True
     return marked

@@ -6,18 +6,14 @@ Numbers continue from slot to slot until the exchange restarts at 1: each week (
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
+from pregao.arrays import Int64Array
 from pregao.clock import MINUTE
 from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION
 
 SLOT_NS = 10 * MINUTE
 
-Numbers = npt.NDArray[np.int64]
 
-
-def slot_of(time_ns: Numbers) -> Numbers:
+def slot_of(time_ns: Int64Array) -> Int64Array:
     """Return the slots of sending times; they wrap like sequence versions."""
-    slots: Numbers = time_ns // SLOT_NS % LAST_SEQUENCE_VERSION + 1
+    slots: Int64Array = time_ns // SLOT_NS % LAST_SEQUENCE_VERSION + 1
     return slots

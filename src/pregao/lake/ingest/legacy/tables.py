@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pregao.lake.ingest.schemas import DATE_FIELD, KEY, bounded_spec, column_of
-from pregao.lake.store import DATE, TableSpec
+from pregao.lake.store.unit import DATE, TableSpec
 from pregao.legacy.tables import LegacyTable, bundled_tables
 from pregao.sbe.arrow import widened
-from pregao.schemas import bundled_entries, bundled_tags
+from pregao.schemas.fast_templates import bundled_entries, bundled_tags
 
 PREFIX = "legacy_"
 

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from functools import cache
 
 from pregao.errors import UsageError
-from pregao.fast import Templates, load_templates
+from pregao.fast.model import Templates
+from pregao.fast.xml import load_templates
 from pregao.lake.ingest.schema_files import fast_files
-from pregao.legacy import MessageReader, MsgType, message_type
 from pregao.legacy.bulk import UNNUMBERED, HeadReader
-from pregao.schemas import bundled_templates, renamed
+from pregao.legacy.messages import MessageReader, MsgType, message_type
+from pregao.schemas.fast_templates import bundled_templates, renamed
 
 
 @dataclass(frozen=True)
-class KnownTemplates:
+class TemplateSet:
     """Templates, with what is needed of them for every datagram."""
 
     templates: Templates
@@ -33,18 +34,18 @@ class KnownTemplates:
         return self.of(*UNNUMBERED)
 
     @staticmethod
-    def made_of(templates: Templates) -> KnownTemplates:
+    def made_of(templates: Templates) -> TemplateSet:
         """Build from templates."""
         types = {number: message_type(each) for number, each in templates.by_id.items()}
-        return KnownTemplates(templates, types, HeadReader(templates), MessageReader(templates))
+        return TemplateSet(templates, types, HeadReader(templates), MessageReader(templates))
 
 
 @cache
-def _bundled() -> KnownTemplates:
-    return KnownTemplates.made_of(bundled_templates())
+def _bundled() -> TemplateSet:
+    return TemplateSet.made_of(bundled_templates())
 
 
-_chosen: dict[str, KnownTemplates] = {}
+_chosen: dict[str, TemplateSet] = {}
 """Templates of the user's file in this process; empty without one."""
 
 
@@ -55,13 +56,13 @@ def choose_templates(schema_files: Sequence[str]) -> None:
         raise UsageError(f"Only one file of FAST templates is supported, got {', '.join(named)}.")
     for name in named:
         if name not in _chosen:
-            found = KnownTemplates.made_of(renamed(load_templates(name)))
+            found = TemplateSet.made_of(renamed(load_templates(name)))
             _chosen.clear()
             _chosen[name] = found
     if not named:
         _chosen.clear()
 
 
-def known_templates() -> KnownTemplates:
+def known_templates() -> TemplateSet:
     """Return the templates in use."""
     return next(iter(_chosen.values()), None) or _bundled()

@@ -13,21 +13,28 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from pregao.capture import PacketBlock
+from pregao.arrays import Int64Array
+from pregao.capture.blocks import PacketBlock
 from pregao.clock import SECOND
 from pregao.lake.ingest.legacy.channels import UNKNOWN, channel_of, known_channel
 from pregao.lake.ingest.legacy.messages import LegacyDecoder
 from pregao.lake.ingest.legacy.slots import slot_of
 from pregao.lake.ingest.legacy.tables import message_table_name, message_table_specs
 from pregao.lake.ingest.legacy.templates import choose_templates, known_templates
-from pregao.lake.ingest.protocol import UNKNOWN_STREAM, Keys, Numbers, Protocol, Sighting
-from pregao.legacy import MsgType, Stream, stream_of
-from pregao.legacy.bulk import ChunkColumns, Heads, chunk_columns
+from pregao.lake.ingest.protocol import (
+    UNKNOWN_STREAM,
+    IngestProtocol,
+    PayloadKeys,
+    ProtocolEvidence,
+)
+from pregao.legacy.bulk import ChunkColumns, MessageHeads, chunk_columns
+from pregao.legacy.messages import MsgType
 from pregao.legacy.recognition import is_legacy
-from pregao.umdf.sequencing import Place
+from pregao.legacy.streams import LegacyStream, stream_of
+from pregao.umdf.sequencing import PacketKey
 
 
-def _heads(block: PacketBlock) -> tuple[ChunkColumns, Numbers, Heads]:
+def _heads(block: PacketBlock) -> tuple[ChunkColumns, Int64Array, MessageHeads]:
     """Return the chunks of a block, the first chunk of each datagram, and its message's head."""
     chunks = chunk_columns(block.buffer, block.offset, block.length)
     first = chunks.firsts
@@ -38,9 +45,9 @@ def _heads(block: PacketBlock) -> tuple[ChunkColumns, Numbers, Heads]:
     )
 
 
-def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, Sighting]:
+def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, ProtocolEvidence]:
     """Return the evidence of the legacy feed in a block, by flow."""
-    found = {flows[flow]: Sighting() for flow in np.unique(block.flow).tolist()}
+    found = {flows[flow]: ProtocolEvidence() for flow in np.unique(block.flow).tolist()}
     chunks, first, heads = _heads(block)
     begins = (heads.template >= 0) & (heads.number == chunks.number[first])
     sound = (chunks.fault[chunks.datagram[first]] == 0) & (begins | (chunks.index[first] > 1))
@@ -65,17 +72,17 @@ def stream_name(kinds: Mapping[int, int]) -> str:
     return UNKNOWN_STREAM if stream is None else stream.value
 
 
-def keys(block: PacketBlock, flows: Sequence[str]) -> Keys:
+def keys(block: PacketBlock, flows: Sequence[str]) -> PayloadKeys:
     """Return the keys of a block's datagrams."""
     found = known_templates().heads.keys(block.buffer, block.offset, block.length)
     channels = np.array([known_channel(flow) for flow in flows], np.int16)
     channel = np.where(found.sound, channels[block.flow], np.int16(UNKNOWN))
     sending = found.sending_time_ns
     versions = slot_of(np.where(sending > 0, sending, block.time_ns))
-    return Keys(channel, versions.astype(np.int32), found.number, sending, found.last)
+    return PayloadKeys(channel, versions.astype(np.int32), found.number, sending, found.last)
 
 
-def place_of(payload: bytes, flow: str) -> tuple[int, Place] | None:
+def packet_key(payload: bytes, flow: str) -> tuple[int, PacketKey] | None:
     """Return the channel of a datagram, and the second and number that delimit tasks.
 
     The second is used instead of the slot: numbers may restart within a slot, and a task that ends
@@ -90,17 +97,17 @@ def place_of(payload: bytes, flow: str) -> tuple[int, Place] | None:
     sending, template = int(heads.sending_time_ns[0]), int(heads.template[0])
     if not sending or template in known_templates().without_number:
         return None
-    return channel_of(flow), Place(sending // SECOND, int(chunks.number[0]))
+    return channel_of(flow), PacketKey(sending // SECOND, int(chunks.number[0]))
 
 
-LEGACY = Protocol(
+LEGACY = IngestProtocol(
     name="legacy",
     account_prefix="legacy_",
     look=look,
     stream_of=stream_name,
-    arbitrated=frozenset({Stream.INCREMENTAL.value}),
+    arbitrated=frozenset({LegacyStream.INCREMENTAL.value}),
     keys=keys,
-    place_of=place_of,
+    place_of=packet_key,
     decoder=LegacyDecoder,
     tables=message_table_specs,
     table_of=message_table_name,

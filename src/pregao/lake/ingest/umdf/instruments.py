@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pregao.lake.store import DATE, Lake
+from pregao.lake.store.lake import LakeStore
+from pregao.lake.store.unit import DATE
 
 INSTRUMENTS = "instruments"
 _ORDER = ("index_in_packet", "sequence_number", "capture_time_ns", "security_id", "channel")
@@ -29,7 +30,7 @@ def latest(rows: Any) -> Any:
 
 
 def instruments_without(
-    lake: Lake,
+    lake: LakeStore,
     definitions: Iterable[str],
     day: date,
     channels: Collection[int],

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pregao.lake.ingest.framed_messages import FramedMessages, message_rows
+from pregao.lake.ingest.framed_messages import FramedMessageDecoder, message_rows
 from pregao.lake.ingest.payloads import Payloads
-from pregao.lake.ingest.protocol import Walk
+from pregao.lake.ingest.protocol import WalkResult
 from pregao.lake.ingest.schema_files import sbe_files
 from pregao.lake.ingest.schemas import KEY
 from pregao.lake.ingest.umdf.instruments import INSTRUMENTS, latest
@@ -20,15 +20,22 @@ from pregao.lake.ingest.umdf.tables import (
     message_tables,
 )
 from pregao.lake.ingest.window import all_same
-from pregao.schemas import Registry
-from pregao.umdf.bulk import Batch, BulkDecoder, Headers, MessageKind, Walked, Walker
+from pregao.schemas.registry import Registry
+from pregao.umdf.bulk import (
+    BulkDecoder,
+    MessageBatch,
+    MessageKind,
+    PacketHeaders,
+    WalkedPackets,
+    Walker,
+)
 from pregao.umdf.event_columns import EventColumns
 from pregao.umdf.templates import SECURITY_DEFINITIONS
 
 _KEY_NAMES = [entry.name for entry in KEY]
 
 
-class MessageDecoder(FramedMessages):
+class UmdfDecoder(FramedMessageDecoder):
     """Decodes windows of packets; keeps decoders and scratch memory between windows."""
 
     def __init__(self, schema_files: Sequence[str] = ()) -> None:
@@ -41,10 +48,10 @@ class MessageDecoder(FramedMessages):
         self._walker = Walker()
         self._events = EventColumns(self._decoder)
 
-    def decode(self, payloads: Payloads) -> Walk:
+    def decode(self, payloads: Payloads) -> WalkResult:
         """Walk the packets and add their messages to their tables."""
         packets, chosen = payloads.packets, payloads.chosen
-        headers = Headers(
+        headers = PacketHeaders(
             packets.channel[chosen],
             packets.version[chosen],
             packets.number[chosen],
@@ -58,13 +65,13 @@ class MessageDecoder(FramedMessages):
         for reject in self._decoder.faults(walked):
             if payloads.emit[reject.packet]:
                 payloads.reject(reject.packet, None, reject.start, reject.end, reject.reason)
-        return Walk(walked.message_count, walked.fault != 0)
+        return WalkResult(walked.message_count, walked.fault != 0)
 
     def put(
         self,
         payloads: Payloads,
         payload_of: npt.NDArray[np.int32],  # noqa: ARG002 - events need no payload
-        batch: Batch,
+        batch: MessageBatch,
         keys: list[Any],
         day: int,
     ) -> None:
@@ -77,7 +84,7 @@ class MessageDecoder(FramedMessages):
             payloads.result.put(INSTRUMENTS, day, latest(rows))
 
 
-def _count_evidence(payloads: Payloads, walked: Walked, kinds: list[MessageKind]) -> None:
+def _count_evidence(payloads: Payloads, walked: WalkedPackets, kinds: list[MessageKind]) -> None:
     """Count the messages of each kind by role, from which a flow's stream is detected."""
     evidence = payloads.result.evidence
     roles = payloads.packets.role[payloads.chosen]

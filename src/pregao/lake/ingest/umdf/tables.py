@@ -9,9 +9,10 @@ from functools import cache
 from pregao.lake.ingest.schemas import bounded_spec
 from pregao.lake.ingest.template_tables import message_schema, template_versions
 from pregao.lake.ingest.umdf.instruments import INSTRUMENTS
-from pregao.lake.store import TableSpec
+from pregao.lake.store.unit import TableSpec
 from pregao.sbe.names import snake_case
-from pregao.schemas import UMDF_SCHEMA_ID, Registry
+from pregao.schemas.bundle import UMDF_SCHEMA_ID
+from pregao.schemas.registry import Registry
 from pregao.umdf.tables import TemplateTable
 from pregao.umdf.templates import SECURITY_DEFINITIONS
 

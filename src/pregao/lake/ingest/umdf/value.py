@@ -7,27 +7,27 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from pregao.capture import PacketBlock
+from pregao.capture.blocks import PacketBlock
 from pregao.errors import DecodeError
-from pregao.lake.ingest.protocol import Keys, Protocol, Sighting
+from pregao.lake.ingest.protocol import IngestProtocol, PayloadKeys, ProtocolEvidence
 from pregao.lake.ingest.umdf.instruments import INSTRUMENTS, latest
-from pregao.lake.ingest.umdf.messages import MessageDecoder
+from pregao.lake.ingest.umdf.messages import UmdfDecoder
 from pregao.lake.ingest.umdf.tables import message_table_name, message_table_specs
 from pregao.umdf.bulk import read_headers, walk
 from pregao.umdf.packets import PacketDecoder
-from pregao.umdf.sequencing import Place
+from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.streams import Stream, StreamEvidence
 from pregao.umdf.templates import SEQUENCE
 
 
-def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, Sighting]:
+def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, ProtocolEvidence]:
     """Return the evidence of Binary UMDF in a block, by flow."""
-    found: dict[str, Sighting] = {}
+    found: dict[str, ProtocolEvidence] = {}
     walked = walk(block.buffer, block.offset, block.length)
     sound = walked.fault == 0
     for flow in np.unique(block.flow).tolist():
         channels = walked.channel[sound & (block.flow == flow)]
-        seen = found.setdefault(flows[flow], Sighting())
+        seen = found.setdefault(flows[flow], ProtocolEvidence())
         seen.sound += len(channels)
         for channel, count in zip(*np.unique(channels, return_counts=True), strict=True):
             seen.channels[int(channel)] += int(count)
@@ -45,12 +45,12 @@ def stream_of(kinds: Mapping[int, int]) -> str:
     return evidence.decide().value
 
 
-def keys(block: PacketBlock, _flows: Sequence[str]) -> Keys:
+def keys(block: PacketBlock, _flows: Sequence[str]) -> PayloadKeys:
     """Return the keys of a block's packets, from their headers."""
-    return Keys(*read_headers(block.buffer, block.offset, block.length))
+    return PayloadKeys(*read_headers(block.buffer, block.offset, block.length))
 
 
-def place_of(payload: bytes, _flow: str) -> tuple[int, Place] | None:
+def packet_key(payload: bytes, _flow: str) -> tuple[int, PacketKey] | None:
     """Return the channel and packet key of a packet; of a heartbeat, the key it announces."""
     try:
         packet = _DECODER.decode(payload)
@@ -58,24 +58,24 @@ def place_of(payload: bytes, _flow: str) -> tuple[int, Place] | None:
         return None
     header = packet.header
     if header.sequenced:
-        return header.channel, Place(header.sequence_version, header.sequence_number)
+        return header.channel, PacketKey(header.sequence_version, header.sequence_number)
     for message in packet.messages:
         if message.message.id == SEQUENCE:
-            return header.channel, Place(header.sequence_version, message["nextSeqNo"])
+            return header.channel, PacketKey(header.sequence_version, message["nextSeqNo"])
     return None
 
 
 _DECODER = PacketDecoder()
 
-UMDF = Protocol(
+UMDF = IngestProtocol(
     name="umdf",
     account_prefix="",
     look=look,
     stream_of=stream_of,
     arbitrated=frozenset({Stream.INCREMENTAL.value}),
     keys=keys,
-    place_of=place_of,
-    decoder=MessageDecoder,
+    place_of=packet_key,
+    decoder=UmdfDecoder,
     tables=message_table_specs,
     table_of=message_table_name,
     latest={INSTRUMENTS: latest},

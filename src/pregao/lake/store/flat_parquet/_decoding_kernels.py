@@ -9,7 +9,7 @@ import numpy as np
 
 from pregao._njit import load_i32, load_i64, load_u32, load_u64, njit, part
 from pregao.lake.store.flat_parquet._footer_kernels import (
-    LARGEST_SMALL,
+    MAX_SMALL,
     has,
     read_record,
     read_varint,
@@ -31,7 +31,7 @@ from pregao.lake.store.flat_parquet.numbers import (
     TEXT,
 )
 
-WIDEST_LABEL = 32
+MAX_LABEL = 32
 ONE_LOAD = 57
 """Maximum width of a value that is always in one load of eight bytes, whatever its bit offset."""
 
@@ -47,7 +47,7 @@ def read_labels(data, at, end, width, count, out, first):
         if at >= end:
             return False
         head, at = read_varint(data, at, end)
-        if at > end or head > LARGEST_SMALL:
+        if at > end or head > MAX_SMALL:
             return False
         if head & 1:
             groups = head >> 1
@@ -87,7 +87,7 @@ def read_known(data, at, end, width, count, known, labels, out, first):
         if at >= end:
             return False
         head, at = read_varint(data, at, end)
-        if at > end or head > LARGEST_SMALL:
+        if at > end or head > MAX_SMALL:
             return False
         if head & 1:
             groups = head >> 1
@@ -126,14 +126,14 @@ def read_differences(data, at, end, count, narrow, out, first):
     if at > end or block != BLOCK or quarters != BLOCK // QUARTER or told != count:
         return False
     widest = 32 if narrow else 64
-    if narrow and (number < 0 or number > LARGEST_SMALL):
+    if narrow and (number < 0 or number > MAX_SMALL):
         return False
     value = signed(number)
     out[first] = value
     done = 1
     while done < count:
         number, at = read_varint(data, at, end)
-        if narrow and (number < 0 or number > LARGEST_SMALL):
+        if narrow and (number < 0 or number > MAX_SMALL):
             return False
         low = signed(number)
         widths = at
@@ -256,7 +256,7 @@ def decode_chunk(data, at, end, rows, kind, nullable, null, known, out, there, f
                 return False
         elif coding == DICTIONARY and body < at:
             width = np.int64(data[body])
-            if width == 0 or width > WIDEST_LABEL:
+            if width == 0 or width > MAX_LABEL:
                 return False
             if kind == TEXT:
                 if not read_labels(data, body + 1, at, width, values, out, place):

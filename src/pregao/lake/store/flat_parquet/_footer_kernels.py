@@ -25,7 +25,7 @@ from pregao.lake.store.flat_parquet.numbers import (
     KNOWN_LOW,
     KNOWN_NULLS,
     LIST,
-    MOST_MEMBERS,
+    MAX_MEMBERS,
     NUMBER,
     RECORD_FACTS,
     SET,
@@ -34,8 +34,8 @@ from pregao.lake.store.flat_parquet.numbers import (
 )
 
 BROKEN = -1
-LARGEST_MEMBER = (1 << 15) - 1
-LARGEST_SMALL = (1 << 32) - 1
+MAX_MEMBER = (1 << 15) - 1
+MAX_SMALL = (1 << 32) - 1
 """Maximum of a 32-bit number before zigzag decoding."""
 
 
@@ -68,7 +68,7 @@ def signed(value):
 @part
 def has(found, member, kind):
     """Whether a parsed struct has a field of a type."""
-    return found[MOST_MEMBERS + member] == kind
+    return found[MAX_MEMBERS + member] == kind
 
 
 @njit
@@ -81,8 +81,8 @@ def read_record(data, at, end, found):
 
     ``data`` must have at least one readable byte after ``end``.
     """
-    found[:MOST_MEMBERS] = -1
-    found[MOST_MEMBERS:] = 0
+    found[:MAX_MEMBERS] = -1
+    found[MAX_MEMBERS:] = 0
     kinds = np.zeros(DEEPEST, np.int64)
     left = np.zeros(DEEPEST, np.int64)
     kinds[0] = STRUCT
@@ -105,17 +105,17 @@ def read_record(data, at, end, found):
             if step == 0:
                 number, at = read_varint(data, at, end)
                 number = signed(number)
-                if number <= 0 or number > LARGEST_MEMBER:
+                if number <= 0 or number > MAX_MEMBER:
                     return BROKEN
                 if depth == 0:
                     member = number
             elif depth == 0:
                 member += step
-            told = depth == 0 and 0 < member < MOST_MEMBERS
+            told = depth == 0 and 0 < member < MAX_MEMBERS
             if told:
-                if found[MOST_MEMBERS + member]:
+                if found[MAX_MEMBERS + member]:
                     return BROKEN
-                found[MOST_MEMBERS + member] = kind
+                found[MAX_MEMBERS + member] = kind
             if kind <= FALSE:
                 if told:
                     found[member] = FALSE - kind
@@ -133,7 +133,7 @@ def read_record(data, at, end, found):
             at += 1
         elif kind <= NUMBER:
             number, at = read_varint(data, at, end)
-            if number < 0 or (kind < NUMBER and number > LARGEST_SMALL):
+            if number < 0 or (kind < NUMBER and number > MAX_SMALL):
                 return BROKEN
             if told:
                 found[member] = signed(number)

@@ -34,6 +34,8 @@ from pregao.lake.store.flat_parquet.numbers import (
     LOW,
     NULLS,
     NUMBER,
+    OFFSETS_AT,
+    OFFSETS_BYTES,
     PAGE_AT,
     PAGE_BYTES,
     PAGE_HIGH,
@@ -42,8 +44,6 @@ from pregao.lake.store.flat_parquet.numbers import (
     PAGE_ROW,
     PAGE_VALUES,
     PAGES,
-    PLACES_AT,
-    PLACES_BYTES,
     PLAIN,
     RLE,
     ROWS,
@@ -114,7 +114,7 @@ def put_indexes(chunks, pages, kinds, bounded, out, base):
     for c in range(len(chunks)):
         chunk = chunks[c]
         first, last = chunk[FIRST_PAGE], chunk[FIRST_PAGE] + chunk[PAGES]
-        chunk[PLACES_AT] = base + at
+        chunk[OFFSETS_AT] = base + at
         began = at
         at = put_list(out, at, 1, STRUCT, last - first)
         for p in range(first, last):
@@ -125,7 +125,7 @@ def put_indexes(chunks, pages, kinds, bounded, out, base):
             at += 1
         out[at] = 0
         at += 1
-        chunk[PLACES_BYTES] = at - began
+        chunk[OFFSETS_BYTES] = at - began
     return at
 
 
@@ -180,8 +180,8 @@ def put_chunk(chunk, kind, bounded, names, begin, stop, out, at):
             out[at] = 0
             at += 1
     out[at] = 0
-    at = put_field(out, at + 1, 1, NUMBER, chunk[PLACES_AT])
-    at = put_field(out, at, 1, SMALL_NUMBER, chunk[PLACES_BYTES])
+    at = put_field(out, at + 1, 1, NUMBER, chunk[OFFSETS_AT])
+    at = put_field(out, at, 1, SMALL_NUMBER, chunk[OFFSETS_BYTES])
     if chunk[INDEX_BYTES]:
         at = put_field(out, at, 1, NUMBER, chunk[INDEX_AT])
         at = put_field(out, at, 1, SMALL_NUMBER, chunk[INDEX_BYTES])

@@ -20,7 +20,7 @@ from pregao.lake.store.flat_parquet.numbers import (
 QUARTER = 32
 HEADER_ROOM = 64
 """Maximum bytes of a page header."""
-MOST_GROUPS = 63
+MAX_GROUPS = 63
 """Maximum groups of eight in a bit-packed run, so that its header fits into one byte."""
 
 
@@ -172,7 +172,7 @@ def put_labels(labels, first, count, width, out, at):
             begin += run
             continue
         end = begin + 8
-        while end < last and end - begin < 8 * MOST_GROUPS:
+        while end < last and end - begin < 8 * MAX_GROUPS:
             # The cheap test first: it nearly always fails.
             if eight_alike(labels, end) and run_at(labels, end, last) >= least:
                 break

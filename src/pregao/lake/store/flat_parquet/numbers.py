@@ -17,9 +17,9 @@ DATA_PAGE, DICTIONARY_PAGE = 0, 2
 TRUE, FALSE, BYTE, SHORT, SMALL_NUMBER, NUMBER, DOUBLE, BINARY, LIST, SET, STRUCT = (
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12,
 )  # fmt: skip
-MOST_MEMBERS = 24
+MAX_MEMBERS = 24
 """Maximum fields read of a struct; later ones are skipped."""
-RECORD_FACTS = 2 * MOST_MEMBERS
+RECORD_FACTS = 2 * MAX_MEMBERS
 """Size of a parsed struct: the value or position of each field, then the type of each."""
 DEEPEST = 12
 """Maximum nesting of structs and lists."""
@@ -31,7 +31,7 @@ BLOCK = 128
 # Columns of results about a column chunk, and about a page.
 (
     AT, DICTIONARY_BYTES, BYTES, ROWS, NULLS, CODING, LOW, HIGH, FIRST_PAGE, PAGES, COLUMN,
-    INDEX_AT, INDEX_BYTES, PLACES_AT, PLACES_BYTES, CHUNK_FACTS,
+    INDEX_AT, INDEX_BYTES, OFFSETS_AT, OFFSETS_BYTES, CHUNK_FACTS,
 ) = range(16)  # fmt: skip
 PAGE_AT, PAGE_BYTES, PAGE_ROW, PAGE_NULLS, PAGE_LOW, PAGE_HIGH, PAGE_VALUES, PAGE_FACTS = range(8)
 

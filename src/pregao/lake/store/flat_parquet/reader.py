@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pregao.arrays import Int64Array, Uint8Array
 from pregao.lake.store.flat_parquet import _decoding_kernels, _footer_kernels
 from pregao.lake.store.flat_parquet.numbers import (
     BINARY,
@@ -37,7 +37,7 @@ from pregao.lake.store.flat_parquet.numbers import (
     KNOWN_KIND,
     KNOWN_LOW,
     LIST,
-    MOST_MEMBERS,
+    MAX_MEMBERS,
     NUMBER,
     RECORD_FACTS,
     SMALL_NUMBER,
@@ -46,16 +46,13 @@ from pregao.lake.store.flat_parquet.numbers import (
 )
 from pregao.lake.store.flat_parquet.rows import FlatColumn, FlatRows
 
-Numbers = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
-
 _WRITER = b"pregao version "
 _TAIL = 64 << 10
 """Bytes at the end of a file that are read first; they usually contain the complete footer."""
-_BEHIND = 16
+_AFTER = 16
 """Readable bytes that kernels need after their data."""
-_MOST_FILES = 1_000
-_MOST_ROWS = 1 << 24
+_MAX_FILES = 1_000
+_MAX_ROWS = 1 << 24
 """Maximum rows of a row group: a footer with more is damaged, and no memory is allocated for it."""
 _GAP = 64 << 10
 """Maximum bytes between two columns that are read together instead of with two calls."""
@@ -64,17 +61,17 @@ _GAP = 64 << 10
 class FlatFile:
     """Parsed footer of a file, with which its rows are read."""
 
-    def __init__(self, path: str, schema: Any, groups: Numbers, chunks: Numbers) -> None:
+    def __init__(self, path: str, schema: Any, groups: Int64Array, chunks: Int64Array) -> None:
         self._path = path
         self._schema = schema
         self._chunks = chunks
-        self.group_rows: Numbers = groups[:, GROUP_ROWS]
+        self.group_rows: Int64Array = groups[:, GROUP_ROWS]
         """Number of rows of each row group."""
         self.names: list[str] = schema.names
         """Names of the columns."""
         self._places = {name: index for index, name in enumerate(self.names)}
 
-    def bounds(self, name: str, least: int, most: int) -> tuple[Numbers, Numbers]:
+    def bounds(self, name: str, least: int, most: int) -> tuple[Int64Array, Int64Array]:
         """Return minima and maxima of a column by row group; ``least`` and ``most`` if unknown."""
         index = self._places.get(name)
         if index is None:
@@ -123,7 +120,7 @@ class FlatFile:
         return FlatRows(count, columns)
 
 
-def _runs(begins: Numbers, sizes: Numbers) -> list[list[int]]:
+def _runs(begins: Int64Array, sizes: Int64Array) -> list[list[int]]:
     """Group columns that are near each other in the file, in file order."""
     runs: list[list[int]] = []
     end = 0
@@ -148,8 +145,8 @@ class _Made:
         self._of_text = pa.types.is_string(entry.type)
 
     def add(
-        self, data: Bytes, begin: int, end: int, rows: int, first: int, kind: int, null: int,
-        known: Numbers,
+        self, data: Uint8Array, begin: int, end: int, rows: int, first: int, kind: int, null: int,
+        known: Int64Array,
     ) -> bool:  # fmt: skip
         texts = np.empty(3, np.int64)
         if (kind == TEXT) != self._of_text:
@@ -207,9 +204,9 @@ def _scratch(what: tuple[str, Any], count: int) -> Any:
     return kept
 
 
-def _bytes(descriptor: int, at: int, count: int) -> Bytes | None:
+def _bytes(descriptor: int, at: int, count: int) -> Uint8Array | None:
     """Read bytes of a file into a buffer with extra bytes; return None at the end of the file."""
-    data: Bytes = _scratch(_DATA, count + _BEHIND)
+    data: Uint8Array = _scratch(_DATA, count + _AFTER)
     read = os.preadv(descriptor, [data[:count].data], at)
     return data if read == count else None
 
@@ -232,7 +229,7 @@ def open_flat(path: str) -> FlatFile | None:
     file = _opened(path, found.st_size)
     with _LOCK:
         _FILES[key] = file
-        while len(_FILES) > _MOST_FILES:
+        while len(_FILES) > _MAX_FILES:
             _FILES.popitem(last=False)
     return file
 
@@ -252,7 +249,7 @@ def _opened(path: str, size: int) -> FlatFile | None:
     found = np.empty(RECORD_FACTS, np.int64)
     if begin < 0 or _footer_kernels.read_record(data, begin, end, found) != end:
         return None
-    if tuple(found[MOST_MEMBERS + 1 : MOST_MEMBERS + 10].tolist()) != _FOOTER_KINDS:
+    if tuple(found[MAX_MEMBERS + 1 : MAX_MEMBERS + 10].tolist()) != _FOOTER_KINDS:
         return None
     # Fields 1 to 6: version, schema, number of rows, row groups, (metadata), writer.
     _, schema_at, rows, groups_at, _, writer_at = found[1:7].tolist()
@@ -273,7 +270,7 @@ def _opened(path: str, size: int) -> FlatFile | None:
     if not _footer_kernels.read_row_groups(data, groups_at, end, groups, chunks):
         return None
     group_rows = groups[:, GROUP_ROWS]
-    if (group_rows > _MOST_ROWS).any() or group_rows.sum() != rows:
+    if (group_rows > _MAX_ROWS).any() or group_rows.sum() != rows:
         return None
     if (chunks[..., KNOWN_KIND] != kinds).any():
         return None
@@ -288,10 +285,10 @@ _FOOTER_KINDS = (SMALL_NUMBER, LIST, NUMBER, LIST, 0, BINARY, LIST, 0, 0)
 _KINDS = {"INT32": INT32, "INT64": INT64, "BYTE_ARRAY": TEXT}
 
 
-_SCHEMAS: dict[bytes, tuple[Any, Numbers]] = {}
+_SCHEMAS: dict[bytes, tuple[Any, Int64Array]] = {}
 
 
-def _schema(coded: bytes, path: str) -> tuple[Any, Numbers] | None:
+def _schema(coded: bytes, path: str) -> tuple[Any, Int64Array] | None:
     """Return the Arrow schema of a file, and the physical types of its columns.
 
     Cached by its bytes, since most files share a schema. None if it is damaged, or has types that
@@ -313,7 +310,7 @@ def _schema(coded: bytes, path: str) -> tuple[Any, Numbers] | None:
         if len(schema.names) != len(set(schema.names)):
             return None
         cached = schema, np.array(kinds, np.int64)
-        if len(_SCHEMAS) < _MOST_FILES:
+        if len(_SCHEMAS) < _MAX_FILES:
             _SCHEMAS[coded] = cached
     return cached
 

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-Numbers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
+from pregao.arrays import BoolArray, Int64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +18,12 @@ class FlatColumn:
 
     kind: Any
     """Arrow type with which pyarrow reads the column."""
-    values: Numbers
-    there: Flags | None
+    values: Int64Array
+    there: BoolArray | None
     """Mask of non-null values; None if the column has no nulls."""
     texts: list[str] | None = None
 
-    def taken(self, chosen: slice | Numbers) -> FlatColumn:
+    def taken(self, chosen: slice | Int64Array) -> FlatColumn:
         """Return selected values."""
         valid = None if self.there is None else self.there[chosen]
         return FlatColumn(self.kind, self.values[chosen], valid, self.texts)
@@ -58,11 +56,11 @@ class FlatRows:
     count: int
     columns: dict[str, FlatColumn]
 
-    def numbers(self, name: str) -> Numbers:
+    def numbers(self, name: str) -> Int64Array:
         """Return a column as integers."""
         return self.columns[name].values
 
-    def taken(self, chosen: slice | Numbers) -> FlatRows:
+    def taken(self, chosen: slice | Int64Array) -> FlatRows:
         """Return selected rows."""
         columns = {name: column.taken(chosen) for name, column in self.columns.items()}
         count = (

@@ -19,7 +19,7 @@ def varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-class Record:
+class ThriftStruct:
     """Builds a struct field by field, in order of field ID."""
 
     def __init__(self) -> None:
@@ -30,37 +30,39 @@ class Record:
         self._made.append((number - self._last) << 4 | kind)
         self._last = number
 
-    def number(self, number: int, value: int, *, wide: bool = False) -> Record:
+    def number(self, number: int, value: int, *, wide: bool = False) -> ThriftStruct:
         """Add a non-negative integer of 32 bits, or of 64 if ``wide``."""
         self._member(number, NUMBER if wide else SMALL_NUMBER)
         self._made += varint(value << 1)
         return self
 
-    def byte(self, number: int, value: int) -> Record:
+    def byte(self, number: int, value: int) -> ThriftStruct:
         """Add a number of one byte."""
         self._member(number, _BYTE)
         self._made.append(value)
         return self
 
-    def true(self, number: int) -> Record:
+    def true(self, number: int) -> ThriftStruct:
         """Add a flag that is set."""
         self._member(number, TRUE)
         return self
 
-    def text(self, number: int, value: str) -> Record:
+    def text(self, number: int, value: str) -> ThriftStruct:
         """Add a string."""
         self._member(number, BINARY)
         encoded = value.encode()
         self._made += varint(len(encoded)) + encoded
         return self
 
-    def inner(self, number: int, value: bytes) -> Record:
+    def inner(self, number: int, value: bytes) -> ThriftStruct:
         """Add a nested struct."""
         self._member(number, STRUCT)
         self._made += value
         return self
 
-    def records(self, number: int, values: Sequence[bytes], count: int | None = None) -> Record:
+    def records(
+        self, number: int, values: Sequence[bytes], count: int | None = None
+    ) -> ThriftStruct:
         """Add a list of structs; ``count`` is its length if ``values`` has them concatenated."""
         self._member(number, LIST)
         many = len(values) if count is None else count
@@ -76,4 +78,4 @@ class Record:
 
 def record(choice: int) -> bytes:
     """Encode a union whose chosen member is an empty struct."""
-    return Record().inner(choice, b"\0").end()
+    return ThriftStruct().inner(choice, b"\0").end()

@@ -14,10 +14,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from pregao._version import __version__
+from pregao.arrays import Int64Array, Uint8Array
 from pregao.lake.store.flat_parquet import _chunk_kernels, _index_kernels
 from pregao.lake.store.flat_parquet.kinds import kind_of
 from pregao.lake.store.flat_parquet.numbers import (
@@ -32,15 +32,12 @@ from pregao.lake.store.flat_parquet.numbers import (
     PLAIN,
     TEXT,
 )
-from pregao.lake.store.flat_parquet.thrift import Record, record
-
-Numbers = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
+from pregao.lake.store.flat_parquet.thrift import ThriftStruct, record
 
 _MAGIC = b"PAR1"
 _WIDEST = 20
 """Maximum bytes of a value, with its dictionary index and its share of the page overhead."""
-SMALLEST_GROUP = 8_192
+MIN_GROUP = 8_192
 """Minimum number of rows with one value that get a separate row group."""
 _HELD = 4 << 20
 """Bytes buffered before a write."""
@@ -48,7 +45,7 @@ _NONE = np.empty(0, np.uint8)
 _NOTHING = np.zeros(1, np.int64)
 
 
-def group_starts(rows: int, most: int, sorted_by: Numbers | None = None) -> list[int]:
+def group_starts(rows: int, most: int, sorted_by: Int64Array | None = None) -> list[int]:
     """Return the starts of row groups of at most ``most`` rows.
 
     If rows are sorted by a column, frequent values get separate row groups, so that a lookup of one
@@ -60,7 +57,7 @@ def group_starts(rows: int, most: int, sorted_by: Numbers | None = None) -> list
         if steps.min(initial=0) >= 0:
             begins = [0, *(np.flatnonzero(steps) + 1).tolist(), rows]
             for begin, end in pairwise(begins):
-                if begin > cuts[-1] and max(begin - cuts[-1], end - begin) >= SMALLEST_GROUP:
+                if begin > cuts[-1] and max(begin - cuts[-1], end - begin) >= MIN_GROUP:
                     cuts.append(begin)
     return [start for begin, end in pairwise([*cuts, rows]) for start in range(begin, end, most)]
 
@@ -94,8 +91,8 @@ class FlatWriter:
         self._bounded = np.array([name in bounded for name in schema.names], np.bool_)
         self._bounded &= self._kinds != TEXT
         self._apart = None if apart is None else schema.names.index(apart)
-        self._chunks: list[Numbers] = []
-        self._pages: list[Numbers] = []
+        self._chunks: list[Int64Array] = []
+        self._pages: list[Int64Array] = []
         self._page_count = 0
         self._rows = 0
         self._base = sink.write(_MAGIC)
@@ -136,7 +133,7 @@ class FlatWriter:
         self._chunks.append(chunks)
         return at
 
-    def _flush(self, out: Bytes, end: int) -> int:
+    def _flush(self, out: Uint8Array, end: int) -> int:
         self._base += self._sink.write(out[:end].data)
         return 0
 
@@ -157,10 +154,10 @@ class FlatWriter:
         self._sink.write(footer + len(footer).to_bytes(4, "little") + _MAGIC)
 
     def _footer(self, groups: memoryview) -> bytes:
-        footer = Record()
+        footer = ThriftStruct()
         footer.number(1, 2)
         elements = [_element(entry) for entry in self._schema]
-        root = Record().number(3, 0).text(4, "schema").number(5, len(elements)).end()
+        root = ThriftStruct().number(3, 0).text(4, "schema").number(5, len(elements)).end()
         footer.records(2, [root, *elements])
         footer.number(3, self._rows, wide=True)
         footer.records(4, [bytes(groups)], len(self._chunks))
@@ -172,7 +169,7 @@ class FlatWriter:
 
 def _element(entry: Any) -> bytes:
     """Encode a column for the file's schema."""
-    kind, element = entry.type, Record()
+    kind, element = entry.type, ThriftStruct()
     element.number(1, kind_of(kind) or 0)
     element.number(3, int(entry.nullable))
     element.text(4, entry.name)
@@ -180,13 +177,13 @@ def _element(entry: Any) -> bytes:
         element.number(6, 0).inner(10, record(1))
     elif pa.types.is_decimal(kind):
         element.number(6, 5).number(7, kind.scale).number(8, kind.precision)
-        decimal = Record().number(1, kind.scale).number(2, kind.precision).end()
-        element.inner(10, Record().inner(5, decimal).end())
+        decimal = ThriftStruct().number(1, kind.scale).number(2, kind.precision).end()
+        element.inner(10, ThriftStruct().inner(5, decimal).end())
     elif pa.types.is_date32(kind):
         element.number(6, 6).inner(10, record(6))
     elif pa.types.is_int16(kind):
         element.number(6, 16).inner(
-            10, Record().inner(10, Record().byte(1, 16).true(2).end()).end()
+            10, ThriftStruct().inner(10, ThriftStruct().byte(1, 16).true(2).end()).end()
         )
     return element.end()
 
@@ -195,13 +192,13 @@ def _element(entry: Any) -> bytes:
 class _Column:
     """A column in the form that kernels need."""
 
-    values: Numbers
-    validity: Bytes
+    values: Int64Array
+    validity: Uint8Array
     """Bit mask of non-null values; empty without nulls."""
     offset: int
     """Offset of the first bit."""
-    texts: Bytes
-    starts: Numbers
+    texts: Uint8Array
+    starts: Int64Array
 
     @staticmethod
     def of(column: Any) -> _Column:
@@ -227,7 +224,7 @@ class _Column:
         return _Column(raw.astype(np.int64, copy=False), validity, offset, texts, starts)
 
 
-def _joined(texts: list[bytes]) -> tuple[Bytes, Numbers]:
+def _joined(texts: list[bytes]) -> tuple[Uint8Array, Int64Array]:
     """Concatenate strings; return the bytes and the start of each string."""
     starts = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(text) for text in texts], out=starts[1:])
