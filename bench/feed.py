@@ -94,7 +94,7 @@ def pump(batch: Batch, size: int) -> tuple[float, float]:
     count = len(batch.offset)
     half = count // 2
     channel = new_channel(int(batch.time_ns[0]))
-    channel.want_events(wanted=False)
+    channel.enable_events(enabled=False)
     channel.receive_many(batch, 0, half)
     inner = channel._pump
     run, spent, taken = inner.run, 0.0, 0
@@ -113,7 +113,7 @@ def pump(batch: Batch, size: int) -> tuple[float, float]:
     whole = time.perf_counter() - start
     before = channel.pumped
     channel = new_channel(int(batch.time_ns[0]))
-    channel.want_events(wanted=False)
+    channel.enable_events(enabled=False)
     channel.receive_many(batch, 0, half)
     inner = channel._pump
     run = inner.run
@@ -129,7 +129,7 @@ def memory() -> Iterator[Row]:
     """What following a whole long day takes, at its tenth part and at its end."""
     capture = one_feed()
     channel = FastChannel(ChannelSettings(int(capture.name[:3]), ("A",), from_the_start=True))
-    channel.want_events(wanted=False)
+    channel.enable_events(enabled=False)
     size, begun, early = capture.stat().st_size, False, 0.0
     for block in read_blocks(capture):
         if not begun:

@@ -272,7 +272,7 @@ def drained_with_books(day: Path) -> Iterator[Row]:
         receiver = open_receiver()
         line = receiver.add(receive_socket(address, interface=LO, buffer_bytes=BUFFER))
         channel = FastChannel(ChannelSettings(number, ("A",), from_the_start=True))
-        channel.want_events(wanted=False)
+        channel.enable_events(enabled=False)
         channel.start(time.time_ns())
         channel.set_lines({line: (Stream.INCREMENTAL, "A")})
         with Sender([address], interface=LO) as sender:
@@ -326,7 +326,7 @@ def _lossless(context: Any, number: int, feeds: str, path: Path, count: int, rat
     sent_at = count / took.value
     time.sleep(0.3)
     handler.stop()
-    made = handler.ask(report).channels[0]
+    made = handler.call(report).channels[0]
     lost = made.counters["gaps"] + made.dropped + (made.counters["packets"] < count)
     return not lost and sent_at > 0.9 * rate
 
@@ -360,7 +360,7 @@ def delays_of(number: int, path: Path, rate: float, how: str, compiled: bool | N
     times = Times()
     config = LiveConfig((settings,), lines, BUFFER, realtime="realtime" in how)
     handler = FeedHandler(config, spin=how == "spinning", compiled=compiled)
-    handler.listen(times)
+    handler.add_listener(times)
     keep_to(0)
     handler.start()
     os.sched_setaffinity(0, cores)

@@ -136,5 +136,5 @@ def simulation_run(apart: bool) -> float:
         simulation = Simulation(
             SimulationSettings("equities", Path(folder), force=True, **settings)
         )
-        summary = simulation.run(apart=apart)
+        summary = simulation.run(worker=apart)
         return summary.messages / (time.perf_counter() - start)

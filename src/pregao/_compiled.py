@@ -52,7 +52,7 @@ def njit(function: Callable[..., Any]) -> Any:
         return numba.njit(function, cache=True, nogil=True)
 
 
-def njit_or(twins: str) -> Callable[..., Any]:  # noqa: ARG001
+def njit_or(fallback: str) -> Callable[..., Any]:  # noqa: ARG001
     """Compile a kernel that has a NumPy fallback for installations without numba."""
     return njit
 

@@ -67,13 +67,13 @@ def njit(function: Callable[..., Any]) -> Any:
     return kernel
 
 
-def njit_or(twins: str) -> Callable[..., Any]:
+def njit_or(fallback: str) -> Callable[..., Any]:
     """Wrap a kernel for bulk work: calls the function of the same name in a NumPy module."""
 
     def chosen(function: Callable[..., Any]) -> Any:
         @functools.wraps(function)
         def kernel(*arguments: Any) -> Any:
-            twin = getattr(importlib.import_module(twins), function.__name__)
+            twin = getattr(importlib.import_module(fallback), function.__name__)
             return twin(*arguments)
 
         return kernel

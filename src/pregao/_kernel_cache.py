@@ -62,7 +62,7 @@ def _files(package: str) -> Iterator[str]:
                 yield f"{start}/{name}" if start else name
 
 
-def _imported(source: bytes, here: Container[str]) -> Iterator[str]:
+def _imported(source: bytes, modules: Container[str]) -> Iterator[str]:
     """Yield the files of the package that a source imports."""
     for imported, names, plain in _IMPORT.findall(source):
         module = (imported or plain).decode().strip(".").replace(".", "/")
@@ -74,7 +74,9 @@ def _imported(source: bytes, here: Container[str]) -> Iterator[str]:
                 f"{module}.py",
                 f"{module}/__init__.py",
             )
-            yield next((candidate for candidate in candidates if candidate in here), "__init__.py")
+            yield next(
+                (candidate for candidate in candidates if candidate in modules), "__init__.py"
+            )
 
 
 def module_names(sources: Iterable[str]) -> frozenset[str]:

@@ -39,7 +39,7 @@ def test_other_content_is_named_field_by_field():
 
 
 def test_orders_that_swapped_positions_are_reported():
-    assert kinds([ORDERS[1], ORDERS[0], *ORDERS[2:]]) == [(Kind.PLACE, 1), (Kind.PLACE, 2)]
+    assert kinds([ORDERS[1], ORDERS[0], *ORDERS[2:]]) == [(Kind.POSITION, 1), (Kind.POSITION, 2)]
     (first, _) = compare_side(BID, [ORDERS[1], ORDERS[0]], ORDERS[:2])
     assert str(first) == "bid order 1 at position 1 is at another position"
 

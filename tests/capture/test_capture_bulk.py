@@ -223,7 +223,7 @@ def test_thousands_of_flows_keep_their_numbers():
 def test_a_flood_of_flows_is_refused_with_advice():
     packets = [Raw(k, framed(ipv4(udp(b"", dst_port=k)))) for k in range(20)]
     with pytest.raises(CaptureError, match=r"more than 10 UDP flows.*most_flows"):
-        list(read_blocks(io.BytesIO(pcap_file(packets)), most_flows=10))
+        list(read_blocks(io.BytesIO(pcap_file(packets)), max_flows=10))
 
 
 def test_the_flow_table_finds_what_was_put_in_after_growing(monkeypatch):

@@ -141,7 +141,7 @@ def test_the_first_boundary_is_always_the_true_one(content, data):
     if len(content) < 24:
         return
     boundaries = truth(content)
-    with boundary_finder(io.BytesIO(content), most_captured=MOST) as finder:
+    with boundary_finder(io.BytesIO(content), max_captured_length=MOST) as finder:
         assert finder is not None
         known = 24
         for offset in range(0, len(content) + 5, 3):
@@ -160,7 +160,7 @@ def test_lying_captures_are_distinguished_nearby_or_walked():
     @given(lying_captures())
     def search(content: bytes) -> None:
         nonlocal walked, nearby
-        with boundary_finder(io.BytesIO(content), most_captured=MOST) as finder:
+        with boundary_finder(io.BytesIO(content), max_captured_length=MOST) as finder:
             assert finder is not None
             for offset in range(4 * (MOST + 16) + 25, len(content), 50):
                 before = finder.walked
@@ -192,7 +192,7 @@ def test_the_ranges_together_are_exactly_the_file(content, target):
 @given(lying_captures(), st.lists(st.integers(0, 8000), max_size=6))
 def test_any_cuts_at_all_give_exactly_the_file(content, cuts):
     whole = [p.position for p in read_packets(io.BytesIO(content))]
-    with boundary_finder(io.BytesIO(content), most_captured=MOST) as finder:
+    with boundary_finder(io.BytesIO(content), max_captured_length=MOST) as finder:
         assert finder is not None
         points = sorted({24, *(finder.first_boundary(cut) for cut in cuts)})
     found = []
@@ -281,7 +281,7 @@ def test_the_partial_last_record_belongs_to_the_range_it_starts_in():
 
 def test_endless_zeros_are_walked():
     content = pcap_header() + bytes(16) * 200
-    with boundary_finder(io.BytesIO(content), most_captured=20) as finder:
+    with boundary_finder(io.BytesIO(content), max_captured_length=20) as finder:
         assert finder is not None
         assert finder.first_boundary(3000) == 24 + 16 * 186
         assert finder.walked == 1
@@ -289,7 +289,7 @@ def test_endless_zeros_are_walked():
 
 def test_a_damaged_capture_reports_where_the_search_ended():
     bad = pcap_header() + pcap_record(1, 1, bytes(50)) * 40 + b"\xff" * 4000
-    with boundary_finder(io.BytesIO(bad), most_captured=60) as finder:
+    with boundary_finder(io.BytesIO(bad), max_captured_length=60) as finder:
         assert finder is not None
         with pytest.raises(CaptureError, match=f"at byte {24 + 66 * 40}: the record claims"):
             finder.first_boundary(5500)

@@ -29,7 +29,7 @@ from tests.entrypoint.tcp_desk import Market, TcpDesk
 from tests.waiting import PATIENCE_S
 
 SETTINGS = ClientSettings(SESSION, FIRM, KEY, keep_alive_ms=500)
-QUICK = ReconnectPolicy(first_s=0.001, most_s=0.01)
+QUICK = ReconnectPolicy(first_s=0.001, max_delay_s=0.01)
 
 
 def order(client_id, **changes):

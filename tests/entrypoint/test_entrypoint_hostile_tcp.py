@@ -20,7 +20,7 @@ from tests.entrypoint.raw_peer import FIRM, KEY, SESSION, RawPeer
 from tests.entrypoint.scripted_gateway import report_values
 from tests.waiting import PATIENCE_S
 
-QUICK = ReconnectPolicy(first_s=0.001, most_s=0.01, handshake_s=0.2)
+QUICK = ReconnectPolicy(first_s=0.001, max_delay_s=0.01, handshake_s=0.2)
 
 
 class Gateway:
@@ -155,7 +155,7 @@ def test_a_gateway_that_ends_every_session_immediately_is_tried_less_and_less_of
             await until(events, lambda event: isinstance(event, ConnectionEnded))
 
     gateway = Gateway(ending)
-    hold(gateway, work, ReconnectPolicy(most_s=PATIENCE_S), Counting)
+    hold(gateway, work, ReconnectPolicy(max_delay_s=PATIENCE_S), Counting)
     assert attempts[:5] == [0, 1, 2, 3, 4]
 
 

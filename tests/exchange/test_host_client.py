@@ -21,7 +21,7 @@ from tests.exchange.host_desk import PETR4, VALE3, Exchange, quiet_settings
 from tests.lake.days import rows
 from tests.waiting import PATIENCE_S
 
-QUICK = ReconnectPolicy(first_s=0.001, most_s=0.02)
+QUICK = ReconnectPolicy(first_s=0.001, max_delay_s=0.02)
 
 
 def held(exchange, version=2, session_id=SESSION):

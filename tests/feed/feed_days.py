@@ -304,7 +304,7 @@ def holes_of(captured, base):
             last = number
         if version not in ended and version != versions[-1]:
             holes.append(PacketGap(PacketKey(version, last + 1).serial(base), MANY))
-    return PacketGapColumns.of(holes)
+    return PacketGapColumns.from_gaps(holes)
 
 
 def bulk(captured, *, from_the_start, by_position, depth=5):

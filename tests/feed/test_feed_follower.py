@@ -51,10 +51,10 @@ class Heard(FollowerListener):
     def __init__(self):
         self.gaps, self.heals, self.holes = [], [], []
 
-    def stale(self, gap):
+    def on_stale(self, gap):
         self.gaps.append(gap)
 
-    def healed(self, healed):
+    def on_healed(self, healed):
         self.heals.append(healed)
 
     def lost(self, lost):

@@ -86,7 +86,7 @@ def test_7_4_1_a_later_snapshot_heals_and_the_queue_catches_up():
     load, healed, apply = followed.snapshot(*snapshot(805, 7001))
     assert isinstance(load, LoadSnapshot)
     assert isinstance(healed, MarkHealed)
-    assert (healed.by, healed.place) == (GapItem.SNAPSHOT, PacketKey(1, 805))
+    assert (healed.by, healed.as_of) == (GapItem.SNAPSHOT, PacketKey(1, 805))
     assert (healed.gap.first, healed.gap.last) == (6999, 6999)
     assert apply.message.rpt_seq == 7002
     assert followed.gap is None
@@ -259,7 +259,7 @@ def test_7_2_a_snapshot_of_an_older_sequence_version_heals_nothing():
 
 
 def test_the_queue_has_a_limit():
-    followed = instrument(room=QueueLimits(most=3))
+    followed = instrument(room=QueueLimits(max_queued=3))
     followed.message(message(1, 1))
     for number in range(3, 10):
         followed.message(message(number, number))

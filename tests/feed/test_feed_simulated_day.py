@@ -42,20 +42,20 @@ class Comparison(FollowerListener):
         self.updates = []
         self.follower = None
 
-    def updated(self, security_id, event, update):
+    def on_update(self, security_id, event, update):
         self.updates.append((security_id, update))
 
     def lost(self, lost):
         self.packets_lost += 1
 
-    def stale(self, gap):
+    def on_stale(self, gap):
         self.opened += 1
 
-    def healed(self, healed):
+    def on_healed(self, healed):
         self.heals += 1
 
-    def delivered(self, place):
-        for line in self.expected.pop(place, ()):
+    def on_packet(self, packet_key):
+        for line in self.expected.pop(packet_key, ()):
             security_id = line["security_id"]
             book = self.follower.books.get(security_id)
             if security_id in self.follower.stale or security_id in self.follower.unconfirmed:

@@ -48,7 +48,7 @@ class Log(FollowerListener):
         index = AFTER_PACKET if behind else key[2]
         return int(message_serial(serial, index)[0])
 
-    def updated(self, security_id, event, update):
+    def on_update(self, security_id, event, update):
         if isinstance(update, GapPossible | GapExcluded):
             self.doubts += isinstance(update, GapPossible)
             return
@@ -60,10 +60,10 @@ class Log(FollowerListener):
             log.pop()
         log.append((place, event if not behind else -2 - place, update))
 
-    def stale(self, gap):
+    def on_stale(self, gap):
         self.open[gap.security_id] = self.place(gap.found_at)
 
-    def healed(self, healed):
+    def on_healed(self, healed):
         self.heals += 1
         behind = healed.by in (GapItem.SNAPSHOT, GapItem.ABSENT)
         began = self.open.pop(healed.gap.security_id)

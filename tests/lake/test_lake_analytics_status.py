@@ -37,7 +37,7 @@ def told(draw):
 
 def numbered(several):
     return [
-        StatusMessage(**one, time_ns=100 * n, sending_time_ns=100 * n, place=n, event=n)
+        StatusMessage(**one, time_ns=100 * n, sending_time_ns=100 * n, event_key=n, event=n)
         for n, one in enumerate(several, 1)
     ]
 
@@ -96,11 +96,15 @@ def test_the_timeline_follows_the_rules_at_every_time(several):
 
 def test_a_snapshot_counts_only_for_instruments_without_updates():
     def phase(code, n, **more):
-        return StatusMessage("G", None, code, None, None, None, 100 * n, 100 * n, place=n, **more)
+        return StatusMessage(
+            "G", None, code, None, None, None, 100 * n, 100 * n, event_key=n, **more
+        )
 
     def state(code, n, **more):
         event = "SECURITY_STATUS_CHANGE"
-        return StatusMessage(None, 1, code, event, None, None, 100 * n, 100 * n, place=n, **more)
+        return StatusMessage(
+            None, 1, code, event, None, None, 100 * n, 100 * n, event_key=n, **more
+        )
 
     lines = timeline(
         [GroupMember(1, "G"), GroupMember(2, "G")],
@@ -129,7 +133,7 @@ def test_a_snapshot_counts_only_for_instruments_without_updates():
 
 def test_an_instrument_has_a_state_only_while_it_is_listed():
     phases = [
-        StatusMessage("G", None, code, None, None, None, 100 * n, 100 * n, place=n)
+        StatusMessage("G", None, code, None, None, None, 100 * n, 100 * n, event_key=n)
         for n, code in enumerate(["CLOSE", "OPEN", "PAUSE"], 1)
     ]
     lines = timeline([GroupMember(1, "G", 2, 150, 3, 250)], phases)

@@ -66,7 +66,7 @@ def test_our_own_files_and_those_of_others_give_the_same(tmp_path: Path) -> None
     )
     assert columns.numbers("gone", 5).tolist() == [5] * 2_000
     assert columns.texts("gone") == [None] * 2_000
-    assert columns.taken(np.array([4, 2])).texts("text") == [texts[4], texts[2]]
+    assert columns.take(np.array([4, 2])).texts("text") == [texts[4], texts[2]]
 
 
 def test_a_file_of_ours_that_is_damaged_is_refused_as_any_other(tmp_path: Path) -> None:

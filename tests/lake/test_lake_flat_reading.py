@@ -68,10 +68,10 @@ def test_it_reads_what_pyarrow_reads(
     assert found.table(names, ()).equals(expected)
     assert found.table(names, names).cast(expected.schema).equals(expected)
     first = expected.num_rows // 3
-    part = found.taken(slice(first, expected.num_rows)).table(names, ())
+    part = found.take(slice(first, expected.num_rows)).table(names, ())
     assert part.equals(expected.slice(first))
     chosen = np.arange(expected.num_rows)[::-2]
-    assert found.taken(chosen).table(names, ()).equals(expected.take(chosen))
+    assert found.take(chosen).table(names, ()).equals(expected.take(chosen))
 
 
 @settings(max_examples=20, deadline=None)

@@ -92,7 +92,7 @@ TICKS = IngestProtocol(
     stream_of=lambda kinds: "ticks" if kinds else "unknown",
     arbitrated=frozenset({"ticks"}),
     keys=keys,
-    place_of=place_of,
+    packet_key=place_of,
     decoder=lambda _schema_files: Decoder(),
     tables=lambda: [
         TableSpec(

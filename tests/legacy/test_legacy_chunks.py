@@ -91,7 +91,7 @@ def test_chunks_of_different_loops_are_not_combined():
 
 
 def test_what_waits_is_bounded():
-    assembler = Assembler(most_waiting=3, most_bytes=100)
+    assembler = Assembler(max_pending=3, max_bytes=100)
     for number in range(10):
         assembler.add(Chunk(number, 2, 1, b"ab"), 0)
     assert (assembler.waiting, assembler.abandoned) == (3, 7)

@@ -129,7 +129,7 @@ def test_002_5_2_megabolsas_feeds_are_never_mixed():
 
 
 def test_packets_that_neither_feed_delivers_are_reported_after_a_while():
-    line = IncrementalLine(most_wait_ns=10 * MILLISECOND)
+    line = IncrementalLine(max_wait_ns=10 * MILLISECOND)
     events = line.receive("A", news(1), 0) + line.receive("A", news(4), MILLISECOND)
     assert numbers(events) == [1]
     assert line.awaited == LineGap(1, 2, 3)
@@ -141,7 +141,7 @@ def test_packets_that_neither_feed_delivers_are_reported_after_a_while():
 
 
 def test_a_retransmitted_message_fills_its_gap():
-    line = IncrementalLine(most_wait_ns=SECOND)
+    line = IncrementalLine(max_wait_ns=SECOND)
     line.receive("A", news(1), 0)
     line.receive("A", news(3), 0)
     again = MessageReader().read(AssembledMessage(2, message("News_143", 2)))
@@ -221,7 +221,7 @@ def test_what_cannot_be_read_is_left_to_the_other_feed():
 @given(st.integers(0, 1 << 30), st.floats(0, 0.3), st.integers(1, 4))
 def test_every_number_is_delivered_once_in_order_or_reported_missing(seed, loss, shuffle):
     draw = random.Random(seed)
-    line = IncrementalLine(most_wait_ns=MILLISECOND)
+    line = IncrementalLine(max_wait_ns=MILLISECOND)
     sent = []
     for number in range(1, 40):
         for feed in "AB":

@@ -155,7 +155,7 @@ def test_002_6_2_missing_messages_are_requested_after_a_while_and_again_if_neede
     store = store_of([])
     recovery = Recovery(store)
     recovery.run()
-    line = IncrementalLine(most_wait_ns=SECOND)
+    line = IncrementalLine(max_wait_ns=SECOND)
     filler = GapFiller("10", recovery.client)
     now = 0
     told = line.receive("A", news(1), now) + line.receive("A", news(4), now)
@@ -185,7 +185,7 @@ def test_002_6_2_missing_messages_are_requested_after_a_while_and_again_if_neede
 def test_002_5_1_4_too_much_is_left_to_the_market_recovery_stream():
     recovery = Recovery(store_of([]))
     recovery.run()
-    line = IncrementalLine(most_wait_ns=SECOND)
+    line = IncrementalLine(max_wait_ns=SECOND)
     filler = GapFiller("10", recovery.client)
     line.receive("A", news(1), 0)
     line.receive("A", news(2003), 0)

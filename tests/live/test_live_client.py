@@ -71,7 +71,7 @@ def test_a_slow_program_is_notified_and_continues_with_fresh_books(day):
     total = summary.messages
 
     async def slow():
-        live = Live(config, most_waiting=20)
+        live = Live(config, max_pending=20)
         found = []
         async with live:
             following = aiter(live)

@@ -361,7 +361,7 @@ def test_unicast_is_followed_too(day):
 def test_a_slow_consumer_is_notified_of_losses_and_gets_fresh_books(day):
     folder, summary = day
     config, targets = followed_at()
-    slow, quick = Subscription(most_waiting=50), Subscription(["PETR4"], kinds=(BookChanged,))
+    slow, quick = Subscription(max_pending=50), Subscription(["PETR4"], kinds=(BookChanged,))
     with running(config) as handler:
         handler.ask(slow.begin)
         handler.ask(quick.begin)
@@ -389,7 +389,7 @@ def test_a_slow_consumer_is_notified_of_losses_and_gets_fresh_books(day):
 def test_fresh_books_always_fit_and_losses_are_never_forgotten(day):
     folder, summary = day
     config, targets = followed_at()
-    tiny = Subscription(most_waiting=1)
+    tiny = Subscription(max_pending=1)
     with running(config) as handler:
         handler.ask(tiny.begin)
         replayer(folder, targets, speed=40.0).run()

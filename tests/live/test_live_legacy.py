@@ -133,6 +133,6 @@ def test_silence_is_reported_and_confirms_nothing():
     config, _ = followed_at()
     with running(config) as handler:
         assert isinstance(handler, FeedHandler)
-        made = handler.ask(report)
+        made = handler.call(report)
     assert made.channels[0].state is ChannelState.STARTING
     assert not made.ready

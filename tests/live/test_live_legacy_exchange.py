@@ -73,7 +73,7 @@ def test_002_6_2_lost_packets_are_requested_from_the_running_publisher():
             async with recovery_server(HOST, 0, server, published.store) as port:
                 names = FixSessionSettings("CUSTOMER", "BVMF", 10 * SECOND)
                 connection = await connect_recovery(HOST, port, names)
-                settings = LegacyStreamSettings(from_the_start=True, most_wait_ns=10 * SECOND)
+                settings = LegacyStreamSettings(from_the_start=True, max_wait_ns=10 * SECOND)
                 channel = LegacyStreamFollower(settings)
                 filler = GapFiller(CHANNEL, connection.client)
                 lost = await follow(rng, feed, published, channel, filler, connection)

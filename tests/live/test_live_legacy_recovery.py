@@ -30,7 +30,7 @@ SERVER = FixSessionSettings("BVMF", "CUSTOMER", acceptor=True)
 
 
 def store_of(last):
-    store = MessageStore(["10"], most=None)
+    store = MessageStore(["10"], max_messages=None)
     for number in range(1, last + 1):
         store.add("10", number, message("News_143", number))
     return store

@@ -33,7 +33,7 @@ def test_the_first_of_two_feeds_counts_and_the_difference_is_recorded():
 
 
 def test_a_packet_lost_on_one_feed_comes_from_the_other():
-    arbiter = Arbiter(most_wait_ns=1000)
+    arbiter = Arbiter(max_wait_ns=1000)
     outcomes = []
     for time, feed, number in [(1, "A", 1), (2, "B", 1), (3, "A", 3), (4, "B", 2), (5, "B", 3)]:
         outcomes += arbiter.accept(feed, PacketKey(1, number), time, number)
@@ -43,7 +43,7 @@ def test_a_packet_lost_on_one_feed_comes_from_the_other():
 
 
 def test_a_packet_lost_on_both_feeds_is_abandoned_after_a_while():
-    arbiter = Arbiter(most_wait_ns=1000)
+    arbiter = Arbiter(max_wait_ns=1000)
     arbiter.accept("A", PacketKey(1, 1), 0, 1)
     assert arbiter.accept("A", PacketKey(1, 3), 50, 3) == []
     assert arbiter.accept("B", PacketKey(1, 4), 60, 4) == []
@@ -56,7 +56,7 @@ def test_a_packet_lost_on_both_feeds_is_abandoned_after_a_while():
 
 
 def test_too_many_waiting_packets_abandon_the_gap():
-    arbiter = Arbiter(most_held=3)
+    arbiter = Arbiter(max_held_packets=3)
     arbiter.accept("A", PacketKey(1, 1), 0, 1)
     outcomes = []
     for number in (3, 4, 5, 6):
@@ -66,7 +66,7 @@ def test_too_many_waiting_packets_abandon_the_gap():
 
 
 def test_a_heartbeat_with_a_higher_number_opens_a_gap():
-    arbiter = Arbiter(most_wait_ns=1000)
+    arbiter = Arbiter(max_wait_ns=1000)
     arbiter.accept("A", PacketKey(1, 1), 0, 1)
     assert arbiter.heartbeat(1, 2, 10) == []
     assert arbiter.deadline_ns is None
@@ -90,18 +90,18 @@ def test_6_5_11_after_a_sequence_reset_the_next_version_follows_immediately():
 
 
 def test_a_version_that_skips_one_waits_for_what_may_still_come():
-    arbiter = Arbiter(most_wait_ns=10)
+    arbiter = Arbiter(max_wait_ns=10)
     arbiter.accept("A", PacketKey(4, 9), 0, 9, resets=True)
     assert arbiter.accept("A", PacketKey(6, 1), 1, 61) == []
     assert delivered(arbiter.accept("A", PacketKey(5, 1), 2, 51, resets=True)) == [51, 61]
-    arbiter = Arbiter(most_wait_ns=10)
+    arbiter = Arbiter(max_wait_ns=10)
     arbiter.accept("A", PacketKey(4, 9), 0, 9, resets=True)
     arbiter.accept("A", PacketKey(6, 1), 1, 61)
     assert [outcome.item for outcome in arbiter.expire(11)] == [61]
 
 
 def test_another_version_without_a_reset_reports_an_unknown_end():
-    arbiter = Arbiter(most_wait_ns=10)
+    arbiter = Arbiter(max_wait_ns=10)
     arbiter.accept("A", PacketKey(4, 9), 0, 9)
     assert arbiter.accept("A", PacketKey(5, 2), 1, 2) == []
     outcomes = list(arbiter.expire(11))
@@ -121,7 +121,7 @@ def test_the_cache_has_a_limit_and_streams_are_kept_separate():
 
 
 def test_named_feeds_that_are_all_well_past_it_abandon_a_packet_immediately():
-    arbiter = Arbiter(most_wait_ns=10**9, feeds=("A", "B"), reorder=2)
+    arbiter = Arbiter(max_wait_ns=10**9, feeds=("A", "B"), reorder=2)
     arbiter.accept("A", PacketKey(1, 1), 0, 1)
     for number in (3, 4, 5, 6):
         assert arbiter.accept("A", PacketKey(1, number), number, number) == []
@@ -133,7 +133,7 @@ def test_named_feeds_that_are_all_well_past_it_abandon_a_packet_immediately():
 
 
 def test_heartbeats_of_a_later_version_end_the_one_before():
-    arbiter = Arbiter(most_wait_ns=10)
+    arbiter = Arbiter(max_wait_ns=10)
     arbiter.accept("A", PacketKey(4, 9), 0, 9)
     assert arbiter.heartbeat(5, 3, 1) == []
     assert arbiter.heartbeat(5, 4, 11) == [PacketsLost(4, 10, None), PacketsLost(5, 1, 2)]
@@ -141,7 +141,7 @@ def test_heartbeats_of_a_later_version_end_the_one_before():
 
 
 def test_after_a_stream_reset_heartbeats_of_the_next_version_show_no_loss():
-    arbiter = Arbiter(most_wait_ns=10)
+    arbiter = Arbiter(max_wait_ns=10)
     arbiter.accept("A", PacketKey(4, 9), 0, 9, resets=True)
     assert arbiter.heartbeat(5, 1, 1) == []
     assert list(arbiter.expire(11)) == []
@@ -172,7 +172,7 @@ def test_two_lossy_feeds_give_every_packet_once_in_order_and_report_the_rest(
                 when = 0 if at == 0 else 10 * at + lag + rng.randrange(10 * shuffle + 1)
                 arrivals.append((when, feed, packet))
     arrivals.sort()
-    arbiter = Arbiter(most_wait_ns=200, feeds=feeds, reorder=1)
+    arbiter = Arbiter(max_wait_ns=200, feeds=feeds, reorder=1)
     outcomes = []
     for when, feed, (version, number, resets) in arrivals:
         place = PacketKey(version, number)
@@ -191,6 +191,6 @@ def test_two_lossy_feeds_give_every_packet_once_in_order_and_report_the_rest(
     assert set(found) | missing == set(order)
     assert not set(found) & missing
     assert set(order) - came <= missing
-    late = {outcome.place for outcome in outcomes if isinstance(outcome, PacketTooLate)}
+    late = {outcome.packet_key for outcome in outcomes if isinstance(outcome, PacketTooLate)}
     assert missing - (set(order) - came) <= late  # abandoned although they came later
     assert arbiter.held == 0

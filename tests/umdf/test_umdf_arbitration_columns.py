@@ -94,7 +94,7 @@ def holes_of(packets):
 def test_the_machine_and_the_columns_agree(first, joined, runs):
     arrivals = arrivals_of(stream_of(first, joined, runs))
     columns = arbitrated(arrivals)
-    machine = Arbiter(most_wait_ns=LATEST_NS + 1)
+    machine = Arbiter(max_wait_ns=LATEST_NS + 1)
     outcomes = []
     for at, (time, feed, packet) in enumerate(arrivals):
         outcomes += machine.accept(FEEDS[feed], packet.place, time, at, resets=packet.resets)
@@ -106,7 +106,7 @@ def test_the_machine_and_the_columns_agree(first, joined, runs):
     again = {}
     for one in outcomes:
         if isinstance(one, PacketDuplicate):
-            again.setdefault(one.place, []).append(one)
+            again.setdefault(one.packet_key, []).append(one)
     doubles = [at for at in range(len(arrivals)) if not columns.first[at]]
     assert sum(map(len, again.values())) == len(doubles)
     for at in doubles:

@@ -46,7 +46,7 @@ def streams(draw):
             count = 0
             if kind == GapItem.EMPTIED:
                 counters[security] = 0
-            elif kind == GapItem.HOLE:
+            elif kind == GapItem.GAP:
                 missing += draw(st.sampled_from([1, 1, 2, 5]))
         sound = draw(st.integers(0, 9)) > 0
         inside = missing and kind in (GapItem.SNAPSHOT, GapItem.ABSENT) and draw(st.booleans())
@@ -150,7 +150,7 @@ def test_6_5_13_the_first_message_after_empty_book_carries_1_and_is_no_gap():
 def doubted(last, *, missing=1):
     """A counter after which this number of packets is missing."""
     counter = InstrumentCount(last)
-    counter.follow(GapItem.HOLE, 0, missing)
+    counter.follow(GapItem.GAP, 0, missing)
     assert missing > counter.proven
     return counter
 

@@ -146,7 +146,7 @@ def test_7_2_a_header_is_read_from_its_message(version):
 
 
 def test_memory_has_a_limit():
-    loop = SnapshotLoop(most_messages=3)
+    loop = SnapshotLoop(max_messages=3)
     loop.packet(1, 1)
     for security_id in range(100):
         loop.header(header(security_id, reports=100))

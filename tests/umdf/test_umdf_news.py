@@ -51,7 +51,7 @@ def test_parts_without_a_number_belong_together_by_source_time_instrument_and_co
 
 
 def test_parts_are_waited_for_no_longer_than_the_limit():
-    collector = NewsParts(most_wait_ns=60 * SECOND)
+    collector = NewsParts(max_wait_ns=60 * SECOND)
     collector.part(part(1, 2, "a"), 0)
     assert collector.deadline_ns == 60 * SECOND
     assert collector.part(part(2, 2, "b"), 60 * SECOND) is None
@@ -61,7 +61,7 @@ def test_parts_are_waited_for_no_longer_than_the_limit():
 
 
 def test_no_piece_is_longer_than_the_limit_and_no_more_are_kept_than_that():
-    collector = NewsParts(most_bytes=100)
+    collector = NewsParts(max_bytes=100)
     assert collector.part(part(1, 3, "x" * 90, headline=""), 0) is None
     assert collector.part(part(2, 3, "x" * 20, headline=""), 0) is None
     assert (len(collector), collector.dropped) == (0, 1)

@@ -140,7 +140,7 @@ def test_a_version_that_comes_round_again_is_another_turn():
 
 def test_the_history_has_a_limit_and_excess_is_counted():
     packets = [(0, 7, v, 1, False) for v in range(1, 11)]
-    audit = audited(packets, audit=SequenceAudit(most_runs=5))
+    audit = audited(packets, audit=SequenceAudit(max_runs=5))
     assert len(audit.runs()) == 4  # and one row for the line and channel
     assert audit.untracked == 6
     gappy = audited([(0, 7, 1, 2 * n, False) for n in range(1, 12)], audit=SequenceAudit(64, 3))

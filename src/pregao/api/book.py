@@ -53,7 +53,7 @@ class Book:
         self._snapshot_packets = (0, 0)
         """The version of the current snapshot loop, and the number of its messages so far."""
         if security_id is not None:
-            self._follower.know(security_id)
+            self._follower.add_instrument(security_id)
 
     @property
     def security_id(self) -> int | None:
@@ -100,7 +100,7 @@ class Book:
             return False  # of a group, or a definition
         if self._security_id is None:
             self._security_id = number
-            self._follower.know(number)
+            self._follower.add_instrument(number)
         if number != self._security_id and not self._chosen:
             raise UsageError(
                 f"The book of instrument {self._security_id} got a message of {number}: read "

@@ -97,7 +97,7 @@ def report(survey: Survey, account: ReadStatistics) -> dict[str, Any]:
         "flows": [_flow(line, survey) for line in survey.line_accounts()],
         "unsupported": [
             {"address": destination.address, "port": destination.port, "packets": packets}
-            for destination, packets in survey.foreign().items()
+            for destination, packets in survey.unsupported().items()
         ],
         "gaps": [
             {

@@ -91,7 +91,7 @@ def _followed(
     lines = LineTable()
     routes = _routes(names, lines, from_the_start)
     channels = list({id(channel): channel for channel in routes.values()}.values())
-    subscription = Subscription(symbols or None, kinds=kinds, depth=depth, most_waiting=_ALL)
+    subscription = Subscription(symbols or None, kinds=kinds, depth=depth, max_pending=_ALL)
     last = 0
     for stretch in merged(names, lines):
         if not last:
@@ -146,13 +146,13 @@ def _is_due(channel: Channel, when_ns: int) -> bool:
     return deadline is not None and deadline <= when_ns
 
 
-def _events(channels: Iterable[Channel], told: Subscription) -> Iterator[LiveEvent]:
+def _events(channels: Iterable[Channel], subscription: Subscription) -> Iterator[LiveEvent]:
     """Yield the new events of the channels, with the current books."""
     for channel in channels:
         channel.take_actions()  # all streams are read anyway
         if events := channel.take_events():
-            told.told(channel, events)
-    for item in told.take():
+            subscription.on_events(channel, events)
+    for item in subscription.take():
         assert isinstance(item, LiveEvent)  # nothing is missed, so that no book is sent again
         yield item
 

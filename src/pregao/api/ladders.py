@@ -80,5 +80,5 @@ def ladder_text(bids: Sequence[Level], asks: Sequence[Level], depth: int = 10) -
     return "\n".join(lines)
 
 
-def _text(told: Decimal | None) -> str:
-    return "none" if told is None else f"{told:f}"
+def _text(value: Decimal | None) -> str:
+    return "none" if value is None else f"{value:f}"

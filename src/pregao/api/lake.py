@@ -213,7 +213,7 @@ class Lake:
 
         named = None if engine is None else choice(EngineName, engine, "engine")
         chosen = choose_engine(self._lake, named, spark_wanted=False)
-        return open_engine(self._lake, chosen).ask(query, parameters).rows()
+        return open_engine(self._lake, chosen).query(query, parameters).rows()
 
     def book(
         self,

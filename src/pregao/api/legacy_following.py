@@ -47,7 +47,7 @@ def followed_legacy(
     lines = LineTable()
     routes = _routes(names, from_the_start)
     channels = list({id(route[0]): route[0] for route in routes.values()}.values())
-    subscription = Subscription(symbols or None, kinds=kinds, depth=depth, most_waiting=_ALL)
+    subscription = Subscription(symbols or None, kinds=kinds, depth=depth, max_pending=_ALL)
     last = 0
     for stretch in merged(names, lines):
         if not last:
@@ -73,11 +73,11 @@ def followed_legacy(
         yield from _events(channel, subscription)
 
 
-def _events(channel: LegacyFeedChannel, told: Subscription) -> Iterator[LiveEvent]:
+def _events(channel: LegacyFeedChannel, subscription: Subscription) -> Iterator[LiveEvent]:
     channel.take_actions()  # all streams are read anyway
     if events := channel.take_events():
-        told.told(channel, events)
-        for item in told.take():
+        subscription.on_events(channel, events)
+        for item in subscription.take():
             assert isinstance(item, LiveEvent)  # nothing is missed, so that no book is sent again
             yield item
 

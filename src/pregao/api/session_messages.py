@@ -72,7 +72,7 @@ class EntryPointBlock:
             rejects.packets += len(broken)
             rejects.count(NO_MESSAGE, len(broken))
             block = self.block
-            for row in broken[: rejects.most].tolist():
+            for row in broken[: rejects.max_kept].tolist():
                 number, position = int(block.number[row]), int(block.position[row])
                 rejects.keep(CapturePosition(name, number, position, 0, NO_MESSAGE))
 

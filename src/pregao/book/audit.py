@@ -19,7 +19,7 @@ class DifferenceKind(Enum):
     MISSING = "in the snapshot only"
     EXTRA = "in the rebuilt book only"
     CONTENT = "with different content"
-    PLACE = "at another position"
+    POSITION = "at another position"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Difference:
 
     kind: DifferenceKind
     side: Side
-    place: int
+    position: int
     """Position in the snapshot, or in the rebuilt book if it is only there."""
     rebuilt: BookOrder | BookLevel | None
     snapshot: BookOrder | BookLevel | None
@@ -37,7 +37,7 @@ class Difference:
         row = self.rebuilt if self.snapshot is None else self.snapshot
         assert row is not None
         subject = f"order {row.order_id}" if isinstance(row, BookOrder) else "level"
-        text = f"{self.side.name.lower()} {subject} at position {self.place}"
+        text = f"{self.side.name.lower()} {subject} at position {self.position}"
         if self.kind is not DifferenceKind.CONTENT or self.rebuilt is None or self.snapshot is None:
             return f"{text} is {self.kind.value}"
         parts = [
@@ -76,7 +76,7 @@ def compare_side(
         if mine != order:
             differences.append(Difference(DifferenceKind.CONTENT, side, position, mine, order))
         elif expected_id != order.order_id:
-            differences.append(Difference(DifferenceKind.PLACE, side, position, mine, order))
+            differences.append(Difference(DifferenceKind.POSITION, side, position, mine, order))
     return differences
 
 

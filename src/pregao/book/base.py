@@ -121,7 +121,7 @@ class BookLifecycle(LevelView):
         self.fault = fault
         return fault
 
-    def _begin_anew(self, origin: Origin, key: MessageKey) -> None:
+    def _restart(self, origin: Origin, key: MessageKey) -> None:
         self._wipe()
         self.fault = None
         self.origin = origin
@@ -130,7 +130,7 @@ class BookLifecycle(LevelView):
         self._building = self._snapshot = origin is Origin.SNAPSHOT
 
     def _begin_snapshot(self, update: SnapshotStarted) -> None:
-        self._begin_anew(Origin.SNAPSHOT, update.key)
+        self._restart(Origin.SNAPSHOT, update.key)
         self.last_rpt_seq = update.last_rpt_seq
         self._expected = (update.bids, update.asks)
 
@@ -182,9 +182,9 @@ class BaseBook(BookLifecycle):
             return self._try(update)  # the most frequent case
         match update:
             case BookEmptied():
-                self._begin_anew(Origin.EMPTY_BOOK, update.key)
+                self._restart(Origin.EMPTY_BOOK, update.key)
             case BookReset():
-                self._begin_anew(Origin.CHANNEL_RESET, update.key)
+                self._restart(Origin.CHANNEL_RESET, update.key)
             case MessagesMissing():
                 return self.interrupt(update.key, update.reason)
             case GapPossible() | GapExcluded():

@@ -51,9 +51,9 @@ class PriceDepthBook(BookLifecycle):
         """Apply an update; return the fault if it makes the book stale."""
         match update:
             case BookEmptied():
-                self._begin_anew(Origin.EMPTY_BOOK, update.key)
+                self._restart(Origin.EMPTY_BOOK, update.key)
             case BookReset():
-                self._begin_anew(Origin.CHANNEL_RESET, update.key)
+                self._restart(Origin.CHANNEL_RESET, update.key)
             case MessagesMissing():
                 return self.interrupt(update.key, update.reason)
             case GapPossible() | GapExcluded():
@@ -103,7 +103,7 @@ class PriceDepthBook(BookLifecycle):
                 self._change(update)
                 recovery = update.recovery
             case LevelDeleted():
-                self._check_place(update.side, update.position, len(rows))
+                self._check_position(update.side, update.position, len(rows))
                 del rows[update.position - 1]
             case LevelOverlaid():
                 if self.market_depth != 1:
@@ -116,11 +116,11 @@ class PriceDepthBook(BookLifecycle):
             case SideCleared():
                 rows.clear()
             case TopRemoved():
-                self._check_place(update.side, update.position, len(rows))
+                self._check_position(update.side, update.position, len(rows))
                 del rows[: update.position]
         self._settle(update.key, update.rpt_seq, recovery=recovery)
 
-    def _check_place(self, side: Side, position: int, last: int) -> None:
+    def _check_position(self, side: Side, position: int, last: int) -> None:
         if not 1 <= position <= last:
             raise_inconsistent(
                 FaultCode.POSITION_BEYOND_END,
@@ -133,14 +133,14 @@ class PriceDepthBook(BookLifecycle):
         last = len(rows) + 1
         if self.market_depth is not None:
             last = min(last, self.market_depth)
-        self._check_place(side, position, last)
+        self._check_position(side, position, last)
         rows.insert(position - 1, level)
         if self.market_depth is not None:
             del rows[self.market_depth :]
 
     def _change(self, update: LevelChanged) -> None:
         rows = self._sides[update.side]
-        self._check_place(update.side, update.position, len(rows))
+        self._check_position(update.side, update.position, len(rows))
         price = rows[update.position - 1].price
         if update.price is not None and update.price != price:
             raise_inconsistent(

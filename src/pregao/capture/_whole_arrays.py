@@ -33,23 +33,29 @@ class _Bytes:
         self._buffer = buffer
         self._last = len(buffer) - 8
 
-    def at(self, places: Any, width: int, kind: str) -> Any:
+    def at(self, offsets: Any, width: int, kind: str) -> Any:
         """Return the numbers of the given width at each offset."""
-        safe = np.minimum(places, self._last)
+        safe = np.minimum(offsets, self._last)
         found = self._buffer[safe[:, None] + np.arange(width)]
         return found.view(kind)[:, 0]
 
-    def u8(self, places: Any) -> Any:
+    def u8(self, offsets: Any) -> Any:
         """Return the byte at each offset."""
-        return self._buffer[np.minimum(places, self._last)].astype(np.int64)
+        return self._buffer[np.minimum(offsets, self._last)].astype(np.int64)
 
-    def network_u16(self, places: Any) -> Any:
+    def network_u16(self, offsets: Any) -> Any:
         """Return the 16-bit number at each offset, in network byte order."""
-        return self.at(places, 2, ">u2").astype(np.int64)
+        return self.at(offsets, 2, ">u2").astype(np.int64)
 
 
 def _records(
-    buffer: Any, begin: int, end: int, stop: int, order: str, most_captured: int, most: int
+    buffer: Any,
+    begin: int,
+    end: int,
+    stop: int,
+    order: str,
+    max_captured_length: int,
+    max_records: int,
 ) -> tuple[list[int], int, int]:
     """Return the offsets of at most ``most`` records, the end of the walk, and its reason."""
     memory, captured_of = memoryview(buffer), struct.Struct(f"{order}I").unpack_from
@@ -57,13 +63,13 @@ def _records(
     at, stopped = begin, k.ENDED
     while at < stop and at + _RECORD_HEAD <= end:
         (captured,) = captured_of(memory, at + 8)
-        if captured > most_captured:
+        if captured > max_captured_length:
             stopped = k.RECORD
             break
         following = at + _RECORD_HEAD + captured
         if following > end:
             break
-        if len(starts) == most:
+        if len(starts) == max_records:
             stopped = k.FULL
             break
         starts.append(at)
@@ -126,7 +132,7 @@ class _Flows:
 
 def walk_pcap(
     buffer: Any, begin: int, end: int, stop: int, base: int, swapped: bool, time_unit: int,
-    most_captured: int, link: int, slots: Any, flow_addresses: Any, flow_ports: Any, time_ns: Any,
+    max_captured_length: int, link: int, slots: Any, flow_addresses: Any, flow_ports: Any, time_ns: Any,
     offset: Any, length: Any, number: Any, position: Any, flow: Any, odd_at: Any, odd_number: Any,
     tcp_tables: Any, segments: Any, result: Any,
 ) -> None:  # fmt: skip
@@ -134,7 +140,7 @@ def walk_pcap(
     order = ">" if swapped else "<"
     capacity = segments[0].size
     limit = min(time_ns.size, odd_at.size, capacity or odd_at.size)
-    starts, ended, stopped = _records(buffer, begin, end, stop, order, most_captured, limit)
+    starts, ended, stopped = _records(buffer, begin, end, stop, order, max_captured_length, limit)
     data, at = _Bytes(buffer), np.array(starts, np.int64)
     following = np.append(at[1:], ended)[: len(at)]
     frame = at + _RECORD_HEAD

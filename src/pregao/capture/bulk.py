@@ -106,7 +106,7 @@ class BlockReader:
         end: int | None = None,
         block_bytes: int = BLOCK_BYTES,
         limits: FragmentLimits | None = None,
-        most_flows: int = 1_000_000,
+        max_flows: int = 1_000_000,
         segments: bool = False,
     ) -> None:
         self.name = source.name
@@ -119,8 +119,8 @@ class BlockReader:
             source.seek(self._start)
         self._carry = np.frombuffer(b"" if self._header else head, np.uint8)
         self._block_bytes = max(block_bytes, 64)
-        self._table = FlowTable(source.name, most_flows, "UDP")
-        self._tcp_table = FlowTable(source.name, most_flows, "TCP")
+        self._table = FlowTable(source.name, max_flows, "UDP")
+        self._tcp_table = FlowTable(source.name, max_flows, "TCP")
         self._with_segments = segments
         self.segments: SegmentBlock | None = None
         """TCP segments of the range of the last block, if requested."""
@@ -279,7 +279,7 @@ class BlockReader:
                 base,
                 header.big_endian,
                 header.time_unit_ns,
-                header.most_captured,
+                header.max_captured_length,
                 _LINK_KINDS.get(header.link_type, _layer_kernels.LINK_ODD),
                 table.slots,
                 table.addresses,
@@ -419,7 +419,7 @@ def read_blocks(
     block_bytes: int = BLOCK_BYTES,
     *,
     limits: FragmentLimits | None = None,
-    most_flows: int = 1_000_000,
+    max_flows: int = 1_000_000,
     segments: bool = False,
 ) -> BlockReader:
     """Open a capture for reading in blocks; ``start`` and ``end`` as for ``read_packets``.
@@ -434,7 +434,7 @@ def read_blocks(
             end=end,
             block_bytes=block_bytes,
             limits=limits,
-            most_flows=most_flows,
+            max_flows=max_flows,
             segments=segments,
         )
     except BaseException:

@@ -21,13 +21,13 @@ class FlowTable:
     The arrays are indexed by flow number, so flows over IPv6 leave unused entries in them.
     """
 
-    def __init__(self, name: str, most: int, transport: str = "UDP") -> None:
+    def __init__(self, name: str, max_flows: int, transport: str = "UDP") -> None:
         self.flows: list[Flow] = []
         self.addresses: NDArray[np.uint64] = np.zeros(_FIRST_ROOM, np.uint64)
         self.ports: NDArray[np.uint64] = np.zeros(_FIRST_ROOM, np.uint64)
         self.slots: NDArray[np.int32] = np.full(2 * _FIRST_ROOM, -1, np.int32)
         self._name = name
-        self._most = most
+        self._most = max_flows
         self._transport = transport
         self._numbers: dict[Flow, int] = {}
 

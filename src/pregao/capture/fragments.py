@@ -110,18 +110,18 @@ class FragmentReassembler:
         self._statistics.fragments_dropped += len(partial.parts)
 
     @staticmethod
-    def _repeats(partial: _Partial, place: int, offset: int, more: bool, part: bytes) -> bool:
-        if place == len(partial.starts) or partial.starts[place] != offset:
+    def _repeats(partial: _Partial, position: int, offset: int, more: bool, part: bytes) -> bool:
+        if position == len(partial.starts) or partial.starts[position] != offset:
             return False
         last = offset + len(part) == partial.total
-        return partial.parts[place] == part and more != last
+        return partial.parts[position] == part and more != last
 
     @staticmethod
-    def _conflicts(partial: _Partial, place: int, offset: int, more: bool, part: bytes) -> bool:
+    def _conflicts(partial: _Partial, position: int, offset: int, more: bool, part: bytes) -> bool:
         end = offset + len(part)
-        if place and partial.starts[place - 1] + len(partial.parts[place - 1]) > offset:
+        if position and partial.starts[position - 1] + len(partial.parts[position - 1]) > offset:
             return True
-        if place < len(partial.starts) and (not more or partial.starts[place] < end):
+        if position < len(partial.starts) and (not more or partial.starts[position] < end):
             return True  # also if bytes follow what claims to be the last fragment
         if partial.total is None:
             return False

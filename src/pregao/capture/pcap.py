@@ -44,7 +44,7 @@ class PcapHeader:
     link_type: int
 
     @property
-    def most_captured(self) -> int:
+    def max_captured_length(self) -> int:
         """Maximum captured length of a record."""
         return max_record_size(self.snap_length)
 
@@ -55,12 +55,12 @@ class PcapHeader:
 
     def check_captured(self, captured: int, name: str, position: int) -> None:
         """Raise CaptureError for an impossible length: the next record cannot be located."""
-        if captured > self.most_captured:
+        if captured > self.max_captured_length:
             raise capture_error(
                 name,
                 position,
                 f"the record claims {captured} captured bytes, above the limit of "
-                f"{self.most_captured}; the file is damaged here or is not a capture",
+                f"{self.max_captured_length}; the file is damaged here or is not a capture",
             )
 
 

@@ -126,7 +126,7 @@ class CaptureReader:
     def _pcap(self, header: pcap.PcapHeader) -> Iterator[Packet]:
         window, end = self._window, self.end
         unpack, unit = header.record.unpack_from, header.time_unit_ns
-        max_captured, link_type, number = header.most_captured, header.link_type, 0
+        max_captured, link_type, number = header.max_captured_length, header.link_type, 0
         while True:
             position = window.base + window.at
             if end is not None and position >= end:

@@ -52,7 +52,7 @@ class BoundaryFinder:
         self,
         source: ByteSource,
         header: pcap.PcapHeader,
-        most_captured: int | None = None,
+        max_captured_length: int | None = None,
     ) -> None:
         self.size = source.size()
         self.walked = 0
@@ -61,8 +61,10 @@ class BoundaryFinder:
         self._kept = np.empty(0, np.uint8)
         self._kept_at = 0
         self._header = header
-        self._most_captured = header.most_captured if most_captured is None else most_captured
-        self._longest = _RECORD + self._most_captured
+        self._max_captured_length = (
+            header.max_captured_length if max_captured_length is None else max_captured_length
+        )
+        self._longest = _RECORD + self._max_captured_length
         self._first_second = (self.time_at(pcap.HEADER_BYTES) or 0) // 1_000_000_000
 
     def first_boundary(self, offset: int, known: int = pcap.HEADER_BYTES) -> int:
@@ -154,7 +156,7 @@ class BoundaryFinder:
             self._longest,
             min(offset - begin, end),
             self._header.big_endian,
-            self._most_captured,
+            self._max_captured_length,
             finish == self.size,
             np.zeros(end + 1, np.uint8),
             found,
@@ -213,7 +215,7 @@ class BoundaryFinder:
                     len(buffer),
                     offset - boundary,
                     self._header.big_endian,
-                    self._header.most_captured,
+                    self._header.max_captured_length,
                 )
             )
             if got < 0:
@@ -240,7 +242,7 @@ class BoundaryFinder:
 
 @contextmanager
 def boundary_finder(
-    source: Source, most_captured: int | None = None
+    source: Source, max_captured_length: int | None = None
 ) -> Iterator[BoundaryFinder | None]:
     """Open a capture for the search; None if it cannot be split (compressed, pcapng, a pipe)."""
     with open_source(source) as opened:
@@ -248,7 +250,7 @@ def boundary_finder(
         if header is None or not opened.random_access:
             yield None
         else:
-            yield BoundaryFinder(opened, header, most_captured)
+            yield BoundaryFinder(opened, header, max_captured_length)
 
 
 def first_boundary(source: Source, offset: int) -> int:

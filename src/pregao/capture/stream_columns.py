@@ -94,7 +94,7 @@ class StreamColumns:
             self._advance(block, number, taken_bytes, last)
             self._place = (int(block.number[row]), int(block.position[row]))
             events = self._reassembler.segment(_segment(block, row, self._flows[number]))
-            self._tell(events, row, events_found)
+            self._emit(events, row, events_found)
             known = self._reassembler.next_sequence(self._flows[number])
             self._next[number] = -1 if known is None else known
             row += 1
@@ -106,7 +106,7 @@ class StreamColumns:
     def finish(self) -> StreamEventColumns:
         """End the capture: return the bytes still held after gaps, and end every stream."""
         events_found = _Told()
-        self._tell(self._reassembler.finish(), 0, events_found)
+        self._emit(self._reassembler.finish(), 0, events_found)
         self._next[:] = -1
         empty = np.empty(0, np.int64)
         nothing = SegmentBlock(
@@ -138,7 +138,7 @@ class StreamColumns:
             self._reassembler.advance(self._flows[number], count, time_ns)
             taken_bytes[number] = 0
 
-    def _tell(self, events: list[StreamEvent], at: int, told: _Told) -> None:
+    def _emit(self, events: list[StreamEvent], at: int, columns: _Told) -> None:
         for event in events:
             data, length = b"", 0
             match event:
@@ -153,10 +153,10 @@ class StreamColumns:
                     self._next[self._numbers[event.flow]] = -1
                 case _:
                     kind = BEGUN if event.from_syn else JOINED
-            told.rows.append(
+            columns.rows.append(
                 (at, kind, self._numbers[event.flow], event.time_ns, *self._place, length)
             )
-            told.data.append(data)
+            columns.data.append(data)
 
 
 class _Told:
@@ -176,7 +176,7 @@ def _segment(block: SegmentBlock, at: int, flow: Flow) -> Segment:
     )  # fmt: skip
 
 
-def _together(block: SegmentBlock, simple: NDArray[np.int64], told: _Told) -> StreamEventColumns:
+def _together(block: SegmentBlock, simple: NDArray[np.int64], parts: _Told) -> StreamEventColumns:
     """Merge the pieces of the kernel and of the reassembler, in order."""
     columns: list[NDArray[Any]] = [
         np.zeros(len(simple), np.int64),
@@ -188,15 +188,15 @@ def _together(block: SegmentBlock, simple: NDArray[np.int64], told: _Told) -> St
         block.length[simple].astype(np.int64),
     ]
     buffer = block.buffer
-    if told.rows:
-        rows = np.array(told.rows, np.int64)
+    if parts.rows:
+        rows = np.array(parts.rows, np.int64)
         end = len(buffer) - PADDING
-        sizes = np.array([len(data) for data in told.data], np.int64)
+        sizes = np.array([len(data) for data in parts.data], np.int64)
         offset = end + np.cumsum(sizes) - sizes
         if sizes.any():
             longer = np.zeros(len(buffer) + int(sizes.sum()), np.uint8)
             longer[:end] = buffer[:end]
-            joined = np.frombuffer(b"".join(told.data), np.uint8)
+            joined = np.frombuffer(b"".join(parts.data), np.uint8)
             longer[end : end + len(joined)] = joined
             buffer = longer
         at, kind, flow, time_ns, number, position, length = rows.T

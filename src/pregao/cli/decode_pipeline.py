@@ -106,7 +106,7 @@ def learn(
             walked = walk(chosen.buffer, chosen.offset, chosen.length)
             kinds.update(map(_kind_key, walked.kinds()))
     if not selection.by_packet:
-        kinds = {(seen.schema_id, seen.template_id, seen.version) for seen in lines.seen()}
+        kinds = {(seen.schema_id, seen.template_id, seen.version) for seen in lines.messages()}
     if wanted:
         selection.security_ids = instruments(wanted, found, selection.security_ids, known=known)
     versions = _versions(kinds, selection, decoder)

@@ -115,8 +115,8 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
     engine = open_engine(store, EngineName.LOCAL)
     for question in QUESTIONS:
         print_line(out, f"\n{question.words}", "bold")
-        show_rows(engine.ask(question.sql), 20)
-    symbol = str(engine.ask(QUESTIONS[0].sql).rows()["symbol"][0].as_py())
+        show_rows(engine.query(question.sql), 20)
+    symbol = str(engine.query(QUESTIONS[0].sql).rows()["symbol"][0].as_py())
     print_line(out, f"\nFinal book of {symbol}:", "bold")
     book = book_at(store, symbol)
     show_book(book, LADDER, with_orders=False)

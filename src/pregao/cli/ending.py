@@ -81,11 +81,11 @@ def sentence(error: BaseException) -> str:
     )
 
 
-def _misused(error: BaseException, told: str) -> str:
+def _misused(error: BaseException, text: str) -> str:
     """Return the library's message about a usage error, with a pointer to the help."""
     context = getattr(error, "ctx", None)
     command = getattr(context, "command_path", None) or "pregao"
-    words = _line(told).rstrip(".")
+    words = _line(text).rstrip(".")
     between = "" if words.endswith("?") else ";"
     return f"{words}{between} `{command} --help` shows the usage."
 

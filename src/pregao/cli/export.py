@@ -47,7 +47,7 @@ class ExportKind(StrEnum):
     NAUTILUS = "nautilus"
 
     @property
-    def foreign(self) -> bool:
+    def third_party(self) -> bool:
         """Whether it is a third-party format of an instrument day."""
         return self not in (ExportKind.TICKS, ExportKind.BOOK)
 
@@ -104,7 +104,7 @@ def export(
         raise UsageError("--at requires `export book` with --symbol and without --checkpoints.")
     if checkpoints and what is not ExportKind.BOOK:
         raise UsageError(f"--checkpoints is for `export book`, not `export {what}`.")
-    if what.foreign:
+    if what.third_party:
         from pregao.cli.export_formats import write_third_party
 
         write_third_party(

@@ -69,7 +69,7 @@ def _is_dump(name: str) -> bool:
     return is_raw_dump(head, MessageReader())
 
 
-def write_capture(dump: Path, place: Path) -> None:
+def write_capture(dump: Path, path: Path) -> None:
     """Write a raw dump as a capture."""
     channel = known_channel(str(dump))
     channel = known_channel(dump.name) if channel == UNKNOWN else channel
@@ -81,7 +81,7 @@ def write_capture(dump: Path, place: Path) -> None:
     heads = HeadReader(bundled_templates())
     framer: UdpFramer | None = None
     time_ns = 0
-    with PcapWriter(place) as writer:
+    with PcapWriter(path) as writer:
         for buffer, chunks in _pieces(dump):
             found = heads.read(buffer, chunks.start, chunks.size)
             first = (chunks.index == 1) & (found.sending_time_ns > 0)

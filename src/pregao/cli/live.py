@@ -235,7 +235,7 @@ def write_lines(
     subscription: Subscription | ProcessSubscription
     if isinstance(handler, FeedHandler):
         local = subscription = Subscription(symbols, depth=depth)
-        handler.ask(local.begin)
+        handler.call(local.begin)
     else:
         subscription = handler.subscribe(symbols, depth=depth)
     unchecked = set(symbols or ())
@@ -247,10 +247,10 @@ def write_lines(
         )
         due = over or time.monotonic() - last_status >= _STATUS_S
         # The report comes first, so that every event it counts is written before its line.
-        current = handler.ask(report) if due else None
+        current = handler.call(report) if due else None
         status = None if current is None else status_line(current)
         if current is not None and current.ready and unchecked:
-            known = handler.ask(_names)
+            known = handler.call(_names)
             for name in sorted(each for each in unchecked if folded(each) not in known):
                 hint = did_you_mean(name, sorted(known))
                 _print_line(f"no instrument {name} on the followed channels.{hint}")
@@ -264,8 +264,8 @@ def write_lines(
             out.write(("\n".join(lines) + "\n").encode())
         if over:
             return
-        if subscription.behind and isinstance(subscription, Subscription):
-            handler.ask(subscription.refresh)
+        if subscription.overflowed and isinstance(subscription, Subscription):
+            handler.call(subscription.refresh)
         elif not items:
             time.sleep(_PAUSE_S)
 

@@ -48,7 +48,7 @@ def book_data(book: BookCopy) -> dict[str, Any]:
     """Return a book as JSON-compatible data; prices are exact strings."""
     return {
         "state": book.state.name.lower(),
-        **_packet_key(book.place),
+        **_packet_key(book.packet_key),
         "bids": [_level(level) for level in book.bids],
         "asks": [_level(level) for level in book.asks],
     }

@@ -99,15 +99,15 @@ class ViewSelection:
 def watch(handler: FeedHandler, console: Console, note: str = "", end: float | None = None) -> None:
     """Show the feed until the user quits, or until a time of the monotonic clock."""
     watcher = MarketWatch()
-    handler.ask(lambda running: running.listen(watcher, singly=False))
+    handler.call(lambda running: running.add_listener(watcher, singly=False))
     selection = ViewSelection()
     before: FeedReport | None = None
     with keys() as pressed, Screen(console=console, screen=True, auto_refresh=False) as screen:
         while not selection.ended and (end is None or time.monotonic() < end):
             if not selection.paused:
-                now = handler.ask(report)
+                now = handler.call(report)
                 lines = max(3, console.height)
-                rows = handler.ask(partial(watcher.busiest, most=lines))
+                rows = handler.call(partial(watcher.busiest, most=lines))
                 selection.show([(row.channel, row.security_id) for row in rows])
                 page = None
                 if selection.held is not None:
@@ -115,7 +115,7 @@ def watch(handler: FeedHandler, console: Console, note: str = "", end: float | N
                     request = partial(
                         watcher.page, channel=channel, security_id=security_id, depth=lines
                     )
-                    page = handler.ask(request)
+                    page = handler.call(request)
                 size = (console.width, console.height)
                 drawn = draw(now, before, rows, page, selection, size, note)
                 if before is None or now.at_ns - before.at_ns >= SECOND:
@@ -312,11 +312,11 @@ def ladder_table(row: InstrumentRow, depth: int, width: int = 1000) -> Table:
     )
 
 
-def tape_table(page: InstrumentPage, most: int) -> Table:
+def tape_table(page: InstrumentPage, limit: int) -> Table:
     """Return a table of the last trades, the newest first."""
     cells: list[list[_Cell]] = []
     styles = []
-    for trade in page.tape[:most]:
+    for trade in page.tape[:limit]:
         if busted := isinstance(trade, TradeBusted):
             mark = "busted"
         else:

@@ -114,7 +114,7 @@ def plot(
 
 def _drawn(
     kind: ChartKind,
-    place: str,
+    path: str,
     symbol: str,
     moments: tuple[int | None, int | None, int | None],
     day: date | None,
@@ -125,7 +125,7 @@ def _drawn(
     from pregao import plot
     from pregao.api.lake import Lake
 
-    lake = Lake(place)
+    lake = Lake(path)
     at, since, until = moments
     match kind:
         case ChartKind.DEPTH:

@@ -117,7 +117,7 @@ def query(
     store = LakeStore(lake)
     chosen = choose_engine(store, engine, spark_wanted=master is not None or bool(settings))
     opened = open_engine(store, chosen, master=master, settings=settings, unsafe=unsafe)
-    answer = opened.ask(sql)
+    answer = opened.query(sql)
     if output is None:
         (query_output.show_json if as_json else query_output.show)(answer, limit)
         return

@@ -65,7 +65,9 @@ class FittedProfile:
 
 
 def fit(
-    real: OrderFlowStatistics, settings: SimulationSettings, told: Callable[[int, float], None]
+    real: OrderFlowStatistics,
+    settings: SimulationSettings,
+    on_progress: Callable[[int, float], None],
 ) -> FittedProfile:
     """Try profiles in short runs until one is close enough; return the best one.
 
@@ -92,7 +94,7 @@ def fit(
             data = {**data, "rate": 2 * data["rate"]}
             continue
         factor = distance(target, flow)
-        told(rounds, factor)
+        on_progress(rounds, factor)
         if factor < best_distance:
             best, best_distance = data, factor
         if factor <= _GOOD:

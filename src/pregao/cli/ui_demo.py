@@ -46,7 +46,7 @@ class DemoExchange:
             loss=LOSS,
         )
         self._server = ExchangeServer(self.settings)
-        self._residents = CrowdRunner(self._server, profile, RATE)
+        self._crowd = CrowdRunner(self._server, profile, RATE)
         self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
         self._failed: BaseException | None = None
@@ -77,7 +77,7 @@ class DemoExchange:
     async def _serve(self) -> None:
         try:
             await self._server.start()
-            self._residents.begin()
+            self._crowd.begin()
             self._started.set()
             await self._server.serve()
         except BaseException as error:

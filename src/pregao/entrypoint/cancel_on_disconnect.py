@@ -24,10 +24,10 @@ REASONS: Final = {
 """Reason in the report of a canceled order (100, 101, 102), by the session's setting."""
 
 
-def due_ns(asked: str, window_ms: int, now_ns: int, *, graceful: bool) -> int | None:
+def due_ns(requested: str, window_ms: int, now_ns: int, *, graceful: bool) -> int | None:
     """Return the time at which orders are canceled after a connection ended, or None.
 
     ``graceful`` means that the client sent Terminate; a Terminate of the gateway does not count.
     """
     triggering = (ALWAYS, ON_TERMINATE) if graceful else (ALWAYS, ON_LOSS)
-    return now_ns + window_ms * MILLISECOND if asked in triggering else None
+    return now_ns + window_ms * MILLISECOND if requested in triggering else None

@@ -64,7 +64,7 @@ class ReconnectPolicy:
 
     first_s: float = 0.05
     """Delay before the second retry; the first is immediate."""
-    most_s: float = 5.0
+    max_delay_s: float = 5.0
     """Maximum delay; it doubles with each attempt up to this."""
     connect_s: float = 5.0
     """Timeout of the TCP connection."""
@@ -334,7 +334,7 @@ class Client:
 
     # Events.
 
-    def events(self, most: int = 10_000) -> ClientSubscription:
+    def events(self, max_events: int = 10_000) -> ClientSubscription:
         """Subscribe to all events from now on.
 
         A subscriber with ``most`` unread events stops the client from reading until it has caught
@@ -352,7 +352,7 @@ class Client:
                 print(event)
             ```
         """
-        subscription = ClientSubscription(self, most)
+        subscription = ClientSubscription(self, max_events)
         self._subscriptions.add(subscription)
         return subscription
 
@@ -366,7 +366,7 @@ class Client:
         if self._link is not None and not any(each.full for each in self._subscriptions):
             self._link.resume_reading()
 
-    def _tell(self, events: Sequence[ClientEvent]) -> None:
+    def _emit(self, events: Sequence[ClientEvent]) -> None:
         for event in events:
             match event:
                 case MessageReceived():
@@ -440,7 +440,7 @@ class Client:
                 return
             if held:
                 # Back off from a gateway that ends each session right after it was established.
-                if loop.time() - began >= self._wait.most_s:
+                if loop.time() - began >= self._wait.max_delay_s:
                     attempt = 0
             elif refused not in LEARNT:
                 index = (index + 1) % len(self.gateways)
@@ -450,57 +450,57 @@ class Client:
     async def _pause(self, attempt: int) -> None:
         """Wait with exponential backoff and jitter, so that clients do not reconnect in step."""
         if attempt:
-            wait = min(self._wait.most_s, self._wait.first_s * 2.0 ** min(attempt - 1, 30))
+            wait = min(self._wait.max_delay_s, self._wait.first_s * 2.0 ** min(attempt - 1, 30))
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait * random.uniform(0.5, 1.0)):  # noqa: S311
                     await self._stopping.wait()
 
-    async def _connection(self, place: int) -> bool:
+    async def _connection(self, gateway: int) -> bool:
         """Run the session on one connection until it ends. Returns whether it was established."""
-        host, port = self.gateways[place]
+        host, port = self.gateways[gateway]
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._wait.connect_s):
                 _, link = await loop.create_connection(
-                    lambda: ClientTransport(self, place + 1), host, port
+                    lambda: ClientTransport(self, gateway + 1), host, port
                 )
         except (OSError, TimeoutError) as error:
             reason = getattr(error, "strerror", None) or str(error) or "no answer in time"
-            self._tell([ConnectionFailed(f"{host}:{port}", reason)])
+            self._emit([ConnectionFailed(f"{host}:{port}", reason)])
             return False
         try:
             return await link.ended
         finally:
             link.abort()
 
-    def opened(self, link: ClientTransport, gateway: int) -> None:
+    def on_connected(self, link: ClientTransport, gateway: int) -> None:
         """Handle a new connection."""
         self._link = link
         self._writable.set()
         self._session.connect(self._clock(), gateway)
         self._flush()
 
-    def heard(self, data: bytes) -> None:
+    def on_data(self, data: bytes) -> None:
         """Handle received bytes."""
-        self._tell(self._session.receive(data, self._clock()))
+        self._emit(self._session.receive(data, self._clock()))
         self._flush()
         if self._link is not None:
             self._link.rearm()
 
-    def elapsed(self, *, reading: bool) -> None:
+    def on_timer(self, *, reading: bool) -> None:
         """Handle the expiry of the timer."""
         now = self._clock()
         if not reading:
-            self._session.unheard(now)
-        self._tell(self._session.advance(now))
+            self._session.on_reading_paused(now)
+        self._emit(self._session.advance(now))
         self._flush()
 
-    def gone(self) -> bool:
+    def on_disconnected(self) -> bool:
         """Handle the end of the connection. Returns whether it had established the session."""
         held = self._established.is_set()
         self._link = None
         self._established.clear()
-        self._tell(self._session.lost())
+        self._emit(self._session.lost())
         return held
 
     def writable(self, now: bool) -> None:

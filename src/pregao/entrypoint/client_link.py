@@ -10,16 +10,16 @@ from typing import Protocol
 class TransportOwner(Protocol):
     """Receiver of the events of a connection."""
 
-    def opened(self, link: ClientTransport, gateway: int) -> None:
+    def on_connected(self, link: ClientTransport, gateway: int) -> None:
         """Handle a new connection."""
 
-    def heard(self, data: bytes) -> None:
+    def on_data(self, data: bytes) -> None:
         """Handle received bytes."""
 
-    def elapsed(self, *, reading: bool) -> None:
+    def on_timer(self, *, reading: bool) -> None:
         """Handle the expiry of the timer."""
 
-    def gone(self) -> bool:
+    def on_disconnected(self) -> bool:
         """Handle the end of the connection. Returns whether it had established the session."""
 
     def writable(self, now: bool) -> None:
@@ -60,11 +60,11 @@ class ClientTransport(asyncio.Protocol):
         if raw is not None:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._handshake = self._loop.call_later(self._owner.handshake_s(), self._too_late)
-        self._owner.opened(self, self._gateway)
+        self._owner.on_connected(self, self._gateway)
 
     def data_received(self, data: bytes) -> None:
         """Pass received bytes to the owner."""
-        self._owner.heard(data)
+        self._owner.on_data(data)
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Notify the owner, and set the result of `ended`."""
@@ -72,7 +72,7 @@ class ClientTransport(asyncio.Protocol):
             if timer is not None:
                 timer.cancel()
         self._transport = None
-        held = self._owner.gone()
+        held = self._owner.on_disconnected()
         if not self.ended.done():
             self.ended.set_result(held)
 
@@ -117,7 +117,7 @@ class ClientTransport(asyncio.Protocol):
     def _due(self) -> None:
         self._timer = None
         if self._transport is not None:
-            self._owner.elapsed(reading=self._transport.is_reading())
+            self._owner.on_timer(reading=self._transport.is_reading())
 
     def _too_late(self) -> None:
         if not self._owner.established:

@@ -207,10 +207,10 @@ class ClientSession:
         """Return the next own number, limited to what the wire can carry."""
         return min(self.state.next_outgoing, LAST_NUMBER)
 
-    def unheard(self, now_ns: int) -> None:
+    def on_reading_paused(self, now_ns: int) -> None:
         """Restart the silence timer while reading is paused."""
         if self._keep_alive is not None:
-            self._keep_alive.heard(now_ns)
+            self._keep_alive.on_received(now_ns)
 
     def lost(self) -> list[SessionEvent]:
         """Handle the loss of the connection, whichever side ended it."""
@@ -326,7 +326,7 @@ class ClientSession:
             reason = f"{name} of version {frame.header.version} cannot be decoded: {error.reason}"
             return self._end("DECODING_ERROR", now_ns, reason)
         if self._keep_alive is not None:
-            self._keep_alive.heard(now_ns)
+            self._keep_alive.on_received(now_ns)
         match name:
             case "Terminate":
                 return self._terminated(message, now_ns)

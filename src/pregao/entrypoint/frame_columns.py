@@ -48,7 +48,7 @@ class StreamAccount:
     skips: int = 0
     missing_bytes: int = 0
     """Bytes that were never captured, where their number is known."""
-    holes: int = 0
+    gaps: int = 0
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class _Stream:
     """Bytes of an incomplete message."""
     synced: bool = False
     recognised: bool = False
-    foreign: bool = False
+    unsupported: bool = False
     last: tuple[int, int, int] = (0, 0, 0)
     """Time, number and position of the last packet that added bytes."""
 
@@ -120,7 +120,7 @@ class FrameColumns:
                 stream.synced = False
                 account = self.accounts.get(number)
                 if account is not None and stream.recognised:
-                    account.holes += 1
+                    account.gaps += 1
                     account.missing_bytes += max(0, int(pieces.length[rows[mark]]))
             else:
                 self._streams.pop(number, None)
@@ -142,7 +142,7 @@ class FrameColumns:
             stream.last = (
                 int(pieces.time_ns[last]), int(pieces.number[last]), int(pieces.position[last])
             )  # fmt: skip
-        if stream.foreign:
+        if stream.unsupported:
             return
         begin = found.end
         ends = np.cumsum(pieces.length[rows]) + begin + len(stream.rest)
@@ -158,8 +158,8 @@ class FrameColumns:
         )
         if not stream.recognised:
             # The bytes passed over may be the end of a message that started before the capture.
-            stream.foreign = end - begin > UNSUPPORTED_BYTES
-            stream.rest = _NOTHING if stream.foreign else found.buffer[begin:end].copy()
+            stream.unsupported = end - begin > UNSUPPORTED_BYTES
+            stream.rest = _NOTHING if stream.unsupported else found.buffer[begin:end].copy()
             return
         stream.rest = found.buffer[rest_at:end].copy()
         found.end = int(end)

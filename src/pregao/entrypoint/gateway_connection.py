@@ -230,8 +230,8 @@ class GatewayConnection:
         ):
             return None
         assert self._keep_alive is not None
-        self._keep_alive.heard(now_ns)
-        return session.take(reading.name, frame, reading, now_ns)
+        self._keep_alive.on_received(now_ns)
+        return session.accept(reading.name, frame, reading, now_ns)
 
     def _frame(self, frame: StreamFrame, now_ns: int) -> list[SessionEvent]:
         version = frame.header.version
@@ -251,7 +251,7 @@ class GatewayConnection:
         except DecodeError as error:
             return self._end("DECODING_ERROR", now_ns, error.reason)
         if self._keep_alive is not None:
-            self._keep_alive.heard(now_ns)
+            self._keep_alive.on_received(now_ns)
         match name:
             case "Negotiate":
                 return self._negotiate(message, version, now_ns)
@@ -431,7 +431,7 @@ class GatewayConnection:
             if ended := self._too_far(number, now_ns):
                 return ended
             events = self._skip_to(number, now_ns)
-        events.append(session.take(name, frame, reading, now_ns))
+        events.append(session.accept(name, frame, reading, now_ns))
         return events
 
     def _terminated(self, message: SbeMessage, now_ns: int) -> list[SessionEvent]:
@@ -481,20 +481,22 @@ class GatewayConnection:
         return self._left(now_ns, "", graceful=False, reason="too many delayed refusals")
 
     def _end(
-        self, code: str, now_ns: int, reason: str, asked: tuple[int, int] | None = None
+        self, code: str, now_ns: int, reason: str, requested: tuple[int, int] | None = None
     ) -> list[SessionEvent]:
         """Send Terminate and close; ``asked`` is the session and version of a refused request."""
-        self._put_terminate(code, now_ns, asked)
+        self._put_terminate(code, now_ns, requested)
         self.closing = True
         return self._left(now_ns, code, graceful=False, reason=reason)
 
-    def _put_terminate(self, code: str, now_ns: int, asked: tuple[int, int] | None = None) -> None:
+    def _put_terminate(
+        self, code: str, now_ns: int, requested: tuple[int, int] | None = None
+    ) -> None:
         session = self._session
-        if asked is None:
-            asked = (
+        if requested is None:
+            requested = (
                 (0, 0) if session is None else (session.session_id, session.state.session_ver_id)
             )
-        values = {"sessionID": asked[0], "sessionVerID": asked[1], "terminationCode": code}
+        values = {"sessionID": requested[0], "sessionVerID": requested[1], "terminationCode": code}
         self._put("Terminate", values, now_ns)
 
     def _left(

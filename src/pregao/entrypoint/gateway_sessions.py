@@ -132,14 +132,14 @@ class GatewaySession:
         if self.connection is not None:
             self.connection.live(data, now_ns)
 
-    def take(
+    def accept(
         self, name: str, frame: StreamFrame, reading: BusinessMessage, now_ns: int
     ) -> MessageReceived | RequestReceived | MessageRejected:
         """Accept a business message of the client, or reject it: throttled, or an invalid value.
 
         The result depends only on the session's state, so that it can be replayed.
         """
-        self.took(reading.number)
+        self.record_accepted(reading.number)
         content = reading.content
         fault = None
         if not self.throttle.admits(now_ns):
@@ -176,9 +176,9 @@ class GatewaySession:
         """Set the next expected number of the client."""
         self._store.record(self.session_id, IncomingExpected(number))
 
-    def took(self, number: int) -> None:
+    def record_accepted(self, number: int) -> None:
         """Record the receipt of a business message of the client."""
-        self._store.taken(self.session_id, number)
+        self._store.accept_incoming(self.session_id, number)
 
     def left(self, now_ns: int, *, graceful: bool) -> None:
         """Record the end of the connection that had established it."""

@@ -18,7 +18,7 @@ class KeepAlive:
         """Record that something was sent."""
         self._sent_ns = now_ns
 
-    def heard(self, now_ns: int) -> None:
+    def on_received(self, now_ns: int) -> None:
         """Record that something was received."""
         self._heard_ns = now_ns
 

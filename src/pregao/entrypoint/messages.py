@@ -83,7 +83,7 @@ class EntryPointCodec:
         self._names = {message.id: message.name for message in self._codec.schema.messages}
         self._enumerations: dict[str, Enumerations] = {}
         self._names.pop(0, None)  # the framing header, which the schema declares as a message
-        self._telling = _semantic_versions(self._codec.schema)
+        self._reporting = _semantic_versions(self._codec.schema)
         sample = self._codec.schema.by_name[_SAMPLE]
         header = next(field for field in readings(sample) if field.name == _HEADER)
         members = {member.name: member for member in header.members}
@@ -147,8 +147,8 @@ class EntryPointCodec:
 
     def encode(self, name: str, values: Mapping[str, Any]) -> bytes:
         """Encode and frame a message; adds the schema's semantic version if it has the field."""
-        if name in self._telling:
-            values = {**self._telling[name], **values}
+        if name in self._reporting:
+            values = {**self._reporting[name], **values}
         return framed(self._codec.encode(name, values))
 
     def from_client(

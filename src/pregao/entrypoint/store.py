@@ -84,7 +84,7 @@ class SessionStore:
         """Apply a record to a session."""
         self.state(session_id).apply(record)
 
-    def taken(self, session_id: int, number: int) -> None:
+    def accept_incoming(self, session_id: int, number: int) -> None:
         """Record an accepted business message of the peer (`Taken`)."""
         self.record(session_id, IncomingAccepted(number))
 

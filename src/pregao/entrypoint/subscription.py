@@ -25,9 +25,9 @@ class EventSource(Protocol):
 class ClientSubscription(AsyncIterator[ClientEvent]):
     """An asynchronous iterator over the events of a client, until it is closed."""
 
-    def __init__(self, source: EventSource, most: int) -> None:
+    def __init__(self, source: EventSource, max_events: int) -> None:
         self._source = source
-        self._most = most
+        self._max_events = max_events
         self._waiting: deque[ClientEvent] = deque()
         self._news = asyncio.Event()
         self._over = False
@@ -35,7 +35,7 @@ class ClientSubscription(AsyncIterator[ClientEvent]):
     @property
     def full(self) -> bool:
         """Whether the number of unread events has reached the limit."""
-        return len(self._waiting) >= self._most
+        return len(self._waiting) >= self._max_events
 
     def put(self, events: Sequence[ClientEvent]) -> None:
         """Add events."""

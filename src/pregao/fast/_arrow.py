@@ -38,7 +38,7 @@ class KernelOutput:
     values: Int64Array
     masks: npt.NDArray[np.uint64]
     arena: Uint8Array
-    column_place: Int64Array
+    column_offset: Int64Array
     nodes: Int64Array
 
     def count(self, node: Node) -> int:
@@ -47,7 +47,7 @@ class KernelOutput:
 
     def column(self, node: Node, column: int) -> Int64Array:
         """Return the values of a column."""
-        start = int(self.column_place[column])
+        start = int(self.column_offset[column])
         return self.values[start : start + self.count(node)]
 
     def text(self, value: int) -> bytes:

@@ -408,11 +408,11 @@ def _mask_bits_or_more(group: FastGroup) -> int:
     return sum(not isinstance(part, Reference) and part.optional for part in walk(group.parts)) + 1
 
 
-def _renumber(layout: list[Layout], place: dict[int, int]) -> None:
+def _renumber(layout: list[Layout], new_index: dict[int, int]) -> None:
     for item in layout:
         if isinstance(item, Struct):
-            _renumber(item.leaves, place)
+            _renumber(item.leaves, new_index)
         elif item.column >= 0:
-            item.column = place[item.column]
+            item.column = new_index[item.column]
             if isinstance(item, Leaf) and item.exponent >= 0:
-                item.exponent = place[item.exponent]
+                item.exponent = new_index[item.exponent]

@@ -112,14 +112,14 @@ class OptionalRun:
     nulls: int
 
 
-def run_of(parts: Many[Part], most: int) -> OptionalRun:
+def run_of(parts: Many[Part], max_length: int) -> OptionalRun:
     """Return the leading parts that may be absent together; possibly none.
 
     A decimal whose mantissa has a bit ends the run: the bit does not exist if the decimal is
     absent.
     """
     pattern, nulls, count = "", 0, 0
-    for part in parts[:most]:
+    for part in parts[:max_length]:
         found = absent(part)
         if found is None or (isinstance(part, DecimalField) and part.mantissa_bits):
             break

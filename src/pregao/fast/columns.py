@@ -181,7 +181,7 @@ class FastColumnDecoder:
         """Return the instruction table, with offsets of columns instead of their numbers."""
         code = self._program.code.copy()
         columns = code[:, k.COLUMN]
-        columns[columns >= 0] = filled.column_place[columns[columns >= 0]]
+        columns[columns >= 0] = filled.column_offset[columns[columns >= 0]]
         return code
 
     def _larger(

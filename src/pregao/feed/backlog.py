@@ -30,16 +30,16 @@ class MessageBacklog:
     def add(self, work: Work, count: int) -> None:
         """Queue ``count`` messages; if they exceed the capacity, process the earlier ones first."""
         if self._count + count > MAX_PENDING:
-            self.look(self._count)
+            self.process(self._count)
         self._work.append((work, count))
         self._count += count
 
-    def look(self, most: int) -> None:
+    def process(self, limit: int) -> None:
         """Process at most ``most`` messages, oldest first."""
-        while self._work and most > 0:
+        while self._work and limit > 0:
             work, count = self._work.popleft()
-            left = work(most)
+            left = work(limit)
             self._count -= count - left
-            most -= count - left
+            limit -= count - left
             if left:
                 self._work.appendleft((work, left))

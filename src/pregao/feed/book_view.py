@@ -18,7 +18,7 @@ class ChannelBook:
 
     security_id: int
     state: State
-    place: PacketKey | None
+    packet_key: PacketKey | None
     """The last packet applied when the view was created; None before the first."""
     reason: str
     """Explains the state."""

@@ -63,14 +63,14 @@ class Channel:
         names = (*settings.feeds, *settings.backup)
         self._counters = ChannelCounters(feeds={name: FeedCounters() for name in names})
         self._decoder = PacketDecoder() if decoder is None else decoder
-        self._teller = EventEmitter(settings, self._counters)
+        self._emitter = EventEmitter(settings, self._counters)
         self._sites = Sites(settings.sites, settings.heartbeat_ns)
         self._actions: list[StreamAction] = []
         self._recovery = RecoveryStreams(self._actions)
         self._synchronized = False
         self._progress_ns = 0
         """When the sequence last advanced."""
-        self._behind = 0
+        self._outdated = 0
         """Number of outdated packets since then."""
         self._now_ns = 0
         self._done = 0
@@ -82,22 +82,22 @@ class Channel:
         settings = self.settings
         self._arbiter: Arbiter[RawPacket] = Arbiter(
             settings.number,
-            most_held=settings.max_held_packets,
-            most_wait_ns=settings.reorder_ns,
+            max_held_packets=settings.max_held_packets,
+            max_wait_ns=settings.reorder_ns,
             feeds=self._sites.feeds,
             reorder=settings.reorder_packets,
         )
         self._room = QueueLimits(settings.max_queued_messages, settings.max_queued_total)
         self._follower = Follower(
             from_the_start=from_the_start,
-            listener=self._teller,
+            listener=self._emitter,
             room=self._room,
             only_current=True,
             books=books,
             new_book=self._new_book,
             max_instruments=settings.max_instruments,
         )
-        self._teller.know = self._follower.know
+        self._emitter.know = self._follower.add_instrument
 
     def _new_book(self) -> OrderBook:
         return PriorityBook()
@@ -114,7 +114,7 @@ class Channel:
         """State of the channel."""
         if self._sites.life.down:
             return ChannelState.DOWN
-        if self._follower.position is None and not self._sites.life.heard:
+        if self._follower.position is None and not self._sites.life.received_anything:
             return ChannelState.STARTING
         if self._synchronized and not self._recovery:
             return ChannelState.LIVE
@@ -123,7 +123,7 @@ class Channel:
         return ChannelState.HEALING if self._synchronized else ChannelState.SYNCHRONIZING
 
     @property
-    def place(self) -> PacketKey | None:
+    def last_packet(self) -> PacketKey | None:
         """The last packet applied, or the one before the next packet named by a heartbeat."""
         return self._follower.position
 
@@ -135,16 +135,16 @@ class Channel:
     @property
     def instruments(self) -> Mapping[int, ChannelInstrument]:
         """Instruments by security ID."""
-        return self._teller.state.instruments
+        return self._emitter.state.instruments
 
     @property
     def phases(self) -> Phases:
         """Phases of groups and states of instruments."""
-        return self._teller.state.phases
+        return self._emitter.state.phases
 
     def statistics(self, security_id: int) -> Mapping[Key, Statistic]:
         """Return the statistics of an instrument by name and kind."""
-        return self._teller.state.statistics.get(security_id, {})
+        return self._emitter.state.statistics.get(security_id, {})
 
     @property
     def security_ids(self) -> Iterable[int]:
@@ -168,16 +168,16 @@ class Channel:
 
     def take_events(self) -> list[told.ChannelEvent]:
         """Return the events since the last call, in order."""
-        return self._teller.take()
+        return self._emitter.take()
 
     def take_batch(self) -> EventBatch:
         """Return the events since the last call as columns, instead of `take_events`."""
         return EventBatch.of(self.take_events())
 
-    def want_events(self, *, wanted: bool) -> None:
+    def enable_events(self, *, enabled: bool) -> None:
         """Enable or disable events; while they are disabled, none are kept."""
-        self._teller.wanted = wanted
-        self._teller.take()
+        self._emitter.wanted = enabled
+        self._emitter.take()
 
     def take_actions(self) -> list[StreamAction]:
         """Return the requested actions since the last call, in order."""
@@ -201,13 +201,13 @@ class Channel:
         self._arbitrated(self._arbiter.expire(now_ns))
         self._catch_up()
         self._notice_silence()
-        self._teller.expire_news(now_ns)
+        self._emitter.expire_news(now_ns)
         self._settle()
 
     def deadline(self) -> int | None:
         """Return when `tick` must be called next; None while nothing is pending."""
         waits = (
-            self._arbiter.deadline_ns, self._sites.life.deadline_ns, self._teller.news_deadline_ns
+            self._arbiter.deadline_ns, self._sites.life.deadline_ns, self._emitter.news_deadline_ns
         )  # fmt: skip
         return min((each for each in waits if each is not None), default=None)
 
@@ -215,9 +215,9 @@ class Channel:
         life = self._sites.life
         if life.check(self._now_ns):
             self._counters.outages += 1
-            self._here()
-            self._teller.end_event()
-            self._teller.tell(told.ChannelDown, life.silent_ns(self._now_ns))
+            self._on_current_packet()
+            self._emitter.end_event()
+            self._emitter.emit(told.ChannelDown, life.silent_ns(self._now_ns))
         if life.down or (self._recovery.idle and self._sites.followed):
             self._fail_over()
 
@@ -226,8 +226,8 @@ class Channel:
         another = self._sites.another(self._now_ns)
         if another is not None:
             self._counters.failovers += 1
-            self._begin_anew(another)
-            self._teller.tell(told.FailedOver, self.site)
+            self._restart(another)
+            self._emitter.emit(told.FailedOver, self.site)
 
     def restart(self, now_ns: int) -> None:
         """Rebuild everything from the recovery streams: processing a packet failed midway.
@@ -240,24 +240,24 @@ class Channel:
         self._done = 0
         security_ids, position = [*self._follower.books], self._follower.position
         if position is not None:
-            self._here()
-            self._teller.lost_packets(position[0], position[1] + 1, None)
-        self._begin_anew(self._sites.followed, keep_books=False)
+            self._on_current_packet()
+            self._emitter.lost_packets(position[0], position[1] + 1, None)
+        self._restart(self._sites.followed, keep_books=False)
         for security_id in security_ids:
-            self._follower.know(security_id)
+            self._follower.add_instrument(security_id)
         self._settle()
 
-    def _begin_anew(self, site: int, *, keep_books: bool = True) -> None:
+    def _restart(self, site: int, *, keep_books: bool = True) -> None:
         """Follow a site without any knowledge of its sequence; it may be the current one."""
         self._recovery.leave()
         self._sites.followed = site
         self._sites.life.down = self._synchronized = False
-        self._progress_ns, self._behind = self._now_ns, 0
-        self._here()
-        self._teller.begin_anew()
+        self._progress_ns, self._outdated = self._now_ns, 0
+        self._on_current_packet()
+        self._emitter.restart()
         self._follow(self._follower.books if keep_books else {}, from_the_start=False)
         for security_id in self.instruments:
-            self._follower.know(security_id)
+            self._follower.add_instrument(security_id)
 
     # Datagrams
 
@@ -333,7 +333,7 @@ class Channel:
     def _heartbeat(self, following: PacketKey, header: PacketHeader, received_ns: int) -> None:
         """Process a heartbeat, which names the next packet (000 §7.5)."""
         if self._follower.position is None:
-            self._teller.at(None, header.sending_time_ns, received_ns)
+            self._emitter.set_packet(None, header.sending_time_ns, received_ns)
             self._follower.begin(following)
         self._arbitrated(self._arbiter.heartbeat(*following, self._now_ns))
         self._catch_up()
@@ -341,7 +341,7 @@ class Channel:
         if following == expected and not self._arbiter.held:
             self._goes_on()
         elif expected is not None and precedes(following, expected):
-            self._is_behind()
+            self._on_outdated_packet()
 
     def _arbitrated(self, outcomes: Iterable[FeedOutcome[RawPacket]]) -> None:
         feeds = self._counters.feeds
@@ -349,33 +349,33 @@ class Channel:
             match outcome:
                 case PacketDelivered():
                     feeds[outcome.feed].first_arrivals += 1
-                    self._deliver(outcome.item, outcome.place)
+                    self._deliver(outcome.item, outcome.packet_key)
                 case PacketDuplicate():
                     feeds[outcome.feed].duplicates += 1
-                    self._is_behind()
+                    self._on_outdated_packet()
                 case PacketTooLate():
                     feeds[outcome.feed].late += 1
-                    self._is_behind()
+                    self._on_outdated_packet()
                 case PacketsLost(version, first, last):
-                    self._here()
-                    self._teller.lost_packets(version, first, last)
+                    self._on_current_packet()
+                    self._emitter.lost_packets(version, first, last)
                     if last is not None:
                         self._follower.lose(PacketKey(version, last))
                     self._goes_on()
 
-    def _deliver(self, raw: RawPacket, place: PacketKey) -> None:
+    def _deliver(self, raw: RawPacket, packet_key: PacketKey) -> None:
         """Apply the next packet of the sequence."""
-        counters, teller, follower = self._counters, self._teller, self._follower
-        teller.at(place, raw.header.sending_time_ns, raw.received_ns)
+        counters, teller, follower = self._counters, self._emitter, self._follower
+        teller.set_packet(packet_key, raw.header.sending_time_ns, raw.received_ns)
         teller.now_ns = self._now_ns
         position = follower.position
-        if position is not None and position.sequence_version != place.sequence_version:
-            teller.tell(told.VersionChanged, place.sequence_version)
+        if position is not None and position.sequence_version != packet_key.sequence_version:
+            teller.emit(told.VersionChanged, packet_key.sequence_version)
         packet = raw.decoded(self._decoder)
         unread = [found for found in packet.outcomes if found.reason]
         if unread:
             counters.undecoded_messages += len(unread)
-            teller.lost_packets(place.sequence_version, *[place.sequence_number] * 2)
+            teller.lost_packets(packet_key.sequence_version, *[packet_key.sequence_number] * 2)
         done, self._done = self._done, 0
         follower.deliver(packet, done)
         counters.delivered += 1
@@ -391,32 +391,32 @@ class Channel:
         if expected is None or position is None:
             return
         if expected.sequence_version != position.sequence_version:
-            self._here()
-            self._teller.tell(told.VersionChanged, expected.sequence_version)
+            self._on_current_packet()
+            self._emitter.emit(told.VersionChanged, expected.sequence_version)
             self._follower.lose(PacketKey(expected.sequence_version, expected.sequence_number - 1))
 
     def _goes_on(self) -> None:
         """Record that the sequence advanced, with all gaps before it known."""
         self._progress_ns = self._now_ns
-        self._behind = 0
+        self._outdated = 0
         if self._sites.life.down:
             self._sites.life.down = False
-            self._teller.tell(told.ChannelUp)
+            self._emitter.emit(told.ChannelUp)
 
-    def _is_behind(self) -> None:
+    def _on_outdated_packet(self) -> None:
         """Count an outdated packet; restart if no others arrive: sequence numbers went back."""
-        self._behind += 1
+        self._outdated += 1
         silent_ns = self._now_ns - self._progress_ns
         if (
-            self._behind >= MIN_OUTDATED_PACKETS
+            self._outdated >= MIN_OUTDATED_PACKETS
             and silent_ns >= MISSED_HEARTBEATS * self.settings.heartbeat_ns
         ):
             self._counters.resyncs += 1
-            self._begin_anew(self._sites.followed)
+            self._restart(self._sites.followed)
 
-    def _here(self) -> None:
+    def _on_current_packet(self) -> None:
         """Attribute the next events to the current position, not to a packet."""
-        self._teller.at(self._follower.position, 0, self._now_ns)
+        self._emitter.set_packet(self._follower.position, 0, self._now_ns)
 
     # Recovery streams
 
@@ -425,13 +425,13 @@ class Channel:
         if not raw.frames:
             self._counters.bad_packets += 1
             return
-        teller = self._teller
-        teller.at(self._follower.position, header.sending_time_ns, raw.received_ns)
+        teller = self._emitter
+        teller.set_packet(self._follower.position, header.sending_time_ns, raw.received_ns)
         if not header.sequenced:
             if self._recovery.heartbeat(stream):
-                teller.tell(told.RecoveryIdle)
+                teller.emit(told.RecoveryIdle)
             return
-        self._recovery.tells(stream)
+        self._recovery.add_source(stream)
         packet = raw.decoded(self._decoder)
         self._counters.undecoded_messages += sum(bool(found.reason) for found in packet.outcomes)
         if stream is Stream.SNAPSHOT:
@@ -446,7 +446,7 @@ class Channel:
 
     def _settle(self) -> None:
         """Join the streams that are needed now, and leave the others."""
-        teller = self._teller
+        teller = self._emitter
         snapshots = (
             teller.loop_needed
             or teller.phases_doubted
@@ -457,18 +457,18 @@ class Channel:
         if self._synchronized and not (snapshots or definitions or self._recovery):
             return  # nearly always
         main = self._sites.feeds[0]
-        self._recovery.want(Stream.DEFINITION, main, wanted=definitions)
-        if self._recovery.want(Stream.SNAPSHOT, main, wanted=snapshots):
+        self._recovery.set_joined(Stream.DEFINITION, main, wanted=definitions)
+        if self._recovery.set_joined(Stream.SNAPSHOT, main, wanted=snapshots):
             self._follower.leave_snapshots()
-        if not (self._synchronized or snapshots or definitions or self.place is None):
+        if not (self._synchronized or snapshots or definitions or self.last_packet is None):
             self._synchronized = True
-            self._here()
-            teller.tell(told.Synchronized)
+            self._on_current_packet()
+            teller.emit(told.Synchronized)
 
 
-def _is_past(place: PacketKey, expected: PacketKey) -> bool:
+def _is_past(packet_key: PacketKey, expected: PacketKey) -> bool:
     """Whether a packet precedes the expected one within its sequence version."""
     return (
-        place.sequence_version == expected.sequence_version
-        and place.sequence_number < expected.sequence_number
+        packet_key.sequence_version == expected.sequence_version
+        and packet_key.sequence_number < expected.sequence_number
     )

@@ -22,7 +22,7 @@ from pregao.umdf.sequencing import PacketKey
 class ChannelEvent:
     """Fields of every event."""
 
-    place: PacketKey | None
+    packet_key: PacketKey | None
     sending_ns: int
     """Sending time of the packet; 0 if the passage of time alone caused the event."""
     received_ns: int

@@ -55,10 +55,10 @@ class ChannelSettings:
     max_instruments: int = MAX_INSTRUMENTS
     """Maximum number of followed instruments without a definition, and also of those with one;
     messages of others are counted and dropped."""
-    most_events: int = 1_000_000
+    max_events: int = 1_000_000
     """Maximum number of events waiting to be taken; beyond it they are dropped, which
     `EventsMissed` reports."""
-    most_news_bytes: int = 1 << 20
+    max_news_bytes: int = 1 << 20
     """Maximum length of a news item."""
     news_ns: int = 60 * SECOND
     """Maximum time to wait for the parts of a news item."""

@@ -53,7 +53,7 @@ class EventEmitter(EventLog):
     """Collects the events of a channel until they are taken."""
 
     def __init__(self, settings: ChannelSettings, counters: ChannelCounters) -> None:
-        super().__init__(settings.most_events, counters)
+        super().__init__(settings.max_events, counters)
         self.state = MarketState(settings.max_instruments)
         self.now_ns = 0
         """The current time; packets may carry reception times of another clock."""
@@ -73,7 +73,7 @@ class EventEmitter(EventLog):
         """Queue of messages about the market state; None if they are processed immediately."""
         self.know: Callable[[int], None] = lambda _: None
         """Adds an instrument to the follower."""
-        self._news = NewsParts(settings.most_news_bytes, settings.news_ns)
+        self._news = NewsParts(settings.max_news_bytes, settings.news_ns)
         self._set_aside: dict[int, int] = {}
         self._event = self._template = 0
         """Of the message that is being processed."""
@@ -90,7 +90,7 @@ class EventEmitter(EventLog):
         }
 
     @property
-    def _here(self) -> PacketKey:
+    def _current_packet(self) -> PacketKey:
         return self.place or _NOWHERE
 
     @property
@@ -109,26 +109,26 @@ class EventEmitter(EventLog):
 
     # Books
 
-    def updated(self, security_id: int, event: int, update: Update | DepthUpdate) -> None:
+    def on_update(self, security_id: int, event: int, update: Update | DepthUpdate) -> None:
         """Record that an update was applied to a book."""
-        super().updated(security_id, event, update)
+        super().on_update(security_id, event, update)
         kind = type(update)
         if event != NO_EVENT and (kind is BookEmptied or kind is BookReset):
-            self.awaited[security_id] = self._here
+            self.awaited[security_id] = self._current_packet
 
     # Messages
 
-    def message(
-        self, place: PacketKey, event: int, template_id: int, values: Mapping[str, Any]
+    def on_message(
+        self, packet_key: PacketKey, event: int, template_id: int, values: Mapping[str, Any]
     ) -> None:
         """Process a message of the incremental stream."""
         handler = self._handlers.get(template_id)
         if handler is not None:
             if self.backlog is not None and self._may_wait(template_id, values):
-                origin = (place, self.sending_ns, self.received_ns)
+                origin = (packet_key, self.sending_ns, self.received_ns)
                 self.backlog.add(partial(self._look, origin, event, template_id, values), 1)
             else:
-                self.hear(place, event, template_id, values)
+                self.emit_message(packet_key, event, template_id, values)
         if self._touched and ends_event(template_id, values.get("matchEventIndicator")):
             self.end_event()
 
@@ -148,12 +148,12 @@ class EventEmitter(EventLog):
             return True
         return False
 
-    def hear(
-        self, place: PacketKey, event: int, template_id: int, values: Mapping[str, Any]
+    def emit_message(
+        self, packet_key: PacketKey, event: int, template_id: int, values: Mapping[str, Any]
     ) -> None:
         """Emit the events of a message other than changes of books."""
         self._event, self._template = event, template_id
-        self.place = place
+        self.place = packet_key
         self._handlers[template_id](values)
 
     def _look(
@@ -165,19 +165,19 @@ class EventEmitter(EventLog):
         _most: int,
     ) -> int:
         """Process a message of the backlog."""
-        self.at(*where)
-        self.hear(where[0], event, template_id, values)
+        self.set_packet(*where)
+        self.emit_message(where[0], event, template_id, values)
         return 0
 
-    def catch_up(self, most: int = MAX_PENDING) -> None:
+    def catch_up(self, limit: int = MAX_PENDING) -> None:
         """Process messages of the backlog: what follows depends on them, or there is time."""
         backlog = self.backlog
         if backlog:
             current = self.place, self.sending_ns, self.received_ns
             self.backlog = None
-            backlog.look(most)
+            backlog.process(limit)
             self.backlog = backlog
-            self.at(*current)
+            self.set_packet(*current)
 
     def _trade(self, values: Mapping[str, Any]) -> None:
         security_id = values["securityID"]
@@ -196,7 +196,7 @@ class EventEmitter(EventLog):
             values.get("transactTime") or values.get("mDEntryTimestamp"),
         )
         if makes_last:
-            self.state.keep_last(security_id, self._template, values, self._here)
+            self.state.keep_last(security_id, self._template, values, self._current_packet)
 
     def trade(
         self,
@@ -231,14 +231,14 @@ class EventEmitter(EventLog):
         return makes_last
 
     def replaced(
-        self, security_id: int, template_id: int, values: Mapping[str, Any], place: PacketKey
+        self, security_id: int, template_id: int, values: Mapping[str, Any], packet_key: PacketKey
     ) -> None:
         """Emit a statistic that replaces the one before it."""
-        name = self.state.replace(security_id, template_id, values, place)
+        name = self.state.replace(security_id, template_id, values, packet_key)
         if self.wanted:
             self.add(
                 told.StatisticChanged(
-                    place, self.sending_ns, self.received_ns, security_id, name, None, values
+                    packet_key, self.sending_ns, self.received_ns, security_id, name, None, values
                 )
             )
 
@@ -246,10 +246,10 @@ class EventEmitter(EventLog):
         """Emit the deletion of a statistic without variants."""
         name = self.state.remove(security_id, template_id)
         if name is not None:
-            self.tell(told.StatisticChanged, security_id, name, None, None)
+            self.emit(told.StatisticChanged, security_id, name, None, None)
 
     def _bust(self, values: Mapping[str, Any]) -> None:
-        self.tell(
+        self.emit(
             told.TradeBusted,
             values["securityID"],
             self._event,
@@ -260,13 +260,15 @@ class EventEmitter(EventLog):
         )
 
     def _statistic(self, values: Mapping[str, Any]) -> None:
-        self.changed(self.state.statistic(values["securityID"], self._template, values, self._here))
+        self.changed(
+            self.state.statistic(values["securityID"], self._template, values, self._current_packet)
+        )
 
     def _status(self, values: Mapping[str, Any]) -> None:
-        self.changed(self.state.security_status(values["securityID"], values, self._here))
+        self.changed(self.state.security_status(values["securityID"], values, self._current_packet))
 
     def _phase(self, values: Mapping[str, Any]) -> None:
-        self.changed(self.state.group_phase(values, self._here, self.missing))
+        self.changed(self.state.group_phase(values, self._current_packet, self.missing))
 
     def _channel_reset(self, _values: Mapping[str, Any]) -> None:
         self.catch_up()
@@ -274,7 +276,7 @@ class EventEmitter(EventLog):
         # Books that are not filled again are empty: no loop is needed to find them.
         self.loop_needed = False
         self.reset = True
-        self.tell(told.BooksReset)
+        self.emit(told.BooksReset)
 
     def _definition(self, values: Mapping[str, Any]) -> None:
         self.defined(self.state.definitions.message(values))
@@ -284,7 +286,7 @@ class EventEmitter(EventLog):
         news = self._news.part(values, self.now_ns)
         self._counters.news_dropped = self._news.dropped
         if news is not None:
-            self.tell(told.NewsReceived, news)
+            self.emit(told.NewsReceived, news)
 
     def expire_news(self, now_ns: int) -> None:
         """Drop news items whose parts do not arrive."""
@@ -301,12 +303,12 @@ class EventEmitter(EventLog):
         self.catch_up()
         for change, instrument in changes:
             security_id = instrument.security_id
-            self.tell(told.InstrumentChanged, security_id, instrument.symbol, change)
+            self.emit(told.InstrumentChanged, security_id, instrument.symbol, change)
             if change is told.DefinitionChange.DELETED:
                 self.state.delete(security_id)
             else:
                 self.know(security_id)
-                self.changed(self.state.define(instrument, self._here))
+                self.changed(self.state.define(instrument, self._current_packet))
 
     def changed(self, changes: Iterable[StateChange]) -> None:
         """Emit changes of statistics, states or phases."""
@@ -337,8 +339,8 @@ class EventEmitter(EventLog):
         self.end_event()
         self._touched, self._set_aside = self._set_aside, {}
 
-    def snapshot(
-        self, found: InstrumentSnapshot[EventMessage], place: PacketKey, *, needed: bool
+    def on_snapshot(
+        self, found: InstrumentSnapshot[EventMessage], packet_key: PacketKey, *, needed: bool
     ) -> None:
         """Process a complete snapshot."""
         self.catch_up()
@@ -348,19 +350,19 @@ class EventEmitter(EventLog):
             return  # it has no statistics
         security_id = found.security_id
         awaited = self.awaited.get(security_id)
-        if awaited is not None and covers(place, awaited):
+        if awaited is not None and covers(packet_key, awaited):
             del self.awaited[security_id]
         if needed or awaited is not None:
-            self.changed(self.state.snapshot(security_id, found.items, place))
+            self.changed(self.state.snapshot(security_id, found.items, packet_key))
 
-    def absent(self, security_id: int, place: PacketKey) -> None:
+    def on_absent(self, security_id: int, packet_key: PacketKey) -> None:
         """Process the absence of an instrument from a complete snapshot loop."""
         self.catch_up()
-        self.changed(self.state.absent(security_id, place))
+        self.changed(self.state.absent(security_id, packet_key))
 
-    def whole_loop(
+    def on_complete_loop(
         self,
-        place: PacketKey,
+        packet_key: PacketKey,
         members: Collection[int],
         phases: list[EventMessage],
         *,
@@ -370,15 +372,15 @@ class EventEmitter(EventLog):
         self.catch_up()
         self._counters.snapshot_loops += 1
         for part in phases:
-            self.changed(self.state.snapshot_phase(part.values, place, self.missing))
+            self.changed(self.state.snapshot_phase(part.values, packet_key, self.missing))
         if covers_all:
             self.phases_doubted = self.loop_needed = False
         for security_id, emptied in list(self.awaited.items()):
-            if security_id not in members and covers(place, emptied):
+            if security_id not in members and covers(packet_key, emptied):
                 del self.awaited[security_id]
-                self.absent(security_id, place)
+                self.on_absent(security_id, packet_key)
 
-    def old_snapshot(self, security_id: int) -> None:  # noqa: ARG002
+    def on_outdated_snapshot(self, security_id: int) -> None:  # noqa: ARG002
         """Count an ignored snapshot of an older sequence version."""
         self._counters.outdated_snapshots += 1
 
@@ -391,13 +393,13 @@ class EventEmitter(EventLog):
         self.state.definitions.lost()
         self._counters.gaps += 1
         self._counters.lost_packets += 0 if last is None else last - first + 1
-        self.tell(told.GapFound, version, first, last)
+        self.emit(told.GapFound, version, first, last)
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Restart: the channel is followed at another site, or from the beginning."""
         self.catch_up()
         self._touched.clear()
         self.awaited.clear()
-        self.state.begin_anew()
+        self.state.restart()
         self.loop_needed = True
         self.missing += 1

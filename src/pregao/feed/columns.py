@@ -34,14 +34,14 @@ class MessageColumns(Protocol):
     def texts(self, name: str) -> Sequence[str | None]:
         """Return a column of texts."""
 
-    def taken(self, chosen: Numbers) -> MessageColumns:
+    def take(self, chosen: Numbers) -> MessageColumns:
         """Return the rows at these indices, in this order."""
 
 
 class ComparedColumns(MessageColumns, Protocol):
     """Columns that the audit can compare, whatever their types."""
 
-    def taken(self, chosen: Numbers) -> ComparedColumns:
+    def take(self, chosen: Numbers) -> ComparedColumns:
         """Return the rows at these indices, in this order."""
 
     def followed_by(self, more: ComparedColumns) -> ComparedColumns:

@@ -66,11 +66,11 @@ class ChannelDay:
     """Whether the feed sends positions of orders, as it does below schema version 15."""
     spans: tuple[tuple[int, int], ...]
     """Sequence versions, and the first sending time of each."""
-    holes: PacketGapColumns = field(default_factory=no_gaps)
+    gaps: PacketGapColumns = field(default_factory=no_gaps)
     """Missing packets, including those before the first one."""
     loops: tuple[CompleteLoop, ...] = ()
     """Complete snapshot loops: the first one after each gap."""
-    most_in_packet: int = MAX_MESSAGES_PER_PACKET
+    max_messages_per_packet: int = MAX_MESSAGES_PER_PACKET
     """Maximum number of messages in a packet."""
     marks_trades: bool = True
     """Whether trades state if they set the last price; those of the legacy feed do not."""
@@ -80,7 +80,9 @@ class ChannelDay:
     def counters(self, instruments: int) -> GapCounters:
         """Return new counters for instruments without messages."""
         return GapCounters.new(
-            instruments, from_the_start=self.from_the_start, most_in_packet=self.most_in_packet
+            instruments,
+            from_the_start=self.from_the_start,
+            max_messages_per_packet=self.max_messages_per_packet,
         )
 
     @property
@@ -101,7 +103,7 @@ class ChannelDay:
 
     def absences(self, snapshots: Snapshots | None, securities: Numbers) -> AbsentInstruments:
         """Return which of the instruments the complete loops after its gaps do not contain."""
-        return AbsentInstruments.of(self.loops, snapshots, securities).behind_holes(self.holes)
+        return AbsentInstruments.of(self.loops, snapshots, securities).after_gaps(self.gaps)
 
 
 class DayOutput(Protocol):
@@ -169,7 +171,7 @@ class DayFollower:
         self._counting = EffectiveSnapshots(snapshots)
         self._loaded = _none()
         """Snapshots that provide statistics not published before."""
-        self._told = StatisticColumns.joined(())
+        self._published = StatisticColumns.joined(())
         """Statistics of these snapshots."""
         self._statistic_audit: StatisticAudit | None = None
 
@@ -193,13 +195,13 @@ class DayFollower:
                 securities = np.concatenate([messages.keys.security, also])
                 absent = day.absences(self.snapshots, securities)
             usable = self._counting.within(messages, last=last)
-            packet = day.holes.place >> INDEX_BITS
+            packet = day.gaps.serials >> INDEX_BITS
             inside = (packet >= serials[0]) & (packet <= serials[1])
-            gaps = day.holes.taken(np.flatnonzero(inside))
+            gaps = day.gaps.take(np.flatnonzero(inside))
             sequence = in_sequence(messages, resets, self.snapshots, usable, absent, also, gaps)
             del messages
             origins = self.origins or self._begin(sequence)
-            followed = follow_sequence(sequence, self._counters, day.holes)
+            followed = follow_sequence(sequence, self._counters, day.gaps)
             inconsistent = InconsistentUpdates()
             if self.careful:
                 inconsistent = heal_inconsistent_updates(
@@ -207,7 +209,7 @@ class DayFollower:
                 )
             rows = rows_of(sequence, followed, self.snapshots)
             self.spans.find(sequence, followed, inconsistent.found, day.from_the_start)
-            doubtful = without_statistics(sequence, followed, not len(day.holes))
+            doubtful = without_statistics(sequence, followed, not len(day.gaps))
             providing = np.concatenate([loaded_snapshots(followed), doubtful])
             statistics = self._statistics_in(serials, sequence, providing)
             books = self._play(sequence, followed, rows, statistics, last)
@@ -236,15 +238,15 @@ class DayFollower:
         return self.origins
 
     def _statistics_in(
-        self, serials: tuple[int, int], sequence: InstrumentSequence, telling: Numbers
+        self, serials: tuple[int, int], sequence: InstrumentSequence, rows: Numbers
     ) -> StatisticColumns:
         """Return the statistics of a window, with those of the snapshots at the given items."""
-        chosen = sequence.snapshot[telling]
+        chosen = sequence.snapshot[rows]
         self._loaded = np.concatenate([self._loaded, chosen])
         parts = snapshot_statistics(
             self.others, self.snapshots, chosen, sequence.securities, self.day.base
         )
-        self._told = StatisticColumns.joined([self._told, *parts])
+        self._published = StatisticColumns.joined([self._published, *parts])
         first, last = (end << INDEX_BITS for end in serials)
         return StatisticColumns.joined(
             [self._statistics.within(first, last | AFTER_PACKET), *parts]
@@ -295,7 +297,7 @@ class DayFollower:
         rows: SequenceRows,
         books: dict[int, FullBook],
         doubtful: Numbers,
-        misfits: InconsistentUpdates,
+        inconsistent: InconsistentUpdates,
         begun: set[int],
     ) -> None:
         """Compare the window's snapshots with the books at their message serials."""
@@ -309,7 +311,7 @@ class DayFollower:
                 self.day.from_the_start, self.day.marks_trades,
             )  # fmt: skip
         differences = self._statistic_audit.differences(
-            audited, self._loaded, StatisticColumns.joined([self._statistics, self._told])
+            audited, self._loaded, StatisticColumns.joined([self._statistics, self._published])
         )
         last_rows = rows.begins[agrees] - 1
         with_rows = np.zeros(len(agrees), np.bool_)
@@ -327,8 +329,8 @@ class DayFollower:
             snapshot = int(sequence.snapshot[at])
             if step[at] == GapStep.CONFIRMS and at not in begun:
                 continue
-            if at in misfits.healing:
-                self.audit.differ(snapshot, [f"the book was stale: {misfits.healing[at]}"])
+            if at in inconsistent.healing:
+                self.audit.differ(snapshot, [f"the book was stale: {inconsistent.healing[at]}"])
             elif at in begun:
                 self.audit.put(snapshot, START, "the book begins with this snapshot")
             else:

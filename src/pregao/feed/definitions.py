@@ -80,14 +80,14 @@ class Definitions:
 
     def lost(self) -> None:
         """Record a gap in the incremental stream: a complete loop is needed again."""
-        self._begin_anew()
+        self._restart()
         self._resent = None
 
     def channel_reset(self) -> None:
         """Record a ChannelReset: the list may be resent, until LastFragment (000 §6.5.12)."""
         self._resent = set()
 
-    def _begin_anew(self) -> None:
+    def _restart(self) -> None:
         self.complete = False
         self._loop = DefinitionLoop()
         self._newer.clear()
@@ -148,7 +148,7 @@ class Definitions:
         listed = self._loop.definitions.keys() | self._newer
         for security_id in [each for each in self.known if each not in listed]:
             yield DefinitionChange.DELETED, self.known.pop(security_id)
-        self._begin_anew()
+        self._restart()
         self.complete = True
 
 

@@ -100,7 +100,7 @@ class EventBatch:
     @staticmethod
     def of(events: Sequence[told.ChannelEvent]) -> EventBatch:
         """Return events as columns."""
-        keys = [each.place or (NULL, NULL) for each in events]
+        keys = [each.packet_key or (NULL, NULL) for each in events]
 
         def column(name: str) -> Numbers:
             # Malformed messages may have no value, or one beyond signed 64 bits.

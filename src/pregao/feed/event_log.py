@@ -17,27 +17,27 @@ from pregao.umdf.sequencing import PacketKey
 class EventLog(FollowerListener):
     """Collects and counts the events of a follower."""
 
-    def __init__(self, most_events: int, counters: ChannelCounters) -> None:
+    def __init__(self, max_events: int, counters: ChannelCounters) -> None:
         self.place: PacketKey | None = None
         """Packet key, sending time and reception time of the next events."""
         self.sending_ns = self.received_ns = 0
         self.wanted = True
         """Whether events are enabled."""
         self._counters = counters
-        self._most = most_events
+        self._max_events = max_events
         self._events: list[told.ChannelEvent] = []
         self._missed = 0
         self._touched: dict[int, int] = {}
         """Books that changed in the unfinished market event, and its number."""
 
-    def tell(self, kind: Callable[..., told.ChannelEvent], *values: Any) -> None:
+    def emit(self, kind: Callable[..., told.ChannelEvent], *values: Any) -> None:
         """Emit an event of the current packet, if events are enabled."""
         if self.wanted:
             self.add(kind(self.place, self.sending_ns, self.received_ns, *values))
 
     def add(self, event: told.ChannelEvent) -> None:
         """Append an event; the caller has checked that events are enabled."""
-        if len(self._events) >= self._most:
+        if len(self._events) >= self._max_events:
             # A slow reader never stops the feed: it receives `EventsMissed`.
             self._missed += len(self._events)
             self._counters.events_missed += len(self._events)
@@ -53,27 +53,27 @@ class EventLog(FollowerListener):
             self._missed = 0
         return events
 
-    def at(self, place: PacketKey | None, sending_ns: int, received_ns: int) -> None:
+    def set_packet(self, packet_key: PacketKey | None, sending_ns: int, received_ns: int) -> None:
         """Set the packet key and times of the next events."""
-        self.place, self.sending_ns, self.received_ns = place, sending_ns, received_ns
+        self.place, self.sending_ns, self.received_ns = packet_key, sending_ns, received_ns
 
     def end_event(self) -> None:
         """Emit the changed books: the market event is complete, or its end was lost."""
         touched, self._touched = self._touched, {}
         for security_id, event in touched.items():
-            self.tell(told.BookChanged, security_id, event)
+            self.emit(told.BookChanged, security_id, event)
 
     # Books
 
-    def updated(self, security_id: int, event: int, update: Update | DepthUpdate) -> None:
+    def on_update(self, security_id: int, event: int, update: Update | DepthUpdate) -> None:
         """Record that an update was applied to a book."""
         kind = type(update)
         if kind is GapPossible:
             self._counters.unconfirmed += 1
-            self.tell(told.BookUnconfirmed, security_id)
+            self.emit(told.BookUnconfirmed, security_id)
         elif kind is BookConfirmed:
             self._counters.confirmed += 1
-            self.tell(told.BookConfirmed, security_id)
+            self.emit(told.BookConfirmed, security_id)
         else:
             self._touched[security_id] = event
 
@@ -81,12 +81,12 @@ class EventLog(FollowerListener):
         """Count a dropped message of an instrument beyond the limit."""
         self._counters.instruments_dropped += 1
 
-    def stale(self, gap: InstrumentGap) -> None:
+    def on_stale(self, gap: InstrumentGap) -> None:
         """Emit that a book is no longer trusted."""
         self._counters.stale += 1
-        self.tell(told.BookStale, gap.security_id, gap.reason)
+        self.emit(told.BookStale, gap.security_id, gap.reason)
 
-    def healed(self, healed: MarkHealed) -> None:
+    def on_healed(self, healed: MarkHealed) -> None:
         """Emit that a stale book is valid again."""
         self._counters.healed += 1
-        self.tell(told.BookHealed, healed.gap.security_id, healed.by.name.lower())
+        self.emit(told.BookHealed, healed.gap.security_id, healed.by.name.lower())

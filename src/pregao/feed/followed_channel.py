@@ -46,7 +46,7 @@ class FeedChannel(Protocol):
         """State of the channel."""
 
     @property
-    def place(self) -> PacketKey | None:
+    def last_packet(self) -> PacketKey | None:
         """The last packet applied."""
 
     @property
@@ -76,7 +76,7 @@ class FeedChannel(Protocol):
     def take_actions(self) -> list[StreamAction]:
         """Return the requested actions since the last call, in order."""
 
-    def want_events(self, *, wanted: bool) -> None:
+    def enable_events(self, *, enabled: bool) -> None:
         """Enable or disable events."""
 
     def start(self, now_ns: int) -> None:

@@ -80,7 +80,7 @@ class Follower(BaseFollower[OrderBook]):
             if outcome.reason:
                 intact = False
         if not intact:
-            self._hole(key, 1)
+            self._gap(key, 1)
         ended = False
         for outcome in outcomes[done:]:
             if outcome.decoded is not None and outcome.frame is not None:
@@ -89,15 +89,15 @@ class Follower(BaseFollower[OrderBook]):
                     ended = True
         self._pass(key, ended=ended)
 
-    def _message(self, place: PacketKey, found: DecodedMessage, sound: bool) -> None:
+    def _message(self, packet_key: PacketKey, found: DecodedMessage, sound: bool) -> None:
         assert found.decoded is not None
         assert found.frame is not None
         values, template = found.decoded.values, found.frame.template_id
         index = found.frame.index_in_packet
-        event = self._events.number(place, index, template, values.get("matchEventIndicator"))
+        event = self._events.number(packet_key, index, template, values.get("matchEventIndicator"))
         security_id = values.get("securityID")
         if template == templates.CHANNEL_RESET:
-            self._channel_reset(place, index, event, sound)
+            self._channel_reset(packet_key, index, event, sound)
         elif security_id is not None and template not in NEVER_DISCARDED:
             instrument = self._instruments.get(security_id)
             if instrument is None:
@@ -110,20 +110,24 @@ class Follower(BaseFollower[OrderBook]):
             rpt_seq = values.get("rptSeq") or None
             version, missing = found.frame.version, self._holes.missing
             self.moved.add(security_id)
-            if rpt_seq and sound and instrument.goes_on(place, rpt_seq, missing):
-                key = MessageKey(place[0], place[1], index)
+            if rpt_seq and sound and instrument.is_next(packet_key, rpt_seq, missing):
+                key = MessageKey(packet_key[0], packet_key[1], index)
                 update = book_update(key, template, version, values)
                 fault = None if update is None else self._apply(security_id, event, update)
                 if fault is not None:
                     part = EventMessage(version, values, template, event)
-                    message = IncrementalMessage(place, index, template, security_id, rpt_seq, part)
-                    self._misfit(instrument, message, fault)
+                    message = IncrementalMessage(
+                        packet_key, index, template, security_id, rpt_seq, part
+                    )
+                    self._on_inconsistent_update(instrument, message, fault)
             else:
                 part = EventMessage(version, values, template, event)
-                message = IncrementalMessage(place, index, template, security_id, rpt_seq, part)
+                message = IncrementalMessage(
+                    packet_key, index, template, security_id, rpt_seq, part
+                )
                 self._do(instrument, instrument.message(message, missing, sound=sound))
                 self._trust(instrument, key_of(message))
-        self._listener.message(place, event, template, values)
+        self._listener.on_message(packet_key, event, template, values)
 
     def snapshot(self, packet: DecodedPacket) -> None:
         """Process a packet of the snapshot stream."""
@@ -147,7 +151,7 @@ class Follower(BaseFollower[OrderBook]):
         part = message.item
         return book_update(key_of(message), part.template_id, part.version, part.values)
 
-    def _load(self, snapshot: FollowedSnapshot, place: PacketKey) -> None:
+    def _load(self, snapshot: FollowedSnapshot, packet_key: PacketKey) -> None:
         assert snapshot.header is not None
         entries: list[tuple[int, dict[str, Any]]] = []
         for part in snapshot.items:
@@ -157,7 +161,7 @@ class Follower(BaseFollower[OrderBook]):
             self._by_position = gives_position(entry, self._by_position)
         if self._by_position:
             entries.sort(key=lambda entry: entry[1].get("mDEntryPositionNo") or 0)
-        key = MessageKey(*place)
+        key = MessageKey(*packet_key)
         for update in snapshot_updates(key, snapshot.header, entries):
             self._apply(snapshot.security_id, NO_EVENT, update)
 
@@ -169,7 +173,7 @@ class Follower(BaseFollower[OrderBook]):
             book = PositionBook() if self._by_position else self._new_book()
             self.books[security_id] = book
         fault = book.apply(update)  # type: ignore[arg-type]  # only updates of orders reach it
-        self._listener.updated(security_id, event, update)
+        self._listener.on_update(security_id, event, update)
         return fault
 
     def _is_other(self, book: OrderBook) -> bool:

@@ -64,7 +64,7 @@ class BaseFollower(ABC, Generic[B]):
         room: QueueLimits | None = None,
         only_current: bool = False,
         books: dict[int, B] | None = None,
-        most_in_packet: int = MAX_MESSAGES_PER_PACKET,
+        max_messages_per_packet: int = MAX_MESSAGES_PER_PACKET,
         max_instruments: int = MAX_INSTRUMENTS,
     ) -> None:
         """Start before any packet; ``from_the_start`` if the first one begins its version.
@@ -83,7 +83,7 @@ class BaseFollower(ABC, Generic[B]):
         self._only_current = only_current
         self._instruments: dict[int, FollowedPart] = {}
         self._new = InstrumentCount.new(
-            from_the_start=from_the_start, most_in_packet=most_in_packet
+            from_the_start=from_the_start, max_messages_per_packet=max_messages_per_packet
         )
         """The counter of an instrument without messages."""
         self._absent: list[tuple[PacketKey, frozenset[int]]] = []
@@ -100,7 +100,7 @@ class BaseFollower(ABC, Generic[B]):
         self.moved: set[int] = set()
         """Instruments that changed since this was last cleared."""
         for security_id in self.books:
-            self.know(security_id)
+            self.add_instrument(security_id)
 
     @property
     def trusted(self) -> bool:
@@ -116,7 +116,7 @@ class BaseFollower(ABC, Generic[B]):
         count = self._new if instrument is None else instrument.count
         return State.UNCONFIRMED if self._holes.missing > count.proven else State.EMPTY
 
-    def know(self, security_id: int) -> None:
+    def add_instrument(self, security_id: int) -> None:
         """Add an instrument, which may not have any messages yet."""
         if security_id in self._instruments or len(self._instruments) < 2 * self._max_instruments:
             self._instrument(security_id)
@@ -146,9 +146,9 @@ class BaseFollower(ABC, Generic[B]):
         """Whether the next message of an instrument applies directly if its count is the next."""
         return self._instruments[security_id].is_steady(self._holes.missing)
 
-    def go_on(self, place: PacketKey) -> None:
+    def continue_from(self, packet_key: PacketKey) -> None:
         """Continue after a packet: the fast path delivered all up to it; none ended its version."""
-        self.position = place
+        self.position = packet_key
         self._ended = False
 
     # The incremental stream
@@ -161,22 +161,22 @@ class BaseFollower(ABC, Generic[B]):
             self._begun(following)
             self.position = before
 
-    def _arrive(self, place: PacketKey) -> None:
+    def _arrive(self, packet_key: PacketKey) -> None:
         """Prepare for the next packet; those missing before it are lost."""
         before = self.position
-        if before is None or (before[0], before[1] + 1) != place:
-            self.lose(PacketKey(place.sequence_version, place.sequence_number - 1))
+        if before is None or (before[0], before[1] + 1) != packet_key:
+            self.lose(PacketKey(packet_key.sequence_version, packet_key.sequence_number - 1))
         if self._waiting:
-            self._begun(place)
-            self._reached(place, behind=False)
+            self._begun(packet_key)
+            self._reached(packet_key, after_packet=False)
 
-    def _pass(self, place: PacketKey, *, ended: bool = False) -> None:
+    def _pass(self, packet_key: PacketKey, *, ended: bool = False) -> None:
         """Record that a packet was applied, and whether it ended its sequence version."""
-        self.position = place
+        self.position = packet_key
         self._ended = ended
         if self._waiting:
-            self._reached(place, behind=True)
-        self._listener.delivered(place)
+            self._reached(packet_key, after_packet=True)
+        self._listener.on_packet(packet_key)
 
     def lose(self, last: PacketKey) -> None:
         """Record the gap up to a packet, which is missing too if there is a gap.
@@ -187,17 +187,17 @@ class BaseFollower(ABC, Generic[B]):
         if position is not None and position.sequence_version != last.sequence_version:
             if not self._ended:
                 first_missing = position.sequence_number + 1
-                self._hole(PacketKey(position.sequence_version, first_missing), MANY)
+                self._gap(PacketKey(position.sequence_version, first_missing), MANY)
             self.position = position = PacketKey(last.sequence_version, 0)
             self._ended = False
         delivered = 0 if position is None else position.sequence_number
         if last.sequence_number > delivered:
             first = PacketKey(last.sequence_version, delivered + 1)
-            self._hole(first, last.sequence_number - delivered)
+            self._gap(first, last.sequence_number - delivered)
             self.position = last
             self._ended = False
 
-    def _hole(self, first: PacketKey, packets: int) -> None:
+    def _gap(self, first: PacketKey, packets: int) -> None:
         self._holes.add(first, packets)
         for instrument in self._instruments.values():
             self._trust(instrument)
@@ -217,12 +217,12 @@ class BaseFollower(ABC, Generic[B]):
             self._doubted.discard(security_id)
             self._apply(security_id, NO_EVENT, GapExcluded(key or MessageKey(0, 0)))
 
-    def _channel_reset(self, place: PacketKey, index: int, event: int, sound: bool) -> None:
+    def _channel_reset(self, packet_key: PacketKey, index: int, event: int, sound: bool) -> None:
         missing = self._holes.missing
         self._new.follow(GapItem.RESET, 0, missing, sound=sound)
         for instrument in self._instruments.values():
-            self._do(instrument, instrument.reset(place, missing, sound=sound))
-            key = MessageKey(*place, index)
+            self._do(instrument, instrument.reset(packet_key, missing, sound=sound))
+            key = MessageKey(*packet_key, index)
             self._apply(instrument.security_id, event, BookReset(key))
             self._trust(instrument, key)
 
@@ -248,7 +248,7 @@ class BaseFollower(ABC, Generic[B]):
     def _whole_snapshot(self, snapshot: FollowedSnapshot, position: PacketKey) -> None:
         assert snapshot.header is not None
         if self._only_current and not is_usable(snapshot.header, position.sequence_version):
-            self._listener.old_snapshot(snapshot.security_id)
+            self._listener.on_outdated_snapshot(snapshot.security_id)
             return
         as_of = snapshot_key(snapshot.header, position.sequence_version)
         if covers(position, as_of):
@@ -256,28 +256,28 @@ class BaseFollower(ABC, Generic[B]):
         else:
             self._waiting.add(as_of, snapshot)
 
-    def _begun(self, place: PacketKey) -> None:
+    def _begun(self, packet_key: PacketKey) -> None:
         """Apply snapshots received before the first packet: their sequence version is now known."""
-        before = PacketKey(place.sequence_version, place.sequence_number - 1)
+        before = PacketKey(packet_key.sequence_version, packet_key.sequence_number - 1)
         for snapshot in self._waiting.early():
             self._whole_snapshot(snapshot, before)
 
-    def _take(self, snapshot: FollowedSnapshot, place: PacketKey) -> None:
+    def _take(self, snapshot: FollowedSnapshot, packet_key: PacketKey) -> None:
         assert snapshot.header is not None
         instrument = self._instrument(snapshot.security_id)
         gaps = self._holes
-        missing, covered = gaps.missing_at(place), gaps.covered_at(place)
+        missing, covered = gaps.missing_at(packet_key), gaps.covered_at(packet_key)
         needed = instrument.gap is not None or instrument.unconfirmed(gaps.missing)
-        self._listener.snapshot(snapshot, place, needed=needed)
+        self._listener.on_snapshot(snapshot, packet_key, needed=needed)
         if is_void(snapshot.header):
-            self._do(instrument, instrument.absent(place, missing, covered))
+            self._do(instrument, instrument.absent(packet_key, missing, covered))
         else:
-            self._do(instrument, instrument.snapshot(snapshot, place, missing, covered))
-        self._trust(instrument, MessageKey(*place))
+            self._do(instrument, instrument.snapshot(snapshot, packet_key, missing, covered))
+        self._trust(instrument, MessageKey(*packet_key))
 
-    def _reached(self, place: PacketKey, *, behind: bool) -> None:
+    def _reached(self, packet_key: PacketKey, *, after_packet: bool) -> None:
         """Apply pending snapshots as of packets before ``place``, or with ``behind`` up to it."""
-        for as_of, snapshot in self._waiting.reached(place, behind=behind):
+        for as_of, snapshot in self._waiting.reached(packet_key, after_packet=after_packet):
             self._take(snapshot, as_of)
 
     def _whole_loop(self) -> None:
@@ -299,7 +299,7 @@ class BaseFollower(ABC, Generic[B]):
                 earliest = key
         covered = self._holes.covered_at(earliest)
         covers_all = covered >= self._holes.missing
-        self._listener.whole_loop(earliest, members, self._loop.phases, covers_all=covers_all)
+        self._listener.on_complete_loop(earliest, members, self._loop.phases, covers_all=covers_all)
         covered_before = max((self._holes.covered_at(key) for key, _ in self._absent), default=0)
         nothing_missing = not self._holes.missing and self._new.proven >= 0
         if covered > covered_before or not (self._absent or nothing_missing):
@@ -310,13 +310,13 @@ class BaseFollower(ABC, Generic[B]):
             concerned = [each for each in {*self._doubted, *self._stale} if each not in members]
         for security_id in concerned:
             instrument = self._instruments[security_id]
-            self._listener.absent(security_id, earliest)
+            self._listener.on_absent(security_id, earliest)
             self._miss(instrument, earliest)
             self._trust(instrument, MessageKey(*earliest))
 
-    def _miss(self, instrument: FollowedPart, place: PacketKey) -> None:
-        missing, covered = self._holes.missing_at(place), self._holes.covered_at(place)
-        self._do(instrument, instrument.absent(place, missing, covered))
+    def _miss(self, instrument: FollowedPart, packet_key: PacketKey) -> None:
+        missing, covered = self._holes.missing_at(packet_key), self._holes.covered_at(packet_key)
+        self._do(instrument, instrument.absent(packet_key, missing, covered))
 
     def _do(self, instrument: FollowedPart, changes: list[BookAction[EventMessage]]) -> None:
         """Apply changes to a book."""
@@ -332,7 +332,7 @@ class BaseFollower(ABC, Generic[B]):
                     interrupted = MessagesMissing(gap.found_at, gap.reason)
                     self._apply(security_id, message.item.event, interrupted)
                     self._stale.add(security_id)
-                    self._listener.stale(gap)
+                    self._listener.on_stale(gap)
                 case LoadSnapshot(snapshot, place):
                     self._load(snapshot, place)
                 case MatchSnapshot():
@@ -343,7 +343,7 @@ class BaseFollower(ABC, Generic[B]):
                     self._apply(security_id, NO_EVENT, BookEmptied(MessageKey(*place)))
                 case MarkHealed():
                     self._stale.discard(security_id)
-                    self._listener.healed(change)
+                    self._listener.on_healed(change)
 
     def _apply_message(self, instrument: FollowedPart, message: FollowedMessage) -> None:
         """Apply a message; an inconsistent update makes its book stale."""
@@ -353,13 +353,15 @@ class BaseFollower(ABC, Generic[B]):
             return
         fault = self._apply(instrument.security_id, part.event, update)
         if fault is not None:
-            self._misfit(instrument, message, fault)
+            self._on_inconsistent_update(instrument, message, fault)
 
-    def _misfit(self, instrument: FollowedPart, message: FollowedMessage, fault: BookFault) -> None:
-        for change in instrument.misfit(message, str(fault)):
+    def _on_inconsistent_update(
+        self, instrument: FollowedPart, message: FollowedMessage, fault: BookFault
+    ) -> None:
+        for change in instrument.on_inconsistent_update(message, str(fault)):
             if isinstance(change, MarkStale):
                 self._stale.add(instrument.security_id)
-                self._listener.stale(change.gap)
+                self._listener.on_stale(change.gap)
 
     # Defined by the follower of a feed
 
@@ -368,7 +370,7 @@ class BaseFollower(ABC, Generic[B]):
         """Return the book update of a message; None if it changes no book."""
 
     @abstractmethod
-    def _load(self, snapshot: FollowedSnapshot, place: PacketKey) -> None:
+    def _load(self, snapshot: FollowedSnapshot, packet_key: PacketKey) -> None:
         """Load a complete snapshot into the book, as of its packet."""
 
     @abstractmethod

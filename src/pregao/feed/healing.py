@@ -69,14 +69,14 @@ class LoadSnapshot(Generic[T]):
     """Load the snapshot into the book, as of its packet."""
 
     snapshot: InstrumentSnapshot[T]
-    place: PacketKey
+    as_of: PacketKey
 
 
 @dataclass(frozen=True, slots=True)
 class MatchSnapshot:
     """Mark the book as filled: it equals a snapshot after which nothing has arrived."""
 
-    place: PacketKey
+    as_of: PacketKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +85,14 @@ class MarkHealed:
 
     gap: InstrumentGap
     by: GapItem
-    place: PacketKey
+    as_of: PacketKey
 
 
 @dataclass(frozen=True, slots=True)
 class ClearBook:
     """Empty the book as of a packet: a complete snapshot loop does not have the instrument."""
 
-    place: PacketKey
+    as_of: PacketKey
 
 
 BookAction = (
@@ -116,7 +116,7 @@ def messages_missing(count: int) -> str:
 
 def key_of(message: IncrementalMessage[T]) -> MessageKey:
     """Return the key of a message."""
-    return MessageKey(*message.place, message.index_in_packet)
+    return MessageKey(*message.packet_key, message.index_in_packet)
 
 
 def is_void(header: SnapshotHeader) -> bool:
@@ -130,9 +130,9 @@ def is_void(header: SnapshotHeader) -> bool:
 class QueueLimits:
     """Limits of the queued messages of a channel: of one instrument, and of all."""
 
-    most: int = MAX_QUEUED
-    most_in_all: int = MAX_QUEUED_TOTAL
-    taken: int = 0
+    max_queued: int = MAX_QUEUED
+    max_queued_total: int = MAX_QUEUED_TOTAL
+    used: int = 0
     """Queued messages of all instruments."""
     overflows: int = 0
     """Messages dropped because a queue was full."""
@@ -176,21 +176,21 @@ class InstrumentFollower(Generic[T]):
         """Whether some of the channel's ``missing`` packets were not made up for."""
         return missing > self.count.proven
 
-    def goes_on(self, place: PacketKey, count: int, missing: int) -> bool:
+    def is_next(self, packet_key: PacketKey, count: int, missing: int) -> bool:
         """Count a message if it is the next one of a trusted book. Returns whether it is."""
         if self._kept or not self.count.goes_on(count, missing):
             return False
-        self._last_item = self._sound = place
+        self._last_item = self._sound = packet_key
         return True
 
     def is_steady(self, missing: int) -> bool:
         """Whether `goes_on` would accept the next message if its count is the next."""
         return not self._kept and self.count.is_steady(missing)
 
-    def go_on(self, place: PacketKey, count: int) -> None:
+    def go_on(self, packet_key: PacketKey, count: int) -> None:
         """Continue after a message: the fast path counted all up to it, as `goes_on` would have."""
         self.count.last = count
-        self._last_item = self._sound = place
+        self._last_item = self._sound = packet_key
 
     def message(
         self, message: IncrementalMessage[T], missing: int = 0, *, sound: bool = True
@@ -204,16 +204,16 @@ class InstrumentFollower(Generic[T]):
         item = GapItem.EMPTIED if emptied else GapItem.MESSAGE
         count = message.rpt_seq or 0
         if emptied or count:
-            self._last_item = message.place
+            self._last_item = message.packet_key
         own = self.count
         last, was_stale, proven = own.last, own.stale, own.proven
         step = own.follow(item, count, missing, sound=sound)
         changes: list[BookAction[T]] = []
         if was_stale and not own.stale:
-            changes += self._known_again(item, message.place)
+            changes += self._known_again(item, message.packet_key)
         match step:
             case GapStep.GAP:
-                self._before = InstrumentCount(last, was_stale, proven, own.most_in_packet)
+                self._before = InstrumentCount(last, was_stale, proven, own.max_messages_per_packet)
                 self.gap = self._gap_of(message, self._before)
                 self._keep(_Kept(message, missing, sound))
                 return [*changes, MarkStale(self.gap, message)]
@@ -227,7 +227,7 @@ class InstrumentFollower(Generic[T]):
         elif self._kept:
             self._forget()
         if emptied or count:
-            self._sound = message.place
+            self._sound = message.packet_key
             if emptied:
                 self._first = None
             elif last == NOTHING:
@@ -236,17 +236,19 @@ class InstrumentFollower(Generic[T]):
         return changes
 
     def reset(
-        self, place: PacketKey, missing: int = 0, *, sound: bool = True
+        self, packet_key: PacketKey, missing: int = 0, *, sound: bool = True
     ) -> list[BookAction[T]]:
         """Process a ChannelReset: the book is known to be empty; the counter continues."""
         was_stale = self.count.stale
         self.count.follow(GapItem.RESET, 0, missing, sound=sound)
-        self._last_item = self._sound = place
-        changes = self._known_again(GapItem.RESET, place) if was_stale else []
+        self._last_item = self._sound = packet_key
+        changes = self._known_again(GapItem.RESET, packet_key) if was_stale else []
         self._forget()
         return changes
 
-    def misfit(self, message: IncrementalMessage[T], reason: str) -> list[BookAction[T]]:
+    def on_inconsistent_update(
+        self, message: IncrementalMessage[T], reason: str
+    ) -> list[BookAction[T]]:
         """Process an inconsistent update: the book needs a snapshot."""
         gap = self.distrust(key_of(message), reason)
         if gap is None:
@@ -264,7 +266,11 @@ class InstrumentFollower(Generic[T]):
         return self.gap
 
     def snapshot(
-        self, found: InstrumentSnapshot[T], place: PacketKey, missing: int = 0, covered: int = 0
+        self,
+        found: InstrumentSnapshot[T],
+        packet_key: PacketKey,
+        missing: int = 0,
+        covered: int = 0,
     ) -> list[BookAction[T]]:
         """Process a complete snapshot, as of the stream's current packet or an earlier one.
 
@@ -273,14 +279,14 @@ class InstrumentFollower(Generic[T]):
         """
         assert found.header is not None
         count = found.header.last_rpt_seq or 0
-        if self._forgotten is not None and not covers(place, self._forgotten):
+        if self._forgotten is not None and not covers(packet_key, self._forgotten):
             return []  # messages after it are no longer kept
         if self.gap is None:
-            return self._held_against(found, place, count, missing, covered)
-        if self._sound is not None and not covers(place, self._sound):
+            return self._held_against(found, packet_key, count, missing, covered)
+        if self._sound is not None and not covers(packet_key, self._sound):
             return []  # it is older than the last correct book
         gap = self.gap
-        shown_later = not covers(place, PacketKey(*gap.found_at[:2]))
+        shown_later = not covers(packet_key, PacketKey(*gap.found_at[:2]))
         stale = self.count
         if shown_later:
             # The snapshot precedes the message that revealed the gap.
@@ -290,54 +296,61 @@ class InstrumentFollower(Generic[T]):
             stale.proven = max(stale.proven, self.count.proven)
             self.count = stale
             return []  # the missing messages are after it
-        self._sound = self._last_item = place
+        self._sound = self._last_item = packet_key
         changes: list[BookAction[T]] = [
-            LoadSnapshot(found, place),
-            MarkHealed(gap, GapItem.SNAPSHOT, place),
+            LoadSnapshot(found, packet_key),
+            MarkHealed(gap, GapItem.SNAPSHOT, packet_key),
         ]
-        return changes + self._again(place)
+        return changes + self._again(packet_key)
 
-    def absent(self, place: PacketKey, missing: int = 0, covered: int = 0) -> list[BookAction[T]]:
+    def absent(
+        self, packet_key: PacketKey, missing: int = 0, covered: int = 0
+    ) -> list[BookAction[T]]:
         """Process a complete snapshot loop without the instrument: its book was empty then."""
-        if self._forgotten is not None and not covers(place, self._forgotten):
+        if self._forgotten is not None and not covers(packet_key, self._forgotten):
             return []
         gap = self.gap
-        if gap is not None and self._sound is not None and not covers(place, self._sound):
+        if gap is not None and self._sound is not None and not covers(packet_key, self._sound):
             return []
-        if gap is None and not self._is_quiet_since(place) and not self._kept:
+        if gap is None and not self._is_quiet_since(packet_key) and not self._kept:
             return []
         before = self.count
-        if gap is not None and not covers(place, PacketKey(*gap.found_at[:2])):
+        if gap is not None and not covers(packet_key, PacketKey(*gap.found_at[:2])):
             self.count = self._before.copy()
         if self.count.follow(GapItem.ABSENT, 0, missing, covered) is GapStep.NOTED:
             self.count = before
             return []
-        self._sound = self._last_item = place
-        changes: list[BookAction[T]] = [ClearBook(place)]
+        self._sound = self._last_item = packet_key
+        changes: list[BookAction[T]] = [ClearBook(packet_key)]
         if gap is not None:
-            changes.append(MarkHealed(gap, GapItem.ABSENT, place))
-        return changes + self._again(place)
+            changes.append(MarkHealed(gap, GapItem.ABSENT, packet_key))
+        return changes + self._again(packet_key)
 
-    def _is_quiet_since(self, place: PacketKey) -> bool:
+    def _is_quiet_since(self, packet_key: PacketKey) -> bool:
         """Whether no message after a packet was counted or emptied the book."""
-        return self._last_item is None or covers(place, self._last_item)
+        return self._last_item is None or covers(packet_key, self._last_item)
 
-    def _again(self, place: PacketKey) -> list[BookAction[T]]:
+    def _again(self, packet_key: PacketKey) -> list[BookAction[T]]:
         """Process the kept messages after a packet again."""
         kept = list(self._kept)
         self.gap = None
         self._forget()
         changes: list[BookAction[T]] = []
         for each in kept:
-            if not covers(place, each.message.place):
+            if not covers(packet_key, each.message.packet_key):
                 changes += self.message(each.message, each.missing, sound=each.sound)
         return changes
 
     def _held_against(
-        self, found: InstrumentSnapshot[T], place: PacketKey, count: int, missing: int, covered: int
+        self,
+        found: InstrumentSnapshot[T],
+        packet_key: PacketKey,
+        count: int,
+        missing: int,
+        covered: int,
     ) -> list[BookAction[T]]:
         """Compare a snapshot with a book that is not stale."""
-        quiet = self._is_quiet_since(place)
+        quiet = self._is_quiet_since(packet_key)
         if quiet or self._kept:
             if not quiet:
                 # It is loaded before the messages that arrived since, if it covers more.
@@ -345,20 +358,20 @@ class InstrumentFollower(Generic[T]):
                     return []
                 self.count.last = count
             step = self.count.follow(GapItem.SNAPSHOT, count, missing, covered)
-            self._sound = place
+            self._sound = packet_key
             if step is GapStep.AGREES:
-                return [MatchSnapshot(place)] if quiet else []
-            self._last_item = place
-            return [LoadSnapshot(found, place), *self._again(place)]
+                return [MatchSnapshot(packet_key)] if quiet else []
+            self._last_item = packet_key
+            return [LoadSnapshot(found, packet_key), *self._again(packet_key)]
         first = self._first
-        if first is not None and not covers(place, first.place):
+        if first is not None and not covers(packet_key, first.packet_key):
             self._first = None
             if first.rpt_seq != count + 1:
                 # The first count received does not follow that of the snapshot.
                 self._before = replace(self.count, last=count, stale=False)
                 self.gap = self._gap_of(first, self._before)
                 self.count.stale = True
-                self._sound = place
+                self._sound = packet_key
                 self._forgotten = self._last_item
                 return [MarkStale(self.gap, first)]
         return []
@@ -378,22 +391,22 @@ class InstrumentFollower(Generic[T]):
     def _keep(self, kept: _Kept[T]) -> None:
         limits = self._room
         self._kept.append(kept)
-        limits.taken += 1
-        if len(self._kept) > limits.most or limits.taken > limits.most_in_all:
+        limits.used += 1
+        if len(self._kept) > limits.max_queued or limits.used > limits.max_queued_total:
             # Only a snapshot after the dropped message can heal it now.
-            self._forgotten = self._kept.popleft().message.place
-            limits.taken -= 1
+            self._forgotten = self._kept.popleft().message.packet_key
+            limits.used -= 1
             limits.overflows += 1
 
     def _forget(self) -> None:
-        self._room.taken -= len(self._kept)
+        self._room.used -= len(self._kept)
         self._kept.clear()
         self._forgotten = self._first = None
 
-    def _known_again(self, by: GapItem, place: PacketKey) -> list[BookAction[T]]:
+    def _known_again(self, by: GapItem, packet_key: PacketKey) -> list[BookAction[T]]:
         gap, self.gap = self.gap, None
         self._forget()
-        return [] if gap is None else [MarkHealed(gap, by, place)]
+        return [] if gap is None else [MarkHealed(gap, by, packet_key)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,26 +43,26 @@ class _Reader(NamedTuple):
 class PumpEventDecoder:
     """Decodes messages in place and emits their events."""
 
-    def __init__(self, decoder: PacketDecoder, teller: EventEmitter) -> None:
+    def __init__(self, decoder: PacketDecoder, emitter: EventEmitter) -> None:
         self._decoder = decoder
-        self._teller = teller
+        self._emitter = emitter
         self._readers: dict[int, _Reader] = {}
         """By message header."""
         self._last: dict[int, tuple[int, int, _Reader, PacketKey]] = {}
         """Trades that set last prices, by instrument: body and end, reader, and packet key."""
 
-    def hear(
+    def on_rows(
         self, version: int, rows: Iterable[Row], stored: memoryview, securities: Sequence[int]
     ) -> None:
         """Emit the events of rows of one sequence version, in order."""
-        teller, readers, last = self._teller, self._readers, self._last
+        teller, readers, last = self._emitter, self._readers, self._last
         key = PacketKey(version, -1)  # before the first packet
         for kind, item, event, number, sending_ns, received_ns, size, header in rows:
             if number != key.sequence_number:  # a new packet
                 key = PacketKey(version, number)
-                teller.at(key, sending_ns, received_ns)
+                teller.set_packet(key, sending_ns, received_ns)
             if kind == w.BOOK:
-                teller.tell(told.BookChanged, securities[item], event)
+                teller.emit(told.BookChanged, securities[item], event)
                 continue
             reader = readers.get(header) or self._know(header, stored, item)
             template_id, block_length, of_version, decode, read_body, read_trade, read = reader
@@ -84,13 +84,13 @@ class PumpEventDecoder:
             if last:  # the next message may remove a last price
                 self._keep_last(stored)
             decoded = decode(stored, body, block_length, of_version, end)
-            teller.hear(key, event, template_id, decoded.values)
+            teller.emit_message(key, event, template_id, decoded.values)
         if last:
             self._keep_last(stored)
 
     def _keep_last(self, stored: memoryview) -> None:
         """Store last prices in the market state: of many trades in a row, only the last one."""
-        keep = self._teller.state.keep_last
+        keep = self._emitter.state.keep_last
         for security_id, (body, end, reader, key) in self._last.items():
             values = LazyFields(bytes(stored[body:end]), reader.read_body)
             keep(security_id, reader.template_id, values, key)

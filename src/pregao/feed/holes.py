@@ -50,9 +50,9 @@ class PacketGapColumns:
         return len(self.first)
 
     @staticmethod
-    def of(holes: Iterable[PacketGap]) -> PacketGapColumns:
+    def from_gaps(gaps: Iterable[PacketGap]) -> PacketGapColumns:
         """Return gaps as columns."""
-        ordered = sorted(holes, key=lambda hole: hole.first)
+        ordered = sorted(gaps, key=lambda hole: hole.first)
         return PacketGapColumns(
             np.array([hole.first for hole in ordered], np.int64),
             np.array([hole.packets for hole in ordered], np.int64),
@@ -61,26 +61,28 @@ class PacketGapColumns:
             np.array([hole.capture_ns for hole in ordered], np.int64),
         )
 
-    def taken(self, chosen: Numbers) -> PacketGapColumns:
+    def take(self, chosen: Numbers) -> PacketGapColumns:
         """Return the gaps at these indices."""
         return PacketGapColumns(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
     @property
-    def place(self) -> Numbers:
+    def serials(self) -> Numbers:
         """Message serials at which the gaps begin: after the last packet before each."""
         return message_serial(self.first - 1, AFTER_PACKET)
 
     def _total(self) -> Numbers:
         return np.concatenate([[0], np.cumsum(self.packets)])
 
-    def missing(self, place: Numbers) -> Numbers:
+    def missing(self, message_serial: Numbers) -> Numbers:
         """Return the number of packets missing up to serials, with all of a gap around one."""
-        missing: Numbers = self._total()[np.searchsorted(self.place, place, side="right")]
+        missing: Numbers = self._total()[
+            np.searchsorted(self.serials, message_serial, side="right")
+        ]
         return missing
 
-    def covered(self, place: Numbers) -> Numbers:
+    def covered(self, message_serial: Numbers) -> Numbers:
         """Return the number of missing packets up to and including those of message serials."""
-        serial = place >> INDEX_BITS
+        serial = message_serial >> INDEX_BITS
         at = np.searchsorted(self.first, serial, side="right")
         # In a gap of unknown size, nothing is known to follow a serial inside it.
         extent = np.where(self.packets < MANY, self.packets, 1)
@@ -88,12 +90,14 @@ class PacketGapColumns:
         covered: Numbers = self._total()[at] - np.maximum(last[at] - serial, 0)
         return covered
 
-    def sound(self, place: Numbers) -> Codes:
+    def sound(self, message_serial: Numbers) -> Codes:
         """Return which message serials are in packets that could be read completely."""
         unread = self.first[self.unread != 0]
-        return (~np.isin(place >> INDEX_BITS, unread)).astype(np.uint8)
+        return (~np.isin(message_serial >> INDEX_BITS, unread)).astype(np.uint8)
 
-    def between(self, rank: Numbers, place: Numbers, instruments: int) -> tuple[Numbers, Numbers]:
+    def between(
+        self, rank: Numbers, message_serial: Numbers, instruments: int
+    ) -> tuple[Numbers, Numbers]:
         """Return the gaps that affect instruments: the rank of each, and the index of the gap.
 
         Of several gaps between two items of an instrument only the first changes anything; the
@@ -101,7 +105,7 @@ class PacketGapColumns:
         """
         if not len(self):
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        index = np.searchsorted(self.place, place, side="right")
+        index = np.searchsorted(self.serials, message_serial, side="right")
         width = len(self) + 1
         label = np.concatenate([rank * width + index, np.arange(instruments) * width])
         ranks, gaps = np.divmod(np.unique(label), width)
@@ -111,7 +115,7 @@ class PacketGapColumns:
 
 def no_gaps() -> PacketGapColumns:
     """Return the gaps of a day without missing packets."""
-    return PacketGapColumns.of(())
+    return PacketGapColumns.from_gaps(())
 
 
 class PacketGapLog:
@@ -149,17 +153,17 @@ class PacketGapLog:
             return None
         return PacketKey.of_serial(self._first[at] - 1, self._base)
 
-    def missing_at(self, place: PacketKey) -> int:
+    def missing_at(self, packet_key: PacketKey) -> int:
         """Return the number missing up to the end of a packet, with all of a gap around it."""
         if self._base is None:
             return 0
-        return self._total[bisect_right(self._first, place.serial(self._base) + 1)]
+        return self._total[bisect_right(self._first, packet_key.serial(self._base) + 1)]
 
-    def covered_at(self, place: PacketKey) -> int:
+    def covered_at(self, packet_key: PacketKey) -> int:
         """Return the number of missing packets up to and including a packet."""
         if self._base is None:
             return 0
-        serial = place.serial(self._base)
+        serial = packet_key.serial(self._base)
         at = bisect_right(self._first, serial)
         if at == 0:
             return 0

@@ -32,9 +32,9 @@ class LegacyStreamSettings:
     """Depth of books without a snapshot; None is a book of all orders."""
     from_the_start: bool = False
     """Whether the first message is the first of its week or day."""
-    most_wait_ns: int = MAX_WAIT_NS
+    max_wait_ns: int = MAX_WAIT_NS
     """Maximum wait for a missing message, from the other feed or TCP recovery."""
-    asked_for: bool = False
+    recoverable: bool = False
     """Whether TCP recovery is used: then a message may arrive after all feeds have passed it."""
     max_instruments: int = MAX_INSTRUMENTS
     """Maximum number of undefined instruments that are followed, and of defined ones."""
@@ -56,8 +56,8 @@ class LegacyStreamFollower:
             own.feeds,
             platform=own.platform,
             reader=reader,
-            most_wait_ns=own.most_wait_ns,
-            asked_for=own.asked_for,
+            max_wait_ns=own.max_wait_ns,
+            recoverable=own.recoverable,
         )
         self.recovery = LoopLine(own.feeds, reader=reader)
         self.definition = LoopLine(own.feeds, reader=reader)
@@ -131,7 +131,7 @@ class LegacyStreamFollower:
         for row in message.values.get("RelatedSym", ()):
             security_id = row["SecurityID"]
             if security_id in self.state.instruments:
-                self.follower.know(security_id)
+                self.follower.add_instrument(security_id)
             else:
                 self.follower.books.pop(security_id, None)
 

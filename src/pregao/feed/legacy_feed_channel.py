@@ -49,13 +49,13 @@ _CLAIMS: Final = (State.VALID, State.EMPTY, State.BUILDING)
 class _Log(EventLog):
     """Event log that also records emptied books: only snapshots show that they are refilled."""
 
-    def __init__(self, most_events: int, counters: ChannelCounters) -> None:
-        super().__init__(most_events, counters)
+    def __init__(self, max_events: int, counters: ChannelCounters) -> None:
+        super().__init__(max_events, counters)
         self.emptied: set[int] = set()
 
-    def updated(self, security_id: int, event: int, update: Update | DepthUpdate) -> None:
+    def on_update(self, security_id: int, event: int, update: Update | DepthUpdate) -> None:
         """Record an update of a book."""
-        super().updated(security_id, event, update)
+        super().on_update(security_id, event, update)
         if isinstance(update, (BookEmptied, BookReset)):
             self.emptied.add(security_id)
 
@@ -73,7 +73,7 @@ class LegacyFeedChannel:
         self.settings = settings
         self._reader = reader
         self.counters = ChannelCounters(feeds={name: FeedCounters() for name in settings.feeds})
-        self._log = _Log(settings.most_events, self.counters)
+        self._log = _Log(settings.max_events, self.counters)
         self._channel = self._new_channel(from_the_start=settings.from_the_start)
         self._actions: list[StreamAction] = []
         self._looking = False
@@ -97,8 +97,8 @@ class LegacyFeedChannel:
                 feeds=settings.feeds,
                 market_depth=own.market_depth,
                 from_the_start=from_the_start,
-                most_wait_ns=max(settings.reorder_ns, MAX_RECOVERY_WAIT_NS if own.recovery else 0),
-                asked_for=own.recovery,
+                max_wait_ns=max(settings.reorder_ns, MAX_RECOVERY_WAIT_NS if own.recovery else 0),
+                recoverable=own.recovery,
                 max_instruments=settings.max_instruments,
             ),
             reader=self._reader,
@@ -119,7 +119,7 @@ class LegacyFeedChannel:
         return ChannelState.HEALING if self._synchronized else ChannelState.SYNCHRONIZING
 
     @property
-    def place(self) -> PacketKey | None:
+    def last_packet(self) -> PacketKey | None:
         """Key of the last message applied."""
         return self._channel.follower.position
 
@@ -150,7 +150,7 @@ class LegacyFeedChannel:
         if self._down and state in _CLAIMS:
             state, reason = State.UNCONFIRMED, "unconfirmed: the channel is silent"
         content = PositionBook() if content is None else content
-        return ChannelBook(security_id, state, self.place, reason, content)
+        return ChannelBook(security_id, state, self.last_packet, reason, content)
 
     def is_alive(self, feed: str) -> bool:
         """Whether anything arrived on a feed within three heartbeat intervals."""
@@ -161,9 +161,9 @@ class LegacyFeedChannel:
         """Return and clear the events since the last call, in order."""
         return self._log.take()
 
-    def want_events(self, *, wanted: bool) -> None:
+    def enable_events(self, *, enabled: bool) -> None:
         """Enable or disable events; events that occur while disabled are not kept."""
-        self._log.wanted = wanted
+        self._log.wanted = enabled
         self._log.take()
 
     def take_actions(self) -> list[StreamAction]:
@@ -187,8 +187,8 @@ class LegacyFeedChannel:
         if not self._down and self._channel.incremental.is_dead(self._now_ns):
             self._down = True
             self.counters.outages += 1
-            self._log.at(self.place, 0, self._now_ns)
-            self._log.tell(told.ChannelDown, DEAD_AFTER_NS)
+            self._log.set_packet(self.last_packet, 0, self._now_ns)
+            self._log.emit(told.ChannelDown, DEAD_AFTER_NS)
         self._settle()
 
     def deadline(self) -> int | None:
@@ -227,17 +227,17 @@ class LegacyFeedChannel:
         self._now_ns = max(now_ns, self._now_ns)
         self.counters.failures += 1
         self._strange = self.counters.bad_packets
-        position, security_ids = self.place, [*self.security_ids]
+        position, security_ids = self.last_packet, [*self.security_ids]
         log = self._log
-        log.at(position, 0, self._now_ns)
+        log.set_packet(position, 0, self._now_ns)
         log.end_event()
         log.emptied.clear()
         if position is not None:
             self.counters.gaps += 1
-            log.tell(told.GapFound, position.sequence_version, position.sequence_number + 1, None)
+            log.emit(told.GapFound, position.sequence_version, position.sequence_number + 1, None)
         self._channel = self._new_channel(from_the_start=False)
         for security_id in security_ids:
-            self._channel.follower.know(security_id)
+            self._channel.follower.add_instrument(security_id)
         self._synchronized = False
         self._settle()
 
@@ -260,13 +260,13 @@ class LegacyFeedChannel:
             self._take(self._channel.incremental.receive(feed, payload, now_ns), received_ns)
             if self._down:
                 self._down = False
-                self._log.tell(told.ChannelUp)
+                self._log.emit(told.ChannelUp)
         else:
-            self._log.at(self.place, 0, received_ns)
+            self._log.set_packet(self.last_packet, 0, received_ns)
             before = self._states() if stream is Stream.DEFINITION else None
             self._channel.receive(_STREAMS[stream], feed, payload, now_ns)
             self._log.end_event()
-            self._tell_states(before)
+            self._emit_states(before)
         line = self._channel.incremental.counters
         loops = (self._channel.recovery.counters, self._channel.definition.counters)
         counters.bad_packets = self._strange + line.rejected + sum(own.rejected for own in loops)
@@ -281,44 +281,44 @@ class LegacyFeedChannel:
         for event in events:
             before: dict[int, tuple[str, Status]] | None = None
             if isinstance(event, LineMessage):
-                log.at(event.place, event.message.sending_time_ns or 0, received_ns)
+                log.set_packet(event.packet_key, event.message.sending_time_ns or 0, received_ns)
                 if not event.message.values.get("MDEntries"):
                     before = self._states()
             else:
-                log.at(self.place, 0, received_ns)
+                log.set_packet(self.last_packet, 0, received_ns)
             if isinstance(event, LineGap):
                 self.counters.gaps += 1
                 self.counters.lost_packets += (
                     0 if event.last is None else event.last - event.first + 1
                 )
-                log.tell(told.GapFound, event.sequence_version, event.first, event.last)
+                log.emit(told.GapFound, event.sequence_version, event.first, event.last)
             self._channel.take([event])
             log.end_event()
             for trade in self._channel.state.take_trades():
                 self._trade(trade)
-            self._tell_states(before)
+            self._emit_states(before)
 
     def _states(self) -> dict[int, tuple[str, Status]]:
         """Return symbol and status of each instrument, before a message that may change them."""
         status = self.phases.status
         return {own: (each.symbol, status(own)) for own, each in self.instruments.items()}
 
-    def _tell_states(self, before: dict[int, tuple[str, Status]] | None) -> None:
+    def _emit_states(self, before: dict[int, tuple[str, Status]] | None) -> None:
         """Emit events for instruments that were added, deleted, or changed status."""
         if before is None or not self._log.wanted:
             return
         now = self._states()
         for own in [*before, *(each for each in now if each not in before)]:
             if own not in now:
-                self._log.tell(
+                self._log.emit(
                     told.InstrumentChanged, own, before[own][0], told.DefinitionChange.DELETED
                 )
             elif own not in before:
-                self._log.tell(
+                self._log.emit(
                     told.InstrumentChanged, own, now[own][0], told.DefinitionChange.ADDED
                 )
             elif before[own][1] is not now[own][1]:
-                self._log.tell(told.StatusChanged, own, before[own][1], now[own][1])
+                self._log.emit(told.StatusChanged, own, before[own][1], now[own][1])
 
     def _trade(self, trade: LegacyTrade) -> None:
         event = 0 if self._log.place is None else self._log.place.sequence_number
@@ -329,9 +329,9 @@ class LegacyFeedChannel:
         price, size = exact_mantissa(trade.price) or 0, trade.size or 0
         key = (trade.security_id, number)
         if trade.busted:
-            self._log.tell(told.TradeBusted, trade.security_id, event, number, day, price, size)
+            self._log.emit(told.TradeBusted, trade.security_id, event, number, day, price, size)
             return
-        self._log.tell(
+        self._log.emit(
             told.TradeDone, trade.security_id, event, number, day, price, size,
             number_of(trade.buyer), number_of(trade.seller), 0, None, trade.time_ns,
             key in self._trades, trade.seller_days is not None, trade.makes_last,
@@ -356,5 +356,5 @@ class LegacyFeedChannel:
         elif done and self._looking:
             self._looking = False
             self._actions += [Leave(stream, feed) for stream in _LOOPS]
-            self._log.at(self.place, 0, self._now_ns)
-            self._log.tell(told.Synchronized)
+            self._log.set_packet(self.last_packet, 0, self._now_ns)
+            self._log.emit(told.Synchronized)

@@ -71,7 +71,7 @@ class LegacyFollower(BaseFollower[LegacyBook]):
             listener=listener,
             room=room,
             books=books,
-            most_in_packet=MAX_ENTRIES,
+            max_messages_per_packet=MAX_ENTRIES,
             max_instruments=max_instruments,
         )
 
@@ -81,25 +81,25 @@ class LegacyFollower(BaseFollower[LegacyBook]):
 
     # The incremental stream
 
-    def deliver(self, place: PacketKey, message: LegacyMessage) -> None:
+    def deliver(self, packet_key: PacketKey, message: LegacyMessage) -> None:
         """Apply the next message of the sequence; messages before it may be missing."""
-        self._arrive(place)
+        self._arrive(packet_key)
         if message.type is MsgType.INCREMENTAL_REFRESH:
             for index, entry in enumerate(message.values.get("MDEntries", ())):
-                self._entry(place, index, message.template_id, entry)
+                self._entry(packet_key, index, message.template_id, entry)
         else:
-            event = place.sequence_number
-            self._listener.message(place, event, message.template_id, message.values)
-        self._pass(place)
+            event = packet_key.sequence_number
+            self._listener.on_message(packet_key, event, message.template_id, message.values)
+        self._pass(packet_key)
 
-    def _entry(self, place: PacketKey, index: int, template_id: int, entry: Entry) -> None:
-        event = place.sequence_number
+    def _entry(self, packet_key: PacketKey, index: int, template_id: int, entry: Entry) -> None:
+        event = packet_key.sequence_number
         security_id = entry.get("SecurityID") or None
         emptied = entry.get("MDEntryType") == EMPTY_BOOK
         values = dict(entry)
         if security_id is None:
             if emptied:
-                self._channel_reset(place, index, event, sound=True)
+                self._channel_reset(packet_key, index, event, sound=True)
         else:
             if not self.admits(security_id):
                 self._listener.dropped(template_id, values)
@@ -107,12 +107,12 @@ class LegacyFollower(BaseFollower[LegacyBook]):
             rpt_seq = entry.get("RptSeq") or None
             kind = templates.EMPTY_BOOK if emptied else _NO_MESSAGE
             part = EventMessage(0, values, template_id, event)
-            message = IncrementalMessage(place, index, kind, security_id, rpt_seq, part)
+            message = IncrementalMessage(packet_key, index, kind, security_id, rpt_seq, part)
             instrument = self._instrument(security_id)
             missing = self._holes.missing
             self._do(instrument, instrument.message(message, missing))
             self._trust(instrument, key_of(message))
-        self._listener.message(place, event, template_id, values)
+        self._listener.on_message(packet_key, event, template_id, values)
 
     # The market recovery stream
 
@@ -143,11 +143,11 @@ class LegacyFollower(BaseFollower[LegacyBook]):
         else:
             self._whole_snapshot(snapshot, self.position)
 
-    def _take(self, snapshot: FollowedSnapshot, place: PacketKey) -> None:
-        self._learn_depth(snapshot, place)
-        super()._take(snapshot, place)
+    def _take(self, snapshot: FollowedSnapshot, packet_key: PacketKey) -> None:
+        self._learn_depth(snapshot, packet_key)
+        super()._take(snapshot, packet_key)
 
-    def _learn_depth(self, snapshot: FollowedSnapshot, place: PacketKey) -> None:
+    def _learn_depth(self, snapshot: FollowedSnapshot, packet_key: PacketKey) -> None:
         """Switch the instrument to the kind of book that its snapshot has."""
         security_id = snapshot.security_id
         depth = snapshot.items[-1].values.get("MarketDepth") if snapshot.items else None
@@ -159,11 +159,11 @@ class LegacyFollower(BaseFollower[LegacyBook]):
             del self.books[security_id]
             return
         instrument = self._instrument(security_id)
-        gap = instrument.distrust(MessageKey(*place), OTHER_BOOK)
+        gap = instrument.distrust(MessageKey(*packet_key), OTHER_BOOK)
         if gap is not None:
             book.interrupt(gap.found_at, gap.reason)
             self._stale.add(security_id)
-            self._listener.stale(gap)
+            self._listener.on_stale(gap)
 
     # Books
 
@@ -175,7 +175,7 @@ class LegacyFollower(BaseFollower[LegacyBook]):
             key_of(message), message.item.values, depth, milliseconds=self._milliseconds
         )
 
-    def _load(self, snapshot: FollowedSnapshot, place: PacketKey) -> None:
+    def _load(self, snapshot: FollowedSnapshot, packet_key: PacketKey) -> None:
         assert snapshot.header is not None
         security_id = snapshot.security_id
         book = self.books.get(security_id)
@@ -185,7 +185,7 @@ class LegacyFollower(BaseFollower[LegacyBook]):
             self.books[security_id] = replacement = _new_book(depth)
             replacement.doubt(doubted=doubted)
         entries = snapshot.items[-1].values.get("MDEntries", [])
-        key, last = MessageKey(*place), snapshot.header.last_rpt_seq
+        key, last = MessageKey(*packet_key), snapshot.header.last_rpt_seq
         updates: Iterator[Update | DepthUpdate]
         if depth is None:
             updates = snapshot_orders(key, entries, last, milliseconds=self._milliseconds)
@@ -201,7 +201,7 @@ class LegacyFollower(BaseFollower[LegacyBook]):
         if book is None:
             book = self.books[security_id] = _new_book(self.market_depth(security_id))
         fault = book.apply(update)  # type: ignore[arg-type]  # `_update` and `_load` match it
-        self._listener.updated(security_id, event, update)
+        self._listener.on_update(security_id, event, update)
         return fault
 
 

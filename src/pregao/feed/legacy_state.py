@@ -192,7 +192,7 @@ class LegacyState:
         full = len(self.phases.groups) >= self._max_instruments
         if group and (key in self.phases.groups or not full):
             previous = self.phases.phase(key)
-            self._told(self.phases.group_phase(key, phase or status, session))
+            self._changed(self.phases.group_phase(key, phase or status, session))
             if previous is Status.RESERVED:
                 self._forget_theoretical(key)
         elif security_id is not None:
@@ -204,14 +204,14 @@ class LegacyState:
         """Apply an instrument's status; its value shows if it rejoins its group (§15.6)."""
         instrument = self.instruments.get(security_id)
         if instrument is not None and phase is not None:
-            self._told(self.phases.group_phase(instrument.group, phase))
+            self._changed(self.phases.group_phase(instrument.group, phase))
         if status is not None:
             event = self.phases.untold_event(security_id, status)
-            self._told(self.phases.security_status(security_id, status, event))
+            self._changed(self.phases.security_status(security_id, status, event))
         if session is not None:
-            self._told([StatisticsReset((security_id,))])
+            self._changed([StatisticsReset((security_id,))])
 
-    def _told(self, changes: Iterable[object]) -> None:
+    def _changed(self, changes: Iterable[object]) -> None:
         for change in changes:
             if isinstance(change, StatisticsReset):
                 for security_id in change.security_ids:

@@ -27,40 +27,40 @@ class EventMessage(NamedTuple):
 class FollowerListener:
     """Receives the actions of a follower; subclasses override the methods that they need."""
 
-    def updated(self, security_id: int, event: int, update: Update | DepthUpdate) -> None:
+    def on_update(self, security_id: int, event: int, update: Update | DepthUpdate) -> None:
         """Handle an update that was applied to a book."""
 
-    def message(
-        self, place: PacketKey, event: int, template_id: int, values: Mapping[str, Any]
+    def on_message(
+        self, packet_key: PacketKey, event: int, template_id: int, values: Mapping[str, Any]
     ) -> None:
         """Handle a message of the incremental stream, after its book was updated."""
 
     def dropped(self, template_id: int, values: Mapping[str, Any]) -> None:
         """Handle a dropped message of an instrument beyond the limit."""
 
-    def stale(self, gap: InstrumentGap) -> None:
+    def on_stale(self, gap: InstrumentGap) -> None:
         """Handle a book that is no longer trusted."""
 
-    def healed(self, healed: MarkHealed) -> None:
+    def on_healed(self, healed: MarkHealed) -> None:
         """Handle a stale book that is valid again, as of a packet that may be in the past."""
 
-    def delivered(self, place: PacketKey) -> None:
+    def on_packet(self, packet_key: PacketKey) -> None:
         """Handle the end of a packet, after all of its messages were applied."""
 
-    def snapshot(
-        self, found: InstrumentSnapshot[EventMessage], place: PacketKey, *, needed: bool
+    def on_snapshot(
+        self, found: InstrumentSnapshot[EventMessage], packet_key: PacketKey, *, needed: bool
     ) -> None:
         """Handle a complete snapshot as of a packet.
 
         ``needed`` means that the instrument is stale or unconfirmed.
         """
 
-    def absent(self, security_id: int, place: PacketKey) -> None:
+    def on_absent(self, security_id: int, packet_key: PacketKey) -> None:
         """Handle an instrument without data in a complete snapshot loop as of a packet."""
 
-    def whole_loop(
+    def on_complete_loop(
         self,
-        place: PacketKey,
+        packet_key: PacketKey,
         members: Collection[int],
         phases: list[EventMessage],
         *,
@@ -71,5 +71,5 @@ class FollowerListener:
         ``covers_all`` means that it makes up for everything that is missing.
         """
 
-    def old_snapshot(self, security_id: int) -> None:
+    def on_outdated_snapshot(self, security_id: int) -> None:
         """Handle an ignored snapshot of an older sequence version."""

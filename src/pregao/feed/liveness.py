@@ -12,15 +12,15 @@ class Liveness:
 
     def __init__(self, feeds: Iterable[str], heartbeat_ns: int, now_ns: int) -> None:
         self._limit_ns = MISSED_HEARTBEATS * heartbeat_ns
-        self._heard: dict[str, int | None] = dict.fromkeys(feeds)
+        self._received: dict[str, int | None] = dict.fromkeys(feeds)
         self._since_ns = now_ns
         """When something last arrived, or listening began."""
         self.down = False
 
     @property
-    def heard(self) -> bool:
+    def received_anything(self) -> bool:
         """Whether anything has arrived."""
-        return any(when is not None for when in self._heard.values())
+        return any(when is not None for when in self._received.values())
 
     @property
     def limit_ns(self) -> int:
@@ -37,9 +37,9 @@ class Liveness:
         """When silence will have lasted too long; None if it has."""
         return None if self.down else self._since_ns + self._limit_ns
 
-    def hear(self, feed: str, now_ns: int) -> None:
+    def on_packet(self, feed: str, now_ns: int) -> None:
         """Record an arrival on a feed."""
-        self._heard[feed] = now_ns
+        self._received[feed] = now_ns
         if now_ns > self._since_ns:
             self._since_ns = now_ns
 
@@ -56,12 +56,12 @@ class Liveness:
 
     def is_alive(self, feed: str, now_ns: int) -> bool:
         """Whether anything arrived on the feed recently."""
-        last_ns = self._heard.get(feed)
+        last_ns = self._received.get(feed)
         return last_ns is not None and now_ns - last_ns < self._limit_ns
 
     def any_alive(self, now_ns: int) -> bool:
         """Whether anything arrived on any of the feeds recently."""
-        return self.heard and now_ns - self._since_ns < self._limit_ns
+        return self.received_anything and now_ns - self._since_ns < self._limit_ns
 
 
 class Sites:
@@ -95,7 +95,7 @@ class Sites:
 
     def hear(self, feed: str, now_ns: int) -> None:
         """Record an arrival on a feed."""
-        self._lives[self._of[feed]].hear(feed, now_ns)
+        self._lives[self._of[feed]].on_packet(feed, now_ns)
 
     def is_alive(self, feed: str, now_ns: int) -> bool:
         """Whether anything arrived on the feed recently."""

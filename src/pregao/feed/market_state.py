@@ -75,7 +75,7 @@ class Statistic:
     kind: str | int | None
     values: Mapping[str, Any]
     template_id: int
-    place: PacketKey | None
+    packet_key: PacketKey | None
     """The packet that published it, or that its snapshot is as of; None if that was at a site that
     is no longer followed."""
 
@@ -116,9 +116,9 @@ class MarketState:
         self._max_groups = max_instruments
         self.phases = Phases()
         self.statistics: dict[int, dict[Key, Statistic]] = {}
-        self._phase_told: dict[GroupKey, tuple[PacketKey, int]] = {}
+        self._phase_published: dict[GroupKey, tuple[PacketKey, int]] = {}
         """The packet that last published the phase of a group, and the number of gaps by then."""
-        self._status_told: dict[int, PacketKey] = {}
+        self._status_published: dict[int, PacketKey] = {}
         """The packet that last published the state of an instrument."""
         self._session: dict[int, PacketKey] = {}
         """The packet at which the trading session of an instrument began."""
@@ -132,27 +132,29 @@ class MarketState:
         """Instruments by security ID."""
         return self.definitions.known
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Restart: the channel is followed elsewhere, where earlier packet keys have no meaning."""
-        self._phase_told.clear()
-        self._status_told.clear()
+        self._phase_published.clear()
+        self._status_published.clear()
         self._session.clear()
         self._last_trade.clear()
         for own in self.statistics.values():
             for key, each in own.items():
-                own[key] = replace(each, place=None)
+                own[key] = replace(each, packet_key=None)
         self.definitions.lost()
 
     # Messages of the incremental stream
 
     def statistic(
-        self, security_id: int, template_id: int, values: Mapping[str, Any], place: PacketKey
+        self, security_id: int, template_id: int, values: Mapping[str, Any], packet_key: PacketKey
     ) -> Iterable[StateChange]:
         """Apply a statistic."""
         key = key_of(template_id, values)
         if values.get("mDUpdateAction") == "DELETE":
             return self._remove(security_id, key)
-        changes: Iterable[StateChange] = self._set(security_id, key, template_id, values, place)
+        changes: Iterable[StateChange] = self._set(
+            security_id, key, template_id, values, packet_key
+        )
         if template_id == templates.CLOSING_PRICE:
             return [*changes, *self._age_closing_price(security_id, values)]
         if template_id == templates.EXECUTION_STATISTICS and values["numberOfTrades"] == 0:
@@ -161,11 +163,11 @@ class MarketState:
         return changes
 
     def replace(
-        self, security_id: int, template_id: int, values: Mapping[str, Any], place: PacketKey
+        self, security_id: int, template_id: int, values: Mapping[str, Any], packet_key: PacketKey
     ) -> str:
         """Replace a statistic that has no variants. Returns its name."""
         key = _KEYS[template_id]
-        self._keep(security_id, key, Statistic(*key, values, template_id, place))
+        self._keep(security_id, key, Statistic(*key, values, template_id, packet_key))
         return key[0]
 
     def remove(self, security_id: int, template_id: int) -> str | None:
@@ -195,37 +197,39 @@ class MarketState:
         return number == last, sets_last_price(condition, sub_type)
 
     def keep_last(
-        self, security_id: int, template_id: int, values: Mapping[str, Any], place: PacketKey
+        self, security_id: int, template_id: int, values: Mapping[str, Any], packet_key: PacketKey
     ) -> None:
         """Keep the fields of the trade that set the last price."""
-        self._keep(security_id, _LAST_TRADE, Statistic(*_LAST_TRADE, values, template_id, place))
+        self._keep(
+            security_id, _LAST_TRADE, Statistic(*_LAST_TRADE, values, template_id, packet_key)
+        )
 
     def security_status(
-        self, security_id: int, values: Mapping[str, Any], place: PacketKey
+        self, security_id: int, values: Mapping[str, Any], packet_key: PacketKey
     ) -> list[StateChange]:
         """Apply the state of an instrument."""
-        self._status_told[security_id] = place
+        self._status_published[security_id] = packet_key
         events = self.phases.security_status(
             security_id, values["securityTradingStatus"], values["securityTradingEvent"]
         )
-        return self._follow(events, place)
+        return self._follow(events, packet_key)
 
     def group_phase(
-        self, values: Mapping[str, Any], place: PacketKey, missing: int
+        self, values: Mapping[str, Any], packet_key: PacketKey, missing: int
     ) -> list[StateChange]:
         """Apply the phase of a group; ``missing`` is the number of gaps so far."""
         group = group_key(values)
         if not self._admits(group):
             return []
-        self._phase_told[group] = (place, missing)
-        return self._phase(group, values, place)
+        self._phase_published[group] = (packet_key, missing)
+        return self._phase(group, values, packet_key)
 
     def _admits(self, group: GroupKey) -> bool:
         """Whether a group is known, or may be: their names come from the wire."""
-        return group in self._phase_told or len(self._phase_told) < self._max_groups
+        return group in self._phase_published or len(self._phase_published) < self._max_groups
 
     def _phase(
-        self, group: GroupKey, values: Mapping[str, Any], place: PacketKey
+        self, group: GroupKey, values: Mapping[str, Any], packet_key: PacketKey
     ) -> list[StateChange]:
         before = self.phases.phase(group)
         events = self.phases.group_phase(
@@ -233,28 +237,30 @@ class MarketState:
         )
         now = self.phases.phase(group)
         of_group = [] if now is before else [GroupChange(group, before, now)]
-        return [*of_group, *self._follow(events, place)]
+        return [*of_group, *self._follow(events, packet_key)]
 
-    def define(self, instrument: ChannelInstrument, place: PacketKey) -> list[StateChange]:
+    def define(self, instrument: ChannelInstrument, packet_key: PacketKey) -> list[StateChange]:
         """Assign an instrument to its group."""
-        return self._follow(self.phases.define(instrument.security_id, instrument.group), place)
+        return self._follow(
+            self.phases.define(instrument.security_id, instrument.group), packet_key
+        )
 
     def delete(self, security_id: int) -> None:
         """Remove all state of an instrument that is no longer listed."""
         self.phases.remove(security_id)
         self.statistics.pop(security_id, None)
-        self._status_told.pop(security_id, None)
+        self._status_published.pop(security_id, None)
         self._session.pop(security_id, None)
         self._last_trade.pop(security_id, None)
         self._of_auctions.discard(security_id)
 
-    def _follow(self, events: Iterable[PhaseEvent], place: PacketKey) -> list[StateChange]:
+    def _follow(self, events: Iterable[PhaseEvent], packet_key: PacketKey) -> list[StateChange]:
         changes: list[StateChange] = []
         of_auctions = self._of_auctions
         for event in events:  # a phase causes one per instrument of its group
             if isinstance(event, StatisticsReset):
                 for security_id in event.security_ids:
-                    changes += self._new_session(security_id, place)
+                    changes += self._new_session(security_id, packet_key)
                 continue
             changes.append(event)
             if event.security_id in of_auctions and event.now not in AUCTIONS:
@@ -264,8 +270,8 @@ class MarketState:
                     changes += self._remove(event.security_id, key)
         return changes
 
-    def _new_session(self, security_id: int, place: PacketKey) -> Iterator[StateChange]:
-        self._session[security_id] = place
+    def _new_session(self, security_id: int, packet_key: PacketKey) -> Iterator[StateChange]:
+        self._session[security_id] = packet_key
         own = self.statistics.get(security_id)
         if own:
             for key in _by_name(key for key in own if _ends_with_session(key)):
@@ -288,13 +294,13 @@ class MarketState:
         key: Key,
         template_id: int,
         values: Mapping[str, Any],
-        place: PacketKey,
+        packet_key: PacketKey,
     ) -> tuple[StatisticChange, ...]:
         if key == _LAST_TRADE and values.get("tradeID") is not None:
             # A late joiner learns the last trade number from a snapshot.
             number = _trade_number(values["tradeDate"], values["tradeID"])
             self._last_trade[security_id] = max(self._last_trade.get(security_id, number), number)
-        statistic = Statistic(*key, values, template_id, place)
+        statistic = Statistic(*key, values, template_id, packet_key)
         self._keep(security_id, key, statistic)
         return (StatisticChange(security_id, *key, statistic),)
 
@@ -313,41 +319,45 @@ class MarketState:
     # Snapshots
 
     def snapshot(
-        self, security_id: int, parts: Iterable[EventMessage], place: PacketKey
+        self, security_id: int, parts: Iterable[EventMessage], packet_key: PacketKey
     ) -> Iterator[StateChange]:
         """Apply all statistics and the state of an instrument, as of a packet."""
         session = self._session.get(security_id)
-        session_ended = session is not None and not covers(place, session)
+        session_ended = session is not None and not covers(packet_key, session)
         published: set[Key] = set()
         for part in parts:
             if part.template_id == templates.SECURITY_STATUS:
-                if _is_newer(place, self._status_told.get(security_id)):
-                    yield from self.security_status(security_id, part.values, place)
+                if _is_newer(packet_key, self._status_published.get(security_id)):
+                    yield from self.security_status(security_id, part.values, packet_key)
             elif part.template_id in STATISTICS:
                 key = key_of(part.template_id, part.values)
                 published.add(key)
                 current = self.statistics.get(security_id, {}).get(key)
                 if session_ended and _ends_with_session(key):
                     continue
-                if current is None or _is_newer(place, current.place):
-                    yield from self._set(security_id, key, part.template_id, part.values, place)
-        yield from self._forget_but(security_id, published, place)
+                if current is None or _is_newer(packet_key, current.packet_key):
+                    yield from self._set(
+                        security_id, key, part.template_id, part.values, packet_key
+                    )
+        yield from self._forget_but(security_id, published, packet_key)
 
-    def absent(self, security_id: int, place: PacketKey) -> Iterator[StateChange]:
+    def absent(self, security_id: int, packet_key: PacketKey) -> Iterator[StateChange]:
         """Remove the statistics of an instrument without data as of a packet (000 §6.3)."""
-        yield from self._forget_but(security_id, set(), place)
+        yield from self._forget_but(security_id, set(), packet_key)
 
     def _forget_but(
-        self, security_id: int, told: set[Key], place: PacketKey
+        self, security_id: int, published: set[Key], packet_key: PacketKey
     ) -> Iterator[StateChange]:
         own = self.statistics.get(security_id, {})
         for key in _by_name(
-            key for key, each in own.items() if key not in told and _is_newer(place, each.place)
+            key
+            for key, each in own.items()
+            if key not in published and _is_newer(packet_key, each.packet_key)
         ):
             yield from self._remove(security_id, key)
 
     def snapshot_phase(
-        self, values: Mapping[str, Any], place: PacketKey, missing: int
+        self, values: Mapping[str, Any], packet_key: PacketKey, missing: int
     ) -> Iterator[StateChange]:
         """Apply the phase of a group from a snapshot loop, as of about the given packet.
 
@@ -355,12 +365,14 @@ class MarketState:
         precedence, unless packets were lost since.
         """
         group = group_key(values)
-        published = self._phase_told.get(group)
-        if published is not None and (published[1] == missing or not covers(place, published[0])):
+        published = self._phase_published.get(group)
+        if published is not None and (
+            published[1] == missing or not covers(packet_key, published[0])
+        ):
             return
         if published is None and len(self.phases.groups) >= self._max_groups:
             return
-        yield from self._phase(group, values, place)
+        yield from self._phase(group, values, packet_key)
 
 
 _OF_AUCTIONS: tuple[Key, ...] = (
@@ -388,9 +400,9 @@ def _trade_number(trade_date: Any, trade_id: int | None) -> tuple[date, int]:
     return _day(trade_date), trade_id or 0
 
 
-def _is_newer(place: PacketKey, told: PacketKey | None) -> bool:
+def _is_newer(packet_key: PacketKey, last: PacketKey | None) -> bool:
     """Whether data as of ``place`` replaces data that was published at ``told``."""
-    return told is None or covers(place, told)
+    return last is None or covers(packet_key, last)
 
 
 def _by_name(keys: Iterable[Key]) -> list[Key]:

@@ -56,7 +56,7 @@ class BookColumns:
             *numbers,
         )
 
-    def taken(self, chosen: Numbers) -> BookColumns:
+    def take(self, chosen: Numbers) -> BookColumns:
         """Return the rows at these indices."""
         return BookColumns(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
@@ -103,7 +103,7 @@ class KeyColumns:
     """Keys of messages: instrument, message serial, event, times and count."""
 
     security: Numbers
-    place: Numbers
+    message_serial: Numbers
     """See `pregao.feed.places`."""
     event: Numbers
     sending: Numbers
@@ -114,14 +114,14 @@ class KeyColumns:
     def __len__(self) -> int:
         return len(self.security)
 
-    def taken(self, chosen: Numbers) -> KeyColumns:
+    def take(self, chosen: Numbers) -> KeyColumns:
         """Return the rows at these indices."""
         return KeyColumns(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
     def within(self, first: int, last: int) -> KeyColumns:
         """Return the rows of packets from one serial to another."""
-        packet = self.place >> INDEX_BITS
-        return self.taken(np.flatnonzero((packet >= first) & (packet <= last)))
+        packet = self.message_serial >> INDEX_BITS
+        return self.take(np.flatnonzero((packet >= first) & (packet <= last)))
 
 
 def key_columns(rows: MessageColumns, base: int) -> KeyColumns:
@@ -197,13 +197,13 @@ class IncrementalColumns:
 
     def about(self, securities: tuple[int, ...]) -> IncrementalColumns:
         """Return the messages of some instruments."""
-        return self.taken(np.flatnonzero(np.isin(self.keys.security, securities)))
+        return self.take(np.flatnonzero(np.isin(self.keys.security, securities)))
 
-    def taken(self, chosen: Numbers) -> IncrementalColumns:
+    def take(self, chosen: Numbers) -> IncrementalColumns:
         """Return the messages at these indices, which must be ascending."""
         own = chosen[chosen < len(self.books)]
         return IncrementalColumns(
-            self.keys.taken(chosen), self.item[chosen], self.time[own], self.books.taken(own)
+            self.keys.take(chosen), self.item[chosen], self.time[own], self.books.take(own)
         )
 
 
@@ -211,16 +211,16 @@ class IncrementalColumns:
 class ResetColumns:
     """ChannelResets: they affect every instrument of the channel."""
 
-    place: Numbers
+    message_serial: Numbers
     event: Numbers
     sending: Numbers
     capture: Numbers
     time: Numbers
 
     def __len__(self) -> int:
-        return len(self.place)
+        return len(self.message_serial)
 
-    def taken(self, chosen: Numbers) -> ResetColumns:
+    def take(self, chosen: Numbers) -> ResetColumns:
         """Return the resets at these indices."""
         return ResetColumns(*(getattr(self, column.name)[chosen] for column in fields(self)))
 

@@ -60,7 +60,7 @@ def describe_inconsistency(
     row = -1 if kind is BookKind.DEPTH else int(sequence.book_row[at])
     number = int(sequence.columns.order_id[row]) if row >= 0 else -1
     order = f" {number}" if number > 0 else ""
-    return f"{fault}{order} ({serial_text(int(sequence.place[at]), base)})"
+    return f"{fault}{order} ({serial_text(int(sequence.message_serial[at]), base)})"
 
 
 def heal_inconsistent_updates(

@@ -41,7 +41,7 @@ class BookOrigins:
         step = followed.step
         uncounted = (sequence.item == GapItem.MESSAGE) & (sequence.count == 0)
         informative = (
-            (step != GapStep.GAP) & (step != GapStep.QUEUED) & (sequence.item != GapItem.HOLE)
+            (step != GapStep.GAP) & (step != GapStep.QUEUED) & (sequence.item != GapItem.GAP)
         )
         known = np.flatnonzero(informative & ~uncounted)
         ranks, first = np.unique(sequence.rank[known], return_index=True)
@@ -54,6 +54,6 @@ class BookOrigins:
                 elif step[at] == GapStep.AGREES:
                     origin = START
                 self.origin[rank] = origin
-                self.place[rank] = sequence.place[at]
+                self.place[rank] = sequence.message_serial[at]
                 beginning.add(at)
         return beginning

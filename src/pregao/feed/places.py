@@ -27,9 +27,9 @@ def message_serial(serial: Numbers, index: Numbers | int) -> Numbers:
     return (serial << INDEX_BITS) | index
 
 
-def packet_of(place: Numbers, base: int) -> tuple[Any, Numbers]:
+def packet_of(message_serial: Numbers, base: int) -> tuple[Any, Numbers]:
     """Return the sequence versions and numbers of the packets of message serials."""
-    return keys_of_serials(place >> INDEX_BITS, base)
+    return keys_of_serials(message_serial >> INDEX_BITS, base)
 
 
 def message_serials(rows: MessageColumns, base: int) -> Numbers:
@@ -61,10 +61,10 @@ def ranked(*several: Numbers) -> tuple[Numbers, list[Numbers]]:
     return securities, ranks
 
 
-def in_order(rank: Numbers, place: Numbers) -> Numbers:
+def in_order(rank: Numbers, message_serial: Numbers) -> Numbers:
     """Return the indices that sort by instrument and message serial, stably."""
-    bits = int(place.max(initial=0)).bit_length()
+    bits = int(message_serial.max(initial=0)).bit_length()
     if int(rank.max(initial=0)).bit_length() + bits <= _BITS:
         # The rows consist of a few sorted runs, which a stable sort merges.
-        return np.argsort((rank << bits) | place, kind="stable")
-    return np.lexsort((place, rank))
+        return np.argsort((rank << bits) | message_serial, kind="stable")
+    return np.lexsort((message_serial, rank))

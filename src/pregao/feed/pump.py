@@ -141,7 +141,7 @@ class Pump:
         self._places, self._books = {}, {}
         self._make_room(_FIRST_ROOM)
 
-    def _place(self, security_id: int) -> int:
+    def _header_value(self, security_id: int) -> int:
         """Return the index of an instrument; a new one is added."""
         index = self._places.get(security_id)
         if index is None:
@@ -162,7 +162,7 @@ class Pump:
         """Set an instrument's last count and book, and whether its next message applies as is."""
         if security_id >= 1 << 63:
             return  # beyond the kernel's signed 64 bits
-        offset = self._place(security_id) * w.INSTRUMENT_WORDS
+        offset = self._header_value(security_id) * w.INSTRUMENT_WORDS
         words = self._instruments
         words[offset + w.STEADY] = steady
         words[offset + w.HAS_BOOK] = book is not None
@@ -265,7 +265,7 @@ class Pump:
         """Set the books changed in the unfinished market event."""
         words = self._instruments
         for index, (security_id, event) in enumerate(touched.items()):
-            offset = self._place(security_id) * w.INSTRUMENT_WORDS
+            offset = self._header_value(security_id) * w.INSTRUMENT_WORDS
             self._touched[2 * index : 2 * index + 2] = offset, event
             words[offset + w.TOUCH] = index + 1
         self._words[w.TOUCHED] = len(touched)
@@ -337,7 +337,7 @@ class Pump:
         """The number of the market event of the last message."""
         return self._words[w.EVENT]
 
-    def place(self) -> tuple[int, int, int, int]:
+    def last_packet(self) -> tuple[int, int, int, int]:
         """Return the sequence version, the next number, and the times of the last packet."""
         version, following, sending, received = self._words[w.VERSION : w.RECEIVED + 1].tolist()
         return version, following, sending, received
@@ -349,7 +349,7 @@ class Pump:
         words: list[int] = self._row_words[: count * w.ROW_WORDS].tolist()
         return [words[begin : begin + w.ROW_WORDS] for begin in range(0, len(words), w.ROW_WORDS)]
 
-    def told(self) -> Iterator[ChangedBooks | Row]:
+    def take_changes(self) -> Iterator[ChangedBooks | Row]:
         """Yield and clear the output rows in order, consecutive changed books together.
 
         The caller must exhaust it before anything else is done.
@@ -387,9 +387,9 @@ class PendingMessages:
         """Number of messages left."""
         return len(self._rows) - self._done
 
-    def take(self, most: int) -> list[Row]:
+    def take(self, limit: int) -> list[Row]:
         """Return the next messages, at most ``most``."""
-        rows: list[Row] = self._rows[self._done : self._done + most].tolist()
+        rows: list[Row] = self._rows[self._done : self._done + limit].tolist()
         self._done += len(rows)
         return rows
 
@@ -416,7 +416,7 @@ class FeedTallies(NamedTuple):
     duplicates: int
     heartbeats: int
     reached: int
-    heard_ns: int
+    last_received_ns: int
 
 
 _WORDS = {

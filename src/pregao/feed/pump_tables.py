@@ -48,10 +48,10 @@ _FIRM_BYTES = _POSITION_BYTES = 4
 class PumpTables:
     """Tables of schema versions, built on first use."""
 
-    def __init__(self, decoder: PacketDecoder, heard: Collection[int]) -> None:
+    def __init__(self, decoder: PacketDecoder, reported: Collection[int]) -> None:
         """Set the templates whose messages cause events, ``heard``."""
         self._decoder = decoder
-        self._heard = heard
+        self._reported = reported
         self._known: dict[tuple[int, int], Numbers] = {}
 
     def table(self, schema_id: int, version: int) -> Numbers | None:
@@ -62,17 +62,17 @@ class PumpTables:
                 schema = self._decoder.codec(schema_id, version).schema
             except DecodeError:
                 return None
-            found = _table(schema, version, self._heard)
+            found = _table(schema, version, self._reported)
             if len(self._known) >= _MAX_TABLES:  # both numbers come from the wire
                 self._known.clear()
             self._known[schema_id, version] = found
         return found
 
 
-def _table(schema: Schema, version: int, heard: Collection[int]) -> Numbers:
+def _table(schema: Schema, version: int, reported: Collection[int]) -> Numbers:
     table = np.zeros(w.TABLE_WORDS, np.int64)
     table[w.ACTIONS_AT :] = UNKNOWN
-    for template_id in {*heard, *_ORDERS, templates.EXECUTION_SUMMARY}:
+    for template_id in {*reported, *_ORDERS, templates.EXECUTION_SUMMARY}:
         message = schema.by_id.get(template_id)
         if message is None or template_id >= w.TEMPLATES:
             continue
@@ -83,7 +83,7 @@ def _table(schema: Schema, version: int, heard: Collection[int]) -> Numbers:
             continue
         if message.groups or message.data:
             continue
-        words = _words(message, version, heard=template_id in heard)
+        words = _words(message, version, reported=template_id in reported)
         if words is not None:
             offset = template_id * w.TEMPLATE_WORDS
             table[offset : offset + w.TEMPLATE_WORDS] = words
@@ -114,7 +114,7 @@ def _fill(table: Numbers, at: int, reading: ValueSpec | None, codes: Mapping[str
             table[at + member.value] = codes[member.name]
 
 
-def _words(message: MessageTemplate, version: int, *, heard: bool) -> Numbers | None:
+def _words(message: MessageTemplate, version: int, *, reported: bool) -> Numbers | None:
     """Return the words of a template; None if the kernel cannot read it."""
     fields = {each.column: each for each in readings(message)}
     words = np.zeros(w.TEMPLATE_WORDS, np.int64)
@@ -122,7 +122,7 @@ def _words(message: MessageTemplate, version: int, *, heard: bool) -> Numbers | 
     words[w.BLOCK] = message.block_length
     words[w.FLAGS_AT] = flags_offset(message.id, message)
     words[[w.SECURITY_AT, w.COUNT_AT, w.ACTION_AT, w.SIDE_AT]] = w.ABSENT
-    words[w.REPORTED] = heard
+    words[w.REPORTED] = reported
     if any(each.since_version > version for each in fields.values()):
         return None
     security, count = fields.get(_SECURITY), fields.get(_COUNT)

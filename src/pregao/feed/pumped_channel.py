@@ -48,7 +48,7 @@ class FastChannel(Channel):
 
     def __init__(self, settings: ChannelSettings, decoder: PacketDecoder | None = None) -> None:
         super().__init__(settings, decoder)
-        self._tables = PumpTables(self._decoder, self._teller.templates)
+        self._tables = PumpTables(self._decoder, self._emitter.templates)
         self._pump = Pump(settings.number, self._tables)
         self.current = 0
         """The index of the datagram being processed, which identifies one that fails."""
@@ -64,7 +64,7 @@ class FastChannel(Channel):
         """The packet that was decoded last, to find the instruments that it concerns."""
         self._pumped = 0
         self._backlog = MessageBacklog()
-        self._hearing = PumpEventDecoder(self._decoder, self._teller)
+        self._event_decoder = PumpEventDecoder(self._decoder, self._emitter)
 
     def _new_book(self) -> OrderBook:
         return FlatBook() if kernels_compiled() else super()._new_book()
@@ -111,7 +111,7 @@ class FastChannel(Channel):
                     pump.grow_book()
                     continue
                 if status == w.ROWS_FULL:
-                    self._tell()
+                    self._emit_pending()
                     continue
                 if status == w.INCONSISTENT:
                     done = pump.detail
@@ -158,7 +158,7 @@ class FastChannel(Channel):
             header = decode_header(payload)
         except DecodeError:
             return None
-        if (header.sequence_version, header.sequence_number) != self._pump.place()[:2]:
+        if (header.sequence_version, header.sequence_number) != self._pump.last_packet()[:2]:
             return None
         if header.channel != self.settings.number:
             return None
@@ -187,7 +187,7 @@ class FastChannel(Channel):
         _, template_id, _, _ = MESSAGE_HEADER.unpack_from(datagrams.buffer.data, start)
         if template_id not in NEVER_DISCARDED:
             return False
-        teller = self._teller
+        teller = self._emitter
         if template_id != templates.NEWS and not teller.state.definitions.complete:
             return False  # it determines which streams are needed
         payload = datagrams.payload(at)
@@ -201,15 +201,15 @@ class FastChannel(Channel):
         decoded = read_message(self._decoder, payload, frame).decoded
         if decoded is None:
             return False
-        self._tell()
+        self._emit_pending()
         pump = self._pump
         if not pump.pass_over(datagrams, at):
             return False
-        version, following, *times = pump.place()
+        version, following, *times = pump.last_packet()
         key = PacketKey(version, following - 1)
-        teller.at(key, *times)
+        teller.set_packet(key, *times)
         teller.now_ns = pump.now_ns
-        teller.message(key, pump.event, template_id, decoded.values)
+        teller.on_message(key, pump.event, template_id, decoded.values)
         return True
 
     # Between the plain path and the kernel
@@ -232,9 +232,9 @@ class FastChannel(Channel):
         if follower.position != (expected.sequence_version, expected.sequence_number - 1):
             return False
         self._know_instruments()
-        touched = self._teller.take_touched()
+        touched = self._emitter.take_touched()
         if not all(map(self._pump.knows, touched)):
-            self._teller.put_touched(touched)
+            self._emitter.put_touched(touched)
             return False
         feeds = self._sites.feeds
         if self._lines_of != feeds:
@@ -255,9 +255,9 @@ class FastChannel(Channel):
         pump.set(
             version=expected.sequence_version, next=expected.sequence_number,
             whole_since=arbiter.whole_since, now=self._now_ns, since=life.since_ns,
-            limit=life.limit_ns, progress=self._progress_ns, behind=self._behind,
+            limit=life.limit_ns, progress=self._progress_ns, behind=self._outdated,
             most_behind=MIN_OUTDATED_PACKETS, event=event, event_at=0, begins=over,
-            wanted=self._teller.wanted,
+            wanted=self._emitter.wanted,
         )  # fmt: skip
         self._handed = True
         return True
@@ -278,49 +278,49 @@ class FastChannel(Channel):
     def _take_back(self, concerned: frozenset[int] | None = None) -> None:
         """Switch to the plain path where the kernel stopped, with the given instruments or all."""
         if self._handed:
-            self._tell()
+            self._emit_pending()
             self._sync(concerned)
-            self._teller.put_touched(self._pump.touched())
+            self._emitter.put_touched(self._pump.touched())
             self._handed = False
 
-    def _tell(self) -> None:
+    def _emit_pending(self) -> None:
         """Emit the output rows as events; without listeners, queue their messages."""
         if not (self._handed and self._pump.waiting):
             return
-        teller, pump = self._teller, self._pump
-        version, following, *times = pump.place()
+        teller, pump = self._emitter, self._pump
+        version, following, *times = pump.last_packet()
         if teller.backlog is not None:
             messages = pump.take_messages()
-            teller.backlog.add(partial(self._look, version, messages), len(messages))
+            teller.backlog.add(partial(self._process, version, messages), len(messages))
             return
-        self._hearing.hear(version, pump.take_rows(), pump.stored, pump.securities)
-        teller.at(PacketKey(version, following - 1), *times)
+        self._event_decoder.on_rows(version, pump.take_rows(), pump.stored, pump.securities)
+        teller.set_packet(PacketKey(version, following - 1), *times)
 
-    def _look(self, version: int, messages: PendingMessages, most: int) -> int:
+    def _process(self, version: int, messages: PendingMessages, limit: int) -> int:
         """Emit the events of at most ``most`` queued messages. Returns how many are left."""
-        self._hearing.hear(version, messages.take(most), messages.stored, ())
+        self._event_decoder.on_rows(version, messages.take(limit), messages.stored, ())
         return len(messages)
 
-    def catch_up(self, most: int) -> None:
+    def catch_up(self, limit: int) -> None:
         """Update statistics and phases from at most ``most`` queued messages, in idle time."""
         if len(self._backlog):
-            self._teller.catch_up(most)
-        elif self._handed and self._teller.backlog is not None:
-            self._tell()
+            self._emitter.catch_up(limit)
+        elif self._handed and self._emitter.backlog is not None:
+            self._emit_pending()
 
     def take_batch(self) -> EventBatch:
         """Return the events since the last call as columns; changed books never become objects."""
-        teller = self._teller
+        teller = self._emitter
         parts = [EventBatch.of(teller.take())]
         if self._handed and self._pump.waiting and teller.wanted:
-            version, following, *times = self._pump.place()
-            for part in self._pump.told():
+            version, following, *times = self._pump.last_packet()
+            for part in self._pump.take_changes():
                 if isinstance(part, ChangedBooks):
                     parts.append(part.batch(version))
                 else:
-                    self._hearing.hear(version, (part,), self._pump.stored, ())
+                    self._event_decoder.on_rows(version, (part,), self._pump.stored, ())
                     parts.append(EventBatch.of(teller.take()))
-            teller.at(PacketKey(version, following - 1), *times)
+            teller.set_packet(PacketKey(version, following - 1), *times)
         return EventBatch.joined(parts)
 
     def _sync(self, concerned: frozenset[int] | None = None) -> None:
@@ -329,11 +329,11 @@ class FastChannel(Channel):
         With ``concerned``, copy only these instruments: the next packet needs no others.
         """
         if self._handed:
-            self._sync_place()
+            self._sync_last_packet()
             self._sync_instruments(concerned)
 
-    def _sync_place(self) -> None:
-        pump, follower, teller = self._pump, self._follower, self._teller
+    def _sync_last_packet(self) -> None:
+        pump, follower, teller = self._pump, self._follower, self._emitter
         words, tallies = pump.words(), pump.tallies()
         if not (tallies["packets"] or words["event_at"]):
             return
@@ -346,20 +346,20 @@ class FastChannel(Channel):
         for feed, own in zip(feeds, pump.feeds(len(feeds)), strict=True):
             reached[feed] = own.reached
             if own.packets:
-                self._sites.hear(feed, own.heard_ns)
+                self._sites.hear(feed, own.last_received_ns)
                 of_feed = counters.feeds[feed]
                 of_feed.packets += own.packets
                 of_feed.first_arrivals += own.first
                 of_feed.duplicates += own.duplicates
                 of_feed.heartbeats += own.heartbeats
         self._now_ns, self._progress_ns = words["now"], words["progress"]
-        self._behind = words["behind"]
+        self._outdated = words["behind"]
         self._arbiter.go_on(words["next"], reached)
         version = words["version"]
         if tallies["delivered"]:
             key = PacketKey(version, words["next"] - 1)
-            follower.go_on(key)
-            teller.at(key, words["sending"], words["received"])
+            follower.continue_from(key)
+            teller.set_packet(key, words["sending"], words["received"])
             teller.now_ns = self._now_ns
         if words["event_at"]:  # of the last packet, or of one applied in part
             key = PacketKey(version, words["event_at"])
@@ -368,7 +368,7 @@ class FastChannel(Channel):
 
     def _sync_instruments(self, concerned: frozenset[int] | None = None) -> None:
         follower = self._follower
-        version = self._pump.place()[0]
+        version = self._pump.last_packet()[0]
         for each in self._pump.changed(concerned):
             follower.followed(each.security_id).go_on(PacketKey(version, each.number), each.counted)
             if each.key is not None:
@@ -397,29 +397,29 @@ class FastChannel(Channel):
         return super().state
 
     @property
-    def place(self) -> PacketKey | None:
+    def last_packet(self) -> PacketKey | None:
         """The last packet applied, or the one before the next packet named by a heartbeat."""
         self._sync()
-        return super().place
+        return super().last_packet
 
     @property
     def instruments(self) -> Mapping[int, ChannelInstrument]:
         """Instruments by security ID."""
-        self._tell()
-        self._teller.catch_up()
+        self._emit_pending()
+        self._emitter.catch_up()
         return super().instruments
 
     @property
     def phases(self) -> Phases:
         """Phases of groups and states of instruments."""
-        self._tell()
-        self._teller.catch_up()
+        self._emit_pending()
+        self._emitter.catch_up()
         return super().phases
 
     def statistics(self, security_id: int) -> Mapping[Key, Statistic]:
         """Return the statistics of an instrument by name and kind."""
-        self._tell()
-        self._teller.catch_up()
+        self._emit_pending()
+        self._emitter.catch_up()
         return super().statistics(security_id)
 
     def book(self, security_id: int) -> ChannelBook:
@@ -434,29 +434,29 @@ class FastChannel(Channel):
 
     def take_events(self) -> list[told.ChannelEvent]:
         """Return the events since the last call, in order."""
-        self._tell()
+        self._emit_pending()
         return super().take_events()
 
-    def want_events(self, *, wanted: bool) -> None:
+    def enable_events(self, *, enabled: bool) -> None:
         """Enable or disable events; while they are disabled, none are kept."""
-        self._tell()
-        self._teller.catch_up()
-        super().want_events(wanted=wanted)
-        self._teller.backlog = None if wanted else self._backlog
-        self._pump.set(wanted=wanted)
+        self._emit_pending()
+        self._emitter.catch_up()
+        super().enable_events(enabled=enabled)
+        self._emitter.backlog = None if enabled else self._backlog
+        self._pump.set(wanted=enabled)
 
     def restart(self, now_ns: int) -> None:
         """Rebuild everything from the recovery streams: processing a packet failed midway."""
         # The kernel may be ahead of the plain path, or in the middle of a packet.
-        wanted = self._teller.wanted
+        wanted = self._emitter.wanted
         self._pump = Pump(self.settings.number, self._tables)
         self._pump.set(wanted=wanted)
         self._handed = False
         self._known, self._looked_at, self._lines_of = None, None, ()
         self._pausing = self._pause = 0
         self._backlog = MessageBacklog()
-        self._teller.backlog = None if wanted else self._backlog
-        self._hearing = PumpEventDecoder(self._decoder, self._teller)
+        self._emitter.backlog = None if wanted else self._backlog
+        self._event_decoder = PumpEventDecoder(self._decoder, self._emitter)
         super().restart(now_ns)
 
     def start(self, now_ns: int) -> None:
@@ -474,7 +474,7 @@ class FastChannel(Channel):
         if not self._handed:
             return super().deadline()
         # Only the next packet and parts of news items are pending.
-        silent_ns, news_ns = self._pump.silent_ns, self._teller.news_deadline_ns
+        silent_ns, news_ns = self._pump.silent_ns, self._emitter.news_deadline_ns
         return silent_ns if news_ns is None else min(silent_ns, news_ns)
 
     def receive(

@@ -13,7 +13,7 @@ class RecoveryStreams:
         self._actions = actions
         """Receives requests to join and leave."""
         self._joined: dict[Stream, str] = {}
-        self._telling: set[Stream] = set()
+        self._sources: set[Stream] = set()
         self.idle = False
         """Whether the streams wait for a ChannelReset (000 §7.5)."""
 
@@ -25,7 +25,7 @@ class RecoveryStreams:
         """Whether a stream is joined on a feed."""
         return self._joined.get(stream) == feed
 
-    def want(self, stream: Stream, feed: str, *, wanted: bool) -> bool:
+    def set_joined(self, stream: Stream, feed: str, *, wanted: bool) -> bool:
         """Join or leave a stream on a feed. Returns True if it is left now."""
         if wanted == (stream in self._joined):
             return False
@@ -34,18 +34,18 @@ class RecoveryStreams:
             self._actions.append(Join(stream, feed))
             return False
         self._actions.append(Leave(stream, self._joined.pop(stream)))
-        self._telling.discard(stream)
+        self._sources.discard(stream)
         return True
 
     def leave(self) -> None:
         """Leave all streams: another site has its own."""
         for stream in list(self._joined):
-            self.want(stream, "", wanted=False)
+            self.set_joined(stream, "", wanted=False)
         self.idle = False
 
-    def tells(self, stream: Stream) -> None:
+    def add_source(self, stream: Stream) -> None:
         """Record that a stream carries data."""
-        self._telling.add(stream)
+        self._sources.add(stream)
         self.idle = False
 
     def heartbeat(self, stream: Stream) -> bool:
@@ -54,7 +54,7 @@ class RecoveryStreams:
         A heartbeat may also occur between two loops: only one before any data means that it is
         idle.
         """
-        if stream in self._telling or self.idle:
+        if stream in self._sources or self.idle:
             return False
         self.idle = True
         return True

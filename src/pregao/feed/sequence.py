@@ -28,7 +28,7 @@ class InstrumentSequence:
     """Index at which each instrument's items begin, and the end of the last one's."""
     rank: Numbers
     """Index of each item's instrument in ``securities``."""
-    place: Numbers
+    message_serial: Numbers
     event: Numbers
     sending: Numbers
     capture: Numbers
@@ -62,10 +62,10 @@ class EffectiveSnapshots:
         snapshots = self._snapshots
         if snapshots is None:
             return np.empty(0, np.int64)
-        usable = snapshots.usable() & (snapshots.place >= self._seen)
+        usable = snapshots.usable() & (snapshots.message_serial >= self._seen)
         if not last:
-            newest = int(messages.keys.place.max(initial=-1))
-            usable &= snapshots.place < newest
+            newest = int(messages.keys.message_serial.max(initial=-1))
+            usable &= snapshots.message_serial < newest
             self._seen = max(self._seen, newest)
         return np.flatnonzero(usable)
 
@@ -77,7 +77,7 @@ def in_sequence(
     usable: Numbers,
     absent: AbsentInstruments,
     also: Numbers,
-    holes: PacketGapColumns,
+    gaps: PacketGapColumns,
 ) -> InstrumentSequence:
     """Sort all items of the instruments.
 
@@ -97,11 +97,14 @@ def in_sequence(
         return np.tile(values, instruments)
 
     hole_rank, hole = np.empty(0, np.int64), np.empty(0, np.int64)
-    if len(holes):
+    if len(gaps):
         ranks = np.concatenate([rank, snapshot_rank, reset_rank, absent_rank])
-        serials = [keys.place, none if snapshots is None else snapshots.place[usable]]
-        serials += [tiled(resets.place), absent.place[included]]
-        hole_rank, hole = holes.between(ranks, np.concatenate(serials), instruments)
+        serials = [
+            keys.message_serial,
+            none if snapshots is None else snapshots.message_serial[usable],
+        ]
+        serials += [tiled(resets.message_serial), absent.message_serial[included]]
+        hole_rank, hole = gaps.between(ranks, np.concatenate(serials), instruments)
     unknown = np.full(len(usable) + len(absent_rank) + len(hole_rank), -1, np.int64)
     zero = np.zeros(len(absent_rank), np.int64)
 
@@ -111,11 +114,11 @@ def in_sequence(
     parts = {
         "rank": (rank, reset_rank, snapshot_rank, absent_rank, hole_rank),
         "place": (
-            keys.place,
-            tiled(resets.place),
-            of_snapshot(None if snapshots is None else snapshots.place),
-            absent.place[included],
-            holes.place[hole],
+            keys.message_serial,
+            tiled(resets.message_serial),
+            of_snapshot(None if snapshots is None else snapshots.message_serial),
+            absent.message_serial[included],
+            gaps.serials[hole],
         ),
         "event": (keys.event, tiled(resets.event), unknown),
         "sending": (
@@ -123,14 +126,14 @@ def in_sequence(
             tiled(resets.sending),
             of_snapshot(None if snapshots is None else snapshots.loop.sending),
             zero,
-            holes.sending[hole],
+            gaps.sending[hole],
         ),
         "capture": (
             keys.capture,
             tiled(resets.capture),
             of_snapshot(None if snapshots is None else snapshots.capture),
             zero,
-            holes.capture[hole],
+            gaps.capture[hole],
         ),
         "count": (
             keys.count,
@@ -157,7 +160,7 @@ def in_sequence(
             np.full(len(reset_rank), GapItem.RESET, np.uint8),
             np.full(len(usable), GapItem.SNAPSHOT, np.uint8),
             np.full(len(absent_rank), GapItem.ABSENT, np.uint8),
-            np.full(len(hole_rank), GapItem.HOLE, np.uint8),
+            np.full(len(hole_rank), GapItem.GAP, np.uint8),
         ]
     )
     order = in_order(joined["rank"], joined["place"])
@@ -192,7 +195,7 @@ def _date_snapshots(sequence: InstrumentSequence) -> None:
     """Date each snapshot by its sending time, or by the next message's if that is earlier."""
     shown = (sequence.snapshot >= 0) | (sequence.item == GapItem.ABSENT)
     snapshots = np.flatnonzero(shown)
-    messages = np.flatnonzero(~shown & (sequence.item != GapItem.HOLE))
+    messages = np.flatnonzero(~shown & (sequence.item != GapItem.GAP))
     following = np.searchsorted(messages, snapshots)
     exists = following < len(messages)
     snapshots, following = snapshots[exists], messages[following[exists]]
@@ -213,13 +216,16 @@ class SequenceRows:
 
 
 def follow_sequence(
-    sequence: InstrumentSequence, counters: GapCounters, holes: PacketGapColumns
+    sequence: InstrumentSequence, counters: GapCounters, gaps: PacketGapColumns
 ) -> GapSteps:
     """Determine the step of each item for its instrument."""
     missing = covered = sound = None
-    if len(holes):
-        missing, covered = holes.missing(sequence.place), holes.covered(sequence.place)
-        sound = holes.sound(sequence.place)
+    if len(gaps):
+        missing, covered = (
+            gaps.missing(sequence.message_serial),
+            gaps.covered(sequence.message_serial),
+        )
+        sound = gaps.sound(sequence.message_serial)
     return follow(sequence.starts, sequence.item, sequence.count, counters, missing, covered, sound)
 
 

@@ -79,7 +79,7 @@ class PendingSnapshots(Generic[T]):
         early, self._early = self._early, {}
         return list(early.values())
 
-    def add(self, place: PacketKey, snapshot: InstrumentSnapshot[T]) -> None:
+    def add(self, packet_key: PacketKey, snapshot: InstrumentSnapshot[T]) -> None:
         """Keep a snapshot that is ahead of the incremental stream."""
         security_id = snapshot.security_id
         count = self._count.get(security_id, 0)
@@ -92,17 +92,17 @@ class PendingSnapshots(Generic[T]):
             del self._ahead[indices[-1]]
         else:
             self._count[security_id] = count + 1
-        self._ahead.append((place, snapshot))
+        self._ahead.append((packet_key, snapshot))
 
     def reached(
-        self, place: PacketKey, *, behind: bool
+        self, packet_key: PacketKey, *, after_packet: bool
     ) -> list[tuple[PacketKey, InstrumentSnapshot[T]]]:
         """Remove and return the snapshots as of packets before this one, or also of this one."""
         if not self._ahead:
             return []
         due, rest = [], []
         for each in self._ahead:
-            if covers(place, each[0]) and (behind or each[0] != place):
+            if covers(packet_key, each[0]) and (after_packet or each[0] != packet_key):
                 due.append(each)
                 self._count[each[1].security_id] -= 1
             else:

@@ -77,7 +77,7 @@ class LoopRows:
             )
         )
 
-    def taken(self, chosen: Numbers) -> LoopRows:
+    def take(self, chosen: Numbers) -> LoopRows:
         """Return the rows at these indices."""
         return LoopRows(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
@@ -164,7 +164,7 @@ def snapshot_orders(
     """
     order = rows.order()
     starts, counts = starts[order], counts[order]
-    owner = np.repeat(owners(headers, rows.taken(order)), counts)
+    owner = np.repeat(owners(headers, rows.take(order)), counts)
     at = np.empty(len(owner), np.int64)
     _kernels.spread_ranges(starts, counts, at)
     # An order without a known header or side makes its snapshot incomplete.
@@ -172,14 +172,14 @@ def snapshot_orders(
     if not known.all():
         at, owner = at[known], owner[known]
     if len(at) < len(entries) or (np.diff(at) != 1).any():
-        entries = entries.taken(at)
+        entries = entries.take(at)
     queued = queue_order(
         owner, entries.side, entries.price, entries.flags, entries.order_id,
         entries.position if by_position else None,
     )  # fmt: skip
     if queued is None:
         return SnapshotOrders(entries, owner)
-    return SnapshotOrders(entries.taken(queued), owner[queued])
+    return SnapshotOrders(entries.take(queued), owner[queued])
 
 
 _NUMBERS = ("order_id", "price", "size", "firm", "inserted")
@@ -223,7 +223,7 @@ class Snapshots:
     """Snapshots of some instruments, by instrument and time; one header each."""
 
     security: Numbers
-    place: Numbers
+    message_serial: Numbers
     """Message serial after the last packet that it includes."""
     version: Numbers
     number: Numbers
@@ -296,7 +296,7 @@ class Snapshots:
     def voids(self) -> AbsentInstruments:
         """Return the instruments of complete void snapshots, whose books are empty."""
         own = np.flatnonzero(self.complete & self.void())
-        return AbsentInstruments(self.security[own], self.place[own])
+        return AbsentInstruments(self.security[own], self.message_serial[own])
 
     def usable(self) -> Flags:
         """Return which snapshots can be compared or loaded: complete and not void."""
@@ -341,7 +341,7 @@ class CompleteLoop:
         return members
 
     @property
-    def place(self) -> int:
+    def message_serial(self) -> int:
         """Message serial as of which instruments that are not in the loop have an empty book."""
         return int(message_serial(np.array([self.serial]), AFTER_PACKET)[0])
 
@@ -376,7 +376,7 @@ def complete_loops(
     loops: Sequence[CompleteLoop], holes: PacketGapColumns
 ) -> tuple[CompleteLoop, ...]:
     """Return the complete loops that add information: the first one after each gap."""
-    covered = holes.covered(np.array([loop.place for loop in loops], np.int64))
+    covered = holes.covered(np.array([loop.message_serial for loop in loops], np.int64))
     informative, proven = [], 0
     for loop, missing in zip(loops, covered.tolist(), strict=True):
         if missing > proven:
@@ -393,7 +393,7 @@ class AbsentInstruments:
     """
 
     security: Numbers
-    place: Numbers
+    message_serial: Numbers
 
     @staticmethod
     def none() -> AbsentInstruments:
@@ -412,26 +412,28 @@ class AbsentInstruments:
         for loop in loops:
             members = np.empty(0, np.int64) if snapshots is None else loop.members(snapshots.loop)
             missing = np.setdiff1d(distinct, members)
-            parts.append(AbsentInstruments(missing, np.full(len(missing), loop.place, np.int64)))
+            parts.append(
+                AbsentInstruments(missing, np.full(len(missing), loop.message_serial, np.int64))
+            )
         if not parts:
             return AbsentInstruments.none()
         return AbsentInstruments(
             np.concatenate([part.security for part in parts]),
-            np.concatenate([part.place for part in parts]),
+            np.concatenate([part.message_serial for part in parts]),
         )
 
-    def after(self, place: int) -> AbsentInstruments:
+    def after(self, message_serial: int) -> AbsentInstruments:
         """Return those after a message serial."""
-        own = np.flatnonzero(self.place > place)
-        return AbsentInstruments(self.security[own], self.place[own])
+        own = np.flatnonzero(self.message_serial > message_serial)
+        return AbsentInstruments(self.security[own], self.message_serial[own])
 
-    def behind_holes(self, holes: PacketGapColumns) -> AbsentInstruments:
+    def after_gaps(self, gaps: PacketGapColumns) -> AbsentInstruments:
         """Return the first absence of each instrument after each gap; others add nothing."""
         if not len(self.security):
             return self
-        covered = holes.covered(self.place)
-        order = np.lexsort((self.place, covered, self.security))
+        covered = gaps.covered(self.message_serial)
+        order = np.lexsort((self.message_serial, covered, self.security))
         security, covered = self.security[order], covered[order]
         new = (security[1:] != security[:-1]) | (covered[1:] != covered[:-1])
         chosen = order[np.append(True, new)]
-        return AbsentInstruments(self.security[chosen], self.place[chosen])
+        return AbsentInstruments(self.security[chosen], self.message_serial[chosen])

@@ -28,7 +28,7 @@ class StaleSpan:
     """A span in which a book was stale."""
 
     security_id: int
-    place: int
+    message_serial: int
     """Message serial of the message that revealed it."""
     capture_time_ns: int
     """Capture time of that message's packet."""
@@ -54,7 +54,7 @@ class StaleSpans:
         self,
         sequence: InstrumentSequence,
         followed: GapSteps,
-        misfits: Mapping[int, str],
+        inconsistent: Mapping[int, str],
         from_the_start: bool,
     ) -> None:
         """Process the items that break or heal instruments, which are few.
@@ -63,16 +63,16 @@ class StaleSpans:
         """
         step, heals = followed.step, followed.has(HEALED)
         relevant = (step == GapStep.GAP) | (step == GapStep.DISAGREES) | heals
-        if misfits or self.open:  # inconsistent books are healed without the counters' help
+        if inconsistent or self.open:  # inconsistent books are healed without the counters' help
             relevant |= (
                 (step == GapStep.LOADS) | (step == GapStep.RESTART) | (step == GapStep.CONFIRMS)
             )
             relevant |= (sequence.item == GapItem.EMPTIED) | (sequence.item == GapItem.RESET)
-        for at in sorted({*np.flatnonzero(relevant).tolist(), *misfits}):
+        for at in sorted({*np.flatnonzero(relevant).tolist(), *inconsistent}):
             security = int(sequence.securities[sequence.rank[at]])
-            if at in misfits:
+            if at in inconsistent:
                 if security not in self.open:
-                    self._begin(sequence, at, security, misfits[at], None, None)
+                    self._begin(sequence, at, security, inconsistent[at], None, None)
             elif step[at] == GapStep.GAP:
                 if not from_the_start and _is_first(sequence, at):
                     self.open[security] = None
@@ -109,7 +109,7 @@ class StaleSpans:
         first: int | None,
         last: int | None,
     ) -> None:
-        serial, capture = int(sequence.place[at]), int(sequence.capture[at])
+        serial, capture = int(sequence.message_serial[at]), int(sequence.capture[at])
         span = StaleSpan(security, serial, capture, reason, first, last)
         self.spans.append(span)
         self.open[security] = span
@@ -121,7 +121,7 @@ class StaleSpans:
         self.reasons.pop(security, None)
         if span is not None:
             span.healed_by = _HEALERS[int(sequence.item[at])]
-            span.healed_at = int(sequence.place[at])
+            span.healed_at = int(sequence.message_serial[at])
 
 
 def _is_first(sequence: InstrumentSequence, at: int) -> bool:

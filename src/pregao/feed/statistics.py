@@ -31,11 +31,11 @@ _LIMITS = {"HARD_LIMIT": 0, "REJECTION_BAND": 1, "STATIC_LIMITS": 2, "": 3}
 
 
 def last_before(
-    ranks: Numbers, places: Numbers, wanted_ranks: Numbers, wanted_places: Numbers
+    ranks: Numbers, serials: Numbers, wanted_ranks: Numbers, requested_serials: Numbers
 ) -> Numbers:
     """Find for each wanted serial the last row of its rank up to it, or -1; inputs are sorted."""
     result = np.empty(len(wanted_ranks), np.int64)
-    _kernels.last_before(ranks, places, wanted_ranks, wanted_places, result)
+    _kernels.last_before(ranks, serials, wanted_ranks, requested_serials, result)
     return result
 
 
@@ -79,7 +79,7 @@ class OtherMessages:
             return None
         owner = self._owner(template, snapshots)
         own = np.flatnonzero(np.isin(owner, chosen))
-        return (rows.taken(own), owner[own]) if len(own) else None
+        return (rows.take(own), owner[own]) if len(own) else None
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class StatisticColumns:
     """Changes of last price and volume, by instrument and message serial."""
 
     rank: Numbers
-    place: Numbers
+    message_serial: Numbers
     event: Numbers
     kind: Codes
     value: Numbers
@@ -112,7 +112,7 @@ class StatisticColumns:
 
     def within(self, first: int, last: int) -> StatisticColumns:
         """Return those from one message serial to another."""
-        inside = np.flatnonzero((self.place >= first) & (self.place <= last))
+        inside = np.flatnonzero((self.message_serial >= first) & (self.message_serial <= last))
         return StatisticColumns(*(getattr(self, column.name)[inside] for column in fields(self)))
 
 
@@ -142,7 +142,7 @@ class StatisticReader:
         self._state[4] = 0
 
     def at(
-        self, rank: Numbers, place: Numbers, event: Numbers | None = None
+        self, rank: Numbers, message_serial: Numbers, event: Numbers | None = None
     ) -> tuple[Numbers, Numbers]:
         """Return last price and volume at each serial, after its event (if given) ends."""
         if event is None:
@@ -150,8 +150,8 @@ class StatisticReader:
         prices, volumes = np.empty(len(rank), np.int64), np.empty(len(rank), np.int64)
         own = self.statistics
         _kernels.statistics_at(
-            own.rank, own.place, own.event, own.kind, own.value, own.order,
-            rank, place, event, self._state, prices, volumes,
+            own.rank, own.message_serial, own.event, own.kind, own.value, own.order,
+            rank, message_serial, event, self._state, prices, volumes,
         )  # fmt: skip
         return prices, volumes
 
@@ -160,7 +160,7 @@ def statistics_of(
     tables: Mapping[int, MessageColumns],
     securities: Numbers,
     base: int,
-    place: Numbers | None = None,
+    message_serial: Numbers | None = None,
 ) -> list[StatisticColumns]:
     """Return the statistics in messages.
 
@@ -179,14 +179,16 @@ def statistics_of(
                 excluded = rows.codes("trd_sub_type", dict.fromkeys(NOT_LAST_SUB_TYPES, 1), 0) == 1
                 sets = set_last_price(rows.numbers("trade_condition", 0), excluded)
                 kept = np.flatnonzero(sets)
-            parts.append(_statistics(rows, securities, base, kind, value, order, place, kept))
+            parts.append(
+                _statistics(rows, securities, base, kind, value, order, message_serial, kept)
+            )
     rows = tables.get(EXECUTION_STATISTICS)
     if rows is not None:
         none = rows.numbers("number_of_trades") == 0
         kind = np.where(none, _kernels.NO_VOLUME, _kernels.VOLUME).astype(np.uint8)
         zero, kept = np.zeros(len(rows), np.int64), np.arange(len(rows))
         value = rows.numbers("trade_volume")
-        parts.append(_statistics(rows, securities, base, kind, value, zero, place, kept))
+        parts.append(_statistics(rows, securities, base, kind, value, zero, message_serial, kept))
     return parts
 
 
@@ -203,7 +205,9 @@ def snapshot_statistics(
         shown = others.of_snapshots(template, snapshots, chosen)
         if shown is not None and snapshots is not None:
             rows, owner = shown
-            parts += statistics_of({template: rows}, securities, base, snapshots.place[owner])
+            parts += statistics_of(
+                {template: rows}, securities, base, snapshots.message_serial[owner]
+            )
     return parts
 
 
@@ -214,10 +218,10 @@ def _statistics(
     kind: Codes,
     value: Numbers,
     order: Numbers,
-    place: Numbers | None,
+    message_serial: Numbers | None,
     kept: Numbers,
 ) -> StatisticColumns:
-    serial = message_serials(rows, base) if place is None else place
+    serial = message_serials(rows, base) if message_serial is None else message_serial
     event = rows.numbers("event", -1)
     rank = np.searchsorted(securities, rows.numbers("security_id"))
     return StatisticColumns(
@@ -230,7 +234,7 @@ class PhaseChanges:
     """Changes of phases or states of instruments, by instrument and message serial."""
 
     rank: Numbers
-    place: Numbers
+    message_serial: Numbers
     event: Numbers
     session: Codes
     """Whether a new trading session begins, which restarts the statistics."""
@@ -282,7 +286,9 @@ class PhaseChanges:
         new = np.flatnonzero(self.session)
         none = np.full(len(new), NULL, np.int64)
         kind = np.full(len(new), _kernels.SESSION, np.uint8)
-        return StatisticColumns(self.rank[new], self.place[new], self.event[new], kind, none, none)
+        return StatisticColumns(
+            self.rank[new], self.message_serial[new], self.event[new], kind, none, none
+        )
 
 
 class PriceLimits:
@@ -304,7 +310,7 @@ class PriceLimits:
                 parts.append(_limit_rows(rows, securities, message_serials(rows, base)))
             shown = others.of_snapshots(template, snapshots, loaded)
             if shown is not None and snapshots is not None:
-                parts.append(_limit_rows(shown[0], securities, snapshots.place[shown[1]]))
+                parts.append(_limit_rows(shown[0], securities, snapshots.message_serial[shown[1]]))
         if not parts:
             return
         rank, place, low, high, kind = (
@@ -316,25 +322,27 @@ class PriceLimits:
                 own = own[np.lexsort((place[own], rank[own]))]
                 self._kinds.append((rank[own], place[own], low[own], high[own]))
 
-    def at(self, rank: Numbers, place: Numbers) -> tuple[Numbers, Numbers]:
+    def at(self, rank: Numbers, message_serial: Numbers) -> tuple[Numbers, Numbers]:
         """Return the lowest and highest allowed price at sorted message serials."""
         low, high = np.full(len(rank), NULL, np.int64), np.full(len(rank), NULL, np.int64)
         for ranks, serials, lows, highs in reversed(self._kinds):
-            rows = last_before(ranks, serials, rank, place)
+            rows = last_before(ranks, serials, rank, message_serial)
             at, exists = np.maximum(rows, 0), rows >= 0
             low = np.where(exists, lows[at], low)
             high = np.where(exists, highs[at], high)
         return low, high
 
 
-def _limit_rows(rows: MessageColumns, securities: Numbers, place: Numbers) -> tuple[Numbers, ...]:
+def _limit_rows(
+    rows: MessageColumns, securities: Numbers, message_serial: Numbers
+) -> tuple[Numbers, ...]:
     unit: Flags = rows.codes("price_limit_type", {"PRICE_UNIT": 1}, 0) == 1
     kind = rows.codes("price_band_type", _LIMITS, _LIMITS[""]).astype(np.int64)
     auctions = rows.codes("price_band_type", {"AUCTION_LIMITS": 1}, 0) == 1
     kept = np.flatnonzero(unit & ~auctions)
     return (
         np.searchsorted(securities, rows.numbers("security_id"))[kept],
-        place[kept],
+        message_serial[kept],
         rows.numbers("low_limit_price")[kept],
         rows.numbers("high_limit_price")[kept],
         kind[kept],

@@ -120,14 +120,14 @@ class StatisticAudit:
         shown = self.others.of_snapshots(template, self.snapshots, loaded)
         if shown is not None:
             tables.append(shown[0])
-            serials.append(self.snapshots.place[shown[1]])
+            serials.append(self.snapshots.message_serial[shown[1]])
         if not tables:
             return None
         joined = tables[0] if len(tables) == 1 else tables[0].followed_by(tables[1])
         serial = np.concatenate(serials)
         label = self._label(joined)
         order = np.lexsort((serial, label))
-        return joined.taken(order), label[order], serial[order]
+        return joined.take(order), label[order], serial[order]
 
     def _label(self, rows: ComparedColumns) -> Numbers:
         """Return instrument and kind of statistic as one number."""
@@ -147,7 +147,7 @@ class StatisticAudit:
         found: dict[int, list[str]],
     ) -> None:
         published_rows, labels, serials = published
-        label, serial = self._label(rows), self.snapshots.place[owner]
+        label, serial = self._label(rows), self.snapshots.message_serial[owner]
         order = np.lexsort((serial, label))
         at = last_before(labels, serials, label[order], serial[order])
         owner = owner[order]
@@ -155,7 +155,7 @@ class StatisticAudit:
         if len(alone):
             self._only_shown(template, owner[alone], found)
         both = np.flatnonzero(at >= 0)
-        theirs, mine = rows.taken(order[both]), published_rows.taken(at[both])
+        theirs, mine = rows.take(order[both]), published_rows.take(at[both])
         owner = owner[both]
         if "md_update_action" in mine.names:
             withdrawn = mine.codes("md_update_action", _DELETED, 0) == 1
@@ -163,7 +163,7 @@ class StatisticAudit:
                 _describe(found, owner[row], f"{name} was withdrawn, but the snapshot contains it")
             if withdrawn.any():
                 kept = np.flatnonzero(~withdrawn)
-                theirs, mine, owner = theirs.taken(kept), mine.taken(kept), owner[kept]
+                theirs, mine, owner = theirs.take(kept), mine.take(kept), owner[kept]
         for column in theirs.names:
             if column in _NOT_COMPARED or column.endswith("_ns"):
                 continue
@@ -194,13 +194,15 @@ class StatisticAudit:
         """Report statistics that were published and are in effect, but are not in the snapshot."""
         published_rows, labels, serials = published
         rank = np.searchsorted(self.securities, self.snapshots.security[without])
-        serial = self.snapshots.place[without]
+        serial = self.snapshots.message_serial[without]
         order = np.lexsort((serial, rank))
         rank, serial, without = rank[order], serial[order], without[order]
         at = last_before(labels // _KINDS, serials, rank, serial)
         new = np.flatnonzero(self.changes.session)
-        session = last_before(self.changes.rank[new], self.changes.place[new], rank, serial)
-        session_start = np.append(self.changes.place[new], -1)[session]
+        session = last_before(
+            self.changes.rank[new], self.changes.message_serial[new], rank, serial
+        )
+        session_start = np.append(self.changes.message_serial[new], -1)[session]
         in_effect = (at >= 0) & (np.append(serials, -1)[at] > session_start)
         if "md_update_action" in published_rows.names:
             withdrawn = published_rows.codes("md_update_action", _DELETED, 0) == 1
@@ -216,7 +218,7 @@ class StatisticAudit:
         if shown is None:
             return
         rows, owner = shown
-        rank, serial = self._rank(rows), self.snapshots.place[owner]
+        rank, serial = self._rank(rows), self.snapshots.message_serial[owner]
         order = np.lexsort((serial, rank))
         reader = StatisticReader()
         reader.load(statistics)

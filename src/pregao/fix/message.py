@@ -108,8 +108,8 @@ def encode(fields: Iterable[tuple[int, Value]]) -> bytes:
 class Parser:
     """Extracts messages from a byte stream that arrives in pieces of any size."""
 
-    def __init__(self, most_bytes: int = MAX_BYTES) -> None:
-        self._most = most_bytes
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._most = max_bytes
         self._held = bytearray()
 
     @property

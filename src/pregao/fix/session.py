@@ -83,7 +83,7 @@ class FixSession:
         self._next_in = 1
         self._gap_start = 0
         """First missing number of the last gap that was requested."""
-        self._sent_ns = self._heard_ns = now_ns
+        self._sent_ns = self._last_received_ns = now_ns
         self._asked = False
         """Whether a test request is unanswered."""
         self._interval_ns = settings.heartbeat_ns
@@ -98,9 +98,9 @@ class FixSession:
         return self.state is FixSessionState.ENDED
 
     @property
-    def heard_ns(self) -> int:
+    def last_received_ns(self) -> int:
         """Time of the last complete message received, or of the start of the session."""
-        return self._heard_ns
+        return self._last_received_ns
 
     @property
     def waits_for_peer(self) -> bool:
@@ -113,7 +113,7 @@ class FixSession:
         if self.state is FixSessionState.ENDED:
             return None
         silence = int(self._interval_ns * _SILENCE) * (2 if self._asked else 1)
-        return min(self._sent_ns + self._interval_ns, self._heard_ns + silence)
+        return min(self._sent_ns + self._interval_ns, self._last_received_ns + silence)
 
     def take_output(self) -> bytes:
         """Return and clear the bytes to send."""
@@ -142,7 +142,7 @@ class FixSession:
         events: list[FixSessionEvent] = []
         try:
             for message in self._parser.feed(data):
-                self._heard_ns, self._asked = now_ns, False
+                self._last_received_ns, self._asked = now_ns, False
                 events += self._message(message, now_ns)
                 if self.ended:
                     break
@@ -155,21 +155,21 @@ class FixSession:
         if self.state is FixSessionState.ENDED:
             return []
         silence = int(self._interval_ns * _SILENCE)
-        if self._asked and now_ns >= self._heard_ns + 2 * silence:
+        if self._asked and now_ns >= self._last_received_ns + 2 * silence:
             return self._end("the other side did not answer a test request", now_ns)
         if self.state is FixSessionState.ACTIVE:
-            if not self._asked and now_ns >= self._heard_ns + silence:
+            if not self._asked and now_ns >= self._last_received_ns + silence:
                 self._asked = True
                 self._write(_TEST_REQUEST, [(112, "alive")], now_ns)
             elif now_ns >= self._sent_ns + self._interval_ns:
                 self._write(_HEARTBEAT, [], now_ns)
-        elif now_ns >= self._heard_ns + silence:
+        elif now_ns >= self._last_received_ns + silence:
             return self._end("no logon received in time", now_ns)
         return []
 
     def _message(self, message: FixMessage, now_ns: int) -> list[FixSessionEvent]:
         kind, number = message.type, message.number(34)
-        problem = self._who(message)
+        problem = self._peer(message)
         if problem or number is None:
             return self._end(problem or "message without a sequence number (tag 34)", now_ns)
         if kind == _LOGON:
@@ -233,7 +233,7 @@ class FixSession:
         self.state = FixSessionState.ACTIVE
         return [LoggedOn()]
 
-    def _who(self, message: FixMessage) -> str:
+    def _peer(self, message: FixMessage) -> str:
         expected = (self.settings.target, self.settings.sender)
         if (message.text(49), message.text(56)) != expected:
             return (

@@ -42,12 +42,12 @@ class Assembler:
     def __init__(
         self,
         *,
-        most_waiting: int = MAX_PENDING,
-        most_bytes: int = MAX_BYTES,
+        max_pending: int = MAX_PENDING,
+        max_bytes: int = MAX_BYTES,
         longest_wait_ns: int = MAX_WAIT_NS,
     ) -> None:
-        self._most_waiting = most_waiting
-        self._most_bytes = most_bytes
+        self._max_pending = max_pending
+        self._max_bytes = max_bytes
         self._longest_wait_ns = longest_wait_ns
         self._waiting: dict[int, _Waiting] = {}
         self._bytes = 0
@@ -87,7 +87,7 @@ class Assembler:
             pieces = partial.pieces
             payload = b"".join(pieces[index] for index in range(1, partial.count + 1))
             return AssembledMessage(chunk.number, payload)
-        while len(self._waiting) > self._most_waiting or self._bytes > self._most_bytes:
+        while len(self._waiting) > self._max_pending or self._bytes > self._max_bytes:
             self._give_up(next(iter(self._waiting)))
         return None
 

@@ -50,12 +50,12 @@ def read_chunks(datagram: Any) -> Iterator[Chunk]:
         position = start + length
 
 
-def write_chunks(number: int, message: bytes, most_bytes: int = MAX_MESSAGE_BYTES) -> list[bytes]:
+def write_chunks(number: int, message: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> list[bytes]:
     """Return the datagrams of a message, with one chunk each."""
-    size = min(most_bytes - HEADER_SIZE, 0xFFFF)
+    size = min(max_bytes - HEADER_SIZE, 0xFFFF)
     if size < 1:
         raise EncodeError(
-            f"a datagram of {most_bytes} bytes is too small: it needs more than {HEADER_SIZE}"
+            f"a datagram of {max_bytes} bytes is too small: it needs more than {HEADER_SIZE}"
         )
     if not message:
         raise EncodeError("a message must have at least one byte")

@@ -56,7 +56,7 @@ class LineCounters:
 class LineMessage:
     """A message delivered in sequence."""
 
-    place: PacketKey
+    packet_key: PacketKey
     message: LegacyMessage
     feed: str
     time_ns: int
@@ -75,7 +75,7 @@ class LineGap:
 class LineRestarted:
     """A sequence begins: the next message has this key. Books must be synchronized again."""
 
-    place: PacketKey
+    packet_key: PacketKey
 
 
 LineEvent = LineMessage | LineGap | LineRestarted
@@ -91,7 +91,7 @@ class _Feed:
     highest: int = 0
     back: int = 0
     """Number of consecutive messages with past numbers."""
-    heard_ns: int | None = None
+    last_received_ns: int | None = None
 
 
 class IncrementalLine:
@@ -107,15 +107,15 @@ class IncrementalLine:
         *,
         platform: Platform = PUMA,
         reader: MessageReader | None = None,
-        most_wait_ns: int = MAX_WAIT_NS,
-        asked_for: bool = False,
+        max_wait_ns: int = MAX_WAIT_NS,
+        recoverable: bool = False,
     ) -> None:
         """Create a line that waits up to ``most_wait_ns`` for missing messages.
 
         If they are ``asked_for`` from TCP recovery, it waits even after all feeds have passed them.
         """
         self.counters = LineCounters()
-        self._asked_for = asked_for
+        self._asked_for = recoverable
         self._platform = platform
         self._reader = MessageReader() if reader is None else reader
         self._feeds = {feed: _Feed(Assembler()) for feed in feeds}
@@ -123,7 +123,7 @@ class IncrementalLine:
         self._version = 1
         self._heartbeat: PacketKey | None = None
         """Key of the last message delivered, if it was a heartbeat."""
-        self._most_wait_ns = most_wait_ns
+        self._max_wait_ns = max_wait_ns
         self._arbiter = self._new_arbiter()
 
     @property
@@ -143,7 +143,11 @@ class IncrementalLine:
 
     def is_dead(self, now_ns: int) -> bool:
         """Whether the stream has been silent so long that it counts as failed (002 §5.1.1)."""
-        received_ns = [each.heard_ns for each in self._feeds.values() if each.heard_ns is not None]
+        received_ns = [
+            each.last_received_ns
+            for each in self._feeds.values()
+            if each.last_received_ns is not None
+        ]
         return bool(received_ns) and now_ns - max(received_ns) >= DEAD_AFTER_NS
 
     @property
@@ -156,7 +160,7 @@ class IncrementalLine:
 
     def tick(self, now_ns: int) -> list[LineEvent]:
         """Advance the clock: declare messages lost that have been missing for too long."""
-        return self._told(list(self._arbiter.expire(now_ns)))
+        return self._events(list(self._arbiter.expire(now_ns)))
 
     def give_up(self, now_ns: int) -> list[LineEvent]:
         """Declare the first missing messages lost immediately."""
@@ -168,7 +172,7 @@ class IncrementalLine:
         self.counters.datagrams += 1
         source = self._feeds[feed]
         events = self._choose(feed, time_ns)
-        source.heard_ns = time_ns
+        source.last_received_ns = time_ns
         if self._followed not in (None, feed):
             self.counters.ignored += 1
             return events
@@ -185,18 +189,18 @@ class IncrementalLine:
     def recovered(self, version: int, message: LegacyMessage, time_ns: int) -> list[LineEvent]:
         """Process a message that TCP recovery sent again (002 §6.2)."""
         key = PacketKey(version, message.number)
-        return self._told(self._arbiter.accept(RECOVERY, key, time_ns, message))
+        return self._events(self._arbiter.accept(RECOVERY, key, time_ns, message))
 
     def _choose(self, feed: str, time_ns: int) -> list[LineEvent]:
         """Switch to this feed if only one feed is followed and it has fallen silent."""
         if self._followed is None or self._followed == feed:
             return []
-        last_ns = self._feeds[self._followed].heard_ns
+        last_ns = self._feeds[self._followed].last_received_ns
         if last_ns is not None and time_ns - last_ns < DEAD_AFTER_NS:
             return []
         events: list[LineEvent] = []
         if self._arbiter.expected is not None:
-            events = self._told(self._give_up())
+            events = self._events(self._give_up())
             self._begin_version(feed)
         self._followed = feed
         return events
@@ -228,7 +232,7 @@ class IncrementalLine:
         if key == self._heartbeat and message.type is not MsgType.HEARTBEAT:
             # The heartbeat delivered before has the number of this message.
             return events + self._deliver(key, message, feed, time_ns)
-        return events + self._told(self._arbiter.accept(feed, key, time_ns, message))
+        return events + self._events(self._arbiter.accept(feed, key, time_ns, message))
 
     def _is_past(self, source: _Feed, number: int) -> bool:
         expected = self._arbiter.expected
@@ -247,8 +251,8 @@ class IncrementalLine:
             return []  # the platform starts: there were no messages before
         if source.highest == 0:
             return []  # a repeated reset
-        events = self._told(self._give_up())
-        return events + self._begin_anew(feed, message.new_number)
+        events = self._events(self._give_up())
+        return events + self._restart(feed, message.new_number)
 
     def _lost_reset(self, feed: str, number: int) -> list[LineEvent]:
         """Restart the numbers of a feed whose SequenceReset was lost."""
@@ -256,7 +260,7 @@ class IncrementalLine:
         if source.version < self._version:
             source.version, source.highest, source.back = self._version, number, 0
             return []
-        return self._told(self._give_up()) + self._begin_anew(feed, number)
+        return self._events(self._give_up()) + self._restart(feed, number)
 
     def _give_up(self) -> list[FeedOutcome[LegacyMessage]]:
         """Deliver all held messages and declare the missing ones lost."""
@@ -265,7 +269,7 @@ class IncrementalLine:
             outcomes += list(self._arbiter.expire(deadline))
         return outcomes
 
-    def _begin_anew(self, feed: str, number: int) -> list[LineEvent]:
+    def _restart(self, feed: str, number: int) -> list[LineEvent]:
         self._begin_version(feed)
         self._arbiter.heartbeat(self._version, number, 0)
         return [LineRestarted(PacketKey(self._version, number))]
@@ -282,9 +286,9 @@ class IncrementalLine:
         # With a single feed, no other feed can deliver what is missing.
         alone = self._followed is not None or self._asked_for
         feeds = () if alone else tuple(self._feeds)
-        return Arbiter(most_wait_ns=self._most_wait_ns, feeds=feeds)
+        return Arbiter(max_wait_ns=self._max_wait_ns, feeds=feeds)
 
-    def _told(self, outcomes: Sequence[FeedOutcome[LegacyMessage]]) -> list[LineEvent]:
+    def _events(self, outcomes: Sequence[FeedOutcome[LegacyMessage]]) -> list[LineEvent]:
         events: list[LineEvent] = []
         for outcome in outcomes:
             match outcome:
@@ -300,8 +304,8 @@ class IncrementalLine:
         return events
 
     def _deliver(
-        self, place: PacketKey, message: LegacyMessage, feed: str, time_ns: int
+        self, packet_key: PacketKey, message: LegacyMessage, feed: str, time_ns: int
     ) -> list[LineEvent]:
-        self._heartbeat = place if message.type is MsgType.HEARTBEAT else None
+        self._heartbeat = packet_key if message.type is MsgType.HEARTBEAT else None
         self.counters.delivered += 1
-        return [LineMessage(place, message, feed, time_ns)]
+        return [LineMessage(packet_key, message, feed, time_ns)]

@@ -190,8 +190,8 @@ class MessageStore:
     SequenceReset makes all messages before it unavailable.
     """
 
-    def __init__(self, channels: Sequence[str], most: int | None = 10_000) -> None:
-        self._most = most
+    def __init__(self, channels: Sequence[str], max_messages: int | None = 10_000) -> None:
+        self._most = max_messages
         self._messages: dict[str, OrderedDict[int, bytes]] = {
             channel: OrderedDict() for channel in channels
         }

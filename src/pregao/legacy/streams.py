@@ -41,13 +41,13 @@ class Platform:
     """A trading platform and the properties of its feeds."""
 
     name: str
-    most_bytes: int
+    max_bytes: int
     """Maximum size of a datagram, header included (002 §5.3.3)."""
     same_on_both_feeds: bool
     """Whether feeds A and B have the same messages and numbers (002 §5.2, §15.3)."""
     numbered_weekly: bool
     """Whether incremental numbers restart weekly; else they restart daily (002 §15.7)."""
-    recovered_at_most: int | None
+    max_recovered: int | None
     """Number of past messages that TCP recovery has; None for all since the last reset."""
     milliseconds: bool
     """Whether times of day include milliseconds (002 §15.11)."""

@@ -156,21 +156,21 @@ class LegacyRows:
 
     def column(self, at: int, chosen: Int64Array) -> Any:
         """Return one column of the selected rows."""
-        return self._taken([self._columns[at]], chosen)[0]
+        return self._values([self._columns[at]], chosen)[0]
 
     def columns(self, chosen: Int64Array) -> list[Any]:
         """Return all columns of the selected rows."""
-        return self._taken(self._columns, chosen)
+        return self._values(self._columns, chosen)
 
     def filled(self) -> list[int]:
         """Return the indices of the columns that have values in any row."""
         return [at for at, column in enumerate(self._columns) if not column.empty]
 
-    def some(self, places: list[int], chosen: Int64Array) -> list[Any]:
+    def some(self, indices: list[int], chosen: Int64Array) -> list[Any]:
         """Return some columns of the selected rows; texts of `FEW_VALUES` as dictionaries."""
-        return self._taken([self._columns[at] for at in places], chosen, in_dictionaries=True)
+        return self._values([self._columns[at] for at in indices], chosen, in_dictionaries=True)
 
-    def _taken(
+    def _values(
         self, columns: list[_Column], chosen: Int64Array, *, in_dictionaries: bool = False
     ) -> list[Any]:
         of_messages = self.message[chosen]

@@ -22,7 +22,7 @@ class BookCopy:
 
     state: State
     reason: str
-    place: PacketKey | None
+    packet_key: PacketKey | None
     bids: tuple[BookLevel, ...]
     asks: tuple[BookLevel, ...]
 
@@ -79,7 +79,7 @@ def copy_of(channel: FeedChannel, security_id: int, depth: int) -> BookCopy:
     return BookCopy(
         book.state,
         book.reason,
-        book.place,
+        book.packet_key,
         tuple(book.levels(Side.BID, depth)),
         tuple(book.levels(Side.ASK, depth)),
     )

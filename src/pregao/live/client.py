@@ -41,7 +41,7 @@ class Live:
         symbols: Iterable[str] | None = None,
         kinds: tuple[type[ChannelEvent], ...] | None = None,
         depth: int = DEPTH,
-        most_waiting: int = MAX_PENDING,
+        max_pending: int = MAX_PENDING,
         recorder: Recorder | None = None,
         spin: bool | None = None,
     ) -> None:
@@ -50,7 +50,7 @@ class Live:
         self._symbols = None if symbols is None else frozenset(symbols)
         self._kinds = kinds
         self._depth = depth
-        self._most = most_waiting
+        self._max_pending = max_pending
         self._recorder = recorder
         self._spin = spin
         self._handler: FeedHandler | None = None
@@ -85,7 +85,7 @@ class Live:
         """Return a health report; raises `PregaoError` if the feed is not running."""
         if self._handler is None:
             raise PregaoError("The feed is not running: enter it with `async with` first.")
-        return await asyncio.to_thread(self._handler.ask, report)
+        return await asyncio.to_thread(self._handler.call, report)
 
     def __aiter__(self) -> AsyncIterator[LiveItem]:
         return self._items()
@@ -102,23 +102,23 @@ class Live:
             self._symbols,
             kinds=self._kinds,
             depth=self._depth,
-            most_waiting=self._most,
+            max_pending=self._max_pending,
             notify=notify,
         )
         handler = self._begin()
         try:
-            await asyncio.to_thread(handler.ask, subscription.begin)
+            await asyncio.to_thread(handler.call, subscription.begin)
             while True:
                 for item in subscription.take():
                     yield item
-                if subscription.behind:
-                    await asyncio.to_thread(handler.ask, subscription.refresh)
+                if subscription.overflowed:
+                    await asyncio.to_thread(handler.call, subscription.refresh)
                     continue
                 if handler.failure is not None:
                     raise handler.failure
                 await _until(pending)
         finally:
-            handler.forget(subscription)
+            handler.remove_listener(subscription)
             await self._end()
 
 

@@ -112,7 +112,7 @@ class LiveConfig:
     realtime: bool = False
     """Whether to request real-time scheduling for the feed's thread."""
 
-    def groups(self, most: int | None = None) -> list[LiveConfig]:
+    def groups(self, maximum: int | None = None) -> list[LiveConfig]:
         """Return a configuration for each worker process.
 
         Channels are grouped by `processes`, or, with ``most``, spread over at most that many
@@ -120,10 +120,10 @@ class LiveConfig:
         """
         names = dict.fromkeys(self.processes.get(each.number, "") for each in self.channels)
         numbers = [each.number for each in self.channels]
-        if most is None:
+        if maximum is None:
             found = [[n for n in numbers if self.processes.get(n, "") == name] for name in names]
         else:
-            found = [numbers[first::most] for first in range(min(most, len(numbers)))]
+            found = [numbers[first::maximum] for first in range(min(maximum, len(numbers)))]
         return [self.only(group) for group in found]
 
     def only(self, numbers: Iterable[int] | None) -> LiveConfig:

@@ -27,7 +27,7 @@ _RECENT_NS = 10 * SECOND
 class EventListener(Protocol):
     """Receives events in the handler's thread: it must be quick and never block."""
 
-    def told(self, channel: FeedChannel, events: list[ChannelEvent]) -> None:
+    def on_events(self, channel: FeedChannel, events: list[ChannelEvent]) -> None:
         """Process events of a channel."""
 
 

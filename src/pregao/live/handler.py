@@ -233,7 +233,7 @@ class FeedHandler:
 
     # Running
 
-    def listen(self, listener: EventListener, *, singly: bool = True) -> None:
+    def add_listener(self, listener: EventListener, *, singly: bool = True) -> None:
         """Add a listener, before the handler runs or through `ask`.
 
         A listener that does not read books when it receives events can pass ``singly=False``: it
@@ -244,12 +244,12 @@ class FeedHandler:
         if singly:
             self._singly = [*self._singly, listener]
 
-    def forget(self, listener: EventListener) -> None:
+    def remove_listener(self, listener: EventListener) -> None:
         """Remove a listener."""
         self._listeners = [each for each in self._listeners if each is not listener]
         self._singly = [each for each in self._singly if each is not listener]
 
-    def ask(self, question: Callable[[FeedHandler], T], timeout_s: float = _ANSWER_S) -> T:
+    def call(self, question: Callable[[FeedHandler], T], timeout_s: float = _ANSWER_S) -> T:
         """Run a function in the handler's thread, between two batches, and return its result."""
         if self._thread is threading.current_thread():
             return question(self)
@@ -313,14 +313,14 @@ class FeedHandler:
             self._ask_again(asker, now)
         for followed in self.channels.values():
             if self._askers:
-                self._tell(followed)
+                self._publish(followed)
             channel = followed.channel
             if len(batch) < _AT_EASE and isinstance(channel, FastChannel):
                 self._guarded(followed, partial(channel.catch_up, _LOOKED_AT), now)
             deadline = channel.deadline()
             if deadline is not None and deadline <= now:
                 self._guarded(followed, partial(channel.tick, now), now)
-                self._tell(followed)
+                self._publish(followed)
             self._act(followed)
         if self._again:
             self._join_again(now)
@@ -369,7 +369,7 @@ class FeedHandler:
                     when = int(datagrams.time_ns[index])
                     self._failed(followed, error, when, datagrams.payload(index))
                     index += 1
-                self._tell(followed)
+                self._publish(followed)
             return
         lines, times = datagrams.line.tolist(), datagrams.time_ns.tolist()
         for number, when in zip(lines, times, strict=True):
@@ -380,7 +380,7 @@ class FeedHandler:
                     channel.receive(line.stream, line.feed, payload, when, when)
                 except Exception as error:
                     self._failed(followed, error, when, payload)
-                self._tell(followed)
+                self._publish(followed)
             index += 1
 
     def _failed(
@@ -426,9 +426,9 @@ class FeedHandler:
         if wanted != self._wanted:
             self._wanted = wanted
             for followed in self.channels.values():
-                followed.channel.want_events(wanted=wanted)
+                followed.channel.enable_events(enabled=wanted)
 
-    def _tell(self, followed: LiveChannel) -> None:
+    def _publish(self, followed: LiveChannel) -> None:
         if not self._listeners:
             self._want(wanted=False)
             return
@@ -439,7 +439,7 @@ class FeedHandler:
             return
         if events:
             for listener in self._listeners:
-                listener.told(followed.channel, events)
+                listener.on_events(followed.channel, events)
 
     def _record(self, batch: DatagramBatch) -> None:
         if self.recorder is None:

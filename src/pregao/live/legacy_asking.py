@@ -230,14 +230,14 @@ class RecoveryRequester:
                 self._connection.sendall(data)
 
 
-def _without(asked: _Asked, now_ns: int) -> None:
+def _without(request: _Asked, now_ns: int) -> None:
     """Declare a gap lost after the reorder time, as on a channel without recovery."""
-    channel, lost = asked.channel, asked.channel.incremental.awaited
+    channel, lost = request.channel, request.channel.incremental.awaited
     if lost is None:
-        asked.missing = None
+        request.missing = None
         return
-    if asked.missing is None or asked.missing[:2] != (lost.sequence_version, lost.first):
-        asked.missing = (lost.sequence_version, lost.first, now_ns)
-    if now_ns - asked.missing[2] >= channel.settings.reorder_ns:
-        asked.missing = None
+    if request.missing is None or request.missing[:2] != (lost.sequence_version, lost.first):
+        request.missing = (lost.sequence_version, lost.first, now_ns)
+    if now_ns - request.missing[2] >= channel.settings.reorder_ns:
+        request.missing = None
         channel.give_up(now_ns)

@@ -144,7 +144,7 @@ async def recovery_server(
                 return
             if not served.session.waits_for_peer:
                 waits_until = None
-            elif waits_until is None or served.session.heard_ns == now:
+            elif waits_until is None or served.session.last_received_ns == now:
                 waits_until = now + idle_ns
 
     server = await asyncio.start_server(serve, host, port)

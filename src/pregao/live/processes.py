@@ -59,7 +59,7 @@ class FeedProcesses:
             self.stop()
             raise
 
-    def ask(self, question: Callable[[FeedHandler], T]) -> T:
+    def call(self, question: Callable[[FeedHandler], T]) -> T:
         """Run a function in every handler and merge the results.
 
         It is sent to other processes, so it must be defined at the top level of a module. Reports,
@@ -90,14 +90,14 @@ class FeedProcesses:
         *,
         kinds: tuple[type[ChannelEvent], ...] | None = None,
         depth: int = DEPTH,
-        most_waiting: int = MAX_PENDING,
+        max_pending: int = MAX_PENDING,
     ) -> ProcessSubscription:
         """Subscribe to the events of some instruments, or all."""
         with self._lock:
             self._subscriptions += 1
             number = self._subscriptions
         wanted = None if symbols is None else frozenset(symbols)
-        self._ask(_Begin(number, wanted, kinds, depth, most_waiting))
+        self._ask(_Begin(number, wanted, kinds, depth, max_pending))
         return ProcessSubscription(self, number)
 
     def stop(self) -> None:
@@ -111,7 +111,7 @@ class FeedProcesses:
 class ProcessSubscription:
     """Events of some instruments in worker processes, queued until they are taken."""
 
-    behind = False
+    overflowed = False
     """Always False: after an overflow, `take` itself returns `Missed` and fresh books."""
 
     def __init__(self, processes: FeedProcesses, number: int) -> None:
@@ -120,11 +120,11 @@ class ProcessSubscription:
 
     def take(self) -> list[LiveItem]:
         """Return the items queued since the last call, process by process."""
-        return self._processes.ask(_Take(self._number))
+        return self._processes.call(_Take(self._number))
 
     def close(self) -> None:
         """End the subscription; `take` then returns nothing. May be called more than once."""
-        self._processes.ask(_End(self._number))
+        self._processes.call(_End(self._number))
 
 
 class _Member:
@@ -145,7 +145,7 @@ class _Member:
         try:
             self._link.send(question)
         except OSError:
-            raise self._gone() from None
+            raise self._ended() from None
 
     def answer(self, timeout_s: float | None = None) -> Any:
         """Return the result of the last call; an exception if it raised one."""
@@ -156,9 +156,9 @@ class _Member:
                 )
             return self._link.recv()
         except (EOFError, OSError):
-            raise self._gone() from None
+            raise self._ended() from None
 
-    def _gone(self) -> PregaoError:
+    def _ended(self) -> PregaoError:
         return NetworkError(f"The worker process of channel {self._numbers} has ended.")
 
     def close(self) -> None:
@@ -209,7 +209,7 @@ def _answer(handler: FeedHandler, question: Callable[[FeedHandler], Any]) -> Any
     # This thread takes queued items, so that the feed's thread is not interrupted.
     if isinstance(question, _Take):
         return question(handler)
-    return handler.ask(question)
+    return handler.call(question)
 
 
 _subscribed: dict[int, Subscription] = {}
@@ -225,7 +225,7 @@ class _Begin:
 
     def __call__(self, handler: FeedHandler) -> None:
         symbols, kinds, depth, capacity = self._values
-        subscription = Subscription(symbols, kinds=kinds, depth=depth, most_waiting=capacity)
+        subscription = Subscription(symbols, kinds=kinds, depth=depth, max_pending=capacity)
         _subscribed[self._number] = subscription
         subscription.begin(handler)
 
@@ -241,8 +241,8 @@ class _Take:
         if subscription is None:
             return []
         items = subscription.take()
-        if subscription.behind:
-            handler.ask(subscription.refresh)
+        if subscription.overflowed:
+            handler.call(subscription.refresh)
             items += subscription.take()
         return items
 
@@ -256,7 +256,7 @@ class _End:
     def __call__(self, handler: FeedHandler) -> list[LiveItem]:
         subscription = _subscribed.pop(self._number, None)
         if subscription is not None:
-            handler.forget(subscription)
+            handler.remove_listener(subscription)
         return []
 
 

@@ -111,7 +111,7 @@ class Replayer:
         its messages, are unchanged.
         """
         for target in () if targets is None or allow_remote else targets.values():
-            if not target.stays_here:
+            if not target.is_loopback:
                 raise UsageError(
                     f"{target} is neither a multicast group nor loopback: packets would leave this "
                     "machine. Choose another target, or allow it with --allow-remote."
@@ -132,7 +132,7 @@ class Replayer:
         """Stop the replay soon."""
         self._stopped.set()
 
-    def run(self, told: OnProgress | None = None) -> ReplayCounts:
+    def run(self, on_progress: OnProgress | None = None) -> ReplayCounts:
         """Send everything; ``told`` is called regularly with the counts so far."""
         lines = LineTable()
         known: dict[Address, int] = {}
@@ -148,7 +148,7 @@ class Replayer:
                     sender = Sender(list(known), interface=self._interface, ttl=self._ttl)
                 assert sender is not None
                 pace = pace or _Pace(self._speed, int(stretch.time_ns[0]))
-                self._send(sender, stretch, of_line[stretch.line], pace, told)
+                self._send(sender, stretch, of_line[stretch.line], pace, on_progress)
                 if self._stopped.is_set():
                     break
         finally:
@@ -166,7 +166,7 @@ class Replayer:
                 target = self._targets.get(each)
             else:
                 target = None if ":" in each.address else Address(*each)
-                if target is not None and not (self._allow_remote or target.stays_here):
+                if target is not None and not (self._allow_remote or target.is_loopback):
                     target = None
             numbers.append(-1 if target is None else known.setdefault(target, len(known)))
         return np.array(numbers, np.int32)
@@ -177,7 +177,7 @@ class Replayer:
         stretch: MergedDatagrams,
         target: NDArray[np.int32],
         pace: _Pace,
-        told: OnProgress | None,
+        on_progress: OnProgress | None,
     ) -> None:
         wanted = np.flatnonzero(target >= 0)
         self.counts.unsent += len(target) - len(wanted)
@@ -200,8 +200,8 @@ class Replayer:
             sender.send_all(buffer, offset[begin:end], length[begin:end], target[begin:end])
             self._count(length[begin:end], int(time_ns[end - 1]), now - int(due[begin]))
             begin = end
-            if told is not None:
-                told(self.counts)
+            if on_progress is not None:
+                on_progress(self.counts)
 
     def _have_times(self, stretch: MergedDatagrams) -> NDArray[np.bool_]:
         """Return which datagrams have a header with a sending time; the first of a line decides."""

@@ -223,7 +223,7 @@ def _names(counters: Iterable[dict[str, int]]) -> list[str]:
 class FeedCaller(Protocol):
     """Runs functions in feed handlers: in one, or in those of several worker processes."""
 
-    def ask(self, question: Callable[[FeedHandler], FeedReport]) -> FeedReport:
+    def call(self, question: Callable[[FeedHandler], FeedReport]) -> FeedReport:
         """Run a function that returns a report."""
 
 
@@ -233,7 +233,7 @@ def serve(handler: FeedCaller, port: int) -> HttpServer:
     def answered(page: Page) -> Callable[[], Response]:
         def answer() -> Response:
             try:
-                return page(handler.ask(report))
+                return page(handler.call(report))
             except Exception as error:  # the page shows whatever ended the feed
                 return Response(f"{error or 'no answer'}\n", HTTPStatus.SERVICE_UNAVAILABLE)
 

@@ -41,30 +41,30 @@ class Subscription:
         *,
         kinds: tuple[type[ChannelEvent], ...] | None = None,
         depth: int = DEPTH,
-        most_waiting: int = MAX_PENDING,
+        max_pending: int = MAX_PENDING,
         notify: Callable[[], None] | None = None,
     ) -> None:
         """Select events by ``kinds``; ``notify`` is called when there is something to take."""
-        if most_waiting < 1 or depth < 0:
+        if max_pending < 1 or depth < 0:
             raise UsageError(
                 "A subscription needs a queue of at least 1 event and a depth of at least 0, "
-                f"was {most_waiting} and {depth}."
+                f"was {max_pending} and {depth}."
             )
         self.symbols = None if symbols is None else frozenset(map(folded, symbols))
         self.missed = 0
         """Total number of dropped events."""
         self._kinds = kinds
         self._depth = depth
-        self._most = most_waiting
+        self._max_pending = max_pending
         self._notify = notify
         self._lock = threading.Lock()
         self._waiting: list[LiveItem] = []
-        self._behind = 0
+        self._overflowed = 0
         """Dropped events not yet reported to the consumer; until then the queue stays empty."""
         self._fresh = 0
         """Number of queued fresh books, which do not count against the capacity."""
 
-    def wants(self, symbol: str | None, security_id: int) -> bool:
+    def matches(self, symbol: str | None, security_id: int) -> bool:
         """Whether the consumer subscribed to an instrument, by its symbol or its security ID."""
         wanted = self.symbols
         if wanted is None or symbol in wanted or str(security_id) in wanted:
@@ -73,7 +73,7 @@ class Subscription:
 
     # In the handler's thread
 
-    def told(self, channel: FeedChannel, events: list[ChannelEvent]) -> None:
+    def on_events(self, channel: FeedChannel, events: list[ChannelEvent]) -> None:
         """Queue the events that the consumer subscribed to."""
         number = channel.settings.number
         items: list[LiveItem] = []
@@ -82,7 +82,7 @@ class Subscription:
             symbol = None
             if security_id is not None:
                 symbol = _symbol(channel, security_id, event)
-                if not self.wants(symbol, security_id):
+                if not self.matches(symbol, security_id):
                     continue
             if self._kinds is not None and not isinstance(event, self._kinds):
                 continue
@@ -95,13 +95,13 @@ class Subscription:
 
     def _keep(self, found: list[LiveItem]) -> None:
         with self._lock:
-            capacity = self._most + self._fresh - len(self._waiting)
-            if not self._behind and len(found) <= capacity:
+            capacity = self._max_pending + self._fresh - len(self._waiting)
+            if not self._overflowed and len(found) <= capacity:
                 self._waiting += found
             else:
                 for each in (*self._waiting, *found):
-                    self._behind += each.count if isinstance(each, ItemsMissed) else 0
-                    self._behind += isinstance(each, LiveEvent)
+                    self._overflowed += each.count if isinstance(each, ItemsMissed) else 0
+                    self._overflowed += isinstance(each, LiveEvent)
                     self.missed += isinstance(each, LiveEvent)
                 self._waiting.clear()
                 self._fresh = 0
@@ -114,7 +114,7 @@ class Subscription:
         Called through `FeedHandler.ask`.
         """
         self.refresh(handler)
-        handler.listen(self)
+        handler.add_listener(self)
 
     def refresh(self, handler: FeedHandler) -> None:
         """Queue the number of missed events and the current books.
@@ -124,14 +124,14 @@ class Subscription:
         fresh: list[LiveItem] = []
         for number, followed in handler.channels.items():
             for instrument in followed.channel.instruments.values():
-                if self.wants(instrument.symbol, instrument.security_id):
+                if self.matches(instrument.symbol, instrument.security_id):
                     book = copy_of(followed.channel, instrument.security_id, self._depth)
                     fresh.append(
                         BookRefresh(number, instrument.symbol, instrument.security_id, book)
                     )
         with self._lock:
-            missed: list[LiveItem] = [ItemsMissed(self._behind)] if self._behind else []
-            self._behind = 0
+            missed: list[LiveItem] = [ItemsMissed(self._overflowed)] if self._overflowed else []
+            self._overflowed = 0
             self._waiting = missed + fresh
             self._fresh = len(self._waiting)
         if self._notify is not None:
@@ -140,9 +140,9 @@ class Subscription:
     # In the consumer's thread
 
     @property
-    def behind(self) -> bool:
+    def overflowed(self) -> bool:
         """Whether events were dropped: the queue is empty until the handler calls `refresh`."""
-        return self._behind > 0
+        return self._overflowed > 0
 
     def take(self) -> list[LiveItem]:
         """Return the items queued since the last call, and clear the queue."""

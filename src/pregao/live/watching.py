@@ -55,7 +55,7 @@ class MarketWatch:
     def __init__(self) -> None:
         self._found: dict[tuple[int, int], _Activity] = {}
 
-    def told(self, channel: FeedChannel, events: list[ChannelEvent]) -> None:
+    def on_events(self, channel: FeedChannel, events: list[ChannelEvent]) -> None:
         """Count the book changes and trades of a channel."""
         number = channel.settings.number
         for event in events:
@@ -74,7 +74,7 @@ class MarketWatch:
     def _of(self, channel: int, security_id: int) -> _Activity:
         return self._found.setdefault((channel, security_id), _Activity())
 
-    def busiest(self, handler: FeedHandler, most: int) -> list[InstrumentRow]:
+    def busiest(self, handler: FeedHandler, limit: int) -> list[InstrumentRow]:
         """Return the instruments with the most book changes, at most ``most``.
 
         Called through `FeedHandler.ask`.
@@ -85,7 +85,7 @@ class MarketWatch:
             followed = handler.channels.get(channel)
             if followed is not None and security_id in followed.channel.instruments:
                 rows.append(self._row(followed.channel, security_id, 1))
-            if len(rows) == most:
+            if len(rows) == limit:
                 break
         return rows
 

@@ -30,7 +30,7 @@ class Address(NamedTuple):
         return IPv4Address(self.host).is_multicast
 
     @property
-    def stays_here(self) -> bool:
+    def is_loopback(self) -> bool:
         """Whether packets to it can stay on the host: a multicast group, or loopback."""
         return self.multicast or IPv4Address(self.host).is_loopback
 

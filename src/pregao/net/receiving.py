@@ -84,7 +84,7 @@ class CompiledReceiver:
     def __init__(
         self,
         *,
-        most_at_once: int = MAX_BATCH,
+        max_batch: int = MAX_BATCH,
         slot_bytes: int = SLOT_BYTES,
         spin: bool = False,
     ) -> None:
@@ -92,8 +92,8 @@ class CompiledReceiver:
 
         self._kernels = _kernels
         self._spin = spin
-        self._most = most_at_once
-        slots = _RINGS * most_at_once
+        self._most = max_batch
+        slots = _RINGS * max_batch
         self._slot_bytes = slot_bytes
         self._buffer = np.zeros(slots * slot_bytes + PADDING, np.uint8)
         self._vectors = np.empty((slots, 2), np.int64)
@@ -244,11 +244,11 @@ class PlainReceiver:
     def __init__(
         self,
         *,
-        most_at_once: int = MAX_BATCH,
+        max_batch: int = MAX_BATCH,
         slot_bytes: int = SLOT_BYTES,
         spin: bool = False,
     ) -> None:
-        self._most = most_at_once
+        self._most = max_batch
         self._slot_bytes = slot_bytes
         self._spin = spin
         self._lines: dict[int, _Line] = {}
@@ -282,9 +282,9 @@ class PlainReceiver:
             self._take(number, share, received)
         return _batch(received)
 
-    def _take(self, number: int, most: int, taken: _Taken) -> None:
+    def _take(self, number: int, max_batch: int, received: _Taken) -> None:
         line = self._lines[number]
-        for _ in range(most):
+        for _ in range(max_batch):
             try:
                 payload, ancillary, flags, sender = line.socket.recvmsg(
                     self._slot_bytes, _CONTROL_BYTES
@@ -294,11 +294,11 @@ class PlainReceiver:
             except OSError as error:
                 raise NetworkError(_broken(line.socket, error)) from error
             line.add(1, len(payload), bool(flags & socket.MSG_TRUNC))
-            taken.payloads.append(payload)
-            taken.times.append(_time_of(ancillary))
-            taken.lines.append(number)
-            taken.sources.append(int(IPv4Address(sender[0])) << 16 | sender[1])
-        taken.more = True
+            received.payloads.append(payload)
+            received.times.append(_time_of(ancillary))
+            received.lines.append(number)
+            received.sources.append(int(IPv4Address(sender[0])) << 16 | sender[1])
+        received.more = True
 
     def wake(self) -> None:
         """Make a receiver that waits in another thread return immediately."""
@@ -316,30 +316,30 @@ class PlainReceiver:
         self._waker.close()
 
 
-def _time_of(told: list[tuple[int, int, bytes]]) -> int:
-    for level, kind, data in told:
+def _time_of(ancillary: list[tuple[int, int, bytes]]) -> int:
+    for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS and len(data) >= _TIME.size:
             seconds, nanos = _TIME.unpack_from(data)
             return int(seconds) * SECOND + int(nanos)
     return time.time_ns()
 
 
-def _batch(taken: _Taken) -> DatagramBatch:
+def _batch(received: _Taken) -> DatagramBatch:
     """Return the datagrams as flat arrays, ordered by time."""
-    length = np.array([len(payload) for payload in taken.payloads], np.int32)
+    length = np.array([len(payload) for payload in received.payloads], np.int32)
     offset = np.concatenate(([0], np.cumsum(length[:-1], dtype=np.int64)))[: len(length)]
-    joined = b"".join([*taken.payloads, bytes(PADDING)])
-    times = np.array(taken.times, np.int64)
+    joined = b"".join([*received.payloads, bytes(PADDING)])
+    times = np.array(received.times, np.int64)
     order = np.argsort(times, kind="stable")
-    lines = np.array(taken.lines, np.int32)
+    lines = np.array(received.lines, np.int32)
     return DatagramBatch(
         np.frombuffer(bytearray(joined), np.uint8),  # kernels require writable arrays
         offset.astype(np.int64)[order],
         length[order],
         times[order],
         lines[order],
-        np.array(taken.sources, np.int64)[order],
-        taken.more,
+        np.array(received.sources, np.int64)[order],
+        received.more,
     )
 
 

@@ -59,20 +59,20 @@ def span_of(
     )
 
 
-def opened(place: LakeLike) -> Lake:
+def opened(lake: LakeLike) -> Lake:
     """Return a lake, opened if it is given by its path."""
-    return place if isinstance(place, Lake) else Lake(place)
+    return lake if isinstance(lake, Lake) else Lake(lake)
 
 
 def answer(
-    place: LakeLike, table: str, sql: str, values: Mapping[str, Any], of: str
+    lake: LakeLike, table: str, sql: str, values: Mapping[str, Any], of: str
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of a query, decimals as floats.
 
     Raises:
         NothingFoundError: There are no rows; ``of`` is the reason in the message.
     """
-    rows = bound_rows(store.Lake(opened(place).location), [table], sql, values)
+    rows = bound_rows(store.Lake(opened(lake).location), [table], sql, values)
     if not rows.num_rows:
         raise NothingFoundError(f"There is nothing to draw: {of}.")
     return {name: _numbers(rows[name]) for name in rows.column_names}

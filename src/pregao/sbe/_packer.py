@@ -39,7 +39,7 @@ def packer(
     byte_order: str,
     header: bytes,
     names: Sequence[str],
-    taken: Mapping[str, FieldSource] | None = None,
+    sources: Mapping[str, FieldSource] | None = None,
     fixed: Mapping[str, Any] | None = None,
 ) -> Packer:
     """Return an encoder of the named fields, whose arguments are their wire values in that order.
@@ -53,17 +53,17 @@ def packer(
     """
     fields = readings(block)
     leaves = _leaves(block)
-    taken, fixed = taken or {}, fixed or {}
+    sources, fixed = sources or {}, fixed or {}
     data = [piece for piece in block.data if any(each.name in names for each in block.data)]
-    _check([*names, *taken, *fixed], {*leaves, *(piece.name for piece in data)})
+    _check([*names, *sources, *fixed], {*leaves, *(piece.name for piece in data)})
     arguments = {name: f"a{number}" for number, name in enumerate(names)}
-    given = ["item", *arguments.values()] if taken else list(arguments.values())
+    given = ["item", *arguments.values()] if sources else list(arguments.values())
     source = FunctionSource(f"packer of {block.name}", ", ".join(given))
     numbers = [source.name(header)]
     for name, leaf in leaves.items():
         null = source.name(_raw_null(leaf))
-        if name in taken:
-            number = _field_source(source, taken[name])
+        if name in sources:
+            number = _field_source(source, sources[name])
             if leaf.null is not None or leaf.kind in (ValueKind.TEXT, ValueKind.BYTES):
                 number = f"{null} if (value := {number}) is None else value"
         elif name in fixed:
@@ -81,7 +81,7 @@ def packer(
     source.open("try:")
     source.add(f"return {' + '.join(parts)}")
     source.close(f"except {source.name((struct.error, ValueRefusedError))} as error:")
-    reason = f"{', '.join([*names, *taken])}: "
+    reason = f"{', '.join([*names, *sources])}: "
     source.add(f"raise {source.name(EncodeError)}({reason!r} + str(error)) from None")
     return source.compiled()
 

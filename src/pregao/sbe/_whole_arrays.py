@@ -17,9 +17,9 @@ def check_blocks(positions: Any, block_lengths: Any, ends: Any) -> tuple[int, bo
     return shortest, bool((block_lengths > ends - positions).any())
 
 
-def _at(buffer: Any, places: Any, kind: str) -> Any:
+def _at(buffer: Any, offsets: Any, kind: str) -> Any:
     width = np.dtype(kind).itemsize
-    return buffer[places[:, None] + np.arange(width)].view(kind)[:, 0]
+    return buffer[offsets[:, None] + np.arange(width)].view(kind)[:, 0]
 
 
 def _outside(values: Any, low: int, span: int) -> Any:
@@ -27,9 +27,9 @@ def _outside(values: Any, low: int, span: int) -> Any:
     return (values.astype(np.int64) - np.int64(low)).view(np.uint64) > np.uint64(span)
 
 
-def _numbers(places: Any, buffer: Any, row: Any, out: Any, kind: str, judged: bool) -> Any:
+def _numbers(offsets: Any, buffer: Any, row: Any, out: Any, kind: str, judged: bool) -> Any:
     """Store a number per message; return which are valid, and whether one is out of range."""
-    out[:] = _at(buffer, places, kind)
+    out[:] = _at(buffer, offsets, kind)
     low, span = int(row[k.LOW]), int(row[k.SPAN]) & _ANY
     wrong = _outside(out, low, span) if judged else np.zeros(len(out), np.bool_)
     if not row[k.NULLABLE]:
@@ -38,19 +38,19 @@ def _numbers(places: Any, buffer: Any, row: Any, out: Any, kind: str, judged: bo
     return valid, bool((valid & wrong).any())
 
 
-def _names(places: Any, buffer: Any, names: Any, out: Any) -> Any:
+def _names(offsets: Any, buffer: Any, names: Any, out: Any) -> Any:
     """Store the index of each name; return which have one, and whether one is unknown."""
-    found = names[buffer[places]]
+    found = names[buffer[offsets]]
     out[:] = np.maximum(found, 0)
     return found >= 0, bool((found == k.UNKNOWN).any())
 
 
-def _texts(places: Any, buffer: Any, size: int, widen: bool, offsets: Any, out: Any) -> Any:
+def _texts(positions: Any, buffer: Any, size: int, widen: bool, offsets: Any, out: Any) -> Any:
     """Store texts up to their first NUL.
 
     Return which are not empty, whether a byte could not be copied, and the total size.
     """
-    found = buffer[places[:, None] + np.arange(size)]
+    found = buffer[positions[:, None] + np.arange(size)]
     ends = found == 0
     high = found > 127  # non-ASCII
     if not widen:

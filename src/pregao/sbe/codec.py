@@ -141,7 +141,7 @@ class MessageCodec:
     def packer(
         self,
         *names: str,
-        taken: Mapping[str, FieldSource] | None = None,
+        sources: Mapping[str, FieldSource] | None = None,
         fixed: Mapping[str, Any] | None = None,
     ) -> Packer:
         """Return a fast encoder of header and block from wire values of the named fields.
@@ -152,7 +152,7 @@ class MessageCodec:
         bytes. ``taken`` fields come from attributes of an object, which is then the first argument;
         ``fixed`` fields have the same value in every message.
         """
-        return packer(self.message, self.schema.byte_order, self.header, names, taken, fixed)
+        return packer(self.message, self.schema.byte_order, self.header, names, sources, fixed)
 
     def unpacker(self, *names: str) -> Unpacker:
         """Return a fast decoder of the named fields to wire values, the reverse of :meth:`packer`.
@@ -167,7 +167,7 @@ class MessageCodec:
         self,
         group: str,
         *names: str,
-        taken: Mapping[str, FieldSource] | None = None,
+        sources: Mapping[str, FieldSource] | None = None,
         fixed: Mapping[str, Any] | None = None,
     ) -> tuple[Callable[[int], bytes], Callable[..., bytes]]:
         """Return fast encoders of a group: of its header by number of entries, and of an entry.
@@ -179,7 +179,7 @@ class MessageCodec:
         if found is None:
             raise EncodeError(f"{group}: no such group in {self.message.name}")
         order = self.schema.byte_order
-        return group_header(found, order), packer(found, order, b"", names, taken, fixed)
+        return group_header(found, order), packer(found, order, b"", names, sources, fixed)
 
 
 class SchemaCodec:

@@ -47,21 +47,21 @@ def schema_from_tree(root: Element) -> Schema:
     return _SchemaReader().read(root)
 
 
-def _included(root: Element, path: Path, seen: list[Path]) -> Element:
+def _included(root: Element, path: Path, included: list[Path]) -> Element:
     """Replace includes by the elements of the included files (same folder, by plain name)."""
     children: list[Element] = []
     for child in root.children:
         if child.tag != "include" or child.namespace != _XINCLUDE:
-            children.append(_included(child, path, seen))
+            children.append(_included(child, path, included))
             continue
         name = child.get("href") or ""
         target = path.parent / name
         if not name or "/" in name or "\\" in name or PurePosixPath(name).name != name:
             raise schema_error(child, f"href must be a file of the same folder, was {name!r}")
-        if target in seen or len(seen) > _MAX_INCLUDES:
+        if target in included or len(included) > _MAX_INCLUDES:
             raise schema_error(child, f"includes {name!r} again")
-        seen.append(target)
-        other = _included(read_tree(target), target, seen)
+        included.append(target)
+        other = _included(read_tree(target), target, included)
         children.extend(other.children if other.tag == "messageSchema" else [other])
     root.children = children
     return root

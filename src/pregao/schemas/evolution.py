@@ -108,7 +108,7 @@ class _Derivation:
                     children.append(derived)
         if self.version not in present:
             return None
-        self.refuse_twins(children)
+        self.reject_duplicates(children)
         return Element(
             source.tag, source.namespace, attributes, source.file, source.line, children, text
         )
@@ -177,7 +177,7 @@ class _Derivation:
                 after[name] = value
         return {name: value for name, value in after.items() if value}, text
 
-    def refuse_twins(self, children: list[Element]) -> None:
+    def reject_duplicates(self, children: list[Element]) -> None:
         """Refuse siblings with the same name, id or value in one version."""
         seen: dict[tuple[str, str], Element] = {}
         for child in children:

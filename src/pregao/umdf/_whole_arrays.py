@@ -12,9 +12,9 @@ from pregao.umdf import layout
 _TIME_LIMIT = np.uint64(1 << 63)
 
 
-def _at(buffer: Any, places: Any, width: int) -> Any:
+def _at(buffer: Any, offsets: Any, width: int) -> Any:
     """Return the unsigned numbers of the given width at each offset."""
-    return buffer[places[:, None] + np.arange(width)].view(f"<u{width}")[:, 0]
+    return buffer[offsets[:, None] + np.arange(width)].view(f"<u{width}")[:, 0]
 
 
 def _headers(buffer: Any, starts: Any) -> tuple[Any, Any, Any, Any]:

@@ -28,7 +28,7 @@ MAX_RUNS = 16_384
 class PacketDelivered(NamedTuple, Generic[T]):
     """A packet, in sequence."""
 
-    place: PacketKey
+    packet_key: PacketKey
     item: T
     feed: str
     time_ns: int
@@ -47,7 +47,7 @@ class PacketsLost:
 class PacketDuplicate(NamedTuple):
     """A packet that another feed, or the same one, had already delivered."""
 
-    place: PacketKey
+    packet_key: PacketKey
     feed: str
     first_feed: str | None
     """None if it is no longer remembered."""
@@ -59,7 +59,7 @@ class PacketDuplicate(NamedTuple):
 class PacketTooLate:
     """A packet that arrived after it was declared lost, or too late to be remembered."""
 
-    place: PacketKey
+    packet_key: PacketKey
     feed: str
 
 
@@ -81,10 +81,10 @@ class FirstArrivals:
         return len(self._seen)
 
     def note(
-        self, channel: int, stream: str, place: PacketKey, feed: str, time_ns: int
+        self, channel: int, stream: str, packet_key: PacketKey, feed: str, time_ns: int
     ) -> tuple[str, int] | None:
         """Record a packet. Returns None if it is new, else its first feed and the delay."""
-        key = (channel, stream, *place)
+        key = (channel, stream, *packet_key)
         first = self._seen.get(key)
         if first is not None:
             return first[0], time_ns - first[1]
@@ -102,8 +102,8 @@ class Arbiter(Generic[T]):
         channel: int = 0,
         stream: str = "",
         *,
-        most_held: int = MAX_HELD_PACKETS,
-        most_wait_ns: int = MAX_WAIT_NS,
+        max_held_packets: int = MAX_HELD_PACKETS,
+        max_wait_ns: int = MAX_WAIT_NS,
         remembered: int = REMEMBERED,
         feeds: Collection[str] = (),
         reorder: int = REORDER,
@@ -111,8 +111,8 @@ class Arbiter(Generic[T]):
         """Create an arbiter; a gap is lost once all ``feeds`` are ``reorder`` packets past it."""
         self.channel = channel
         self.stream = stream
-        self._most_held = most_held
-        self._most_wait_ns = most_wait_ns
+        self._max_held_packets = max_held_packets
+        self._max_wait_ns = max_wait_ns
         self._first = FirstArrivals(remembered)
         self._version: int | None = None
         self._next = 1
@@ -156,7 +156,7 @@ class Arbiter(Generic[T]):
     @property
     def deadline_ns(self) -> int | None:
         """Time at which the current gap is declared lost, if there is one."""
-        return None if self._waiting_since is None else self._waiting_since + self._most_wait_ns
+        return None if self._waiting_since is None else self._waiting_since + self._max_wait_ns
 
     @property
     def calm(self) -> bool:
@@ -183,27 +183,27 @@ class Arbiter(Generic[T]):
         self._reached.update(reached)
 
     def accept(
-        self, feed: str, place: PacketKey, time_ns: int, item: T, *, resets: bool = False
+        self, feed: str, packet_key: PacketKey, time_ns: int, item: T, *, resets: bool = False
     ) -> list[FeedOutcome[T]]:
         """Process a packet, not a heartbeat; ``resets``: it contains a SequenceReset."""
         outcomes: list[FeedOutcome[T]] = []
         if self._waiting_since is not None:
             outcomes += self.expire(time_ns)
-        first = self._first.note(self.channel, self.stream, place, feed, time_ns)
+        first = self._first.note(self.channel, self.stream, packet_key, feed, time_ns)
         if self._version is None:
-            self._begin(place)
+            self._begin(packet_key)
         if first is not None:
-            outcomes.append(PacketDuplicate(place, feed, *first))
-        elif self._was_delivered(place):
-            outcomes.append(PacketDuplicate(place, feed, None, None))
-        elif self._is_past(place):
-            outcomes.append(PacketTooLate(place, feed))
+            outcomes.append(PacketDuplicate(packet_key, feed, *first))
+        elif self._was_delivered(packet_key):
+            outcomes.append(PacketDuplicate(packet_key, feed, None, None))
+        elif self._is_past(packet_key):
+            outcomes.append(PacketTooLate(packet_key, feed))
         else:
-            self._held[place] = (item, feed, time_ns, resets)
+            self._held[packet_key] = (item, feed, time_ns, resets)
             outcomes += self._release()
-        if feed in self._reached and place.sequence_version == self._version:
-            self._reached[feed] = max(self._reached[feed], place.sequence_number)
-        while self._held and (len(self._held) > self._most_held or self._all_past()):
+        if feed in self._reached and packet_key.sequence_version == self._version:
+            self._reached[feed] = max(self._reached[feed], packet_key.sequence_number)
+        while self._held and (len(self._held) > self._max_held_packets or self._all_past()):
             outcomes += self._give_up()
         self._watch(time_ns)
         return outcomes
@@ -228,22 +228,25 @@ class Arbiter(Generic[T]):
             self._waiting_since = None
             self._watch(now_ns)
 
-    def _begin(self, place: PacketKey) -> None:
+    def _begin(self, packet_key: PacketKey) -> None:
         """Start the sequence at a packet key."""
-        self._version, self._next = place
-        self._whole_since, self._base = place.sequence_number, place.sequence_version
+        self._version, self._next = packet_key
+        self._whole_since, self._base = packet_key.sequence_number, packet_key.sequence_version
 
-    def _is_past(self, place: PacketKey) -> bool:
+    def _is_past(self, packet_key: PacketKey) -> bool:
         assert self._version is not None
-        if place.sequence_version == self._version:
-            return place.sequence_number < self._next
-        return version_distance(self._version, place.sequence_version) < 0
+        if packet_key.sequence_version == self._version:
+            return packet_key.sequence_number < self._next
+        return version_distance(self._version, packet_key.sequence_version) < 0
 
-    def _was_delivered(self, place: PacketKey) -> bool:
+    def _was_delivered(self, packet_key: PacketKey) -> bool:
         """Whether a past packet is known to have been delivered."""
-        if place.sequence_version == self._version and self._whole_since <= place.sequence_number:
-            return place.sequence_number < self._next
-        serial = place.serial(self._base)
+        if (
+            packet_key.sequence_version == self._version
+            and self._whole_since <= packet_key.sequence_number
+        ):
+            return packet_key.sequence_number < self._next
+        serial = packet_key.serial(self._base)
         index = bisect_right(self._runs, serial, key=lambda run: run[0]) - 1
         return index >= 0 and serial <= self._runs[index][1]
 
@@ -286,18 +289,18 @@ class Arbiter(Generic[T]):
         if released:
             self._waiting_since = None
 
-    def _deliver(self, place: PacketKey) -> PacketDelivered[T]:
-        item, feed, time_ns, resets = self._held.pop(place)
-        new_version = place.sequence_version != self._version
-        if new_version or place.sequence_number != self._next:
-            self._begin_run(place.sequence_number)
+    def _deliver(self, packet_key: PacketKey) -> PacketDelivered[T]:
+        item, feed, time_ns, resets = self._held.pop(packet_key)
+        new_version = packet_key.sequence_version != self._version
+        if new_version or packet_key.sequence_number != self._next:
+            self._begin_run(packet_key.sequence_number)
         if new_version:
             self._begin_version()
-            if self._newer is not None and self._is_reached(self._newer, place):
+            if self._newer is not None and self._is_reached(self._newer, packet_key):
                 self._newer = None
-        self._version, self._next = place.sequence_version, place.sequence_number + 1
+        self._version, self._next = packet_key.sequence_version, packet_key.sequence_number + 1
         self._ended = resets
-        return PacketDelivered(place, item, feed, time_ns, new_version)
+        return PacketDelivered(packet_key, item, feed, time_ns, new_version)
 
     def _following(self) -> PacketKey:
         """Return the earliest held packet; there must be one."""
@@ -353,5 +356,5 @@ class Arbiter(Generic[T]):
         self._reached = dict.fromkeys(self._reached, 0)
 
     @staticmethod
-    def _is_reached(newer: PacketKey, place: PacketKey) -> bool:
-        return version_distance(place.sequence_version, newer.sequence_version) <= 0
+    def _is_reached(newer: PacketKey, packet_key: PacketKey) -> bool:
+        return version_distance(packet_key.sequence_version, newer.sequence_version) <= 0

@@ -45,32 +45,34 @@ class EventNumbers:
     An event starts after every gap: whether the previous one had ended is unknown.
     """
 
-    __slots__ = ("_begins", "_event", "_place")
+    __slots__ = ("_begins", "_event", "_last_key")
 
     def __init__(self) -> None:
-        self._place: PacketKey | None = None
+        self._last_key: PacketKey | None = None
         self._event = 0
         self._begins = True
 
     @property
     def running(self) -> tuple[PacketKey | None, int, bool]:
         """The last packet key, the number of the last event, and whether that event has ended."""
-        return self._place, self._event, self._begins
+        return self._last_key, self._event, self._begins
 
-    def go_on(self, place: PacketKey, event: int, *, over: bool) -> None:
+    def go_on(self, packet_key: PacketKey, event: int, *, over: bool) -> None:
         """Continue after messages up to a packet that another component numbered."""
-        self._place, self._event, self._begins = place, event, over
+        self._last_key, self._event, self._begins = packet_key, event, over
 
     def number(
-        self, place: PacketKey, index_in_packet: int, template_id: int, flags: int | None
+        self, packet_key: PacketKey, index_in_packet: int, template_id: int, flags: int | None
     ) -> int:
         """Return the number of a message's event."""
-        last = self._place
-        if place is not last:
-            if last is not None and (place[0] != last[0] or place[1] - last[1] not in (0, 1)):
+        last = self._last_key
+        if packet_key is not last:
+            if last is not None and (
+                packet_key[0] != last[0] or packet_key[1] - last[1] not in (0, 1)
+            ):
                 self._begins = True
-            self._place = place
+            self._last_key = packet_key
         if self._begins:
-            self._event = event_number(*place, index_in_packet)
+            self._event = event_number(*packet_key, index_in_packet)
         self._begins = ends_event(template_id, flags)
         return self._event

@@ -29,11 +29,14 @@ class GapCounters:
     """Missing packets up to the last proof."""
     doubted: Uint8Array
     """Whether packets are missing since the last proof."""
-    most_in_packet: int = MAX_MESSAGES_PER_PACKET
+    max_messages_per_packet: int = MAX_MESSAGES_PER_PACKET
 
     @staticmethod
     def new(
-        instruments: int, *, from_the_start: bool, most_in_packet: int = MAX_MESSAGES_PER_PACKET
+        instruments: int,
+        *,
+        from_the_start: bool,
+        max_messages_per_packet: int = MAX_MESSAGES_PER_PACKET,
     ) -> GapCounters:
         """Return counters of instruments without messages."""
         first = InstrumentCount.new(from_the_start=from_the_start)
@@ -42,14 +45,14 @@ class GapCounters:
             np.zeros(instruments, np.uint8),
             np.full(instruments, first.proven, np.int64),
             np.zeros(instruments, np.uint8),
-            most_in_packet,
+            max_messages_per_packet,
         )
 
     def copy(self) -> GapCounters:
         """Return an independent copy."""
         return GapCounters(
             self.last.copy(), self.stale.copy(), self.proven.copy(), self.doubted.copy(),
-            self.most_in_packet,
+            self.max_messages_per_packet,
         )  # fmt: skip
 
 
@@ -92,6 +95,6 @@ def follow(
     sound = np.ones(len(kinds), np.uint8) if sound is None else sound
     k.follow_counts(
         starts, kinds, counts, missing, covered, sound, counters.last, counters.stale,
-        counters.proven, counters.doubted, counters.most_in_packet, steps, before,
+        counters.proven, counters.doubted, counters.max_messages_per_packet, steps, before,
     )  # fmt: skip
     return GapSteps(steps, before)

@@ -37,7 +37,7 @@ class GapItem(IntEnum):
     """A complete snapshot of the instrument; its count is its ``lastRptSeq``, 0 if it has none."""
     ABSENT = 4
     """A complete snapshot loop without the instrument: its book is empty."""
-    HOLE = 5
+    GAP = 5
     """Packets of the channel are missing."""
 
 
@@ -99,21 +99,21 @@ class InstrumentCount:
     stale: bool = False
     proven: int = 0
     """Missing packets of the channel up to the last proof, or UNPROVEN."""
-    most_in_packet: int = MAX_MESSAGES_PER_PACKET
+    max_messages_per_packet: int = MAX_MESSAGES_PER_PACKET
     """Maximum number of counted messages in a packet."""
 
     @staticmethod
     def new(
-        *, from_the_start: bool, most_in_packet: int = MAX_MESSAGES_PER_PACKET
+        *, from_the_start: bool, max_messages_per_packet: int = MAX_MESSAGES_PER_PACKET
     ) -> InstrumentCount:
         """Return the counter of an instrument without messages."""
         last = first_count(from_the_start=from_the_start)
         proven = 0 if from_the_start else UNPROVEN
-        return InstrumentCount(last, proven=proven, most_in_packet=most_in_packet)
+        return InstrumentCount(last, proven=proven, max_messages_per_packet=max_messages_per_packet)
 
     def copy(self) -> InstrumentCount:
         """Return an independent copy."""
-        return InstrumentCount(self.last, self.stale, self.proven, self.most_in_packet)
+        return InstrumentCount(self.last, self.stale, self.proven, self.max_messages_per_packet)
 
     def follow(
         self,
@@ -146,7 +146,7 @@ class InstrumentCount:
                 return self._snapshot(count, missing, covered)
             case GapItem.ABSENT:
                 return self._absent(covered)
-            case GapItem.HOLE:
+            case GapItem.GAP:
                 return GapStep.NOTED
         self.stale = False
         # The unreadable part of a packet may follow the message that empties the book.
@@ -182,7 +182,7 @@ class InstrumentCount:
         if not continues(max(last, 0), count):
             self.stale = True
             return GapStep.GAP
-        hidden = self.most_in_packet * (covered - self.proven)
+        hidden = self.max_messages_per_packet * (covered - self.proven)
         if self.proven != UNPROVEN and sound and count > hidden:
             self.proven = max(self.proven, covered)
         return GapStep.APPLIES

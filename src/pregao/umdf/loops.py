@@ -78,9 +78,9 @@ class InstrumentSnapshot(Generic[T]):
 class _Loop(ABC):
     """Tracks the packets of a stream that loops."""
 
-    def __init__(self, most_messages: int) -> None:
+    def __init__(self, max_messages: int) -> None:
         self._sequence = StreamSequence()
-        self._most = most_messages
+        self._most = max_messages
         self._older = self._older_loops = 0
         self.messages = 0
 
@@ -139,8 +139,8 @@ class _Loop(ABC):
 class SnapshotLoop(_Loop, Generic[T]):
     """Collects the loops of the snapshot stream, one at a time."""
 
-    def __init__(self, most_messages: int = MAX_MESSAGES) -> None:
-        super().__init__(most_messages)
+    def __init__(self, max_messages: int = MAX_MESSAGES) -> None:
+        super().__init__(max_messages)
         self._begin()
 
     def _begin(self) -> None:
@@ -210,8 +210,8 @@ class SnapshotLoop(_Loop, Generic[T]):
 class DefinitionLoop(_Loop, Generic[T]):
     """Collects the loops of the instrument definition stream, one at a time."""
 
-    def __init__(self, most_messages: int = MAX_MESSAGES) -> None:
-        super().__init__(most_messages)
+    def __init__(self, max_messages: int = MAX_MESSAGES) -> None:
+        super().__init__(max_messages)
         self._begin()
 
     def _begin(self) -> None:

@@ -47,9 +47,9 @@ class _Piece:
 class NewsParts:
     """Assembles news items from their parts."""
 
-    def __init__(self, most_bytes: int = MAX_BYTES, most_wait_ns: int = MAX_WAIT_NS) -> None:
-        self._most_bytes = most_bytes
-        self._most_wait_ns = most_wait_ns
+    def __init__(self, max_bytes: int = MAX_BYTES, max_wait_ns: int = MAX_WAIT_NS) -> None:
+        self._max_bytes = max_bytes
+        self._max_wait_ns = max_wait_ns
         self._pieces: dict[_Key, _Piece] = {}
         self.dropped = 0
         """Items that were too long, or whose parts did not all arrive in time."""
@@ -62,7 +62,7 @@ class NewsParts:
     def deadline_ns(self) -> int | None:
         """Time at which the oldest incomplete item is dropped."""
         first = next(iter(self._pieces.values()), None)
-        return None if first is None else first.since_ns + self._most_wait_ns
+        return None if first is None else first.since_ns + self._max_wait_ns
 
     def expire(self, now_ns: int) -> None:
         """Drop items whose deadline has passed."""
@@ -90,7 +90,7 @@ class NewsParts:
         if number not in piece.parts:
             piece.parts[number] = values
             piece.size += sum(len(values.get(name) or "") for name in _TEXTS)
-        if piece.size > self._most_bytes:
+        if piece.size > self._max_bytes:
             self._drop(key)
             return None
         if len(piece.parts) < count:

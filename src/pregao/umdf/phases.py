@@ -130,7 +130,7 @@ class _State:
     group: GroupKey | None = None
     own: Status | None = None
     """Its separate state; None while it follows its group."""
-    told: Status = Status.UNKNOWN
+    published: Status = Status.UNKNOWN
     """Its last stated status; in effect while the phase of its group is unknown."""
 
 
@@ -150,7 +150,7 @@ class Phases:
         if state.own is not None:
             return state.own
         phase = Status.UNKNOWN if state.group is None else self.phase(state.group)
-        return state.told if phase is Status.UNKNOWN else phase
+        return state.published if phase is Status.UNKNOWN else phase
 
     @property
     def groups(self) -> Collection[GroupKey]:
@@ -209,7 +209,7 @@ class Phases:
         for security_id in self._members.get(group, ()):
             state = states[security_id]
             if state.own is None:
-                was = state.told if before is Status.UNKNOWN else before
+                was = state.published if before is Status.UNKNOWN else before
                 if was is not phase:
                     changes.append(StatusChange(security_id, was, phase))
         return changes
@@ -243,10 +243,10 @@ class Phases:
             state.own = own
         elif event == TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS:
             state.own = None
-            state.told = phase_status(security_trading_status)
+            state.published = phase_status(security_trading_status)
             if state.group is not None:
                 # It now shows the phase of its group, which is news about the group as well.
-                entered = self._enter(state.group, state.told)
+                entered = self._enter(state.group, state.published)
                 of_group = [each for each in entered if each.security_id != security_id]
         elif own is Status.UNKNOWN:
             if event is None:
@@ -254,7 +254,7 @@ class Phases:
         elif state.own is not None:
             state.own = own
         else:
-            state.told = phase_status(security_trading_status)
+            state.published = phase_status(security_trading_status)
         changes = of_group + self._change(security_id, before)
         if event == TradingEvent.TRADING_SESSION_CHANGE:
             changes.append(StatisticsReset((security_id,)))

@@ -22,7 +22,7 @@ NEVER_DISCARDED = SECURITY_DEFINITIONS | {NEWS}
 class IncrementalMessage(NamedTuple, Generic[T]):
     """A message of the incremental stream, with the fields that recovery needs."""
 
-    place: PacketKey
+    packet_key: PacketKey
     index_in_packet: int
     template_id: int
     security_id: int | None

@@ -87,11 +87,11 @@ def keys_of_serials(serials: Int64Array, base: int) -> tuple[npt.NDArray[np.int3
     return versions.astype(np.int32), serials & (_NUMBERS - 1)
 
 
-def covers(snapshot: PacketKey, place: PacketKey) -> bool:
+def covers(snapshot: PacketKey, packet_key: PacketKey) -> bool:
     """Whether a snapshot as of the first key includes the packet with the second."""
-    if snapshot.sequence_version == place.sequence_version:
-        return place.sequence_number <= snapshot.sequence_number
-    return version_distance(snapshot.sequence_version, place.sequence_version) < 0
+    if snapshot.sequence_version == packet_key.sequence_version:
+        return packet_key.sequence_number <= snapshot.sequence_number
+    return version_distance(snapshot.sequence_version, packet_key.sequence_version) < 0
 
 
 def precedes(one: PacketKey, other: PacketKey) -> bool:

@@ -47,8 +47,8 @@ class Parameters:
         name: str,
         default: int | None = None,
         *,
-        least: int = -_MAX_ROWS,
-        most: int = _MAX_ROWS,
+        minimum: int = -_MAX_ROWS,
+        maximum: int = _MAX_ROWS,
     ) -> int:
         """Return an integer parameter from `least` to `most`."""
         value = self._given.get(name, default)
@@ -59,8 +59,8 @@ class Parameters:
                 raise UsageError(f"{name} must be an integer, was {str(value)[:60]!r}.") from None
         if not isinstance(value, int) or isinstance(value, bool):
             raise UsageError(f"{name} is missing; it must be an integer.")
-        if not least <= value <= most:
-            raise UsageError(f"{name} must be from {least} to {most}, was {str(value)[:60]}.")
+        if not minimum <= value <= maximum:
+            raise UsageError(f"{name} must be from {minimum} to {maximum}, was {str(value)[:60]}.")
         return value
 
 

@@ -61,7 +61,7 @@ class ExchangePanel:
 
     def status(self) -> dict[str, Any]:
         """Return the status of the exchange and the orders of the page's session."""
-        data = self._asked({"command": "status"})
+        data = self._send({"command": "status"})
         client = self._client
         orders = [] if client is None else list(client.orders)
         return data | {
@@ -86,9 +86,9 @@ class ExchangePanel:
         make = _COMMANDS.get(name)
         if make is None:
             raise UsageError(f"do must be one of {', '.join(_COMMANDS)}; was {name!r}.")
-        return self._asked({"command": name, **make(given)})
+        return self._send({"command": name, **make(given)})
 
-    def _asked(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _send(self, request: dict[str, Any]) -> dict[str, Any]:
         response = send_request(self._port, request)
         if "error" in response:
             message = str(response["error"])
@@ -102,8 +102,8 @@ class ExchangePanel:
         side = given.text("side").upper()
         if side not in _SIDES:
             raise UsageError(f"side must be {' or '.join(_SIDES)}, was {side[:60]!r}.")
-        security = given.whole("id", least=1)
-        quantity = given.whole("quantity", least=1, most=10**12)
+        security = given.whole("id", minimum=1)
+        quantity = given.whole("quantity", minimum=1, maximum=10**12)
         price = _price(given.text("price", ""))
         with self._lock:
             self._last_id += 1
@@ -161,6 +161,6 @@ _COMMANDS: dict[str, Callable[[Parameters], dict[str, Any]]] = {
     "halt": _of_symbol,
     "resume": _of_symbol,
     "auction": lambda given: _of_symbol(given) | {"until_ns": system_clock() + _AUCTION_NS},
-    "bust": lambda given: _of_symbol(given) | {"trade": given.whole("trade", least=1)},
+    "bust": lambda given: _of_symbol(given) | {"trade": given.whole("trade", minimum=1)},
     "news": lambda given: {"headline": given.text("headline")},
 }

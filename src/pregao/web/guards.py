@@ -90,7 +90,7 @@ class OriginGuard:
         refused = refusal(host, origin, scope.get("method", "GET"))
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         in_url = [value for name, value in query if name == TOKEN]
-        authorized = any(map(self._is_token, [*in_url, *self._brought(given)]))
+        authorized = any(map(self._is_token, [*in_url, *self._tokens(given)]))
         if scope["type"] == "websocket":
             if refused is not None or not authorized:
                 await receive()
@@ -111,7 +111,7 @@ class OriginGuard:
     def _is_token(self, text: str) -> bool:
         return hmac.compare_digest(text.encode("utf-8", "surrogateescape"), self._token)
 
-    def _brought(self, given: dict[str, list[str]]) -> Iterator[str]:
+    def _tokens(self, given: dict[str, list[str]]) -> Iterator[str]:
         """Yield the tokens in the headers of a request: cookies, and Authorization: Bearer."""
         for text in given.get("cookie", []):
             for one in text.split(";"):

@@ -201,7 +201,7 @@ class LakeInstrument:
         times = list(range(self.base + begin, self.base + end + 1, step))
         found: list[dict[str, Any]] = []
         before = None
-        for moment in self.books.series(times, most_replays=_MAX_REPLAYS):
+        for moment in self.books.series(times, max_replays=_MAX_REPLAYS):
             key = (moment.book.state, moment.sequence_version, moment.sequence_number,
                    moment.index_in_packet, moment.last_price, moment.trade_volume)  # fmt: skip
             if key != before:
@@ -246,20 +246,20 @@ class LakeInstrument:
         end = int(np.searchsorted(self.trades.sent, self.base + at, side="right"))
         return self.trades.rows(max(0, end - min(limit, TAPE)), end, self.base)
 
-    def trades_between(self, begin: int, end: int, most: int = 5_000) -> list[list[Any]]:
+    def trades_between(self, begin: int, end: int, limit: int = 5_000) -> list[list[Any]]:
         """Return the trades after `begin` up to `end`; if too many, the largest."""
         first, last = (
             int(np.searchsorted(self.trades.sent, self.base + at, side="right"))
             for at in (begin, end)
         )
-        if last - first <= most:
+        if last - first <= limit:
             return self.trades.rows(first, last, self.base)
-        largest = np.argpartition(-self.trades.size[first:last], most)[:most]
+        largest = np.argpartition(-self.trades.size[first:last], limit)[:limit]
         chosen = np.sort(largest) + first
         picked = TradeColumns(
             *(getattr(self.trades, name)[chosen] for name in TradeColumns.__slots__)
         )
-        return picked.rows(0, most, self.base)
+        return picked.rows(0, limit, self.base)
 
     def jump(self, kind: str, at: int, forward: bool) -> int | None:
         """Return the time of the next or previous trade, gap or phase change, None if none."""
@@ -371,9 +371,9 @@ class LakeInstrument:
         }
 
 
-def thinned(values: list[Any], most: int) -> list[Any]:
+def thinned(values: list[Any], limit: int) -> list[Any]:
     """Return at most `most` evenly spaced values of a list, including the last."""
-    if len(values) <= most:
+    if len(values) <= limit:
         return values
-    chosen = np.linspace(0, len(values) - 1, most).astype(np.int64)
+    chosen = np.linspace(0, len(values) - 1, limit).astype(np.int64)
     return [values[index] for index in chosen.tolist()]

@@ -39,7 +39,7 @@ class LakeMarket:
         self._zone = zone or UTC
         self._lock = threading.Lock()
         self._instruments: OrderedDict[tuple[date, int, int], LakeInstrument] = OrderedDict()
-        self._told: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+        self._published: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self._catalogue = FileCatalogue(self._store)
 
     def refresh(self) -> None:
@@ -48,18 +48,18 @@ class LakeMarket:
         with self._lock:
             self._catalogue = catalogue
             self._instruments.clear()
-            self._told.clear()
+            self._published.clear()
 
     def _once(self, key: tuple[Any, ...], ask: Callable[[], Any]) -> Any:
         """Return a cached answer, or compute and cache it, evicting the oldest if necessary."""
         with self._lock:
-            if key in self._told:
-                return self._told[key]
+            if key in self._published:
+                return self._published[key]
         answer = ask()
         with self._lock:
-            self._told[key] = answer
-            while len(self._told) > _MAX_ANSWERS:
-                self._told.popitem(last=False)
+            self._published[key] = answer
+            while len(self._published) > _MAX_ANSWERS:
+                self._published.popitem(last=False)
         return answer
 
     def _listed(self, tables: Sequence[str], sql: str, **values: Any) -> list[dict[str, Any]]:

@@ -31,11 +31,11 @@ def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
 
     def own(given: Parameters) -> LakeInstrument:
         day = parse_day(given.text("day"))
-        channel = given.whole("channel", least=0, most=255)
-        return market.instrument(day, channel, given.whole("id", least=0))
+        channel = given.whole("channel", minimum=0, maximum=255)
+        return market.instrument(day, channel, given.whole("id", minimum=0))
 
     def at(given: Parameters, name: str = "at") -> int:
-        return given.whole(name, least=-_DAYS_NS, most=_DAYS_NS)
+        return given.whole(name, minimum=-_DAYS_NS, maximum=_DAYS_NS)
 
     def span(given: Parameters) -> tuple[int, int]:
         begin, end = at(given, "from"), at(given, "to")
@@ -51,7 +51,7 @@ def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
         return {"at": own(given).jump(kind, at(given), forward)}
 
     def heatmap(given: Parameters) -> dict[str, Any]:
-        columns = given.whole("columns", 240, least=1, most=_MAX_COLUMNS)
+        columns = given.whole("columns", 240, minimum=1, maximum=_MAX_COLUMNS)
         return own(given).heatmap(*span(given), columns)
 
     async def replay(socket: WebSocket) -> None:
@@ -81,7 +81,7 @@ def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
     def _stretch(wanted: dict[str, Any]) -> str:
         given = Parameters(wanted)
         begin, end = span(given)
-        step = given.whole("step", least=MILLISECOND // 10, most=3600 * SECOND)
+        step = given.whole("step", minimum=MILLISECOND // 10, maximum=3600 * SECOND)
         if (end - begin) // step > _MAX_FRAMES:
             raise UsageError(
                 f"At most {_MAX_FRAMES} books per request, was {(end - begin) // step}: use a "
@@ -108,7 +108,9 @@ def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
         answer("/api/book", lambda given: own(given).book(at(given))),
         answer(
             "/api/trades",
-            lambda given: own(given).tape(at(given), given.whole("limit", 60, least=1, most=TAPE)),
+            lambda given: own(given).tape(
+                at(given), given.whole("limit", 60, minimum=1, maximum=TAPE)
+            ),
         ),
         answer("/api/jump", jump),
         answer("/api/heatmap", heatmap),
@@ -119,7 +121,7 @@ def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
         answer(
             "/api/latency",
             lambda given: market.latency(
-                parse_day(given.text("day")), given.whole("channel", least=0, most=255)
+                parse_day(given.text("day")), given.whole("channel", minimum=0, maximum=255)
             ),
         ),
         WebSocketRoute("/ws/replay", replay),

@@ -51,11 +51,11 @@ class LiveMarket:
         self._seen: dict[tuple[int, int], InstrumentHistory] = {}
         self._news: deque[dict[str, Any]] = deque(maxlen=_NEWS)
         # This listener reads no books, so it accepts events in batches.
-        handler.listen(self, singly=False)
+        handler.add_listener(self, singly=False)
 
     # In the handler's thread
 
-    def told(self, channel: FeedChannel, events: list[ChannelEvent]) -> None:
+    def on_events(self, channel: FeedChannel, events: list[ChannelEvent]) -> None:
         """Record events that the page shows as history."""
         number = channel.settings.number
         for event in events:
@@ -132,14 +132,14 @@ class LiveMarket:
                                 "channel": number,
                                 "group": group_of(one),
                                 "description": description or None,
-                                "messages": 0 if seen is None else seen.told,
+                                "messages": 0 if seen is None else seen.published,
                                 "state": None,
                                 "gaps": 0,
                             }
                         )
             return found
 
-        found = self._handler.ask(ask)
+        found = self._handler.call(ask)
         found.sort(
             key=lambda one: (nearness(one["symbol"], wanted), -one["messages"], one["symbol"])
         )
@@ -171,7 +171,7 @@ class LiveMarket:
                 "intervals": list(BARS),
             }
 
-        found = self._handler.ask(ask)
+        found = self._handler.call(ask)
         if found is None:
             raise UsageError(
                 f"Channel {channel} has no instrument {security_id}; its definition may not have "
@@ -192,8 +192,8 @@ class LiveMarket:
             return {
                 "at": handler.now() - self.base,
                 "sent": None,
-                "version": None if book.place is None else book.place.sequence_version,
-                "number": None if book.place is None else book.place.sequence_number,
+                "version": None if book.packet_key is None else book.packet_key.sequence_version,
+                "number": None if book.packet_key is None else book.packet_key.sequence_number,
                 "state": book.state.name.lower(),
                 "reason": book.reason,
                 "status": status.name,
@@ -206,7 +206,7 @@ class LiveMarket:
                 "trades": list(seen.trades),
             }
 
-        return self._handler.ask(ask)
+        return self._handler.call(ask)
 
     def auctions(self, channel: int, security_id: int) -> list[dict[str, Any]]:
         """Return the theoretical prices and imbalances since the page started, as one auction."""
@@ -215,7 +215,7 @@ class LiveMarket:
             seen = self._seen.get((channel, security_id)) or InstrumentHistory()
             return list(seen.path), list(seen.imbalances)
 
-        path, imbalances = self._handler.ask(ask)
+        path, imbalances = self._handler.call(ask)
         if not path and not imbalances:
             return []
         begin = min(row[0] for row in (*path, *imbalances))
@@ -244,12 +244,12 @@ class LiveMarket:
             seen = self._seen.get((channel, security_id)) or InstrumentHistory()
             return seen.bars(BARS[interval])
 
-        return self._handler.ask(ask)
+        return self._handler.call(ask)
 
     def latency(self) -> dict[str, Any]:
         """Return histograms of the latency from sending to receiving since the handler started."""
         return {
-            "spread": self._handler.ask(
+            "spread": self._handler.call(
                 lambda handler: {
                     number: followed.delays.spread()
                     for number, followed in handler.channels.items()
@@ -259,13 +259,13 @@ class LiveMarket:
 
     def news(self) -> list[dict[str, Any]]:
         """Return the latest news."""
-        return self._handler.ask(lambda _handler: list(self._news))
+        return self._handler.call(lambda _handler: list(self._news))
 
     def health(self) -> dict[str, Any]:
         """Return the health of the feed."""
         if self._handler.failure is not None:
             raise UsageError(f"The feed handler stopped: {self._handler.failure}")
-        return report_data(self._handler.ask(report), self.base)
+        return report_data(self._handler.call(report), self.base)
 
 
 def defined(one: InstrumentInfo) -> Mapping[str, Any]:

@@ -38,7 +38,7 @@ def live_routes(
         return answers.answer(path, ask, reading)
 
     def own(given: Parameters) -> tuple[int, int]:
-        return given.whole("channel", least=0, most=255), given.whole("id", least=0)
+        return given.whole("channel", minimum=0, maximum=255), given.whole("id", minimum=0)
 
     async def push(socket: WebSocket) -> None:
         """Push the watched instrument when it changes, and feed health once per second."""

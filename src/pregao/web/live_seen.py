@@ -25,7 +25,7 @@ class InstrumentHistory:
     """History of an instrument."""
 
     trades: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=TAPE))
-    told: int = 0
+    published: int = 0
     """Number of trade events: trades, corrections and busts."""
     volume: int = 0
     last: int | None = None
@@ -48,7 +48,7 @@ class InstrumentHistory:
         self.first = event.price if self.first is None else self.first
         if not event.corrects:
             self.volume += event.size
-        self.told += 1
+        self.published += 1
         row = [event.sending_ns - base, event.price, event.size, self.side, None,
                event.trade_id, event.buyer, event.seller]  # fmt: skip
         self.trades.append(row)
@@ -56,7 +56,7 @@ class InstrumentHistory:
 
     def busted(self, event: TradeBusted, base: int) -> None:
         """Mark a trade as busted."""
-        self.told += 1
+        self.published += 1
         for trade, _ in self._past:
             if trade[_NUMBER] == event.trade_id:
                 trade[_BUSTED] = event.sending_ns - base

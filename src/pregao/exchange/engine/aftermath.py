@@ -16,7 +16,7 @@ def settle(market: Market, now_ns: int) -> None:
             trade_legs(market, now_ns)
         elif market.announced:
             announced, market.announced = market.announced, []
-            market.tell([*announced], event=False)
+            market.publish([*announced], event=False)
         elif market.extending:
             extend_auctions(market, now_ns)
         elif market.called:

@@ -121,7 +121,7 @@ def extend_auctions(market: Market, now_ns: int) -> None:
 def _announce(market: Market, listing: Listing, news: News, now_ns: int) -> None:
     """Publish that an auction continues, and why."""
     publish_status_change(market, listing, RESERVED, _CHANGED, now_ns)
-    market.tell([news], event=False)
+    market.publish([news], event=False)
 
 
 def _close(market: Market, listing: Listing, now_ns: int) -> None:
@@ -148,7 +148,7 @@ def _answer(market: Market, listing: Listing, now_ns: int) -> None:
     listing.window_ns = None
     pair = listing.pair
     if pair is not None and pair.status in AUCTIONS and not pair.pending:
-        market.tell([announcement(listing, SYNCHRONIZATION, now_ns)], event=False)
+        market.publish([announcement(listing, SYNCHRONIZATION, now_ns)], event=False)
         return
     if pair is not None and pair.pending:
         _close(market, pair, now_ns)

@@ -104,12 +104,12 @@ def _description(value: object) -> str:
     return value
 
 
-def _integer(least: int, most: int = 2**63 - 1) -> _Parser:
+def _integer(minimum: int, maximum: int = 2**63 - 1) -> _Parser:
     def parse(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
             raise _FieldError(f"must be an integer, was {value!r}")
-        if not least <= value <= most:
-            raise _FieldError(f"must be from {least} to {most}, was {value}")
+        if not minimum <= value <= maximum:
+            raise _FieldError(f"must be from {minimum} to {maximum}, was {value}")
         return value
 
     return parse

@@ -57,9 +57,9 @@ def new_cross(market: Market, command: NewCross, now_ns: int) -> None:
         for order in (buyer, seller):
             market.orders[order.order_id] = order
             market.by_client[(order.session, order.security_id, order.cl_ord_id)] = order
-            items.append(market.put(listing, order, now_ns))
+            items.append(market.add_to_book(listing, order, now_ns))
         publish_theoretical(market, listing, items, now_ns)
-        market.tell(items)
+        market.publish(items)
         return
     execution = Execution()
     _trade(market, listing, command, buyer, seller, execution, now_ns)
@@ -161,7 +161,7 @@ def _cross_order(
         now_ns,
     )
     order.account = party.account
-    market.accepted(order, now_ns, cross_id=command.cross_id)
+    market.report_accepted(order, now_ns, cross_id=command.cross_id)
     return order
 
 

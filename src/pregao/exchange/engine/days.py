@@ -22,7 +22,9 @@ def end_day(market: Market, _command: EndDay, now_ns: int) -> None:
             for order in side
             if _ends_today(market, order)
         ]
-        items: list[MarketItem] = [market.take(listing, order, now_ns) for order in ending]
+        items: list[MarketItem] = [
+            market.remove_from_book(listing, order, now_ns) for order in ending
+        ]
         for order in listing.waiting:
             if _ends_today(market, order):
                 listing.waiting.remove(order)
@@ -30,7 +32,7 @@ def end_day(market: Market, _command: EndDay, now_ns: int) -> None:
         if items and listing.status in AUCTIONS:
             publish_theoretical(market, listing, items, now_ns)
         market.expire(ending, now_ns)
-        market.tell(items)
+        market.publish(items)
 
 
 def _ends_today(market: Market, order: EngineOrder) -> bool:
@@ -67,7 +69,7 @@ def start_day(market: Market, command: StartDay, now_ns: int) -> None:
         listing.trade_id = 0
     market.kept_trades.clear()
     for group in market.groups.values():
-        market.tell([phase_message(market, group, True, now_ns)], event=False)
+        market.publish([phase_message(market, group, True, now_ns)], event=False)
     closes: list[MarketItem] = []
     flag = OpenCloseSettlFlag.ENTRY_FROM_PREVIOUS_BUSINESS_DAY
     for listing in market.listings.values():
@@ -82,9 +84,9 @@ def start_day(market: Market, command: StartDay, now_ns: int) -> None:
             )
             listing.shown[(ClosingPrice, flag)] = close
             closes.append(close)
-    market.tell(closes, event=False)
+    market.publish(closes, event=False)
     for listing in market.listings.values():
         if listing.status in AUCTIONS:
             items: list[MarketItem] = []
             publish_theoretical(market, listing, items, now_ns)
-            market.tell(items)
+            market.publish(items)

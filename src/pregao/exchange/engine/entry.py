@@ -123,10 +123,10 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
         and listing.status != FINAL_CLOSING_CALL
     ):
         order.stop_px = command.stop_px
-        market.accepted(order, now_ns, working=False)
+        market.report_accepted(order, now_ns, working=False)
         listing.waiting.add(order)
         return
-    market.accepted(order, now_ns)
+    market.report_accepted(order, now_ns)
     if not plain and order.ord_type in HIDDEN:
         listing.waiting.add(order)
         if order.ord_type == PEGGED:
@@ -135,9 +135,9 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
     if listing.status == OPEN:
         trade_or_queue(market, listing, order, received, now_ns, [])
         return
-    items: list[MarketItem] = [market.put(listing, order, now_ns)]
+    items: list[MarketItem] = [market.add_to_book(listing, order, now_ns)]
     publish_theoretical(market, listing, items, now_ns)
-    market.tell(items)
+    market.publish(items)
 
 
 def _refuse(market: Market, command: NewOrder, reject: Reject, now_ns: int) -> None:
@@ -166,7 +166,7 @@ def trade_or_queue(
             cancel(market, order, now_ns)
         else:
             _rest(market, listing, order, updates, now_ns)
-        market.tell(updates)
+        market.publish(updates)
         return
     execution = Execution(updates)
     execute(market, listing, order, execution, now_ns)
@@ -249,7 +249,7 @@ def publish(
     _rest(market, listing, order, items, now_ns, last_px)
     listing.frozen_by = order
     publish_theoretical(market, listing, items, now_ns)
-    market.tell(items)
+    market.publish(items)
 
 
 def cancel(
@@ -286,4 +286,4 @@ def _rest(
             order.price = last_px
         order.ord_type = LIMIT
     order.show()
-    updates.append(market.put(listing, order, now_ns))
+    updates.append(market.add_to_book(listing, order, now_ns))

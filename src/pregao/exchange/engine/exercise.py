@@ -45,7 +45,7 @@ def maintain_position(market: Market, command: MaintainPosition, now_ns: int) ->
         status, trade_id = PosMaintStatus.ACCEPTED, 0
         _forget_instruction(market, command)
     report_id = _report(market, command, status, now_ns, trade_id=trade_id)
-    market.positions.asked[command.session, command.request_id] = report_id
+    market.positions.requests[command.session, command.request_id] = report_id
     if command.kind != _EXERCISE:
         market.positions.instructions[report_id] = command
 
@@ -56,7 +56,7 @@ def _fault(market: Market, listing: Listing | None, command: MaintainPosition) -
         return rejects.UNKNOWN_INSTRUMENT
     if not listing.keeps_positions:
         return rejects.NOT_AN_OPTION.because(listing.instrument.symbol)
-    if (command.session, command.request_id) in market.positions.asked:
+    if (command.session, command.request_id) in market.positions.requests:
         return rejects.DUPLICATE_POSITION_REQUEST
     if command.trade_day != market.trade_day:
         return rejects.CLEARING_DATE_INVALID
@@ -138,7 +138,7 @@ def cancel_maintenance(market: Market, command: CancelMaintenance, now_ns: int) 
         n for n, each in positions.instructions.items() if (each.session, each.request_id) == own
     )
     # ``asked`` has only requests of today: older ones are found by their instruction.
-    report_id = command.report_id or next(matching, 0) or positions.asked.get(own, 0)
+    report_id = command.report_id or next(matching, 0) or positions.requests.get(own, 0)
     found = positions.instructions.get(report_id)
     if found is None or found.firm != command.firm or found.security_id != command.security_id:
         request = MaintainPosition(
@@ -152,7 +152,7 @@ def cancel_maintenance(market: Market, command: CancelMaintenance, now_ns: int) 
             market.trade_day,
         )
         reject = rejects.UNKNOWN_POSITION_REQUEST
-        if report_id in positions.asked.values():
+        if report_id in positions.requests.values():
             reject = rejects.EXERCISE_DONE
         _report_position(
             market,

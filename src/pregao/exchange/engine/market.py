@@ -220,12 +220,12 @@ class Market:
 
     # The public feed
 
-    def tell(self, items: list[MarketItem], event: bool = True) -> None:
+    def publish(self, items: list[MarketItem], event: bool = True) -> None:
         """Publish a unit unless it is empty."""
         if items:
             self.units.append(MarketEvent(items, event))
 
-    def put(self, listing: Listing, order: EngineOrder, now_ns: int) -> NewOrderMbo:
+    def add_to_book(self, listing: Listing, order: EngineOrder, now_ns: int) -> NewOrderMbo:
         """Add an order to the book and return its feed message."""
         side = listing.bids if order.side == BUY else listing.offers
         side.add(order)
@@ -242,7 +242,7 @@ class Market:
             order.implied,
         )
 
-    def take(
+    def remove_from_book(
         self, listing: Listing, order: EngineOrder, now_ns: int, matched: bool = False
     ) -> DeleteOrderMbo:
         """Remove an order from the book and return its feed message."""
@@ -290,7 +290,7 @@ class Market:
 
     # Private reports
 
-    def accepted(
+    def report_accepted(
         self, order: EngineOrder, now_ns: int, working: bool = True, cross_id: int = 0
     ) -> None:
         """Report to the owner that the order was accepted."""

@@ -54,7 +54,7 @@ def mass_cancel(market: Market, command: MassCancel, now_ns: int) -> None:
     for listing in touched.values():
         if listing.status != OPEN:
             refresh_auction(market, listing, items, now_ns)
-    market.tell(items)
+    market.publish(items)
     market.reports.append(
         MassCancelled(report_id, command.session, command.cl_ord_id, len(chosen), now_ns)
     )

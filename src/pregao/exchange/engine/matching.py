@@ -94,7 +94,7 @@ def match(
     limit_key: int,
     execution: Execution,
     now_ns: int,
-    most: int | None = None,
+    max_quantity: int | None = None,
 ) -> None:
     """Trade an incoming order with the opposite side as far as its limit and the band allow.
 
@@ -113,7 +113,7 @@ def match(
     trades, updates = execution.trades, execution.updates
     sub_type, own_price = execution.sub_type, execution.price
     leaves = order.leaves
-    kept = 0 if most is None or most > leaves else leaves - most
+    kept = 0 if max_quantity is None or max_quantity > leaves else leaves - max_quantity
     while leaves > kept and keys:
         key = keys[-1]
         if key < limit_key:
@@ -130,7 +130,7 @@ def match(
         if investor and resting.investor_id == investor:
             prevented = execution.prevented
             verdict = prevent(market, listing, order, resting, limit_key, now_ns, prevented)
-            if verdict is SelfTradeAction.NOT_HERE:
+            if verdict is SelfTradeAction.NOT_IN_THIS_BOOK:
                 investor = 0
             else:
                 if resting.level is None:
@@ -257,7 +257,7 @@ def execution_event(
     if execution.prevented and execution.before is not None:
         _set_positions(execution, listing.opposite(OrderSide(aggressor)))
     if not execution.filled:
-        market.tell(execution.prevented + execution.updates)
+        market.publish(execution.prevented + execution.updates)
         return
     items: list[MarketItem] = [
         ExecutionSummary(
@@ -276,7 +276,7 @@ def execution_event(
     opening_and_range(market, listing, items, now_ns)
     items.extend(execution.updates)
     items.append(execution_statistics(market, listing, now_ns))
-    market.tell(items)
+    market.publish(items)
 
 
 def _set_positions(execution: Execution, opposite: BookSide) -> None:

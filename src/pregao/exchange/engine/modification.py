@@ -85,7 +85,7 @@ def modify_order(market: Market, command: ModifyOrder, now_ns: int) -> None:
         withdraw(market, listing, order, items, now_ns)
         market.cancelled(order, now_ns, cl_ord_id=command.cl_ord_id)
         refresh_auction(market, listing, items, now_ns)
-        market.tell(items)
+        market.publish(items)
         return
     if terms.stop_px is not None:
         _wait(market, listing, order, command, terms, leaves, items, now_ns)
@@ -103,7 +103,7 @@ def modify_order(market: Market, command: ModifyOrder, now_ns: int) -> None:
             enter_pegged(market, listing, order, received, now_ns)
     elif _loses_priority(order, terms, leaves):
         received = now_ns if command.received_ns is None else command.received_ns
-        items.append(market.take(listing, order, now_ns))
+        items.append(market.remove_from_book(listing, order, now_ns))
         if order.firm or not market.keeps_numbers:
             market.new_secondary_id(order)
         _requeue(market, listing, order, command, terms, leaves, items, received, now_ns)
@@ -241,9 +241,9 @@ def _requeue(
     if listing.status == OPEN:
         trade_or_queue(market, listing, order, received_ns, now_ns, items)
         return
-    items.append(market.put(listing, order, now_ns))
+    items.append(market.add_to_book(listing, order, now_ns))
     publish_theoretical(market, listing, items, now_ns)
-    market.tell(items)
+    market.publish(items)
 
 
 def _wait(
@@ -260,13 +260,13 @@ def _wait(
     if order.level is None:
         listing.waiting.remove(order)
     else:
-        items.append(market.take(listing, order, now_ns))
+        items.append(market.remove_from_book(listing, order, now_ns))
     _update(order, command, terms, leaves)
     order.show()
     listing.waiting.add(order)
     _report(market, order, command, now_ns, working=False)
     refresh_auction(market, listing, items, now_ns)
-    market.tell(items)
+    market.publish(items)
 
 
 def _keep_position(
@@ -304,7 +304,7 @@ def _keep_position(
         )
     if listing.status != OPEN:
         refresh_auction(market, listing, items, now_ns)
-    market.tell(items)
+    market.publish(items)
 
 
 def _report(

@@ -46,7 +46,7 @@ def set_closing_price(market: Market, command: SetClosingPrice, now_ns: int) -> 
     listing.shown[(ClosingPrice, command.flag)] = closing
     if command.flag == OpenCloseSettlFlag.ENTRY_FROM_PREVIOUS_BUSINESS_DAY:
         listing.previous_close8 = command.price8
-    market.tell([closing], event=False)
+    market.publish([closing], event=False)
     _reference_moved(market, listing, now_ns)
 
 
@@ -66,7 +66,7 @@ def set_settlement_price(market: Market, command: SetSettlementPrice, now_ns: in
         now_ns,
     )
     listing.shown[(SettlementPrice, command.flag)] = settlement
-    market.tell([settlement], event=False)
+    market.publish([settlement], event=False)
 
 
 def set_open_interest(market: Market, command: SetOpenInterest, now_ns: int) -> None:
@@ -76,7 +76,7 @@ def set_open_interest(market: Market, command: SetOpenInterest, now_ns: int) -> 
         raise UsageError(f"the open interest must not be negative, was {command.quantity}")
     interest = OpenInterest(listing.security_id, command.quantity, market.trade_day, now_ns)
     listing.shown[OpenInterest] = interest
-    market.tell([interest], event=False)
+    market.publish([interest], event=False)
 
 
 def set_price_band(market: Market, command: SetPriceBand, now_ns: int) -> None:
@@ -107,7 +107,7 @@ def set_price_band(market: Market, command: SetPriceBand, now_ns: int) -> None:
         now_ns,
     )
     listing.shown[(PriceBand, command.band_type)] = band
-    market.tell([band], event=False)
+    market.publish([band], event=False)
 
 
 def _set_reference(market: Market, listing: Listing, command: SetPriceBand, now_ns: int) -> None:
@@ -121,7 +121,7 @@ def _set_reference(market: Market, listing: Listing, command: SetPriceBand, now_
         reference = command.reference8
         band = PriceBand(listing.security_id, None, None, None, None, None, reference, now_ns)
         listing.shown[(PriceBand, None)] = band
-        market.tell([band], event=False)
+        market.publish([band], event=False)
     _reference_moved(market, listing, now_ns)
 
 
@@ -130,7 +130,7 @@ def _reference_moved(market: Market, listing: Listing, now_ns: int) -> None:
     refresh(listing)
     items: list[MarketItem] = []
     refresh_auction(market, listing, items, now_ns)
-    market.tell(items)
+    market.publish(items)
 
 
 def set_quantity_band(market: Market, command: SetQuantityBand, now_ns: int) -> None:
@@ -146,7 +146,7 @@ def set_quantity_band(market: Market, command: SetQuantityBand, now_ns: int) -> 
         listing.security_id, command.avg_daily_traded_qty, command.max_trade_vol, now_ns
     )
     listing.shown[QuantityBand] = band
-    market.tell([band], event=False)
+    market.publish([band], event=False)
 
 
 def adjust_last_trade(market: Market, command: AdjustLastTrade, now_ns: int) -> None:
@@ -167,7 +167,7 @@ def adjust_last_trade(market: Market, command: AdjustLastTrade, now_ns: int) -> 
     )
     listing.last_trade = last
     listing.statistics.last = command.price
-    market.tell([last_trade_price(last)], event=False)
+    market.publish([last_trade_price(last)], event=False)
     _reference_moved(market, listing, now_ns)
 
 
@@ -185,4 +185,4 @@ def publish_news(market: Market, command: PublishNews, now_ns: int) -> None:
         command.text,
         command.url,
     )
-    market.tell([news], event=False)
+    market.publish([news], event=False)

@@ -108,7 +108,7 @@ def set_group_phase(market: Market, command: SetGroupPhase, now_ns: int) -> None
             _follow(market, listing, now_ns)
         _change(market, listing, command.new_session, before, after, now_ns)
     _publish(market, before, phase_message(market, group, command.new_session, now_ns), after)
-    market.tell(news, event=False)
+    market.publish(news, event=False)
     for listing in group.members:
         # Instruments that only waited for one of this group can now end their auction too.
         pair = listing.pair
@@ -283,16 +283,16 @@ def publish_status_change(
 
 
 def _publish(
-    market: Market, before: list[MarketItem], told: MarketItem, after: list[MarketItem]
+    market: Market, before: list[MarketItem], item: MarketItem, after: list[MarketItem]
 ) -> None:
     """Publish a change of state: first what it ends, per instrument, and then the state.
 
     The state is one event with the book changes that it causes; without any it is a separate event.
     """
     for _, items in groupby(before, key=attrgetter("security_id")):
-        market.tell(list(items))
+        market.publish(list(items))
     touched = any(not isinstance(item, SecurityStatus) for item in after)
-    market.tell([told, *after], event=touched)
+    market.publish([item, *after], event=touched)
 
 
 def _change(
@@ -341,7 +341,7 @@ def _thaw(market: Market, listing: Listing, items: list[MarketItem], now_ns: int
         return
     refresh(listing)
     if not listing.reject_low <= order.price <= listing.reject_high:
-        items.append(market.take(listing, order, now_ns))
+        items.append(market.remove_from_book(listing, order, now_ns))
         market.forget(order)
         market.cancelled(order, now_ns, ExecRestatementReason.MARKET_OPTION)
 
@@ -356,7 +356,7 @@ def _expire_auction_orders(
         for order in side
         if order.time_in_force in (TimeInForce.GOOD_FOR_AUCTION, TimeInForce.AT_THE_CLOSE)
     ]
-    items.extend(market.take(listing, order, now_ns) for order in ending)
+    items.extend(market.remove_from_book(listing, order, now_ns) for order in ending)
     market.expire(ending, now_ns)
 
 
@@ -370,8 +370,8 @@ def _wake_closing_orders(
         listing.waiting.remove(order)
         market.new_secondary_id(order)
         order.insert_time_ns = now_ns
-        items.append(market.put(listing, order, now_ns))
-        market.accepted(order, now_ns)
+        items.append(market.add_to_book(listing, order, now_ns))
+        market.report_accepted(order, now_ns)
 
 
 def reset_statistics(listing: Listing) -> None:

@@ -87,7 +87,7 @@ class PositionLedger:
         """By instrument, trade and side."""
         self.allocations: dict[tuple[int, int], Allocation] = {}
         """By firm and the firm's allocation ID."""
-        self.asked: dict[tuple[int, int], int] = {}
+        self.requests: dict[tuple[int, int], int] = {}
         """Report ID of each request, by session and request ID."""
         self.instructions: dict[int, MaintainPosition] = {}
         """Holders' instructions for the last day, by report ID."""
@@ -173,7 +173,7 @@ class PositionLedger:
         self.held = rest
         self.fills.clear()
         self.allocations.clear()
-        self.asked.clear()
+        self.requests.clear()
 
     def forget(self, security_id: int) -> None:
         """Remove all positions and instructions of an expired option."""

@@ -100,7 +100,7 @@ def protect(market: Market, now_ns: int) -> None:
         market.triggered = [x for x in market.triggered if x.order_id not in orders]
     for listing in touched.values():
         refresh_auction(market, listing, items, now_ns)
-    market.tell(items)
+    market.publish(items)
 
 
 def _watched(market: Market, protection: Protection) -> list[EngineOrder]:

@@ -28,7 +28,7 @@ def add_instrument(market: Market, command: AddInstrument, now_ns: int) -> None:
         raise UsageError(f"security ID {instrument.security_id} is already listed")
     listing = market.list_instrument(instrument)
     listing.status = listing.group.phase
-    market.tell([SecurityDefinition(SecurityUpdateAction.ADD, instrument, now_ns)], event=False)
+    market.publish([SecurityDefinition(SecurityUpdateAction.ADD, instrument, now_ns)], event=False)
 
 
 def change_instrument(market: Market, command: ChangeInstrument, now_ns: int) -> None:
@@ -52,7 +52,9 @@ def change_instrument(market: Market, command: ChangeInstrument, now_ns: int) ->
         _cancel_good_till(market, listing, now_ns)
     listing.define(instrument)
     refresh(listing)
-    market.tell([SecurityDefinition(SecurityUpdateAction.MODIFY, instrument, now_ns)], event=False)
+    market.publish(
+        [SecurityDefinition(SecurityUpdateAction.MODIFY, instrument, now_ns)], event=False
+    )
 
 
 def _cancel_good_till(market: Market, listing: Listing, now_ns: int) -> None:
@@ -63,7 +65,7 @@ def _cancel_good_till(market: Market, listing: Listing, now_ns: int) -> None:
             withdraw(market, listing, order, items, now_ns)
             market.cancelled(order, now_ns, ExecRestatementReason.MARKET_OPTION)
     refresh_auction(market, listing, items, now_ns)
-    market.tell(items)
+    market.publish(items)
 
 
 def remove_instrument(market: Market, command: RemoveInstrument, now_ns: int) -> None:
@@ -72,7 +74,7 @@ def remove_instrument(market: Market, command: RemoveInstrument, now_ns: int) ->
     items: list[MarketItem] = []
     clear_side(market, listing, listing.bids, items, now_ns)
     clear_side(market, listing, listing.offers, items, now_ns)
-    market.tell(items)
+    market.publish(items)
     for order in listing.waiting:
         market.forget(order)
         market.cancelled(order, now_ns, ExecRestatementReason.MARKET_OPTION)
@@ -82,7 +84,7 @@ def remove_instrument(market: Market, command: RemoveInstrument, now_ns: int) ->
     listing.group.members.remove(listing)
     listing.active_auction = False
     listing.window_ns = None
-    market.tell(
+    market.publish(
         [SecurityDefinition(SecurityUpdateAction.DELETE, listing.instrument, now_ns)], event=False
     )
     if (pair := listing.pair) is not None:

@@ -37,9 +37,9 @@ _NEVER_FREEZE = (TimeInForce.IMMEDIATE_OR_CANCEL, TimeInForce.FILL_OR_KILL)
 class SelfTradeAction(Enum):
     """Outcome for a pair of orders that must not trade with each other."""
 
-    NOT_HERE = 0
+    NOT_IN_THIS_BOOK = 0
     """They trade: prevention does not apply in this event."""
-    RESTING_GONE = 1
+    RESTING_REMOVED = 1
     INCOMING_ENDS = 2
 
 
@@ -68,7 +68,7 @@ def prevent(
     resting: EngineOrder,
     limit_key: int,
     now_ns: int,
-    gone: list[MarketItem],
+    removed: list[MarketItem],
 ) -> SelfTradeAction:
     """Prevent an incoming order from trading with a resting one of its investor.
 
@@ -76,15 +76,15 @@ def prevent(
     incoming order.
     """
     if _ends_in_auction(listing, order, limit_key):
-        return SelfTradeAction.NOT_HERE
+        return SelfTradeAction.NOT_IN_THIS_BOOK
     instruction = order.prevention
     if instruction in (CANCEL_RESTING, CANCEL_BOTH):
-        gone.append(market.take(listing, resting, now_ns))
+        removed.append(market.remove_from_book(listing, resting, now_ns))
         market.forget(resting)
         reason = ExecRestatementReason.CANCEL_RESTING_ORDER_ON_SELF_TRADE
         market.cancelled(resting, now_ns, reason)
     if instruction == CANCEL_RESTING:
-        return SelfTradeAction.RESTING_GONE
+        return SelfTradeAction.RESTING_REMOVED
     return SelfTradeAction.INCOMING_ENDS
 
 

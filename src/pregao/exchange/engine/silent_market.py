@@ -13,7 +13,7 @@ class SilentMarket(Market):
 
     __slots__ = ()
 
-    def accepted(self, *_told: object, **_more: object) -> None:
+    def report_accepted(self, *_told: object, **_more: object) -> None:
         """Report nothing."""
 
     def cancelled(self, *_told: object, **_more: object) -> None:

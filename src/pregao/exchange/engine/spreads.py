@@ -86,9 +86,9 @@ def unregister(market: Market, security_id: int, now_ns: int) -> None:
             items: list[MarketItem] = []
             for order in spread.implied.values():
                 if order.order_id in market.orders:
-                    items.append(market.take(spread.listing, order, now_ns))
+                    items.append(market.remove_from_book(spread.listing, order, now_ns))
                     market.forget(order)
-            market.tell(items)
+            market.publish(items)
             del market.spreads[spread.listing.security_id]
             for found in market.implied_of.values():
                 if spread in found:
@@ -124,14 +124,14 @@ def _refresh(market: Market, spread: Spread, side: OrderSide, now_ns: int) -> No
     if order is not None:
         if derived is not None and derived[0] == order.price and derived[1] <= order.leaves:
             _shrink(market, listing, order, derived[1], items, now_ns)
-            market.tell(items)
+            market.publish(items)
             return
-        items.append(market.take(listing, order, now_ns))
+        items.append(market.remove_from_book(listing, order, now_ns))
         market.forget(order)
         del spread.implied[side]
     if derived is None:
         refresh_auction(market, listing, items, now_ns)
-        market.tell(items)
+        market.publish(items)
         return
     price, quantity = derived
     order = spread.implied[side] = _new_implied(market, listing, side, price, quantity, now_ns)
@@ -140,7 +140,7 @@ def _refresh(market: Market, spread: Spread, side: OrderSide, now_ns: int) -> No
     if order.leaves and not execution.blocked:
         order.show()
         market.orders[order.order_id] = order
-        execution.updates.append(market.put(listing, order, now_ns))
+        execution.updates.append(market.add_to_book(listing, order, now_ns))
     execution_event(market, listing, execution, _AGGRESSOR[side], now_ns, now_ns)
     # The legs trade before another spread derives an order from the same leg orders.
     trade_legs(market, now_ns)

@@ -45,7 +45,7 @@ def expel_order(market: Market, command: ExpelOrder, now_ns: int) -> None:
     withdraw(market, listing, order, items, now_ns)
     market.cancelled(order, now_ns, command.reason)
     refresh_auction(market, listing, items, now_ns)
-    market.tell(items)
+    market.publish(items)
 
 
 def delete_side(market: Market, command: DeleteSide, now_ns: int) -> None:
@@ -54,7 +54,7 @@ def delete_side(market: Market, command: DeleteSide, now_ns: int) -> None:
     items: list[MarketItem] = []
     clear_side(market, listing, listing.side(command.side), items, now_ns)
     refresh_auction(market, listing, items, now_ns)
-    market.tell(items)
+    market.publish(items)
 
 
 def clear_side(
@@ -115,10 +115,10 @@ def enter_implied(market: Market, command: EnterImplied, now_ns: int) -> None:
     market.new_secondary_id(order)
     market.orders[order.order_id] = order
     market.by_client[(order.session, order.security_id, order.cl_ord_id)] = order
-    market.accepted(order, now_ns)
-    items: list[MarketItem] = [market.put(listing, order, now_ns)]
+    market.report_accepted(order, now_ns)
+    items: list[MarketItem] = [market.add_to_book(listing, order, now_ns)]
     refresh_auction(market, listing, items, now_ns)
-    market.tell(items)
+    market.publish(items)
 
 
 def reset_book(market: Market, command: ResetBook, now_ns: int) -> None:
@@ -129,7 +129,7 @@ def reset_book(market: Market, command: ResetBook, now_ns: int) -> None:
 def reset_channel(market: Market, command: ResetChannel, now_ns: int) -> None:
     """Republish all books of a channel after a ChannelReset; statistics are kept."""
     listings = _channel(market, command.channel)
-    market.tell([ChannelReset(command.channel, now_ns)], event=False)
+    market.publish([ChannelReset(command.channel, now_ns)], event=False)
     for listing in listings:
         if listing.bids.count or listing.offers.count:
             _republish_book(market, listing, now_ns)
@@ -138,7 +138,7 @@ def reset_channel(market: Market, command: ResetChannel, now_ns: int) -> None:
 def reset_stream(market: Market, command: ResetStream, now_ns: int) -> None:
     """Restart the incremental stream of a channel and republish its books."""
     listings = _channel(market, command.channel)
-    market.tell([SequenceReset(command.channel)], event=False)
+    market.publish([SequenceReset(command.channel)], event=False)
     for listing in listings:
         if listing.bids.count or listing.offers.count:
             _republish_book(market, listing, now_ns)
@@ -177,4 +177,4 @@ def _republish_book(market: Market, listing: Listing, now_ns: int) -> None:
             )
             for position, order in enumerate(side, 1)
         )
-    market.tell(items)
+    market.publish(items)

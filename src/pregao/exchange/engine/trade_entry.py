@@ -60,7 +60,7 @@ def bust_trade(market: Market, command: BustTrade, now_ns: int) -> None:
     items.append(execution_statistics(market, listing, now_ns))
     # The theoretical price depends on the last price.
     refresh_auction(market, listing, items, now_ns)
-    market.tell(items)
+    market.publish(items)
     for party, side, contra in (
         (record.buyer, OrderSide.BUY, trade.seller),
         (record.seller, OrderSide.SELL, trade.buyer),
@@ -218,7 +218,7 @@ def _publish_trade(market: Market, listing: Listing, trade: TradeItem, now_ns: i
     items.append(execution_statistics(market, listing, now_ns))
     # The theoretical price depends on the last price.
     refresh_auction(market, listing, items, now_ns)
-    market.tell(items)
+    market.publish(items)
 
 
 def amend_trade(market: Market, command: AmendTrade, now_ns: int) -> None:

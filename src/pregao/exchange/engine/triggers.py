@@ -63,9 +63,9 @@ def _gather(market: Market, listing: Listing, batch: list[EngineOrder], now_ns: 
         if order.time_in_force in (IOC, FOK):
             cancel(market, order, now_ns)
         else:
-            items.append(market.put(listing, order, now_ns))
+            items.append(market.add_to_book(listing, order, now_ns))
     publish_theoretical(market, listing, items, now_ns)
-    market.tell(items)
+    market.publish(items)
 
 
 def activate(market: Market, listing: Listing, order: EngineOrder, now_ns: int) -> None:
@@ -82,7 +82,7 @@ def activate(market: Market, listing: Listing, order: EngineOrder, now_ns: int) 
     market.new_secondary_id(order)
     order.insert_time_ns = now_ns
     order.show()
-    market.accepted(order, now_ns)
+    market.report_accepted(order, now_ns)
 
 
 def within_hard_limits(listing: Listing, price: int) -> int:

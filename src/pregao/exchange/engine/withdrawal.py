@@ -67,7 +67,7 @@ def cancel_order(market: Market, command: CancelOrder, now_ns: int) -> None:
     market.cancelled(order, now_ns, reason, cl_ord_id=command.cl_ord_id)
     if items and listing.status != OPEN:
         refresh_auction(market, listing, items, now_ns)
-    market.tell(items)
+    market.publish(items)
 
 
 def withdraw(
@@ -77,7 +77,7 @@ def withdraw(
     if order.level is None:
         listing.waiting.remove(order)
     else:
-        items.append(market.take(listing, order, now_ns))
+        items.append(market.remove_from_book(listing, order, now_ns))
     market.forget(order)
 
 

@@ -69,7 +69,7 @@ class BaseHost(ABC):
         self._risk = RiskQueue()
         self._delays = False
         """Whether the risk engine delays orders."""
-        self.told: Mapping[str, Any] = {}
+        self.start_settings: Mapping[str, Any] = {}
         """Settings recorded by the last start."""
         self._day_began = False
         """Whether a day has begun since the last commit."""
@@ -112,7 +112,7 @@ class BaseHost(ABC):
         self.engine.restore(self._new_engine().state())
         self._risk = RiskQueue()
         self._delays = False
-        self.told = {}
+        self.start_settings = {}
         self.starts = 0
         self.active = PRIMARY
         blank_sessions(self.store)
@@ -151,13 +151,13 @@ class BaseHost(ABC):
         self._started(start_settings)
         self._done(now_ns)
 
-    def _started(self, told: Mapping[str, Any]) -> None:
-        if told["instruments"] != self.settings.instruments_digest:
+    def _started(self, start_settings: Mapping[str, Any]) -> None:
+        if start_settings["instruments"] != self.settings.instruments_digest:
             raise UsageError(
                 "The journal is of an exchange with other instruments; use the same instruments, "
                 "or start with another --journal."
             )
-        implied = told.get("implied_orders", self.settings.implied_orders)
+        implied = start_settings.get("implied_orders", self.settings.implied_orders)
         if implied != self.settings.implied_orders:
             raise UsageError(
                 f"The journal is of an exchange {'with' if implied else 'without'} implied orders; "
@@ -165,23 +165,23 @@ class BaseHost(ABC):
             )
         if not self.starts:
             # The first day of the journal, not that of the process that replays it.
-            self.engine.market.set_trade_date(date.fromisoformat(told["first_date"]))
-            self.engine.market.seed = told.get("seed", 0)
-        self.take(told)
+            self.engine.market.set_trade_date(date.fromisoformat(start_settings["first_date"]))
+            self.engine.market.seed = start_settings.get("seed", 0)
+        self.load_start_settings(start_settings)
         self.starts += 1
 
-    def take(self, told: Mapping[str, Any]) -> None:
+    def load_start_settings(self, start_settings: Mapping[str, Any]) -> None:
         """Apply the settings recorded by a start, on which all later records depend."""
-        self.told = told
+        self.start_settings = start_settings
         for gateway in self.gateways.values():
-            load_accounts(gateway, told.get("sessions", {}))
+            load_accounts(gateway, start_settings.get("sessions", {}))
         self.desk.restrict(each.account for each in self.gateways[self.active])
-        self._risk.delay = RiskDelay(*told.get("risk", ()))
+        self._risk.delay = RiskDelay(*start_settings.get("risk", ()))
         self._delays = self._risk.delay.takes_time
         self._risk.seed = self.engine.market.seed
-        self.engine.market.keeps_numbers = told.get("keeps_numbers", False)
-        if "auction" in told:
-            rules = told["auction"]
+        self.engine.market.keeps_numbers = start_settings.get("keeps_numbers", False)
+        if "auction" in start_settings:
+            rules = start_settings["auction"]
             self.engine.market.auction_rules = None if rules is None else AuctionRules(**rules)
 
     # Helpers
@@ -197,10 +197,10 @@ class BaseHost(ABC):
         firm_sessions = [each for each in self.gateways[self.active] if each.account.firm == firm]
         found = [each for each in firm_sessions if each.state.negotiated] or firm_sessions
         for session in found:
-            self._heard(session)
+            self._schedule_flush(session)
         return found
 
-    def _heard(self, session: GatewaySession) -> None:
+    def _schedule_flush(self, session: GatewaySession) -> None:
         if session.connection is not None:
             self.talking.add(session.connection)
 

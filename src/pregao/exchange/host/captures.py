@@ -93,8 +93,8 @@ class ExchangeCaptures:
     def opened(self, line: GatewayTransport) -> None:
         """Write the TCP handshake of a new connection."""
         towards, back = [1, 1], [1, 1]
-        incoming = _Flow(line.peer, line.here, towards)
-        outgoing = _Flow(line.here, line.peer, back)
+        incoming = _Flow(line.peer, line.local_address, towards)
+        outgoing = _Flow(line.local_address, line.peer, back)
         self._flows[line] = (incoming, outgoing)
         now = line.opened_ns
         self._write(incoming, b"", now, flags=_SYN, sequence=0, acknowledgment=0)

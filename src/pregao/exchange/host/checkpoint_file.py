@@ -42,7 +42,7 @@ class JournalPosition(NamedTuple):
 class JournalCheckpoint(NamedTuple):
     """State after all records before a position, and the digest of the code that wrote it."""
 
-    place: JournalPosition
+    position: JournalPosition
     state: bytes
     code: str
     intact: bool
@@ -56,15 +56,15 @@ def checkpoint_files(folder: Path) -> list[Path]:
     return sorted(folder.glob(_NAMES))
 
 
-def write_checkpoint(folder: Path, place: JournalPosition, code: str, state: bytes) -> None:
+def write_checkpoint(folder: Path, position: JournalPosition, code: str, state: bytes) -> None:
     """Save a checkpoint of a journal up to a position; a failure is only logged."""
-    journal = folder / place.file
-    path = folder / f"checkpoint-{place.file[-6:]}"
+    journal = folder / position.file
+    path = folder / f"checkpoint-{position.file[-6:]}"
     try:
         if len(state) > MAX_BYTES - 4096:
             raise OSError(0, f"its state of {len(state):,} bytes is too large")
-        before = _digest_before(journal, place.size)
-        values = (code.encode(), number_of(journal), place.size, place.checksum, before)
+        before = _digest_before(journal, position.size)
+        values = (code.encode(), number_of(journal), position.size, position.checksum, before)
         head = MAGIC + _HEAD.pack(*values)
         private_files.replace(path, head + _digest(head, state) + state)
     except OSError as error:

@@ -63,7 +63,7 @@ def resume(host: ExchangeHost, journal: Journal) -> JournalPosition | None:
         return None
     try:
         if restore(host, STATE.unpack(found.state)):
-            return found.place
+            return found.position
         reason = "it is of an exchange with other instruments or implied orders"
     except Exception as error:
         # The file may have been tampered with: no value in it may prevent the start, which does
@@ -82,7 +82,7 @@ def state_of(host: ExchangeHost) -> HostState:
         now_ns=host.now_ns,
         starts=host.starts,
         active=host.active,
-        told=json.dumps(host.told),
+        start_settings=json.dumps(host.start_settings),
         accepting={number: each.rules.accepting for number, each in host.gateways.items()},
         sessions={number: host.store.state(number) for number in host.store.sessions()},
         throttles={
@@ -102,7 +102,7 @@ def state_of(host: ExchangeHost) -> HostState:
 
 def restore(host: ExchangeHost, state: HostState) -> bool:
     """Restore an exchange from a state; return False if the state is of another market."""
-    start_settings, settings = parse_json(state.told), host.settings
+    start_settings, settings = parse_json(state.start_settings), host.settings
     if (start_settings["instruments"], start_settings["implied_orders"]) != (
         settings.instruments_digest,
         settings.implied_orders,
@@ -118,7 +118,7 @@ def restore(host: ExchangeHost, state: HostState) -> bool:
     host.engine.restore((state.market, state.engine_ns, state.unreported))
     host.desk = host.new_desk()
     host.desk.restore((state.requests, (state.orders, state.ended, state.forwards)))
-    host.take(start_settings)
+    host.load_start_settings(start_settings)
     for (number, session_id), throttle in state.throttles.items():
         session = host.gateways[number].get(session_id)
         if session is not None:

@@ -146,10 +146,10 @@ class StateSchema:
             raise ColumnError(f"{hint}: declared at more than {_MAX_DEPTH} levels of nesting")
         found = self._columns.get(hint)
         if found is None:
-            found = self._columns[hint] = self._made(hint, depth + 1)
+            found = self._columns[hint] = self._new_column(hint, depth + 1)
         return found
 
-    def _made(self, hint: Any, depth: int) -> StateColumn:
+    def _new_column(self, hint: Any, depth: int) -> StateColumn:
         origin, inner = get_origin(hint), get_args(hint)
         if origin in (Union, UnionType):
             return self._union(inner, depth)

@@ -288,7 +288,7 @@ class ExchangeHost(ReplayedHost):
         if isinstance(request, DayRequest):
             self._reset_sessions(now_ns, week=request.week)
             self._day_began = not self._again
-        self.desk.look_again()
+        self.desk.invalidate_cache()
 
     def _fail_over(self, now_ns: int) -> None:
         """Fail the active gateway; the backup takes over, or restarts (§5.5)."""

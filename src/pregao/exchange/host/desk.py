@@ -52,11 +52,11 @@ class RequestRouter:
         self.requests = 0
         self.units: list[MarketEvent] = []
         """Events to publish."""
-        self.look_again()
+        self.invalidate_cache()
 
-    def look_again(self) -> None:
+    def invalidate_cache(self) -> None:
         """Invalidate caches: days, phases or instruments may have changed."""
-        self._reporting.forget_places()
+        self._reporting.clear_contexts()
         numbers = (each.market_segment_id for each in self._engine.instruments)
         self._segments = frozenset(number for number in numbers if number is not None)
 
@@ -73,25 +73,25 @@ class RequestRouter:
         """Set the sessions whose requests must be checked for authorization."""
         self._restricted = frozenset(each.session_id for each in accounts if restricted(each))
 
-    def apply(self, command: Command, now_ns: int, asked: RequestContext = _NOBODY) -> None:
+    def apply(self, command: Command, now_ns: int, context: RequestContext = _NOBODY) -> None:
         """Apply a command to the engine; publish its events and send its reports."""
         outcome = self._engine.apply(command, now_ns)
         if outcome.market:
             self.units += outcome.market
         if outcome.reports:
-            self._reporting.tell(outcome.reports, asked, now_ns)
+            self._reporting.send_reports(outcome.reports, context, now_ns)
 
     def enter(self, command: Command, now_ns: int) -> None:
         """Apply a command of a trader without a session; only owners with a session get reports."""
         outcome = self._engine.apply(command, now_ns)
         self.units += outcome.market
         reports = [each for each in outcome.reports if self._owner(each.session) is not None]
-        self._reporting.tell(reports, _NOBODY, now_ns)
+        self._reporting.send_reports(reports, _NOBODY, now_ns)
 
     def advance(self, now_ns: int) -> None:
         """Run the timers of the market that are due."""
         self.apply(AdvanceTime(), now_ns)
-        self._reporting.forget_places()
+        self._reporting.clear_contexts()
 
     def request(
         self, event: RequestReceived, request: OrderRequest | CancelRequest, now_ns: int
@@ -172,4 +172,4 @@ class RequestRouter:
             request.order_id or 0,
             request.orig_cl_ord_id or 0,
         )
-        self._reporting.tell(reports, RequestContext(request), now_ns)
+        self._reporting.send_reports(reports, RequestContext(request), now_ns)

@@ -48,7 +48,7 @@ class FaultLog:
         self.count = 0
         self._traced: set[tuple[str, str]] = set()
         """Failures whose stack trace was logged: a peer may repeat one endlessly."""
-        self.set_aside: dict[JournalPosition, SkippedRecord] = {}
+        self.skipped_records: dict[JournalPosition, SkippedRecord] = {}
 
     def note(self, what: str, error: Exception, data: bytes = b"") -> None:
         """Count a failure and log it with the bytes that caused it."""
@@ -66,14 +66,14 @@ class FaultLog:
             exc_info=error if new else None,
         )
 
-    def aside(self, place: JournalPosition, kind: str, error: Exception) -> None:
+    def skip_record(self, position: JournalPosition, kind: str, error: Exception) -> None:
         """Set a record of the journal aside."""
         entry = SkippedRecord(
-            place.file, place.size, kind, f"{type(error).__name__}: {error}"[:500]
+            position.file, position.size, kind, f"{type(error).__name__}: {error}"[:500]
         )
-        if place not in self.set_aside:
+        if position not in self.skipped_records:
             _log.error("journal record set aside: %s", entry)
-        self.set_aside[place] = entry
+        self.skipped_records[position] = entry
 
 
 def pack_void(key: Key) -> bytes:

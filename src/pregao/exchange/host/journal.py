@@ -250,8 +250,8 @@ class Journal:
             return None
         if found.missing:
             raise UsageError(
-                f"{self._folder / found.place.file}: ends {found.missing:,} bytes before byte "
-                f"{found.place.size:,}, the end of the journal when its checkpoint was saved; "
+                f"{self._folder / found.position.file}: ends {found.missing:,} bytes before byte "
+                f"{found.position.size:,}, the end of the journal when its checkpoint was saved; "
                 f"restore the file from a backup, or use {_repair(self._folder)}."
             )
         reason = None

@@ -241,7 +241,7 @@ def _find_regions(
 def _covers(checkpoint: JournalCheckpoint, path: Path, damage: JournalDamage) -> bool:
     if checkpoint.code != code_digest() or not checkpoint.intact or checkpoint.missing:
         return False
-    position = checkpoint.place
+    position = checkpoint.position
     return path.name < position.file or (path.name == position.file and damage.end <= position.size)
 
 
@@ -252,10 +252,10 @@ def _check_checkpoint(found: Examination, checkpoint: JournalCheckpoint | None) 
     if checkpoint.missing:
         found._checkpoint_goes = True
         found.findings.append(
-            f"{found.folder / checkpoint.place.file}: ends {checkpoint.missing:,} bytes before the "
+            f"{found.folder / checkpoint.position.file}: ends {checkpoint.missing:,} bytes before the "
             "position of its checkpoint; the records between are missing."
         )
-    position = checkpoint.place
+    position = checkpoint.position
     for each in found._files:
         moved = each.relink and each.header.version == 1 and each.path.name == position.file
         cut = any(

@@ -20,7 +20,7 @@ class JournaledSessions(SessionStore):
         self._note(session_id, record)
         self.state(session_id).apply(record)
 
-    def taken(self, session_id: int, number: int) -> None:
+    def accept_incoming(self, session_id: int, number: int) -> None:
         """Record an accepted request; the request itself is in the journal."""
         state = self._states[session_id]
         state.next_incoming = number + 1

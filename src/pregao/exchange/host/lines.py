@@ -52,7 +52,7 @@ class GatewayListener:
     touched: Callable[[], None]
     failed: Callable[[Exception], None]
     """Called when the exchange itself fails: nothing more may be sent."""
-    most_unread: int
+    max_unread_bytes: int
     tap: TrafficTap | None = None
 
 
@@ -79,7 +79,7 @@ class GatewayTransport(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=_HIGH_WATER)
         self.peer: tuple[str, int] = transport.get_extra_info("peername")[:2]
-        self.here: tuple[str, int] = transport.get_extra_info("sockname")[:2]
+        self.local_address: tuple[str, int] = transport.get_extra_info("sockname")[:2]
         self.opened_ns = self._clock()
         self.connection = self._host.connect(self._gate.gateway, self.opened_ns, self.peer[0])
         self._gate.lines[self.connection] = self
@@ -147,7 +147,7 @@ class GatewayTransport(asyncio.BufferedProtocol):
                 self._tap.sent(self, data, self._clock())
         # Bytes queued after a retransmission are unread as well.
         unread = transport.get_write_buffer_size() + connection.waiting_bytes
-        if unread > self._gate.most_unread:
+        if unread > self._gate.max_unread_bytes:
             self.too_slow = True
             transport.abort()
             return

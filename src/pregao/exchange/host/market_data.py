@@ -47,10 +47,10 @@ class MarketData:
         phases: list[MarketItem] = list(self._engine.group_phases())
         units = [MarketEvent(phases, False)] if phases else []
         for instrument in self._engine.instruments:
-            units += self._anew(instrument.security_id, now_ns)
+            units += self._recovery_messages(instrument.security_id, now_ns)
         return sent + self.publisher.publish(units, now_ns)
 
-    def _anew(self, security_id: int, now_ns: int) -> list[MarketEvent]:
+    def _recovery_messages(self, security_id: int, now_ns: int) -> list[MarketEvent]:
         """Return the current state of an instrument as recovery messages."""
         view = self._engine.book(security_id)
         units = []

@@ -64,7 +64,7 @@ def metrics(exchange: ExchangeServer) -> str:
             "journal_set_aside",
             "gauge",
             "Records of the journal that could not be replayed",
-            len(host.faults.set_aside),
+            len(host.faults.skipped_records),
         ),
         (
             "active_gateway",

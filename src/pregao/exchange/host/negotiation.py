@@ -169,7 +169,7 @@ class OffBookReporter:
         terms = report.terms
         if terms is not None:
             self.terms[report.quote_id] = terms
-        for session in self._told(report.session, report.firm):
+        for session in self._recipients(report.session, report.firm):
             fields = self._unknown(values) if terms is None else self._deal(terms, session)
             own = terms is not None and report.firm == terms.firm
             other = 0 if terms is None else terms.contra_firm if own else terms.firm
@@ -189,7 +189,7 @@ class OffBookReporter:
     def traded(self, report: ForwardTraded, _values: Values, now_ns: int) -> None:
         """Report the trade of an accepted forward, or its cash trade."""
         terms = self.terms.get(report.quote_id)
-        for session in self._told(report.session, report.firm):
+        for session in self._recipients(report.session, report.firm):
             fields = {
                 "side": report.side.name,
                 "ordStatus": "FILLED",
@@ -250,21 +250,21 @@ class OffBookReporter:
         self,
         session: GatewaySession,
         name: str,
-        told: dict[str, Any],
+        values: dict[str, Any],
         now_ns: int,
-        asked: Values | None = None,
+        request: Values | None = None,
     ) -> None:
-        asked = {} if asked is None else asked
-        if session.messages.version <= _TEXT_IDS and "quoteReqID" in told:
-            told["quoteReqID"] = str(told["quoteReqID"] or "") or None
+        request = {} if request is None else request
+        if session.messages.version <= _TEXT_IDS and "quoteReqID" in values:
+            values["quoteReqID"] = str(values["quoteReqID"] or "") or None
         parties = {
-            each: asked.get(each) or ""
+            each: request.get(each) or ""
             for each in ("senderLocation", "enteringTrader", "executingTrader")
         }
-        texts = {"deskID": asked.get("deskID"), "memo": asked.get("memo")}
-        session.send(name, {**parties, **texts, "transactTime": now_ns, **told}, now_ns)
+        texts = {"deskID": request.get("deskID"), "memo": request.get("memo")}
+        session.send(name, {**parties, **texts, "transactTime": now_ns, **values}, now_ns)
 
-    def _told(self, session_id: int, firm: int) -> list[GatewaySession]:
+    def _recipients(self, session_id: int, firm: int) -> list[GatewaySession]:
         """Return the recipients: a session, or all sessions of a firm."""
         if session_id:
             found = self._session(session_id)

@@ -131,7 +131,7 @@ class PositionReports:
             "memo": echoed.get("memo"),
             "text": report.text or None,
         }
-        for session in self._told(report.session, report.firm):
+        for session in self._recipients(report.session, report.firm):
             session.send("PositionMaintenanceReport", fields, now_ns)
 
     def allocation(self, report: AllocationReported, values: Values, now_ns: int) -> None:
@@ -152,10 +152,10 @@ class PositionReports:
             "senderLocation": values.get("senderLocation") or "",
             "enteringTrader": values.get("enteringTrader") or "",
         }
-        for session in self._told(report.session, report.firm):
+        for session in self._recipients(report.session, report.firm):
             session.send("AllocationReport", fields, now_ns)
 
-    def _told(self, session_id: int, firm: int) -> list[GatewaySession]:
+    def _recipients(self, session_id: int, firm: int) -> list[GatewaySession]:
         """Return the recipients: a session, or all sessions of a firm."""
         if session_id:
             found = self._session(session_id)

@@ -65,7 +65,7 @@ class ReplayedHost(BaseHost):
         """Restore the state from the journal; raise _ReplayAgainError if a record is void."""
         count = 0
         start = resume(cast("ExchangeHost", self), journal)
-        aside = self.faults.set_aside
+        aside = self.faults.skipped_records
         records = journal.records(start)
         for record in records:
             count += 1
@@ -81,7 +81,7 @@ class ReplayedHost(BaseHost):
                 # a later record voids fails again, while the record after it is replayed.
                 place = journal.reading
                 if not self._find_voids(chain([record], records)):
-                    self.faults.aside(place, record.kind.name, error)
+                    self.faults.skip_record(place, record.kind.name, error)
                 raise _ReplayAgainError from error
             if len(self.desk.units) > 1000:
                 self.desk.units.clear()  # already published
@@ -116,7 +116,7 @@ class ReplayedHost(BaseHost):
                 except (UsageError, DocumentError) as error:
                     # Earlier versions journaled commands that they refused.
                     assert self._journal is not None
-                    self.faults.aside(self._journal.reading, record.kind.name, error)
+                    self.faults.skip_record(self._journal.reading, record.kind.name, error)
             case RecordKind.CANCEL:
                 self._cancel(record.session, record.body.decode(), now)
             case RecordKind.TIME:
@@ -147,9 +147,9 @@ class ReplayedHost(BaseHost):
         else:
             reading = read(frame)
         if self._void and (session_id, reading.number, now_ns) in self._void:
-            session.took(reading.number)
+            session.record_accepted(reading.number)
             return
-        self._event(session.take(name, frame, reading, now_ns), now_ns)
+        self._event(session.accept(name, frame, reading, now_ns), now_ns)
 
     # Steps
 

@@ -127,17 +127,17 @@ def cancel_values(
     q: OrderRequest,
     p: InstrumentContext,
     received_ns: int | None,
-    asked: CancelRequest | OrderRequest | None,
+    request: CancelRequest | OrderRequest | None,
 ) -> tuple[Any, ...]:
     """Return the values for a canceled order; ``asked`` is its owner's request, if any."""
-    echoed: CancelRequest | OrderRequest = q if asked is None else asked
+    echoed: CancelRequest | OrderRequest = q if request is None else request
     return (
         _SIDE + r.side, ord(r.status), r.cl_ord_id, r.secondary_order_id, r.security_id, r.cum_qty,
         q.account, r.exec_id, r.transact_time_ns, received_ns, r.order_id, r.orig_cl_ord_id,
         p.trade_day, 1, r.reason, r.mass_action_id, ord(r.ord_type), ord(r.time_in_force),
         q.expire_date, r.quantity, r.price, r.stop_px, q.min_qty, q.max_floor, echoed.desk,
         echoed.memo, received_ns, q.tag, q.investor_prefix, q.investor_document, q.strategy,
-        r.requested_by if asked is None else r.session,
+        r.requested_by if request is None else r.session,
     )  # fmt: skip
 
 

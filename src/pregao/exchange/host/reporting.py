@@ -78,8 +78,8 @@ class ExecutionReporter:
         self.orders: dict[int, OrderRequest] = {}
         """Open orders by order ID, as their owners last described them."""
         self._ended: dict[int, OrderRequest] = {}
-        self._places: dict[int, InstrumentContext] = {}
-        self._tell: dict[type, Callable[[Any, RequestContext, int], None]] = {
+        self._contexts: dict[int, InstrumentContext] = {}
+        self._senders: dict[type, Callable[[Any, RequestContext, int], None]] = {
             OrderAccepted: self._accepted,
             OrderRestated: self._restated,
             OrderModified: self._modified,
@@ -99,7 +99,7 @@ class ExecutionReporter:
             (PositionReported, positions.position),
             (AllocationReported, positions.allocation),
         ):
-            self._tell[kind] = _with_values(handler)
+            self._senders[kind] = _with_values(handler)
 
     def state(self) -> tuple[Any, ...]:
         """Return the state for a checkpoint."""
@@ -109,29 +109,36 @@ class ExecutionReporter:
         """Restore a state returned by `state`."""
         self.orders, self._ended, self._negotiation.terms = state
 
-    def forget_places(self) -> None:
+    def clear_contexts(self) -> None:
         """Clear the cached instrument contexts: days, phases or instruments may have changed."""
-        self._places.clear()
+        self._contexts.clear()
 
-    def tell(self, reports: list[EngineReport], asked: RequestContext, now_ns: int) -> None:
+    def send_reports(
+        self, reports: list[EngineReport], request_context: RequestContext, now_ns: int
+    ) -> None:
         """Send the reports of an outcome."""
         for report in reports:
-            self._tell[type(report)](report, asked, now_ns)
+            self._senders[type(report)](report, request_context, now_ns)
 
     def _post(
-        self, kind: int, owner: int, place: InstrumentContext, values: tuple[Any, ...], now_ns: int
+        self,
+        kind: int,
+        owner: int,
+        context: InstrumentContext,
+        values: tuple[Any, ...],
+        now_ns: int,
     ) -> None:
         session = self._session(owner)
         if session is None:
             return
         state = session.state
         write = report_messages(state.version or VERSIONS[-1])[kind]
-        session.post(write(owner, state.next_outgoing, now_ns, place.segment, values), now_ns)
+        session.post(write(owner, state.next_outgoing, now_ns, context.segment, values), now_ns)
 
-    def _place(self, security_id: int) -> InstrumentContext:
-        context = self._places.get(security_id)
+    def _instrument_context(self, security_id: int) -> InstrumentContext:
+        context = self._contexts.get(security_id)
         if context is None:
-            context = self._places[security_id] = self._look(security_id)
+            context = self._contexts[security_id] = self._look(security_id)
         return context
 
     def _look(self, security_id: int) -> InstrumentContext:
@@ -154,52 +161,58 @@ class ExecutionReporter:
             listing.status,
         )
 
-    def _accepted(self, report: OrderAccepted, asked: RequestContext, now_ns: int) -> None:
+    def _accepted(
+        self, report: OrderAccepted, request_context: RequestContext, now_ns: int
+    ) -> None:
         order_request = self.orders.get(report.order_id)
-        context = self._place(report.security_id)
+        context = self._instrument_context(report.security_id)
         if order_request is not None:  # a stop order triggered by a trade
             values = wire.new_values(report, order_request, context, None)
             self._post(wire.NEW, report.session, context, values, now_ns)
             return
-        request = asked.request
-        if asked.sides:
-            request = asked.sides[report.side - 1]
+        request = request_context.request
+        if request_context.sides:
+            request = request_context.sides[report.side - 1]
         if not isinstance(request, OrderRequest):
             request = _NOBODY
         self.orders[report.order_id] = request
         values = wire.new_values(report, request, context, now_ns)
         self._post(wire.NEW, report.session, context, values, now_ns)
 
-    def _restated(self, report: OrderRestated, _asked: RequestContext, now_ns: int) -> None:
+    def _restated(self, report: OrderRestated, _context: RequestContext, now_ns: int) -> None:
         request = self.orders.get(report.order_id, _NOBODY)
-        context = self._place(report.security_id)
+        context = self._instrument_context(report.security_id)
         values = wire.restated_values(report, request, context, now_ns)
         self._post(wire.NEW, report.session, context, values, now_ns)
 
-    def _modified(self, report: OrderModified, asked: RequestContext, now_ns: int) -> None:
-        context = self._place(report.security_id)
+    def _modified(
+        self, report: OrderModified, request_context: RequestContext, now_ns: int
+    ) -> None:
+        context = self._instrument_context(report.security_id)
         order_request = self.orders.get(report.order_id, _NOBODY)
         if report.reason is not None:  # a restatement, without a request
             values = wire.modify_values(report, order_request, context, None)
             self._post(wire.MODIFY, report.session, context, values, now_ns)
             return
-        request = asked.request
+        request = request_context.request
         assert isinstance(request, OrderRequest)
         request = changed(order_request, request)
         self.orders[report.order_id] = request
         values = wire.modify_values(report, request, context, now_ns)
         self._post(wire.MODIFY, report.session, context, values, now_ns)
 
-    def _cancelled(self, report: OrderCancelled, asked: RequestContext, now_ns: int) -> None:
+    def _cancelled(
+        self, report: OrderCancelled, request_context: RequestContext, now_ns: int
+    ) -> None:
         request = self.orders.pop(report.order_id, _NOBODY)
         # Only an answer to a request has the previous clOrdID of the order.
-        cancel_request = asked.request if report.orig_cl_ord_id else None
-        context = self._place(report.security_id)
+        cancel_request = request_context.request if report.orig_cl_ord_id else None
+        context = self._instrument_context(report.security_id)
         received = None if cancel_request is None else now_ns
         values = wire.cancel_values(report, request, context, received, cancel_request)
         self._post(wire.CANCEL, report.session, context, values, now_ns)
 
-    def _filled(self, report: OrderFilled, _asked: RequestContext, now_ns: int) -> None:
+    def _filled(self, report: OrderFilled, _context: RequestContext, now_ns: int) -> None:
         number = report.order_id
         request = self.orders.get(number) or self._ended.get(number, _NOBODY)
         if not report.leaves_qty:
@@ -211,32 +224,36 @@ class ExecutionReporter:
         values = wire.trade_values(report, request, context)
         self._post(wire.TRADE, report.session, context, values, now_ns)
 
-    def _busted(self, report: FillBusted, _asked: RequestContext, now_ns: int) -> None:
+    def _busted(self, report: FillBusted, _context: RequestContext, now_ns: int) -> None:
         request = self.orders.get(report.order_id) or self._ended.get(report.order_id, _NOBODY)
         context = self._look(report.security_id)
         values = wire.bust_values(report, request, context)
         self._post(wire.TRADE, report.session, context, values, now_ns)
 
-    def _rejected(self, report: OrderRejected, asked: RequestContext, now_ns: int) -> None:
-        request = asked.request
-        if asked.sides:
-            request, *others = asked.sides
-            asked.sides = tuple(others)
+    def _rejected(
+        self, report: OrderRejected, request_context: RequestContext, now_ns: int
+    ) -> None:
+        request = request_context.request
+        if request_context.sides:
+            request, *others = request_context.sides
+            request_context.sides = tuple(others)
         assert request is not None
-        context = self._place(report.security_id)
+        context = self._instrument_context(report.security_id)
         values = wire.reject_values(report, request, now_ns)
         self._post(wire.REJECT, report.session, context, values, now_ns)
 
-    def _mass_cancelled(self, report: MassCancelled, asked: RequestContext, _now_ns: int) -> None:
-        if asked.mass_action is not None:
-            asked.mass_action(report)
+    def _mass_cancelled(
+        self, report: MassCancelled, request_context: RequestContext, _now_ns: int
+    ) -> None:
+        if request_context.mass_action is not None:
+            request_context.mass_action(report)
 
 
-def _with_values(told: Callable[[Any, Mapping[str, Any], int], None]) -> _SendReport:
+def _with_values(send: Callable[[Any, Mapping[str, Any], int], None]) -> _SendReport:
     """Return a handler that passes the values of the answered message to a report writer."""
 
-    def tell(report: Any, asked: RequestContext, now_ns: int) -> None:
-        told(report, asked.values, now_ns)
+    def tell(report: Any, request_context: RequestContext, now_ns: int) -> None:
+        send(report, request_context.values, now_ns)
 
     return tell
 

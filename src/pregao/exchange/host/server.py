@@ -248,11 +248,11 @@ class ExchangeServer:
         if self._stopped.done() and self._stopped.exception() is not None:
             return
         try:
-            self._commit_and_tell()
+            self._commit_and_publish()
         except Exception as error:
             self.fail(error)
 
-    def _commit_and_tell(self) -> None:
+    def _commit_and_publish(self) -> None:
         host = self.host
         host.commit()
         self.counts.turns += 1
@@ -392,7 +392,7 @@ class ExchangeServer:
             ],
             "sessions": sessions,
             "failures": host.faults.count,
-            "set_aside": [each._asdict() for each in host.faults.set_aside.values()],
+            "set_aside": [each._asdict() for each in host.faults.skipped_records.values()],
         }
 
     @property

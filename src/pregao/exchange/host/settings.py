@@ -391,12 +391,12 @@ class _Reading:
         return value
 
     def whole(
-        self, where: str, table: Mapping[str, Any], entry: str, least: int, most: int = 2**62
+        self, where: str, table: Mapping[str, Any], entry: str, minimum: int, maximum: int = 2**62
     ) -> int:
         value = table.get(entry)
         inside = f"{where}.{entry}" if where else entry
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            self.fail(inside, f"must be an integer from {least} to {most}, was {value!r:.80}")
+        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+            self.fail(inside, f"must be an integer from {minimum} to {maximum}, was {value!r:.80}")
         return value
 
     def several(

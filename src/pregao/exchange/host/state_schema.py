@@ -56,7 +56,7 @@ class HostState:
     now_ns: int
     starts: int
     active: int
-    told: str
+    start_settings: str
     """Settings of the last start, as JSON."""
     accepting: dict[int, bool]
     """Whether each gateway accepts sessions."""

@@ -59,7 +59,7 @@ _PREVIOUS_DAY = OpenCloseSettlFlag.ENTRY_FROM_PREVIOUS_BUSINESS_DAY
 class PublishedSide:
     """Orders of a side by secondaryOrderID, ranked where positions are published."""
 
-    __slots__ = ("_rank_of", "_ranks", "_told", "orders", "ranked", "side", "touched")
+    __slots__ = ("_published", "_rank_of", "_ranks", "orders", "ranked", "side", "touched")
 
     def __init__(self, side: OrderSide, positions: bool) -> None:
         self.side = side
@@ -67,7 +67,7 @@ class PublishedSide:
         self.ranked = RankedSide() if positions else None
         self.touched: list[int] = []
         """Numbers of orders added, changed or deleted since the last snapshot."""
-        self._told = bytearray()
+        self._published = bytearray()
         """Encoded orders of the last snapshot, best first, reused because most rest for long."""
         self._ranks: list[int] = []
         """Sort keys of these orders, best first: the price key above the order number."""
@@ -77,7 +77,7 @@ class PublishedSide:
         """Remove every order."""
         self.orders.clear()
         self.touched.clear()
-        self._told.clear()
+        self._published.clear()
         self._ranks.clear()
         self._rank_of.clear()
         if self.ranked is not None:
@@ -92,8 +92,8 @@ class PublishedSide:
     def entries(self, entry: Callable[[OrderItem], bytes], size: int) -> bytes:
         """Return the orders from best to worst, each encoded by ``entry`` in ``size`` bytes."""
         if not self.touched:
-            return bytes(self._told)
-        encoded, ranks, rank_of, orders = self._told, self._ranks, self._rank_of, self.orders
+            return bytes(self._published)
+        encoded, ranks, rank_of, orders = self._published, self._ranks, self._rank_of, self.orders
         for number in set(self.touched):
             order, old_rank = orders.get(number), rank_of.get(number)
             if old_rank is not None:

@@ -133,12 +133,12 @@ def _listen(stream: BinaryIO, answering: BinaryIO, audience: TradingListener) ->
 # In the worker process
 
 
-def _trade(trading: DayTrading, tells: int, answered: int) -> NoReturn:
+def _trade(trading: DayTrading, pipe: int, answered: int) -> NoReturn:
     """Run the day in the worker and send its events; exit silently if the parent is gone."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        with os.fdopen(tells, "wb", _PIPE_BYTES) as stream, os.fdopen(answered, "rb", 0) as answers:
+        with os.fdopen(pipe, "wb", _PIPE_BYTES) as stream, os.fdopen(answered, "rb", 0) as answers:
             sender = _Teller(stream, answers)
             try:
                 sender.call("traded", *trading.run(sender))

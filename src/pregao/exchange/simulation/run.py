@@ -86,7 +86,7 @@ class Simulation:
         )
 
     def run(
-        self, progress: OnProgress | None = None, *, apart: bool | None = None
+        self, progress: OnProgress | None = None, *, worker: bool | None = None
     ) -> SimulationSummary:
         """Simulate the day and write captures and truth.
 
@@ -94,12 +94,12 @@ class Simulation:
         unchanged; the default is to do so where it is faster. The bytes are the same.
         """
         try:
-            return self._run(progress, worker_pays_off(self.trading) if apart is None else apart)
+            return self._run(progress, worker_pays_off(self.trading) if worker is None else worker)
         except OSError as error:
             where = error.filename or self.settings.out
             raise UsageError(f"{where}: cannot be written: {error.strerror}") from error
 
-    def _run(self, progress: OnProgress | None, apart: bool) -> SimulationSummary:
+    def _run(self, progress: OnProgress | None, worker: bool) -> SimulationSummary:
         settings = self.settings
         folder = prepare_folder(settings.out, settings.force)
         arguments = (
@@ -111,7 +111,7 @@ class Simulation:
             progress,
         )
         with DayPublisher(*arguments) as publication, _no_cycle_collection():
-            if apart:
+            if worker:
                 totals = run_in_worker(self.trading, publication)
             else:
                 totals = self.trading.run(publication)

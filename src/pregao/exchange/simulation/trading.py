@@ -176,7 +176,7 @@ class DayTrading:
         for number in range(1, settings.truth_books):
             plan(
                 day.start_ns + settings.duration_ns * number // settings.truth_books,
-                partial(self._tell_books, final=False),
+                partial(self._report_books, final=False),
             )
         for number in range(1, _TICKS):
             plan(day.start_ns + settings.duration_ns * number // _TICKS, self._tick)
@@ -202,7 +202,7 @@ class DayTrading:
             self._trade_until(self._limit())
             self._keep_house()
         audience.end(max(self._sent_ns, self.clock.now_ns))
-        self._tell_books(final=True)
+        self._report_books(final=True)
         return TradingTotals(self.clock.now_ns, self._orders, self.pace.bursts)
 
     def _trade_until(self, limit_ns: int) -> None:
@@ -306,7 +306,7 @@ class DayTrading:
                     self.pace.set_mean(min(mean, MAX_RATE))
         self._audience.progress(done)
 
-    def _tell_books(self, final: bool) -> None:
+    def _report_books(self, final: bool) -> None:
         """Report the state of every instrument to the audience."""
         now = self.clock.now_ns
         for listing in self._market.listings.values():

@@ -275,7 +275,7 @@ def reduce(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCo
 
 
 def _resized(
-    floor: TradingContext, desk: CrowdInstrument, order: EngineOrder, place: int, now_ns: int
+    floor: TradingContext, desk: CrowdInstrument, order: EngineOrder, index: int, now_ns: int
 ) -> CrowdCommand | None:
     """Reduce an order, or cancel one that has only one lot left."""
     lots = order.leaves // desk.lot
@@ -285,7 +285,7 @@ def _resized(
     quantity = order.quantity - less
     if quantity < desk.listing.min_qty:
         return pull(floor, desk)
-    return _moved(floor, desk, order, place, quantity, order.price, now_ns)
+    return _moved(floor, desk, order, index, quantity, order.price, now_ns)
 
 
 def enlarge(floor: TradingContext, desk: CrowdInstrument, now_ns: int) -> CrowdCommand | None:
@@ -303,14 +303,14 @@ def _moved(
     floor: TradingContext,
     desk: CrowdInstrument,
     order: EngineOrder,
-    place: int,
+    index: int,
     quantity: int,
     price: int | None,
     now_ns: int,
 ) -> ModifyOrder:
     """Modify quantity or price of an order in the desk's list."""
     request = modify(floor, desk, order, quantity, price, now_ns)
-    desk.live[place] = request.cl_ord_id
+    desk.live[index] = request.cl_ord_id
     return request
 
 

@@ -44,7 +44,7 @@ class CrowdInstrument:
         "listing",
         "live",
         "lot",
-        "most_lots",
+        "max_lots",
         "offer_gap",
         "reach",
         "security_id",
@@ -77,7 +77,7 @@ class CrowdInstrument:
         self.unpriced = not listing.derivative
         """Whether orders without a price may be sent."""
         # Limits single orders, not the book: few orders have large sizes.
-        self.most_lots = max(1, min(listing.max_qty // self.lot, 1_000_000))
+        self.max_lots = max(1, min(listing.max_qty // self.lot, 1_000_000))
         self._measure()
 
     def _measure(self) -> None:
@@ -168,7 +168,7 @@ class CrowdInstrument:
     def quantity(self, lots: int) -> int:
         """Return a valid quantity of the instrument for a number of lots."""
         listing = self.listing
-        max_lots = self.most_lots
+        max_lots = self.max_lots
         quantity = (lots if lots < max_lots else max_lots) * self.lot
         if quantity < listing.min_qty:
             quantity = -(-listing.min_qty // self.lot) * self.lot

@@ -229,8 +229,8 @@ def parse_profile(name: str, data: Mapping[str, Any], where: str) -> Profile:
     top = _Section(where, "", data)
     profile = Profile(
         name=name,
-        rate=top.number("rate", above=0.0, most=_MAX_RATE),
-        messages_per_order=top.number("messages_per_order", least=1.0, most=100.0),
+        rate=top.number("rate", above=0.0, maximum=_MAX_RATE),
+        messages_per_order=top.number("messages_per_order", minimum=1.0, maximum=100.0),
         security_types=top.security_types("security_types"),
         weights=top.weight_by_symbol("weights"),
         activity=_activity(top.section("activity")),
@@ -255,9 +255,9 @@ def parse_profile(name: str, data: Mapping[str, Any], where: str) -> Profile:
 
 def _activity(section: _Section) -> Activity:
     activity = Activity(
-        section.number("exponent", most=10.0),
+        section.number("exponent", maximum=10.0),
         section.numbers("day"),
-        section.number("auction", most=1000.0),
+        section.number("auction", maximum=1000.0),
     )
     if not any(activity.day):
         section.wrong("day", "must have at least one number greater than 0")
@@ -266,8 +266,8 @@ def _activity(section: _Section) -> Activity:
 
 
 def _bursts(section: _Section) -> Bursts:
-    factor = section.span("factor", least=1.0)
-    share = section.number("share", most=0.5)
+    factor = section.span("factor", minimum=1.0)
+    share = section.number("share", maximum=0.5)
     if share * (factor[0] + factor[1]) / 2 > 0.9:
         section.wrong("share", "leaves no orders for the time outside bursts: lower it or factor")
     bursts = Bursts(share, section.number("length_ms", above=0.0), factor)
@@ -278,12 +278,12 @@ def _bursts(section: _Section) -> Bursts:
 def _excitation(section: _Section) -> Excitation:
     usual = Excitation()
     excitation = Excitation(
-        section.number("branching", most=0.98, default=usual.branching),
-        section.number("cluster_size", least=1.0, most=1000.0, default=usual.together),
-        section.number("fast_share", most=1.0, default=usual.near),
+        section.number("branching", maximum=0.98, default=usual.branching),
+        section.number("cluster_size", minimum=1.0, maximum=1000.0, default=usual.together),
+        section.number("fast_share", maximum=1.0, default=usual.near),
         section.number("fast_us", above=0.0, default=usual.near_us),
         section.number("slow_ms", above=0.0, default=usual.far_ms),
-        section.number("same_instrument_share", most=1.0, default=usual.same),
+        section.number("same_instrument_share", maximum=1.0, default=usual.same),
     )
     section.done()
     return excitation
@@ -292,23 +292,23 @@ def _excitation(section: _Section) -> Excitation:
 def _makers(section: _Section) -> Makers:
     usual = Makers()
     makers = Makers(
-        section.number("share", most=1.0, default=usual.share),
+        section.number("share", maximum=1.0, default=usual.share),
         section.number("lifetime_ms", above=0.0, default=usual.life_ms),
-        section.number("lifetime_sigma", most=4.0, default=usual.life_spread),
-        section.number("replace_share", most=0.95, default=usual.replace),
-        section.number("improve_share", most=1.0, default=usual.improve),
+        section.number("lifetime_sigma", maximum=4.0, default=usual.life_spread),
+        section.number("replace_share", maximum=0.95, default=usual.replace),
+        section.number("improve_share", maximum=1.0, default=usual.improve),
     )
     section.done()
     return makers
 
 
 def _book(section: _Section) -> BookSize:
-    orders = section.count("orders", least=1)
+    orders = section.count("orders", minimum=1)
     book = BookSize(
         orders,
-        section.count("min_orders", least=1),
+        section.count("min_orders", minimum=1),
         section.count("large_books"),
-        section.count("large_book_orders", least=1),
+        section.count("large_book_orders", minimum=1),
     )
     if book.least > orders:
         section.wrong("min_orders", f"must not be greater than orders ({orders}), was {book.least}")
@@ -318,11 +318,11 @@ def _book(section: _Section) -> BookSize:
 
 def _prices(section: _Section) -> Prices:
     prices = Prices(
-        section.number("half_spread", least=0.5),
+        section.number("half_spread", minimum=0.5),
         section.number("near_ticks", above=0.0),
         section.number("far_ticks", above=0.0),
-        section.number("far_share", most=1.0),
-        section.number("drift_probability", most=1.0),
+        section.number("far_share", maximum=1.0),
+        section.number("drift_probability", maximum=1.0),
         section.number("auction_reach", above=0.0),
     )
     section.done()
@@ -351,16 +351,16 @@ def _operations(section: _Section) -> dict[str, int]:
 
 
 def _shocks(section: _Section) -> Shocks:
-    shocks = Shocks(section.count("count"), section.span("percent", least=0.0, most=50.0))
+    shocks = Shocks(section.count("count"), section.span("percent", minimum=0.0, maximum=50.0))
     section.done()
     return shocks
 
 
 def _members(section: _Section) -> Members:
     members = Members(
-        section.count("firms", least=2, most=9999),
-        section.count("sessions", least=1, most=1000),
-        section.number("shown_share", most=1.0, default=1.0),
+        section.count("firms", minimum=2, maximum=9999),
+        section.count("sessions", minimum=1, maximum=1000),
+        section.number("shown_share", maximum=1.0, default=1.0),
     )
     section.done()
     return members
@@ -423,9 +423,9 @@ class _Section:
         self,
         key: str,
         *,
-        least: float = 0.0,
+        minimum: float = 0.0,
         above: float | None = None,
-        most: float = 1e9,
+        maximum: float = 1e9,
         default: float | None = None,
     ) -> float:
         """Return one number within bounds."""
@@ -434,28 +434,30 @@ class _Section:
         value = self._number(key, self._take(key))
         if above is not None and value <= above:
             self.wrong(key, f"must be greater than {above:g}, was {value:g}")
-        if not least <= value <= most:
-            self.wrong(key, f"must be from {least:g} to {most:g}, was {value:g}")
+        if not minimum <= value <= maximum:
+            self.wrong(key, f"must be from {minimum:g} to {maximum:g}, was {value:g}")
         return value
 
     def numbers(self, key: str) -> tuple[float, ...]:
         """Return a list of numbers, none of them negative."""
         return self._each(key, self._number)
 
-    def span(self, key: str, *, least: float, most: float = 1e6) -> tuple[float, float]:
+    def span(self, key: str, *, minimum: float, maximum: float = 1e6) -> tuple[float, float]:
         """Return a lowest and a highest number."""
         values = self.numbers(key)
-        if len(values) != 2 or not least <= values[0] <= values[1] <= most:
-            self.wrong(key, f"must be two numbers from {least:g} to {most:g}, the lower one first")
+        if len(values) != 2 or not minimum <= values[0] <= values[1] <= maximum:
+            self.wrong(
+                key, f"must be two numbers from {minimum:g} to {maximum:g}, the lower one first"
+            )
         return values[0], values[1]
 
     def count(
-        self, key: str, *, least: int = 0, most: int = _MAX_COUNT, default: int | None = None
+        self, key: str, *, minimum: int = 0, maximum: int = _MAX_COUNT, default: int | None = None
     ) -> int:
         """Return an integer within bounds."""
         value = self._left.pop(key, default) if default is not None else self._take(key)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            self.wrong(key, f"must be an integer from {least} to {most}, was {value!r}")
+        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+            self.wrong(key, f"must be an integer from {minimum} to {maximum}, was {value!r}")
         return int(value)
 
     def mix(self, names: tuple[str, ...]) -> dict[str, float]:

@@ -95,12 +95,12 @@ def analyse(
         return _make_all(LakeTables(session, lake), days, chosen, wanted, force, progress)
 
 
-def _days(lake: LakeStore, asked: Iterable[datetime.date] | None) -> list[datetime.date]:
+def _days(lake: LakeStore, requested: Iterable[datetime.date] | None) -> list[datetime.date]:
     """Return the days to build; raise `UsageError` for those without data, before any build."""
     available = dates_with_data(lake)
-    if asked is None:
+    if requested is None:
         return available
-    days = sorted(set(asked))
+    days = sorted(set(requested))
     for day in days:
         if day not in available:
             span = f"it has {available[0]} to {available[-1]}" if available else "it has no data"

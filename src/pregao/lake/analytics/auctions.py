@@ -107,10 +107,10 @@ def auctions(day: LakeDay, trades: DataFrame) -> DataFrame:
 
 
 def _before_the_end(
-    told: str, members: tuple[str, ...], name: str, uncrossed: Column
+    published: str, members: tuple[str, ...], name: str, uncrossed: Column
 ) -> list[Column]:
     """Return the last value; if it was withdrawn only for the uncrossing, the one before."""
-    last, standing = F.col(f"last_{told}"), F.col(f"standing_{told}")
+    last, standing = F.col(f"last_{published}"), F.col(f"standing_{published}")
     for_the_end = uncrossed | last["event"].eqNullSafe(F.col("end_event"))
     chosen = F.when(for_the_end, standing).otherwise(last)
     return [chosen[member].alias(f"{name}_{member}") for member in members]
@@ -246,12 +246,13 @@ def _published_together() -> list[Column]:
     ]
 
 
-def _in_order(told: str, name: str) -> Column:
+def _in_order(published: str, name: str) -> Column:
     """Return a list of the values in message order, in the type of the column."""
     kind = next(field.type for field in COLUMNS if field.name == name)
     members = [member.name for member in kind.value_type]
     shaped = F.transform(
-        F.sort_array(F.collect_list(told)), lambda one: F.struct(*[one[name] for name in members])
+        F.sort_array(F.collect_list(published)),
+        lambda one: F.struct(*[one[name] for name in members]),
     )
     return shaped.cast(spark_type(kind)).alias(name)
 

@@ -22,8 +22,8 @@ _in_process: ContextVar[bool] = ContextVar("in_process", default=False)
 class _Chosen:
     """Names of a module or class of PySpark, or of its local replacement."""
 
-    def __init__(self, spark: str, here: str) -> None:
-        self._homes = spark, here
+    def __init__(self, spark: str, local: str) -> None:
+        self._homes = spark, local
 
     def __getattr__(self, name: str) -> Any:
         home, _, owner = self._homes[_in_process.get()].partition(":")

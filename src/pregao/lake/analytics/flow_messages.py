@@ -226,37 +226,43 @@ def _within(rows: Columns, span: Span | None) -> Columns:
     return {name: column[inside] for name, column in rows.items()}
 
 
-def _entries(new: Columns, gone: Columns) -> Any:
+def _entries(new: Columns, removed: Columns) -> Any:
     """Return the row of the new order that each deletion removes, or -1.
 
     An order number may be reused: the deletion applies to the last order that had it.
     """
     count = len(new["place"])
     columns = [
-        np.concatenate([new[name], gone[name]])
+        np.concatenate([new[name], removed[name]])
         for name in ("place", "secondary_order_id", "side", "security_id")
     ]
     order = np.lexsort(tuple(columns))
     same = np.ones(max(len(order) - 1, 0), np.bool_)
     for column in columns[1:]:
         same &= column[order][1:] == column[order][:-1]
-    found = np.full(len(gone["place"]), -1, np.int64)
+    found = np.full(len(removed["place"]), -1, np.int64)
     before, after = order[:-1], order[1:]
     ends = same & (before < count) & (after >= count)
     found[after[ends] - count] = before[ends]
     return found
 
 
-def _improving(tables: FlowTables, new: Columns, gone: Columns, entries: Any) -> Any:
+def _improving(tables: FlowTables, new: Columns, removed_rows: Columns, entries: Any) -> Any:
     """Return which new orders were better than all that rested on their side."""
     if not len(new["place"]):
         return np.zeros(0, np.bool_)
     key = np.where(new["side"] == 0, new["md_entry_px"], -new["md_entry_px"])
-    none = np.zeros(len(gone["place"]), np.int64)
+    none = np.zeros(len(removed_rows["place"]), np.int64)
     books = np.unique(new["security_id"])
     parts = [
         (new["security_id"] * 2 + new["side"], new["place"], _kernels.NEW, key, none[:0]),
-        (gone["security_id"] * 2 + gone["side"], gone["place"], _kernels.DELETE, none, entries),
+        (
+            removed_rows["security_id"] * 2 + removed_rows["side"],
+            removed_rows["place"],
+            _kernels.DELETE,
+            none,
+            entries,
+        ),
     ]
     rows = tables.read(
         MASS_DELETE_ORDERS,

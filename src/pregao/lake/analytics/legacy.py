@@ -164,7 +164,7 @@ def _statuses(rows: Any, template: int, excluded: LegacyExclusions) -> Any:
 def _definitions(rows: Any, excluded: LegacyExclusions) -> Any:
     entries = EntryColumns(excluded.without(rows), excluded.slots)
     kept = np.arange(len(entries))
-    codes = entries.told("security_update_action", lambda text: ord(text or "\0"), np.int64)
+    codes = entries.value("security_update_action", lambda text: ord(text or "\0"), np.int64)
     actions = named(codes, names_of("SecurityUpdateAction"), kept)
     return pa.table({**key_columns(entries, kept), "security_update_action": actions})
 
@@ -205,7 +205,7 @@ def legacy_states(snapshots: DataFrame, excluded: LegacyExclusions) -> DataFrame
     def states_of(rows: Any) -> Any:
         entries = EntryColumns(excluded.without(rows))
         kept = np.arange(len(entries))
-        phase = entries.told(
+        phase = entries.value(
             "trading_session_sub_id", lambda text: or_null(number_of(text)), np.int64
         )
         status = entries.numbers("security_trading_status")

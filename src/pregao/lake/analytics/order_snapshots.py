@@ -112,7 +112,7 @@ def _tasks(day: LakeDay, legacy: bool) -> list[BookTask]:
     for channel in catalogue.channels(day.date):
         inputs = plan_day(catalogue, day.date, channel)
         is_legacy = inputs.inputs.protocol == LEGACY
-        if (is_legacy and not legacy) or not (is_legacy or len(inputs.day.holes)):
+        if (is_legacy and not legacy) or not (is_legacy or len(inputs.day.gaps)):
             continue  # no message is missing: snapshots add nothing
         tasks += plan_tasks(inputs, _NOTHING_TO_WRITE, parallelism)
     return [task for task in tasks if not task.inputs.day.of_levels]
@@ -143,7 +143,7 @@ def found_by(task: BookTask) -> Any:
         sequence = in_sequence(messages, resets, snapshots, usable, absent, also, no_gaps())
         if counters is None:
             counters = day.counters(len(sequence.securities))
-        followed = follow_sequence(sequence, counters, day.holes)
+        followed = follow_sequence(sequence, counters, day.gaps)
         step = followed.step
         restarts = np.flatnonzero((step == GapStep.RESTART) | (step == GapStep.EMPTIES))
         rows.add_restarts(sequence, restarts)
@@ -165,8 +165,8 @@ class _FoundRows:
 
     def add_restarts(self, sequence: InstrumentSequence, items: Numbers) -> None:
         """Add restarts of counters, and loops without the book: earlier orders no longer exist."""
-        version, number = packet_of(sequence.place[items], self._base)
-        index = sequence.place[items] & AFTER_PACKET
+        version, number = packet_of(sequence.message_serial[items], self._base)
+        index = sequence.message_serial[items] & AFTER_PACKET
         event_key = version.astype(np.int64) * EVENT_VERSION + number * EVENT_NUMBER + index - 1
         security = sequence.securities[sequence.rank[items]]
         self._add_lost(security, event_key, version, number)
@@ -188,7 +188,7 @@ class _FoundRows:
             self._add(
                 security_id=np.full(count, snapshots.security[at]),
                 action=SNAPSHOT,
-                place=np.full(count, event_key),
+                event_key=np.full(count, event_key),
                 sequence_version=np.full(count, snapshots.version[at]),
                 sequence_number=np.full(count, snapshots.number[at]),
                 secondary_order_id=nulled(book.order_id),
@@ -215,8 +215,8 @@ class _FoundRows:
         single = np.flatnonzero((updates.kind <= UpdateKind.DELETE) & (found_id != NULL))
         row = np.concatenate([single, taken_row[:taken]])
         item = rows.item[row]
-        version, number = packet_of(sequence.place[item], self._base)
-        index = sequence.place[item] & AFTER_PACKET
+        version, number = packet_of(sequence.message_serial[item], self._base)
+        index = sequence.message_serial[item] & AFTER_PACKET
         gone = np.maximum(updates.kind[row].astype(np.int64), 0)
         gone[len(single) :] = UpdateKind.DELETE
         happened = nulled(sequence.time[sequence.book_row[item]])
@@ -224,7 +224,7 @@ class _FoundRows:
         self._add(
             security_id=updates.instrument[row],
             action=_ACTIONS.take(pa.array(gone)),
-            place=version.astype(np.int64) * EVENT_VERSION + number * EVENT_NUMBER + index,
+            event_key=version.astype(np.int64) * EVENT_VERSION + number * EVENT_NUMBER + index,
             sequence_version=version,
             sequence_number=number,
             index_in_packet=index,
@@ -247,19 +247,19 @@ class _FoundRows:
         """Return all rows."""
         return pa.concat_tables([_SCHEMA.empty_table(), *self._parts])
 
-    def _add_lost(self, security: Numbers, place: Numbers, version: Any, number: Any) -> None:
+    def _add_lost(self, security: Numbers, event_key: Numbers, version: Any, number: Any) -> None:
         self._add(
             security_id=security,
             action=LOST,
-            place=place,
+            event_key=event_key,
             sequence_version=version,
             sequence_number=number,
             position=np.zeros(len(security), np.int64),
         )
 
-    def _add(self, *, action: Any, place: Numbers, **columns: Any) -> None:
-        count = len(place)
-        known = {"channel": np.full(count, self._channel), "place": place, **columns}
+    def _add(self, *, action: Any, event_key: Numbers, **columns: Any) -> None:
+        count = len(event_key)
+        known = {"channel": np.full(count, self._channel), "place": event_key, **columns}
         known["action"] = pa.array([action] * count) if isinstance(action, str) else action
         arrays = []
         for field in _SCHEMA:

@@ -32,7 +32,7 @@ class StatusMessage:
     time_ns: int | None
     sending_time_ns: int
     snapshot: bool = False
-    place: int | None = 0
+    event_key: int | None = 0
     event: int | None = None
     sequence_version: int | None = None
     sequence_number: int | None = None
@@ -109,50 +109,50 @@ class Timeline:
         if (current := self._current.pop(security_id, None)) is not None:
             current[1]["until_ns"] = time_ns
 
-    def tell(self, told: StatusMessage) -> None:
+    def apply(self, message: StatusMessage) -> None:
         """Apply a message.
 
         Snapshots repeat the current state: one counts only for a subject without an earlier
         message.
         """
-        if not told.snapshot:
-            self._at = told.place or 0
-        if told.security_id is None:
-            self._tell_phase(told, GroupKey(told.security_group or ""))
+        if not message.snapshot:
+            self._at = message.event_key or 0
+        if message.security_id is None:
+            self._add_phase(message, GroupKey(message.security_group or ""))
         else:
-            self._tell_state(told, told.security_id)
+            self._add_state(message, message.security_id)
 
-    def _tell_phase(self, told: StatusMessage, group: GroupKey) -> None:
-        if told.snapshot and group in self._sessions:
+    def _add_phase(self, message: StatusMessage, group: GroupKey) -> None:
+        if message.snapshot and group in self._sessions:
             return
-        self._phases.group_phase(group, told.code, told.trading_event)
-        begins = told.trading_event == _BEGINS and not told.snapshot
-        self._auction_ends[group] = told.auction_end_ns
+        self._phases.group_phase(group, message.code, message.trading_event)
+        begins = message.trading_event == _BEGINS and not message.snapshot
+        self._auction_ends[group] = message.auction_end_ns
         for subject in self._subjects(group):
-            self._sessions[subject] = told.trading_session_id
-            self._note(subject, told, begins)
+            self._sessions[subject] = message.trading_session_id
+            self._note(subject, message, begins)
 
     def _subjects(self, group: GroupKey) -> list[_Subject]:
         """Return a group and its instruments."""
         return [group, *self._members.get(group, ())]
 
-    def _tell_state(self, told: StatusMessage, security_id: int) -> None:
-        if told.snapshot and security_id in self._auction_ends:
+    def _add_state(self, message: StatusMessage, security_id: int) -> None:
+        if message.snapshot and security_id in self._auction_ends:
             return
         group = self._groups.get(security_id)
         phase = None if group is None else self._phases.phase(group)
-        event = told.trading_event
+        event = message.trading_event
         if event == UNTOLD:
-            event = self._phases.untold_event(security_id, told.code).name
-        self._phases.security_status(security_id, told.code, event)
-        self._sessions[security_id] = told.trading_session_id
-        self._auction_ends[security_id] = told.auction_end_ns
-        begins = told.trading_event == _BEGINS and not told.snapshot
-        self._note(security_id, told, begins)
+            event = self._phases.untold_event(security_id, message.code).name
+        self._phases.security_status(security_id, message.code, event)
+        self._sessions[security_id] = message.trading_session_id
+        self._auction_ends[security_id] = message.auction_end_ns
+        begins = message.trading_event == _BEGINS and not message.snapshot
+        self._note(security_id, message, begins)
         # An instrument that rejoins shows the phase of its group, which may be new for the others.
         if group is not None and self._phases.phase(group) is not phase:
             for subject in self._subjects(group):
-                self._note(subject, told, False)
+                self._note(subject, message, False)
 
     def _held(self, subject: _Subject) -> _Held:
         session = self._sessions.get(subject)
@@ -172,9 +172,9 @@ class Timeline:
             self._auction_ends.get(group if follows and group is not None else subject),
         )
 
-    def _note(self, subject: _Subject, told: StatusMessage, begins: bool) -> None:
+    def _note(self, subject: _Subject, message: StatusMessage, begins: bool) -> None:
         """Start a row if the state has changed or a session starts."""
-        since = told.time_ns
+        since = message.time_ns
         if (before := self._current.get(subject)) is not None:
             if before[0] == self._held(subject) and not begins:
                 return
@@ -182,12 +182,12 @@ class Timeline:
             if since is not None and before[1]["from_ns"] is not None:
                 since = max(since, before[1]["from_ns"])
             before[1]["until_ns"] = since
-        row = self._begin(subject, since, _message_reader(told))
+        row = self._begin(subject, since, _message_reader(message))
         row["new_session"] = begins
         for name in ("event", *MESSAGE_KEY):
-            row[name] = getattr(told, name)
+            row[name] = getattr(message, name)
 
-    def _begin(self, subject: _Subject, since: int | None, told_by: str) -> dict[str, Any]:
+    def _begin(self, subject: _Subject, since: int | None, source: str) -> dict[str, Any]:
         held = self._held(subject)
         group = subject if isinstance(subject, GroupKey) else self._groups.get(subject)
         row = {
@@ -202,7 +202,7 @@ class Timeline:
             "new_session": False,
             "from_ns": since,
             "until_ns": None,
-            "source": told_by,
+            "source": source,
             "at": self._at,
             "line": len(self.rows),
         }
@@ -241,13 +241,13 @@ def timeline(
             continue  # its block was too short to name its subject
         if told.snapshot:
             snapshots.append(told)
-        elif told.place is not None:  # without a packet number it has no order
-            steps.append((told.place, 2, told.sending_time_ns, partial(line.tell, told)))
+        elif told.event_key is not None:  # without a packet number it has no order
+            steps.append((told.event_key, 2, told.sending_time_ns, partial(line.apply, told)))
     snapshots.sort(key=lambda told: -told.sending_time_ns)
     for _, _, time_ns, step in sorted(steps, key=lambda step: step[:2]):
         while snapshots and time_ns is not None and snapshots[-1].sending_time_ns <= time_ns:
-            line.tell(snapshots.pop())
+            line.apply(snapshots.pop())
         step()
     while snapshots:
-        line.tell(snapshots.pop())
+        line.apply(snapshots.pop())
     return line.rows

@@ -28,7 +28,11 @@ _WRITTEN = "file binary"
 
 
 def replace_day(
-    lake: LakeStore, table: AnalyticsTable, frame: DataFrame, date: datetime.date, made_of: int
+    lake: LakeStore,
+    table: AnalyticsTable,
+    frame: DataFrame,
+    date: datetime.date,
+    source_version: int,
 ) -> int:
     """Write a day's rows, and replace the day's existing rows. Returns their number.
 
@@ -37,7 +41,9 @@ def replace_day(
     """
     with describe_failure(table, date):
         files = _written(lake.location, table, frame, date)
-    replace_partition(lake.table_location(table.name), date, files, {day_mark(date): made_of})
+    replace_partition(
+        lake.table_location(table.name), date, files, {day_mark(date): source_version}
+    )
     return sum(file.rows for file in files)
 
 

@@ -51,7 +51,7 @@ class DayCoverage:
     schema_versions: set[int] = field(default_factory=set)
     units: set[str] = field(default_factory=set)
     """Ingests that received anything of the day, of any stream."""
-    anew: tuple[SequenceRestart, ...] = ()
+    restarts: tuple[SequenceRestart, ...] = ()
     """Restarts of sequence numbers on a feed without sequence versions."""
 
     @property
@@ -71,7 +71,7 @@ class DayCoverage:
     @property
     def slots(self) -> TimeSlots:
         """Stand-in for sequence versions on a feed without them."""
-        return TimeSlots.of(self.anew, self.numberings)
+        return TimeSlots.of(self.restarts, self.numberings)
 
     @property
     def base(self) -> int:
@@ -154,8 +154,8 @@ def _rebuild_coverage(lake: LakeStore, day: date, found: DayCoverage) -> None:
     numbered = first > 0
     resets = _rows(lake, "legacy_sequence_reset", [*names[:2], names[3]], day, found.channel)
     reset_times = [time for part in resets for time in part[0].tolist()]
-    found.anew = find_restarts(sending[numbered], first[numbered], reset_times)
-    if not found.anew:
+    found.restarts = find_restarts(sending[numbered], first[numbered], reset_times)
+    if not found.restarts:
         return
     beats = _rows(
         lake, "legacy_heartbeat", [*names[:2], "msg_seq_num", names[3]], day, found.channel
@@ -163,7 +163,7 @@ def _rebuild_coverage(lake: LakeStore, day: date, found: DayCoverage) -> None:
     spans = [(first[numbered], first[numbered] + np.maximum(count[numbered], 1) - 1,
               sending[numbered]), *((number, number, time) for number, time in beats)]  # fmt: skip
     low, high, time = (np.concatenate([part[at] for part in spans]) for at in range(3))
-    versions = TimeSlots(found.anew).version_at(time, low)
+    versions = TimeSlots(found.restarts).version_at(time, low)
     found.runs = {
         version: joined_runs(
             list(zip(low[versions == version].tolist(), high[versions == version].tolist(),
@@ -193,7 +193,7 @@ def find_gaps(lake: LakeStore, day: date, channel: int, known: DayCoverage) -> P
     gaps += _unread(lake, day, channel, known)
     if tail is not None:
         gaps.append(tail)
-    return PacketGapColumns.of(_dated(lake, day, channel, known, gaps) if gaps else gaps)
+    return PacketGapColumns.from_gaps(_dated(lake, day, channel, known, gaps) if gaps else gaps)
 
 
 def _missing_in_time(known: DayCoverage) -> Iterator[PacketGap]:
@@ -204,7 +204,7 @@ def _missing_in_time(known: DayCoverage) -> Iterator[PacketGap]:
     base = known.base
     before: SequenceSpan | None = None
     for numbering in known.numberings:
-        runs = joined_runs(*numbering.told.values())
+        runs = joined_runs(*numbering.runs.values())
         first = runs[0][0]
         if before is not None:
             ended = PacketKey(before.versions[-1], before.last + 1)
@@ -295,7 +295,7 @@ def _tail(lake: LakeStore, day: date, channel: int, known: DayCoverage) -> Packe
 
 
 def _dated(
-    lake: LakeStore, day: date, channel: int, known: DayCoverage, holes: list[PacketGap]
+    lake: LakeStore, day: date, channel: int, known: DayCoverage, gaps: list[PacketGap]
 ) -> Iterator[PacketGap]:
     """Yield each gap with the times of the packet that reveals it."""
     base, table = known.base, known.protocol.account_table("packets")
@@ -303,18 +303,18 @@ def _dated(
     names += ["sending_time_ns", "capture_time_ns"]
     parts = list(_rows(lake, table, names, day, channel))
     if not parts:
-        yield from holes
+        yield from gaps
         return
     versions, numbers, sendings, captures = (
         np.concatenate([part[at] for part in parts]) for at in range(4)
     )
-    if known.anew:
-        versions = TimeSlots(known.anew).version_at(sendings, numbers)
+    if known.restarts:
+        versions = TimeSlots(known.restarts).version_at(sendings, numbers)
     serial = serial_of(versions, numbers, base)
     order = np.argsort(serial, kind="stable")
     order = order[numbers[order] > 0]
     serial = serial[order]
-    for gap in holes:
+    for gap in gaps:
         extent = gap.packets if gap.packets < MANY else 1
         end = gap.first + (0 if gap.unread else extent)
         at = int(np.searchsorted(serial, end))

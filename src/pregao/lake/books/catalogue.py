@@ -296,7 +296,7 @@ def latest_build(lake: LakeStore, day: date, channel: int) -> tuple[int, str | N
     prefix = guard_prefix(day, channel)
     found = {
         int(name.removeprefix(prefix)): unit
-        for name, unit in lake.taken_beginning_with(prefix).items()
+        for name, unit in lake.claimed_with_prefix(prefix).items()
     }
     last = max(found, default=-1)
     return last + 1, found.get(last)
@@ -308,7 +308,7 @@ _BUILD = re.compile(r"books (\d{4}-\d\d-\d\d) (\d+) (\d+)")
 def build_counts(lake: LakeStore) -> Counter[tuple[date, int]]:
     """Return the number of the next build of each channel's day."""
     found: Counter[tuple[date, int]] = Counter()
-    for name in lake.taken_beginning_with("books "):
+    for name in lake.claimed_with_prefix("books "):
         if matched := _BUILD.fullmatch(name):
             place = date.fromisoformat(matched.group(1)), int(matched.group(2))
             found[place] = max(found[place], int(matched.group(3)) + 1)

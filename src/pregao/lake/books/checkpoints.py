@@ -26,11 +26,11 @@ INTERVAL, PHASE, BY_UPDATES, END = range(4)
 
 def checkpoint_rows(
     rank: Numbers,
-    place: Numbers,
+    message_serial: Numbers,
     sending: Numbers,
     interval_ns: int,
     change_rank: Numbers,
-    change_place: Numbers,
+    change_serial: Numbers,
     updates_before: int,
     finish: bool,
 ) -> tuple[Numbers, Codes]:
@@ -51,7 +51,7 @@ def checkpoint_rows(
     bucket = sending // interval_ns
     reason[np.flatnonzero(bucket[1:] != bucket[:-1])] = INTERVAL
     # The book at the time of the phase change: after the last message before it.
-    found = last_before(rank, place, change_rank, change_place - 1)
+    found = last_before(rank, message_serial, change_rank, change_serial - 1)
     reason[found[found >= 0]] = PHASE
     reason[last] = END
     if not finish:

@@ -207,7 +207,7 @@ class InputReader:
         columns: Sequence[str],
         part: SecurityRange | None,
         serials: Serials | None,
-        most: int | None = None,
+        max_serial: int | None = None,
     ) -> Iterator[tuple[FileRows, list[str]]]:
         """Yield the rows of each file that has some, about `most` at a time, and which of the
         columns it has.
@@ -216,7 +216,7 @@ class InputReader:
             if part is None or file.touches(part.first, part.last):
                 opened = self._open(template, file)
                 there = [name for name in columns if name in opened.names]
-                for rows in self._read_file(opened, there, part, serials, most):
+                for rows in self._read_file(opened, there, part, serials, max_serial):
                     if rows.count:
                         yield rows, there
 
@@ -272,25 +272,25 @@ class InputReader:
         columns: Sequence[str],
         part: SecurityRange | None,
         serials: Serials | None,
-        most: int | None,
+        max_serial: int | None,
     ) -> Iterator[FileRows]:
         filters = ["channel"] if part is None else ["channel", "security_id"]
         if serials is not None:
             filters += ["sequence_version", "sequence_number"]
         groups, whole = _chosen(opened, self.inputs.channel, part, serials)
         names = columns if whole else list(dict.fromkeys([*columns, *filters]))
-        for own in _together(groups, opened.group_rows, most):
+        for own in _together(groups, opened.group_rows, max_serial):
             rows = opened.read(own, names)
             yield rows if whole else _filtered(rows, self.inputs.channel, part, serials)
 
 
-def _together(groups: list[int], rows: Int64Array, most: int | None) -> Iterator[list[int]]:
+def _together(groups: list[int], rows: Int64Array, max_serial: int | None) -> Iterator[list[int]]:
     """Yield row groups in runs of about `most` rows; None for all in one run."""
-    if most is None:
+    if max_serial is None:
         if groups:
             yield groups
         return
-    which = (np.cumsum(rows[groups]) - 1) // most
+    which = (np.cumsum(rows[groups]) - 1) // max_serial
     for _, own in groupby(zip(which.tolist(), groups, strict=True), key=itemgetter(0)):
         yield [group for _, group in own]
 
@@ -351,8 +351,8 @@ def _filtered(
         wanted &= in_serials(versions, numbers, serials)
     chosen = np.flatnonzero(wanted)
     if not len(chosen):
-        return rows.taken(slice(0, 0))
+        return rows.take(slice(0, 0))
     first, last = int(chosen[0]), int(chosen[-1])
     if last - first + 1 == len(chosen):  # files are sorted: usually one run
-        return rows.taken(slice(first, last + 1))
-    return rows.taken(chosen)
+        return rows.take(slice(first, last + 1))
+    return rows.take(chosen)

@@ -108,7 +108,7 @@ class EntryColumns:
         """Return a column of integers."""
         return integers(self.rows.column(name), null)
 
-    def told(self, name: str, meaning: Callable[[str | None], Any], kind: Any) -> Any:
+    def value(self, name: str, meaning: Callable[[str | None], Any], kind: Any) -> Any:
         """Return the meanings of a column's texts, each converted once."""
         column = self.rows.column(name)
         column = column.chunk(0) if column.num_chunks else pa.array([], pa.string())
@@ -128,13 +128,13 @@ class EntryColumns:
     @cached_property
     def type(self) -> npt.NDArray[Any]:
         """Entry types, as letters."""
-        return np.asarray(self.told("md_entry_type", lambda text: text or "", "U2"))
+        return np.asarray(self.value("md_entry_type", lambda text: text or "", "U2"))
 
     @cached_property
     def theoretical(self) -> BoolArray:
         """Whether each is the theoretical price of an auction."""
         return np.asarray(
-            self.told(
+            self.value(
                 "open_close_settl_flag", lambda text: number_of(text) == THEORETICAL, np.bool_
             )
         )
@@ -144,7 +144,7 @@ class EntryColumns:
         """Whether each is of a venue other than the electronic market."""
         own_venue = stream_id_of({})
         return np.asarray(
-            self.told("md_stream_id", lambda text: (text or own_venue) != own_venue, np.bool_)
+            self.value("md_stream_id", lambda text: (text or own_venue) != own_venue, np.bool_)
         )
 
     @cached_property
@@ -160,7 +160,7 @@ class EntryColumns:
         found[traded] = t.TRADE
         found[traded & (self.numbers("seller_days") != NULL)] = t.FORWARD_TRADE
         found[traded & (action == DELETE)] = t.TRADE_BUST
-        last = self.told(
+        last = self.value(
             "trade_condition", lambda text: EXCHANGE_LAST in conditions(text), np.bool_
         )
         # In snapshots it is the last trade, regardless of its condition.
@@ -235,7 +235,7 @@ class EntryColumns:
 
     def party(self, name: str) -> Int64Array:
         """Return firms as integers; NULL where they are not numeric."""
-        return np.asarray(self.told(name, lambda text: or_null(number_of(text)), np.int64))
+        return np.asarray(self.value(name, lambda text: or_null(number_of(text)), np.int64))
 
     @cached_property
     def indicator(self) -> Int64Array:
@@ -246,7 +246,7 @@ class EntryColumns:
             implied = t.IMPLIED if IMPLIED in words else 0
             return implied | (t.RECOVERY if RETRANSMITTED in words else 0)
 
-        return np.asarray(self.told("quote_condition", bits, np.int64))
+        return np.asarray(self.value("quote_condition", bits, np.int64))
 
     @cached_property
     def version(self) -> Int64Array:
@@ -254,7 +254,7 @@ class EntryColumns:
         found = self.numbers("sequence_version")
         channels = self.numbers("channel", -1)
         for channel, slots in self._slots.items():
-            if slots.anew:
+            if slots.restarts:
                 own = np.flatnonzero(channels == channel)
                 sending = self.numbers("sending_time_ns")[own]
                 found[own] = slots.version_at(sending, self.number[own])

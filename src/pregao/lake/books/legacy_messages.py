@@ -162,14 +162,14 @@ def _trade(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
     def bits(text: str | None) -> int:
         return sum(_CONDITIONS.get(word, 0) for word in conditions(text))
 
-    many = entries.told("trade_condition", lambda text: _MULTI_ASSET in conditions(text), np.int64)
+    many = entries.value("trade_condition", lambda text: _MULTI_ASSET in conditions(text), np.int64)
     kinds = {1: "MULTI_ASSET_TRADE"}
-    sessions = entries.told("trading_session_id", lambda text: or_null(number_of(text)), np.int64)
+    sessions = entries.value("trading_session_id", lambda text: or_null(number_of(text)), np.int64)
     dated = moments_of(entries.numbers("md_entry_date"), np.full(len(entries), NULL), NULL)
     dated = np.where(dated == NULL, entries.numbers("sending_time_ns"), dated)
     return {
         "trading_session_id": named(sessions, names_of("TradingSessionID"), kept),
-        "trade_condition": pa.array(entries.told("trade_condition", bits, np.int32)[kept]),
+        "trade_condition": pa.array(entries.value("trade_condition", bits, np.int32)[kept]),
         "trd_sub_type": named(many, kinds, kept),
         "trade_id": as_numbers(take(entries.rows.column("trade_id"), kept)),
         "trade_date": pa.array((dated[kept] // DAY).astype(np.int32)).cast(pa.date32()),
@@ -193,7 +193,7 @@ def _price(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
 
 def _opening(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
     # Usually absent: the price is that of the day (002 §10.2).
-    flags = entries.told("open_close_settl_flag", lambda text: number_of(text) or 0, np.int64)
+    flags = entries.value("open_close_settl_flag", lambda text: number_of(text) or 0, np.int64)
     names = names_of("OpenCloseSettlFlag")
     return {"open_close_settl_flag": named(flags, names, kept), **_price(entries, kept)}
 
@@ -211,7 +211,7 @@ def _imbalance(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
 
     return {
         "md_update_action": named(entries.action, names_of("MDUpdateAction"), kept),
-        "imbalance_condition": pa.array(entries.told("trade_condition", bits, np.int32)[kept]),
+        "imbalance_condition": pa.array(entries.value("trade_condition", bits, np.int32)[kept]),
         "md_entry_size": nulled(entries.numbers("md_entry_size")[kept]),
         **_time(entries, kept),
     }
@@ -226,7 +226,7 @@ def _volume(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
 
 
 def _band(entries: EntryColumns, kept: Int64Array) -> dict[str, Any]:
-    kinds = entries.told("price_band_type", lambda text: or_null(number_of(text)), np.int64)
+    kinds = entries.value("price_band_type", lambda text: or_null(number_of(text)), np.int64)
     limits = entries.numbers("price_limit_type")
     return {
         "price_band_type": named(kinds, names_of("PriceBandType"), kept),

@@ -35,7 +35,7 @@ class SnapshotEntries:
         order = np.lexsort(
             (
                 entries.entry,
-                entries.told("capture_id", lambda text: rank.get(text, -1), np.int64),
+                entries.value("capture_id", lambda text: rank.get(text, -1), np.int64),
                 entries.numbers("capture_time_ns"),
                 entries.number,
                 entries.numbers("sending_time_ns"),

@@ -49,7 +49,9 @@ def statuses_of(rows: Any, template: int, slots: Mapping[int, TimeSlots] | None 
     group = group_text(entries.rows)
     of_group = np.array([bool(each) for each in group.to_pylist()], np.bool_)
     kept = np.flatnonzero(~of_group if template == SECURITY_STATUS else of_group)
-    phases = entries.told("trading_session_sub_id", lambda text: or_null(number_of(text)), np.int64)
+    phases = entries.value(
+        "trading_session_sub_id", lambda text: or_null(number_of(text)), np.int64
+    )
     states = entries.numbers("security_trading_status")
     columns = {
         "match_event_indicator": pa.array(np.zeros(len(kept), np.int64)),

@@ -150,7 +150,7 @@ class InstrumentBooks:
         return self._between([at_ns])[-1]
 
     def series(
-        self, times: Sequence[int], *, most_replays: int | None = None
+        self, times: Sequence[int], *, max_replays: int | None = None
     ) -> list[HistoricalBook]:
         """Return the books at ascending times, as ``at`` does, with one replay for many of them.
 
@@ -161,7 +161,7 @@ class InstrumentBooks:
         found: list[HistoricalBook] = []
         left = list(times)
         replays = 0
-        while left and (most_replays is None or replays < most_replays):
+        while left and (max_replays is None or replays < max_replays):
             # Times before the last checkpoint need a replay from an earlier one.
             begin = bisect_left(left, self._sent[at - 1]) if (at := self._before(left[-1])) else 0
             moments = self._between(left[begin:])
@@ -331,7 +331,7 @@ class _Run:
             counters.proven[0] = span.proven(stale=known.state is State.STALE)
         trial = counters.copy()
         sequence = span.sequence(None)
-        followed = follow_sequence(sequence, trial, span.holes)
+        followed = follow_sequence(sequence, trial, span.gaps)
         snapshots = None
         doubtful = followed.has(DOUBTED) | (followed.step == GapStep.GAP)
         if span.start is None or counters.stale[0] or doubtful.any():
@@ -339,14 +339,14 @@ class _Run:
             snapshots = span.snapshots()
             sequence = span.sequence(snapshots)
             trial = counters
-            followed = follow_sequence(sequence, trial, span.holes)
+            followed = follow_sequence(sequence, trial, span.gaps)
         self._span = span
         self._known = known
         self._sequence = sequence
         self._snapshots = snapshots
         self._rows = rows_of(sequence, followed, snapshots)
         self._counts = counts_after(sequence, followed, trial)
-        self._told = sequence.snapshot[loaded_snapshots(followed)]
+        self._published = sequence.snapshot[loaded_snapshots(followed)]
         self.since = self._settled_since()
 
     def moments(self, times: Sequence[int | None], current: bool) -> list[HistoricalBook]:
@@ -360,7 +360,7 @@ class _Run:
         ends = rows.begins[items]
         security = span.instrument.security_id
         books = _played(span.day, security, self._known, rows.updates, ends)
-        statistics = span.statistics(sequence, self._snapshots, self._told, items)
+        statistics = span.statistics(sequence, self._snapshots, self._published, items)
         first = 0 if span.start is None else span.start.values["rpt_seq"]
         return [
             span.moment(
@@ -382,7 +382,7 @@ class _Run:
         span, sequence = self._span, self._sequence
         if len(sequence) and (np.diff(sequence.sending) < 0).any():
             return LATEST  # sequence order differs from sending order
-        since = [0, *span.holes.sending[span.holes.place > span.after].tolist()]
+        since = [0, *span.gaps.sending[span.gaps.serials > span.after].tolist()]
         since += [loop.last_sending_ns for loop in span.loops]
         if self._snapshots is not None:
             mattered = np.diff(self._rows.begins) > 0

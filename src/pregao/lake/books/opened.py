@@ -34,7 +34,7 @@ class FileRows(Protocol):
     def numbers(self, name: str) -> Numbers:
         """Return a column as integers, NULL where there is no value."""
 
-    def taken(self, chosen: slice | Numbers) -> FileRows:
+    def take(self, chosen: slice | Numbers) -> FileRows:
         """Return some of the rows."""
 
     def table(self, names: Sequence[str], dictionaries: Collection[str]) -> Any:
@@ -52,21 +52,21 @@ class RowGroupFile(Protocol):
     def group_rows(self) -> Numbers:
         """Number of rows of each row group."""
 
-    def bounds(self, name: str, least: int, most: int) -> tuple[Numbers, Numbers]:
+    def bounds(self, name: str, least: int, max_length: int) -> tuple[Numbers, Numbers]:
         """Return minimum and maximum of a column in each row group, or the given bounds."""
 
     def read(self, groups: Sequence[int], names: Sequence[str]) -> FileRows:
         """Return columns of some row groups."""
 
 
-def open_file(place: Location, texts: Collection[str]) -> RowGroupFile:
+def open_file(location: Location, texts: Collection[str]) -> RowGroupFile:
     """Open a file; ``texts`` are the columns and list members with repeating texts."""
-    if place.is_local and kernels_compiled():
-        flat = open_flat(place.path)
+    if location.is_local and kernels_compiled():
+        flat = open_flat(location.path)
         if flat is not None:
-            return _OwnFile(place, texts, flat)
-        return _kept(place, frozenset(texts), Path(place.path).stat().st_mtime_ns)
-    return _ArrowFile(place, texts)
+            return _OwnFile(location, texts, flat)
+        return _kept(location, frozenset(texts), Path(location.path).stat().st_mtime_ns)
+    return _ArrowFile(location, texts)
 
 
 class ArrowRows:
@@ -87,7 +87,7 @@ class ArrowRows:
         """Return a column as integers."""
         return integers(self.rows.column(name))
 
-    def taken(self, chosen: slice | Numbers) -> ArrowRows:
+    def take(self, chosen: slice | Numbers) -> ArrowRows:
         """Return some of the rows."""
         if isinstance(chosen, slice):
             return ArrowRows(self.rows.slice(chosen.start, chosen.stop - chosen.start))
@@ -101,9 +101,9 @@ class ArrowRows:
 class _ArrowFile:
     """File read by pyarrow."""
 
-    def __init__(self, place: Location, texts: Collection[str]) -> None:
-        self._place = place
-        self._metadata = pq.read_metadata(place.path, filesystem=place.filesystem)
+    def __init__(self, location: Location, texts: Collection[str]) -> None:
+        self._place = location
+        self._metadata = pq.read_metadata(location.path, filesystem=location.filesystem)
         self._leaves: list[str] = self._metadata.schema.names
         self.names: Sequence[str] = self._metadata.schema.to_arrow_schema().names
         schema = self._metadata.schema
@@ -113,11 +113,11 @@ class _ArrowFile:
         self.group_rows = np.array([group.num_rows for group in groups], np.int64)
         self._bounds: dict[str, list[tuple[int, int] | None]] = {}
 
-    def bounds(self, name: str, least: int, most: int) -> tuple[Numbers, Numbers]:
+    def bounds(self, name: str, least: int, max_length: int) -> tuple[Numbers, Numbers]:
         """Return minimum and maximum of a column in each row group, or the given bounds."""
         if name not in self._bounds:
             self._bounds[name] = [self._bound(at, name) for at in range(len(self.group_rows))]
-        found = [bound or (least, most) for bound in self._bounds[name]]
+        found = [bound or (least, max_length) for bound in self._bounds[name]]
         low, high = np.array(found, np.int64).reshape(-1, 2).T
         return low, high
 
@@ -157,24 +157,24 @@ class _ArrowFile:
 
 
 @lru_cache(100)
-def _kept(place: Location, texts: frozenset[str], modified: int) -> _ArrowFile:  # noqa: ARG001
+def _kept(location: Location, texts: frozenset[str], modified: int) -> _ArrowFile:  # noqa: ARG001
     """Return such a local file, and cache its footer for the next task."""
-    return _ArrowFile(place, texts)
+    return _ArrowFile(location, texts)
 
 
 class _OwnFile:
     """File written by our own writer."""
 
-    def __init__(self, place: Location, texts: Collection[str], flat: Any) -> None:
-        self._place = place
+    def __init__(self, location: Location, texts: Collection[str], flat: Any) -> None:
+        self._place = location
         self._texts = texts
         self._flat = flat
         self.names: Sequence[str] = flat.names
         self.group_rows: Numbers = flat.group_rows
 
-    def bounds(self, name: str, least: int, most: int) -> tuple[Numbers, Numbers]:
+    def bounds(self, name: str, least: int, max_length: int) -> tuple[Numbers, Numbers]:
         """Return minimum and maximum of a column in each row group, or the given bounds."""
-        found: tuple[Numbers, Numbers] = self._flat.bounds(name, least, most)
+        found: tuple[Numbers, Numbers] = self._flat.bounds(name, least, max_length)
         return found
 
     def read(self, groups: Sequence[int], names: Sequence[str]) -> FileRows:
@@ -225,6 +225,6 @@ class FlatColumns:
         of_text: list[str | None] = [*column.texts, None]
         return [of_text[at] for at in column.values.tolist()]
 
-    def taken(self, chosen: Numbers) -> FlatColumns:
+    def take(self, chosen: Numbers) -> FlatColumns:
         """Return some of the rows, in the given order."""
-        return FlatColumns(self._rows.taken(chosen), self.names)
+        return FlatColumns(self._rows.take(chosen), self.names)

@@ -86,7 +86,11 @@ class BookWriter:
             self.others, self.snapshots, loaded, sequence.securities, self.base
         )
         item = rows.item
-        rank, place, sending = sequence.rank[item], sequence.place[item], sequence.sending[item]
+        rank, place, sending = (
+            sequence.rank[item],
+            sequence.message_serial[item],
+            sequence.sending[item],
+        )
         book_row = sequence.book_row[item]
         time = np.full(len(item), NULL, np.int64)
         has_message = book_row >= 0
@@ -99,7 +103,7 @@ class BookWriter:
         self._counts = counts[item]
         self._events = sequence.event[item]
         self.checkpoint_rows, self._reasons = checkpoint_rows(
-            rank, place, sending, self.interval_ns, self.changes.rank, self.changes.place,
+            rank, place, sending, self.interval_ns, self.changes.rank, self.changes.message_serial,
             self._updates, last,
         )  # fmt: skip
         self._updates += len(item)

@@ -96,7 +96,7 @@ class ArrowColumns:
         texts: list[str | None] = self.rows.column(name).to_pylist()
         return texts
 
-    def taken(self, chosen: Numbers) -> ArrowColumns:
+    def take(self, chosen: Numbers) -> ArrowColumns:
         """Return some of the rows, in the given order."""
         return ArrowColumns(take(self.rows, chosen))
 
@@ -131,13 +131,13 @@ class ArrowColumns:
     def of_stream(self, stream: Stream) -> ArrowColumns:
         """Return the rows of one stream."""
         wanted = self.codes("stream", {stream.value: 1}, 0) == 1
-        return self if wanted.all() else self.taken(np.flatnonzero(wanted))
+        return self if wanted.all() else self.take(np.flatnonzero(wanted))
 
     def about(self, securities: tuple[int, ...] | None) -> ArrowColumns:
         """Return the rows about some instruments; None for all."""
         if securities is None:
             return self
-        return self.taken(np.flatnonzero(np.isin(self.numbers("security_id"), securities)))
+        return self.take(np.flatnonzero(np.isin(self.numbers("security_id"), securities)))
 
 
 def _plain(column: Any) -> Any:
@@ -228,7 +228,7 @@ class DayReader:
                 incremental[template] = own
             looped = rows.of_stream(Stream.SNAPSHOT)
             if len(looped) and serials is None:
-                snapshot[template] = looped.taken(LoopRows.of(looped).order())
+                snapshot[template] = looped.take(LoopRows.of(looped).order())
         return OtherMessages(incremental, snapshot, names)
 
     def snapshots(self, others: OtherMessages) -> Snapshots | None:
@@ -324,4 +324,4 @@ def read_headers(reader: InputReader, part: SecurityRange) -> ArrowColumns | Non
     if not tables:
         return None
     rows = ArrowColumns(pa.concat_tables(tables, promote_options="default"))
-    return rows.taken(LoopRows.of(rows).order())
+    return rows.take(LoopRows.of(rows).order())

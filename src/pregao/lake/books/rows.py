@@ -93,15 +93,15 @@ def book_rows(
 def gap_rows(spans: Sequence[StaleSpan], channel: int, base: int, unit_id: str) -> Any:
     """Return stale spans as rows of `gaps`."""
 
-    def packet(place: int | None) -> tuple[int | None, int | None]:
-        if place is None:
+    def packet(serial: int | None) -> tuple[int | None, int | None]:
+        if serial is None:
             return None, None
-        version, number = packet_of(np.array([place], np.int64), base)
+        version, number = packet_of(np.array([serial], np.int64), base)
         return int(version[0]), int(number[0])
 
     rows = []
     for span in spans:
-        version, number = packet(span.place)
+        version, number = packet(span.message_serial)
         closed_version, closed_number = packet(span.healed_at)
         rows.append(
             {

@@ -86,7 +86,7 @@ def _grown(
 class TimeSlots:
     """Time slots in which a channel's day was sent, in order, and its numbers in them."""
 
-    anew: tuple[SequenceRestart, ...] = ()
+    restarts: tuple[SequenceRestart, ...] = ()
     versions: tuple[int, ...] = ()
     firsts: tuple[int, ...] = ()
     """First number in each slot."""
@@ -94,14 +94,14 @@ class TimeSlots:
     """Number of restarts before each slot."""
 
     @staticmethod
-    def of(anew: tuple[SequenceRestart, ...], numberings: Iterable[SequenceSpan]) -> TimeSlots:
+    def of(restarts: tuple[SequenceRestart, ...], numberings: Iterable[SequenceSpan]) -> TimeSlots:
         """Return the slots of a channel's day."""
         found = [
             (version, first, at)
             for at, numbering in enumerate(numberings)
             for version, first in zip(numbering.versions, numbering.firsts, strict=True)
         ]
-        return TimeSlots(anew, *zip(*found, strict=True)) if found else TimeSlots(anew)
+        return TimeSlots(restarts, *zip(*found, strict=True)) if found else TimeSlots(restarts)
 
     def version_at(self, sending_ns: Numbers, numbers: Numbers) -> Numbers:
         """Return the versions of messages, by sending times and numbers."""
@@ -110,7 +110,7 @@ class TimeSlots:
             [
                 (sending_ns > each.time_ns)
                 | ((sending_ns == each.time_ns) & (numbers <= each.before))
-                for each in self.anew
+                for each in self.restarts
             ],
         )
 
@@ -130,7 +130,7 @@ class TimeSlots:
             sending_ns,
             [
                 (sending_ns >= each.time_ns) & ~each.holds_before(sending_ns, numbers)
-                for each in self.anew
+                for each in self.restarts
             ],
         )
         if not self.versions:

@@ -90,7 +90,7 @@ class HistoricalBook:
 class BookCheckpoint:
     """Checkpoint without its orders, and their location."""
 
-    place: int
+    message_serial: int
     values: dict[str, Any]
     path: str
     group: int
@@ -107,29 +107,29 @@ class ReplaySpan:
         instrument: BookInstrument,
         at_ns: int | None,
         start: BookCheckpoint | None,
-        behind: BookCheckpoint | None,
+        checkpoint: BookCheckpoint | None,
     ) -> None:
         self.day = day
         self.instrument = instrument
         self.at_ns = at_ns
         self.start = start
         self.source = source
-        self.after = -1 if start is None else self._place(start)
-        last = LAST_SERIAL if behind is None else self._place(behind) >> INDEX_BITS
+        self.after = -1 if start is None else self._message_serial(start)
+        last = LAST_SERIAL if checkpoint is None else self._message_serial(checkpoint) >> INDEX_BITS
         self.serials: Serials = (self.day.base, max(self.after, 0) >> INDEX_BITS, last)
         # A gap is known once the packet after it has arrived.
-        shown = self.day.holes.sending
+        shown = self.day.gaps.sending
         known = (shown <= self._until()) & ((shown > 0) | (at_ns is None))
-        self.holes = self.day.holes.taken(np.flatnonzero(known))
+        self.gaps = self.day.gaps.take(np.flatnonzero(known))
         self.loops = [
             loop
             for loop in self.day.loops
-            if loop.last_sending_ns <= self._until() and loop.place > self.after
+            if loop.last_sending_ns <= self._until() and loop.message_serial > self.after
         ]
         # The checkpoint has the statistics up to its time.
         self.others = self.source.others(None if start is None else self.serials)
 
-    def _place(self, checkpoint: BookCheckpoint) -> int:
+    def _message_serial(self, checkpoint: BookCheckpoint) -> int:
         values = checkpoint.values
         packet = PacketKey(values["sequence_version"], values["sequence_number"])
         index = values["index_in_packet"]
@@ -138,7 +138,7 @@ class ReplaySpan:
 
     def proven(self, *, stale: bool) -> int:
         """Return the number of packets missing up to the proof of the checkpoint's book."""
-        return UNPROVEN if stale else int(self.holes.missing(np.array([self.after]))[0])
+        return UNPROVEN if stale else int(self.gaps.missing(np.array([self.after]))[0])
 
     def _until(self) -> int:
         return LATEST if self.at_ns is None else self.at_ns
@@ -147,22 +147,22 @@ class ReplaySpan:
         """Return the instrument's items, with snapshots if given."""
         messages = self.source.messages(self.others, self.serials)
         keys = messages.keys
-        messages = messages.taken(
-            np.flatnonzero((keys.place > self.after) & (keys.sending <= self._until()))
+        messages = messages.take(
+            np.flatnonzero((keys.message_serial > self.after) & (keys.sending <= self._until()))
         )
         resets = self.source.resets(self.serials)
-        resets = resets.taken(
-            np.flatnonzero((resets.place > self.after) & (resets.sending <= self._until()))
+        resets = resets.take(
+            np.flatnonzero((resets.message_serial > self.after) & (resets.sending <= self._until()))
         )
         own = np.array([self.instrument.security_id], np.int64)
         usable, absent = _none(), AbsentInstruments.none()
         if snapshots is not None:
-            counts = snapshots.usable() & (snapshots.place > self.after)
+            counts = snapshots.usable() & (snapshots.message_serial > self.after)
             usable = np.flatnonzero(counts & (snapshots.loop.sending <= self._until()))
         if snapshots is not None or self.start is None:
-            absent = AbsentInstruments.of(self.loops, snapshots, own).behind_holes(self.holes)
+            absent = AbsentInstruments.of(self.loops, snapshots, own).after_gaps(self.gaps)
             absent = absent.after(self.after)
-        gaps = self.holes.taken(np.flatnonzero(self.holes.place > self.after))
+        gaps = self.gaps.take(np.flatnonzero(self.gaps.serials > self.after))
         return in_sequence(messages, resets, snapshots, usable, absent, own, gaps)
 
     def snapshots(self) -> Snapshots | None:
@@ -188,7 +188,7 @@ class ReplaySpan:
         values = {name: initial[name] for name in SCALARS[2:7]}
         if len(items):
             last = int(items[-1])
-            message_serial = sequence.place[last : last + 1]
+            message_serial = sequence.message_serial[last : last + 1]
             version, number = packet_of(message_serial, self.day.base)
             index = int(message_serial[0]) & AFTER_PACKET
             row = int(sequence.book_row[last])
@@ -237,7 +237,7 @@ class ReplaySpan:
             return found
         securities, base = sequence.securities, self.day.base
         last = items[before:] - 1
-        ends = sequence.place[last]
+        ends = sequence.message_serial[last]
         rank = np.zeros(len(ends), np.int64)
         reader = StatisticReader()
         reader.know(0, known[0], known[1])

@@ -20,21 +20,21 @@ from pregao.lake.books.tables import SIDE_NAMES
 STATES: list[str | None] = [state.name.lower() for state in State]
 
 
-def index_of(place: Numbers) -> Any:
+def index_of(message_serial: Numbers) -> Any:
     """Return the index in the packet of messages; null after a packet."""
-    index = (place & AFTER_PACKET).astype(np.int32)
+    index = (message_serial & AFTER_PACKET).astype(np.int32)
     return nulled(index, index == AFTER_PACKET)
 
 
 def message_columns(
-    place: Numbers, time: Numbers, sending: Numbers, capture: Numbers, base: int
+    message_serial: Numbers, time: Numbers, sending: Numbers, capture: Numbers, base: int
 ) -> dict[str, Any]:
     """Return the columns that identify the message after which a row applies."""
-    version, number = packet_of(place, base)
+    version, number = packet_of(message_serial, base)
     return {
         "sequence_version": pa.array(version),
         "sequence_number": pa.array(number),
-        "index_in_packet": index_of(place),
+        "index_in_packet": index_of(message_serial),
         "event_time_ns": nulled(time),
         "sending_time_ns": nulled(sending),
         "capture_time_ns": nulled(capture),
@@ -120,7 +120,7 @@ def tick_table(
     channel: int,
     symbols: list[str | None],
     rank: Numbers,
-    place: Numbers,
+    message_serial: Numbers,
     time: Numbers,
     sending: Numbers,
     capture: Numbers,
@@ -133,7 +133,7 @@ def tick_table(
         "security_id": pa.array(ticks.instrument),
         "symbol": named(rank, symbols),
         "event": nulled(ticks.event, ticks.event < 0),
-        **message_columns(place, time, sending, capture, base),
+        **message_columns(message_serial, time, sending, capture, base),
         "state": named(ticks.state, STATES),
         "last_price": prices(price),
         "trade_volume": nulled(volume),

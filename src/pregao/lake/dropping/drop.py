@@ -116,7 +116,7 @@ class _Plan:
         self._rest: list[dict[str, object]] = []
         for ingest in self._touched:
             self._settle(ingest, whole=bool(named))
-        self.result = self._told()
+        self.result = self._result()
 
     def _parts(self, named: list[IngestRecord]) -> Iterator[ReplacedRows]:
         """Yield the rows to delete from each table and day."""
@@ -181,7 +181,7 @@ class _Plan:
             found[protocol]["messages"][template] = rows.total()
         return found
 
-    def _told(self) -> DropResult:
+    def _result(self) -> DropResult:
         left = {row["unit_id"] for row in self._rest}
         rows: Counter[str] = Counter()
         for part in self._replaces:
@@ -203,7 +203,7 @@ class _Plan:
     def unit(self) -> CommitUnit:
         """Return the unit of commit; writes the remaining rows of `instruments`."""
         unit_id = self.result.unit_id
-        channel_days = self._places()
+        channel_days = self._channel_days()
         guards = [
             guard(channel_day, self._known.generations.get(channel_day, 0))
             for channel_day in channel_days
@@ -232,7 +232,7 @@ class _Plan:
             tuple(replaces),
         )
 
-    def _places(self) -> dict[str, int]:
+    def _channel_days(self) -> dict[str, int]:
         """Return the channel days that change, with the number of their affected ingests."""
         found: Counter[str] = Counter()
         for ingest in self._touched:

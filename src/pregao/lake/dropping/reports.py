@@ -39,8 +39,8 @@ def selected_channel_days(report: Mapping[str, Any], selection: DropSelection) -
     }
 
 
-def _is_meant(place: str, selection: DropSelection) -> bool:
-    day, channel = place.split("/")[:2]
+def _is_meant(channel_day: str, selection: DropSelection) -> bool:
+    day, channel = channel_day.split("/")[:2]
     return (not selection.dates or date.fromisoformat(iso(int(day))) in selection.dates) and (
         not selection.channels or int(channel) in selection.channels
     )
@@ -49,7 +49,7 @@ def _is_meant(place: str, selection: DropSelection) -> bool:
 def rest_of(
     ingest: IngestRecord,
     selection: DropSelection,
-    gone: Collection[str],
+    dropped: Collection[str],
     partly: Mapping[str, int],
     counts: Counts,
 ) -> list[dict[str, Any]]:
@@ -62,16 +62,16 @@ def rest_of(
     report["captures"] = [
         _rest_of_capture(part, partly)
         for part in report.get("captures", ())
-        if part.get("capture_id") not in gone
+        if part.get("capture_id") not in dropped
     ]
     if "capture_count" in report:
-        report["capture_count"] -= len(gone)
+        report["capture_count"] -= len(dropped)
     _subtract(report, counts)
     for part in coverage_by_protocol(report).values():
         for name in ("coverage", "feeds"):
             kept = {k: v for k, v in part.get(name, {}).items() if not _is_meant(k, selection)}
             part[name] = kept  # type: ignore[index]
-    rows = [dict(row) for row in ingest.rows if row["capture_id"] not in gone]
+    rows = [dict(row) for row in ingest.rows if row["capture_id"] not in dropped]
     for row in rows:
         row["report"] = row["messages"] = row["rejected"] = None
         if row["capture_id"] in partly:
@@ -85,12 +85,12 @@ def rest_of(
     return rows
 
 
-def _rest_of_capture(told: Mapping[str, Any], partly: Mapping[str, int]) -> dict[str, Any]:
+def _rest_of_capture(stored: Mapping[str, Any], partly: Mapping[str, int]) -> dict[str, Any]:
     # Newer reports have the identity only in the rows.
-    identity = told.get("content_hash", REST)
-    if told.get("capture_id") not in partly or identity.startswith(REST):
-        return dict(told)
-    remaining = {k: v for k, v in told.items() if k not in ("plain_fingerprint", "range_hash")}
+    identity = stored.get("content_hash", REST)
+    if stored.get("capture_id") not in partly or identity.startswith(REST):
+        return dict(stored)
+    remaining = {k: v for k, v in stored.items() if k not in ("plain_fingerprint", "range_hash")}
     return remaining | {"content_hash": REST + identity}
 
 
@@ -124,7 +124,7 @@ def drop_row(
     selection: DropSelection,
     day: date,
     captures: Collection[str],
-    places: dict[str, int],
+    channel_days: dict[str, int],
 ) -> dict[str, Any]:
     """Return the record of a drop, in the form of an ingest without packets.
 
@@ -144,7 +144,7 @@ def drop_row(
         "coverage": {},
         "feeds": {},
         "notes": [f"dropped: {selection.words()}"],
-        "dropped": {"captures": sorted(captures), "places": places},
+        "dropped": {"captures": sorted(captures), "places": channel_days},
     }
     return {
         "capture_id": None,

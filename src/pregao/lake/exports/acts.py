@@ -50,7 +50,7 @@ class ChangeCause(IntEnum):
 class OrderFlow:
     """Acts of an instrument's day as columns, in order of publication."""
 
-    place: Numbers
+    event_key: Numbers
     """Event key of the message; increases."""
     sequence: Numbers
     """Number of its packet."""
@@ -78,9 +78,9 @@ class OrderFlow:
     """Whether a trade involved no order of the book: crosses, blocks, forwards, late reports."""
 
     def __len__(self) -> int:
-        return len(self.place)
+        return len(self.event_key)
 
-    def taken(self, chosen: npt.NDArray[Any]) -> OrderFlow:
+    def take(self, chosen: npt.NDArray[Any]) -> OrderFlow:
         """Return some rows, in the given order."""
         return OrderFlow(*(getattr(self, each.name)[chosen] for each in fields(self)))
 
@@ -98,4 +98,4 @@ class OrderFlow:
             price=np.where(leaves, self.old_price, self.price),
             size=np.where(leaves, 0, self.size),
         )
-        return flow.taken(np.flatnonzero(~orders | now | before))
+        return flow.take(np.flatnonzero(~orders | now | before))

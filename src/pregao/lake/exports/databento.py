@@ -59,7 +59,7 @@ def mbo_columns(flow: OrderFlow, instrument: BookInstrument) -> list[Any]:
     fills = _fills(flow)
     source = np.repeat(np.arange(len(flow)), 1 + fills)
     first = np.append(True, source[1:] != source[:-1])[: len(source)]
-    of = flow.taken(source)
+    of = flow.take(source)
     less = _lessened(of)
     action = _actions(of, less)
     filling = _fills(of) & first
@@ -86,7 +86,7 @@ def mbp_columns(flow: OrderFlow, instrument: BookInstrument) -> list[Any]:
     levels = ladders(flow, DEPTH)
     chosen = np.flatnonzero(levels.changed | (flow.act == FlowAction.TRADE))
     depth = _depth(flow, levels.price)[chosen]
-    of = flow.taken(chosen)
+    of = flow.take(chosen)
     less = _lessened(of)
     parts = {
         "px": _price(levels.price[:, chosen]),

@@ -27,7 +27,7 @@ _OTHER = 255
 class _Rows:
     """Intermediate rows of a flow."""
 
-    place: Numbers
+    event_key: Numbers
     position: Numbers
     event: Numbers
     sequence: Numbers
@@ -43,9 +43,9 @@ class _Rows:
     off_book: Flags
 
     def __len__(self) -> int:
-        return len(self.place)
+        return len(self.event_key)
 
-    def taken(self, chosen: Any) -> _Rows:
+    def take(self, chosen: Any) -> _Rows:
         return _Rows(*(getattr(self, name)[chosen] for name in self.__slots__))
 
 
@@ -58,9 +58,9 @@ def joined(acts: Any, clearings: Any, trades: Any) -> OrderFlow:
     nothing = np.full(len(trade_rows), NULL)
     rows = _stacked([orders, trade_rows])
     # A trade precedes its updates of orders, as on the feed.
-    order = np.lexsort((rows.position, rows.place))
+    order = np.lexsort((rows.position, rows.event_key))
     return _flow(
-        rows.taken(order),
+        rows.take(order),
         np.concatenate([old_price, nothing])[order],
         np.concatenate([old_size, nothing])[order],
     )
@@ -80,7 +80,7 @@ def _of_acts(table: Any) -> _Rows:
     size = integers(table["size"])
     size[kind == FlowAction.DELETE] = 0
     rows = _Rows(
-        place=integers(table["place"]),
+        event_key=integers(table["place"]),
         position=integers(table["position"], 0),
         event=integers(table["event"]),
         sequence=integers(table["sequence_number"], 0),
@@ -95,7 +95,7 @@ def _of_acts(table: Any) -> _Rows:
         size=size,
         off_book=np.zeros(count, np.bool_),
     )
-    return rows.taken((kind != _OTHER) & (rows.order_id != NULL))
+    return rows.take((kind != _OTHER) & (rows.order_id != NULL))
 
 
 def _of_trades(table: Any) -> _Rows:
@@ -105,7 +105,9 @@ def _of_trades(table: Any) -> _Rows:
     for name in OFF_BOOK:
         off_book |= codes(table[name].cast("string"), {"true": 1}, 0) == 1
     return _Rows(
-        place=version * EVENT_VERSION + number * EVENT_NUMBER + integers(table["index_in_packet"]),
+        event_key=version * EVENT_VERSION
+        + number * EVENT_NUMBER
+        + integers(table["index_in_packet"]),
         position=np.full(count, -1),
         event=integers(table["event"]),
         sequence=number,
@@ -123,7 +125,7 @@ def _of_trades(table: Any) -> _Rows:
 
 
 def _by_order(rows: _Rows) -> _Rows:
-    return rows.taken(np.lexsort((rows.position, rows.place, rows.order_id)))
+    return rows.take(np.lexsort((rows.position, rows.event_key, rows.order_id)))
 
 
 def _stacked(parts: list[_Rows]) -> _Rows:
@@ -140,17 +142,17 @@ def _cleared(rows: _Rows, clearings: Any) -> list[_Rows]:
     gone = rows.act == FlowAction.DELETE
     found = []
     for at in np.argsort(keys, kind="stable").tolist():
-        before = rows.place < keys[at]
+        before = rows.event_key < keys[at]
         newest = before & (last | ~np.append(before[1:], False))
         own = (rows.side == sides[at]) | (sides[at] == NO_SIDE)
         chosen = np.flatnonzero(newest & own & ~gone)
         gone[chosen] = True  # not deleted again by the next clearing
         count = len(chosen)
-        ends = rows.taken(chosen)
+        ends = rows.take(chosen)
         found.append(
             replace(
                 ends,
-                place=np.full(count, keys[at]),
+                event_key=np.full(count, keys[at]),
                 position=np.zeros(count, np.int64),
                 event=np.full(count, NULL),
                 sequence=np.full(count, keys[at] % EVENT_VERSION // EVENT_NUMBER),
@@ -185,16 +187,16 @@ def _with_the_past(rows: _Rows) -> tuple[_Rows, Numbers, Numbers]:
     unchanged = (act == FlowAction.CHANGE) & (price == old_price) & (rows.size == old_size)
     kept = ~(deletes & ~exists) & ~unchanged
     rows = replace(rows, act=act, price=price, cause=cause)
-    return rows.taken(kept), old_price[kept], old_size[kept]
+    return rows.take(kept), old_price[kept], old_size[kept]
 
 
 def _flow(rows: _Rows, old_price: Numbers, old_size: Numbers) -> OrderFlow:
-    event = np.where(rows.event == NULL, rows.place, rows.event)
+    event = np.where(rows.event == NULL, rows.event_key, rows.event)
     time = np.maximum.accumulate(rows.time)
     sending = np.maximum.accumulate(rows.sending)
     capture = np.maximum.accumulate(rows.capture)
     return OrderFlow(
-        place=rows.place,
+        event_key=rows.event_key,
         sequence=rows.sequence,
         event_time=np.where(time == NULL, sending, time),
         sending_time=sending,

@@ -20,7 +20,7 @@ _ENDS = frozenset({"CLOSE", "FINAL_CLOSING_CALL"})
 class Halt(NamedTuple):
     """Change of the trading state."""
 
-    place: int
+    event_key: int
     """Event key of its message."""
     time_ns: int
     value: int

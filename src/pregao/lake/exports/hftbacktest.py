@@ -32,7 +32,7 @@ def orders_array(flow: OrderFlow) -> npt.NDArray[Any]:
     )
     source = np.repeat(np.arange(len(flow)), 1 + filled)
     first = np.append(True, source[1:] != source[:-1])[: len(source)]
-    of = flow.taken(source)
+    of = flow.take(source)
     kind = np.array([ADD_ORDER, MODIFY_ORDER, CANCEL_ORDER, TRADE_EVENT])[of.act]
     filling = filled[source] & first
     kind = np.where(filling, FILL_ORDER, kind)
@@ -48,7 +48,7 @@ def levels_array(flow: OrderFlow) -> npt.NDArray[Any]:
     moved = (flow.act == FlowAction.CHANGE) & (flow.price != flow.old_price)
     source = np.repeat(np.arange(len(flow)), 1 + moved)
     leaves = np.append(source[1:] == source[:-1], False)[: len(source)]
-    of = flow.taken(source)
+    of = flow.take(source)
     trades = of.act == FlowAction.TRADE
     enters = moved[source] & ~leaves
     price = np.where(leaves, of.old_price, of.price)
@@ -71,7 +71,7 @@ def _of_the_book(flow: OrderFlow) -> OrderFlow:
     """Return the rows that a backtest may fill by: no crosses, blocks, forwards, late reports."""
     flow = flow.priced()
     trades = flow.act == FlowAction.TRADE
-    return flow.taken(np.flatnonzero(~trades | (~flow.off_book & (flow.side != NO_SIDE))))
+    return flow.take(np.flatnonzero(~trades | (~flow.off_book & (flow.side != NO_SIDE))))
 
 
 def _totals(side: Any, price: Numbers, change: Numbers) -> Numbers:

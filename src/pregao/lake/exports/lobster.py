@@ -58,7 +58,7 @@ def write_lobster(
     source = np.repeat(kept, 1 + replaced)
     removes = np.append(source[1:] == source[:-1], False)[: len(source)]
     enters = np.append(False, source[1:] == source[:-1])[: len(source)]
-    of = flow.taken(source)
+    of = flow.take(source)
     kind = np.where(
         of.act == FlowAction.ADD, SUBMISSION, np.where(of.act == FlowAction.DELETE, DELETION, 0)
     )
@@ -101,7 +101,7 @@ def write_lobster(
 def _placed(halts: Sequence[Halt], of: OrderFlow) -> tuple[Numbers, Numbers, Numbers]:
     """Return the index, time and value of each halt among the messages; none before the first."""
     event_key, time_ns, value = np.array(list(halts), np.int64).reshape(-1, len(Halt._fields)).T
-    at = np.searchsorted(of.place, event_key, side="right")
+    at = np.searchsorted(of.event_key, event_key, side="right")
     own = at > 0
     following = np.append(of.event_time, _NEVER)[at]
     return at[own], np.minimum(time_ns, following)[own], value[own]

@@ -38,8 +38,8 @@ def catalogue_files(
     flow = flow.priced()
     if not len(flow):
         return {}
-    orders = flow.taken(np.flatnonzero(flow.act != FlowAction.TRADE))
-    trades = flow.taken(np.flatnonzero(flow.act == FlowAction.TRADE))
+    orders = flow.take(np.flatnonzero(flow.act != FlowAction.TRADE))
+    trades = flow.take(np.flatnonzero(flow.act == FlowAction.TRADE))
     name = f"{instrument.symbol or instrument.security_id}.{VENUE}"
     metadata = {
         "instrument_id": name, "price_precision": str(terms.precision), "size_precision": "0",

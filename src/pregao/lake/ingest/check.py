@@ -93,9 +93,11 @@ def _check_protocol(
             _compare(result, unit, f"messages {template}", count, own[template])
 
 
-def _compare(result: CheckResult, unit: str, what: str, told: int, found: int) -> None:
-    if told != found:
-        result.faults.append(f"ingest {unit}: {what}: {told:,} reported, {found:,} in the table")
+def _compare(result: CheckResult, unit: str, what: str, reported: int, found: int) -> None:
+    if reported != found:
+        result.faults.append(
+            f"ingest {unit}: {what}: {reported:,} reported, {found:,} in the table"
+        )
 
 
 def _counts(
@@ -164,16 +166,16 @@ def unsound(lake: LakeStore, *, deep: bool = False) -> list[str]:
             place = lake.table_location(name)
             actions = visible_files(lake.delta(name)).to_pylist()
 
-            def look(action: dict[str, Any], place: Location = place) -> list[str]:
-                return list(_file_faults(place, action, deep=deep))
+            def look(action: dict[str, Any], location: Location = place) -> list[str]:
+                return list(_file_faults(location, action, deep=deep))
 
             for found in pool.map(look, actions):
                 faults += found
     return faults
 
 
-def _file_faults(place: Location, action: dict[str, Any], *, deep: bool) -> Iterator[str]:
-    file = place.join(action["path"])
+def _file_faults(location: Location, action: dict[str, Any], *, deep: bool) -> Iterator[str]:
+    file = location.join(action["path"])
     entry = file.info()
     if entry is None:
         yield f"{file} is missing"

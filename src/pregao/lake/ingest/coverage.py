@@ -48,19 +48,19 @@ class Coverage:
         found: list[int] = self._rows[order].ravel().tolist()
         return found
 
-    def of(self, place: ChannelDayVersion) -> Runs:
+    def runs(self, key: ChannelDayVersion) -> Runs:
         """Return the runs of a day, channel and version."""
-        return [(first, last) for first, last in self._rows[self._own(place), 3:].tolist()]
+        return [(first, last) for first, last in self._rows[self._own(key), 3:].tolist()]
 
-    def places(self) -> set[ChannelDayVersion]:
+    def keys(self) -> set[ChannelDayVersion]:
         """Return the days, channels and versions with coverage."""
         return {(day, channel, version) for day, channel, version, _, _ in self._rows.tolist()}
 
-    def add(self, place: ChannelDayVersion, runs: Runs) -> None:
+    def add(self, key: ChannelDayVersion, runs: Runs) -> None:
         """Add runs and merge those that are adjacent or overlap."""
-        own = self._own(place)
-        joined = joined_runs(self.of(place), runs)
-        added = np.array([(*place, *run) for run in joined], np.int64).reshape(-1, 5)
+        own = self._own(key)
+        joined = joined_runs(self.runs(key), runs)
+        added = np.array([(*key, *run) for run in joined], np.int64).reshape(-1, 5)
         self._rows = np.concatenate([self._rows[~own], added])
 
     def has(
@@ -79,5 +79,5 @@ class Coverage:
             result |= same & inside
         return result
 
-    def _own(self, place: ChannelDayVersion) -> npt.NDArray[np.bool_]:
-        return np.asarray((self._rows[:, :3] == np.array(place, np.int64)).all(axis=1))
+    def _own(self, key: ChannelDayVersion) -> npt.NDArray[np.bool_]:
+        return np.asarray((self._rows[:, :3] == np.array(key, np.int64)).all(axis=1))

@@ -16,7 +16,7 @@ def has_supported_content(surveys: Sequence[CaptureSurvey], options: IngestOptio
     return any(
         each.sound and (selected is None or not set(each.channels).isdisjoint(selected))
         for found in surveys
-        for by_flow in found.seen.values()
+        for by_flow in found.evidence.values()
         for each in by_flow.values()
     )
 
@@ -43,7 +43,7 @@ def reject_empty(
             {
                 channel
                 for found in surveys
-                for by_flow in found.seen.values()
+                for by_flow in found.evidence.values()
                 for each in by_flow.values()
                 for channel in each.channels
             }

@@ -78,12 +78,12 @@ def _write_gaps(
         earlier = {}
         if continued:
             earlier = {
-                feed: runs for feed, its in known_feeds.items() if (runs := its.of(version_key))
+                feed: runs for feed, its in known_feeds.items() if (runs := its.runs(version_key))
             }
         by_feed = own.get(version_key, {})
         all_runs = _joined(by_feed, around.get(version_key, {}), earlier)
         runs_by_key[version_key] = {
-            (BEFORE, ""): known_coverage.of(version_key),
+            (BEFORE, ""): known_coverage.runs(version_key),
             **{(OWN, feed): runs for feed, runs in by_feed.items()},
             **{(RECEIVED, feed): runs for feed, runs in all_runs.items()},
             **{(EARLIER, feed): runs for feed, runs in earlier.items()},
@@ -117,13 +117,13 @@ def _published_runs(
     channels = {version_key[:2] for version_key in own}
     candidates = {*own, *around}
     for coverage in known_feeds.values():
-        candidates.update(coverage.places())
+        candidates.update(coverage.keys())
     return sorted(version_key for version_key in candidates if version_key[:2] in channels)
 
 
 def _gap_rows(numbering: SequenceSpan, starts: RunStarts) -> Iterator[dict[str, Any]]:
     """Yield the gaps of the feeds from which a unit has numbers."""
-    runs_of = numbering.told
+    runs_of = numbering.runs
     seen = {feed: runs for (kind, feed), runs in runs_of.items() if kind == RECEIVED}
     before = runs_of.get((BEFORE, ""), [])
     for feed in sorted(feed for kind, feed in runs_of if kind == OWN):

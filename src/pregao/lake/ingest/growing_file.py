@@ -107,7 +107,7 @@ def last_whole(source: ByteSource, header: PcapHeader, known: int) -> tuple[int,
     """Return end and time of the last complete packet; ``known`` is a boundary before it."""
     position, time = known, 0
     # Closer to the end, an incomplete record makes the record boundaries ambiguous.
-    tail = 3 * (RECORD_HEADER_BYTES + header.most_captured)
+    tail = 3 * (RECORD_HEADER_BYTES + header.max_captured_length)
     if source.size() - known > tail:
         boundary = BoundaryFinder(source, header).first_boundary(source.size() - tail, known)
         if boundary < source.size():

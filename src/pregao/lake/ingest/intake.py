@@ -120,13 +120,13 @@ def _attempt(
             continue
         identity = state.identity_of(found.fingerprint, location, found.size)
         if identity is not None:
-            present[location.name] = state.taking(identity)
-        elif state.taken and was_streamed(location, state):
+            present[location.name] = state.claim_key(identity)
+        elif state.claimed and was_streamed(location, state):
             report.skipped[location.name] = "by a stream"
         else:
             surveys.append(found)
     if present:
-        owners = lake.taken(set(present.values()))
+        owners = lake.claimed(set(present.values()))
         report.skipped |= {name: owners.get(taking, "") for name, taking in present.items()}
     if surveys and not may_be_nothing:
         reject_unsupported(surveys)
@@ -197,11 +197,11 @@ def ingest_surveyed(
             identify(capture, manifests, index)
     # Uncompressed captures were looked up before they were read.
     identities = {
-        known.taking(each.content_hash): each.content_hash
+        known.claim_key(each.content_hash): each.content_hash
         for each in report.captures
         if each.plain_fingerprint
     }
-    owners = lake.taken(identities) if identities and lake.exists() else {}
+    owners = lake.claimed(identities) if identities and lake.exists() else {}
     duplicates = find_duplicates(
         report, {identities[claim_key]: unit for claim_key, unit in owners.items()}
     )
@@ -310,12 +310,12 @@ def _may_hold_more(found: CaptureSurvey) -> bool:
     if found.context is not None or found.looked_through:
         return False
     found.looked_through = True
-    return not any(PROTOCOLS[name].transport == "tcp" for name in found.seen)
+    return not any(PROTOCOLS[name].transport == "tcp" for name in found.evidence)
 
 
 def _channels(surveys: list[CaptureSurvey], role: FlowRole) -> set[int]:
     """Return the channels that surveys found on a flow."""
-    seen = (found.seen.get(role.protocol, {}).get(role.destination) for found in surveys)
+    seen = (found.evidence.get(role.protocol, {}).get(role.destination) for found in surveys)
     return {channel for sighting in seen if sighting for channel in sighting.channels}
 
 
@@ -385,7 +385,7 @@ def _finish(
         )
     unit = CommitUnit(
         report.unit_id,
-        tuple([known.taking(capture.content_hash) for capture in report.captures] + guards),
+        tuple([known.claim_key(capture.content_hash) for capture in report.captures] + guards),
         lake.new_files(files),
         tuple(rows),
     )

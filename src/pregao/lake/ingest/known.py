@@ -48,7 +48,7 @@ class IngestState:
 
     Several hashes are one string, separated by spaces: thousands of sets would be slow.
     """
-    taken: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    claimed: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     """Ingested ranges of growing files, as first and last byte."""
     dropped: dict[str, int] = field(default_factory=dict)
     """Number of drops by content hash or range identity."""
@@ -60,7 +60,7 @@ class IngestState:
             if row["content_hash"].startswith(RANGE):
                 file, begin = _range_of(row["content_hash"])
                 own = [(begin, begin + row["size"] - 1)]
-                self.taken[file] = joined_runs(self.taken.get(file, []), own)
+                self.claimed[file] = joined_runs(self.claimed.get(file, []), own)
             elif not row["content_hash"].startswith(REST):
                 self._note(row["fingerprint"], row["content_hash"])
             self._add_capture(row)
@@ -74,7 +74,7 @@ class IngestState:
                 return identity
         return None
 
-    def taking(self, identity: str) -> str:
+    def claim_key(self, identity: str) -> str:
         """Return the key under which a capture is claimed; no two units can claim the same.
 
         Each drop changes the key, so that a dropped capture can be ingested again.
@@ -86,7 +86,7 @@ class IngestState:
         """Return begin, end and hash of the hashed ranges of a growing file."""
         return self._hashed.get(file, [])
 
-    def facts(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the history as JSON types, for `recall`."""
         return {
             "roles": [
@@ -100,7 +100,7 @@ class IngestState:
             },
             "generations": self.generations,
             "fingerprints": self.fingerprints,
-            "taken": self.taken,
+            "taken": self.claimed,
             "dropped": self.dropped,
             "hashed": self._hashed,
         }
@@ -117,7 +117,7 @@ class IngestState:
         }
         self.generations = facts["generations"]
         self.fingerprints = facts["fingerprints"]
-        self.taken = {file: _pairs(runs) for file, runs in facts["taken"].items()}
+        self.claimed = {file: _pairs(runs) for file, runs in facts["taken"].items()}
         self.dropped = dict(facts["dropped"])
         self._hashed = {
             file: [(begin, end, digest) for begin, end, digest in ranges]
@@ -128,21 +128,21 @@ class IngestState:
         hashes = self.fingerprints.get(fingerprint, "").split()
         self.fingerprints[fingerprint] = " ".join(sorted({*hashes, content_hash}))
 
-    def _add_capture(self, told: Mapping[str, Any]) -> None:
+    def _add_capture(self, stored: Mapping[str, Any]) -> None:
         """Add a capture from a row of ``ingests`` or, in older lakes, from a report."""
-        if plain := told.get("plain_fingerprint"):
-            self._note(plain, told["content_hash"])
-        if found := told.get("range_hash"):
-            file, begin = _range_of(told["content_hash"])
-            own = (begin, begin + told["size"], found)
+        if plain := stored.get("plain_fingerprint"):
+            self._note(plain, stored["content_hash"])
+        if found := stored.get("range_hash"):
+            file, begin = _range_of(stored["content_hash"])
+            own = (begin, begin + stored["size"], found)
             ranges = self._hashed.setdefault(file, [])
             if own not in ranges:
                 ranges.append(own)
 
-    def _add_report(self, told: Mapping[str, Any]) -> None:
-        for capture in told["captures"]:
+    def _add_report(self, stored: Mapping[str, Any]) -> None:
+        for capture in stored["captures"]:
             self._add_capture(capture)
-        for role in told["roles"]:
+        for role in stored["roles"]:
             name = role["destination"]
             earlier = self.roles.get(name)
             channels = {*role["channels"], *(earlier.channels if earlier else ())}
@@ -153,13 +153,13 @@ class IngestState:
             self.roles[name] = StoredFlowRole(
                 name, role["stream"], role["feed"], tuple(sorted(channels)), protocol
             )
-        drops = told.get("dropped", {})
+        drops = stored.get("dropped", {})
         for identity in drops.get("captures", ()):
             self.dropped[identity] = self.dropped.get(identity, 0) + 1
         for channel_day, times in drops.get("places", {}).items():
             self.generations[channel_day] = self.generations.get(channel_day, 0) + times
         touched = set()
-        for protocol, account in coverage_by_protocol(told).items():
+        for protocol, account in coverage_by_protocol(stored).items():
             for channel_day, runs in account["coverage"].items():
                 day, channel, version = (int(part) for part in channel_day.split("/"))
                 coverage = self.coverage.setdefault(protocol, Coverage())
@@ -174,9 +174,9 @@ class IngestState:
             self.generations[channel_day] = self.generations.get(channel_day, 0) + 1
 
 
-def guard(place: str, generation: int) -> str:
+def guard(channel_day: str, generation: int) -> str:
     """Return the key that a unit claims, like a capture, to change a channel day exclusively."""
-    return f"incremental {place} {generation}"
+    return f"incremental {channel_day} {generation}"
 
 
 def channel_day_key(protocol: str, place: str) -> str:
@@ -185,14 +185,14 @@ def channel_day_key(protocol: str, place: str) -> str:
     return own if protocol == first_protocol().name else f"{protocol}/{own}"
 
 
-def coverage_by_protocol(told: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def coverage_by_protocol(stored: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the parts of a report that have coverage; the first protocol's is the report."""
     others = {
         name: account
-        for name, account in told.get("protocols", {}).items()
+        for name, account in stored.get("protocols", {}).items()
         if "coverage" in account
     }
-    return {first_protocol().name: told, **others}
+    return {first_protocol().name: stored, **others}
 
 
 def _pairs(runs: Iterable[Iterable[int]]) -> list[tuple[int, int]]:

@@ -94,7 +94,7 @@ def _recall(lake: LakeStore) -> tuple[IngestState, set[str]]:
 
 def _remember(lake: LakeStore, known: IngestState, files: set[str]) -> None:
     """Replace the cached history."""
-    contents = {"files": sorted(files), "facts": known.facts()}
+    contents = {"files": sorted(files), "facts": known.to_json()}
     row = {name: json.dumps(value, separators=(",", ":")) for name, value in contents.items()}
     content = io.BytesIO()
     rows = pa.Table.from_pylist([row], MEMORY.schema.remove_metadata())

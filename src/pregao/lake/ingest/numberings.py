@@ -24,20 +24,20 @@ class SequenceSpan:
 
     day: int
     channel: int
-    told: RunsByFeed = field(default_factory=dict)
+    runs: RunsByFeed = field(default_factory=dict)
     versions: list[int] = field(default_factory=list)
     firsts: list[int] = field(default_factory=list)
     """First number of each version."""
     last: int = 0
 
-    def add(self, version: int, told: Mapping[tuple[int, str], Runs]) -> None:
+    def add(self, version: int, new_runs: Mapping[tuple[int, str], Runs]) -> None:
         """Append the runs of a version."""
-        all_runs = joined_runs(*told.values())
+        all_runs = joined_runs(*new_runs.values())
         if not all_runs:
             return
-        for key, runs in told.items():
+        for key, runs in new_runs.items():
             if runs:
-                self.told[key] = joined_runs(self.told.get(key, []), runs)
+                self.runs[key] = joined_runs(self.runs.get(key, []), runs)
         self.versions.append(version)
         self.firsts.append(all_runs[0][0])
         self.last = max(self.last, all_runs[-1][1])
@@ -48,13 +48,13 @@ class SequenceSpan:
 
 
 def numberings_of(
-    places: Mapping[ChannelDayVersion, RunsByFeed], *, timed_versions: bool
+    runs_by_key: Mapping[ChannelDayVersion, RunsByFeed], *, timed_versions: bool
 ) -> Iterator[SequenceSpan]:
     """Yield the spans of all channels and days, in order."""
-    for day, channel in sorted({version_key[:2] for version_key in places}):
+    for day, channel in sorted({version_key[:2] for version_key in runs_by_key}):
         own = {
             version_key[2]: runs_by_origin
-            for version_key, runs_by_origin in places.items()
+            for version_key, runs_by_origin in runs_by_key.items()
             if version_key[:2] == (day, channel)
         }
         current = SequenceSpan(day, channel)

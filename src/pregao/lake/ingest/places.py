@@ -48,7 +48,7 @@ class PcapSeeker:
         """Close the file."""
         self._source.close()
 
-    def know(self, *knots: tuple[int, int]) -> None:
+    def add_known_times(self, *knots: tuple[int, int]) -> None:
         """Add times, each with the position of the first packet that is not before it."""
         self._knots = sorted({*self._knots, *knots})
 
@@ -66,18 +66,18 @@ class PcapSeeker:
         if self._knots[after][0] == time_ns:
             return self._knots[after][1]
         position = self._search(time_ns, self._knots[after - 1], self._knots[after])
-        self.know((time_ns, position))
+        self.add_known_times((time_ns, position))
         return position
 
-    def time_at(self, place: int) -> int | None:
+    def time_at(self, position: int) -> int | None:
         """Return the time of the packet at a position, corrected if it is an outlier."""
-        time = self.finder.time_at(place)
+        time = self.finder.time_at(position)
         if time is None:
             return None
         following: list[int] = []
         while len(following) < _AFTER:
-            place = self.finder.following(place)
-            if (next_time := self.finder.time_at(place)) is None:
+            position = self.finder.following(position)
+            if (next_time := self.finder.time_at(position)) is None:
                 break
             following.append(next_time)
         return sensible_time(time, following)
@@ -91,20 +91,20 @@ class PcapSeeker:
             begin = self.finder.following(found)
         return None
 
-    def forward(self, time_ns: int, place: int) -> int:
+    def forward(self, time_ns: int, position: int) -> int:
         """Return the first packet not before a time, searching forward from a position near it."""
-        found = self._first_not_before(time_ns, place, self.finder.size)
+        found = self._first_not_before(time_ns, position, self.finder.size)
         return self.finder.size if found is None else found
 
-    def back(self, time_ns: int, place: int) -> int:
+    def back(self, time_ns: int, position: int) -> int:
         """Return the first packet not before a time, searching back from a position near it."""
         reach = _BACK_BYTES
         while True:
-            begin = self.finder.first_boundary(max(HEADER_BYTES, place - reach))
+            begin = self.finder.first_boundary(max(HEADER_BYTES, position - reach))
             time = self.time_at(begin)
             if begin <= HEADER_BYTES or (time is not None and time < time_ns):
-                found = self._first_not_before(time_ns, begin, place)
-                return place if found is None else found
+                found = self._first_not_before(time_ns, begin, position)
+                return position if found is None else found
             reach *= 4
 
     def _search(self, time_ns: int, low: tuple[int, int], high: tuple[int, int]) -> int:

@@ -195,9 +195,9 @@ class _Cut:
     """Positions of captures at one time, and the packet keys that begin there."""
 
     time_ns: int
-    places: dict[int, int] = field(default_factory=dict)
+    positions: dict[int, int] = field(default_factory=dict)
     before: dict[int, int] = field(default_factory=dict)
-    behind: dict[int, int] = field(default_factory=dict)
+    after: dict[int, int] = field(default_factory=dict)
     keys: dict[int, PacketKey] = field(default_factory=dict)
 
 
@@ -216,13 +216,13 @@ def _cut(
             found = _cut_at(surveys, roles, protocol, opened, time, options)
             if found is None:
                 continue  # a silent channel: its current packet key is unknown
-            sizes = [found.places[index] - last[index] for index in group.members]
+            sizes = [found.positions[index] - last[index] for index in group.members]
             if max(sizes) >= options.target_bytes * 3 // 4:
                 if cuts:
                     timed = protocol.timed_versions
                     _not_before(found.keys, cuts[-1].keys, timed_versions=timed)
                 cuts.append(found)
-                last = found.places
+                last = found.positions
     result = []
     for low, high in itertools.pairwise([None, *cuts, None]):
         pieces = tuple(_piece(surveys[index], index, low, high) for index in group.members)
@@ -242,10 +242,10 @@ def _piece(found: CaptureSurvey, index: int, low: _Cut | None, high: _Cut | None
     end = None if found.context is None else found.size
     return TaskRange(
         index,
-        low.places[index] if low else found.start,
-        high.places[index] if high else end,
+        low.positions[index] if low else found.start,
+        high.positions[index] if high else end,
         low.before[index] if low else before,
-        high.behind[index] if high else after,
+        high.after[index] if high else after,
     )
 
 
@@ -272,7 +272,7 @@ def _moments(
             time = pcap.time_at(position)
             if time is not None:
                 times.add(time)
-                pcap.know((time, pcap.back(time, position)))
+                pcap.add_known_times((time, pcap.back(time, position)))
     return sorted(times)[1:]
 
 
@@ -286,7 +286,7 @@ def _opened(surveys: list[CaptureSurvey], members: list[int]) -> Iterator[dict[i
             pcap = opened[index] = stack.enter_context(PcapSeeker(found.location))
             low, high = found.context or (pcap.finder.first_boundary(0), found.size)
             first, last = pcap.time_at(low), found.last_time_ns
-            pcap.know((first or 0, low), (max(first or 0, last or 0) + 1, high))
+            pcap.add_known_times((first or 0, low), (max(first or 0, last or 0) + 1, high))
         yield opened
 
 
@@ -303,14 +303,14 @@ def _cut_at(
     for index, pcap in opened.items():
         found = surveys[index]
         if found.last_time_ns is not None and found.last_time_ns < time - options.skew_ns:
-            cut.places[index] = cut.before[index] = cut.behind[index] = found.size
+            cut.positions[index] = cut.before[index] = cut.after[index] = found.size
         elif found.first_time_ns is not None and found.first_time_ns > time + options.skew_ns:
-            cut.places[index] = cut.before[index] = cut.behind[index] = found.start
+            cut.positions[index] = cut.before[index] = cut.after[index] = found.start
         else:
             own = min(max(pcap.at_time(time), found.start), found.size)
-            cut.places[index] = own
+            cut.positions[index] = own
             cut.before[index] = min(pcap.back(time - options.skew_ns, own), own)
-            cut.behind[index] = min(max(pcap.forward(time + options.skew_ns, own), own), found.size)
+            cut.after[index] = min(max(pcap.forward(time + options.skew_ns, own), own), found.size)
     of_feeds = {
         role.destination
         for role in roles
@@ -320,8 +320,8 @@ def _cut_at(
     nearest = sorted(opened, key=lambda index: surveys[index].first_time_ns or 0)
     for index in nearest:
         missing = channels - set(cut.keys)
-        if missing and cut.places[index] < surveys[index].size:
-            position = cut.places[index]
+        if missing and cut.positions[index] < surveys[index].size:
+            position = cut.positions[index]
             cut.keys.update(
                 _keys_after(surveys[index].location, position, missing, protocol, of_feeds)
             )
@@ -339,7 +339,7 @@ def _keys_after(
             names = [protocol.flow_name(flow) for flow in reader.flows]
             rows = np.flatnonzero(np.array([name in of_feeds for name in names])[block.flow])
             for row in rows.tolist():
-                key = protocol.place_of(block.payload(row), names[block.flow[row]])
+                key = protocol.packet_key(block.payload(row), names[block.flow[row]])
                 if key is not None and key[0] in wanted and key[0] not in found:
                     found[key[0]] = key[1]
                     if wanted <= set(found):

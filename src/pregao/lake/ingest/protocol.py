@@ -126,7 +126,7 @@ class IngestProtocol:
     """Streams sent on several feeds, of which the first packet with a key is decoded."""
     keys: Callable[[PacketBlock, Sequence[str]], PayloadKeys]
     """Returns the keys of a block's payloads, given flow names, which may imply channels."""
-    place_of: Callable[[bytes, str], tuple[int, PacketKey] | None]
+    packet_key: Callable[[bytes, str], tuple[int, PacketKey] | None]
     """Returns the channel of a payload of a named flow, and the packet key that it has or
     announces; with timed versions, the second of sending replaces the version."""
     decoder: Callable[[Sequence[str]], PayloadDecoder]

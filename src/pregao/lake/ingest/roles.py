@@ -34,7 +34,7 @@ def decide_roles(
     options = options or IngestOptions()
     seen: dict[str, dict[str, ProtocolEvidence]] = {}
     for found in surveys:
-        for name, by_flow in found.seen.items():
+        for name, by_flow in found.evidence.items():
             for flow, sighting in by_flow.items():
                 seen.setdefault(flow, {}).setdefault(name, ProtocolEvidence()).add(sighting)
     streams, feeds = dict(options.streams), dict(options.feeds)
@@ -68,11 +68,11 @@ def decide_roles(
 
 
 def _protocol_of(
-    seen: Mapping[str, ProtocolEvidence], earlier: StoredFlowRole | None
+    evidence: Mapping[str, ProtocolEvidence], earlier: StoredFlowRole | None
 ) -> IngestProtocol:
     """Return the protocol with the most evidence on a flow; without any, the earlier ingest's."""
-    best = max(PROTOCOLS, key=lambda name: seen[name].sound if name in seen else 0)
-    if best in seen and seen[best].sound:
+    best = max(PROTOCOLS, key=lambda name: evidence[name].sound if name in evidence else 0)
+    if best in evidence and evidence[best].sound:
         return PROTOCOLS[best]
     return first_protocol() if earlier is None else PROTOCOLS[earlier.protocol]
 
@@ -91,7 +91,7 @@ def arbitrated_channels(
     stream = {role.destination: role.stream for role in roles if role.protocol == protocol.name}
     return frozenset(
         channel
-        for flow, sighting in found.seen.get(protocol.name, {}).items()
+        for flow, sighting in found.evidence.get(protocol.name, {}).items()
         if stream.get(flow) in protocol.arbitrated
         for channel in sighting.channels
     )

@@ -35,7 +35,7 @@ class CaptureSurvey:
     size: int
     cuttable: bool
     fingerprint: str
-    seen: dict[str, dict[str, ProtocolEvidence]] = field(default_factory=dict)
+    evidence: dict[str, dict[str, ProtocolEvidence]] = field(default_factory=dict)
     """Evidence by protocol and flow."""
     statistics: CaptureStatistics = field(default_factory=CaptureStatistics)
     """Counters of the sampled packets."""
@@ -47,7 +47,7 @@ class CaptureSurvey:
     @property
     def sound(self) -> int:
         """Number of payloads that a protocol detected."""
-        return sum(each.sound for by_flow in self.seen.values() for each in by_flow.values())
+        return sum(each.sound for by_flow in self.evidence.values() for each in by_flow.values())
 
     first_time_ns: int | None = None
     last_time_ns: int | None = None
@@ -61,11 +61,11 @@ class CaptureSurvey:
 
     def sighting(self, protocol: str, flow: str) -> ProtocolEvidence:
         """Return the evidence of a protocol on a flow; adds the flow if missing."""
-        return self.seen.setdefault(protocol, {}).setdefault(flow, ProtocolEvidence())
+        return self.evidence.setdefault(protocol, {}).setdefault(flow, ProtocolEvidence())
 
     def flows(self) -> set[str]:
         """Return all flows found."""
-        return {flow for by_flow in self.seen.values() for flow in by_flow}
+        return {flow for by_flow in self.evidence.values() for flow in by_flow}
 
 
 def survey(location: Location) -> CaptureSurvey:

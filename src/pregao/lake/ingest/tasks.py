@@ -374,12 +374,12 @@ class _Run:
 
 
 def _without(
-    block: PacketBlock, times: Int64Array, foreign: npt.NDArray[np.bool_]
+    block: PacketBlock, times: Int64Array, unsupported: npt.NDArray[np.bool_]
 ) -> tuple[PacketBlock, Int64Array]:
     """Return a block and its times without the packets of other protocols."""
-    if not foreign.any():
+    if not unsupported.any():
         return block, times
-    own = ~foreign
+    own = ~unsupported
     rest = PacketBlock(
         block.buffer, block.time_ns[own], block.offset[own], block.length[own], block.number[own],
         block.position[own], block.flow[own],

@@ -21,8 +21,10 @@ def was_streamed(location: Location, known: IngestState) -> bool:
     if found is None:
         return False
     # A stream identifies a file by its name below the followed folder.
-    names = [name for name in known.taken if name == found.file or name.endswith(f"/{found.file}")]
-    runs = joined_runs(*(known.taken[name] for name in names))
+    names = [
+        name for name in known.claimed if name == found.file or name.endswith(f"/{found.file}")
+    ]
+    runs = joined_runs(*(known.claimed[name] for name in names))
     if not any(first <= found.begin and last >= found.end - 1 for first, last in runs):
         return False
     # Another file may have the same name and first packet. Lakes of 0.1 have no range hashes.

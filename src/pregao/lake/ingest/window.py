@@ -275,11 +275,11 @@ def timed_key(place: int) -> PacketKey:
     return PacketKey(place >> _NUMBER_BITS, place & ((1 << _NUMBER_BITS) - 1))
 
 
-def bound_of(place: PacketKey, base: int) -> int:
+def bound_of(packet_key: PacketKey, base: int) -> int:
     """Return a bound as one number, relative to a version or `TIMED`."""
     if base == TIMED:
-        return place.sequence_version << _NUMBER_BITS | place.sequence_number
-    return place.serial(base)
+        return packet_key.sequence_version << _NUMBER_BITS | packet_key.sequence_number
+    return packet_key.serial(base)
 
 
 def comes_before(one: PacketKey, other: PacketKey, *, timed_versions: bool) -> bool:

@@ -60,7 +60,7 @@ class RollingFiles:
         self._clock = clock
         self._seen: dict[str, tuple[int, int, GrowingFile]] = {}
 
-    def place(self, name: str) -> Location:
+    def location(self, name: str) -> Location:
         """Return the location of a file by name."""
         if name.startswith("/") or "://" in name:
             return Location(name, self.folder.settings)
@@ -128,7 +128,7 @@ def ranges_between(files: RollingFiles, start: Offset, end: Offset) -> list[File
         if before is not None and before.head == mark.head:
             begin = before.end
         if begin < mark.end:
-            ranges.append(FileRange(name, files.place(name), mark.head, begin, mark.end, whole))
+            ranges.append(FileRange(name, files.location(name), mark.head, begin, mark.end, whole))
     return ranges
 
 
@@ -205,7 +205,7 @@ class _Waiting:
         self.end = self.begin
         if time_ns > self.first_time_ns:
             with PcapSeeker(self.file.location) as opened:
-                opened.know(*self.knots)
+                opened.add_known_times(*self.knots)
                 self.end = opened.at_time(time_ns)
         self.knots = sorted({*self.knots, (time_ns, self.end)})
 
@@ -228,16 +228,16 @@ class _Waiting:
         )
 
 
-def _limit(waiting: list[_Waiting], most: int) -> None:
+def _limit(waiting: list[_Waiting], maximum: int) -> None:
     """End the files at a common time, before which they have about `most` bytes."""
-    if sum(each.end - each.begin for each in waiting) <= most:
+    if sum(each.end - each.begin for each in waiting) <= maximum:
         return
     wholes = [each for each in waiting if each.file.whole]
     plain = [each for each in waiting if not each.file.whole]
-    left = most
+    left = maximum
     for each in wholes:
         size = each.end - each.begin
-        if size > left and left < most:
+        if size > left and left < maximum:
             each.end = each.begin
         else:
             left -= size  # the first is always read
@@ -261,21 +261,21 @@ def _limit(waiting: list[_Waiting], most: int) -> None:
         _step(plain[0], left)
 
 
-def _time_of(plain: list[_Waiting], most: int) -> int:
+def _time_of(plain: list[_Waiting], max_bytes: int) -> int:
     """Return the time before which the files have about `most` bytes, by estimates."""
     low = min(each.knots[0][0] for each in plain)
     high = max(each.knots[-1][0] for each in plain)
     while high - low > 1:
         middle = (low + high) // 2
-        if sum(each.before(middle) for each in plain) > most:
+        if sum(each.before(middle) for each in plain) > max_bytes:
             high = middle
         else:
             low = middle
     return high
 
 
-def _step(each: _Waiting, most: int) -> None:
+def _step(each: _Waiting, max_bytes: int) -> None:
     """Read some bytes of a file regardless of their times: a batch must advance."""
     with PcapSeeker(each.file.location) as opened:
-        boundary = opened.finder.first_boundary(each.begin + most, each.begin)
+        boundary = opened.finder.first_boundary(each.begin + max_bytes, each.begin)
     each.end = min(boundary, each.file.end)

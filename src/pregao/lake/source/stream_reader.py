@@ -166,9 +166,9 @@ def as_json(offset: Offset) -> dict[str, Any]:
     }
 
 
-def from_json(told: Mapping[str, Any]) -> Offset:
+def from_json(data: Mapping[str, Any]) -> Offset:
     """Parse an offset from Spark's JSON."""
     return {
         name: FileOffset(mark["head"], mark["end"], mark["whole"])
-        for name, mark in told["files"].items()
+        for name, mark in data["files"].items()
     }

@@ -110,14 +110,14 @@ def cluster_status(context: Any) -> ClusterStatus | None:
     return None
 
 
-def read_page(told: Mapping[str, Any], application: str) -> ClusterStatus:
+def read_page(data: Mapping[str, Any], application: str) -> ClusterStatus:
     """Return the workers on the master's web page, and whether an application has cores."""
     workers = tuple(
         ClusterWorker(each["cores"], each["memory"], each["coresfree"], each["memoryfree"])
-        for each in told["workers"]
+        for each in data["workers"]
         if each["state"] == "ALIVE"
     )
-    mine = [each for each in told["activeapps"] if each["id"] == application]
+    mine = [each for each in data["activeapps"] if each["id"] == application]
     return ClusterStatus(workers, any(each["cores"] > 0 for each in mine))
 
 

@@ -171,23 +171,23 @@ def _reads_delta(spark: SparkSession) -> bool:
     return DELTA_EXTENSION in (spark.conf.get("spark.sql.extensions", "") or "")
 
 
-def _spark_uri(place: Location, spark: SparkSession) -> str:
+def _spark_uri(location: Location, spark: SparkSession) -> str:
     """Return a location as Hadoop's URI, and configure its settings."""
-    if place.is_local:
-        return f"file://{place.uri}"
-    if place.scheme != "s3":
-        return place.uri
+    if location.is_local:
+        return f"file://{location.uri}"
+    if location.scheme != "s3":
+        return location.uri
     if is_remote(spark):
-        return "s3a" + place.uri.removeprefix("s3")  # the server has its own settings
+        return "s3a" + location.uri.removeprefix("s3")  # the server has its own settings
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
-    for key, value in s3a_settings(place).items():
+    for key, value in s3a_settings(location).items():
         hadoop.setIfUnset(key, value)
-    return "s3a" + place.uri.removeprefix("s3")
+    return "s3a" + location.uri.removeprefix("s3")
 
 
-def s3a_settings(place: Location) -> dict[str, str]:
+def s3a_settings(location: Location) -> dict[str, str]:
     """Return the settings of Hadoop's S3 client for a location."""
-    known = place.storage_options
+    known = location.storage_options
     settings = {name: known[key] for key, name in _S3A.items() if key in known}
     if "AWS_ENDPOINT_URL" in known and known.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST") != "true":
         settings["fs.s3a.path.style.access"] = "true"
@@ -198,13 +198,13 @@ def s3a_settings(place: Location) -> dict[str, str]:
     return settings
 
 
-def _java_reads(place: Location, spark: SparkSession) -> bool:
+def _java_reads(location: Location, spark: SparkSession) -> bool:
     """Whether Spark's Java has a filesystem for this location (S3's is an optional jar)."""
-    if place.is_local:
+    if location.is_local:
         return True
     if is_remote(spark):
         return False  # cannot be queried
-    scheme = "s3a" if place.scheme == "s3" else place.scheme
+    scheme = "s3a" if location.scheme == "s3" else location.scheme
     java: Any = spark.sparkContext._jvm
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     try:
@@ -216,7 +216,7 @@ def _java_reads(place: Location, spark: SparkSession) -> bool:
 
 
 def _frame_through_python(
-    place: Location, table: Any, schema: StructType, paths: list[Location], spark: SparkSession
+    location: Location, table: Any, schema: StructType, paths: list[Location], spark: SparkSession
 ) -> DataFrame:
     """Read the files in Python tasks: slower, since all columns are read, but on any filesystem."""
     declared = arrow_schema(table)
@@ -225,7 +225,7 @@ def _frame_through_python(
     def read(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             for uri in batch.column(0).to_pylist():
-                yield from _batches(Location(uri, place.settings), declared, partition)
+                yield from _batches(Location(uri, location.settings), declared, partition)
 
     rows = [(path.uri,) for path in paths]
     width = len(rows)

@@ -19,7 +19,7 @@ class QueryResult(Protocol):
 class QueryEngine(Protocol):
     """Engine that runs queries on the tables of a lake."""
 
-    def ask(self, sql: str, parameters: Sequence[Any] = ()) -> QueryResult:
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> QueryResult:
         """Plan a query; ``parameters`` are the values of its ``?``.
 
         Raises:

@@ -159,7 +159,7 @@ class _Table:
     """A table according to its Delta log: location, columns, files."""
 
     name: str
-    place: Location
+    location: Location
     declared: Any
     dated: bool
     actions: Any
@@ -173,11 +173,11 @@ class _Table:
 
     def local_files(self) -> list[str]:
         """Return the paths that DuckDB opens itself; none if the table is remote."""
-        if not self.place.is_local:
+        if not self.location.is_local:
             return []
         paths = sorted(self.actions["path"].to_pylist())
-        check_links(self.place, paths)
-        return [self.place.join(path).uri for path in paths]
+        check_links(self.location, paths)
+        return [self.location.join(path).uri for path in paths]
 
 
 def is_interrupt(error: BaseException) -> bool:
@@ -227,7 +227,7 @@ def open_table(
 
 def _open(connection: Any, table: _Table) -> None:
     """Create a DuckDB view of a table."""
-    name, location, actions = table.name, table.place, table.actions
+    name, location, actions = table.name, table.location, table.actions
     quoted = quoted_name(name)
     kinds = column_kinds(connection, table.declared)
     if not actions.num_rows:

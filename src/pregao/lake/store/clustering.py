@@ -156,12 +156,12 @@ def cut(
     return result
 
 
-def spans(pieces: Sequence[FileSlice], most: int) -> Iterator[list[FileSlice]]:
+def spans(pieces: Sequence[FileSlice], max_rows: int) -> Iterator[list[FileSlice]]:
     """Yield groups of consecutive pieces with at most ``most`` rows, to be read in one pass."""
     span: list[FileSlice] = []
     for piece in pieces:
         alone = piece.part is not None or (span and span[-1].part is not None)
-        if span and (alone or sum(each.rows for each in span) + piece.rows > most):
+        if span and (alone or sum(each.rows for each in span) + piece.rows > max_rows):
             yield span
             span = []
         span.append(piece)

@@ -85,17 +85,17 @@ def commit(
     _check(lake, unit)
     register = intents.IntentRegister(lake, load_existing(lake.join(intents.NAME)))
     if not register.declares(unit):
-        if others := register.taken(unit.captures):
+        if others := register.claimed(unit.captures):
             return CommitResult(unit.unit_id, False, others)
         ledger = open_target(lake.join(LEDGER))
         rows = _write_ledger(lake, unit, ledger, clock())
         complete = replace(unit, files=(*unit.files, *rows))
         watch("written")
         declared = intents.declare(lake, complete, clock, register)
-        if declared.taken:
+        if declared.claimed:
             for file in rows:
                 lake.join(file.table, file.path).delete()
-            return CommitResult(unit.unit_id, False, declared.taken)
+            return CommitResult(unit.unit_id, False, declared.claimed)
         watch("intended")
         if declared.fresh:
             finish(lake, complete, watch, {**(opened or {}), LEDGER: ledger})

@@ -22,7 +22,7 @@ _BOUNDED = (
 )
 
 
-def dataset(place: Location, declared: Any, actions: Any) -> Any:
+def dataset(location: Location, declared: Any, actions: Any) -> Any:
     """Return a dataset of a table's files (``actions`` of its log) with the declared columns.
 
     Files of other days, or without values that match a filter, are not opened.
@@ -31,8 +31,8 @@ def dataset(place: Location, declared: Any, actions: Any) -> Any:
     import pyarrow.dataset as ds
     import pyarrow.fs
 
-    check_links(place, actions["path"].to_pylist())
-    files = pyarrow.fs.SubTreeFileSystem(place.path, place.filesystem)
+    check_links(location, actions["path"].to_pylist())
+    files = pyarrow.fs.SubTreeFileSystem(location.path, location.filesystem)
     format_ = ds.ParquetFileFormat()
     schema = declared.remove_metadata()
     bounded = [

@@ -110,7 +110,7 @@ class IntentRegister:
         """Units that are not retired: those whose intent still lists its files."""
         return set(self._single)
 
-    def taken(self, captures: Collection[str]) -> dict[str, str]:
+    def claimed(self, captures: Collection[str]) -> dict[str, str]:
         """Return those of the given captures that are claimed, with their units."""
         requested = sorted(set(captures))
         if len(requested) <= len(self._single):
@@ -223,7 +223,7 @@ class IntentResult:
     """Result of declaring an intent: ``fresh`` if by this call; ``taken`` if it was rejected."""
 
     fresh: bool
-    taken: dict[str, str] = field(default_factory=dict)
+    claimed: dict[str, str] = field(default_factory=dict)
 
 
 def declare(
@@ -248,13 +248,13 @@ def declare(
                 # By another attempt, or by this one if the store's response was lost; then the
                 # file is in use.
                 return IntentResult(False)
-            if claimed := now.taken(unit.captures):
+            if claimed := now.claimed(unit.captures):
                 return IntentResult(False, claimed)
         commit_changes(table, [add_action(file)], dict.fromkeys(keys, 1))
         return IntentResult(True)
 
     declared = change_table(lake.join(NAME), attempt, handle)
-    if declared.taken:
+    if declared.claimed:
         lake.join(NAME, file.path).delete()
     return declared
 

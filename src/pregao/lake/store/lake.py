@@ -178,7 +178,7 @@ class LakeStore:
             found = open_target(location)
         return found
 
-    def known_captures(self) -> dict[str, str]:
+    def captures(self) -> dict[str, str]:
         """Return all claimed captures, of complete and incomplete units: content ID → unit ID.
 
         Reads all intents; `taken` and `taken_beginning_with` read only what they need.
@@ -186,12 +186,12 @@ class LakeStore:
         register = intents.open_register(self.location)
         return {} if register is None else register.all()
 
-    def taken(self, captures: Collection[str]) -> dict[str, str]:
+    def claimed(self, captures: Collection[str]) -> dict[str, str]:
         """Return those of the given captures that are claimed, with their units."""
         register = intents.open_register(self.location)
-        return {} if register is None else register.taken(captures)
+        return {} if register is None else register.claimed(captures)
 
-    def taken_beginning_with(self, prefix: str) -> dict[str, str]:
+    def claimed_with_prefix(self, prefix: str) -> dict[str, str]:
         """Return the captures and guards whose names start with a prefix, with their units."""
         register = intents.open_register(self.location)
         return {} if register is None else register.beginning_with(prefix)

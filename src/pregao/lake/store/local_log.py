@@ -130,9 +130,9 @@ class LocalLog:
 
 
 @functools.lru_cache(maxsize=256)
-def _checkpoint(place: Path, *_state: int) -> list[tuple[str, list[Any]]]:
+def _checkpoint(path: Path, *_state: int) -> list[tuple[str, list[Any]]]:
     """Read a checkpoint's entries other than files; cached while the file does not change."""
-    with pq.ParquetFile(place) as file:
+    with pq.ParquetFile(path) as file:
         rows = file.read(columns=list(_CHECKPOINT_COLUMNS), use_threads=False)
     return [(name, rows[name].drop_null().to_pylist()) for name in _CHECKPOINT_COLUMNS]
 
@@ -183,9 +183,9 @@ def read_paths(location: Location) -> set[str] | None:
 
 
 @functools.lru_cache(maxsize=8)
-def _checkpoint_paths(place: Path, *_state: int) -> tuple[str, ...]:
+def _checkpoint_paths(path: Path, *_state: int) -> tuple[str, ...]:
     """Read the files of a checkpoint."""
-    with pq.ParquetFile(place) as file:
+    with pq.ParquetFile(path) as file:
         rows = file.read(columns=["add.path"], use_threads=False)["add"].drop_null()
     return tuple(unquote(row["path"]) for row in rows.to_pylist())
 

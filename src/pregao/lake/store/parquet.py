@@ -111,7 +111,7 @@ def write_table(
     day: int,
     delta_coded: Collection[str] = (),
     plain: Collection[str] = (),
-    apart: str | None = None,
+    separate: str | None = None,
 ) -> WrittenFile:
     """Write rows of one day as a file of a table, under a unique name.
 
@@ -133,7 +133,7 @@ def write_table(
             delta_coded=[leaf for leaf in leaves if leaf.rpartition(".")[2] in delta_coded],
             plain=plain,
             bounded=_bounded_columns(data.schema),
-            apart=apart,
+            separate=separate,
         )
         writer.write_table(data, LIST_ROW_GROUP if lists else ROW_GROUP)
         writer.close()
@@ -149,7 +149,7 @@ def table_writer(
     delta_coded: Collection[str],
     plain: Collection[str] = (),
     bounded: Collection[str],
-    apart: str | None = None,
+    separate: str | None = None,
 ) -> Any:
     """Return a writer of row groups to a file, with ``write_table`` and ``close``.
 
@@ -157,7 +157,7 @@ def table_writer(
     for tables with lists.
     """
     if flat_parquet.is_flat(schema) and kernels_compiled():
-        return flat_parquet.FlatWriter(sink, schema, delta_coded, plain, bounded, apart)
+        return flat_parquet.FlatWriter(sink, schema, delta_coded, plain, bounded, separate)
     leaves = _leaves(schema)
     delta = set(delta_coded)
     return pq.ParquetWriter(

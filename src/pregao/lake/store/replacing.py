@@ -28,7 +28,7 @@ from pregao.lake.store.unit import DATE, NewFile, ReplacedRows
 def replace_once(
     location: Location,
     ids: Sequence[str],
-    gone: Sequence[ReplacedRows],
+    replaced: Sequence[ReplacedRows],
     adds: Sequence[AddAction],
     is_open: Callable[[], bool] | None = None,
 ) -> list[str]:
@@ -42,7 +42,7 @@ def replace_once(
         result: list[FileChange] = list(adds)
         for action in visible_files(table).to_pylist():
             day = action[f"partition.{DATE}"]
-            parts = [part for part in gone if part.date == day.isoformat()]
+            parts = [part for part in replaced if part.date == day.isoformat()]
             verdicts = [_verdict(action, part) for part in parts]
             if not any(verdicts):
                 continue

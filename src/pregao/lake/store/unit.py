@@ -71,4 +71,4 @@ class CommitResult:
 
     unit_id: str
     committed: bool
-    taken: Mapping[str, str] = field(default_factory=dict)
+    claimed: Mapping[str, str] = field(default_factory=dict)

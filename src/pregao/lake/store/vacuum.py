@@ -145,21 +145,21 @@ def _intended(lake: LakeStore) -> set[str]:
     }
 
 
-def _shown(place: Location) -> set[str]:
-    actions = visible_files(load_existing(place))
-    return _paths(place, actions["path"].to_pylist())
+def _shown(location: Location) -> set[str]:
+    actions = visible_files(load_existing(location))
+    return _paths(location, actions["path"].to_pylist())
 
 
-def _shown_since(place: Location, cutoff: int) -> set[str]:
+def _shown_since(location: Location, cutoff: int) -> set[str]:
     """Return the files removed from a table after the cutoff, which earlier versions reference."""
     removed: set[str] = set()
-    for entry in place.join(LOG).entries():
+    for entry in location.join(LOG).entries():
         if entry.modified_ns >= cutoff and entry.name.endswith(".json"):
             for line in entry.location.read_bytes().splitlines():
                 action = json.loads(line)
                 if "remove" in action:
                     removed.add(action["remove"]["path"])
-    return _paths(place, removed)
+    return _paths(location, removed)
 
 
 def _paths(place: Location, paths: Iterable[str]) -> set[str]:

@@ -86,7 +86,7 @@ def follow_on_spark(
     spark: Any,
     ingest: StreamIngest,
     pace: StreamPace,
-    told: OnReport,
+    on_report: OnReport,
     checkpoint: str | None = None,
 ) -> None:
     """Follow the files with a streaming query; ends after one pass if `once` is set.
@@ -101,9 +101,9 @@ def follow_on_spark(
                 "--checkpoint requires Spark's streaming, which is not available in this session: "
                 "omit it. The lake records how far each file was ingested."
             )
-        follow_locally(ingest, pace, told)
+        follow_locally(ingest, pace, on_report)
         return
-    query = start(spark, ingest, pace, told, checkpoint)
+    query = start(spark, ingest, pace, on_report, checkpoint)
     try:
         query.awaitTermination()
     except PregaoError:
@@ -119,7 +119,7 @@ def start(
     spark: Any,
     ingest: StreamIngest,
     pace: StreamPace,
-    told: OnReport,
+    on_report: OnReport,
     checkpoint: str | None = None,
 ) -> Any:
     """Start the streaming query and return it."""
@@ -139,7 +139,7 @@ def start(
         ranges = [
             FileRange(
                 row["name"],
-                ingest.files.place(row["name"]),
+                ingest.files.location(row["name"]),
                 row["head"],
                 row["begin"],
                 row["end"],
@@ -148,7 +148,7 @@ def start(
             for row in rows.collect()
         ]
         for report in ingest.take(ranges):
-            told(report)
+            on_report(report)
 
     trigger: dict[str, Any] = {"availableNow": True}
     if not pace.once:

@@ -176,13 +176,13 @@ class StreamIngest:
             if flow not in known.roles or known.roles[flow].stream == UNKNOWN_STREAM
         }
         if new:
-            for protocol, by_flow in survey(found.location).seen.items():
+            for protocol, by_flow in survey(found.location).evidence.items():
                 for flow, seen in by_flow.items():
                     if flow in new:
                         found.sighting(protocol, flow).kinds = seen.kinds
 
 
-def _span(each: FileRange, seen: GrowingFile | None) -> tuple[int, int]:
+def _span(each: FileRange, growing_file: GrowingFile | None) -> tuple[int, int]:
     """Return the times of a range's first packet and of one not before its last."""
     with PcapSeeker(each.location) as opened:
         if opened.finder.size < each.end:
@@ -193,25 +193,25 @@ def _span(each: FileRange, seen: GrowingFile | None) -> tuple[int, int]:
         first = opened.finder.time_at(each.begin) or 0
         last = opened.finder.time_at(each.end)
     if last is None:
-        last = first if seen is None else seen.last_time_ns
+        last = first if growing_file is None else growing_file.last_time_ns
     return first, max(first, last)
 
 
 def _note_whole(each: FileRange, known: IngestState) -> None:
     """Record a file that was already ingested completely, detected by content."""
-    if each.file in known.taken:
+    if each.file in known.claimed:
         return
     entry = each.location.info()
     size = 0 if entry is None else entry.size
     mark = fingerprint(each.location, size) if size else ""
     same = known.identity_of(mark, each.location, size) is not None
-    known.taken[each.file] = [(0, size - 1)] if same else []
+    known.claimed[each.file] = [(0, size - 1)] if same else []
 
 
 def _left(each: FileRange, known: IngestState) -> Iterator[FileRange]:
     """Yield the parts of a range that were not ingested yet."""
     begin = each.begin
-    for first, last in known.taken.get(each.file, []):
+    for first, last in known.claimed.get(each.file, []):
         if last < begin or first >= each.end:
             continue
         if first > begin:
@@ -228,7 +228,7 @@ def _around(
     for name, file in files.items():
         if file.last_time_ns < first_ns:
             continue
-        position = max((last + 1 for _, last in known.taken.get(name, [])), default=file.begin)
+        position = max((last + 1 for _, last in known.claimed.get(name, [])), default=file.begin)
         if not file.begin <= position <= file.end:
             continue
         with PcapSeeker(file.location) as opened:

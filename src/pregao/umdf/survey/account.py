@@ -38,10 +38,10 @@ class Peaks:
         self._counts = np.zeros((16, _HELD_SPANS), np.int64)
         self._peaks = np.zeros(16, np.int64)
 
-    def add(self, times: npt.NDArray[np.int64], keys: npt.NDArray[np.int32], most: int) -> None:
+    def add(self, times: npt.NDArray[np.int64], keys: npt.NDArray[np.int32], count: int) -> None:
         """Count events of keys at these times; ``most`` is the number of keys."""
-        if most > len(self._peaks):
-            more = 2 * most - len(self._peaks)
+        if count > len(self._peaks):
+            more = 2 * count - len(self._peaks)
             self._tags = np.concatenate((self._tags, np.full((more, _HELD_SPANS), -1, np.int64)))
             self._counts = np.concatenate((self._counts, np.zeros((more, _HELD_SPANS), np.int64)))
             self._peaks = np.concatenate((self._peaks, np.zeros(more, np.int64)))
@@ -164,17 +164,17 @@ class Survey:
     def _keys(self, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """Return the peak key of each message's template, or -1."""
         if self.lines.kinds >= len(self._key_of_row):
-            keys = [self._key(seen) for seen in self.lines.seen()]
+            keys = [self._key(seen) for seen in self.lines.messages()]
             # The last entry is for messages without a row: their row is -1.
             self._key_of_row = np.array([*keys, -1], np.int32)
         return self._key_of_row[rows]
 
-    def _key(self, seen: LineMessages) -> int:
-        if schema_of(self.registry, seen.schema_id, seen.version) is None:
+    def _key(self, messages: LineMessages) -> int:
+        if schema_of(self.registry, messages.schema_id, messages.version) is None:
             return -1
-        if seen.template_id not in self._template_keys and len(self._template_keys) < _MAX_KEYS:
-            self._template_keys[seen.template_id] = len(self._template_keys)
-        return self._template_keys.get(seen.template_id, -1)
+        if messages.template_id not in self._template_keys and len(self._template_keys) < _MAX_KEYS:
+            self._template_keys[messages.template_id] = len(self._template_keys)
+        return self._template_keys.get(messages.template_id, -1)
 
     @property
     def seconds(self) -> float:
@@ -200,14 +200,14 @@ class Survey:
     def versions(self) -> dict[tuple[int, int], int]:
         """Return the number of messages by schema id and version."""
         counts: Counter[tuple[int, int]] = Counter()
-        for seen in self.lines.seen():
+        for seen in self.lines.messages():
             counts[seen.schema_id, seen.version] += seen.messages
         return dict(sorted(counts.items()))
 
     def templates(self) -> list[TemplateCount]:
         """Return the messages by template, most frequent first, without rejected ones."""
         found: dict[int, TemplateCount] = {}
-        for seen in self.lines.seen():
+        for seen in self.lines.messages():
             schema = schema_of(self.registry, seen.schema_id, seen.version)
             if schema is None:
                 continue
@@ -229,7 +229,7 @@ class Survey:
         """Return the lines with at least one message, in order of appearance."""
         streams = self.lines.streams(self.registry)
         templates: list[Counter[int]] = [Counter() for _ in streams]
-        for seen in self.lines.seen():
+        for seen in self.lines.messages():
             templates[seen.line][seen.template_id] += seen.messages
         runs: list[list[SequenceRun]] = [[] for _ in streams]
         for run in self.audit.runs():
@@ -257,7 +257,7 @@ class Survey:
             if channels[line]
         ]
 
-    def foreign(self) -> dict[Destination, int]:
+    def unsupported(self) -> dict[Destination, int]:
         """Return destinations without any message, with their packets: other traffic, or noise."""
         known = {line for line, _ in self.audit.heartbeats()}
         return {
@@ -266,6 +266,6 @@ class Survey:
             if line not in known and self._totals.packets[line]
         }
 
-    def gaps(self, most: int = 20) -> list[SequenceGap]:
+    def gaps(self, limit: int = 20) -> list[SequenceGap]:
         """Return the earliest unclosed gaps in sequences, at most ``most``."""
-        return self.audit.gaps(most)
+        return self.audit.gaps(limit)

@@ -90,7 +90,7 @@ class LineTable:
         """Number of rows: kinds of messages per line."""
         return self._used
 
-    def seen(self) -> list[LineMessages]:
+    def messages(self) -> list[LineMessages]:
         """Return the counts, row by row."""
         return [
             LineMessages(
@@ -107,7 +107,7 @@ class LineTable:
     def streams(self, registry: Registry) -> list[Stream]:
         """Return the stream of each line: the override, or the one detected from its messages."""
         evidence = [StreamEvidence() for _ in self.destinations]
-        for seen in self.seen():
+        for seen in self.messages():
             if schema_of(registry, seen.schema_id, seen.version) is not None:
                 evidence[seen.line].add(seen.template_id, seen.messages)
         return [

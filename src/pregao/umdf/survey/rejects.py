@@ -59,7 +59,7 @@ class RejectCounts:
     packets: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     first: list[CapturePosition] = field(default_factory=list)
-    most: int = 10
+    max_kept: int = 10
     """Maximum number of positions kept: the first ones, in the order of the captures."""
     _settled: int = 0
 
@@ -72,10 +72,10 @@ class RejectCounts:
         """Start a block: later failures follow all earlier ones."""
         self._settled = len(self.first)
 
-    def keep(self, place: CapturePosition) -> None:
+    def keep(self, position: CapturePosition) -> None:
         """Keep a position if it is among the first; those of a block arrive in any order."""
-        capacity = self.most - self._settled
-        block = [*self.first[self._settled :], place]
+        capacity = self.max_kept - self._settled
+        block = [*self.first[self._settled :], position]
         block.sort(key=lambda each: (each.number, each.byte))
         self.first[self._settled :] = block[:capacity]
 
@@ -102,7 +102,7 @@ def walk_faults(
     rejects.packets += broken
     for fault in np.flatnonzero(counts[1:]).tolist():
         rejects.count(FAULTS[fault + 1], int(counts[fault + 1]))
-    for reject in islice(decoder.faults(walked), max(0, rejects.most - len(rejects.first))):
+    for reject in islice(decoder.faults(walked), max(0, rejects.max_kept - len(rejects.first))):
         rejects.keep(_position(walked, name, block, reject))
 
 
@@ -123,7 +123,7 @@ def decode_kinds(
             rejects.messages += len(kind.rows)
             rejects.count(error.reason, len(kind.rows))
             sample = MessageKind(
-                kind.schema_id, kind.template_id, kind.version, kind.rows[: rejects.most]
+                kind.schema_id, kind.template_id, kind.version, kind.rows[: rejects.max_kept]
             )
             _keep(decoder, walked, sample, name, block, rejects)
             continue

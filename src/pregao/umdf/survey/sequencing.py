@@ -66,12 +66,12 @@ class SequenceAudit:
     are counted as ``untracked``; beyond ``most_gaps`` open gaps only their size is kept.
     """
 
-    def __init__(self, most_runs: int = MAX_RUNS, most_gaps: int = MAX_GAPS) -> None:
-        self._most_runs = most_runs
-        self._most_gaps = most_gaps
+    def __init__(self, max_runs: int = MAX_RUNS, max_gaps: int = MAX_GAPS) -> None:
+        self._max_runs = max_runs
+        self._max_gaps = max_gaps
         self._slots = np.full(4 * _FIRST_ROOM, -1, np.int32)
-        self._runs = np.empty((min(_FIRST_ROOM, most_runs), _kernels.RUN_COLUMNS), np.int64)
-        self._gaps = np.empty((min(_FIRST_ROOM, most_gaps), 4), np.int64)
+        self._runs = np.empty((min(_FIRST_ROOM, max_runs), _kernels.RUN_COLUMNS), np.int64)
+        self._gaps = np.empty((min(_FIRST_ROOM, max_gaps), 4), np.int64)
         self._state = np.zeros(_kernels.AUDIT_STATE, np.int64)
         self._state[_kernels.FREE_GAP] = -1
 
@@ -100,14 +100,14 @@ class SequenceAudit:
     def _make_room(self, packets: int) -> None:
         """Grow the tables, up to their limits, by the maximum that these packets can need."""
         used = int(self._state[_kernels.RUNS_USED])
-        if used + 2 * packets > len(self._runs) and len(self._runs) < self._most_runs:
-            capacity = min(2 * len(self._runs) + 2 * packets, self._most_runs)
+        if used + 2 * packets > len(self._runs) and len(self._runs) < self._max_runs:
+            capacity = min(2 * len(self._runs) + 2 * packets, self._max_runs)
             self._runs = _longer(self._runs, capacity)
             self._slots = np.full(1 << (4 * capacity).bit_length(), -1, np.int32)
             _kernels.fill_run_slots(self._slots, self._runs, used)
         used = int(self._state[_kernels.GAPS_USED])
-        if used + packets > len(self._gaps) and len(self._gaps) < self._most_gaps:
-            self._gaps = _longer(self._gaps, min(2 * len(self._gaps) + packets, self._most_gaps))
+        if used + packets > len(self._gaps) and len(self._gaps) < self._max_gaps:
+            self._gaps = _longer(self._gaps, min(2 * len(self._gaps) + packets, self._max_gaps))
 
     def runs(self) -> list[SequenceRun]:
         """Return the runs, in the order in which they started."""
@@ -139,7 +139,7 @@ class SequenceAudit:
             if row[_kernels.RUN_KEY] & _kernels.TRACK
         }
 
-    def gaps(self, most: int = 20) -> list[SequenceGap]:
+    def gaps(self, limit: int = 20) -> list[SequenceGap]:
         """Return the earliest open gaps, at most ``most``."""
         found: list[SequenceGap] = []
         for row in self._runs[: self._state[_kernels.RUNS_USED]].tolist():
@@ -150,7 +150,7 @@ class SequenceAudit:
                 start, end, after, time = self._gaps[index].tolist()
                 found.append(SequenceGap(*_key(row), first=start, last=end, time_ns=time))
                 index = after
-        return sorted(found, key=lambda gap: (gap.time_ns, gap.line, gap.first))[:most]
+        return sorted(found, key=lambda gap: (gap.time_ns, gap.line, gap.first))[:limit]
 
 
 def _key(row: list[int]) -> tuple[int, int, int]:

@@ -73,7 +73,7 @@ def column_writer(codec: MessageCodec, columns: Sequence[FieldMapping]) -> Write
         if name is not None:
             mapped[name] = FieldSource(column.attribute, _conversion(column, known[name]))
     leading = [name for name in (FLAGS, RPT_SEQ) if name in known]
-    pack = codec.packer(*leading, taken=mapped)
+    pack = codec.packer(*leading, sources=mapped)
     if leading == [FLAGS, RPT_SEQ]:
         return pack
     if leading == [FLAGS]:

@@ -170,13 +170,13 @@ def _delete_writers(codec: MessageCodec, sides: dict[OrderSide, int], *, sized: 
 
 def _by_side(
     codec: MessageCodec,
-    taken: dict[str, FieldSource],
+    sources: dict[str, FieldSource],
     sides: dict[OrderSide, int],
     fixed: dict[str, int],
 ) -> _Writers:
     names = (FLAGS, RPT_SEQ, _POSITION) if _is_placed(known_fields(codec)) else (FLAGS, RPT_SEQ)
     offer, bid = (
-        codec.packer(*names, taken=taken, fixed={**fixed, _TYPE: sides[side]})
+        codec.packer(*names, sources=sources, fixed={**fixed, _TYPE: sides[side]})
         for side in (OrderSide.SELL, OrderSide.BUY)
     )
     return offer, bid
@@ -220,7 +220,7 @@ class SnapshotOrderEncoder:
         """Whether orders carry their position."""
         names = [_POSITION] if self.placed else []
         (self._dimension, offer), (_, bid) = (
-            codec.group_packers(group.name, *names, taken=mapped, fixed={_TYPE: sides[side]})
+            codec.group_packers(group.name, *names, sources=mapped, fixed={_TYPE: sides[side]})
             for side in (OrderSide.SELL, OrderSide.BUY)
         )
         self.entries: dict[OrderSide, Callable[..., bytes]] = {

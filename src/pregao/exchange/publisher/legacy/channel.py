@@ -84,7 +84,7 @@ class LegacyChannelPublisher:
         self._entries: list[Values] = []
         self._sent: list[bytes] = []
         self._now_ns = start_ns
-        self._tell: dict[type, Callable[[Any], None]] = {
+        self._publish_item: dict[type, Callable[[Any], None]] = {
             **dict.fromkeys(ENTRIES, self._statistic),
             **dict.fromkeys((NewOrderMbo, ChangeOrderMbo, DeleteOrderMbo), self._book),
             MassDeleteOrders: self._book,
@@ -126,7 +126,7 @@ class LegacyChannelPublisher:
         self._now_ns = now_ns
         for unit in units:
             for item in unit.items:
-                handler = self._tell.get(type(item))
+                handler = self._publish_item.get(type(item))
                 if handler is not None:  # the legacy feed has no entry for some events
                     handler(item)
             self._flush()

@@ -42,13 +42,13 @@ _CONDITIONS: Final = {
 }
 
 
-def decimal_of(mantissa: int | None, places: int = 4) -> Decimal | None:
+def decimal_of(mantissa: int | None, decimals: int = 4) -> Decimal | None:
     """Return a price for FAST: without trailing zeros, but with at least two decimals."""
     if mantissa is None:
         return None
-    while places > 2 and mantissa % 10 == 0:
-        mantissa, places = mantissa // 10, places - 1
-    return Decimal(mantissa).scaleb(-places)
+    while decimals > 2 and mantissa % 10 == 0:
+        mantissa, decimals = mantissa // 10, decimals - 1
+    return Decimal(mantissa).scaleb(-decimals)
 
 
 def day_digits(day: int) -> int:

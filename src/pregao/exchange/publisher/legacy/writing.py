@@ -50,7 +50,7 @@ class LegacyMessageWriter:
         self.next_number = number + 1
         if self._store is not None:
             self._store.add(self._channel, number, message)
-        return write_chunks(number, message, PUMA.most_bytes)
+        return write_chunks(number, message, PUMA.max_bytes)
 
     def heartbeat(self, now_ns: int) -> list[bytes]:
         """Return a heartbeat, which is numbered like any other message."""

@@ -43,7 +43,7 @@ class DataFrame:
                 chosen += self._named(one)
             else:
                 chosen.append(one)
-        found = self._made(chosen)
+        found = self._derived(chosen)
         if _STRUCT not in found.columns:
             return found
         at = found.columns.index(_STRUCT)
@@ -163,7 +163,7 @@ class DataFrame:
     def _with(self, sql: str, columns: Iterable[str]) -> DataFrame:
         return DataFrame(self._session, sql, columns)
 
-    def _made(self, chosen: list[Column]) -> DataFrame:
+    def _derived(self, chosen: list[Column]) -> DataFrame:
         names = []
         for one in chosen:
             if one.name is None:
@@ -192,7 +192,7 @@ class GroupedData:
 
     def agg(self, *values: Column) -> DataFrame:
         """Return a row of aggregates for each group."""
-        made = self._frame._made([*self._keys, *values])
+        made = self._frame._derived([*self._keys, *values])
         alike = ", ".join(key.sql for key in self._keys)
         return self._frame._with(f"{made.sql()} GROUP BY {alike}", made.columns)
 

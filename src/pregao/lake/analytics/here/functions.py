@@ -116,14 +116,14 @@ def size(name: Named) -> Column:
     return _call("len", name)
 
 
-def get(name: Named, place: Column) -> Column:
+def get(name: Named, index: Column) -> Column:
     """Return the member at an index from 0; null where there is none."""
-    return Column(f"list_extract({column(name).sql}, {place.sql} + 1)")
+    return Column(f"list_extract({column(name).sql}, {index.sql} + 1)")
 
 
-def try_element_at(name: Named, place: Column) -> Column:
+def try_element_at(name: Named, index: Column) -> Column:
     """Return the member at an index from 1, or from -1 backwards; null where there is none."""
-    return Column(f"list_extract({column(name).sql}, {place.sql})")
+    return Column(f"list_extract({column(name).sql}, {index.sql})")
 
 
 def explode(name: Named) -> Column:

@@ -34,7 +34,7 @@ class TemplateSet:
         return self.of(*UNNUMBERED)
 
     @staticmethod
-    def made_of(templates: Templates) -> TemplateSet:
+    def from_sources(templates: Templates) -> TemplateSet:
         """Build from templates."""
         types = {number: message_type(each) for number, each in templates.by_id.items()}
         return TemplateSet(templates, types, HeadReader(templates), MessageReader(templates))
@@ -42,7 +42,7 @@ class TemplateSet:
 
 @cache
 def _bundled() -> TemplateSet:
-    return TemplateSet.made_of(bundled_templates())
+    return TemplateSet.from_sources(bundled_templates())
 
 
 _chosen: dict[str, TemplateSet] = {}
@@ -56,7 +56,7 @@ def choose_templates(schema_files: Sequence[str]) -> None:
         raise UsageError(f"Only one file of FAST templates is supported, got {', '.join(named)}.")
     for name in named:
         if name not in _chosen:
-            found = TemplateSet.made_of(renamed(load_templates(name)))
+            found = TemplateSet.from_sources(renamed(load_templates(name)))
             _chosen.clear()
             _chosen[name] = found
     if not named:

@@ -71,16 +71,16 @@ class FlatFile:
         """Names of the columns."""
         self._places = {name: index for index, name in enumerate(self.names)}
 
-    def bounds(self, name: str, least: int, most: int) -> tuple[Int64Array, Int64Array]:
+    def bounds(self, name: str, least: int, max_length: int) -> tuple[Int64Array, Int64Array]:
         """Return minima and maxima of a column by row group; ``least`` and ``most`` if unknown."""
         index = self._places.get(name)
         if index is None:
             count = len(self.group_rows)
-            return np.full(count, least, np.int64), np.full(count, most, np.int64)
+            return np.full(count, least, np.int64), np.full(count, max_length, np.int64)
         own = self._chunks[:, index]
         bounded = own[:, KNOWN_BOUNDED] != 0
         low, high = own[:, KNOWN_LOW], own[:, KNOWN_HIGH]
-        return np.where(bounded, low, least), np.where(bounded, high, most)
+        return np.where(bounded, low, least), np.where(bounded, high, max_length)
 
     def read(self, groups: Sequence[int], names: Sequence[str], null: int) -> FlatRows | None:
         """Read columns of row groups, with ``null`` for nulls; return None if they are not in the

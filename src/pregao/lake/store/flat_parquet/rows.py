@@ -23,7 +23,7 @@ class FlatColumn:
     """Mask of non-null values; None if the column has no nulls."""
     texts: list[str] | None = None
 
-    def taken(self, chosen: slice | Int64Array) -> FlatColumn:
+    def take(self, chosen: slice | Int64Array) -> FlatColumn:
         """Return selected values."""
         valid = None if self.there is None else self.there[chosen]
         return FlatColumn(self.kind, self.values[chosen], valid, self.texts)
@@ -60,9 +60,9 @@ class FlatRows:
         """Return a column as integers."""
         return self.columns[name].values
 
-    def taken(self, chosen: slice | Int64Array) -> FlatRows:
+    def take(self, chosen: slice | Int64Array) -> FlatRows:
         """Return selected rows."""
-        columns = {name: column.taken(chosen) for name, column in self.columns.items()}
+        columns = {name: column.take(chosen) for name, column in self.columns.items()}
         count = (
             len(range(*chosen.indices(self.count))) if isinstance(chosen, slice) else len(chosen)
         )

@@ -45,7 +45,7 @@ _NONE = np.empty(0, np.uint8)
 _NOTHING = np.zeros(1, np.int64)
 
 
-def group_starts(rows: int, most: int, sorted_by: Int64Array | None = None) -> list[int]:
+def group_starts(rows: int, max_rows: int, sorted_by: Int64Array | None = None) -> list[int]:
     """Return the starts of row groups of at most ``most`` rows.
 
     If rows are sorted by a column, frequent values get separate row groups, so that a lookup of one
@@ -59,7 +59,9 @@ def group_starts(rows: int, most: int, sorted_by: Int64Array | None = None) -> l
             for begin, end in pairwise(begins):
                 if begin > cuts[-1] and max(begin - cuts[-1], end - begin) >= MIN_GROUP:
                     cuts.append(begin)
-    return [start for begin, end in pairwise([*cuts, rows]) for start in range(begin, end, most)]
+    return [
+        start for begin, end in pairwise([*cuts, rows]) for start in range(begin, end, max_rows)
+    ]
 
 
 class FlatWriter:
@@ -77,7 +79,7 @@ class FlatWriter:
         delta_coded: Collection[str],
         plain: Collection[str],
         bounded: Collection[str],
-        apart: str | None = None,
+        separate: str | None = None,
     ) -> None:
         self._sink = sink
         self._schema = schema
@@ -90,7 +92,7 @@ class FlatWriter:
         ]
         self._bounded = np.array([name in bounded for name in schema.names], np.bool_)
         self._bounded &= self._kinds != TEXT
-        self._apart = None if apart is None else schema.names.index(apart)
+        self._separate = None if separate is None else schema.names.index(separate)
         self._chunks: list[Int64Array] = []
         self._pages: list[Int64Array] = []
         self._page_count = 0
@@ -104,7 +106,7 @@ class FlatWriter:
                 raise ValueError(f"{entry.name} has nulls, but is declared not nullable.")
         columns = [_Column.of(column) for column in rows.columns]
         scratch = _scratch(min(row_group_size, rows.num_rows), max(len(c.texts) for c in columns))
-        sorted_by = None if self._apart is None else columns[self._apart].values
+        sorted_by = None if self._separate is None else columns[self._separate].values
         starts = group_starts(rows.num_rows, row_group_size, sorted_by)
         end_of_buffer = 0
         for first, end in pairwise([*starts, rows.num_rows]):
