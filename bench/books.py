@@ -20,7 +20,7 @@ from sortedcontainers import SortedDict
 from bench import days
 from bench.measure import Row, best
 from pregao.book.replay import BookKind, Replay
-from pregao.book.rows import UpdateRows
+from pregao.book.update_rows import UpdateRows
 from pregao.clock import MINUTE
 from pregao.lake.books.build import BookOptions, build_books
 from pregao.lake.books.runner import books_on_spark

@@ -21,9 +21,9 @@ from bench.measure import Row, best
 from pregao.capture import PacketBlock, read_blocks
 from pregao.sbe.codec import SchemaCodec
 from pregao.sbe.columns import ColumnDecoder
-from pregao.sbe.values import readings
+from pregao.sbe.value_specs import readings
 from pregao.schemas.bundle import UMDF_SCHEMA_ID, bundled
-from pregao.umdf.bulk import BulkDecoder, MessageBatch, Walker
+from pregao.umdf.bulk_decoder import BulkDecoder, MessageBatch, Walker
 from pregao.umdf.key_columns import keys
 
 SECTION = "decoding"

@@ -19,7 +19,7 @@ from bench.days import one_feed
 from bench.measure import Row, best
 from pregao.capture import datagrams, read_blocks, read_packets
 from pregao.clock import MINUTE
-from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings
 from pregao.feed.channel import Channel
 from pregao.feed.channel_settings import ChannelSettings

@@ -25,8 +25,8 @@ from pregao.lake.ingest.intake import ingest
 from pregao.lake.ingest.report import IngestReport
 from pregao.lake.spark.runner import merge_on_spark, on_spark
 from pregao.lake.spark.session import spark_session
-from pregao.legacy.assembly import Assembler
-from pregao.legacy.chunks import read_chunks, write_chunks
+from pregao.legacy.reassembly import Assembler
+from pregao.legacy.reassembly import read_chunks, write_chunks
 from pregao.legacy.messages import MessageReader
 from pregao.legacy.times import timestamp_digits
 from pregao.schemas.fast_templates import bundled_templates

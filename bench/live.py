@@ -16,7 +16,7 @@ from bench.measure import Row, best
 from pregao.capture import read_blocks
 from pregao.clock import MINUTE
 from pregao.exchange.publisher.channels import ChannelEndpoints as Endpoints
-from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings
 from pregao.feed.channel_settings import ChannelSettings
 from pregao.feed.followed_channel import FeedChannel
@@ -35,8 +35,8 @@ from pregao.live import (
 )
 from pregao.live.config import STREAMS
 from pregao.net.addresses import Address, find_interface
-from pregao.net.receiving import open_receiver
-from pregao.net.sending import Sender
+from pregao.net.receiver import open_receiver
+from pregao.net.sender import Sender
 from pregao.net.sockets import dropped, receive_socket
 from pregao.umdf.streams import Stream
 

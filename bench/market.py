@@ -19,7 +19,7 @@ from pregao.exchange.engine.reports import OrderRejected
 from pregao.exchange.engine.terms import OrderSide, TimeInForce, TradingStatus
 from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.publisher.publisher import Publisher
-from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import TRADE_DATE, SimulationSettings
 
 SECTION = "market"

@@ -10,7 +10,7 @@ from typing import Any
 from pregao.capture import PcapWriter, UdpFramer
 from pregao.sbe.codec import SchemaCodec
 from pregao.sbe.model import Block, MessageTemplate
-from pregao.sbe.values import ValueKind, ValueSpec, readings
+from pregao.sbe.value_specs import ValueKind, ValueSpec, readings
 from pregao.schemas.bundle import bundled
 from pregao.umdf.packets import PacketHeader, encode_packet
 

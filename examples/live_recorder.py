@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pregao.live import Recorder, RecordSettings
 from pregao.net.addresses import find_interface, parse_address
-from pregao.net.receiving import open_receiver
+from pregao.net.receiver import open_receiver
 from pregao.net.sockets import receive_socket
 
 folder, interface, groups = Path(sys.argv[1]), find_interface(sys.argv[2]), sys.argv[3:]

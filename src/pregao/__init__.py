@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pregao.api.lake import Lake as Lake
     from pregao.api.messages import Message as Message
     from pregao.api.simulating import simulate as simulate
-    from pregao.book.faults import State as State
+    from pregao.book.state import State as State
     from pregao.live.client import Live as Live
 
 __all__ = [

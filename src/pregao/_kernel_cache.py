@@ -18,7 +18,7 @@ import time
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from pregao._private_folder import UnsafeFolderError, private_folder
+from pregao.safe_io.trusted_folders import UnsafeFolderError, private_folder
 
 PACKAGE = Path(__file__).parent
 UNUSED_DAYS = 30

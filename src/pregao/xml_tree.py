@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.parsers import expat
 
-from pregao.documents import DocumentError, read_file
+from pregao.safe_io.documents import DocumentError, read_file
 from pregao.errors import SchemaError
 
 MAX_BYTES = 16 * 1024 * 1024

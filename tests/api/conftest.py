@@ -4,7 +4,7 @@ import pytest
 
 from pregao.api.lake import Lake
 from pregao.clock import MINUTE
-from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings
 
 

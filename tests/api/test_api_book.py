@@ -12,7 +12,7 @@ from pregao.errors import UsageError
 from pregao.feed.channel import Channel
 from pregao.feed.channel_events import BookChanged, GapFound, Synchronized, TradeBusted, TradeDone
 from pregao.feed.channel_settings import ChannelSettings
-from pregao.live.books import LiveEvent
+from pregao.live.items import LiveEvent
 from pregao.umdf.streams import Stream
 from tests.cli.market import Market, order, small_market
 from tests.entrypoint.captured_talk import conversation, segments_of, write_capture

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pregao.book.audit import DifferenceKind as Kind
 from pregao.book.audit import compare_books, compare_side
 from pregao.book.replay import Replay
-from pregao.book.rows import rows_of
+from pregao.book.update_rows import rows_of
 from pregao.book.views import BookOrder
 from tests.book.support import ASK, BID, Feed, Story, long_script
 

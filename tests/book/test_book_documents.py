@@ -1,9 +1,9 @@
 """The books that the Binary UMDF guidelines (000) print, section by section."""
 
-from pregao.book.faults import State
-from pregao.book.priority import PriorityBook
+from pregao.book.state import State
+from pregao.book.priority_book import PriorityBook
 from pregao.book.replay import Replay
-from pregao.book.rows import rows_of
+from pregao.book.update_rows import rows_of
 from pregao.book.views import BookLevel
 from tests.book.support import ASK, BID, Feed, fill, place, shown
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from pregao.book.depth import PriceDepthBook
-from pregao.book.faults import FaultCode, State
-from pregao.book.position import PositionBook
+from pregao.book.price_depth_book import PriceDepthBook
+from pregao.book.state import FaultCode, State
+from pregao.book.position_book import PositionBook
 from pregao.book.replay import BookKind, Replay
-from pregao.book.rows import rows_of
+from pregao.book.update_rows import rows_of
 from pregao.book.updates import (
     LevelAdded,
     LevelChanged,

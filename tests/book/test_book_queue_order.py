@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.book.position import PositionBook
-from pregao.book.priority import PriorityBook
+from pregao.book.position_book import PositionBook
+from pregao.book.priority_book import PriorityBook
 from pregao.book.queue_order import price_rank, priority, queue_order, ranked_price
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.book.updates import MessageKey, Side, SnapshotEnded, SnapshotOrder, SnapshotStarted
 
 KEY = MessageKey(1, 1)

@@ -20,7 +20,7 @@ from pregao.capture import (
     read_packets,
     split_points,
 )
-from pregao.capture import _boundary_kernels as kernels
+from pregao.capture import _file_kernels as kernels
 from pregao.capture.split import boundary_finder
 from pregao.errors import CaptureError, UsageError
 from tests.capture.building import (

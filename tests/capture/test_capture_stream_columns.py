@@ -18,7 +18,7 @@ from pregao.capture import (
     tcp_frame,
     udp_frame,
 )
-from pregao.capture.stream_columns import BEGUN, BYTES, ENDED, GAP, JOINED
+from pregao.capture.tcp_columns import BEGUN, BYTES, ENDED, GAP, JOINED
 
 ENDS = (("10.0.0.1", 1000), ("10.0.0.2", 2000), ("10.0.0.3", 3000))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pregao.capture import _kernels, _whole_arrays
+from pregao.capture import _kernels, _numpy_fallback
 from pregao.capture.layers import ETHERNET, LINUX_COOKED, LINUX_COOKED_2, RAW_IPV4
 from tests.capture import test_capture_bulk as bulk
 from tests.capture import test_capture_stream_columns as streams
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True, scope="module")
 def twins():
     with pytest.MonkeyPatch.context() as patch:
-        use_twins(patch, _kernels, _whole_arrays)
+        use_twins(patch, _kernels, _numpy_fallback)
         yield
 
 

@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from pregao.cli import main, printing
-from pregao.web.serving import PageServer
+from pregao.web.server import PageServer
 from tests.cli import test_cli_control_characters as characters
 from tests.cli.test_cli_control_characters import Terminal, unsafe
 from tests.waiting import PATIENCE_S, until

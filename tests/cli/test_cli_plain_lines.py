@@ -6,9 +6,9 @@ import pytest
 from pregao.cli.decode_lines import json_rows, text_rows
 from pregao.cli.decode_tables import text_bytes
 from pregao.cli.decode_text import json_lines, text_lines
-from pregao.sbe.decoded import RowDecoder
-from pregao.umdf import bulk
-from pregao.umdf.bulk import BulkDecoder, MessageBatch, walk
+from pregao.sbe.columns import RowDecoder
+from pregao.umdf import bulk_decoder
+from pregao.umdf.bulk_decoder import BulkDecoder, MessageBatch, walk
 from pregao.umdf.key_columns import key_columns, key_values
 from tests.cli.market import VERSIONS, wild_market
 from tests.umdf.survey_support import block_of
@@ -28,7 +28,7 @@ def test_both_write_the_same(version, monkeypatch):
     walked = walk(block.buffer, block.offset, block.length)
     streams = np.zeros(len(block), np.int8)
     columns = batches(block, walked)
-    monkeypatch.setattr(bulk, "_new_decoder", RowDecoder)
+    monkeypatch.setattr(bulk_decoder, "_new_decoder", RowDecoder)
     plain = batches(block, walked)
     assert len(columns) > 20
     for kind, batch in columns.items():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pregao.csv_cells import FORMULA_BEGINNINGS, safe_cells, safe_table
+from pregao.safe_io.csv_cells import FORMULA_BEGINNINGS, safe_cells, safe_table
 from pregao.lake.books.table_files import row_file
 from pregao.lake.store.lake import LakeStore
 from tests.cli.market import DEFINITION, Market, definition

@@ -15,7 +15,7 @@ from pregao.cli import simulate_like
 from pregao.cli.simulate import EPILOG, simulate
 from pregao.clock import SECOND
 from pregao.errors import PregaoError
-from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings
 from pregao.exchange.traders.profiles import load_profile
 

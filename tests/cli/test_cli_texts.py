@@ -28,7 +28,7 @@ from pregao.cli.decode_text import (
 from pregao.clock import format_ns
 from pregao.sbe.xml import schema_from_bytes
 from pregao.schemas.bundle import bundled
-from pregao.umdf.bulk import BulkDecoder, MessageBatch, walk
+from pregao.umdf.bulk_decoder import BulkDecoder, MessageBatch, walk
 from pregao.umdf.key_columns import key_columns
 from pregao.umdf.tables import TemplateTable, columns_of
 from tests.cli.market import VERSIONS, as_json, as_text, month_year, wild_market

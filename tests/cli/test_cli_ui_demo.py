@@ -4,7 +4,7 @@ from pregao.book.updates import Side
 from pregao.cli.ui_demo import INSTRUMENTS, DemoExchange
 from pregao.entrypoint import ClientSettings
 from pregao.live import FeedHandler
-from pregao.web.answers import Parameters
+from pregao.web.json_routes import Parameters
 from pregao.web.exchange_panel import ExchangePanel
 from pregao.web.live_market import LiveMarket
 from tests.waiting import until

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from pregao import private_files
+from pregao.safe_io import private_files
 from pregao.capture import read_packets, segments
 from pregao.capture.tcp import StreamData, StreamEnd, StreamGap, StreamStart, streams
 from pregao.errors import UsageError

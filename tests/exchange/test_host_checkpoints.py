@@ -274,7 +274,7 @@ def test_the_exchange_continues_if_a_checkpoint_cannot_be_written(tmp_path, monk
     def refuse(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pregao.private_files.write_new", refuse)
+    monkeypatch.setattr("pregao.safe_io.private_files.write_new", refuse)
     floor.next_day(29)
     monkeypatch.undo()
     assert "cannot save a checkpoint: No space left on device" in caplog.text

@@ -7,7 +7,7 @@ from pregao.exchange.host import report_messages as wire
 from pregao.exchange.host.intake import changed
 from pregao.exchange.host.requests import ON_THE_WIRE, OrderRequest, request_readers
 from pregao.sbe.codec import SchemaCodec
-from pregao.sbe.values import readings
+from pregao.sbe.value_specs import readings
 from pregao.schemas.bundle import bundled
 from tests.entrypoint.raw_peer import RawPeer
 from tests.exchange.host_desk import ORDER, parties

@@ -204,7 +204,7 @@ def test_the_legacy_feed_is_captured_too(tmp_path):
     from pregao.capture import read_blocks
     from pregao.exchange.simulation.settings import LegacyDepth
     from pregao.legacy.messages import MessageReader
-    from pregao.legacy.recognition import mostly_legacy
+    from pregao.legacy.streams import mostly_legacy
 
     folder = tmp_path / "captures"
     settings = quiet_settings(feed="unicast", legacy=LegacyDepth.ORDERS)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, given, settings
 
-from pregao.book.faults import State
+from pregao.book.state import State
 from pregao.book.updates import Side as BookSide
 from pregao.clock import SECOND
 from pregao.errors import UsageError
@@ -22,8 +22,8 @@ from pregao.exchange.engine.events import (
     TradeBust,
 )
 from pregao.exchange.engine.terms import TradingStatus
-from pregao.exchange.publisher.legacy.channel import LegacyChannelPublisher
-from pregao.exchange.publisher.legacy.depth import DepthSide
+from pregao.exchange.publisher.legacy.channel_publisher import LegacyChannelPublisher
+from pregao.exchange.publisher.legacy.books import DepthSide
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.feed.legacy_channel import LegacyStreamFollower, LegacyStreamSettings
 from pregao.feed.legacy_meaning import CHANGE, DELETE, NEW, OVERLAY

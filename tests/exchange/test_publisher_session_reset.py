@@ -4,7 +4,7 @@ import pytest
 
 from pregao.exchange.engine.events import LastTradePrice, Statistic
 from pregao.exchange.publisher.encoding.layouts import LAYOUTS
-from pregao.exchange.publisher.state import PublishedInstrument
+from pregao.exchange.publisher.published_state import PublishedInstrument
 from pregao.umdf.phases import RESET_WITH_THE_SESSION
 from pregao.umdf.templates import AUCTION_IMBALANCE, template_id
 from tests.exchange.floor import share

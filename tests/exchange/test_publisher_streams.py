@@ -32,7 +32,7 @@ from pregao.exchange.engine.terms import (
 from pregao.exchange.publisher.channels import ChannelEndpoints, Endpoint, FeedName
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.loops import LoopPace
-from pregao.exchange.publisher.packetiser import ROOM, PacketWriter
+from pregao.exchange.publisher.packet_writer import ROOM, PacketWriter
 from pregao.exchange.publisher.publisher import ChannelPublisher, Publisher
 from pregao.umdf.streams import Stream
 from tests.exchange.feed_reader import VERSIONS, Receiver, loops, read

@@ -15,12 +15,12 @@ import pytest
 from pregao.clock import SECOND
 from pregao.errors import PregaoError, UsageError
 from pregao.exchange.engine.events import MarketEvent, SequenceReset
-from pregao.exchange.simulation import apart
-from pregao.exchange.simulation.line_faults import FaultRates
-from pregao.exchange.simulation.publication import DayPublisher
-from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation import worker_process
+from pregao.exchange.simulation.network_faults import FaultRates
+from pregao.exchange.simulation.simulation import DayPublisher
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings, parse_reset
-from pregao.exchange.traders.operations import MarketOperations
+from pregao.exchange.traders.market_operations import MarketOperations
 
 NOT_EVEN = {
     "A": FaultRates(loss=0.05),
@@ -162,18 +162,18 @@ def test_a_worker_process_is_for_long_runs_on_more_than_one_core(tmp_path, monke
     small, large = (simulation(tmp_path, rate=rate).trading for rate in (250.0, 250_000.0))
     for cores in ({0, 3}, {3}):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: cores)
-        assert not apart.worker_pays_off(small)
-        assert apart.worker_pays_off(large) == (len(cores) > 1)
+        assert not worker_process.worker_pays_off(small)
+        assert worker_process.worker_pays_off(large) == (len(cores) > 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr(apart.sys, "platform", "darwin")
-    assert not apart.worker_pays_off(large)
+    monkeypatch.setattr(worker_process.sys, "platform", "darwin")
+    assert not worker_process.worker_pays_off(large)
 
 
 def test_trading_ends_when_the_last_listener_leaves():
     told, tells = os.pipe()
     answered, answers = os.pipe()
     with os.fdopen(tells, "wb") as stream, os.fdopen(answered, "rb") as reading:
-        teller = apart._Teller(stream, reading)
+        teller = worker_process._Teller(stream, reading)
         os.close(answers)
         with pytest.raises(BrokenPipeError):
             teller.messages()

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from pregao.exchange.simulation.line_faults import FaultRates
-from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.network_faults import FaultRates
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import (
     SCHEMA_VERSIONS,
     Compression,

@@ -17,7 +17,7 @@ from pregao.exchange.engine.instruments import SecurityType
 from pregao.exchange.engine.operations_commands import SetGroupPhase
 from pregao.exchange.engine.schedule import default_schedule, parse_schedule
 from pregao.exchange.engine.terms import TradingStatus
-from pregao.exchange.simulation.day import plan_day
+from pregao.exchange.simulation.timetable import plan_day
 from pregao.exchange.simulation.settings import (
     ResetKind,
     RunPoint,

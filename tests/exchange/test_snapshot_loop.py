@@ -48,8 +48,8 @@ from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.publisher.publisher import ChannelPublisher
-from pregao.exchange.publisher.snapshot_loop import SnapshotWriter
-from pregao.exchange.publisher.state import PublishedChannel
+from pregao.exchange.publisher.loops import SnapshotWriter
+from pregao.exchange.publisher.published_state import PublishedChannel
 from pregao.umdf.phases import TradingEvent
 from pregao.umdf.streams import Stream
 from tests.exchange.feed_reader import HEADER, ORDERS, PHASE, VERSIONS, codec, loops, snapshots

@@ -21,8 +21,8 @@ from pregao.exchange.engine.member_commands import CancelOrder, ModifyOrder, New
 from pregao.exchange.engine.operations_commands import SetGroupPhase
 from pregao.exchange.engine.terms import TradingStatus
 from pregao.exchange.traders.crowd import Crowd
-from pregao.exchange.traders.desk import CrowdInstrument
-from pregao.exchange.traders.draws import SeededRandom
+from pregao.exchange.traders.crowd_instrument import CrowdInstrument
+from pregao.exchange.traders.arrivals import SeededRandom
 from pregao.exchange.traders.excitation import ReactionQueue
 from pregao.exchange.traders.profiles import Excitation, Makers, load_profile
 

@@ -24,9 +24,9 @@ from pregao.exchange.engine.operations_commands import (
 )
 from pregao.exchange.engine.terms import PriceBandType, PriceLimitType, TradingStatus
 from pregao.exchange.traders.crowd import Crowd
-from pregao.exchange.traders.draws import SeededRandom
-from pregao.exchange.traders.operations import MarketOperations
-from pregao.exchange.traders.pace import ActivitySpan, ArrivalProcess
+from pregao.exchange.traders.arrivals import SeededRandom
+from pregao.exchange.traders.market_operations import MarketOperations
+from pregao.exchange.traders.arrivals import ActivitySpan, ArrivalProcess
 from pregao.exchange.traders.profiles import OPERATIONS, load_profile
 
 START = 1_779_361_200 * SECOND

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from pregao.book.faults import State
+from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.clock import MILLISECOND, SECOND
-from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings, parse_reset
 from pregao.feed.channel import Channel
 from pregao.feed.channel_settings import ChannelSettings, Join

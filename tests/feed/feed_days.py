@@ -10,11 +10,11 @@ from zlib import crc32
 
 import numpy as np
 
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.capture import datagrams, read_packets
 from pregao.clock import SECOND
-from pregao.exchange.simulation.line_faults import FaultRates
-from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.network_faults import FaultRates
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings, parse_moment, parse_reset
 from pregao.feed.day import ChannelDay, DayFollower
 from pregao.feed.holes import MANY, PacketGap, PacketGapColumns
@@ -36,7 +36,7 @@ from pregao.feed.snapshots import (
 )
 from pregao.feed.snapshots import snapshot_orders as orders_of
 from pregao.feed.statistics import OtherMessages, PhaseChanges
-from pregao.sbe.names import snake_case
+from pregao.sbe.snake_case import snake_case
 from pregao.umdf import templates
 from pregao.umdf.arbitration import Arbiter, PacketDelivered, PacketsLost
 from pregao.umdf.events import EventNumbers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from functools import cache
 
-from pregao.sbe.values import readings
+from pregao.sbe.value_specs import readings
 from pregao.schemas.bundle import bundled
 from pregao.umdf.layout import ENCODING_TYPE, FRAMING_HEADER, MESSAGE_HEADER
 from pregao.umdf.packets import PacketHeader

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.feed import channel_events as told
 from pregao.feed.event_batch import KINDS, EventBatch
 from pregao.umdf import templates

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from pregao.book.faults import State
+from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.feed.follower import Follower, FollowerListener
 from pregao.sbe.codec import SchemaCodec

@@ -26,7 +26,7 @@ from pregao.feed.healing import (
 from pregao.feed.statistics_audit import _price
 from pregao.umdf.gaps import NOTHING, GapItem, InstrumentCount
 from pregao.umdf.loops import InstrumentSnapshot, SnapshotHeader
-from pregao.umdf.recovery import IncrementalMessage
+from pregao.umdf.gaps import IncrementalMessage
 from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.templates import EMPTY_BOOK, ORDER
 

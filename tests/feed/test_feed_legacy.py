@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from pregao.book.faults import State
+from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.clock import MILLISECOND, MINUTE, SECOND
 from pregao.feed.legacy_channel import LegacyStreamFollower, LegacyStreamSettings

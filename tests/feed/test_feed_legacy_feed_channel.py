@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pregao.book.faults import State
+from pregao.book.state import State
 from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.feed.channel_events import (

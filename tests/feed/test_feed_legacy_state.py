@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 
 from pregao.feed.legacy_state import LegacyState, StatisticKey
-from pregao.legacy.assembly import AssembledMessage
-from pregao.legacy.loops import LoopEnded, LoopMessage
+from pregao.legacy.reassembly import AssembledMessage
+from pregao.legacy.loop_line import LoopEnded, LoopMessage
 from pregao.legacy.messages import MessageReader
 from pregao.umdf.phases import GroupKey, Status
 from tests.legacy.writing import SENT, entry, message

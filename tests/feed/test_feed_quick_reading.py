@@ -15,7 +15,7 @@ from pregao.feed.market_state import STATISTICS
 from pregao.feed.pumped_channel import FastChannel
 from pregao.feed.quick_reading import LazyFields
 from pregao.sbe.codec import SchemaCodec
-from pregao.sbe.values import readings
+from pregao.sbe.value_specs import readings
 from pregao.schemas.bundle import bundled, bundled_versions
 from pregao.umdf import templates
 from pregao.umdf.layout import MESSAGE_HEADER

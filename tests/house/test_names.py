@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pregao.names import did_you_mean, folded, similar
+from pregao.name_matching import did_you_mean, folded, similar
 
 SYMBOLS = st.text("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", min_size=1, max_size=8)
 

@@ -11,7 +11,7 @@ from pregao.capture import PcapWriter
 from pregao.cli.new_files import NewFiles
 from pregao.cli.reports import check_report, write_report
 from pregao.errors import CaptureError, UsageError
-from pregao.output_files import open_new, open_output, replace_file, temporary_name
+from pregao.safe_io.output_files import open_new, open_output, replace_file, temporary_name
 
 
 @pytest.fixture(name="precious")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pregao import _private_folder
+from pregao.safe_io import trusted_folders
 from pregao._kernel_cache import cache_folder, refused_folders
-from pregao._private_folder import UnsafeFolderError, private_folder
+from pregao.safe_io.trusted_folders import UnsafeFolderError, private_folder
 
 DIGEST = "0123456789abcdef" * 2
 STRANGER = 54_321
@@ -22,14 +22,14 @@ def given_to_a_stranger(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.geteuid() == 0:
         os.chown(path, STRANGER, STRANGER, follow_symlinks=False)
         return
-    inode, plain = path.lstat().st_ino, _private_folder._check_owner
+    inode, plain = path.lstat().st_ino, trusted_folders._check_owner
 
     def checked(where: Path, found: os.stat_result) -> None:
         if found.st_ino == inode:
             found = os.stat_result([*found[:4], STRANGER, *found[5:10]])
         plain(where, found)
 
-    monkeypatch.setattr(_private_folder, "_check_owner", checked)
+    monkeypatch.setattr(trusted_folders, "_check_owner", checked)
 
 
 def mode_of(folder: Path) -> int:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from pregao import private_files
+from pregao.safe_io import private_files
 from pregao.errors import UsageError
 from pregao.exchange.host import control_token
-from pregao.private_files import SecretFileError, read_secret
-from pregao.urls import MAX_CREDENTIALS_BYTES, read_credentials
-from pregao.web import tokens
+from pregao.safe_io.private_files import SecretFileError, read_secret
+from pregao.safe_io.urls import MAX_CREDENTIALS_BYTES, read_credentials
+from pregao.web import origin_guard
 
 MAX_BYTES = 400
 SECRET = b"aws_access_key_id = A\naws_secret_access_key = B\n"
@@ -54,7 +54,7 @@ BROKEN = {
 READERS = {
     "read_secret": lambda path: read_secret(path, MAX_BYTES),
     "control token": control_token.read_token,
-    "token of a page": tokens.read_token,
+    "token of a page": origin_guard.read_token,
     "keys of S3": lambda path: read_credentials(str(path)),
 }
 

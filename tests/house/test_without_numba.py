@@ -167,7 +167,7 @@ LIVE = """
 import json, sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from pregao.net.receiving import PlainReceiver
+from pregao.net.receiver import PlainReceiver
 from tests.live.live_support import followed_at, replayer, running, settled
 
 config, targets = followed_at()

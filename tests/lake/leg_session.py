@@ -14,7 +14,7 @@ from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.publisher.publisher import Publisher
 from pregao.exchange.simulation.captures import ChannelCaptures
-from pregao.exchange.simulation.line_faults import FaultRates
+from pregao.exchange.simulation.network_faults import FaultRates
 from tests.exchange.floor import future, px
 
 BUY, SELL = OrderSide.BUY, OrderSide.SELL

@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from pregao.clock import MILLISECOND, SECOND
-from pregao.exchange.simulation.line_faults import FaultRates
-from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.network_faults import FaultRates
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import LegacyDepth, RunPoint, SimulationSettings
 from pregao.lake.analytics.analyse import ANALYTICS, analyse
 from pregao.lake.books.build import build_books

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from pregao.umdf.trades import sets_last_price
+from pregao.umdf.phases import sets_last_price
 from tests.lake.analytics_support import (
     analysed,
     messages,

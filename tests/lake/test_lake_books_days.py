@@ -9,7 +9,7 @@ from tempfile import mkdtemp
 import pytest
 
 from pregao.book.replay import Replay
-from pregao.book.rows import UpdateKind
+from pregao.book.update_rows import UpdateKind
 from pregao.exchange.simulation.settings import SCHEMA_VERSIONS
 from pregao.lake.books.build import BookOptions, build_books
 from tests.lake.book_days import (

@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
-from pregao.book.faults import State
+from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.clock import SECOND
-from pregao.exchange.simulation.line_faults import FaultRates
-from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.network_faults import FaultRates
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import (
     InjectedReset,
     LegacyDepth,

@@ -11,7 +11,7 @@ from tempfile import mkdtemp
 
 import pytest
 
-from pregao.book.faults import State
+from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.clock import SECOND
 from pregao.errors import UsageError

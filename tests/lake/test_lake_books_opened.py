@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.lake.books.opened import ArrowRows, FlatColumns, open_file
 from pregao.lake.store.flat_parquet.rows import FlatRows
 from pregao.lake.store.location import Location

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.book.rows import NULL, UpdateKind
+from pregao.book.update_rows import NULL, UpdateKind
 from pregao.feed import _kernels
 from pregao.feed.messages import BookColumns
 from pregao.feed.places import AFTER_PACKET, in_order, message_serial, packet_of, ranked

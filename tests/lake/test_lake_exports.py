@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 import pregao
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.cli.main import app
 from pregao.lake.books.catalogue import FileCatalogue
 from pregao.lake.books.columns import integers

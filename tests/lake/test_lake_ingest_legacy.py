@@ -12,8 +12,8 @@ import pytest
 from pregao.capture import PcapWriter, udp_frame
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from pregao.exchange.simulation.line_faults import FaultRates
-from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.network_faults import FaultRates
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
 from pregao.fast.codec import Encoder
 from pregao.fast.xml import load_templates
@@ -25,8 +25,8 @@ from pregao.lake.ingest.running import run_locally
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.examples import example
 from pregao.lake.store.lake import LakeStore
-from pregao.legacy.assembly import Assembler
-from pregao.legacy.chunks import read_chunks, write_chunks
+from pregao.legacy.reassembly import Assembler
+from pregao.legacy.reassembly import read_chunks, write_chunks
 from pregao.legacy.messages import MessageReader, MsgType
 from pregao.legacy.tables import column_name
 from pregao.legacy.times import timestamp_digits

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.book.rows import NULL, UpdateKind, row_of
+from pregao.book.update_rows import NULL, UpdateKind, row_of
 from pregao.book.updates import MessageKey, MessagesMissing
 from pregao.feed.legacy_meaning import update_of
 from pregao.feed.meaning import BOOK_TEMPLATES, LEVEL_FIELDS, ORDER_FIELDS, update_columns

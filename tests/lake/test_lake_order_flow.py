@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pregao.cli.simulate_like import WORDS, comparison, measured
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings
 from pregao.exchange.traders.profiles import FLOW_NUMBERS, load_profile
 from pregao.lake.analytics._kernels import CLEAR, DELETE, NEW, TAKE, improving

@@ -17,7 +17,7 @@ from pregao.errors import UsageError
 from pregao.lake.ingest.captures import find_captures
 from pregao.lake.store.lake import LakeStore
 from pregao.lake.store.location import Location
-from pregao.urls import redacted, with_secrets, without_secrets
+from pregao.safe_io.urls import redacted, with_secrets, without_secrets
 
 KEY, SECRET = "AKIAVISIBLE", "Sup3r+Secret%2FKey"
 SECRETS = (KEY, "Sup3r", "Secret/Key", "Secret%2FKey", "tokenvalue")
@@ -66,7 +66,7 @@ def quick_failures(monkeypatch: pytest.MonkeyPatch) -> None:
         if name.startswith("AWS_"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    monkeypatch.setattr("pregao.urls._kept", {})
+    monkeypatch.setattr("pregao.safe_io.urls._kept", {})
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import DecodeError
 from pregao.fast.xml import templates_from_bytes
-from pregao.legacy.assembly import AssembledMessage
-from pregao.legacy.lines import IncrementalLine, LineGap, LineMessage, LineRestarted
-from pregao.legacy.loops import LoopEnded, LoopLine, LoopMessage
+from pregao.legacy.reassembly import AssembledMessage
+from pregao.legacy.incremental_line import IncrementalLine, LineGap, LineMessage, LineRestarted
+from pregao.legacy.loop_line import LoopEnded, LoopLine, LoopMessage
 from pregao.legacy.messages import MessageReader, MsgType
 from pregao.legacy.streams import MEGABOLSA, PUMA, LegacyStream, stream_of
 from pregao.legacy.times import moment_ns, timestamp_digits, timestamp_ns

@@ -9,7 +9,7 @@ from pregao.errors import UsageError
 from pregao.fix.message import Parser
 from pregao.fix.session import FixSessionSettings
 from pregao.legacy import recovery_messages as wire
-from pregao.legacy.lines import IncrementalLine, LineMessage
+from pregao.legacy.incremental_line import IncrementalLine, LineMessage
 from pregao.legacy.recovery import (
     BYTES_PER_REPORT,
     GapFiller,

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from pregao.fast.codec import Encoder
-from pregao.legacy.chunks import write_chunks
+from pregao.legacy.reassembly import write_chunks
 from pregao.schemas.fast_templates import bundled_templates
 
 SENT = 20130812120000000

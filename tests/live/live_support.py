@@ -9,8 +9,8 @@ from itertools import groupby
 from pregao.book.updates import Side
 from pregao.clock import SECOND
 from pregao.exchange.publisher.channels import ChannelEndpoints
-from pregao.exchange.simulation.line_faults import fault_rates, parse_rates
-from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.network_faults import fault_rates, parse_rates
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings
 from pregao.feed.channel_settings import ChannelSettings
 from pregao.live import FeedHandler, Line, LiveConfig, Replayer, ReplaySpeed, report

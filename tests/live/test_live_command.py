@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pregao.book.faults import State
+from pregao.book.state import State
 from pregao.book.views import BookLevel
 from pregao.cli import live_demo
 from pregao.cli.live_keys import key_names

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pregao.book.faults import State
+from pregao.book.state import State
 from pregao.capture import datagrams, read_packets
 from pregao.clock import MILLISECOND
 from pregao.errors import NetworkError, UsageError
@@ -36,7 +36,7 @@ from pregao.live import (
 from pregao.live.config import STREAMS
 from pregao.live.latency import LatencyHistogram, RecentLatency
 from pregao.net.addresses import Address
-from pregao.net.sending import Sender
+from pregao.net.sender import Sender
 from pregao.net.sockets import receive_socket
 from pregao.umdf.packets import PacketDecoder
 from pregao.umdf.streams import Stream

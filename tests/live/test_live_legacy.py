@@ -7,8 +7,8 @@ import pytest
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import UsageError
 from pregao.exchange.publisher.channels import ChannelEndpoints
-from pregao.exchange.simulation.line_faults import FaultRates
-from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.network_faults import FaultRates
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
 from pregao.feed.channel_events import BookChanged, GapFound, Synchronized, TradeDone
 from pregao.feed.channel_settings import ChannelSettings, ChannelState, LegacyFeed

@@ -16,7 +16,7 @@ from pregao.book.updates import Side
 from pregao.clock import MILLISECOND, SECOND, system_clock
 from pregao.errors import UsageError
 from pregao.exchange.host.settings import parse_settings
-from pregao.exchange.publisher.legacy.channel import LegacyChannelPublisher
+from pregao.exchange.publisher.legacy.channel_publisher import LegacyChannelPublisher
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.feed.channel_events import GapFound
 from pregao.feed.channel_settings import ChannelSettings, LegacyFeed
@@ -25,7 +25,7 @@ from pregao.legacy.recovery import MessageStore
 from pregao.legacy.streams import LegacyStream
 from pregao.live import FeedHandler, Line, LiveConfig, report
 from pregao.live.config import RecoveryGateways, parse_config
-from pregao.live.legacy_recovery import recovery_server
+from pregao.live.legacy_recovery_transport import recovery_server
 from pregao.net.addresses import Address
 from pregao.umdf.streams import Stream
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share

@@ -14,7 +14,7 @@ from pregao.clock import SECOND, system_clock
 from pregao.errors import UsageError
 from pregao.exchange.host.feed_output import FeedOutput
 from pregao.exchange.host.settings import ExchangeSettings, parse_settings
-from pregao.exchange.publisher.legacy.channel import LegacyChannelPublisher
+from pregao.exchange.publisher.legacy.channel_publisher import LegacyChannelPublisher
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.simulation.settings import LegacyDepth
 from pregao.feed.legacy_channel import LegacyStreamFollower, LegacyStreamSettings
@@ -22,7 +22,7 @@ from pregao.fix.session import FixSessionSettings
 from pregao.legacy.recovery import GapFiller, MessageStore
 from pregao.legacy.streams import LegacyStream
 from pregao.live.config import parse_config
-from pregao.live.legacy_recovery import connect_recovery, recovery_server
+from pregao.live.legacy_recovery_transport import connect_recovery, recovery_server
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
 from tests.net.net_support import free_port
 from tests.waiting import PATIENCE_S

@@ -10,15 +10,15 @@ import pytest
 
 from pregao.book.updates import Side
 from pregao.clock import MILLISECOND, SECOND, system_clock
-from pregao.exchange.publisher.legacy.channel import LegacyChannelPublisher
+from pregao.exchange.publisher.legacy.channel_publisher import LegacyChannelPublisher
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.feed.channel_settings import ChannelSettings, ChannelState, LegacyFeed
 from pregao.feed.legacy_channel import LegacyStreamFollower
 from pregao.legacy.recovery import GapFiller, RecoveryClient
 from pregao.legacy.streams import LegacyStream
-from pregao.live import FeedHandler, LiveConfig, legacy_asking, report
+from pregao.live import FeedHandler, LiveConfig, legacy_recovery_requests, report
 from pregao.live.config import RecoveryGateways
-from pregao.live.legacy_asking import RecoveryRequester
+from pregao.live.legacy_recovery_requests import RecoveryRequester
 from pregao.net.addresses import Address
 from pregao.umdf.streams import Stream
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
@@ -143,7 +143,7 @@ def test_a_legacy_packet_that_fails_counts_as_lost_and_its_channel_is_rebuilt(
 def test_an_answer_of_the_recovery_port_that_fails_ends_the_connection_alone(
     monkeypatch, caplog, owner, name
 ):
-    monkeypatch.setattr(legacy_asking, "AGAIN_S", 0.01)
+    monkeypatch.setattr(legacy_recovery_requests, "AGAIN_S", 0.01)
     lines, port = lines_here(), free_port()
     published, heard = Publishing(lines), Heard()
     loops = {line.stream: line.address for line in lines if line.stream is not Stream.INCREMENTAL}
@@ -194,7 +194,7 @@ def test_a_connection_that_waits_after_an_answer_that_fails_is_used(monkeypatch)
     (old, far), (new, other) = socket.socketpair(), socket.socketpair()
     try:
         monkeypatch.setattr(RecoveryClient, "receive", failing(RecoveryClient.receive, 0))
-        for item in (old, b"8=FIX", legacy_asking._Closed(), new):
+        for item in (old, b"8=FIX", legacy_recovery_requests._Closed(), new):
             asker._link._put(item)
         with pytest.raises(ZeroDivisionError):
             asker.work(0)

@@ -19,8 +19,8 @@ from pregao.legacy.recovery import (
     RequestFinished,
 )
 from pregao.legacy.recovery_messages import ApplRespError, MessageRange, request_fields
-from pregao.live import legacy_recovery
-from pregao.live.legacy_recovery import connect_recovery, recovery_server
+from pregao.live import legacy_recovery_transport
+from pregao.live.legacy_recovery_transport import connect_recovery, recovery_server
 from tests.legacy.writing import message
 from tests.waiting import PATIENCE_S
 
@@ -152,7 +152,7 @@ async def read_to_the_end(reader):
 
 
 def test_the_number_of_connections_is_limited(monkeypatch):
-    monkeypatch.setattr(legacy_recovery, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(legacy_recovery_transport, "MAX_CONNECTIONS", 2)
 
     async def run():
         async with recovery_server(HOST, 0, SERVER, store_of(1)) as port:
@@ -167,7 +167,7 @@ def test_the_number_of_connections_is_limited(monkeypatch):
 
 
 def test_a_client_that_does_not_read_its_answers_is_disconnected(monkeypatch):
-    monkeypatch.setattr(legacy_recovery, "MAX_CONNECTIONS", 1)
+    monkeypatch.setattr(legacy_recovery_transport, "MAX_CONNECTIONS", 1)
     store = MessageStore(["10"])
     for number in range(1, 2001):
         store.add("10", number, bytes(500))

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-import pregao.live.processes as processes_module
+import pregao.live.worker_processes as processes_module
 from pregao.errors import NetworkError, UsageError
 from pregao.feed.channel_settings import ChannelSettings
 from pregao.live import FeedProcesses, Line, LiveConfig, report
-from pregao.live.books import BookRefresh, LiveEvent
+from pregao.live.items import BookRefresh, LiveEvent
 from pregao.live.config import STREAMS
 from tests.live.live_support import NUMBER, followed_at, replayer, simulated
 from tests.net.net_support import free_group

@@ -14,9 +14,9 @@ from pregao.clock import SECOND
 from pregao.errors import CaptureError, UsageError
 from pregao.live import Recorder, RecordSettings
 from pregao.net.addresses import Address
-from pregao.net.batches import DatagramBatch
-from pregao.net.receiving import open_receiver
-from pregao.net.sending import Sender
+from pregao.net.datagram_batch import DatagramBatch
+from pregao.net.receiver import open_receiver
+from pregao.net.sender import Sender
 from pregao.net.sockets import receive_socket
 from tests.net.net_support import LO, free_group
 from tests.waiting import until

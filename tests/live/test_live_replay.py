@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from pregao.capture import PcapWriter, UdpFramer, udp_frame
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import UsageError
-from pregao.live import Replayer, ReplaySpeed, parse_speed, replaying, targets_from
-from pregao.live.merging import merged
-from pregao.net import sending
+from pregao.live import Replayer, ReplaySpeed, parse_speed, replayer, targets_from
+from pregao.live.capture_merge import merged
+from pregao.net import sender
 from pregao.net.addresses import Address
-from pregao.net.receiving import open_receiver
+from pregao.net.receiver import open_receiver
 from pregao.net.sockets import receive_socket
 from pregao.umdf.packets import PacketHeader, decode_header, encode_packet
 from pregao.umdf.survey.lines import Destination, LineTable
@@ -97,9 +97,9 @@ def sent(monkeypatch):
         def close(self):
             pass
 
-    monkeypatch.setattr(replaying, "Sender", Kept)
-    monkeypatch.setattr(replaying, "time", clock)
-    monkeypatch.setattr(replaying.threading, "Event", lambda: clock)
+    monkeypatch.setattr(replayer, "Sender", Kept)
+    monkeypatch.setattr(replayer, "time", clock)
+    monkeypatch.setattr(replayer.threading, "Event", lambda: clock)
     return found
 
 
@@ -166,7 +166,7 @@ def test_no_remote_target_is_accepted_unless_allowed(tmp_path, monkeypatch, preg
     def refused(*_, **__):
         raise AssertionError("a socket was made")
 
-    monkeypatch.setattr(sending, "send_socket", refused)
+    monkeypatch.setattr(sender, "send_socket", refused)
     for host in ("192.0.2.7", "10.0.0.1", "0.0.0.0", "255.255.255.255", "8.8.8.8"):
         target = Address(host, 31000)
         assert not target.stays_here

@@ -10,8 +10,8 @@ import pytest
 
 from pregao.errors import NetworkError, UsageError
 from pregao.net.addresses import Address, find_interface, parse_address
-from pregao.net.receiving import open_receiver
-from pregao.net.sending import Sender
+from pregao.net.receiver import open_receiver
+from pregao.net.sender import Sender
 from pregao.net.sockets import buffer_warning, dropped, receive_socket
 from tests.net.net_support import LO, free_group, free_port, received
 from tests.waiting import until

@@ -11,8 +11,8 @@ from pregao.errors import DecodeError, EncodeError
 from pregao.sbe._packer import FieldSource
 from pregao.sbe.codec import HeaderCodec, MessageHeader, SchemaCodec
 from pregao.sbe.columns import ColumnDecoder
-from pregao.sbe.names import snake_case
-from pregao.sbe.values import beyond_columns
+from pregao.sbe.snake_case import snake_case
+from pregao.sbe.value_specs import beyond_columns
 from pregao.sbe.xml import schema_from_bytes
 from pregao.schemas.bundle import bundled
 from tests.sbe.support import TYPES, compare_with_codec

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pregao.sbe import _kernels, _whole_arrays
+from pregao.sbe import _kernels, _numpy_fallback
 from tests.house.twins import use_twins
 from tests.sbe import test_sbe_agreement as agreement
 from tests.sbe import test_sbe_properties as properties
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True, scope="module")
 def twins():
     with pytest.MonkeyPatch.context() as patch:
-        use_twins(patch, _kernels, _whole_arrays)
+        use_twins(patch, _kernels, _numpy_fallback)
         yield
 
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from pregao.capture import read_blocks
 from pregao.clock import SECOND
 from pregao.errors import DecodeError
-from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SCHEMA_VERSIONS, SimulationSettings
 from pregao.sbe.codec import MessageCodec
 from pregao.schemas.bundle import bundled, bundled_versions
-from pregao.umdf.bulk import BulkDecoder, walk
+from pregao.umdf.bulk_decoder import BulkDecoder, walk
 from pregao.umdf.event_columns import NO_EVENT, EventColumns
 from pregao.umdf.events import EventNumbers, ends_event, event_number, flags_at
 from pregao.umdf.layout import MESSAGE_HEADER, MESSAGE_HEADER_SIZE

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from pregao.errors import DecodeError
 from pregao.sbe.codec import SchemaCodec
-from pregao.sbe.values import beyond_columns
+from pregao.sbe.value_specs import beyond_columns
 from pregao.schemas.bundle import bundled, bundled_versions
 from pregao.schemas.registry import Registry
-from pregao.umdf.bulk import BulkDecoder, DecodeReject, MessageBatch, UnknownMessages, walk
+from pregao.umdf.bulk_decoder import BulkDecoder, DecodeReject, MessageBatch, UnknownMessages, walk
 from pregao.umdf.packets import PacketDecoder, PacketHeader, decode_header, encode_packet, frames
 from tests.sbe.support import plausible_body, shown
 

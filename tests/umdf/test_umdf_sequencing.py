@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.umdf.bulk import walk
+from pregao.umdf.bulk_decoder import walk
 from pregao.umdf.sequencing import version_distance
-from pregao.umdf.survey.sequencing import SequenceAudit
+from pregao.umdf.survey.rejects import SequenceAudit
 from tests.umdf.survey_support import HEARTBEAT, ORDER, RESET, block_of, payload
 
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from pregao.clock import MILLISECOND
 from pregao.schemas.registry import Registry
-from pregao.umdf.bulk import walk
+from pregao.umdf.bulk_decoder import walk
 from pregao.umdf.packets import PacketDecoder
 from pregao.umdf.streams import Stream
-from pregao.umdf.survey.account import Peaks, Survey
+from pregao.umdf.survey.survey import Peaks, Survey
 from pregao.umdf.survey.lines import Destination, LineNumbers, LineTable
 from tests.umdf.survey_support import HEARTBEAT, ORDER, PHASE, RESET, block_of, flows, payload
 

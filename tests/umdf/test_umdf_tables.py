@@ -13,7 +13,7 @@ from pregao.sbe.codec import MessageCodec
 from pregao.sbe.columns import ColumnDecoder
 from pregao.sbe.xml import schema_from_bytes
 from pregao.schemas.bundle import bundled, bundled_versions
-from pregao.umdf.bulk import walk
+from pregao.umdf.bulk_decoder import walk
 from pregao.umdf.key_columns import key_columns
 from pregao.umdf.keys import key_schema
 from pregao.umdf.tables import TemplateTable

@@ -8,7 +8,7 @@ import pytest
 from pregao.exchange.engine.events import Trade
 from pregao.exchange.engine.session_statistics import sets_last_price as engine_sets_last_price
 from pregao.exchange.engine.terms import TradeCondition, TradingSession, TrdSubType
-from pregao.umdf.trades import NOT_LAST_SUB_TYPES, set_last_price, sets_last_price
+from pregao.umdf.phases import NOT_LAST_SUB_TYPES, set_last_price, sets_last_price
 
 REGULAR, LATE = TradeCondition.REGULAR_TRADE, TradeCondition.OUT_OF_SEQUENCE
 CASES = [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pregao.clock import parse_ns
-from pregao.umdf.trading_day import day_begins_ns, day_of, day_of_packets
+from pregao.umdf.phases import day_begins_ns, day_of, day_of_packets
 
 DAY = 20_594  # 2026-05-21
 

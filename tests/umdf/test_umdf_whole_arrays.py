@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.umdf import _kernels, _whole_arrays
+from pregao.umdf import _kernels, _numpy_fallback
 from pregao.umdf.survey import _kernels as survey_kernels
-from pregao.umdf.survey import _whole_arrays as survey_arrays
+from pregao.umdf.survey import _numpy_fallback as survey_arrays
 from tests.house.twins import use_twins
 from tests.umdf import test_umdf_packets as packets
 from tests.umdf import test_umdf_survey as survey
@@ -21,7 +21,7 @@ HEADERS = (np.int16, np.int32, np.int64, np.int64)
 def twins():
     with pytest.MonkeyPatch.context() as patch:
         kernel = _kernels.read_headers
-        use_twins(patch, _kernels, _whole_arrays)
+        use_twins(patch, _kernels, _numpy_fallback)
         use_twins(patch, survey_kernels, survey_arrays)
         yield kernel
 
@@ -49,7 +49,7 @@ def test_headers_are_those_that_the_kernel_reads(twins, payloads):
     offsets = np.cumsum(lengths, dtype=np.int64) - lengths
     buffer = np.frombuffer(b"".join(payloads) + bytes(16), np.uint8)
     found = []
-    for read in (twins, _whole_arrays.read_headers):
+    for read in (twins, _numpy_fallback.read_headers):
         columns = [np.empty(len(payloads), kind) for kind in HEADERS]
         read(buffer, offsets, lengths, *columns)
         found.append([column.tolist() for column in columns])

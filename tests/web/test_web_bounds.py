@@ -19,11 +19,11 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from websockets.exceptions import ConnectionClosed
 
-from pregao.web.answers import MAX_BODY_BYTES, answer, change
-from pregao.web.budget import Budget
+from pregao.web.json_routes import MAX_BODY_BYTES, answer, change
+from pregao.web.json_routes import Budget
 from pregao.web.connections import Limits
 from pregao.web.live_routes import live_routes
-from pregao.web.serving import PageServer
+from pregao.web.server import PageServer
 from tests.waiting import PATIENCE_S, until
 from tests.web.visiting import allowed, get, post, socket_of
 

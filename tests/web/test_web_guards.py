@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.exceptions import InvalidStatus
 
-from pregao.web.guards import HOSTS, refusal
+from pregao.web.origin_guard import HOSTS, refusal
 from tests.web.visiting import get, socket_of
 
 NAMES = st.text(string.ascii_lowercase + string.digits + ".-", min_size=1, max_size=20)

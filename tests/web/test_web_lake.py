@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.web.wire import midnight_ns
+from pregao.web.json_encoding import midnight_ns
 from tests.web import visiting
 from tests.web.conftest import DAY
 

@@ -6,8 +6,8 @@ import pytest
 
 from pregao.api.lake import Lake
 from pregao.clock import MINUTE
-from pregao.exchange.simulation.line_faults import fault_rates, parse_rates
-from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.network_faults import fault_rates, parse_rates
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
 from pregao.web.lake_market import LakeMarket
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pregao.book.faults import State
+from pregao.book.state import State
 from pregao.book.replay import FullBook
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.book.updates import Side
 from pregao.book.views import levels_of
-from pregao.web.wire import LEVELS, MAX_QUEUE_ORDERS, QUEUES, dumped, side_data
+from pregao.web.json_encoding import LEVELS, MAX_QUEUE_ORDERS, QUEUES, dumped, side_data
 
 ORDERS = st.lists(
     st.tuples(st.sampled_from([None, 99, 100, 101, 102]), st.integers(1, 10**9)), max_size=60

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pregao.api.ladders import Level, Order, ladder_text, levels, orders
 from pregao.api.messages import Message, Protocol
-from pregao.book.faults import State
+from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.errors import UsageError
 from pregao.feed.follower import Follower

@@ -28,19 +28,12 @@ from pregao.errors import UsageError
 from pregao.extras import imported, installed, require
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID, UMDF_SCHEMA_ID
 from pregao.schemas.registry import Registry
-from pregao.umdf.bulk import (
-    BulkDecoder,
-    DecodeReject,
-    MessageBatch,
-    MessageKind,
-    WalkedPackets,
-    walk,
-)
+from pregao.umdf.bulk_decoder import BulkDecoder, DecodeReject, MessageBatch, MessageKind, WalkedPackets, walk
 from pregao.umdf.key_columns import key_columns, key_values
 from pregao.umdf.layout import MIN_MESSAGE_SIZE
 from pregao.umdf.packets import PacketDecoder, PacketFrame
 from pregao.umdf.survey.lines import STREAMS, Destination
-from pregao.umdf.survey.looks import streams_of
+from pregao.umdf.survey.lines import streams_of
 
 _BLOCK_BYTES = 1 << 20
 """Small, so that messages appear soon and few of them are in memory."""

@@ -10,9 +10,9 @@ from pregao.api.session_report import EntryPointSurvey
 from pregao.clock import format_ns
 from pregao.schemas.registry import Registry
 from pregao.umdf.streams import Stream
-from pregao.umdf.survey.account import LineAccount, Survey
+from pregao.umdf.survey.survey import LineAccount, Survey
 from pregao.umdf.survey.lines import Destination, schema_of
-from pregao.umdf.survey.sequencing import SequenceRun
+from pregao.umdf.survey.rejects import SequenceRun
 
 _LOOPS = (Stream.SNAPSHOT, Stream.DEFINITION)
 _MAX_GAPS = 20

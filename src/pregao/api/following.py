@@ -13,7 +13,7 @@ from pregao.api.capture import read
 from pregao.api.legacy_captures import are_legacy
 from pregao.api.values import Path, listed, paths
 from pregao.capture.blocks import PADDING
-from pregao.capture.bulk import read_blocks
+from pregao.capture.block_reader import read_blocks
 from pregao.errors import UsageError
 from pregao.extras import imported
 from pregao.feed.channel import Channel
@@ -21,11 +21,11 @@ from pregao.feed.channel_events import ChannelEvent
 from pregao.feed.channel_settings import ChannelSettings
 from pregao.feed.pump import DatagramColumns
 from pregao.feed.pumped_channel import FastChannel
-from pregao.live.books import LiveEvent
-from pregao.live.merging import merged
+from pregao.live.items import LiveEvent
+from pregao.live.capture_merge import merged
 from pregao.live.subscriptions import DEPTH, Subscription
 from pregao.schemas.registry import Registry
-from pregao.umdf.bulk import walk
+from pregao.umdf.bulk_decoder import walk
 from pregao.umdf.streams import Stream
 from pregao.umdf.survey.lines import LineNumbers, LineTable
 

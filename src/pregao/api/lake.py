@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pregao.api.ladders import Level, Order, ladder_text, levels, orders, price
 from pregao.api.values import UTC, Path, Time, choice, day_from, listed, moment_ns, paths
-from pregao.book.faults import State
+from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.errors import UsageError
 from pregao.extras import require

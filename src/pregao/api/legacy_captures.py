@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pregao.api.input_captures import STANDARD_INPUT, CaptureInputs
-from pregao.capture.bulk import read_blocks
+from pregao.capture.block_reader import read_blocks
 from pregao.capture.layers import Flow
 from pregao.capture.pcap import is_pcap
 from pregao.capture.source import open_source
 from pregao.errors import CaptureError, DecodeError, PregaoError, UsageError
 from pregao.fast.xml import load_templates
-from pregao.legacy.assembly import Assembler
-from pregao.legacy.chunks import read_chunks
+from pregao.legacy.reassembly import Assembler
+from pregao.legacy.reassembly import read_chunks
 from pregao.legacy.messages import LegacyMessage, MessageReader, MsgType
-from pregao.legacy.recognition import RAW_HEAD, is_raw_dump, mostly_legacy
+from pregao.legacy.streams import RAW_HEAD, is_raw_dump, mostly_legacy
 from pregao.legacy.streams import LegacyStream, stream_of
 from pregao.umdf.survey.lines import Destination
 

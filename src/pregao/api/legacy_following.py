@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from string import ascii_uppercase
 
 from pregao.api.legacy_captures import is_dump
-from pregao.capture.bulk import read_blocks
+from pregao.capture.block_reader import read_blocks
 from pregao.errors import UsageError
 from pregao.feed.channel_events import ChannelEvent
 from pregao.feed.channel_settings import ChannelSettings, LegacyFeed
@@ -15,8 +15,8 @@ from pregao.feed.legacy_feed_channel import LegacyFeedChannel
 from pregao.lake.ingest.protocol import ProtocolEvidence, destination_of
 from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.legacy.streams import LegacyStream
-from pregao.live.books import LiveEvent
-from pregao.live.merging import merged
+from pregao.live.items import LiveEvent
+from pregao.live.capture_merge import merged
 from pregao.live.subscriptions import Subscription
 from pregao.umdf.streams import Stream
 from pregao.umdf.survey.lines import LineTable

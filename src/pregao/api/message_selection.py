@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from pregao.capture.blocks import PacketBlock
 from pregao.sbe.model import MessageTemplate
-from pregao.sbe.values import ValueKind, ValueSpec, readings
-from pregao.umdf.bulk import MessageKind, WalkedPackets
+from pregao.sbe.value_specs import ValueKind, ValueSpec, readings
+from pregao.umdf.bulk_decoder import MessageKind, WalkedPackets
 from pregao.umdf.layout import CHANNEL_AT, PACKET_HEADER_SIZE
 from pregao.umdf.survey.lines import words
 

@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 from pregao.sbe.model import MessageTemplate as Template
-from pregao.sbe.names import snake_case
-from pregao.sbe.values import readings
+from pregao.sbe.snake_case import snake_case
+from pregao.sbe.value_specs import readings
 
 
 class Protocol(StrEnum):

@@ -17,7 +17,7 @@ from pregao.entrypoint.framing import FrameReader, StreamFrame
 from pregao.entrypoint.senders import SENDERS, SenderDetector, other_direction
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID
 from pregao.schemas.registry import Registry
-from pregao.umdf.bulk import BulkDecoder, PacketHeaders, WalkedPackets, Walker
+from pregao.umdf.bulk_decoder import BulkDecoder, PacketHeaders, WalkedPackets, Walker
 from pregao.umdf.survey.rejects import CapturePosition, RejectCounts
 
 

@@ -16,7 +16,7 @@ from pregao.entrypoint.frame_columns import StreamAccount
 from pregao.entrypoint.senders import SENDERS, UNKNOWN, SenderDetector, other_direction
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID
 from pregao.schemas.registry import Registry
-from pregao.umdf.bulk import BulkDecoder, PacketHeaders, Walker
+from pregao.umdf.bulk_decoder import BulkDecoder, PacketHeaders, Walker
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pregao.api.values import choice, day_from
-from pregao.exchange.simulation.line_faults import fault_rates, parse_rates
-from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.network_faults import fault_rates, parse_rates
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import (
     TRADE_DATE,
     Compression,

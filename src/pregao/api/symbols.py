@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from pregao.api.message_selection import security_id
 from pregao.errors import UsageError
-from pregao.names import did_you_mean
+from pregao.name_matching import did_you_mean
 from pregao.sbe.model import MessageTemplate
-from pregao.umdf.bulk import BulkDecoder, MessageBatch, WalkedPackets
+from pregao.umdf.bulk_decoder import BulkDecoder, MessageBatch, WalkedPackets
 from pregao.umdf.survey.lines import message_of
 
 

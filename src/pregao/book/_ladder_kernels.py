@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from pregao._njit import part
-from pregao.book import _words as w
+from pregao.book import _state_layout as w
 
 u = np.uint64
 """Wraps every computed index: for signed ones numba adds a check for negative values."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from pregao.arrays import Int64Array, Uint8Array
-from pregao.book import _queue_kernels
-from pregao.book.rows import NULL
+from pregao.book import _book_kernels
+from pregao.book.update_rows import NULL
 from pregao.book.updates import Side
 
 PriceRank = tuple[bool, int]
@@ -50,7 +50,7 @@ def queue_order(
     Returns None if the orders are sorted already, as they usually are.
     """
     ranks = np.empty(0, np.int64) if position is None else position
-    if _queue_kernels.in_queue_order(owner, side, ranks, price, implied, order_id):
+    if _book_kernels.in_queue_order(owner, side, ranks, price, implied, order_id):
         return None
     if position is not None:
         return np.lexsort((position, side, owner))

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from pregao.arrays import Int64Array, Uint8Array
 from pregao.book import _kernels
-from pregao.book import _words as w
-from pregao.book.faults import FaultCode, State
-from pregao.book.rows import NULL, UpdateKind, UpdateRows, none_if_null
+from pregao.book import _state_layout as w
+from pregao.book.state import FaultCode, State
+from pregao.book.update_rows import NULL, UpdateKind, UpdateRows, none_if_null
 from pregao.book.updates import Side
 from pregao.book.views import BookLevel, BookOrder, levels_of
 from pregao.errors import UsageError

@@ -20,7 +20,7 @@ from pregao.capture._layer_kernels import (
     word,
 )
 
-_FALLBACK = "pregao.capture._whole_arrays"
+_FALLBACK = "pregao.capture._numpy_fallback"
 
 # Reasons for the end of a walk.
 ENDED = 0

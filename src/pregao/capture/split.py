@@ -21,7 +21,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from pregao.capture import _boundary_kernels as _kernels
+from pregao.capture import _file_kernels as _kernels
 from pregao.capture import pcap
 from pregao.capture.reader import open_format
 from pregao.capture.source import ByteSource, Source, open_source

@@ -58,7 +58,7 @@ def book(
 
     The book is rebuilt from the last checkpoint of `pregao books` before that time.
     """
-    from pregao.book.faults import State
+    from pregao.book.state import State
     from pregao.cli import option_values
     from pregao.errors import UsageError
     from pregao.lake.books.lookup import book_at

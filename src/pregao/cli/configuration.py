@@ -21,7 +21,7 @@ from datetime import tzinfo
 from pathlib import Path
 from typing import NoReturn
 
-from pregao.documents import DocumentError, parse_toml, read_file
+from pregao.safe_io.documents import DocumentError, parse_toml, read_file
 from pregao.errors import UsageError
 
 FILE = "pregao.toml"

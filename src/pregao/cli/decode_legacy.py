@@ -25,7 +25,7 @@ from pregao.errors import UsageError
 from pregao.fast.model import Templates
 from pregao.legacy.messages import LegacyMessage
 from pregao.legacy.streams import LegacyStream
-from pregao.names import folded
+from pregao.name_matching import folded
 
 _LINES_AT_ONCE = 1000
 

@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 from pregao.api.input_captures import CaptureInputs
 from pregao.api.legacy_captures import LegacyReadResult, LegacyReadStatistics, is_dump
 from pregao.arrays import Int64Array
-from pregao.capture.bulk import read_blocks
+from pregao.capture.block_reader import read_blocks
 from pregao.cli.new_files import NewFiles
-from pregao.csv_cells import safe_table
+from pregao.safe_io.csv_cells import safe_table
 from pregao.errors import CaptureError, UsageError
 from pregao.fast.columns import REASONS, FastColumnDecoder
 from pregao.fast.model import Template, Templates
-from pregao.legacy.assembly import Assembler
+from pregao.legacy.reassembly import Assembler
 from pregao.legacy.bulk import (
     FAULTS,
     ChunkColumns,
@@ -32,7 +32,7 @@ from pregao.legacy.bulk import (
     chunk_columns,
     whole_messages,
 )
-from pregao.legacy.chunks import Chunk
+from pregao.legacy.reassembly import Chunk
 from pregao.legacy.messages import MsgType, message_type
 from pregao.legacy.tables import LegacyTable, rows_of, tables_of
 from pregao.umdf.survey.lines import Destination

@@ -12,9 +12,9 @@ from pregao.api.message_keys import key_form
 from pregao.cli.decode_values import FIRST_SECOND, LAST_SECOND, MONTH_YEAR, PER_SECOND, shown
 from pregao.cli.printing import plain
 from pregao.sbe.model import Block
-from pregao.sbe.values import ValueKind, ValueSpec, readings
+from pregao.sbe.value_specs import ValueKind, ValueSpec, readings
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID
-from pregao.umdf.bulk import MessageBatch
+from pregao.umdf.bulk_decoder import MessageBatch
 
 Keys = Sequence[Sequence[Any]]
 

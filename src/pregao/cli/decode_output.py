@@ -14,7 +14,7 @@ from pregao.cli.new_files import NewFiles
 from pregao.errors import UsageError
 from pregao.extras import installed, require
 from pregao.sbe.model import MessageTemplate, Schema
-from pregao.umdf.bulk import MessageBatch
+from pregao.umdf.bulk_decoder import MessageBatch
 
 if TYPE_CHECKING:
     from pregao.umdf.tables import TemplateTable

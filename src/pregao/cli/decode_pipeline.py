@@ -20,16 +20,9 @@ from pregao.capture.layers import Flow
 from pregao.cli.decode_output import MessageOutput, Versions
 from pregao.cli.progress import ReadingProgress
 from pregao.extras import installed
-from pregao.names import folded
+from pregao.name_matching import folded
 from pregao.schemas.registry import Registry
-from pregao.umdf.bulk import (
-    BulkDecoder,
-    MessageBatch,
-    MessageKind,
-    UnknownMessages,
-    WalkedPackets,
-    walk,
-)
+from pregao.umdf.bulk_decoder import BulkDecoder, MessageBatch, MessageKind, UnknownMessages, WalkedPackets, walk
 from pregao.umdf.key_columns import key_columns, key_values
 from pregao.umdf.survey.lines import STREAMS, LineNumbers, LineTable
 from pregao.umdf.survey.rejects import RejectCounts, decode_kinds, walk_faults

@@ -14,7 +14,7 @@ from pregao.api.message_keys import MessageKeyFormat
 from pregao.cli.decode_output import StandardOutput
 from pregao.cli.decode_text import csv_header, csv_lines
 from pregao.sbe.arrow import widened
-from pregao.umdf.bulk import MessageBatch
+from pregao.umdf.bulk_decoder import MessageBatch
 from pregao.umdf.tables import TemplateTable
 
 ROW_GROUP = 1 << 17

@@ -20,10 +20,10 @@ from pregao.api.message_keys import UMDF_KEYS, MessageKeyFormat, key_form
 from pregao.cli import _kernels
 from pregao.cli.decode_values import FIRST_SECOND, LAST_SECOND, MONTH_YEAR, PER_SECOND, shown
 from pregao.cli.printing import plain
-from pregao.csv_cells import safe_cells
+from pregao.safe_io.csv_cells import safe_cells
 from pregao.sbe.model import MessageTemplate
-from pregao.sbe.values import ValueKind, ValueSpec
-from pregao.umdf.bulk import MessageBatch
+from pregao.sbe.value_specs import ValueKind, ValueSpec
+from pregao.umdf.bulk_decoder import MessageBatch
 from pregao.umdf.tables import TableColumn, TemplateTable, columns_of
 
 _ODD_IN_CSV = r'[",\r\n]'

@@ -90,7 +90,7 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
     from pregao.cli.ingest import show as show_ingest
     from pregao.cli.query_output import show as show_rows
     from pregao.cli.terminal import console, print_line
-    from pregao.exchange.simulation.run import Simulation
+    from pregao.exchange.simulation.simulation import Simulation
     from pregao.exchange.simulation.settings import SimulationSettings
     from pregao.lake.analytics.analyse import analyse
     from pregao.lake.books.audited import audit_summary

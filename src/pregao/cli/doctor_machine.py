@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pregao.cli.doctor_findings import Finding, problem, warning, well
 from pregao.errors import PregaoError, UsageError
-from pregao.urls import redacted
+from pregao.safe_io.urls import redacted
 
 _GIGABYTE = 1 << 30
 _GROUP = "233.252.14.250"
@@ -175,7 +175,7 @@ def judged_cache(folder: str | None, refused: Sequence[str] = ()) -> Finding:
 def check_multicast() -> Iterator[Finding]:
     """Send a datagram to a multicast group on loopback and receive it."""
     from pregao.net.addresses import Address, find_interface
-    from pregao.net.sending import Sender
+    from pregao.net.sender import Sender
     from pregao.net.sockets import receive_socket
 
     remedy = (

@@ -17,7 +17,7 @@ import typer
 from pregao import extras
 from pregao.cli.printing import plain
 from pregao.errors import NothingFoundError, PregaoError
-from pregao.urls import redacted
+from pregao.safe_io.urls import redacted
 
 DONE, NOTHING, FAILED, INTERRUPTED = 0, 1, 2, 130
 _MAX_TEXT = 600

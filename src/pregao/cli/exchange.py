@@ -98,7 +98,7 @@ def exchange(
 
     from pregao.clock import SECOND, parse_span
     from pregao.exchange.host.settings import ExchangeSettings, read_settings
-    from pregao.output_files import replace_file
+    from pregao.safe_io.output_files import replace_file
 
     settings = ExchangeSettings() if config is None else read_settings(config)
     if feed is not None:
@@ -205,7 +205,7 @@ async def _serve(
 async def _recovery(server: ExchangeServer) -> AsyncIterator[str | None]:
     """Serve TCP recovery of the legacy feed, if configured; yield its address."""
     from pregao.fix.session import FixSessionSettings
-    from pregao.live.legacy_recovery import recovery_server
+    from pregao.live.legacy_recovery_transport import recovery_server
 
     address, store = server.settings.recovery, server.legacy_store
     if address is None or store is None:

@@ -17,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pregao.arrays import Int64Array
-from pregao.capture.write import PcapWriter, UdpFramer
+from pregao.capture.writer import PcapWriter, UdpFramer
 from pregao.cli.terminal import console, print_line
 from pregao.errors import CaptureError, UsageError
 from pregao.lake.ingest.legacy.channels import UNKNOWN, VARIABLE, dump_flow, known_channel
 from pregao.legacy.bulk import ChunkColumns, HeadReader, chunk_columns
-from pregao.legacy.chunks import HEADER_SIZE
+from pregao.legacy.reassembly import HEADER_SIZE
 from pregao.legacy.messages import MessageReader, message_type
-from pregao.legacy.recognition import RAW_HEAD, is_raw_dump
+from pregao.legacy.streams import RAW_HEAD, is_raw_dump
 from pregao.legacy.streams import LegacyStream, stream_of
 from pregao.schemas.fast_templates import bundled_templates
 

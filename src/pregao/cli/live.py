@@ -13,14 +13,14 @@ import typer
 
 from pregao.cli import options
 from pregao.errors import UsageError
-from pregao.names import did_you_mean, folded
+from pregao.name_matching import did_you_mean, folded
 
 if TYPE_CHECKING:
     from pregao.cli.live_demo import LiveDemo
     from pregao.live.config import LiveConfig
     from pregao.live.handler import FeedHandler
-    from pregao.live.processes import FeedProcesses, ProcessSubscription
-    from pregao.live.recording import Recorder
+    from pregao.live.worker_processes import FeedProcesses, ProcessSubscription
+    from pregao.live.recorder import Recorder
 
 EPILOG = "\n\n".join(
     (
@@ -100,13 +100,13 @@ def live(
     from pregao.cli import option_values
     from pregao.cli.decode_output import OutputClosedError
     from pregao.clock import SECOND, parse_span
-    from pregao.live.collector import rare_collection
+    from pregao.live.process_tuning import rare_collection
     from pregao.live.config import read_config
     from pregao.live.handler import FeedHandler
-    from pregao.live.priority import check_manner
-    from pregao.live.processes import FeedProcesses
-    from pregao.live.replaying import parse_speed
-    from pregao.live.reports import serve
+    from pregao.live.process_tuning import check_manner
+    from pregao.live.worker_processes import FeedProcesses
+    from pregao.live.replayer import parse_speed
+    from pregao.live.health import serve
 
     if (config is None) != demo:
         raise UsageError("`pregao live` requires either --config FILE or --demo.")
@@ -199,7 +199,7 @@ def _recorder(
 ) -> Recorder | None:
     from pregao.clock import parse_span
     from pregao.lake.source.request import parse_size
-    from pregao.live.recording import Recorder, RecordSettings
+    from pregao.live.recorder import Recorder, RecordSettings
 
     size = parse_size(roll_size, "--roll-size") or 1
     span = parse_span(roll_time, "--roll-time")
@@ -229,7 +229,7 @@ def write_lines(
     from pregao.cli.decode_output import StandardOutput
     from pregao.cli.live_lines import line_of, status_line
     from pregao.live.handler import FeedHandler
-    from pregao.live.reports import report
+    from pregao.live.health import report
     from pregao.live.subscriptions import Subscription
 
     subscription: Subscription | ProcessSubscription

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from pregao.clock import MINUTE
 from pregao.exchange.publisher.channels import ChannelEndpoints
-from pregao.exchange.simulation.line_faults import fault_rates, parse_rates
-from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.network_faults import fault_rates, parse_rates
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings, parse_moment
 from pregao.feed.channel_settings import ChannelSettings
 from pregao.live.config import STREAMS, Line, LiveConfig
-from pregao.live.replaying import Replayer, ReplaySpeed
+from pregao.live.replayer import Replayer, ReplaySpeed
 from pregao.net.addresses import Address, find_interface
 from pregao.umdf.survey.lines import Destination
 

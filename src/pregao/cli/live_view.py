@@ -16,15 +16,15 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from pregao.book.faults import State
+from pregao.book.state import State
 from pregao.cli.book import price_text
 from pregao.cli.live_keys import keys
 from pregao.cli.terminal import PlainConsole
 from pregao.clock import SECOND, format_ns
 from pregao.feed.channel_events import TradeBusted
 from pregao.feed.channel_settings import ChannelState
-from pregao.live.reports import ChannelReport, FeedReport, report
-from pregao.live.watching import InstrumentPage, InstrumentRow, MarketWatch
+from pregao.live.health import ChannelReport, FeedReport, report
+from pregao.live.market_watch import InstrumentPage, InstrumentRow, MarketWatch
 
 if TYPE_CHECKING:
     from pregao.live.handler import FeedHandler

@@ -36,7 +36,7 @@ from pregao.cli import stream as stream_command
 from pregao.cli import ui as ui_command
 from pregao.cli.ending import run_command
 from pregao.cli.printing import guard
-from pregao.urls import redacted
+from pregao.safe_io.urls import redacted
 
 app = typer.Typer(
     name="pregao",

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import BinaryIO
 
 from pregao.errors import UsageError
-from pregao.output_files import open_new, temporary_name
+from pregao.safe_io.output_files import open_new, temporary_name
 
 _NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EIO)
 

@@ -8,7 +8,7 @@ import typer
 
 from pregao.cli.configuration import LAKE_VARIABLE, ZONE_VARIABLE, default_lake
 from pregao.lake.engine_names import EngineName
-from pregao.urls import without_secrets
+from pregao.safe_io.urls import without_secrets
 
 
 def _or_default_lake(context: typer.Context, option: typer.CallbackParam, lake: str) -> str:

@@ -35,7 +35,7 @@ def pack(
     from pregao.errors import UsageError
     from pregao.lake.spark.packing import driver_launcher, folder_name
     from pregao.lake.spark.packing import pack as write_archive
-    from pregao.output_files import replace_file
+    from pregao.safe_io.output_files import replace_file
 
     if not out.name.endswith((".tar.gz", ".tgz")):
         raise UsageError(f"{out} must end in .tar.gz or .tgz: Spark unpacks archives by name.")

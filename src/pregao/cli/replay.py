@@ -14,7 +14,7 @@ from pregao.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pregao.live.replaying import OnProgress, ReplayCounts
+    from pregao.live.replayer import OnProgress, ReplayCounts
     from pregao.net.addresses import Address
     from pregao.umdf.survey.lines import Destination
 
@@ -59,7 +59,7 @@ def replay(
 ) -> None:
     """Resend the UDP packets of captures, merged by time, each line to its own target."""
     from pregao.api.input_captures import CaptureInputs
-    from pregao.live.replaying import Replayer, parse_speed
+    from pregao.live.replayer import Replayer, parse_speed
     from pregao.net.addresses import find_interface
 
     pace = parse_speed(speed)
@@ -108,7 +108,7 @@ def summary_line(counts: ReplayCounts) -> str:
 
 def _targets(names: list[str], to: list[str] | None) -> dict[Destination, Address] | None:
     """Return the target of each line; None to use the captured destinations."""
-    from pregao.live.replaying import destinations_of, targets_from
+    from pregao.live.replayer import destinations_of, targets_from
     from pregao.net.addresses import parse_address
     from pregao.umdf.survey.lines import Destination
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pregao.errors import UsageError
-from pregao.output_files import open_output, replace_file
+from pregao.safe_io.output_files import open_output, replace_file
 
 
 def check_report(path: Path | None) -> None:

@@ -19,7 +19,7 @@ from pregao.sbe.model import (
     SetType,
     Type,
 )
-from pregao.sbe.values import ValueSpec, readings
+from pregao.sbe.value_specs import ValueSpec, readings
 from pregao.sbe.xml import template
 from pregao.schemas.bundle import PROTOCOLS
 from pregao.schemas.registry import Registry

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pregao.errors import UsageError
-from pregao.exchange.simulation.line_faults import fault_rates, parse_rates
+from pregao.exchange.simulation.network_faults import fault_rates, parse_rates
 from pregao.exchange.simulation.settings import (
     SCHEMA_VERSIONS,
     TRADE_DATE,
@@ -28,8 +28,8 @@ from pregao.exchange.simulation.settings import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pregao.exchange.simulation.publication import OnProgress
-    from pregao.exchange.simulation.summary import SimulationSummary
+    from pregao.exchange.simulation.simulation import OnProgress
+    from pregao.exchange.simulation.simulation import SimulationSummary
 
 EPILOG = "\n\n".join(
     (
@@ -209,7 +209,7 @@ def simulate(
 
 def _simulate(settings: SimulationSettings, quiet: bool) -> None:
     """Run a simulation and print its summary."""
-    from pregao.exchange.simulation.run import Simulation
+    from pregao.exchange.simulation.simulation import Simulation
 
     simulation = Simulation(settings)
     if quiet:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SCHEMA_VERSIONS, SimulationSettings
 from pregao.exchange.traders.fitting import (
     FlowStatistics,
@@ -23,7 +23,7 @@ from pregao.exchange.traders.fitting import (
     profile_text,
 )
 from pregao.exchange.traders.profiles import FLOW_NUMBERS
-from pregao.output_files import replace_file
+from pregao.safe_io.output_files import replace_file
 
 if TYPE_CHECKING:
     from rich.console import Console

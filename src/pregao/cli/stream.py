@@ -12,8 +12,8 @@ import typer
 from pregao.cli import options
 from pregao.errors import UsageError
 from pregao.lake.engine_names import EngineName
-from pregao.output_files import open_output
-from pregao.urls import without_secrets
+from pregao.safe_io.output_files import open_output
+from pregao.safe_io.urls import without_secrets
 
 if TYPE_CHECKING:
     from pregao.lake.ingest.report import IngestReport

@@ -21,7 +21,7 @@ from pregao.errors import UsageError
 if TYPE_CHECKING:
     from pregao.live.config import LiveConfig
     from pregao.web.exchange_panel import ExchangePanel
-    from pregao.web.guards import Application
+    from pregao.web.origin_guard import Application
 
 EPILOG = "\n\n".join(
     (
@@ -95,8 +95,8 @@ def ui(
     extras.require("starlette", "uvicorn", "websockets")
     shown = zone(tz or configuration().tz or "UTC", "--tz")
     from pregao.live.config import read_config
-    from pregao.web.serving import PageServer
-    from pregao.web.tokens import read_token
+    from pregao.web.server import PageServer
+    from pregao.web.origin_guard import read_token
 
     token = None if token_file is None else read_token(token_file)
     desk = (session, firm, access_key)
@@ -139,7 +139,7 @@ def _open_browser(opened: ExitStack, url: str) -> None:
 
 
 def _of_lake(lake: str | None, shown: tzinfo) -> Application:
-    from pregao.web.application import lake_application
+    from pregao.web.server import lake_application
     from pregao.web.lake_market import LakeMarket
 
     return lake_application(LakeMarket(default_lake() if lake is None else lake, shown))
@@ -150,7 +150,7 @@ def _of_feed(
 ) -> Application:
     """Return the page of a live feed."""
     from pregao.live.handler import FeedHandler
-    from pregao.web.application import live_application
+    from pregao.web.server import live_application
     from pregao.web.live_market import LiveMarket
 
     handler = FeedHandler(config)

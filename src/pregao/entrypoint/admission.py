@@ -9,7 +9,7 @@ from pregao.entrypoint.credentials import are_right
 from pregao.entrypoint.rules import GatewaySettings, SessionAccount, skips_too_far
 from pregao.entrypoint.session_state import SessionState
 from pregao.sbe.codec import SbeMessage
-from pregao.sbe.values import readings
+from pregao.sbe.value_specs import readings
 from pregao.sbe.xml import template
 from pregao.schemas.bundle import bundled
 

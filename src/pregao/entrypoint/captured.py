@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pregao.capture.blocks import PacketBlock
-from pregao.capture.bulk import BLOCK_BYTES, read_blocks
+from pregao.capture.block_reader import BLOCK_BYTES, read_blocks
 from pregao.capture.layers import Flow
 from pregao.capture.reader import TruncatedTail
 from pregao.capture.source import Source
@@ -23,7 +23,7 @@ from pregao.entrypoint.framing import HEADERS_SIZE, frame_of
 from pregao.entrypoint.senders import SENDERS, SenderDetector, other_direction
 from pregao.errors import DecodeError
 from pregao.sbe.codec import SbeMessage, SchemaCodec
-from pregao.sbe.values import readings
+from pregao.sbe.value_specs import readings
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID, bundled, bundled_versions
 from pregao.schemas.registry import Registry
 from pregao.umdf.survey.lines import Destination

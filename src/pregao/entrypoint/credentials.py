@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 
-from pregao.documents import DocumentError, parse_json
+from pregao.safe_io.documents import DocumentError, parse_json
 from pregao.entrypoint.framing import HEADERS_SIZE, StreamFrame
 from pregao.sbe.xml import template
 from pregao.schemas.bundle import bundled

@@ -11,7 +11,7 @@ from pregao.entrypoint.framing import HEADERS_SIZE, StreamFrame, framed
 from pregao.errors import DecodeError, FieldRangeError, UsageError
 from pregao.sbe.codec import SbeMessage, SchemaCodec
 from pregao.sbe.model import Block, Schema
-from pregao.sbe.values import readings
+from pregao.sbe.value_specs import readings
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID, bundled, bundled_versions
 from pregao.schemas.registry import Registry
 

@@ -11,7 +11,7 @@ from pregao.entrypoint.messages import FROM_CLIENT
 from pregao.entrypoint.order_tracking import ClientOrder
 from pregao.errors import UsageError
 from pregao.sbe.model import MessageTemplate, Schema
-from pregao.sbe.values import ValueKind, readings
+from pregao.sbe.value_specs import ValueKind, readings
 from pregao.sbe.xml import template
 from pregao.schemas.bundle import bundled
 

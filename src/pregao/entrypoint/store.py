@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from pregao import private_files
+from pregao.safe_io import private_files
 from pregao.entrypoint.cancel_on_disconnect import ALWAYS, NEVER, ON_LOSS, ON_TERMINATE
 from pregao.entrypoint.session_state import (
     CancelScheduled,

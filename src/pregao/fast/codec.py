@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pregao.errors import DecodeError, EncodeError
-from pregao.fast._decoding import FastDecode, decoder_of
-from pregao.fast._encoding import Encode, encoder_of
+from pregao.fast._decoder_source import FastDecode, decoder_of
+from pregao.fast._encoder_source import Encode, encoder_of
 from pregao.fast._wire import (
     MUCH_TEXT,
     UNDEFINED,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pregao._njit import njit
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 
 TRADE = 0
 LAST_TRADE = 1

@@ -24,20 +24,11 @@ from pregao._njit import (
     part,
     words_at,
 )
-from pregao.book.inlined import (
-    BUILDING,
-    SLOTS_LEFT,
-    SLOTS_PER_ROW,
-    STATE_WORDS,
-    apply_at,
-    builds,
-    enter,
-    find,
-)
-from pregao.book.rows import IMPLIED, NULL, RECOVERY, UpdateKind
+from pregao.book.kernel_parts import BUILDING, SLOTS_LEFT, SLOTS_PER_ROW, STATE_WORDS, apply_at, builds, enter, find
+from pregao.book.update_rows import IMPLIED, NULL, RECOVERY, UpdateKind
 from pregao.feed import _pump_words as w
-from pregao.sbe.values import MAX_MANTISSA
-from pregao.umdf.inlined import SOUND, continues, ends_event, event_number, frame_fault
+from pregao.sbe.value_specs import MAX_MANTISSA
+from pregao.umdf.kernel_parts import SOUND, continues, ends_event, event_number, frame_fault
 from pregao.umdf.layout import (
     BLOCK_LENGTH_AT,
     CHANNEL_AT,

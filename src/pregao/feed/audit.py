@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pregao.book.audit import compare_books
-from pregao.book.faults import State
+from pregao.book.state import State
 from pregao.book.replay import FullBook
 from pregao.book.updates import Side
 from pregao.feed.snapshots import Snapshots

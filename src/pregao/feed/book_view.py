@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pregao.book.depth import PriceDepthBook
-from pregao.book.faults import State
-from pregao.book.orders import OrderBook
+from pregao.book.price_depth_book import PriceDepthBook
+from pregao.book.state import State
+from pregao.book.order_book import OrderBook
 from pregao.book.updates import Side
 from pregao.book.views import BookLevel, BookOrder
 from pregao.umdf.sequencing import PacketKey

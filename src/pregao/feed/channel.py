@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pregao.book.faults import State
-from pregao.book.orders import OrderBook
-from pregao.book.priority import PriorityBook
+from pregao.book.state import State
+from pregao.book.order_book import OrderBook
+from pregao.book.priority_book import PriorityBook
 from pregao.errors import DecodeError
 from pregao.feed import channel_events as told
 from pregao.feed.book_view import ChannelBook

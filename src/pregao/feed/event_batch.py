@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.feed import channel_events as told
 from pregao.feed.columns import Codes, Numbers
-from pregao.sbe.values import MAX_SIGNED
+from pregao.sbe.value_specs import MAX_SIGNED
 
 KINDS: Final[tuple[type[told.ChannelEvent], ...]] = (
     told.BookChanged,
@@ -42,7 +42,7 @@ _CODES = {kind: code for code, kind in enumerate(KINDS)}
 
 @dataclass(slots=True)
 class EventBatch:
-    """Events in order, one per row; missing values are `pregao.book.rows.NULL`."""
+    """Events in order, one per row; missing values are `pregao.book.update_rows.NULL`."""
 
     kind: Codes
     """See `KINDS`."""

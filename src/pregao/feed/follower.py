@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pregao.book.faults import BookFault, State
-from pregao.book.orders import OrderBook
-from pregao.book.position import PositionBook
-from pregao.book.priority import PriorityBook
+from pregao.book.state import BookFault, State
+from pregao.book.order_book import OrderBook
+from pregao.book.position_book import PositionBook
+from pregao.book.priority_book import PriorityBook
 from pregao.book.updates import DepthUpdate, MessageKey, Update
 from pregao.feed.channel_settings import MAX_INSTRUMENTS
 from pregao.feed.following import BaseFollower, FollowedMessage, FollowedSnapshot
@@ -24,7 +24,7 @@ from pregao.feed.snapshot_intake import ends_version, whole_snapshots
 from pregao.umdf import templates
 from pregao.umdf.events import EventNumbers
 from pregao.umdf.packets import DecodedMessage, DecodedPacket
-from pregao.umdf.recovery import NEVER_DISCARDED, IncrementalMessage
+from pregao.umdf.gaps import NEVER_DISCARDED, IncrementalMessage
 from pregao.umdf.sequencing import PacketKey
 
 __all__ = ["NO_EVENT", "Follower", "FollowerListener", "gives_position"]

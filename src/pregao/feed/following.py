@@ -10,8 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
-from pregao.book.base import BookLifecycle
-from pregao.book.faults import BookFault, State
+from pregao.book.base_book import BookLifecycle
+from pregao.book.state import BookFault, State
 from pregao.book.updates import (
     BookEmptied,
     BookReset,
@@ -43,7 +43,7 @@ from pregao.feed.listener import NO_EVENT, EventMessage, FollowerListener
 from pregao.feed.snapshot_intake import PendingSnapshots
 from pregao.umdf.gaps import MAX_MESSAGES_PER_PACKET, GapItem, InstrumentCount
 from pregao.umdf.loops import InstrumentSnapshot, SnapshotLoop
-from pregao.umdf.recovery import IncrementalMessage, is_usable, snapshot_key
+from pregao.umdf.gaps import IncrementalMessage, is_usable, snapshot_key
 from pregao.umdf.sequencing import PacketKey, covers
 
 B = TypeVar("B", bound=BookLifecycle)

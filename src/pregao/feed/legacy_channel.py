@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pregao.book.faults import State
+from pregao.book.state import State
 from pregao.feed.channel_settings import MAX_INSTRUMENTS
 from pregao.feed.legacy_follower import LegacyBook, LegacyFollower
 from pregao.feed.legacy_state import LegacyState
 from pregao.feed.listener import FollowerListener
-from pregao.legacy.lines import IncrementalLine, LineEvent, LineGap, LineMessage, LineRestarted
-from pregao.legacy.loops import LoopLine, LoopMessage
+from pregao.legacy.incremental_line import IncrementalLine, LineEvent, LineGap, LineMessage, LineRestarted
+from pregao.legacy.loop_line import LoopLine, LoopMessage
 from pregao.legacy.messages import LegacyMessage, MessageReader, MsgType
 from pregao.legacy.streams import PUMA, LegacyStream, Platform
 from pregao.umdf.arbitration import MAX_WAIT_NS

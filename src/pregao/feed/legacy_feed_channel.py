@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from pregao.book.faults import State
-from pregao.book.position import PositionBook
+from pregao.book.state import State
+from pregao.book.position_book import PositionBook
 from pregao.book.updates import BookEmptied, BookReset, DepthUpdate, Update
 from pregao.clock import SECOND
 from pregao.errors import UsageError
@@ -28,7 +28,7 @@ from pregao.feed.event_log import EventLog
 from pregao.feed.legacy_channel import LegacyStreamFollower, LegacyStreamSettings
 from pregao.feed.legacy_meaning import Entry, LegacyTrade, exact_mantissa, number_of
 from pregao.feed.legacy_state import MAX_TRADES, LegacyInstrument, StatisticKey
-from pregao.legacy.lines import RECOVERY, IncrementalLine, LineEvent, LineGap, LineMessage
+from pregao.legacy.incremental_line import RECOVERY, IncrementalLine, LineEvent, LineGap, LineMessage
 from pregao.legacy.messages import MessageReader
 from pregao.legacy.recovery import MAX_RECOVERY_WAIT_NS
 from pregao.legacy.streams import DEAD_AFTER_NS, PLATFORMS, LegacyStream

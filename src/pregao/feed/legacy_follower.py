@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pregao.book.depth import PriceDepthBook
-from pregao.book.faults import BookFault, State
-from pregao.book.orders import OrderBook
-from pregao.book.position import PositionBook
+from pregao.book.price_depth_book import PriceDepthBook
+from pregao.book.state import BookFault, State
+from pregao.book.order_book import OrderBook
+from pregao.book.position_book import PositionBook
 from pregao.book.updates import DepthUpdate, MessageKey, Update
 from pregao.feed.channel_settings import MAX_INSTRUMENTS
 from pregao.feed.following import BaseFollower, FollowedMessage, FollowedSnapshot
@@ -26,11 +26,11 @@ from pregao.feed.legacy_meaning import (
     update_of,
 )
 from pregao.feed.listener import EventMessage, FollowerListener
-from pregao.legacy.loops import LoopEnded, LoopMessage
+from pregao.legacy.loop_line import LoopEnded, LoopMessage
 from pregao.legacy.messages import LegacyMessage, MsgType
 from pregao.umdf import templates
 from pregao.umdf.loops import SnapshotHeader
-from pregao.umdf.recovery import IncrementalMessage
+from pregao.umdf.gaps import IncrementalMessage
 from pregao.umdf.sequencing import PacketKey
 
 MAX_ENTRIES = 4096

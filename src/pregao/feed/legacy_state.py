@@ -27,7 +27,7 @@ from pregao.feed.legacy_meaning import (
     stream_id_of,
     trade_of,
 )
-from pregao.legacy.loops import LoopEnded, LoopMessage
+from pregao.legacy.loop_line import LoopEnded, LoopMessage
 from pregao.legacy.messages import LegacyMessage, MsgType
 from pregao.umdf.loops import DefinitionLoop
 from pregao.umdf.phases import (

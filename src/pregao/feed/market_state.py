@@ -28,7 +28,7 @@ from pregao.umdf.phases import (
     StatusChange,
 )
 from pregao.umdf.sequencing import PacketKey, covers
-from pregao.umdf.trades import sets_last_price
+from pregao.umdf.phases import sets_last_price
 
 AUCTIONS: Final = (Status.RESERVED, Status.FINAL_CLOSING_CALL)
 """States with a theoretical price."""

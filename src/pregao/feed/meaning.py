@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from pregao.book.rows import IMPLIED, NULL, RECOVERY, UpdateKind
+from pregao.book.update_rows import IMPLIED, NULL, RECOVERY, UpdateKind
 from pregao.book.updates import (
     BookEmptied,
     MessageKey,

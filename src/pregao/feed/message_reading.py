@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pregao.sbe.model import MessageTemplate
-from pregao.sbe.values import readings
+from pregao.sbe.value_specs import readings
 from pregao.umdf.packets import DecodedMessage, PacketDecoder, PacketFrame
 
 

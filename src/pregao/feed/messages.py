@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from pregao.book.rows import NULL, UpdateKind
+from pregao.book.update_rows import NULL, UpdateKind
 from pregao.feed.columns import Codes, MessageColumns, Numbers
 from pregao.feed.places import INDEX_BITS, message_serials
 from pregao.umdf.gaps import GapItem
@@ -28,7 +28,7 @@ TIMES = ("transact_time_ns", "md_entry_timestamp_ns")
 
 @dataclass(slots=True)
 class BookColumns:
-    """Book updates as the columns of `pregao.book.rows.UpdateRows`."""
+    """Book updates as the columns of `pregao.book.update_rows.UpdateRows`."""
 
     kind: Codes
     side: Codes

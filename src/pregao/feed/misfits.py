@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pregao.book.faults import FaultCode, State
+from pregao.book.state import FaultCode, State
 from pregao.book.replay import BookKind, Replay
-from pregao.book.rows import UpdateRows
+from pregao.book.update_rows import UpdateRows
 from pregao.feed.messages import BookColumns
 from pregao.feed.places import serial_text
 from pregao.feed.sequence import InstrumentSequence, SequenceRows, rows_of

@@ -1,7 +1,7 @@
 """Fast path of a followed channel: passes the channel's state to the kernel and back.
 
 While a channel is in sync, its packets need only the simplest of the plain path's rules. `Pump.run`
-applies them in a kernel, on the same arrays that hold the books (`pregao.book.flat`). Packets that
+applies them in a kernel, on the same arrays that hold the books (`pregao.book.array_book`). Packets that
 the kernel does not support go to the plain path, which finds the state as if it had processed
 everything itself. Output is kept as rows, which become events when a caller takes them.
 """
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pregao.arrays import Uint8Array
-from pregao.book.flat import FlatBook
+from pregao.book.array_book import FlatBook
 from pregao.feed import _pump_kernels as kernels
 from pregao.feed import _pump_words as w
 from pregao.feed.columns import Numbers

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.errors import DecodeError
 from pregao.feed import _pump_words as w
 from pregao.feed.columns import Numbers
@@ -24,11 +24,11 @@ from pregao.feed.meaning import (
     UNKNOWN,
 )
 from pregao.sbe.model import MessageTemplate, Schema
-from pregao.sbe.values import ValueKind, ValueSpec, readings
+from pregao.sbe.value_specs import ValueKind, ValueSpec, readings
 from pregao.umdf import templates
 from pregao.umdf.event_columns import flags_offset
 from pregao.umdf.packets import PacketDecoder
-from pregao.umdf.recovery import NEVER_DISCARDED
+from pregao.umdf.gaps import NEVER_DISCARDED
 
 _SECURITY, _COUNT, _NEXT = "security_id", "rpt_seq", "next_seq_no"
 _ORDERS: Final = (templates.ORDER, templates.DELETE_ORDER)

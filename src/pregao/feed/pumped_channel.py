@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from pregao.book.flat import FlatBook
-from pregao.book.orders import OrderBook
+from pregao.book.array_book import FlatBook
+from pregao.book.order_book import OrderBook
 from pregao.errors import DecodeError
 from pregao.extras import kernels_compiled
 from pregao.feed import _pump_words as w
@@ -35,7 +35,7 @@ from pregao.umdf import templates
 from pregao.umdf.layout import FRAMING_SIZE, MESSAGE_HEADER, MIN_MESSAGE_SIZE, PACKET_HEADER_SIZE
 from pregao.umdf.packets import PacketDecoder, PacketHeader, decode_header
 from pregao.umdf.phases import Phases
-from pregao.umdf.recovery import NEVER_DISCARDED
+from pregao.umdf.gaps import NEVER_DISCARDED
 from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.streams import Stream
 

@@ -15,7 +15,7 @@ from pregao.errors import DecodeError
 from pregao.feed.market_state import REPLACING
 from pregao.feed.meaning import PRICE_SCALE
 from pregao.sbe.codec import MessageCodec, SbeMessage
-from pregao.sbe.values import readings
+from pregao.sbe.value_specs import readings
 from pregao.umdf import templates
 
 SbeDecode = Callable[[Any, int, int, int, int], SbeMessage]

@@ -14,7 +14,7 @@ from pregao.umdf.packets import (
     PacketHeader,
     frames,
 )
-from pregao.umdf.recovery import NEVER_DISCARDED
+from pregao.umdf.gaps import NEVER_DISCARDED
 from pregao.umdf.templates import CHANNEL_RESET, SEQUENCE, SEQUENCE_RESET
 
 _OF_THE_CHANNEL = NEVER_DISCARDED | {CHANNEL_RESET, SEQUENCE, SEQUENCE_RESET}

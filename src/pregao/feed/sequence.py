@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pregao.book.rows import RECOVERY, UpdateKind, UpdateRows
+from pregao.book.update_rows import RECOVERY, UpdateKind, UpdateRows
 from pregao.feed.columns import Codes, Flags, Numbers
 from pregao.feed.holes import PacketGapColumns
 from pregao.feed.messages import BookColumns, IncrementalColumns, ResetColumns

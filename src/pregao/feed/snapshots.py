@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pregao.book.faults import State
+from pregao.book.state import State
 from pregao.book.queue_order import queue_order
 from pregao.book.replay import FullBook
-from pregao.book.rows import NULL, UpdateKind
+from pregao.book.update_rows import NULL, UpdateKind
 from pregao.feed import _kernels
 from pregao.feed.columns import Codes, Flags, MessageColumns, Numbers
 from pregao.feed.holes import PacketGapColumns

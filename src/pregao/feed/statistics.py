@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.feed import _kernels
 from pregao.feed.columns import Codes, ComparedColumns, Flags, MessageColumns, Numbers
 from pregao.feed.messages import KeyColumns, key_columns
@@ -20,7 +20,7 @@ from pregao.umdf.templates import (
     PRICE_BANDS,
     TRADE,
 )
-from pregao.umdf.trades import NOT_LAST_SUB_TYPES, set_last_price
+from pregao.umdf.phases import NOT_LAST_SUB_TYPES, set_last_price
 
 TRADE_COLUMNS = ("md_entry_px", "trade_condition", "trd_sub_type", "trade_id", "trade_date")
 """Columns of trades that are read."""

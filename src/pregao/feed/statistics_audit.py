@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.feed.columns import ComparedColumns, Numbers
 from pregao.feed.meaning import PRICE_SCALE
 from pregao.feed.messages import KEY

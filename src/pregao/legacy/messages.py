@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pregao.errors import DecodeError
 from pregao.fast.codec import Decoder
 from pregao.fast.model import FastField, Operator, Template, Templates
-from pregao.legacy.assembly import AssembledMessage
+from pregao.legacy.reassembly import AssembledMessage
 from pregao.legacy.times import timestamp_ns
 from pregao.schemas.fast_templates import bundled_templates, renamed
 

@@ -1,13 +1,21 @@
-"""The streams of a channel, the platforms that send them, and the platforms' differences."""
+"""The streams of a channel, the platforms that send them, and the platforms' differences.
+
+Detects datagrams and raw dumps of the legacy feed by their content.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
-
 from pregao.clock import SECOND
 from pregao.legacy.messages import MsgType
+from collections.abc import Iterable
+from pregao.errors import DecodeError
+from pregao.legacy.reassembly import AssembledMessage
+from pregao.legacy.reassembly import HEADER_SIZE, read_chunks
+from pregao.legacy.messages import MessageReader
+
 
 HEARTBEAT_NS = 10 * SECOND
 """Heartbeat interval of a silent stream (002 §5.1.1)."""
@@ -56,3 +64,45 @@ class Platform:
 PUMA = Platform("PUMA", 1420, True, True, 10_000, True)
 MEGABOLSA = Platform("MEGABOLSA", 1400, False, False, None, False)
 PLATFORMS = {each.name: each for each in (PUMA, MEGABOLSA)}
+
+
+RAW_HEAD = 1 << 16
+"""Bytes of a file that are enough to detect a raw dump."""
+
+
+def is_legacy(datagram: bytes, reader: MessageReader) -> bool:
+    """Whether a datagram is of the feed: valid chunks, and messages that match their headers.
+
+    Of a message in several chunks only the headers can be checked.
+    """
+    try:
+        chunks = list(read_chunks(datagram))
+        return all(
+            chunk.count > 1
+            or reader.read(AssembledMessage(chunk.number, chunk.payload)).number == chunk.number
+            for chunk in chunks
+        )
+    except DecodeError:
+        return False
+
+
+def mostly_legacy(datagrams: Iterable[bytes], reader: MessageReader) -> bool:
+    """Whether more than half of the datagrams, and at least one, are of the feed."""
+    matches = [is_legacy(each, reader) for each in datagrams]
+    return sum(matches) * 2 > len(matches)
+
+
+def is_raw_dump(head: bytes, reader: MessageReader) -> bool:
+    """Whether a file with this beginning consists only of concatenated chunks of the feed."""
+    chunks = 0
+    position = 0
+    while position + HEADER_SIZE < len(head):
+        length = int.from_bytes(head[position + 8 : position + 10], "big")
+        end = position + HEADER_SIZE + length
+        if not length or end > len(head):
+            break
+        if not is_legacy(head[position:end], reader):
+            return False
+        chunks += 1
+        position = end
+    return chunks > 0

@@ -11,40 +11,40 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pregao.live.books import BookCopy as BookCopy
-    from pregao.live.books import BookRefresh as BookRefresh
-    from pregao.live.books import ItemsMissed as ItemsMissed
-    from pregao.live.books import LiveEvent as LiveEvent
-    from pregao.live.books import LiveItem as LiveItem
+    from pregao.live.items import BookCopy as BookCopy
+    from pregao.live.items import BookRefresh as BookRefresh
+    from pregao.live.items import ItemsMissed as ItemsMissed
+    from pregao.live.items import LiveEvent as LiveEvent
+    from pregao.live.items import LiveItem as LiveItem
     from pregao.live.client import Live as Live
-    from pregao.live.collector import rare_collection as rare_collection
+    from pregao.live.process_tuning import rare_collection as rare_collection
     from pregao.live.config import Line as Line
     from pregao.live.config import LiveConfig as LiveConfig
     from pregao.live.config import parse_config as parse_config
     from pregao.live.config import read_config as read_config
-    from pregao.live.followed import EventListener as EventListener
-    from pregao.live.followed import LineState as LineState
+    from pregao.live.live_channel import EventListener as EventListener
+    from pregao.live.live_channel import LineState as LineState
     from pregao.live.handler import FeedHandler as FeedHandler
-    from pregao.live.priority import check_manner as check_manner
-    from pregao.live.processes import FeedProcesses as FeedProcesses
-    from pregao.live.recording import Recorder as Recorder
-    from pregao.live.recording import RecordSettings as RecordSettings
-    from pregao.live.replaying import OnProgress as OnProgress
-    from pregao.live.replaying import ReplayCounts as ReplayCounts
-    from pregao.live.replaying import Replayer as Replayer
-    from pregao.live.replaying import ReplaySpeed as ReplaySpeed
-    from pregao.live.replaying import destinations_of as destinations_of
-    from pregao.live.replaying import parse_speed as parse_speed
-    from pregao.live.replaying import targets_from as targets_from
-    from pregao.live.reports import ChannelReport as ChannelReport
-    from pregao.live.reports import FeedReport as FeedReport
-    from pregao.live.reports import metrics_text as metrics_text
-    from pregao.live.reports import report as report
-    from pregao.live.reports import serve as serve
+    from pregao.live.process_tuning import check_manner as check_manner
+    from pregao.live.worker_processes import FeedProcesses as FeedProcesses
+    from pregao.live.recorder import Recorder as Recorder
+    from pregao.live.recorder import RecordSettings as RecordSettings
+    from pregao.live.replayer import OnProgress as OnProgress
+    from pregao.live.replayer import ReplayCounts as ReplayCounts
+    from pregao.live.replayer import Replayer as Replayer
+    from pregao.live.replayer import ReplaySpeed as ReplaySpeed
+    from pregao.live.replayer import destinations_of as destinations_of
+    from pregao.live.replayer import parse_speed as parse_speed
+    from pregao.live.replayer import targets_from as targets_from
+    from pregao.live.health import ChannelReport as ChannelReport
+    from pregao.live.health import FeedReport as FeedReport
+    from pregao.live.health import metrics_text as metrics_text
+    from pregao.live.health import report as report
+    from pregao.live.health import serve as serve
     from pregao.live.subscriptions import Subscription as Subscription
-    from pregao.live.watching import InstrumentPage as InstrumentPage
-    from pregao.live.watching import InstrumentRow as InstrumentRow
-    from pregao.live.watching import MarketWatch as MarketWatch
+    from pregao.live.market_watch import InstrumentPage as InstrumentPage
+    from pregao.live.market_watch import InstrumentRow as InstrumentRow
+    from pregao.live.market_watch import MarketWatch as MarketWatch
 
 _HOMES = {
     "books": ["BookCopy", "FreshBook", "Item", "LiveEvent", "Missed"],

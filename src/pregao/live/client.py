@@ -19,11 +19,11 @@ from types import TracebackType
 
 from pregao.errors import PregaoError
 from pregao.feed.channel_events import ChannelEvent
-from pregao.live.books import LiveItem
+from pregao.live.items import LiveItem
 from pregao.live.config import LiveConfig, read_config
 from pregao.live.handler import FeedHandler
-from pregao.live.recording import Recorder
-from pregao.live.reports import FeedReport, report
+from pregao.live.recorder import Recorder
+from pregao.live.health import FeedReport, report
 from pregao.live.subscriptions import DEPTH, MAX_PENDING, Subscription
 
 

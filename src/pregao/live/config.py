@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pregao.clock import parse_span
-from pregao.documents import DocumentError, parse_toml, read_document
+from pregao.safe_io.documents import DocumentError, parse_toml, read_document
 from pregao.errors import PregaoError, UsageError
 from pregao.feed.channel_settings import ChannelSettings, LegacyFeed
 from pregao.legacy.streams import PLATFORMS

@@ -27,20 +27,13 @@ from pregao.feed.legacy_feed_channel import LegacyFeedChannel
 from pregao.feed.pump import DatagramColumns
 from pregao.feed.pumped_channel import FastChannel
 from pregao.live.config import Line, LiveConfig
-from pregao.live.followed import (
-    EventListener,
-    JoinedLine,
-    LineState,
-    LiveChannel,
-    new_live_channel,
-    open_line,
-)
+from pregao.live.live_channel import EventListener, JoinedLine, LineState, LiveChannel, new_live_channel, open_line
 from pregao.live.latency import one_sent_ns, sent_ns
-from pregao.live.legacy_asking import RecoveryRequester
-from pregao.live.priority import check_manner, raise_priority
-from pregao.live.recording import Recorder
-from pregao.net.batches import DatagramBatch, LineCounts, LineReceiver
-from pregao.net.receiving import open_receiver
+from pregao.live.legacy_recovery_requests import RecoveryRequester
+from pregao.live.process_tuning import check_manner, raise_priority
+from pregao.live.recorder import Recorder
+from pregao.net.datagram_batch import DatagramBatch, LineCounts, LineReceiver
+from pregao.net.receiver import open_receiver
 from pregao.umdf.layout import PACKET_HEADER_SIZE
 from pregao.umdf.streams import Stream
 

@@ -7,7 +7,7 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
-from pregao.net.batches import DatagramBatch
+from pregao.net.datagram_batch import DatagramBatch
 from pregao.umdf.layout import SENDING_TIME_AT
 
 _STEPS = 16

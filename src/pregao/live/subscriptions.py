@@ -20,9 +20,9 @@ from pregao.feed.channel_events import (
     InstrumentChanged,
 )
 from pregao.feed.followed_channel import FeedChannel
-from pregao.live.books import BookRefresh, ItemsMissed, LiveEvent, LiveItem, copy_of
+from pregao.live.items import BookRefresh, ItemsMissed, LiveEvent, LiveItem, copy_of
 from pregao.live.handler import FeedHandler
-from pregao.names import folded
+from pregao.name_matching import folded
 
 MAX_PENDING = 10_000
 DEPTH = 5

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from pregao.extras import imported
 
 if TYPE_CHECKING:
-    from pregao.plot.bars_picture import bars as bars
-    from pregao.plot.depth_picture import depth as depth
-    from pregao.plot.gaps_picture import gaps as gaps
-    from pregao.plot.heatmap_picture import heatmap as heatmap
-    from pregao.plot.latency_picture import latency as latency
+    from pregao.plot.bars_chart import bars as bars
+    from pregao.plot.depth_chart import depth as depth
+    from pregao.plot.gaps_chart import gaps as gaps
+    from pregao.plot.heatmap_chart import heatmap as heatmap
+    from pregao.plot.latency_chart import latency as latency
     from pregao.plot.style import Chart as Chart
-    from pregao.plot.tape_picture import tape as tape
+    from pregao.plot.tape_chart import tape as tape
 
 __all__ = ["Chart", "bars", "depth", "gaps", "heatmap", "latency", "tape"]
 

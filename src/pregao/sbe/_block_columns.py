@@ -15,14 +15,7 @@ from pregao.sbe import _kernels
 from pregao.sbe._from_wire import decode_text
 from pregao.sbe.arrow import column_type, enum_index_type
 from pregao.sbe.model import Block, Nature
-from pregao.sbe.values import (
-    MAX_DAY,
-    MAX_MANTISSA,
-    MIN_DAY,
-    ValueKind,
-    ValueSpec,
-    readings,
-)
+from pregao.sbe.value_specs import MAX_DAY, MAX_MANTISSA, MIN_DAY, ValueKind, ValueSpec, readings
 
 _INT64 = np.iinfo(np.int64)
 _KERNELS = {

@@ -4,23 +4,187 @@ A generated function merges the given values over a dictionary of blanks, whose 
 whether all names are known; tests each field with a test that usual values pass; packs header and
 block with one ``struct``; then encodes groups and data in order. A value that fails its test goes
 to the field's function of `_to_wire`, which converts it or refuses it with a reason.
+
+Errors of messages that cannot be encoded: the first field with an invalid value.
+
+Encoders of the parts after a block: groups and variable-length data.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+from pregao.errors import EncodeError
+from pregao.sbe._to_wire import ValueRefusedError, encoder
+from pregao.sbe.model import Block, Presence
+from pregao.sbe.value_specs import ValueSpec, readings
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from pregao.sbe._source import length_struct
+from pregao.sbe._to_wire import ValueRefusedError, encode_text
+from pregao.sbe.model import Data, Group
+from pregao.sbe.value_specs import python_encoding
 import struct
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
-
 from pregao.errors import EncodeError
-from pregao.sbe._layout import layout_format
-from pregao.sbe._parts import DataEncoder, GroupEncoder, GroupHeader
-from pregao.sbe._refusals import EntryErrors, MessageErrors, blanks_of
+from pregao.sbe._source import layout_format
 from pregao.sbe._source import BoundedCache, ComputedDict, FunctionSource, unpacking
 from pregao.sbe._to_wire import EXACT, ValueRefusedError, bounds, encoder
 from pregao.sbe.model import Block, Group
-from pregao.sbe.values import ValueKind, ValueSpec, readings
+from pregao.sbe.value_specs import ValueKind, ValueSpec, readings
+
+
+_MISSING = object()
+"""Stand-in for a required value that is not given; no field accepts it."""
+
+
+def blanks_of(fields: Sequence[ValueSpec]) -> dict[str, Any]:
+    """Return the values of fields that are not given."""
+    return {field.name: _MISSING if field.required else None for field in fields}
+
+
+class EntryErrors:
+    """Diagnosis of a block's values, used only after encoding failed."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+        self._constants = {
+            field.name: field.constant
+            for field in block.fields
+            if field.presence is Presence.CONSTANT
+        }
+        self.blanks = blanks_of(readings(block))
+        """All names that can be given, in order, with their values if they are not given."""
+        self.blanks.update({group.name: None for group in block.groups})
+        self.blanks.update({data.name: None for data in block.data})
+
+    def without_constants(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values without constants; refuse unknown names and wrong constants."""
+        for name in values:
+            if name not in self.blanks:
+                self._check_constant(name, values[name])
+        known = {name: value for name, value in values.items() if name in self.blanks}
+        return {**self.blanks, **known}
+
+    def _check_constant(self, name: str, value: Any) -> None:
+        if name not in self._constants:
+            raise self._error(ValueRefusedError(f"no such field in {self._block.name}", (name,)))
+        constant = self._constants[name]
+        if value != constant:
+            raise self._error(
+                ValueRefusedError(f"must be the constant {constant!r}, was {value!r}", (name,))
+            )
+
+    def of(self, values: Mapping[str, Any], failure: Exception) -> Exception:
+        """Return the error for values whose encoding failed."""
+        for field in readings(self._block):
+            try:
+                if field.required and field.name not in values:
+                    raise ValueRefusedError("a value is required")
+                encoder(field)(values.get(field.name))
+            except ValueRefusedError as refused:
+                return self._error(ValueRefusedError(refused.reason, (field.name, *refused.path)))
+        return self._error(failure) if isinstance(failure, ValueRefusedError) else failure
+
+    def _error(self, refused: ValueRefusedError) -> Exception:
+        return refused
+
+
+class MessageErrors(EntryErrors):
+    """Diagnosis of a message's values, with errors for users."""
+
+    def _error(self, refused: ValueRefusedError) -> Exception:
+        return EncodeError(f"{'.'.join(refused.path)}: {refused.reason}")
+
+
+class GroupHeader:
+    """Encoder of a group's header (dimensions)."""
+
+    def __init__(self, group: Group, byte_order: str) -> None:
+        self._group = group
+        self._block_length = length_struct(group.dimension.block_length, byte_order)
+        self._count = length_struct(group.dimension.num_in_group, byte_order)
+
+    def encode(self, entries: int) -> bytes:
+        """Encode the header for the given number of entries."""
+        dimension, name = self._group.dimension, self._group.name
+        limit = dimension.num_in_group.maximum
+        if entries > limit:
+            raise ValueRefusedError(f"{entries} entries exceed the maximum of {limit}", (name,))
+        header = bytearray(dimension.size)
+        try:
+            self._block_length.pack_into(
+                header, dimension.block_length.offset, self._group.block_length
+            )
+        except struct.error:
+            raise ValueRefusedError(
+                "its block is too long for the group's header", (name,)
+            ) from None
+        self._count.pack_into(header, dimension.num_in_group.offset, entries)
+        return bytes(header)
+
+
+class GroupEncoder:
+    """Encoder of a group: its header, then its entries."""
+
+    def __init__(
+        self, group: Group, byte_order: str, entry: Callable[[Mapping[str, Any]], bytes]
+    ) -> None:
+        self._name = group.name
+        self._header = GroupHeader(group, byte_order)
+        self._entry = entry
+
+    def encode(self, entries: Sequence[Mapping[str, Any]]) -> bytes:
+        """Encode a group."""
+        name, write = self._name, self._entry
+        if isinstance(entries, (str, bytes, Mapping)) or not isinstance(entries, Sequence):
+            raise ValueRefusedError(f"{entries!r} is not a list of entries", (name,))
+        parts = [self._header.encode(len(entries))]
+        for number, entry in enumerate(entries):
+            if not isinstance(entry, Mapping):
+                raise ValueRefusedError(f"{entry!r} is not named values", (f"{name}[{number}]",))
+            try:
+                parts.append(write(entry))
+            except ValueRefusedError as refused:
+                path = (f"{name}[{number}]", *refused.path)
+                raise ValueRefusedError(refused.reason, path) from None
+        return b"".join(parts)
+
+
+class DataEncoder:
+    """Encoder of variable-length data: a length, then bytes."""
+
+    def __init__(self, data: Data, byte_order: str) -> None:
+        self._data = data
+        before = data.length.offset
+        after = data.header_size - before - data.length.primitive.size
+        self._header = struct.Struct(f"{byte_order}{before}x{data.length.primitive.code}{after}x")
+        self._encoding = python_encoding(data.character_encoding or "utf-8")
+
+    def encode(self, value: Any) -> bytes:
+        """Encode a value: its length and its bytes."""
+        if value is None:
+            raw = b""
+        elif isinstance(value, (bytes, bytearray)):
+            raw = bytes(value)
+        else:
+            raw = self._text(value)
+        limit = self._data.length.maximum
+        if len(raw) > limit:
+            raise ValueRefusedError(
+                f"{len(raw)} bytes exceed the maximum of {limit}", (self._data.name,)
+            )
+        return self._header.pack(len(raw)) + raw
+
+    def _text(self, value: Any) -> bytes:
+        try:
+            return encode_text(value, self._encoding)
+        except ValueRefusedError as refused:
+            raise ValueRefusedError(refused.reason, (self._data.name,)) from None
+
 
 Encoder = Callable[[Mapping[str, Any]], bytes]
 

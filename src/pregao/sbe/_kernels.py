@@ -25,7 +25,7 @@ from pregao._njit import (
     prefetch_to_write,
 )
 
-_FALLBACK = "pregao.sbe._whole_arrays"
+_FALLBACK = "pregao.sbe._numpy_fallback"
 
 # Operations, by loaded and stored type.
 U8_I16 = 0

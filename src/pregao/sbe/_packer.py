@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from pregao.errors import DecodeError, EncodeError
 from pregao.sbe._decoder import write_data
-from pregao.sbe._layout import layout_format
-from pregao.sbe._parts import DataEncoder
+from pregao.sbe._source import layout_format
+from pregao.sbe._encoder import DataEncoder
 from pregao.sbe._source import FunctionSource, unpacking
 from pregao.sbe._to_wire import ValueRefusedError
 from pregao.sbe.model import Block
-from pregao.sbe.values import ValueKind, ValueSpec, readings
+from pregao.sbe.value_specs import ValueKind, ValueSpec, readings
 
 Packer = Callable[..., bytes]
 Unpacker = Callable[[Any, int, int, int], tuple[Any, ...]]

@@ -1,4 +1,7 @@
-"""Builder of functions generated as Python source for one layout and compiled on first use."""
+"""Builder of functions generated as Python source for one layout and compiled on first use.
+
+``struct`` formats of blocks of fixed fields, and of numbers of headers.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,10 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import CodeType
 from typing import Any
+import struct
+from collections.abc import Sequence
+from pregao.sbe.model import LengthField
+from pregao.sbe.value_specs import ValueKind, ValueSpec
 
 
 class FunctionSource:
@@ -93,3 +100,32 @@ class BoundedCache(ComputedDict):
             self.clear()  # a sender of ever new values must not exhaust memory
         self[question] = answer
         return answer
+
+
+def layout_format(readings: Sequence[ValueSpec], block_length: int = 0) -> str:
+    """Return the ``struct`` format of the leaves of readings, padded to a block's length.
+
+    It has numbers in order, and padding for gaps. The caller prepends the byte order and anything
+    before the block.
+    """
+    parts: list[str] = []
+    position = 0
+    for reading in readings:
+        for leaf in reading.leaves:
+            if leaf.offset > position:
+                parts.append(f"{leaf.offset - position}x")
+            if leaf.kind in (ValueKind.TEXT, ValueKind.BYTES):
+                parts.append(f"{leaf.size}s")
+            elif leaf.kind is ValueKind.NUMBERS:
+                parts.append(f"{leaf.length}{leaf.primitive.code}")
+            else:
+                parts.append(leaf.primitive.code)
+            position = leaf.end
+    if block_length > position:
+        parts.append(f"{block_length - position}x")
+    return "".join(parts)
+
+
+def length_struct(field: LengthField, byte_order: str) -> struct.Struct:
+    """Return the ``struct`` of a number of a header."""
+    return struct.Struct(byte_order + field.primitive.code)

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 from pregao.sbe.model import Block, Data, Group
-from pregao.sbe.names import snake_case
-from pregao.sbe.values import DECIMAL_DIGITS, ValueKind, ValueSpec, readings
+from pregao.sbe.snake_case import snake_case
+from pregao.sbe.value_specs import DECIMAL_DIGITS, ValueKind, ValueSpec, readings
 
 _INTEGERS = {
     "char": pa.int16(),

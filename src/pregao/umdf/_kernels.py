@@ -31,7 +31,7 @@ WRONG_ENCODING = 5
 SMALL_LENGTH = 6
 LONG_LENGTH = 7
 
-_FALLBACK = "pregao.umdf._whole_arrays"
+_FALLBACK = "pregao.umdf._numpy_fallback"
 
 _TIME_LIMIT = np.uint64(1 << 63)
 _SLOTS = 4096

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pregao.arrays import BoolArray, Int64Array
-from pregao.umdf import _arbitration_kernels as k
+from pregao.umdf import _sequencing_kernels as k
 
 NO_OTHER = -1
 """Difference for packets that no other feed delivered."""

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from pregao.arrays import Int64Array
 from pregao.sbe.model import MessageTemplate
-from pregao.umdf import _event_kernels as k
-from pregao.umdf.bulk import BulkDecoder, MessageKind, WalkedPackets, kind_of
+from pregao.umdf import _sequencing_kernels as k
+from pregao.umdf.bulk_decoder import BulkDecoder, MessageKind, WalkedPackets, kind_of
 from pregao.umdf.events import ends_event, flags_at
 
 NO_EVENT = -1

@@ -8,7 +8,7 @@ whichever part of a day is read.
 from __future__ import annotations
 
 from pregao.sbe.model import MessageTemplate
-from pregao.sbe.values import readings
+from pregao.sbe.value_specs import readings
 from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.templates import END_OF_EVENT, EXECUTION_SUMMARY
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pregao.arrays import BoolArray, Int64Array, Uint8Array
-from pregao.umdf import _gap_kernels as k
+from pregao.umdf import _sequencing_kernels as k
 from pregao.umdf.gaps import MAX_MESSAGES_PER_PACKET, InstrumentCount
 
 HEALED = k.HEALED

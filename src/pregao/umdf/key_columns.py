@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from pregao.arrays import Int64Array
 from pregao.umdf import _kernels
-from pregao.umdf.bulk import WalkedPackets
+from pregao.umdf.bulk_decoder import WalkedPackets
 from pregao.umdf.keys import KEY_NAMES, KEY_TYPES, MESSAGE_KEY
 from pregao.umdf.survey.lines import STREAMS
 

@@ -2,6 +2,12 @@
 
 An instrument follows the phase of its group until it gets a separate state, and again once it
 rejoins. A new trading session resets the session's statistics.
+
+Trading day of a message: the day of its packet's sending time in São Paulo.
+
+A packet without a sending time belongs to the day of its capture.
+
+Trades that set the last price (000 §13.3): one rule, as data, for single trades and columns.
 """
 
 from __future__ import annotations
@@ -10,7 +16,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import NamedTuple
-
 from pregao.umdf.templates import (
     EXECUTION_STATISTICS,
     HIGH_PRICE,
@@ -19,6 +24,15 @@ from pregao.umdf.templates import (
     OPENING_PRICE,
     THEORETICAL_OPENING_PRICE,
 )
+from typing import Final, TypeVar
+import numpy as np
+import numpy.typing as npt
+from pregao.clock import DAY
+from typing import Final
+import numpy as np
+import numpy.typing as npt
+from pregao.umdf.templates import OUT_OF_SEQUENCE
+
 
 RESET_WITH_THE_SESSION = frozenset(
     {
@@ -264,3 +278,45 @@ class Phases:
         """Return the change of an instrument's state, if it changed."""
         now = self.status(security_id)
         return [] if now is before else [StatusChange(security_id, before, now)]
+
+
+SAO_PAULO_NS: Final = -3 * 3600 * 1_000_000_000
+"""Offset of Brasília time from UTC; there has been no daylight saving time since 2019."""
+
+T = TypeVar("T", int, npt.NDArray[np.int64])
+
+
+def day_of(time_ns: T) -> T:
+    """Return the day of a time, or of a column of times, as days since 1970."""
+    return (time_ns + SAO_PAULO_NS) // DAY
+
+
+def day_of_packets(
+    sending_time_ns: npt.NDArray[np.int64], capture_time_ns: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Return the days of packets; a sending time of 0 means none."""
+    return day_of(np.where(sending_time_ns > 0, sending_time_ns, capture_time_ns))
+
+
+def day_begins_ns(day: int) -> int:
+    """Return the start of a day, in UTC nanoseconds."""
+    return day * DAY - SAO_PAULO_NS
+
+
+NOT_LAST_CONDITIONS: Final = OUT_OF_SEQUENCE
+"""Bits of ``tradeCondition``; a trade with any of them does not set the last price."""
+NOT_LAST_SUB_TYPES: Final = frozenset({"LEG_TRADE"})
+"""Values of ``trdSubType`` that do not set it: legs of a spread trade."""
+
+
+def sets_last_price(trade_condition: int, trd_sub_type: str | int | None) -> bool:
+    """Whether a trade sets the last price."""
+    return not trade_condition & NOT_LAST_CONDITIONS and trd_sub_type not in NOT_LAST_SUB_TYPES
+
+
+def set_last_price(
+    trade_condition: npt.NDArray[np.int64], excluded: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Return the columnar form of `sets_last_price`; ``excluded`` masks the excluded sub types."""
+    found: npt.NDArray[np.bool_] = ((trade_condition & NOT_LAST_CONDITIONS) == 0) & ~excluded
+    return found

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from pregao.sbe.arrow import column_type, data_type
 from pregao.sbe.model import Block, MessageTemplate, Schema
-from pregao.sbe.names import snake_case
-from pregao.sbe.values import ValueKind, ValueSpec, readings
+from pregao.sbe.snake_case import snake_case
+from pregao.sbe.value_specs import ValueKind, ValueSpec, readings
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pregao.entrypoint.events import MessageReceived
 from pregao.entrypoint.requests import RequestBuilder, RequestDefaults
 from pregao.errors import EncodeError, PregaoError, UsageError
 from pregao.exchange.host.control_server import send_request
-from pregao.web.answers import Parameters
+from pregao.web.json_routes import Parameters
 
 T = TypeVar("T")
 _PATIENCE_S = 10.0

@@ -9,12 +9,12 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import PregaoError, UsageError
-from pregao.web import answers
-from pregao.web.answers import Answer, Parameters, parse_table, received_text
-from pregao.web.budget import Budget
+from pregao.web import json_routes
+from pregao.web.json_routes import Answer, Parameters, parse_table, received_text
+from pregao.web.json_routes import Budget
 from pregao.web.lake_instrument import TAPE, LakeInstrument
 from pregao.web.lake_market import LakeMarket, parse_day
-from pregao.web.wire import dumped
+from pregao.web.json_encoding import dumped
 
 KINDS = ("trade", "gap", "phase")
 _DAYS_NS = 4 * 86_400 * SECOND
@@ -27,7 +27,7 @@ def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
     """Return the routes of a page that shows a lake."""
 
     def answer(path: str, ask: Answer) -> BaseRoute:
-        return answers.answer(path, ask, budget)
+        return json_routes.answer(path, ask, budget)
 
     def own(given: Parameters) -> LakeInstrument:
         day = parse_day(given.text("day"))
@@ -75,7 +75,7 @@ def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
         except PregaoError as error:
             message = str(error)
         except Exception as error:
-            message = answers.logged(error)
+            message = json_routes.logged(error)
         return dumped({"request": wanted.get("request"), "error": message})
 
     def _stretch(wanted: dict[str, Any]) -> str:

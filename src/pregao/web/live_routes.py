@@ -10,11 +10,11 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from pregao.errors import PregaoError, UsageError
-from pregao.web import answers
-from pregao.web.answers import Answer, Parameters, parse_table, received_text
-from pregao.web.budget import Budget
+from pregao.web import json_routes
+from pregao.web.json_routes import Answer, Parameters, parse_table, received_text
+from pregao.web.json_routes import Budget
 from pregao.web.live_market import LiveMarket
-from pregao.web.wire import dumped
+from pregao.web.json_encoding import dumped
 
 if TYPE_CHECKING:
     from pregao.web.exchange_panel import ExchangePanel
@@ -35,7 +35,7 @@ def live_routes(
     reading, operating = budget or Budget(), Budget(4, 16)
 
     def answer(path: str, ask: Answer) -> BaseRoute:
-        return answers.answer(path, ask, reading)
+        return json_routes.answer(path, ask, reading)
 
     def own(given: Parameters) -> tuple[int, int]:
         return given.whole("channel", minimum=0, maximum=255), given.whole("id", minimum=0)
@@ -75,9 +75,9 @@ def live_routes(
     ]
     if panel is not None:
         routes += [
-            answers.answer("/api/exchange", lambda _given: panel.status(), operating),
-            answers.change("/api/exchange/do", panel.do, operating),
-            answers.change("/api/exchange/order", panel.order, operating),
+            json_routes.answer("/api/exchange", lambda _given: panel.status(), operating),
+            json_routes.change("/api/exchange/do", panel.do, operating),
+            json_routes.change("/api/exchange/order", panel.order, operating),
         ]
     return routes
 

@@ -18,8 +18,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pregao import documents
-from pregao.documents import DocumentError, parse_json, parse_toml
+from pregao.safe_io import documents
+from pregao.safe_io.documents import DocumentError, parse_json, parse_toml
 from pregao.errors import UsageError
 from pregao.exchange.engine.auction_rules import AuctionRules, parse_auction_rules
 from pregao.exchange.engine.instruments import (

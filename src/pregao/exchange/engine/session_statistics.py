@@ -1,6 +1,6 @@
 """Trades and session statistics: opening, high, low, last, volume, VWAP, count, net change.
 
-Every trade counts in the volume; `pregao.umdf.trades` states which of them set the last price.
+Every trade counts in the volume; `pregao.umdf.phases` states which of them set the last price.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pregao.exchange.engine.market import Market, SpreadFill
 from pregao.exchange.engine.orders import BUY, EngineOrder
 from pregao.exchange.engine.protections import count_fill
 from pregao.exchange.engine.terms import TradeCondition, TradingSession, TrdSubType
-from pregao.umdf import trades
+from pregao.umdf import phases
 
 TRADE_ID_STEP = 10
 """Trade IDs of an instrument increase by ten, as in the specification's examples."""
@@ -44,7 +44,7 @@ _SAME_PRICE = int(TradeCondition.LAST_TRADE_AT_THE_SAME_PRICE)
 def sets_last_price(trade: TradeItem) -> bool:
     """Whether this trade may set the last price."""
     sub_type = trade.trd_sub_type
-    return trades.sets_last_price(trade.trade_condition, sub_type and sub_type.name)
+    return phases.sets_last_price(trade.trade_condition, sub_type and sub_type.name)
 
 
 def count_trade(statistics: SessionStatistics, price: int, quantity: int) -> None:

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from pregao import private_files
-from pregao.capture.write import PcapWriter, UdpFramer, tcp_frame
+from pregao.safe_io import private_files
+from pregao.capture.writer import PcapWriter, UdpFramer, tcp_frame
 from pregao.entrypoint.credentials import blanked
 from pregao.entrypoint.framing import BadFrame, FrameReader
 from pregao.errors import UsageError

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pregao import private_files
+from pregao.safe_io import private_files
 from pregao.exchange.host.journal_file import HEADER_BYTES, number_of
 
 _log = logging.getLogger(__name__)

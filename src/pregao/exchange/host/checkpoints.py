@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pregao.documents import parse_json
+from pregao.safe_io.documents import parse_json
 from pregao.exchange.host.column_bytes import ColumnError
 from pregao.exchange.host.state_schema import STATE, HostState
 

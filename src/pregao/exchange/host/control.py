@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from pregao.clock import MILLISECOND
-from pregao.documents import DocumentError, parse_json, parse_toml
+from pregao.safe_io.documents import DocumentError, parse_json, parse_toml
 from pregao.errors import EncodeError, UsageError
 from pregao.exchange.engine.catalogue import parse_catalogue
 from pregao.exchange.engine.commands import Command
@@ -45,7 +45,7 @@ from pregao.exchange.host import control_requests as asked
 from pregao.exchange.host.control_requests import ALL_GROUPS, PHASES, ControlRequest
 from pregao.exchange.publisher.encoding.definitions import DefinitionEncoder
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
-from pregao.names import folded, similar
+from pregao.name_matching import folded, similar
 
 
 def engine_commands(name: str, request: ControlRequest, engine: MatchingEngine) -> list[Command]:

@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pregao.documents import DocumentError, parse_json
+from pregao.safe_io.documents import DocumentError, parse_json
 from pregao.errors import NetworkError, PregaoError, UsageError
 from pregao.exchange.host.control_token import read_token, remove_token, token_path, write_token
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pregao.errors import UsageError
-from pregao.private_files import SecretFileError, read_secret
+from pregao.safe_io.private_files import SecretFileError, read_secret
 
 TOKEN_VARIABLE: Final = "PREGAO_CONTROL_TOKEN"  # noqa: S105
 _TOKEN_BYTES: Final = 32

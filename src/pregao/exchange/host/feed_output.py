@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from pregao.exchange.host.settings import ExchangeSettings
 from pregao.exchange.publisher.channels import OutgoingPacket
-from pregao.exchange.traders.draws import SeededRandom
+from pregao.exchange.traders.arrivals import SeededRandom
 from pregao.net.addresses import Address, find_interface
-from pregao.net.sending import Sender
+from pregao.net.sender import Sender
 from pregao.umdf.streams import Stream
 
 

@@ -18,7 +18,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final
 
-from pregao import private_files
+from pregao.safe_io import private_files
 from pregao.errors import UsageError
 from pregao.exchange.host.checkpoint_file import (
     JournalCheckpoint,

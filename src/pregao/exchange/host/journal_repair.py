@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pregao import private_files
+from pregao.safe_io import private_files
 from pregao.entrypoint.framing import frame_of
 from pregao.entrypoint.messages import messages
 from pregao.errors import PregaoError, UsageError

@@ -10,7 +10,7 @@ from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
 
-from pregao.documents import DocumentError, parse_json
+from pregao.safe_io.documents import DocumentError, parse_json
 from pregao.entrypoint.events import SessionEvent
 from pregao.entrypoint.framing import StreamFrame, frame_of
 from pregao.entrypoint.gateway_connection import GatewayConnection

@@ -26,7 +26,7 @@ from pregao.exchange.engine.reports import (
 from pregao.exchange.engine.terms import OrdStatus, TradingSession, TradingStatus
 from pregao.exchange.host.requests import CancelRequest, OrderRequest
 from pregao.sbe.codec import SchemaCodec
-from pregao.sbe.values import readings
+from pregao.sbe.value_specs import readings
 
 
 class InstrumentContext(NamedTuple):

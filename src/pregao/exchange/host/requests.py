@@ -16,8 +16,8 @@ from pregao.entrypoint.gateway_sessions import BusinessMessage, Reader, read_fra
 from pregao.entrypoint.messages import messages, session_schema
 from pregao.errors import DecodeError
 from pregao.sbe.codec import MessageCodec, SchemaCodec
-from pregao.sbe.values import ValueSpec as FieldReading
-from pregao.sbe.values import readings
+from pregao.sbe.value_specs import ValueSpec as FieldReading
+from pregao.sbe.value_specs import readings
 
 
 class OrderRequest(NamedTuple):

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from pregao.clock import MICROSECOND, MILLISECOND, MINUTE, SECOND, system_clock
-from pregao.documents import DocumentError, parse_toml, read_document
+from pregao.safe_io.documents import DocumentError, parse_toml, read_document
 from pregao.entrypoint.framing import MAX_MESSAGE, MAX_MESSAGE_SIZE
 from pregao.entrypoint.rules import GatewaySettings, SessionAccount
 from pregao.entrypoint.throttle import ThrottleLimit

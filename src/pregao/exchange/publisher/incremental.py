@@ -28,8 +28,8 @@ from pregao.exchange.engine.events import (
 from pregao.exchange.engine.terms import OrderSide, SecurityUpdateAction
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.encoding.orders import OrderItem
-from pregao.exchange.publisher.packetiser import HEARTBEAT_NS, PacketWriter
-from pregao.exchange.publisher.state import PublishedChannel
+from pregao.exchange.publisher.packet_writer import HEARTBEAT_NS, PacketWriter
+from pregao.exchange.publisher.published_state import PublishedChannel
 
 _Publish = Callable[[Any, int], None]
 _BUY = OrderSide.BUY

@@ -1,14 +1,29 @@
-"""Looping streams: paced, with a new sequence version for each loop."""
+"""Looping streams: paced, with a new sequence version for each loop.
+
+Instrument definition stream: every instrument of the channel that has not expired.
+
+Snapshot recovery stream: phases of groups, then each instrument's book and statistics.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-
 from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
-from pregao.exchange.publisher.packetiser import HEARTBEAT_NS, PacketWriter
+from pregao.exchange.publisher.packet_writer import HEARTBEAT_NS, PacketWriter
+from collections.abc import Iterator
+from pregao.clock import SECOND
+from pregao.exchange.engine.instruments import Instrument
+from pregao.exchange.engine.terms import SecurityUpdateAction
+from pregao.exchange.publisher.encoding.encoder import FeedEncoder
+from pregao.exchange.publisher.published_state import PublishedChannel
+from collections.abc import Callable, Iterator
+from pregao.exchange.engine.events import SecurityStatus, Statistic
+from pregao.exchange.publisher.encoding.encoder import FeedEncoder
+from pregao.exchange.publisher.published_state import PublishedChannel, PublishedInstrument, PublishedSide
+
 
 FIRST_NUMBER = 1
 """Next packet number that heartbeats between two loops announce: each loop starts at 1."""
@@ -114,3 +129,153 @@ class LoopStream:
             self._next_ns = now_ns + max(self._step_ns, self._pause_ns)
             self.loops += 1
         return packet
+
+
+class DefinitionWriter:
+    """Writes the messages of definition loops, without deleted and expired instruments."""
+
+    def __init__(self, encoder: FeedEncoder, state: PublishedChannel) -> None:
+        self._encoder = encoder
+        self._state = state
+        self._written: dict[int, tuple[Instrument, int, bool, bytes]] = {}
+
+    def begin(self, now_ns: int) -> Iterator[bytes] | None:
+        """Return the messages of a loop, or None while there is no instrument."""
+        instruments = [
+            instrument
+            for instrument in self._state.definitions.values()
+            if instrument.security_validity_s * SECOND >= now_ns
+        ]
+        if not instruments:
+            return None
+        return self._messages(instruments)
+
+    def _messages(self, instruments: list[Instrument]) -> Iterator[bytes]:
+        """Yield the instruments listed at the start of the loop, so that the total is right."""
+        total = len(instruments)
+        for number, instrument in enumerate(instruments, 1):
+            yield self._message(instrument, total, last=number == total)
+        listed = {instrument.security_id for instrument in instruments}
+        for security_id in self._written.keys() - listed:
+            del self._written[security_id]
+
+    def _message(self, instrument: Instrument, total: int, last: bool) -> bytes:
+        """Return the message of a definition, cached until the definition or the list changes."""
+        security_id = instrument.security_id
+        cached = self._written.get(security_id)
+        if cached is not None and cached[:3] == (instrument, total, last):
+            return cached[3]
+        message = self._encoder.definitions.message(
+            instrument, SecurityUpdateAction.ADD, total, last_fragment=last
+        )
+        self._written[security_id] = (instrument, total, last, message)
+        return message
+
+
+ORDERS_PER_MESSAGE = 20
+
+
+class SnapshotWriter:
+    """Writes the messages of snapshot loops from the published state.
+
+    The instruments of a loop are counted when it starts. Each snapshot is built when it is due and
+    is as of the last incremental packet sent, which its header names.
+    """
+
+    def __init__(
+        self,
+        encoder: FeedEncoder,
+        state: PublishedChannel,
+        processed: Callable[[], tuple[int, int]],
+    ) -> None:
+        self._encoder = encoder
+        self._state = state
+        self._processed = processed
+        """Returns the sequence version and number of the last incremental packet."""
+
+    def begin(self, _now_ns: int) -> Iterator[bytes] | None:
+        """Return the messages of a loop, or None while there is nothing to publish."""
+        turns = [
+            instrument.security_id
+            for instrument in self._state.instruments.values()
+            if self._has_snapshot(instrument)
+        ]
+        if not turns:
+            return None
+        return self._messages(turns)
+
+    def _has_snapshot(self, instrument: PublishedInstrument) -> bool:
+        return bool(
+            instrument.bids.orders
+            or instrument.offers.orders
+            or instrument.statistics
+            or instrument.last_trade is not None
+            or instrument.own_status is not None
+            or instrument.group in self._state.phases
+        )
+
+    def _messages(self, turns: list[int]) -> Iterator[bytes]:
+        flags = self._encoder.end_of_event
+        for phase in self._state.shown_phases():
+            yield self._encoder.write(phase, flags)
+        for security_id in turns:
+            instrument = self._state.instruments.get(security_id)
+            yield from self.snapshot(security_id, instrument, len(turns))
+
+    def snapshot(
+        self, security_id: int, instrument: PublishedInstrument | None, reports: int
+    ) -> list[bytes]:
+        """Return the messages of an instrument's snapshot, header first.
+
+        An instrument that was deleted, or whose book was just emptied, has only a header.
+        """
+        version, number = self._processed()
+        encoder = self._encoder
+        if instrument is None or instrument.emptied:
+            if instrument is not None:
+                instrument.emptied = False
+            return [encoder.snapshot_header(security_id, number, reports, 0, 0, 0, None, version)]
+        entries = self._entries(instrument.bids) + self._entries(instrument.offers)
+        shown = self._shown(instrument)
+        messages = [
+            encoder.snapshot_header(
+                security_id,
+                number,
+                reports,
+                len(instrument.bids.orders),
+                len(instrument.offers.orders),
+                len(shown),
+                instrument.rpt_seq or None,
+                version,
+            )
+        ]
+        orders = encoder.snapshot_orders
+        step = ORDERS_PER_MESSAGE * orders.size
+        messages.extend(
+            orders.message(security_id, entries[start : start + step])
+            for start in range(0, len(entries), step)
+        )
+        messages.extend(encoder.write(item, encoder.end_of_event) for item in shown)
+        return messages
+
+    def _entries(self, side: PublishedSide) -> bytes:
+        """Return the encoded orders of a side, from best to worst."""
+        encoder = self._encoder.snapshot_orders
+        write = encoder.entries[side.side]
+        if not encoder.placed:
+            return side.entries(write, encoder.size)
+        side.touched.clear()
+        return b"".join(
+            [write(order, position) for position, order in enumerate(side.in_order(), 1)]
+        )
+
+    def _shown(self, instrument: PublishedInstrument) -> list[Statistic | SecurityStatus]:
+        """Return the statistics and bands, the last price and the status."""
+        shown: list[Statistic | SecurityStatus] = list(instrument.statistics.values())
+        last = instrument.last_price()
+        if last is not None:
+            shown.append(last)
+        status = self._state.shown_status(instrument)
+        if status is not None:
+            shown.append(status)
+        return shown

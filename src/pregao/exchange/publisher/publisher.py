@@ -21,14 +21,14 @@ from pregao.exchange.engine.events import (
 from pregao.exchange.engine.instruments import Instrument
 from pregao.exchange.engine.terms import SecurityUpdateAction
 from pregao.exchange.publisher.channels import ChannelEndpoints, OutgoingPacket
-from pregao.exchange.publisher.definition_loop import DefinitionWriter
+from pregao.exchange.publisher.loops import DefinitionWriter
 from pregao.exchange.publisher.encoding.encoder import DEFAULT_VERSION, FeedEncoder
 from pregao.exchange.publisher.incremental import IncrementalStream
-from pregao.exchange.publisher.legacy.channel import LegacyChannelPublisher
+from pregao.exchange.publisher.legacy.channel_publisher import LegacyChannelPublisher
 from pregao.exchange.publisher.loops import LoopPace, LoopStream
-from pregao.exchange.publisher.packetiser import PacketWriter
-from pregao.exchange.publisher.snapshot_loop import SnapshotWriter
-from pregao.exchange.publisher.state import PublishedChannel
+from pregao.exchange.publisher.packet_writer import PacketWriter
+from pregao.exchange.publisher.loops import SnapshotWriter
+from pregao.exchange.publisher.published_state import PublishedChannel
 from pregao.legacy.recovery import MessageStore
 from pregao.legacy.streams import LegacyStream
 from pregao.umdf.streams import Stream

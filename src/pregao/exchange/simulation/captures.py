@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pregao.capture.records import UdpRecords
-from pregao.capture.write import PcapWriter
+from pregao.capture.writer import UdpRecords
+from pregao.capture.writer import PcapWriter
 from pregao.errors import UsageError
 from pregao.exchange.publisher.channels import ChannelEndpoints, Endpoint, OutgoingPacket
 from pregao.exchange.simulation import truth as truth_files
-from pregao.exchange.simulation.line_faults import FaultCounts, FaultRates, FaultyFeed
-from pregao.exchange.traders.draws import SeededRandom
+from pregao.exchange.simulation.network_faults import FaultCounts, FaultRates, FaultyFeed
+from pregao.exchange.traders.arrivals import SeededRandom
 from pregao.umdf.packets import decode_header
 from pregao.umdf.streams import Stream
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pregao.clock import HOUR, MILLISECOND, MINUTE, SECOND
 from pregao.errors import UsageError
-from pregao.exchange.simulation.line_faults import STREAMS, FaultRates
+from pregao.exchange.simulation.network_faults import STREAMS, FaultRates
 
 SCHEMA_VERSIONS = (7, 8, 9, 10, 15, 16)
 """Schema versions of the binary feed that can be written."""

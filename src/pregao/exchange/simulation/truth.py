@@ -52,7 +52,7 @@ from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.orders import BookSide
 from pregao.exchange.engine.terms import PRICE8_SCALE, PRICE_SCALE
 from pregao.exchange.engine.views import shown_statistics
-from pregao.output_files import open_output, replace_file
+from pregao.safe_io.output_files import open_output, replace_file
 
 FOLDER = "truth"
 FILES = ("books.jsonl", "trades.jsonl", "faults.json", "summary.json")

@@ -16,7 +16,7 @@ from pregao.exchange.engine.member_commands import (
 )
 from pregao.exchange.engine.orders import EngineOrder
 from pregao.exchange.engine.terms import OrderSide, OrdType, TimeInForce, TradingStatus
-from pregao.exchange.traders.desk import TABLE, CrowdInstrument, RandomTables
+from pregao.exchange.traders.crowd_instrument import TABLE, CrowdInstrument, RandomTables
 from pregao.exchange.traders.profiles import Profile
 
 _BUY = OrderSide.BUY

@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from random import Random
 
 from pregao.clock import MICROSECOND, MILLISECOND
-from pregao.exchange.traders.desk import CrowdInstrument
+from pregao.exchange.traders.crowd_instrument import CrowdInstrument
 from pregao.exchange.traders.profiles import Excitation, Makers
 
 _TABLE = 8192

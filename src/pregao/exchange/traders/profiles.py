@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from pregao.documents import DocumentError, parse_toml, read_document
+from pregao.safe_io.documents import DocumentError, parse_toml, read_document
 from pregao.errors import UsageError
 from pregao.exchange.engine.auction_rules import AuctionRules, parse_auction_rules
 from pregao.exchange.engine.instruments import SecurityType

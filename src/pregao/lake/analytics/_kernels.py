@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from pregao._njit import njit
-from pregao.book import rows
+from pregao.book import update_rows
 
-NULL = rows.NULL
-_ADD, _CHANGE, _DELETE = (int(rows.UpdateKind[name]) for name in ("ADD", "CHANGE", "DELETE"))
-_CLEAR_SIDE, _REMOVE_TOP = int(rows.UpdateKind.CLEAR_SIDE), int(rows.UpdateKind.REMOVE_TOP)
-_EMPTY, _RESET = int(rows.UpdateKind.EMPTY), int(rows.UpdateKind.RESET)
-_SNAPSHOT_BEGIN = int(rows.UpdateKind.SNAPSHOT_BEGIN)
-_SNAPSHOT_ORDER = int(rows.UpdateKind.SNAPSHOT_ORDER)
-_INTERRUPT = int(rows.UpdateKind.INTERRUPT)
+NULL = update_rows.NULL
+_ADD, _CHANGE, _DELETE = (int(update_rows.UpdateKind[name]) for name in ("ADD", "CHANGE", "DELETE"))
+_CLEAR_SIDE, _REMOVE_TOP = int(update_rows.UpdateKind.CLEAR_SIDE), int(update_rows.UpdateKind.REMOVE_TOP)
+_EMPTY, _RESET = int(update_rows.UpdateKind.EMPTY), int(update_rows.UpdateKind.RESET)
+_SNAPSHOT_BEGIN = int(update_rows.UpdateKind.SNAPSHOT_BEGIN)
+_SNAPSHOT_ORDER = int(update_rows.UpdateKind.SNAPSHOT_ORDER)
+_INTERRUPT = int(update_rows.UpdateKind.INTERRUPT)
 
 NEW, DELETE, CLEAR, TAKE = 1, 2, 3, 4
 """An order is added, an order is deleted, a side is cleared, the first orders of a side are

@@ -26,7 +26,7 @@ from pregao.lake.analytics.tables import (
 )
 from pregao.lake.analytics.trades import TRADES, stored_trades
 from pregao.lake.store.unit import DATE
-from pregao.umdf.trading_day import day_begins_ns
+from pregao.umdf.phases import day_begins_ns
 
 NAME = "bars"
 

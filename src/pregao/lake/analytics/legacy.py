@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.feed.legacy_meaning import (
     EMPTY_BOOK,
     IMBALANCE,

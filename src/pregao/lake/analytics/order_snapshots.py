@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pregao.book.rows import IMPLIED, NULL, RECOVERY, UpdateKind
+from pregao.book.update_rows import IMPLIED, NULL, RECOVERY, UpdateKind
 from pregao.feed.columns import Numbers
 from pregao.feed.day import LAST_SERIAL
 from pregao.feed.holes import no_gaps

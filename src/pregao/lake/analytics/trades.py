@@ -24,7 +24,7 @@ from pregao.umdf.templates import (
     TRADE_BUST,
     flag,
 )
-from pregao.umdf.trades import NOT_LAST_CONDITIONS, NOT_LAST_SUB_TYPES
+from pregao.umdf.phases import NOT_LAST_CONDITIONS, NOT_LAST_SUB_TYPES
 
 CONDITIONS = {
     "opening": flag("TradeCondition", "OpeningPrice"),
@@ -160,7 +160,7 @@ def _without_quotes(day: LakeDay) -> DataFrame:
 
 
 def _sets_last_price() -> Column:
-    """Return the rule of `pregao.umdf.trades` as a column."""
+    """Return the rule of `pregao.umdf.phases` as a column."""
     excluded = F.coalesce(F.col("trd_sub_type").isin(*sorted(NOT_LAST_SUB_TYPES)), F.lit(False))
     return ~bit("trade_condition", NOT_LAST_CONDITIONS) & ~excluded
 

@@ -27,7 +27,7 @@ from pregao.lake.store.lake import LakeStore
 from pregao.umdf.sequencing import PacketKey, serial_of
 from pregao.umdf.streams import Stream
 from pregao.umdf.templates import implied_mask
-from pregao.umdf.trading_day import day_of
+from pregao.umdf.phases import day_of
 
 MAX_CAPTURE_DAYS = 8
 MAX_PAUSE_DAYS = 5

@@ -34,7 +34,7 @@ from pregao.lake.store.lake import LakeStore
 from pregao.lake.store.location import Location
 from pregao.lake.store.unit import CommitUnit, ReplacedRows
 from pregao.lake.views.symbols import meant
-from pregao.names import folded
+from pregao.name_matching import folded
 
 FORMAT = 3
 """Increase it when the same inputs yield other tables: older builds are then rebuilt."""

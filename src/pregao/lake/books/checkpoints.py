@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pregao.book.faults import State
+from pregao.book.state import State
 from pregao.book.replay import FullBook
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.feed.columns import Codes, Numbers
 from pregao.feed.statistics import last_before
 from pregao.lake.books.columns import booleans, integers, nulled, prices

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pregao.arrays import BoolArray, Int64Array, Uint8Array
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 
 
 def integers(column: Any, null: int = NULL) -> Int64Array:

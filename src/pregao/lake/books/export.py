@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.feed.columns import Numbers
@@ -30,7 +30,7 @@ from pregao.lake.books.tables import (
 )
 from pregao.lake.store.lake import LakeStore
 from pregao.lake.views.symbols import meant
-from pregao.names import folded
+from pregao.name_matching import folded
 
 SIDES = ("BID", "ASK")
 _PRICE = pa.decimal128(18, 4)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.arrays import BoolArray, Int64Array
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.feed.legacy_meaning import (
     DELETE,
     DELETE_FROM,

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from pregao.arrays import Int64Array
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.clock import DAY
 from pregao.feed.legacy_meaning import (
     CHANGE,

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.lake.books.columns import integers, nulled, take
 from pregao.lake.books.inputs import (
     INSTRUMENTS,

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.feed.legacy_meaning import number_of
 from pregao.lake.books.columns import nulled, take
 from pregao.lake.books.legacy_entries import EntryColumns, or_null

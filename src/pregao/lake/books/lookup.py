@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from pregao.book.faults import State
+from pregao.book.state import State
 from pregao.book.replay import FullBook
-from pregao.book.rows import UpdateKind, UpdateRows
+from pregao.book.update_rows import UpdateKind, UpdateRows
 from pregao.errors import UsageError
 from pregao.feed.audit import no_book
 from pregao.feed.columns import Numbers
@@ -43,11 +43,11 @@ from pregao.lake.books.span import HistoricalBook as HistoricalBook
 from pregao.lake.books.tables import CHECKPOINTS, SIDE_LEVELS, side_columns
 from pregao.lake.store.lake import LakeStore
 from pregao.lake.views.symbols import meant
-from pregao.names import folded
+from pregao.name_matching import folded
 from pregao.umdf.gap_columns import DOUBTED
 from pregao.umdf.gaps import GapStep
 from pregao.umdf.sequencing import serial_of
-from pregao.umdf.trading_day import day_of
+from pregao.umdf.phases import day_of
 
 UNCONFIRMED = State.UNCONFIRMED.name.lower()
 _KEPT = 4

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.extras import kernels_compiled
 from pregao.feed.columns import Codes, Numbers
 from pregao.lake.books.columns import integers, take

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from pregao.book.replay import FullBook, TickColumns
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.feed.columns import Codes, Numbers
 from pregao.feed.sequence import InstrumentSequence, SequenceRows
 from pregao.feed.snapshots import Snapshots

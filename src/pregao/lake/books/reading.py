@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.feed.columns import Codes, ComparedColumns, Flags, MessageColumns, Numbers
 from pregao.feed.day import ChannelDay
 from pregao.feed.meaning import (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pregao.book.faults import State
+from pregao.book.state import State
 from pregao.book.replay import BookKind
 from pregao.feed.audit import RESULTS, Audit
 from pregao.feed.columns import Numbers

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pregao.book.replay import FullBook
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.feed.columns import Numbers
 from pregao.feed.day import LAST_SERIAL, ChannelDay
 from pregao.feed.places import AFTER_PACKET, INDEX_BITS, message_serial, packet_of

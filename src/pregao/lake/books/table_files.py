@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from pregao.csv_cells import safe_table
+from pregao.safe_io.csv_cells import safe_table
 from pregao.errors import UsageError
 
 ENDINGS = (".csv", ".csv.gz", ".csv.zst", ".parquet", ".arrow", ".feather")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pregao.book.faults import State
+from pregao.book.state import State
 from pregao.book.replay import TickColumns
 from pregao.feed.columns import Codes, Flags, Numbers
 from pregao.feed.places import AFTER_PACKET, packet_of

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.feed.columns import Codes, Flags, Numbers
 
 NO_SIDE = 2

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.feed.columns import Numbers
 from pregao.lake.books.span import BookInstrument
 from pregao.lake.exports.acts import ChangeCause, FlowAction, OrderFlow

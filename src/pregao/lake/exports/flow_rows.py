@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.feed.columns import Codes, Flags, Numbers
 from pregao.lake.books.columns import codes, integers
 from pregao.lake.exports.acts import NO_SIDE, OFF_BOOK, ChangeCause, FlowAction, OrderFlow

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pregao.book.replay import BookKind, Replay
-from pregao.book.rows import NULL, UpdateKind, UpdateRows
+from pregao.book.update_rows import NULL, UpdateKind, UpdateRows
 from pregao.feed.columns import Flags, Numbers
 from pregao.lake.exports.acts import FlowAction, OrderFlow
 

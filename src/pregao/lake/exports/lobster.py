@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from pregao.book.rows import NULL
+from pregao.book.update_rows import NULL
 from pregao.clock import SECOND
 from pregao.feed.columns import Numbers
 from pregao.lake.exports.acts import NO_SIDE, ChangeCause, FlowAction, OrderFlow

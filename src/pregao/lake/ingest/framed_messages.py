@@ -14,15 +14,8 @@ from pregao.lake.ingest import _kernels
 from pregao.lake.ingest.files import order_by_value
 from pregao.lake.ingest.payloads import Payloads
 from pregao.lake.ingest.window import all_same, by_day
-from pregao.sbe.values import readings
-from pregao.umdf.bulk import (
-    BulkDecoder,
-    DecodeReject,
-    MessageBatch,
-    MessageKind,
-    UnknownMessages,
-    WalkedPackets,
-)
+from pregao.sbe.value_specs import readings
+from pregao.umdf.bulk_decoder import BulkDecoder, DecodeReject, MessageBatch, MessageKind, UnknownMessages, WalkedPackets
 from pregao.umdf.tables import TemplateTable
 
 

@@ -40,7 +40,7 @@ from pregao.lake.store.lake import STAGING, LakeStore
 from pregao.lake.store.location import Location
 from pregao.lake.store.parquet import WrittenFile, iso
 from pregao.lake.store.unit import CommitUnit
-from pregao.umdf.trading_day import day_of
+from pregao.umdf.phases import day_of
 
 _FEW_ROWS = 500_000
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from pregao.arrays import Int64Array
 from pregao.capture.blocks import PacketBlock
-from pregao.capture.bulk import read_blocks
+from pregao.capture.block_reader import read_blocks
 from pregao.capture.layers import Flow
 from pregao.capture.reader import TruncatedTail
 from pregao.capture.statistics import CaptureStatistics

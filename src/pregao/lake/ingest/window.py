@@ -23,7 +23,7 @@ from pregao.lake.ingest.coverage import Coverage
 from pregao.lake.ingest.protocol import PayloadKeys
 from pregao.umdf.arbitration_columns import NO_OTHER, arbitrate
 from pregao.umdf.sequencing import PacketKey, precedes, serial_of
-from pregao.umdf.trading_day import day_of_packets
+from pregao.umdf.phases import day_of_packets
 
 _FEW = 16
 _NUMBER_BITS = 32

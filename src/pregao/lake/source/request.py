@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pregao.clock import SECOND, parse_ns, parse_span
-from pregao.documents import DocumentError, parse_json
+from pregao.safe_io.documents import DocumentError, parse_json
 from pregao.errors import SchemaError, UsageError
 from pregao.lake.ingest.options import TARGET_BYTES
 from pregao.sbe.model import MessageTemplate, Schema

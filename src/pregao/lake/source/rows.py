@@ -21,23 +21,14 @@ import pyarrow.compute as pc
 
 from pregao.arrays import Int64Array
 from pregao.capture.blocks import PacketBlock
-from pregao.capture.bulk import read_blocks
+from pregao.capture.block_reader import read_blocks
 from pregao.capture.layers import Flow
 from pregao.lake.source.request import PACKETS, ReadRequest
 from pregao.lake.source.selection import SourceSelection
 from pregao.lake.source.shapes import shape_of
 from pregao.lake.store.location import Location
 from pregao.schemas.registry import Registry
-from pregao.umdf.bulk import (
-    BulkDecoder,
-    DecodeReject,
-    MessageBatch,
-    PacketHeaders,
-    UnknownMessages,
-    WalkedPackets,
-    Walker,
-    read_headers,
-)
+from pregao.umdf.bulk_decoder import BulkDecoder, DecodeReject, MessageBatch, PacketHeaders, UnknownMessages, WalkedPackets, Walker, read_headers
 from pregao.umdf.keys import key_type
 from pregao.umdf.layout import MIN_MESSAGE_SIZE
 from pregao.umdf.streams import Stream

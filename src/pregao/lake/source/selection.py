@@ -19,9 +19,9 @@ from pregao.lake.source import _kernels
 from pregao.lake.source.request import PACKETS, RANGES, ReadRequest
 from pregao.lake.source.shapes import RowShape, shape_of
 from pregao.sbe.model import MessageTemplate
-from pregao.sbe.values import ValueSpec, readings
+from pregao.sbe.value_specs import ValueSpec, readings
 from pregao.schemas.registry import Registry
-from pregao.umdf.bulk import MessageKind, WalkedPackets
+from pregao.umdf.bulk_decoder import MessageKind, WalkedPackets
 from pregao.umdf.survey.lines import message_of
 
 

@@ -13,7 +13,7 @@ import functools
 import re
 from pathlib import Path
 
-from pregao.documents import MAX_DEPTH
+from pregao.safe_io.documents import MAX_DEPTH
 from pregao.errors import UsageError
 
 _FEW = 2_000

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from pregao.lake.ingest.umdf.tables import bundled_message_tables
 from pregao.sbe.model import SetType
-from pregao.sbe.values import ValueKind
+from pregao.sbe.value_specs import ValueKind
 from pregao.schemas.bundle import UMDF_SCHEMA_ID
 from pregao.schemas.registry import Registry
 

@@ -15,7 +15,7 @@ from pregao.lake.store.lake import LakeStore
 from pregao.lake.store.location import Location
 from pregao.lake.store.unit import DATE
 from pregao.lake.views.definitions import INSTRUMENTS
-from pregao.names import did_you_mean, folded
+from pregao.name_matching import did_you_mean, folded
 
 _COLUMNS = (DATE, "channel", "security_id", "symbol", "security_group")
 

@@ -8,7 +8,7 @@ from pregao._njit import load_i64, njit, njit_or
 from pregao.umdf._sequencing_kernels import version_distance
 from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION
 
-_FALLBACK = "pregao.umdf.survey._whole_arrays"
+_FALLBACK = "pregao.umdf.survey._numpy_fallback"
 
 
 @njit_or(_FALLBACK)

@@ -10,9 +10,9 @@ from pregao.errors import EncodeError, SchemaError
 from pregao.exchange.engine.instruments import Instrument, MaturityMonthYear
 from pregao.exchange.engine.terms import SecurityUpdateAction
 from pregao.exchange.publisher.encoding.fields import known_fields, rescale, template
-from pregao.exchange.publisher.packetiser import ROOM
+from pregao.exchange.publisher.packet_writer import ROOM
 from pregao.sbe.codec import SchemaCodec
-from pregao.sbe.values import ValueSpec, readings
+from pregao.sbe.value_specs import ValueSpec, readings
 
 _PRICE_DECIMALS = 4
 _RATIO_DECIMALS = 7

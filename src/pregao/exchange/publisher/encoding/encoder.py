@@ -26,7 +26,7 @@ from pregao.exchange.publisher.encoding.layouts import (
 from pregao.exchange.publisher.encoding.news import NewsEncoder
 from pregao.exchange.publisher.encoding.orders import OrderEncoder, SnapshotOrderEncoder
 from pregao.sbe.codec import MessageCodec, SchemaCodec
-from pregao.sbe.values import ValueSpec
+from pregao.sbe.value_specs import ValueSpec
 from pregao.schemas.bundle import bundled
 
 DEFAULT_VERSION = 16

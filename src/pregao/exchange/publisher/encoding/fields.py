@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pregao.errors import SchemaError
 from pregao.sbe._packer import FieldSource
 from pregao.sbe.codec import MessageCodec, SchemaCodec
-from pregao.sbe.values import ValueKind, ValueSpec, readings
+from pregao.sbe.value_specs import ValueKind, ValueSpec, readings
 
 FLAGS = "matchEventIndicator"
 RPT_SEQ = "rptSeq"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pregao.errors import EncodeError, SchemaError
 from pregao.exchange.engine.events import News
 from pregao.exchange.publisher.encoding.fields import FLAGS, template
-from pregao.exchange.publisher.packetiser import ROOM
+from pregao.exchange.publisher.packet_writer import ROOM
 from pregao.sbe.codec import SchemaCodec
 
 _MAX_PARTS = 0xFFFF

@@ -21,7 +21,7 @@ from pregao.exchange.publisher.encoding.fields import (
 )
 from pregao.sbe._packer import FieldSource
 from pregao.sbe.codec import MessageCodec, SchemaCodec
-from pregao.sbe.values import ValueSpec, readings
+from pregao.sbe.value_specs import ValueSpec, readings
 from pregao.schemas.bundle import bundled
 
 OrderItem = NewOrderMbo | ChangeOrderMbo

@@ -25,7 +25,7 @@ from pregao.lake.ingest.schema_files import sbe_files
 from pregao.lake.ingest.schemas import KEY
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID
 from pregao.schemas.registry import Registry
-from pregao.umdf.bulk import BulkDecoder, MessageBatch, PacketHeaders, Walker
+from pregao.umdf.bulk_decoder import BulkDecoder, MessageBatch, PacketHeaders, Walker
 
 _KEY_NAMES = [entry.name for entry in (*KEY, *ADDED)]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pregao.lake.ingest.schemas import bounded_spec, column_of
 from pregao.lake.ingest.template_tables import message_schema, template_versions
 from pregao.lake.store.unit import TableSpec
-from pregao.sbe.names import snake_case
+from pregao.sbe.snake_case import snake_case
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID
 from pregao.schemas.registry import Registry
 from pregao.umdf.tables import TemplateTable

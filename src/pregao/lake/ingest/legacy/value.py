@@ -29,7 +29,7 @@ from pregao.lake.ingest.protocol import (
 )
 from pregao.legacy.bulk import ChunkColumns, MessageHeads, chunk_columns
 from pregao.legacy.messages import MsgType
-from pregao.legacy.recognition import is_legacy
+from pregao.legacy.streams import is_legacy
 from pregao.legacy.streams import LegacyStream, stream_of
 from pregao.umdf.sequencing import PacketKey
 

@@ -21,14 +21,7 @@ from pregao.lake.ingest.umdf.tables import (
 )
 from pregao.lake.ingest.window import all_same
 from pregao.schemas.registry import Registry
-from pregao.umdf.bulk import (
-    BulkDecoder,
-    MessageBatch,
-    MessageKind,
-    PacketHeaders,
-    WalkedPackets,
-    Walker,
-)
+from pregao.umdf.bulk_decoder import BulkDecoder, MessageBatch, MessageKind, PacketHeaders, WalkedPackets, Walker
 from pregao.umdf.event_columns import EventColumns
 from pregao.umdf.templates import SECURITY_DEFINITIONS
 

@@ -10,7 +10,7 @@ from pregao.lake.ingest.schemas import bounded_spec
 from pregao.lake.ingest.template_tables import message_schema, template_versions
 from pregao.lake.ingest.umdf.instruments import INSTRUMENTS
 from pregao.lake.store.unit import TableSpec
-from pregao.sbe.names import snake_case
+from pregao.sbe.snake_case import snake_case
 from pregao.schemas.bundle import UMDF_SCHEMA_ID
 from pregao.schemas.registry import Registry
 from pregao.umdf.tables import TemplateTable

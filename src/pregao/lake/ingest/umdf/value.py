@@ -13,7 +13,7 @@ from pregao.lake.ingest.protocol import IngestProtocol, PayloadKeys, ProtocolEvi
 from pregao.lake.ingest.umdf.instruments import INSTRUMENTS, latest
 from pregao.lake.ingest.umdf.messages import UmdfDecoder
 from pregao.lake.ingest.umdf.tables import message_table_name, message_table_specs
-from pregao.umdf.bulk import read_headers, walk
+from pregao.umdf.bulk_decoder import read_headers, walk
 from pregao.umdf.packets import PacketDecoder
 from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.streams import Stream, StreamEvidence

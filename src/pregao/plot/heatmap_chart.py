@@ -1,0 +1,181 @@
+"""Heat map of a book over time: quantity at each price, best prices, and trades."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.colors import LinearSegmentedColormap, LogNorm
+
+from pregao.api.values import Time
+from pregao.errors import NothingFoundError, UsageError
+from pregao.lake.sql.bound_queries import LEVELS_OF_TICKS
+from pregao.plot.queries import ChartRange, LakeLike, answer, span_of
+from pregao.plot.style import (
+    MUTED,
+    SAO_PAULO,
+    Chart,
+    counts,
+    legend,
+    moments,
+    picture,
+    span_text,
+    time_axis,
+)
+
+_COLUMNS = 900
+"""Number of time columns drawn."""
+_MAX_PRICES = 400
+_MAX_LEVELS = 10
+_TICKS = (
+    LEVELS_OF_TICKS
+    + """
+WHERE state IN ('valid', 'empty')
+  AND (upper(symbol) = $symbol OR security_id = CAST($security_id AS BIGINT))
+  AND (CAST($day AS DATE) IS NULL OR date = CAST($day AS DATE))
+  AND (CAST($since_ns AS BIGINT) IS NULL OR sending_time_ns >= CAST($since_ns AS BIGINT))
+  AND (CAST($until_ns AS BIGINT) IS NULL OR sending_time_ns < CAST($until_ns AS BIGINT))
+ORDER BY sending_time_ns, sequence_version, sequence_number, index_in_packet
+"""
+)
+_TRADES = """
+SELECT time_ns, price, "size", aggressor_side
+FROM trades WHERE NOT busted AND sets_last_price
+  AND (upper(symbol) = $symbol OR security_id = CAST($security_id AS BIGINT))
+  AND (CAST($day AS DATE) IS NULL OR date = CAST($day AS DATE))
+  AND (CAST($since_ns AS BIGINT) IS NULL OR time_ns >= CAST($since_ns AS BIGINT))
+  AND (CAST($until_ns AS BIGINT) IS NULL OR time_ns < CAST($until_ns AS BIGINT))
+"""
+_NIGHT = "#0d1420"
+_HEAT = LinearSegmentedColormap.from_list(
+    "book", [_NIGHT, "#14304f", "#1b5e8a", "#2ba3a0", "#b8d65a", "#fff3b0"]
+)
+_BOUGHT, _SOLD, _BEST_BID, _BEST_ASK = "#22d3a0", "#ff5a5f", "#4aa8ff", "#ff9f43"
+
+
+def heatmap(
+    lake: LakeLike,
+    symbol: str,
+    since: Time | None = None,
+    until: Time | None = None,
+    *,
+    levels: int = 10,
+    tz: str = SAO_PAULO,
+    day: date | str | None = None,
+) -> Chart:
+    """Plot the levels of the table ``ticks`` over time, with the trades.
+
+    Args:
+        lake: Lake with the tables ``ticks`` and ``trades``, or its path.
+        symbol: Symbol or security id.
+        since: Start of the time range; None for the beginning.
+        until: End of the time range (exclusive); None for the end.
+        levels: Levels per side, at most 10.
+        tz: Time zone of the axis, and of times without an offset.
+        day: Trading day; None for all days of the lake.
+
+    Raises:
+        NothingFoundError: There are no ticks or no best prices in the time range.
+        UsageError: ``levels`` is out of range.
+    """
+    if not 1 <= levels <= _MAX_LEVELS:
+        raise UsageError(f"levels must be 1 to {_MAX_LEVELS}, the depth of ticks, was {levels}.")
+    span = span_of(symbol, day, since, until, tz)
+    rows = answer(lake, "ticks", _TICKS, span.values, f"no ticks of {symbol} in this time range")
+    time = rows["sending_time_ns"]
+    # Integers: a float of nanoseconds since 1970 is off by some hundreds.
+    length = max(int(time[-1] - time[0]), _COLUMNS)
+    edges = time[0] + length * np.arange(_COLUMNS + 1) // _COLUMNS
+    at = np.searchsorted(time, edges[1:], side="right") - 1  # the last tick of each column
+    bid, ask = (np.where(_there(rows, side), rows[f"{side}_price_1"], np.nan)[at] for side in
+                ("bid", "ask"))  # fmt: skip
+    prices, heat = _heat(rows, at, levels, bid, ask)
+    figure, (axes,) = picture(
+        f"{symbol.upper()}: the book over time", span_text(int(time[0]), int(time[-1]), tz),
+        size=(10, 6),
+    )  # fmt: skip
+    axes.set_facecolor(_NIGHT)
+    axes.grid(visible=False)
+    step = prices[1] - prices[0] if len(prices) > 1 else 0.01
+    borders = np.append(prices - step / 2, prices[-1] + step / 2)
+    sizes = heat[heat > 0]
+    norm = LogNorm(*np.maximum(np.quantile(sizes, (0.02, 0.995)), 1)) if len(sizes) else None
+    shown: Any = axes.pcolormesh(
+        moments(edges), borders, np.ma.masked_less_equal(heat, 0), cmap=_HEAT, norm=norm,
+        rasterized=True,
+    )  # fmt: skip
+    for line, colour, name in ((bid, _BEST_BID, "best bid"), (ask, _BEST_ASK, "best ask")):
+        axes.step(moments(edges[1:]), line, where="pre", color=colour, lw=0.9, label=name)
+    _trades(axes, lake, span, borders)
+    axes.set_ylim(borders[0], borders[-1])
+    axes.set_xlim(*moments(edges[[0, -1]]))
+    axes.set_ylabel("price", color=MUTED)
+    bar = figure.colorbar(shown, ax=axes, pad=0.01, aspect=40)
+    bar.outline.set_visible(False)
+    bar.set_label("quantity at a price", color=MUTED)
+    bar.ax.tick_params(which="both", length=0, colors=MUTED)
+    counts(bar.ax.yaxis)
+    legend(axes)
+    time_axis(axes, tz)
+    return figure
+
+
+def _there(rows: dict[str, npt.NDArray[Any]], side: str) -> npt.NDArray[np.bool_]:
+    """Return the ticks whose best level of a side has a price (not only market orders)."""
+    there: npt.NDArray[np.bool_] = ~np.isnan(rows[f"{side}_price_1"].astype(float))
+    return there
+
+
+def _heat(
+    rows: dict[str, npt.NDArray[Any]],
+    at: npt.NDArray[np.int64],
+    levels: int,
+    bid: npt.NDArray[Any],
+    ask: npt.NDArray[Any],
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the prices in ascending order, and the quantity by price and time column."""
+    best = np.concatenate([bid, ask])
+    best = best[~np.isnan(best)]
+    if not len(best):
+        raise NothingFoundError("There is nothing to draw: no best prices in this time range.")
+    all_prices = np.concatenate([rows[f"{s}_price_{n}"][at] for s in ("bid", "ask")
+                                 for n in range(1, levels + 1)]).astype(float)  # fmt: skip
+    all_prices = np.round(all_prices[~np.isnan(all_prices)] * 10_000).astype(np.int64)
+    low, high = (round(float(each) * 10_000) for each in np.quantile(best, (0.005, 0.995)))
+    distinct = np.unique(all_prices)
+    gaps = np.diff(distinct)
+    step = int(gaps[gaps > 0].min()) if len(gaps) else 100
+    margin = max((high - low) // 6, (levels + 2) * step)
+    first, last = low - margin, high + margin
+    step = max(step, -(-(last - first) // (_MAX_PRICES * step)) * step)
+    first -= first % step
+    count = (last - first) // step + 1
+    heat = np.zeros((count, len(at)))
+    columns = np.arange(len(at))
+    for side in ("bid", "ask"):
+        for level in range(1, levels + 1):
+            price = rows[f"{side}_price_{level}"][at].astype(float)
+            size = np.nan_to_num(rows[f"{side}_size_{level}"][at].astype(float))
+            row = np.round((np.nan_to_num(price, nan=-1e9) * 10_000 - first) / step).astype(int)
+            inside = (row >= 0) & (row < count) & ~np.isnan(price)
+            np.add.at(heat, (row[inside], columns[inside]), size[inside])
+    return (first + step * np.arange(count)) / 10_000, heat
+
+
+def _trades(axes: Any, lake: LakeLike, span: ChartRange, borders: npt.NDArray[Any]) -> None:
+    try:
+        rows = answer(lake, "trades", _TRADES, span.values, "no trades")
+    except NothingFoundError:
+        return
+    size = rows["size"].astype(float)
+    area = np.minimum(5 + 70 * size / max(float(np.quantile(size, 0.99)), 1), 120)
+    inside = (rows["price"] > borders[0]) & (rows["price"] < borders[-1])
+    for name, colour, words in (("BUY", _BOUGHT, "bought"), ("SELL", _SOLD, "sold")):
+        own = inside & (rows["aggressor_side"] == name)
+        if own.any():
+            axes.scatter(
+                moments(rows["time_ns"][own]), rows["price"][own], s=area[own], color=colour,
+                alpha=0.75, linewidths=0.4, edgecolors=_NIGHT, label=words, zorder=3,
+            )  # fmt: skip

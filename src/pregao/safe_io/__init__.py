@@ -1,0 +1,1 @@
+"""Reading and writing within bounds: documents, private files, outputs, trusted folders, URLs."""

@@ -1,0 +1,174 @@
+"""HTTP server of a page on localhost: uvicorn in a separate thread.
+
+ASGI applications of the page: static files and API routes; `PageServer` guards them.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+import threading
+from types import TracebackType
+import uvicorn
+from pregao.errors import NetworkError
+from pregao.net.http import HOST
+from pregao.web.connections import Limits, bounded_http, bounded_websocket
+from pregao.web.origin_guard import TOKEN, Application, OriginGuard
+from pregao.web.origin_guard import new_token
+from collections.abc import Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from pregao.web.json_routes import problem
+from pregao.web.json_routes import Budget
+from pregao.web.origin_guard import Application
+from pregao.web.lake_routes import lake_routes
+
+if TYPE_CHECKING:
+    from pregao.web.exchange_panel import ExchangePanel
+    from pregao.web.lake_market import LakeMarket
+    from pregao.web.live_market import LiveMarket
+
+
+_START_S = 20.0
+_LOOK_S = 0.2
+
+
+class PageServer:
+    """Server of an application on loopback, which runs until it is closed."""
+
+    def __init__(
+        self,
+        application: Application,
+        port: int,
+        *,
+        token: str | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        """Start serving.
+
+        Args:
+            application: Application to serve.
+            port: TCP port; 0 selects a free one, see the attribute ``port``.
+            token: Token that requests must present; random if None.
+            limits: Limits of connections.
+        """
+        limits = limits or Limits()
+        self.token = token or new_token()
+        self._socket = _listen(port)
+        self.port: int = self._socket.getsockname()[1]
+        config = uvicorn.Config(
+            OriginGuard(application, self.token, f"pregao-{self.port}"),
+            log_level="error",
+            use_colors=False,  # commands escape control characters, including those of colors
+            access_log=False,
+            server_header=False,
+            http=bounded_http(limits),
+            h11_max_incomplete_event_size=limits.max_head_bytes,
+            timeout_keep_alive=math.ceil(limits.idle_s),
+            ws=bounded_websocket(limits),
+            ws_max_size=limits.max_message_bytes,
+            ws_per_message_deflate=False,  # loopback only: no need to compress
+            timeout_graceful_shutdown=1,
+            lifespan="on",
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, name="pregao-page", daemon=True)
+        self._thread.start()
+        pause = threading.Event()
+        for _ in range(int(_START_S / 0.01)):
+            if self._server.started or not self._thread.is_alive():
+                break
+            pause.wait(0.01)
+        if not self._server.started:
+            self.close()
+            raise NetworkError(f"The page server did not start on {HOST}:{self.port}.")
+
+    @property
+    def address(self) -> str:
+        """URL of the page without its token."""
+        return f"http://{HOST}:{self.port}/"
+
+    @property
+    def url(self) -> str:
+        """URL that opens the page, including the token."""
+        return f"{self.address}?{TOKEN}={self.token}"
+
+    def _run(self) -> None:
+        self._server.run(sockets=[self._socket])
+
+    def wait(self) -> None:
+        """Block until the server is closed or interrupted."""
+        while self._thread.is_alive():
+            self._thread.join(_LOOK_S)
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.should_exit = True
+        self._thread.join()
+        self._socket.close()
+
+    def __enter__(self) -> PageServer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _listen(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+    except OSError as error:
+        listener.close()
+        reason = error.strerror or str(error)
+        raise NetworkError(
+            f"Cannot listen on {HOST}:{port}: {reason}. Choose another port with --port."
+        ) from error
+    return listener
+
+
+STATIC = Path(__file__).parent / "static"
+
+
+def lake_application(market: LakeMarket, budget: Budget | None = None) -> Application:
+    """Return the page of a lake; ``budget`` limits concurrent reads of it."""
+    return _application(lake_routes(market, budget or Budget()))
+
+
+def live_application(
+    market: LiveMarket, panel: ExchangePanel | None = None, budget: Budget | None = None
+) -> Application:
+    """Return the page of the live feed, with a panel of its exchange if given."""
+    from pregao.web.live_routes import live_routes
+
+    return _application(live_routes(market, panel, budget))
+
+
+def _application(routes: Sequence[BaseRoute]) -> Application:
+    async def index(_request: Request) -> Response:
+        return FileResponse(STATIC / "index.html", media_type="text/html; charset=utf-8")
+
+    async def failed(_request: Request, error: Exception) -> Response:
+        message = f"Internal error ({type(error).__name__}); see the terminal of `pregao ui`."
+        return problem(message, HTTPStatus.INTERNAL_SERVER_ERROR)  # the server logs it
+
+    return Starlette(
+        routes=[
+            Route("/", index),
+            *routes,
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ],
+        exception_handlers={Exception: failed},
+    )
