@@ -20,7 +20,7 @@ from typing import Any
 from bench.measure import Row
 from pregao.clock import MILLISECOND, SECOND
 from pregao.entrypoint import framed
-from pregao.exchange.engine.catalogue import bundled_catalogue
+from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
 from pregao.exchange.host.core import PRIMARY, ExchangeHost
 from pregao.exchange.host.journal import Journal
 from pregao.exchange.host.settings import ExchangeSettings

@@ -55,7 +55,7 @@ def test_captures(pregao):
 
 def test_the_exchange_takes_any_case():
     from pregao.errors import UsageError
-    from pregao.exchange.engine.catalogue import bundled_catalogue
+    from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
     from pregao.exchange.engine.engine import MatchingEngine
     from pregao.exchange.host.control import find_instrument
 

@@ -5,7 +5,7 @@ import struct
 from datetime import date
 from pathlib import Path
 
-from pregao.exchange.engine.catalogue import bundled_catalogue
+from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
 from pregao.schemas.bundle import bundled
 from tests.entrypoint.raw_peer import SESSION
 from tests.exchange.host_desk import ORDER, PETR4, parties

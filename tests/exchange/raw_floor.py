@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import date, timedelta
 
 from pregao.entrypoint import SessionAccount
-from pregao.exchange.engine.catalogue import bundled_catalogue
+from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
 from tests.entrypoint.raw_peer import KEY
 from tests.exchange.host_desk import Exchange, quiet_settings
 

@@ -10,59 +10,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.auction import theoretical
-from pregao.exchange.engine.commands import Command
+from pregao.exchange.engine.phases.auction import theoretical
+from pregao.exchange.engine.model.commands import Command
 from pregao.exchange.engine.engine import MatchingEngine
-from pregao.exchange.engine.events import (
-    AuctionImbalance,
-    ExecutionSummary,
-    NewOrderMbo,
-    TheoreticalOpeningPrice,
-    Trade,
-)
-from pregao.exchange.engine.instruments import Instrument
-from pregao.exchange.engine.listing import Listing
-from pregao.exchange.engine.member_commands import (
-    CancelOrder,
-    CrossSide,
-    MassCancel,
-    ModifyOrder,
-    NewCross,
-    NewOrder,
-)
-from pregao.exchange.engine.operations_commands import (
-    AdvanceTime,
-    AmendTrade,
-    BustTrade,
-    DeleteSide,
-    EndDay,
-    EnterImplied,
-    EnterTrade,
-    ExpelOrder,
-    RejoinGroup,
-    ResetBook,
-    ResetChannel,
-    SetClosingPrice,
-    SetGroupPhase,
-    SetPriceBand,
-    SetSecurityStatus,
-    StartDay,
-)
-from pregao.exchange.engine.reports import (
-    CommandOutcome,
-    OrderAccepted,
-    OrderCancelled,
-    OrderFilled,
-    OrderModified,
-)
-from pregao.exchange.engine.terms import (
-    OpenCloseSettlFlag,
-    OrderSide,
-    OrdType,
-    PriceBandType,
-    TimeInForce,
-    TradingStatus,
-)
+from pregao.exchange.engine.model.events import AuctionImbalance, ExecutionSummary, NewOrderMbo, TheoreticalOpeningPrice, Trade
+from pregao.exchange.engine.model.instruments import Instrument
+from pregao.exchange.engine.book.listing import Listing
+from pregao.exchange.engine.model.commands import CancelOrder, CrossSide, MassCancel, ModifyOrder, NewCross, NewOrder
+from pregao.exchange.engine.model.operations_commands import AdvanceTime, AmendTrade, BustTrade, DeleteSide, EndDay, EnterImplied, EnterTrade, ExpelOrder, RejoinGroup, ResetBook, ResetChannel, SetClosingPrice, SetGroupPhase, SetPriceBand, SetSecurityStatus, StartDay
+from pregao.exchange.engine.model.reports import CommandOutcome, OrderAccepted, OrderCancelled, OrderFilled, OrderModified
+from pregao.exchange.engine.model.enums import OpenCloseSettlFlag, OrderSide, OrdType, PriceBandType, TimeInForce, TradingStatus
 from tests.exchange.floor import BUY, DAY, OTHER, SELL, SHARE, Floor, share
 
 SECURITIES = st.sampled_from((SHARE, SHARE, OTHER))

@@ -367,7 +367,7 @@ class Values:
 
 def fresh_order(values):
     """An order that is in no other queue."""
-    from pregao.exchange.engine.orders import EngineOrder
+    from pregao.exchange.engine.book.order_book import EngineOrder
 
     found = EngineOrder.__new__(EngineOrder)
     found.level = found.next = found.previous = None

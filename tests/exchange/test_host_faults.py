@@ -6,7 +6,7 @@ import pytest
 
 from pregao.errors import UsageError
 from pregao.exchange.engine import engine as engine_module
-from pregao.exchange.engine.member_commands import NewOrder
+from pregao.exchange.engine.model.commands import NewOrder
 from pregao.exchange.host import replaying
 from pregao.exchange.host.core import PRIMARY
 from pregao.exchange.host.faults import FaultLog

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from pregao.exchange.engine.catalogue import bundled_catalogue
+from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
 from pregao.exchange.host.core import ExchangeHost
 from pregao.exchange.host.journal import Journal
 from tests.entrypoint.raw_peer import SESSION, RawPeer

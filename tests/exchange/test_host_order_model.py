@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from pregao.entrypoint import VERSIONS
-from pregao.exchange.engine.operations_commands import ProtectionReference, SetProtection
+from pregao.exchange.engine.model.operations_commands import ProtectionReference, SetProtection
 from tests.entrypoint.raw_peer import SESSION
 from tests.exchange.host_desk import (
     ORDER,

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.member_commands import NewOrder
-from pregao.exchange.engine.terms import OrderSide
+from pregao.exchange.engine.model.commands import NewOrder
+from pregao.exchange.engine.model.enums import OrderSide
 from pregao.exchange.host.residents import CrowdRunner
 from pregao.exchange.traders.profiles import load_profile
 from tests.exchange.floor import px

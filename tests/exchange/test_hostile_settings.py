@@ -12,8 +12,8 @@ import pytest
 
 from pregao.cli.configuration import read_configuration
 from pregao.errors import UsageError
-from pregao.exchange.engine.catalogue import load_catalogue, parse_catalogue
-from pregao.exchange.engine.schedule import load_schedule, parse_schedule
+from pregao.exchange.engine.model.instrument_loader import load_catalogue, parse_catalogue
+from pregao.exchange.engine.model.schedule import load_schedule, parse_schedule
 from pregao.exchange.host.settings import parse_settings, read_settings
 from pregao.exchange.traders.profiles import load_profile, parse_profile
 from pregao.live.config import parse_config, read_config

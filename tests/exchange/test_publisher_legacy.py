@@ -13,15 +13,9 @@ from pregao.book.state import State
 from pregao.book.updates import Side as BookSide
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from pregao.exchange.engine import commands
-from pregao.exchange.engine.events import (
-    ForwardTrade,
-    MarketEvent,
-    SequenceReset,
-    Trade,
-    TradeBust,
-)
-from pregao.exchange.engine.terms import TradingStatus
+from pregao.exchange.engine.model import commands
+from pregao.exchange.engine.model.events import ForwardTrade, MarketEvent, SequenceReset, Trade, TradeBust
+from pregao.exchange.engine.model.enums import TradingStatus
 from pregao.exchange.publisher.legacy.channel_publisher import LegacyChannelPublisher
 from pregao.exchange.publisher.legacy.books import DepthSide
 from pregao.exchange.publisher.loops import LoopPace

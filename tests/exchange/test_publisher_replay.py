@@ -11,17 +11,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.exchange.engine import commands
-from pregao.exchange.engine.events import LastTradePrice, MarketEvent, OpenInterest, SettlementPrice
-from pregao.exchange.engine.instruments import Product
-from pregao.exchange.engine.reports import OrderModified
-from pregao.exchange.engine.terms import (
-    OpenCloseSettlFlag,
-    OrderSide,
-    PriceBandType,
-    TimeInForce,
-    TradingStatus,
-)
+from pregao.exchange.engine.model import commands
+from pregao.exchange.engine.model.events import LastTradePrice, MarketEvent, OpenInterest, SettlementPrice
+from pregao.exchange.engine.model.instruments import Product
+from pregao.exchange.engine.model.reports import OrderModified
+from pregao.exchange.engine.model.enums import OpenCloseSettlFlag, OrderSide, PriceBandType, TimeInForce, TradingStatus
 from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.publisher.encoding.orders import has_positions
 from pregao.exchange.publisher.loops import LoopPace

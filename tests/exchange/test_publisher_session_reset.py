@@ -2,7 +2,7 @@
 
 import pytest
 
-from pregao.exchange.engine.events import LastTradePrice, Statistic
+from pregao.exchange.engine.model.events import LastTradePrice, Statistic
 from pregao.exchange.publisher.encoding.layouts import LAYOUTS
 from pregao.exchange.publisher.published_state import PublishedInstrument
 from pregao.umdf.phases import RESET_WITH_THE_SESSION

@@ -14,7 +14,7 @@ import pytest
 
 from pregao.clock import SECOND
 from pregao.errors import PregaoError, UsageError
-from pregao.exchange.engine.events import MarketEvent, SequenceReset
+from pregao.exchange.engine.model.events import MarketEvent, SequenceReset
 from pregao.exchange.simulation import worker_process
 from pregao.exchange.simulation.network_faults import FaultRates
 from pregao.exchange.simulation.simulation import DayPublisher

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from pregao.clock import HOUR, MILLISECOND, MINUTE, SECOND
 from pregao.errors import UsageError
-from pregao.exchange.engine.catalogue import bundled_catalogue
-from pregao.exchange.engine.instruments import SecurityType
-from pregao.exchange.engine.operations_commands import SetGroupPhase
-from pregao.exchange.engine.schedule import default_schedule, parse_schedule
-from pregao.exchange.engine.terms import TradingStatus
+from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
+from pregao.exchange.engine.model.instruments import SecurityType
+from pregao.exchange.engine.model.operations_commands import SetGroupPhase
+from pregao.exchange.engine.model.schedule import default_schedule, parse_schedule
+from pregao.exchange.engine.model.enums import TradingStatus
 from pregao.exchange.simulation.timetable import plan_day
 from pregao.exchange.simulation.settings import (
     ResetKind,

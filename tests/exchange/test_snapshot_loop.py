@@ -9,41 +9,8 @@ from typing import Any
 import pytest
 
 from pregao.clock import SECOND
-from pregao.exchange.engine.events import (
-    AuctionImbalance,
-    ChangeOrderMbo,
-    ChannelReset,
-    ClosingPrice,
-    DeleteOrderMbo,
-    EmptyBook,
-    ExecutionStatistics,
-    HighPrice,
-    LastTradePrice,
-    LowPrice,
-    MarketEvent,
-    NewOrderMbo,
-    OpeningPrice,
-    PriceBand,
-    SecurityDefinition,
-    SecurityGroupPhase,
-    SecurityStatus,
-    SequenceReset,
-    TheoreticalOpeningPrice,
-    Trade,
-    TradeBust,
-)
-from pregao.exchange.engine.terms import (
-    ImbalanceCondition,
-    OpenCloseSettlFlag,
-    OrderSide,
-    PriceBandType,
-    PriceLimitType,
-    SecurityUpdateAction,
-    TradeCondition,
-    TradingSession,
-    TradingStatus,
-    TrdSubType,
-)
+from pregao.exchange.engine.model.events import AuctionImbalance, ChangeOrderMbo, ChannelReset, ClosingPrice, DeleteOrderMbo, EmptyBook, ExecutionStatistics, HighPrice, LastTradePrice, LowPrice, MarketEvent, NewOrderMbo, OpeningPrice, PriceBand, SecurityDefinition, SecurityGroupPhase, SecurityStatus, SequenceReset, TheoreticalOpeningPrice, Trade, TradeBust
+from pregao.exchange.engine.model.enums import ImbalanceCondition, OpenCloseSettlFlag, OrderSide, PriceBandType, PriceLimitType, SecurityUpdateAction, TradeCondition, TradingSession, TradingStatus, TrdSubType
 from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.loops import LoopPace

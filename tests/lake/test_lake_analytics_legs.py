@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from pregao.exchange.engine.terms import TrdSubType
+from pregao.exchange.engine.model.enums import TrdSubType
 from pregao.lake.analytics.analyse import analyse
 from pregao.lake.ingest.intake import ingest
 from pregao.lake.store.lake import LakeStore

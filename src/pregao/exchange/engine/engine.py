@@ -2,49 +2,68 @@
 
 It is a pure state machine: no clock, no floats, no I/O, and random draws derived from a seed. The
 same commands at the same times produce the same outcomes.
+
+Consequences of an event: legs, paired auctions, protections, stop orders, implied orders.
+
+Requests that a gateway rejects: they get the IDs and the report of any reject.
 """
 
 from __future__ import annotations
 
+from pregao.exchange.engine.phases.auction_close import extend_auctions, join_pairs
+from pregao.exchange.engine.book.market import Market
+from pregao.exchange.engine.orders.protected_mode import protect
+from pregao.exchange.engine.products.implied_spreads import refresh_implied, trade_legs
+from pregao.exchange.engine.orders.stop_orders import enter_triggered
 from collections.abc import Callable, Iterable
 from datetime import date
 from typing import Any
-
 from pregao.clock import MILLISECOND, MINUTE, SECOND
 from pregao.errors import UsageError
-from pregao.exchange.engine import (
-    aftermath,
-    auction_ends,
-    blocking,
-    commands,
-    crosses,
-    days,
-    entry,
-    exercise,
-    forwards,
-    give_ups,
-    mass_action,
-    modification,
-    notices,
-    phases,
-    protected_mode,
-    registration,
-    restatement,
-    spreads,
-    surveillance,
-    trade_entry,
-    user_spreads,
-    withdrawal,
-)
-from pregao.exchange.engine.auction_rules import AuctionRules
-from pregao.exchange.engine.commands import Command
-from pregao.exchange.engine.events import SecurityGroupPhase
-from pregao.exchange.engine.instruments import Instrument
-from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.reports import CommandOutcome
-from pregao.exchange.engine.silent_market import SilentMarket
-from pregao.exchange.engine.terms import PRICE_SCALE
-from pregao.exchange.engine.views import BookView, group_phases, view
+from pregao.exchange.engine.phases import auction_close, trading_day, trading_phases
+from pregao.exchange.engine.products import blocking, exercise, forwards, instrument_changes, implied_spreads, user_defined_spreads
+from pregao.exchange.engine.model import commands
+from pregao.exchange.engine.orders import cross_orders, order_entry, order_cancel, order_amend, protected_mode, order_cancel, order_cancel
+from pregao.exchange.engine.matching import give_ups
+from pregao.exchange.engine.operations import market_control, market_control, trade_corrections
+from pregao.exchange.engine.model.auction_rules import AuctionRules
+from pregao.exchange.engine.model.commands import Command
+from pregao.exchange.engine.model.events import SecurityGroupPhase
+from pregao.exchange.engine.model.instruments import Instrument
+from pregao.exchange.engine.book.market import Market
+from pregao.exchange.engine.model.reports import CommandOutcome
+from pregao.exchange.engine.book.market import SilentMarket
+from pregao.exchange.engine.model.enums import PRICE_SCALE
+from pregao.exchange.engine.book.snapshots import BookView, group_phases, view
+from pregao.exchange.engine.book.market import Market
+from pregao.exchange.engine.model.reject_codes import Reject
+from pregao.exchange.engine.model.reports import EngineReport
+from pregao.exchange.engine.model.enums import CxlRejResponseTo
+
+
+def settle(market: Market, now_ns: int) -> None:
+    """Process all consequences, round by round, until none is left."""
+    while True:
+        if market.spread_fills:
+            trade_legs(market, now_ns)
+        elif market.announced:
+            announced, market.announced = market.announced, []
+            market.publish([*announced], event=False)
+        elif market.extending:
+            extend_auctions(market, now_ns)
+        elif market.called:
+            join_pairs(market, now_ns)
+        elif market.reached:
+            # Before triggered stop orders: those of a protected account must no longer trade.
+            protect(market, now_ns)
+        elif market.touched:
+            refresh_implied(market, now_ns)
+        elif market.triggered:
+            enter_triggered(market, now_ns)
+        else:
+            market.follows = False
+            return
+
 
 _Handler = Callable[[Market, Any, int], None]
 
@@ -53,7 +72,7 @@ def _end_day(market: Market, command: commands.EndDay, now_ns: int) -> None:
     """End the trading day: exercise matured options and expire forwards that were not accepted."""
     exercise.exercise_matured(market, now_ns)
     forwards.expire_declarations(market, now_ns)
-    days.end_day(market, command, now_ns)
+    trading_day.end_day(market, command, now_ns)
 
 
 def _start_day(market: Market, command: commands.StartDay, now_ns: int) -> None:
@@ -61,27 +80,27 @@ def _start_day(market: Market, command: commands.StartDay, now_ns: int) -> None:
     if command.trade_date > market.trade_date:
         exercise.exercise_matured(market, now_ns)
         forwards.expire_declarations(market, now_ns)
-    user_spreads.note_activity(market)
-    days.start_day(market, command, now_ns)
+    user_defined_spreads.note_activity(market)
+    trading_day.start_day(market, command, now_ns)
     market.positions.start_day()
     market.give_ups.clear()
-    restatement.carry_over(market)
+    order_cancel.carry_over(market)
     protected_mode.reset_all(market)
-    user_spreads.remove_idle(market, now_ns)
+    user_defined_spreads.remove_idle(market, now_ns)
 
 
 _HANDLERS: dict[type, _Handler] = {
-    commands.NewOrder: entry.new_order,
-    commands.ModifyOrder: modification.modify_order,
-    commands.CancelOrder: withdrawal.cancel_order,
-    commands.MassCancel: mass_action.mass_cancel,
-    commands.RestateOrders: restatement.restate_orders,
-    commands.NewCross: crosses.new_cross,
+    commands.NewOrder: order_entry.new_order,
+    commands.ModifyOrder: order_amend.modify_order,
+    commands.CancelOrder: order_cancel.cancel_order,
+    commands.MassCancel: order_cancel.mass_cancel,
+    commands.RestateOrders: order_cancel.restate_orders,
+    commands.NewCross: cross_orders.new_cross,
     commands.DeclareForward: forwards.declare_forward,
     commands.AcceptForward: forwards.accept_forward,
     commands.RefuseForward: forwards.refuse_forward,
     commands.CancelForward: forwards.cancel_forward,
-    commands.DefineSpread: user_spreads.define_spread,
+    commands.DefineSpread: user_defined_spreads.define_spread,
     commands.MaintainPosition: exercise.maintain_position,
     commands.CancelMaintenance: exercise.cancel_maintenance,
     commands.AllocateTrade: blocking.allocate_trade,
@@ -91,32 +110,32 @@ _HANDLERS: dict[type, _Handler] = {
     commands.SetProtection: protected_mode.set_protection,
     commands.RemoveProtection: protected_mode.remove_protection,
     commands.SetDelta: protected_mode.set_delta,
-    commands.SetGroupPhase: phases.set_group_phase,
-    commands.SetSecurityStatus: phases.set_security_status,
-    commands.PairAuctions: auction_ends.pair_auctions,
-    commands.RejoinGroup: phases.rejoin_group,
-    commands.AdvanceTime: phases.advance_time,
+    commands.SetGroupPhase: trading_phases.set_group_phase,
+    commands.SetSecurityStatus: trading_phases.set_security_status,
+    commands.PairAuctions: auction_close.pair_auctions,
+    commands.RejoinGroup: trading_phases.rejoin_group,
+    commands.AdvanceTime: trading_phases.advance_time,
     commands.EndDay: _end_day,
     commands.StartDay: _start_day,
-    commands.AddInstrument: registration.add_instrument,
-    commands.ChangeInstrument: registration.change_instrument,
-    commands.RemoveInstrument: registration.remove_instrument,
-    commands.BustTrade: trade_entry.bust_trade,
-    commands.EnterTrade: trade_entry.enter_trade,
-    commands.AmendTrade: trade_entry.amend_trade,
-    commands.ExpelOrder: surveillance.expel_order,
-    commands.DeleteSide: surveillance.delete_side,
-    commands.EnterImplied: surveillance.enter_implied,
-    commands.PublishNews: notices.publish_news,
-    commands.ResetBook: surveillance.reset_book,
-    commands.ResetChannel: surveillance.reset_channel,
-    commands.ResetStream: surveillance.reset_stream,
-    commands.SetClosingPrice: notices.set_closing_price,
-    commands.SetSettlementPrice: notices.set_settlement_price,
-    commands.SetOpenInterest: notices.set_open_interest,
-    commands.SetPriceBand: notices.set_price_band,
-    commands.SetQuantityBand: notices.set_quantity_band,
-    commands.AdjustLastTrade: notices.adjust_last_trade,
+    commands.AddInstrument: instrument_changes.add_instrument,
+    commands.ChangeInstrument: instrument_changes.change_instrument,
+    commands.RemoveInstrument: instrument_changes.remove_instrument,
+    commands.BustTrade: trade_corrections.bust_trade,
+    commands.EnterTrade: trade_corrections.enter_trade,
+    commands.AmendTrade: trade_corrections.amend_trade,
+    commands.ExpelOrder: market_control.expel_order,
+    commands.DeleteSide: market_control.delete_side,
+    commands.EnterImplied: market_control.enter_implied,
+    commands.PublishNews: market_control.publish_news,
+    commands.ResetBook: market_control.reset_book,
+    commands.ResetChannel: market_control.reset_channel,
+    commands.ResetStream: market_control.reset_stream,
+    commands.SetClosingPrice: market_control.set_closing_price,
+    commands.SetSettlementPrice: market_control.set_settlement_price,
+    commands.SetOpenInterest: market_control.set_open_interest,
+    commands.SetPriceBand: market_control.set_price_band,
+    commands.SetQuantityBand: market_control.set_quantity_band,
+    commands.AdjustLastTrade: market_control.adjust_last_trade,
 }
 
 
@@ -195,7 +214,7 @@ class MatchingEngine:
             self.market.list_instrument(instrument)
         if implied_orders:
             for listing in self.market.listings.values():
-                spreads.register(self.market, listing)
+                implied_spreads.register(self.market, listing)
 
     def apply(self, command: Command, now_ns: int) -> CommandOutcome:
         """Apply a command at a time that must not decrease, and return its outcome.
@@ -216,9 +235,9 @@ class MatchingEngine:
         self._untold = None
         market.units, market.reports = outcome
         while (due := market.next_due_ns) is not None and due <= now_ns:
-            auction_ends.run_due(market, due)
+            auction_close.run_due(market, due)
             market.touched.update(market.implied_of)
-            aftermath.settle(market, due)
+            settle(market, due)
         try:
             handler(market, command, now_ns)
         except UsageError:
@@ -227,7 +246,7 @@ class MatchingEngine:
         if market.implied_of:
             _touch(market, command)
         if market.follows:
-            aftermath.settle(market, now_ns)
+            settle(market, now_ns)
         return outcome
 
     def state(self) -> tuple[Market, int, CommandOutcome | None]:
@@ -241,7 +260,7 @@ class MatchingEngine:
 
     def drop_due(self, now_ns: int) -> None:
         """Drop auction ends that are due; market operations must end those auctions."""
-        auction_ends.drop_due(self.market, now_ns)
+        auction_close.drop_due(self.market, now_ns)
 
     @property
     def next_due_ns(self) -> int | None:
@@ -265,3 +284,22 @@ class MatchingEngine:
     def group_phases(self) -> list[SecurityGroupPhase]:
         """Return the current phase of every group."""
         return group_phases(self.market)
+
+
+def refuse(
+    market: Market,
+    session: int,
+    cl_ord_id: int,
+    security_id: int,
+    response_to: CxlRejResponseTo,
+    reject: Reject,
+    now_ns: int,
+    order_id: int = 0,
+    orig_cl_ord_id: int = 0,
+) -> list[EngineReport]:
+    """Return the reports about a request that did not reach the market."""
+    market.units, market.reports = [], []
+    market.rejected(
+        session, cl_ord_id, security_id, response_to, reject, now_ns, order_id, orig_cl_ord_id
+    )
+    return market.reports

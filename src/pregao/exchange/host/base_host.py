@@ -16,9 +16,9 @@ from pregao.entrypoint.session_state import SessionRecord
 from pregao.entrypoint.store import pack_record
 from pregao.entrypoint.throttle import Throttle
 from pregao.errors import UsageError
-from pregao.exchange.engine.auction_rules import AuctionRules
+from pregao.exchange.engine.model.auction_rules import AuctionRules
 from pregao.exchange.engine.engine import MatchingEngine
-from pregao.exchange.engine.events import MarketEvent
+from pregao.exchange.engine.model.events import MarketEvent
 from pregao.exchange.host.desk import RequestRouter
 from pregao.exchange.host.faults import FaultLog, blank_sessions
 from pregao.exchange.host.journal import Journal

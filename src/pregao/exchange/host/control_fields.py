@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.terms import PRICE_SCALE
+from pregao.exchange.engine.model.enums import PRICE_SCALE
 from pregao.exchange.host.intake import MAX_PRICE
 
 _RULE: Final = "rule"

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from pregao.exchange.engine.auction_rules import AuctionRules
-from pregao.exchange.engine.terms import PriceBandType, TradingSession, TradingStatus
+from pregao.exchange.engine.model.auction_rules import AuctionRules
+from pregao.exchange.engine.model.enums import PriceBandType, TradingSession, TradingStatus
 from pregao.exchange.host import control_fields as rule
 from pregao.exchange.host.intake import MAX_QUANTITY
 

@@ -30,10 +30,10 @@ from pregao.entrypoint.gateway_connection import GatewayConnection
 from pregao.entrypoint.messages import messages
 from pregao.entrypoint.session_state import IncomingAccepted, OutgoingSent
 from pregao.errors import UsageError
-from pregao.exchange.engine.commands import Command
-from pregao.exchange.engine.events import MarketEvent
-from pregao.exchange.engine.member_commands import MassCancel, RestateOrders
-from pregao.exchange.engine.terms import ExecRestatementReason
+from pregao.exchange.engine.model.commands import Command
+from pregao.exchange.engine.model.events import MarketEvent
+from pregao.exchange.engine.model.commands import MassCancel, RestateOrders
+from pregao.exchange.engine.model.enums import ExecRestatementReason
 from pregao.exchange.host.base_host import BACKUP, NO_SESSION, PRIMARY
 from pregao.exchange.host.checkpoints import save
 from pregao.exchange.host.control import engine_commands

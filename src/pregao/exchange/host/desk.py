@@ -8,13 +8,13 @@ from typing import Any, Final
 from pregao.entrypoint.events import MessageReceived, RequestReceived
 from pregao.entrypoint.gateway_sessions import GatewaySession
 from pregao.entrypoint.rules import SessionAccount
-from pregao.exchange.engine import rejects
-from pregao.exchange.engine.commands import Command
+from pregao.exchange.engine.model import reject_codes
+from pregao.exchange.engine.model.commands import Command
 from pregao.exchange.engine.engine import MatchingEngine
-from pregao.exchange.engine.events import MarketEvent
-from pregao.exchange.engine.operations_commands import AdvanceTime
-from pregao.exchange.engine.refusals import refuse
-from pregao.exchange.engine.terms import CxlRejResponseTo
+from pregao.exchange.engine.model.events import MarketEvent
+from pregao.exchange.engine.model.operations_commands import AdvanceTime
+from pregao.exchange.engine.engine import refuse
+from pregao.exchange.engine.model.enums import CxlRejResponseTo
 from pregao.exchange.host import intake, rare_requests
 from pregao.exchange.host.reporting import ExecutionReporter, RequestContext
 from pregao.exchange.host.requests import CancelRequest, OrderRequest
@@ -149,7 +149,7 @@ class RequestRouter:
     def _refuse(
         self,
         request: OrderRequest | CancelRequest,
-        reject: rejects.Reject,
+        reject: reject_codes.Reject,
         *,
         new: bool,
         now_ns: int,

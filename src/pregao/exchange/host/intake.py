@@ -8,20 +8,13 @@ from __future__ import annotations
 from datetime import date
 from typing import Final
 
-from pregao.exchange.engine import rejects
-from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.member_commands import CancelOrder, ModifyOrder, NewOrder
-from pregao.exchange.engine.rejects import Reject
-from pregao.exchange.engine.self_trade import investor_number
-from pregao.exchange.engine.terms import (
-    ExecRestatementReason,
-    OrderSide,
-    OrdType,
-    RoutingInstruction,
-    SelfTradePreventionInstruction,
-    TimeInForce,
-)
-from pregao.exchange.engine.withdrawal import find_order
+from pregao.exchange.engine.model import reject_codes
+from pregao.exchange.engine.book.market import Market
+from pregao.exchange.engine.model.commands import CancelOrder, ModifyOrder, NewOrder
+from pregao.exchange.engine.model.reject_codes import Reject
+from pregao.exchange.engine.matching.self_trade_prevention import investor_number
+from pregao.exchange.engine.model.enums import ExecRestatementReason, OrderSide, OrdType, RoutingInstruction, SelfTradePreventionInstruction, TimeInForce
+from pregao.exchange.engine.orders.order_cancel import find_order
 from pregao.exchange.host.requests import CancelRequest, OrderRequest
 
 _EPOCH: Final = date(1970, 1, 1).toordinal()
@@ -47,15 +40,15 @@ def refusal(market: Market, request: OrderRequest | CancelRequest, *, new: bool)
     """Return why a request is rejected before it reaches the engine, or None."""
     listing = market.listings.get(request.security_id)
     if listing is None or listing.instrument.market_segment_id != request.segment:
-        return rejects.UNKNOWN_INSTRUMENT
+        return reject_codes.UNKNOWN_INSTRUMENT
     if isinstance(request, OrderRequest):
         if not 0 < request.quantity <= MAX_QUANTITY:
-            return rejects.QUANTITY_OUTSIDE_RANGE
+            return reject_codes.QUANTITY_OUTSIDE_RANGE
         for price in (request.price, request.stop_px):
             if price is not None and not -MAX_PRICE <= price <= MAX_PRICE:
-                return rejects.PRICE_OUTSIDE_LIMITS
+                return reject_codes.PRICE_OUTSIDE_LIMITS
         if request.account_type == _REMOVE_ACCOUNT and request.location in DIRECT_ACCESS:
-            return rejects.ACCOUNT_KEPT
+            return reject_codes.ACCOUNT_KEPT
     if new:
         return None
     order = find_order(
@@ -66,7 +59,7 @@ def refusal(market: Market, request: OrderRequest | CancelRequest, *, new: bool)
         request.orig_cl_ord_id or 0,
     )
     if order is not None and order.side != _SIDES[request.side]:
-        return rejects.UNKNOWN_ORDER.because("it is on the other side")
+        return reject_codes.UNKNOWN_ORDER.because("it is on the other side")
     return None
 
 

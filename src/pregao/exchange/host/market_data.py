@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pregao.exchange.engine.engine import MatchingEngine
-from pregao.exchange.engine.events import EmptyBook, MarketEvent, MarketItem, NewOrderMbo
-from pregao.exchange.engine.terms import OrderSide
-from pregao.exchange.engine.views import BookEntry
+from pregao.exchange.engine.model.events import EmptyBook, MarketEvent, MarketItem, NewOrderMbo
+from pregao.exchange.engine.model.enums import OrderSide
+from pregao.exchange.engine.book.snapshots import BookEntry
 from pregao.exchange.host.settings import ExchangeSettings
 from pregao.exchange.publisher.channels import OutgoingPacket
 from pregao.exchange.publisher.publisher import Publisher

@@ -10,23 +10,11 @@ from decimal import Decimal
 from typing import Any, Final
 
 from pregao.entrypoint.gateway_sessions import GatewaySession
-from pregao.exchange.engine.commands import Command
-from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.member_commands import (
-    AcceptForward,
-    CancelForward,
-    DeclareForward,
-    DefineSpread,
-    ProposedLeg,
-    RefuseForward,
-)
-from pregao.exchange.engine.reports import (
-    ForwardOffered,
-    ForwardReported,
-    ForwardTraded,
-    SpreadDefined,
-)
-from pregao.exchange.engine.terms import PRICE_SCALE, RATIO_SCALE, OrderSide, SettlType
+from pregao.exchange.engine.model.commands import Command
+from pregao.exchange.engine.book.market import Market
+from pregao.exchange.engine.model.commands import AcceptForward, CancelForward, DeclareForward, DefineSpread, ProposedLeg, RefuseForward
+from pregao.exchange.engine.model.reports import ForwardOffered, ForwardReported, ForwardTraded, SpreadDefined
+from pregao.exchange.engine.model.enums import PRICE_SCALE, RATIO_SCALE, OrderSide, SettlType
 from pregao.exchange.host.intake import DIRECT_ACCESS, MAX_PRICE, MAX_QUANTITY
 
 Values = Mapping[str, Any]

@@ -8,15 +8,11 @@ from decimal import Decimal
 from typing import Any, Final
 
 from pregao.entrypoint.gateway_sessions import GatewaySession
-from pregao.exchange.engine.commands import Command
-from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.member_commands import (
-    AllocateTrade,
-    CancelMaintenance,
-    MaintainPosition,
-)
-from pregao.exchange.engine.reports import AllocationReported, PositionReported
-from pregao.exchange.engine.terms import PRICE_SCALE, PosTransType
+from pregao.exchange.engine.model.commands import Command
+from pregao.exchange.engine.book.market import Market
+from pregao.exchange.engine.model.commands import AllocateTrade, CancelMaintenance, MaintainPosition
+from pregao.exchange.engine.model.reports import AllocationReported, PositionReported
+from pregao.exchange.engine.model.enums import PRICE_SCALE, PosTransType
 from pregao.exchange.host.intake import MAX_PRICE, MAX_QUANTITY
 
 Values = Mapping[str, Any]

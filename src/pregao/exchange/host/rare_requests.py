@@ -11,21 +11,14 @@ from typing import Any, Final
 
 from pregao.entrypoint.events import MessageReceived
 from pregao.entrypoint.gateway_sessions import GatewaySession
-from pregao.exchange.engine import rejects
-from pregao.exchange.engine.commands import Command
-from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.member_commands import CrossSide, MassCancel, NewCross
-from pregao.exchange.engine.rejects import Reject
-from pregao.exchange.engine.reports import MassCancelled
-from pregao.exchange.engine.self_trade import investor_number
-from pregao.exchange.engine.terms import (
-    PRICE_SCALE,
-    CrossPrioritization,
-    CrossType,
-    ExecRestatementReason,
-    MassActionType,
-    OrderSide,
-)
+from pregao.exchange.engine.model import reject_codes
+from pregao.exchange.engine.model.commands import Command
+from pregao.exchange.engine.book.market import Market
+from pregao.exchange.engine.model.commands import CrossSide, MassCancel, NewCross
+from pregao.exchange.engine.model.reject_codes import Reject
+from pregao.exchange.engine.model.reports import MassCancelled
+from pregao.exchange.engine.matching.self_trade_prevention import investor_number
+from pregao.exchange.engine.model.enums import PRICE_SCALE, CrossPrioritization, CrossType, ExecRestatementReason, MassActionType, OrderSide
 from pregao.exchange.host.intake import MAX_PRICE, MAX_QUANTITY
 from pregao.exchange.host.negotiation import command_of
 from pregao.exchange.host.positions import POSITION_REQUESTS, position_command
@@ -139,18 +132,18 @@ def _cross(
     kind = CrossType[values.get("crossType") or "ALL_OR_NONE_CROSS"]
     refused = None
     if mantissa is None:
-        refused = rejects.PRICE_REQUIRED
+        refused = reject_codes.PRICE_REQUIRED
         if kind in (CrossType.VWAP_CROSS, CrossType.CLOSING_PRICE_CROSS):
-            refused = rejects.CROSS_TYPE_NOT_ACCEPTED
+            refused = reject_codes.CROSS_TYPE_NOT_ACCEPTED
     elif values.get("ordType") not in (None, "LIMIT"):
-        refused = rejects.CROSS_TYPE_NOT_ACCEPTED
+        refused = reject_codes.CROSS_TYPE_NOT_ACCEPTED
     elif not -MAX_PRICE <= mantissa <= MAX_PRICE:
-        refused = rejects.PRICE_OUTSIDE_LIMITS
+        refused = reject_codes.PRICE_OUTSIDE_LIMITS
     elif not 0 < values["orderQty"] <= MAX_QUANTITY:
-        refused = rejects.QUANTITY_OUTSIDE_RANGE
+        refused = reject_codes.QUANTITY_OUTSIDE_RANGE
     if refused is not None or mantissa is None:
         for each in (buyer, seller):
-            refuse(each, refused or rejects.PRICE_REQUIRED)
+            refuse(each, refused or reject_codes.PRICE_REQUIRED)
         return
     firm = session.account.firm
     command = NewCross(

@@ -18,7 +18,7 @@ from pregao.entrypoint.gateway_sessions import Reader, read_frame
 from pregao.entrypoint.messages import messages
 from pregao.entrypoint.store import unpack_record
 from pregao.errors import UsageError
-from pregao.exchange.engine.member_commands import RestateOrders
+from pregao.exchange.engine.model.commands import RestateOrders
 from pregao.exchange.host.base_host import BaseHost
 from pregao.exchange.host.checkpoints import resume
 from pregao.exchange.host.control_requests import ControlRequest, journaled_request, parse_request

@@ -14,16 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from pregao.entrypoint.framing import framed
 from pregao.entrypoint.messages import session_schema
-from pregao.exchange.engine.reports import (
-    FillBusted,
-    OrderAccepted,
-    OrderCancelled,
-    OrderFilled,
-    OrderModified,
-    OrderRejected,
-    OrderRestated,
-)
-from pregao.exchange.engine.terms import OrdStatus, TradingSession, TradingStatus
+from pregao.exchange.engine.model.reports import FillBusted, OrderAccepted, OrderCancelled, OrderFilled, OrderModified, OrderRejected, OrderRestated
+from pregao.exchange.engine.model.enums import OrdStatus, TradingSession, TradingStatus
 from pregao.exchange.host.requests import CancelRequest, OrderRequest
 from pregao.sbe.codec import SchemaCodec
 from pregao.sbe.value_specs import readings

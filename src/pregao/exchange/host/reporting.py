@@ -7,25 +7,9 @@ from typing import Any, Final
 
 from pregao.entrypoint.gateway_sessions import GatewaySession
 from pregao.entrypoint.messages import VERSIONS
-from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.reports import (
-    AllocationReported,
-    EngineReport,
-    FillBusted,
-    ForwardOffered,
-    ForwardReported,
-    ForwardTraded,
-    MassCancelled,
-    OrderAccepted,
-    OrderCancelled,
-    OrderFilled,
-    OrderModified,
-    OrderRejected,
-    OrderRestated,
-    PositionReported,
-    SpreadDefined,
-)
-from pregao.exchange.engine.terms import TradingStatus
+from pregao.exchange.engine.book.market import Market
+from pregao.exchange.engine.model.reports import AllocationReported, EngineReport, FillBusted, ForwardOffered, ForwardReported, ForwardTraded, MassCancelled, OrderAccepted, OrderCancelled, OrderFilled, OrderModified, OrderRejected, OrderRestated, PositionReported, SpreadDefined
+from pregao.exchange.engine.model.enums import TradingStatus
 from pregao.exchange.host import report_messages as wire
 from pregao.exchange.host.intake import changed
 from pregao.exchange.host.negotiation import OffBookReporter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pregao.clock import DAY, Clock, system_clock
-from pregao.exchange.engine.instruments import SecurityType
+from pregao.exchange.engine.model.instruments import SecurityType
 from pregao.exchange.host.server import ExchangeServer
 from pregao.exchange.traders.crowd import Crowd
 from pregao.exchange.traders.arrivals import SeededRandom

@@ -15,8 +15,8 @@ from typing import Any, Final
 from pregao.clock import MILLISECOND, SECOND, Clock, system_clock
 from pregao.entrypoint.gateway_connection import GatewayConnection
 from pregao.errors import PregaoError, UsageError
-from pregao.exchange.engine.commands import Command
-from pregao.exchange.engine.operations_commands import SetGroupPhase
+from pregao.exchange.engine.model.commands import Command
+from pregao.exchange.engine.model.operations_commands import SetGroupPhase
 from pregao.exchange.host.control import phase_request
 from pregao.exchange.host.control_server import ControlServer, cannot_listen
 from pregao.exchange.host.core import BACKUP, PRIMARY, ExchangeHost

@@ -36,10 +36,10 @@ from pregao.entrypoint.framing import MAX_MESSAGE, MAX_MESSAGE_SIZE
 from pregao.entrypoint.rules import GatewaySettings, SessionAccount
 from pregao.entrypoint.throttle import ThrottleLimit
 from pregao.errors import UsageError
-from pregao.exchange.engine.auction_rules import AuctionRules, parse_auction_rules
-from pregao.exchange.engine.catalogue import bundled_catalogue, load_catalogue
-from pregao.exchange.engine.instruments import Instrument
-from pregao.exchange.engine.schedule import Schedule, default_schedule, load_schedule
+from pregao.exchange.engine.model.auction_rules import AuctionRules, parse_auction_rules
+from pregao.exchange.engine.model.instrument_loader import bundled_catalogue, load_catalogue
+from pregao.exchange.engine.model.instruments import Instrument
+from pregao.exchange.engine.model.schedule import Schedule, default_schedule, load_schedule
 from pregao.exchange.host.risk_path import RiskDelay
 from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.publisher.loops import LoopPace

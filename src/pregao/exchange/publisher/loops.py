@@ -15,12 +15,12 @@ from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.packet_writer import HEARTBEAT_NS, PacketWriter
 from collections.abc import Iterator
 from pregao.clock import SECOND
-from pregao.exchange.engine.instruments import Instrument
-from pregao.exchange.engine.terms import SecurityUpdateAction
+from pregao.exchange.engine.model.instruments import Instrument
+from pregao.exchange.engine.model.enums import SecurityUpdateAction
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.published_state import PublishedChannel
 from collections.abc import Callable, Iterator
-from pregao.exchange.engine.events import SecurityStatus, Statistic
+from pregao.exchange.engine.model.events import SecurityStatus, Statistic
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.published_state import PublishedChannel, PublishedInstrument, PublishedSide
 

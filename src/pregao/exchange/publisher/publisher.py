@@ -9,17 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.events import (
-    ChannelReset,
-    MarketEvent,
-    MarketItem,
-    News,
-    SecurityDefinition,
-    SecurityGroupPhase,
-    SequenceReset,
-)
-from pregao.exchange.engine.instruments import Instrument
-from pregao.exchange.engine.terms import SecurityUpdateAction
+from pregao.exchange.engine.model.events import ChannelReset, MarketEvent, MarketItem, News, SecurityDefinition, SecurityGroupPhase, SequenceReset
+from pregao.exchange.engine.model.instruments import Instrument
+from pregao.exchange.engine.model.enums import SecurityUpdateAction
 from pregao.exchange.publisher.channels import ChannelEndpoints, OutgoingPacket
 from pregao.exchange.publisher.loops import DefinitionWriter
 from pregao.exchange.publisher.encoding.encoder import DEFAULT_VERSION, FeedEncoder

@@ -10,16 +10,11 @@ from typing import NamedTuple, Protocol
 
 from pregao.clock import MILLISECOND, VirtualClock
 from pregao.errors import UsageError
-from pregao.exchange.engine.commands import Command
+from pregao.exchange.engine.model.commands import Command
 from pregao.exchange.engine.engine import MatchingEngine
-from pregao.exchange.engine.events import MarketEvent
-from pregao.exchange.engine.instruments import Instrument, SecurityType
-from pregao.exchange.engine.operations_commands import (
-    AdvanceTime,
-    ResetChannel,
-    ResetStream,
-    StartDay,
-)
+from pregao.exchange.engine.model.events import MarketEvent
+from pregao.exchange.engine.model.instruments import Instrument, SecurityType
+from pregao.exchange.engine.model.operations_commands import AdvanceTime, ResetChannel, ResetStream, StartDay
 from pregao.exchange.publisher.encoding.orders import has_positions
 from pregao.exchange.simulation.timetable import Timetable, shortened
 from pregao.exchange.simulation.settings import MAX_RATE, ResetKind, SimulationSettings, moment_ns

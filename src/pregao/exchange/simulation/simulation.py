@@ -12,8 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-from pregao.exchange.engine.events import MarketEvent, SecurityDefinition
-from pregao.exchange.engine.instruments import Instrument
+from pregao.exchange.engine.model.events import MarketEvent, SecurityDefinition
+from pregao.exchange.engine.model.instruments import Instrument
 from pregao.exchange.publisher.channels import OutgoingPacket
 from pregao.exchange.publisher.publisher import ChannelPublisher, Publisher
 from pregao.exchange.simulation.captures import ChannelCaptures
@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pregao.clock import MILLISECOND, MINUTE
 from pregao.errors import UsageError
-from pregao.exchange.engine.schedule import default_schedule, load_schedule
+from pregao.exchange.engine.model.schedule import default_schedule, load_schedule
 from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.publisher.publisher import Publisher

@@ -20,7 +20,7 @@ from operator import attrgetter
 from typing import Any, BinaryIO, NoReturn, get_args
 
 from pregao.errors import PregaoError
-from pregao.exchange.engine.events import MarketEvent, MarketItem
+from pregao.exchange.engine.model.events import MarketEvent, MarketItem
 from pregao.exchange.simulation.day_trading import DayTrading, TradingListener, TradingTotals
 from pregao.exchange.simulation.truth import TruthBook
 

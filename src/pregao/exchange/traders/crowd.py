@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.listing import Listing
-from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.terms import TradingStatus
+from pregao.exchange.engine.book.listing import Listing
+from pregao.exchange.engine.book.market import Market
+from pregao.exchange.engine.model.enums import TradingStatus
 from pregao.exchange.traders.actions import (
     AUCTION,
     OPEN,

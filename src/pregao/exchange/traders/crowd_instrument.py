@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from random import Random
 
-from pregao.exchange.engine.listing import Listing
-from pregao.exchange.engine.orders import UNPRICED_KEY
-from pregao.exchange.engine.terms import PRICE8_PER_PRICE
+from pregao.exchange.engine.book.listing import Listing
+from pregao.exchange.engine.book.order_book import UNPRICED_KEY
+from pregao.exchange.engine.model.enums import PRICE8_PER_PRICE
 from pregao.exchange.traders.profiles import Profile
 
 TABLE = 4096

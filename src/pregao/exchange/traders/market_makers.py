@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pregao.exchange.engine.terms import OrderSide, TradingStatus
+from pregao.exchange.engine.model.enums import OrderSide, TradingStatus
 from pregao.exchange.traders.actions import CrowdCommand, TradingContext, modify, new, withdrawal
 from pregao.exchange.traders.crowd_instrument import CrowdInstrument
 

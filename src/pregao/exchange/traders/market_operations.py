@@ -8,44 +8,12 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 
 from pregao.clock import SECOND
-from pregao.exchange.engine.commands import Command
-from pregao.exchange.engine.listing import Listing
-from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.operations_commands import (
-    AddInstrument,
-    AdjustLastTrade,
-    AmendTrade,
-    BustTrade,
-    ChangeInstrument,
-    DeleteSide,
-    EnterImplied,
-    EnterTrade,
-    ExpelOrder,
-    PublishNews,
-    RejoinGroup,
-    RemoveInstrument,
-    ResetBook,
-    SetClosingPrice,
-    SetOpenInterest,
-    SetPriceBand,
-    SetQuantityBand,
-    SetSecurityStatus,
-    SetSettlementPrice,
-)
-from pregao.exchange.engine.session_statistics import regular_close
-from pregao.exchange.engine.terms import (
-    PRICE8_PER_PRICE,
-    PRICE_SCALE,
-    NewsSource,
-    OpenCloseSettlFlag,
-    OrderSide,
-    PriceBandMidpoint,
-    PriceBandType,
-    PriceLimitType,
-    SettlPriceType,
-    TradingStatus,
-    TrdSubType,
-)
+from pregao.exchange.engine.model.commands import Command
+from pregao.exchange.engine.book.listing import Listing
+from pregao.exchange.engine.book.market import Market
+from pregao.exchange.engine.model.operations_commands import AddInstrument, AdjustLastTrade, AmendTrade, BustTrade, ChangeInstrument, DeleteSide, EnterImplied, EnterTrade, ExpelOrder, PublishNews, RejoinGroup, RemoveInstrument, ResetBook, SetClosingPrice, SetOpenInterest, SetPriceBand, SetQuantityBand, SetSecurityStatus, SetSettlementPrice
+from pregao.exchange.engine.matching.statistics import regular_close
+from pregao.exchange.engine.model.enums import PRICE8_PER_PRICE, PRICE_SCALE, NewsSource, OpenCloseSettlFlag, OrderSide, PriceBandMidpoint, PriceBandType, PriceLimitType, SettlPriceType, TradingStatus, TrdSubType
 from pregao.exchange.traders.crowd import Crowd
 from pregao.exchange.traders.crowd_instrument import CrowdInstrument
 from pregao.exchange.traders.arrivals import SeededRandom

@@ -11,8 +11,8 @@ from typing import Any, NoReturn, TypeVar
 
 from pregao.safe_io.documents import DocumentError, parse_toml, read_document
 from pregao.errors import UsageError
-from pregao.exchange.engine.auction_rules import AuctionRules, parse_auction_rules
-from pregao.exchange.engine.instruments import SecurityType
+from pregao.exchange.engine.model.auction_rules import AuctionRules, parse_auction_rules
+from pregao.exchange.engine.model.instruments import SecurityType
 
 OPEN_ACTIONS = (
     "quote",

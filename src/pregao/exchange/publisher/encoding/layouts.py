@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pregao.exchange.engine import events
+from pregao.exchange.engine.model import events
 from pregao.exchange.publisher.encoding.fields import FieldMapping
 
 

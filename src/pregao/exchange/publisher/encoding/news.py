@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pregao.errors import EncodeError, SchemaError
-from pregao.exchange.engine.events import News
+from pregao.exchange.engine.model.events import News
 from pregao.exchange.publisher.encoding.fields import FLAGS, template
 from pregao.exchange.publisher.packet_writer import ROOM
 from pregao.sbe.codec import SchemaCodec

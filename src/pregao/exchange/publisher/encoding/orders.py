@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pregao.errors import SchemaError
-from pregao.exchange.engine.events import (
-    ChangeOrderMbo,
-    DeleteOrderMbo,
-    MassDeleteOrders,
-    NewOrderMbo,
-)
-from pregao.exchange.engine.terms import OrderSide
+from pregao.exchange.engine.model.events import ChangeOrderMbo, DeleteOrderMbo, MassDeleteOrders, NewOrderMbo
+from pregao.exchange.engine.model.enums import OrderSide
 from pregao.exchange.publisher.encoding.fields import (
     FLAGS,
     RPT_SEQ,

@@ -8,17 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 from sortedcontainers import SortedDict
-from pregao.exchange.engine.orders import key_of
-from pregao.exchange.engine.terms import OrderSide
+from pregao.exchange.engine.book.order_book import key_of
+from pregao.exchange.engine.model.enums import OrderSide
 from pregao.feed.legacy_meaning import CHANGE, DELETE, NEW, OVERLAY
 from collections.abc import Iterable, Iterator
-from pregao.exchange.engine.events import (
-    ChangeOrderMbo,
-    DeleteOrderMbo,
-    MassDeleteOrders,
-    NewOrderMbo,
-)
-from pregao.exchange.engine.terms import OrderSide
+from pregao.exchange.engine.model.events import ChangeOrderMbo, DeleteOrderMbo, MassDeleteOrders, NewOrderMbo
+from pregao.exchange.engine.model.enums import OrderSide
 from pregao.exchange.publisher.encoding.orders import OrderItem
 from pregao.exchange.publisher.legacy.entries import Values, at, decimal_of
 from pregao.exchange.publisher.published_state import PublishedChannel, PublishedInstrument

@@ -5,26 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, get_args
 
-from pregao.exchange.engine.events import (
-    ChangeOrderMbo,
-    ChannelReset,
-    DeleteOrderMbo,
-    EmptyBook,
-    ForwardTrade,
-    LastTradePrice,
-    MarketEvent,
-    MassDeleteOrders,
-    NewOrderMbo,
-    News,
-    SecurityDefinition,
-    SecurityGroupPhase,
-    SecurityStatus,
-    SequenceReset,
-    Statistic,
-    Trade,
-)
-from pregao.exchange.engine.instruments import Instrument
-from pregao.exchange.engine.terms import SecurityUpdateAction
+from pregao.exchange.engine.model.events import ChangeOrderMbo, ChannelReset, DeleteOrderMbo, EmptyBook, ForwardTrade, LastTradePrice, MarketEvent, MassDeleteOrders, NewOrderMbo, News, SecurityDefinition, SecurityGroupPhase, SecurityStatus, SequenceReset, Statistic, Trade
+from pregao.exchange.engine.model.instruments import Instrument
+from pregao.exchange.engine.model.enums import SecurityUpdateAction
 from pregao.exchange.publisher.legacy import loop
 from pregao.exchange.publisher.legacy.books import BookItem, OrderBooks, PriceBooks
 from pregao.exchange.publisher.legacy.definitions import lists

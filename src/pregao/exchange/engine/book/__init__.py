@@ -1,0 +1,1 @@
+"""State of the market: order books, pending orders, listings and positions."""

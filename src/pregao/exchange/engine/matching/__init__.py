@@ -1,0 +1,1 @@
+"""Rules of matching: priority, self-trade prevention, price bands, protections, statistics."""

@@ -1,0 +1,98 @@
+"""Price and quantity bands: which prices they reject, and where they call an auction."""
+
+from __future__ import annotations
+
+from pregao.exchange.engine.book.listing import NO_LIMIT, Band, Listing
+from pregao.exchange.engine.model.reject_codes import PRICE_OUTSIDE_BAND, PRICE_OUTSIDE_LIMITS, Reject
+from pregao.exchange.engine.model.enums import PRICE_SCALE, PriceBandMidpoint, PriceBandType, PriceLimitType
+
+_REFUSING = (
+    PriceBandType.HARD_LIMIT,
+    PriceBandType.STATIC_LIMITS,
+    PriceBandType.REJECTION_BAND,
+)
+_HUNDRED_PERCENT = 100 * PRICE_SCALE
+
+
+def _midpoint(listing: Listing, band: Band) -> int | None:
+    """Return the price that a relative band is measured from now.
+
+    The documents do not define the complementary last price: it is treated as the last price.
+    """
+    if band.midpoint == PriceBandMidpoint.THEORETICAL_PRICE and listing.theoretical is not None:
+        return listing.theoretical.price
+    return listing.reference_price()
+
+
+def limits(listing: Listing, band: Band) -> tuple[int, int]:
+    """Return the lowest and highest price that a band allows now."""
+    low, high = band.low, band.high
+    if band.limit_type == PriceLimitType.PRICE_UNIT:
+        return (-NO_LIMIT if low is None else low, NO_LIMIT if high is None else high)
+    middle = _midpoint(listing, band)
+    if middle is None:
+        return (-NO_LIMIT, NO_LIMIT)
+    if band.limit_type == PriceLimitType.TICKS:
+        step, unit = listing.tick, PRICE_SCALE
+    else:
+        step, unit = abs(middle), _HUNDRED_PERCENT
+    return (
+        # Rounded inwards: a price a fraction outside is outside.
+        -NO_LIMIT if low is None else middle - (-low * step) // unit,
+        NO_LIMIT if high is None else middle + (high * step) // unit,
+    )
+
+
+def hard_limits(listing: Listing) -> tuple[int, int]:
+    """Return the lowest and highest price that the hard limits allow now."""
+    band = listing.bands.get(PriceBandType.HARD_LIMIT)
+    return (-NO_LIMIT, NO_LIMIT) if band is None else limits(listing, band)
+
+
+def refresh(listing: Listing) -> None:
+    """Recompute the limits after a band was set or its reference moved."""
+    reject_low = -NO_LIMIT
+    reject_high = NO_LIMIT
+    for kind in _REFUSING:
+        band = listing.bands.get(kind)
+        if band is not None:
+            low, high = limits(listing, band)
+            reject_low = max(reject_low, low)
+            reject_high = min(reject_high, high)
+    listing.reject_low, listing.reject_high = reject_low, reject_high
+    auction = listing.bands.get(PriceBandType.AUCTION_LIMITS)
+    if auction is None:
+        listing.auction_low, listing.auction_high = -NO_LIMIT, NO_LIMIT
+    else:
+        listing.auction_low, listing.auction_high = limits(listing, auction)
+    listing.bands_float = any(
+        band.limit_type != PriceLimitType.PRICE_UNIT for band in listing.bands.values()
+    )
+
+
+def refusal(listing: Listing, price: int) -> Reject:
+    """Return the reject of the first band that a price violates."""
+    for kind in _REFUSING:
+        band = listing.bands.get(kind)
+        if band is None:
+            continue
+        low, high = limits(listing, band)
+        if not low <= price <= high:
+            reject = PRICE_OUTSIDE_LIMITS
+            if kind == PriceBandType.REJECTION_BAND:
+                reject = PRICE_OUTSIDE_BAND
+            return reject.because(f"{_shown(price)} is outside {_span(low, high)}")
+    return PRICE_OUTSIDE_LIMITS
+
+
+def _shown(price: int) -> str:
+    """Return a price as text."""
+    whole, part = divmod(abs(price), PRICE_SCALE)
+    return f"{'-' if price < 0 else ''}{whole}.{part:04d}"
+
+
+def _span(low: int, high: int) -> str:
+    """Return a pair of limits as text."""
+    lowest = "any" if low == -NO_LIMIT else _shown(low)
+    highest = "any" if high == NO_LIMIT else _shown(high)
+    return f"{lowest} to {highest}"

@@ -1,0 +1,1 @@
+"""Values, instruments, schedules, commands, reports and market events of the engine."""

@@ -1,0 +1,1 @@
+"""Commands of market operations: halts, news, price limits, trade corrections."""

@@ -1,0 +1,1 @@
+"""Trading phases, auctions and the trading day."""

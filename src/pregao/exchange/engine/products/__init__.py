@@ -1,0 +1,1 @@
+"""Spreads, user-defined instruments, forwards, exercise, blocking and instrument changes."""
