@@ -21,8 +21,8 @@ from bench.measure import Row
 from pregao.clock import MILLISECOND, SECOND
 from pregao.entrypoint import framed
 from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
-from pregao.exchange.host.core import PRIMARY, ExchangeHost
-from pregao.exchange.host.journal import Journal
+from pregao.exchange.host.host import PRIMARY, ExchangeHost
+from pregao.exchange.host.journal.journal import Journal
 from pregao.exchange.host.settings import ExchangeSettings
 from pregao.sbe.codec import SchemaCodec
 from pregao.schemas.bundle import bundled

@@ -57,7 +57,7 @@ def test_the_exchange_takes_any_case():
     from pregao.errors import UsageError
     from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
     from pregao.exchange.engine.engine import MatchingEngine
-    from pregao.exchange.host.control import find_instrument
+    from pregao.exchange.host.admin.commands import find_instrument
 
     engine = MatchingEngine(list(bundled_catalogue()), date(2026, 5, 21))
     assert find_instrument(engine, "petr4").symbol == "PETR4"

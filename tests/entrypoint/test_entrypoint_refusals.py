@@ -13,7 +13,7 @@ from pregao.entrypoint.refusals import (
     Refusals,
 )
 from pregao.entrypoint.rules import MAX_GAP
-from pregao.exchange.host.core import PRIMARY
+from pregao.exchange.host.host import PRIMARY
 from tests.entrypoint.gateway_desk import Desk
 from tests.entrypoint.raw_peer import MS, SESSION, secret
 from tests.exchange.host_floor import HostFloor

@@ -5,7 +5,7 @@ import contextlib
 import threading
 from dataclasses import replace
 
-from pregao.exchange.host.control_server import send_request
+from pregao.exchange.host.admin.control_server import send_request
 from pregao.exchange.host.server import ExchangeServer
 from pregao.exchange.host.settings import ExchangeSettings
 from pregao.net.addresses import Address

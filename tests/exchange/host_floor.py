@@ -5,8 +5,8 @@ from dataclasses import replace
 from datetime import date
 
 from pregao.errors import UsageError
-from pregao.exchange.host.core import PRIMARY, ExchangeHost
-from pregao.exchange.host.journal import Journal
+from pregao.exchange.host.host import PRIMARY, ExchangeHost
+from pregao.exchange.host.journal.journal import Journal
 from pregao.exchange.host.settings import ExchangeSettings
 from tests.entrypoint.raw_peer import MS, SESSION, START, RawPeer
 from tests.exchange.host_desk import ORDER, PETR4, VALE3, parties

@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from pregao.exchange.host.control_requests import REQUESTS
+from pregao.exchange.host.admin.control_requests import REQUESTS
 
 BASE = {
     "phase": {"phase": "OPEN", "group": "all"},

@@ -9,7 +9,7 @@ from pregao.errors import UsageError
 from pregao.exchange.engine.model.auction_rules import AuctionRules, parse_auction_rules
 from pregao.exchange.engine.model.events import News
 from pregao.exchange.engine.model.schedule import parse_schedule
-from pregao.exchange.host.control import phase_request
+from pregao.exchange.host.admin.commands import phase_request
 from pregao.exchange.host.settings import parse_settings
 from tests.exchange.host_desk import ORDER, PETR4, parties, whole_state
 from tests.exchange.host_floor import SESSIONS, SETTINGS, HostFloor

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pregao.exchange.host.core import PRIMARY
+from pregao.exchange.host.host import PRIMARY
 from tests.entrypoint.raw_peer import MS, SESSION
 from tests.exchange.extreme_frames import changed, samples, session_samples
 from tests.exchange.host_desk import whole_state

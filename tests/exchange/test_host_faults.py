@@ -7,12 +7,12 @@ import pytest
 from pregao.errors import UsageError
 from pregao.exchange.engine import engine as engine_module
 from pregao.exchange.engine.model.commands import NewOrder
-from pregao.exchange.host import replaying
-from pregao.exchange.host.core import PRIMARY
+from pregao.exchange.host.journal import replay as replaying
+from pregao.exchange.host.host import PRIMARY
 from pregao.exchange.host.faults import FaultLog
-from pregao.exchange.host.journal_file import RecordKind
-from pregao.exchange.host.replaying import ReplayedHost
-from pregao.exchange.host.risk_path import RiskDelay
+from pregao.exchange.host.journal.journal_file import RecordKind
+from pregao.exchange.host.journal.replay import ReplayedHost
+from pregao.exchange.host.gateway.pre_trade import RiskDelay
 from tests.entrypoint.raw_peer import MS, SESSION
 from tests.exchange.host_desk import Exchange, quiet_settings, whole_state
 from tests.exchange.host_floor import SETTINGS, HostFloor

@@ -6,8 +6,8 @@ import os
 import pytest
 
 from pregao.errors import UsageError
-from pregao.exchange.host.journal import Journal
-from pregao.exchange.host.journal_file import JournalRecord, RecordKind
+from pregao.exchange.host.journal.journal import Journal
+from pregao.exchange.host.journal.journal_file import JournalRecord, RecordKind
 from tests.exchange.host_desk import Client, Exchange, quiet_settings
 from tests.exchange.test_host_restart import Process, free_ports
 from tests.waiting import PATIENCE_S

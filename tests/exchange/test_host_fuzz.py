@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
-from pregao.exchange.host.core import ExchangeHost
-from pregao.exchange.host.journal import Journal
+from pregao.exchange.host.host import ExchangeHost
+from pregao.exchange.host.journal.journal import Journal
 from tests.entrypoint.raw_peer import SESSION, RawPeer
 from tests.exchange.host_desk import ORDER, PETR4, Exchange, parties, whole_state
 from tests.waiting import until

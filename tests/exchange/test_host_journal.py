@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.exchange.host.journal import Journal
-from pregao.exchange.host.journal_file import JournalRecord, RecordKind
+from pregao.exchange.host.journal.journal import Journal
+from pregao.exchange.host.journal.journal_file import JournalRecord, RecordKind
 
 RECORDS = st.lists(
     st.builds(

@@ -3,10 +3,10 @@
 import pytest
 
 from pregao.errors import UsageError
-from pregao.exchange.host.control_requests import MAX_HEADLINE_BYTES, REQUESTS
-from pregao.exchange.host.core import ExchangeHost
-from pregao.exchange.host.journal import Journal
-from pregao.exchange.host.journal_file import RecordKind
+from pregao.exchange.host.admin.control_requests import MAX_HEADLINE_BYTES, REQUESTS
+from pregao.exchange.host.host import ExchangeHost
+from pregao.exchange.host.journal.journal import Journal
+from pregao.exchange.host.journal.journal_file import RecordKind
 from pregao.exchange.host.market_data import MarketData
 from tests.entrypoint.raw_peer import MS, SESSION
 from tests.exchange.host_desk import whole_state

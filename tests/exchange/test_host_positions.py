@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 
 from pregao.errors import UsageError
-from pregao.exchange.host.core import ExchangeHost
-from pregao.exchange.host.journal import Journal
+from pregao.exchange.host.host import ExchangeHost
+from pregao.exchange.host.journal.journal import Journal
 from pregao.exchange.host.settings import parse_settings
 from tests.exchange.host_desk import ORDER, parties, whole_state
 from tests.exchange.host_floor import SESSIONS, SETTINGS, HostFloor

@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 from pregao.cli.main import app
 from pregao.errors import UsageError
-from pregao.exchange.host import journal_repair
-from pregao.exchange.host.core import ExchangeHost
-from pregao.exchange.host.journal import Journal
-from pregao.exchange.host.journal_file import JournalRecord, RecordKind, read_header, walk
-from pregao.exchange.host.journal_repair import examine_journal, repair_journal
+from pregao.exchange.host.journal import repair
+from pregao.exchange.host.host import ExchangeHost
+from pregao.exchange.host.journal.journal import Journal
+from pregao.exchange.host.journal.journal_file import JournalRecord, RecordKind, read_header, walk
+from pregao.exchange.host.journal.repair import examine_journal, repair_journal
 from tests.exchange.host_floor import SESSIONS, SETTINGS, HostFloor
 from tests.exchange.test_host_checkpoints import Days, checkpoints, good_till
 from tests.exchange.test_host_journal import damaged, first_version, read, written
@@ -120,7 +120,7 @@ def test_the_kind_of_a_damaged_record_decides_whether_it_is_read_as_a_request(
     traded(tmp_path)
     (path,) = tmp_path.glob("journal-0*")
     kinds = {place: record.kind for place, record in offsets(path)}
-    monkeypatch.setattr(journal_repair, "describe", lambda data, place: f"{words} at {place}")
+    monkeypatch.setattr(repair, "describe", lambda data, place: f"{words} at {place}")
     data = path.read_bytes()
     for place in kinds:
         path.write_bytes(data)

@@ -7,7 +7,7 @@ import pytest
 from pregao.errors import UsageError
 from pregao.exchange.engine.model.commands import NewOrder
 from pregao.exchange.engine.model.enums import OrderSide
-from pregao.exchange.host.residents import CrowdRunner
+from pregao.exchange.host.crowd import CrowdRunner
 from pregao.exchange.traders.profiles import load_profile
 from tests.exchange.floor import px
 from tests.exchange.host_desk import PATIENCE_S, PETR4, Exchange, row

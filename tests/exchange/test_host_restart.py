@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.exchange.host.core import ExchangeHost
-from pregao.exchange.host.journal import Journal
+from pregao.exchange.host.host import ExchangeHost
+from pregao.exchange.host.journal.journal import Journal
 from tests.entrypoint.raw_peer import SESSION
 from tests.exchange.host_desk import (
     Client,

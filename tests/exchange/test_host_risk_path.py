@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.exchange.host.core import PRIMARY
-from pregao.exchange.host.risk_path import RiskDelay, RiskQueue
+from pregao.exchange.host.host import PRIMARY
+from pregao.exchange.host.gateway.pre_trade import RiskDelay, RiskQueue
 from pregao.exchange.host.settings import parse_settings
 from tests.entrypoint.raw_peer import MS
 from tests.exchange.host_desk import ORDER, PETR4, Exchange, parties, quiet_settings, whole_state

@@ -14,9 +14,9 @@ import pytest
 
 from pregao.api.lake import Lake
 from pregao.errors import PregaoError, SchemaError
-from pregao.exchange.host.control_token import read_token, token_path
-from pregao.exchange.host.core import ExchangeHost
-from pregao.exchange.host.journal import Journal
+from pregao.exchange.host.admin.control_server import read_token, token_path
+from pregao.exchange.host.host import ExchangeHost
+from pregao.exchange.host.journal.journal import Journal
 from pregao.fast.xml import load_templates
 from pregao.feed.channel import Channel
 from pregao.feed.channel_settings import ChannelSettings

@@ -7,7 +7,7 @@ import pytest
 
 from pregao.safe_io import private_files
 from pregao.errors import UsageError
-from pregao.exchange.host import control_token
+from pregao.exchange.host.admin import control_server
 from pregao.safe_io.private_files import SecretFileError, read_secret
 from pregao.safe_io.urls import MAX_CREDENTIALS_BYTES, read_credentials
 from pregao.web import origin_guard
@@ -53,7 +53,7 @@ BROKEN = {
 }
 READERS = {
     "read_secret": lambda path: read_secret(path, MAX_BYTES),
-    "control token": control_token.read_token,
+    "control token": control_server.read_token,
     "token of a page": origin_guard.read_token,
     "keys of S3": lambda path: read_credentials(str(path)),
 }

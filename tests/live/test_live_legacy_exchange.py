@@ -12,7 +12,7 @@ import pytest
 from pregao.book.updates import Side
 from pregao.clock import SECOND, system_clock
 from pregao.errors import UsageError
-from pregao.exchange.host.feed_output import FeedOutput
+from pregao.exchange.host.market_data import FeedOutput
 from pregao.exchange.host.settings import ExchangeSettings, parse_settings
 from pregao.exchange.publisher.legacy.channel_publisher import LegacyChannelPublisher
 from pregao.exchange.publisher.loops import LoopPace

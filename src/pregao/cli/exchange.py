@@ -106,7 +106,7 @@ def exchange(
             raise UsageError(f"--feed must be multicast, unicast or none, was {feed!r}.")
         settings = replace(settings, feed=feed)
     if entrypoint_schema is not None:
-        from pregao.exchange.host.named_schema import with_schema
+        from pregao.exchange.host.base_host import with_schema
 
         settings = with_schema(settings, entrypoint_schema)
     settings = _with_legacy(settings, legacy, recovery)

@@ -35,7 +35,7 @@ Symbol = Annotated[str, typer.Argument(metavar="SYMBOL", help="Symbol of the ins
 
 
 def _ask(port: int, **request: Any) -> dict[str, Any]:
-    from pregao.exchange.host.control_server import send_request
+    from pregao.exchange.host.admin.control_server import send_request
 
     answer = send_request(
         port, {name: value for name, value in request.items() if value is not None}

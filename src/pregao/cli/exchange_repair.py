@@ -35,7 +35,7 @@ def repair(
     import json
 
     from pregao.errors import UsageError
-    from pregao.exchange.host.journal_repair import examine_journal, repair_journal
+    from pregao.exchange.host.journal.repair import examine_journal, repair_journal
 
     found = repair_journal(folder) if yes else examine_journal(folder)
     if json_output:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Final
 
 from pregao.errors import PregaoError
-from pregao.exchange.host.residents import CrowdRunner
+from pregao.exchange.host.crowd import CrowdRunner
 from pregao.exchange.host.server import ExchangeServer
 from pregao.exchange.host.settings import ExchangeSettings
 from pregao.exchange.simulation.instruments import choose_instruments

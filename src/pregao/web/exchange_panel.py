@@ -14,7 +14,7 @@ from pregao.entrypoint.client_settings import ClientSettings
 from pregao.entrypoint.events import MessageReceived
 from pregao.entrypoint.requests import RequestBuilder, RequestDefaults
 from pregao.errors import EncodeError, PregaoError, UsageError
-from pregao.exchange.host.control_server import send_request
+from pregao.exchange.host.admin.control_server import send_request
 from pregao.web.json_routes import Parameters
 
 T = TypeVar("T")

@@ -1,4 +1,7 @@
-"""Components of an exchange without sockets and clocks, and their setup at each start."""
+"""Components of an exchange without sockets and clocks, and their setup at each start.
+
+Exchange sessions that use a schema file named by the user.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import date
 from typing import Any, Final
-
 from pregao.entrypoint.gateway_connection import GatewayConnection
 from pregao.entrypoint.gateway_sessions import GatewaySession, GatewaySessions
 from pregao.entrypoint.session_state import SessionRecord
@@ -19,16 +21,24 @@ from pregao.errors import UsageError
 from pregao.exchange.engine.model.auction_rules import AuctionRules
 from pregao.exchange.engine.engine import MatchingEngine
 from pregao.exchange.engine.model.events import MarketEvent
-from pregao.exchange.host.desk import RequestRouter
+from pregao.exchange.host.gateway.request_router import RequestRouter
 from pregao.exchange.host.faults import FaultLog, blank_sessions
-from pregao.exchange.host.journal import Journal
-from pregao.exchange.host.journal_file import RecordKind
-from pregao.exchange.host.kept_sessions import JournaledSessions
-from pregao.exchange.host.requests import request_readers
-from pregao.exchange.host.rights import dump_accounts, load_accounts
-from pregao.exchange.host.risk_path import Key, RiskDelay, RiskQueue
+from pregao.exchange.host.journal.journal import Journal
+from pregao.exchange.host.journal.journal_file import RecordKind
+from pregao.exchange.host.journal.journal import JournaledSessions
+from pregao.exchange.host.gateway.order_requests import request_readers
+from pregao.exchange.host.gateway.pre_trade import dump_accounts, load_accounts
+from pregao.exchange.host.gateway.pre_trade import Key, RiskDelay, RiskQueue
 from pregao.exchange.host.settings import ExchangeSettings
 from pregao.exchange.publisher.encoding.orders import has_positions
+from dataclasses import replace
+from pathlib import Path
+from pregao.entrypoint.messages import read_schema, use_schema
+from pregao.errors import PregaoError, UsageError
+from pregao.exchange.host.gateway.execution_reports import report_messages
+from pregao.exchange.host.gateway.order_requests import request_readers
+from pregao.exchange.host.settings import ExchangeSettings
+
 
 PRIMARY: Final = 1
 BACKUP: Final = 2
@@ -233,3 +243,24 @@ class BaseHost(ABC):
     @abstractmethod
     def _done(self, now_ns: int) -> None:
         """Complete a step that succeeded."""
+
+
+def with_schema(settings: ExchangeSettings, path: Path) -> ExchangeSettings:
+    """Return settings that also accept sessions of the version of a schema file.
+
+    In this process, the file replaces a bundled schema of the same version. It is read and checked
+    immediately: UsageError names what it lacks.
+    """
+    schema = read_schema(path)
+    use_schema(schema)
+    request_readers.cache_clear()
+    report_messages.cache_clear()
+    try:
+        request_readers(schema.version)
+        report_messages(schema.version)
+    except (KeyError, PregaoError) as error:
+        raise UsageError(
+            f"{path}: the schema lacks messages or fields that the exchange needs: {error}."
+        ) from None
+    versions = tuple(sorted({*settings.rules.versions, schema.version}))
+    return replace(settings, rules=replace(settings.rules, versions=versions))

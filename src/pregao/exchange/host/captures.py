@@ -16,7 +16,7 @@ from pregao.capture.writer import PcapWriter, UdpFramer, tcp_frame
 from pregao.entrypoint.credentials import blanked
 from pregao.entrypoint.framing import BadFrame, FrameReader
 from pregao.errors import UsageError
-from pregao.exchange.host.lines import GatewayTransport, TrafficTap
+from pregao.exchange.host.gateway.tcp import GatewayTransport, TrafficTap
 from pregao.exchange.host.settings import ExchangeSettings
 from pregao.exchange.publisher.channels import OutgoingPacket
 from pregao.umdf.streams import Stream

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pregao.entrypoint.session_state import SessionState
 from pregao.entrypoint.store import SessionStore
-from pregao.exchange.host.risk_path import Key
+from pregao.exchange.host.gateway.pre_trade import Key
 
 if TYPE_CHECKING:
-    from pregao.exchange.host.checkpoint_file import JournalPosition
+    from pregao.exchange.host.checkpoints.checkpoint_file import JournalPosition
 
 _log = logging.getLogger(__name__)
 _VOID: Final = struct.Struct("<IIQ")

@@ -40,7 +40,7 @@ from pregao.exchange.engine.model.auction_rules import AuctionRules, parse_aucti
 from pregao.exchange.engine.model.instrument_loader import bundled_catalogue, load_catalogue
 from pregao.exchange.engine.model.instruments import Instrument
 from pregao.exchange.engine.model.schedule import Schedule, default_schedule, load_schedule
-from pregao.exchange.host.risk_path import RiskDelay
+from pregao.exchange.host.gateway.pre_trade import RiskDelay
 from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.simulation.settings import LegacyDepth

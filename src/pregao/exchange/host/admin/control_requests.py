@@ -15,8 +15,8 @@ from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.exchange.engine.model.auction_rules import AuctionRules
 from pregao.exchange.engine.model.enums import PriceBandType, TradingSession, TradingStatus
-from pregao.exchange.host import control_fields as rule
-from pregao.exchange.host.intake import MAX_QUANTITY
+from pregao.exchange.host.admin import request_fields as rule
+from pregao.exchange.host.gateway.order_requests import MAX_QUANTITY
 
 PHASES: Final = {
     "PRE_OPEN": TradingStatus.RESERVED,

@@ -30,8 +30,8 @@ from pregao.exchange.engine.model.reports import CommandOutcome, EngineReport
 from pregao.exchange.engine.products.implied_spreads import Spread, SpreadLeg
 from pregao.exchange.engine.model.enums import OpenCloseSettlFlag, OrderSide, OrdType, PriceBandType, TimeInForce, TradingSession, TradingStatus
 from pregao.exchange.engine.book.pending_orders import PendingOrders
-from pregao.exchange.host.column_schema import ColumnShape, StateSchema
-from pregao.exchange.host.requests import OrderRequest
+from pregao.exchange.host.checkpoints.column_schema import ColumnShape, StateSchema
+from pregao.exchange.host.gateway.order_requests import OrderRequest
 
 
 @dataclass(slots=True)

@@ -4,6 +4,8 @@ The records of one loop iteration are written and synced together (`commit`), be
 resulting output is sent. An incomplete write leaves a torn end: it is set aside when the journal
 is opened, and nothing that resulted from it was sent. With any other damage the exchange does not
 start.
+
+Sessions whose changes are journaled, except those that replay derives from requests.
 """
 
 from __future__ import annotations
@@ -17,35 +19,14 @@ import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final
-
 from pregao.safe_io import private_files
 from pregao.errors import UsageError
-from pregao.exchange.host.checkpoint_file import (
-    JournalCheckpoint,
-    JournalPosition,
-    read_checkpoint,
-    write_checkpoint,
-)
-from pregao.exchange.host.journal_file import (
-    HEAD,
-    HEADER_BYTES,
-    LENGTHS,
-    NO_FILE,
-    JournalEnd,
-    JournalHeader,
-    JournalRecord,
-    RecordKind,
-    describe,
-    examine,
-    first_time,
-    is_begun,
-    journal_files,
-    number_of,
-    pack_header,
-    read_header,
-    skip,
-    walk,
-)
+from pregao.exchange.host.checkpoints.checkpoint_file import JournalCheckpoint, JournalPosition, read_checkpoint, write_checkpoint
+from pregao.exchange.host.journal.journal_file import HEAD, HEADER_BYTES, LENGTHS, NO_FILE, JournalEnd, JournalHeader, JournalRecord, RecordKind, describe, examine, first_time, is_begun, journal_files, number_of, pack_header, read_header, skip, walk
+from collections.abc import Callable
+from pregao.entrypoint.session_state import SessionRecord
+from pregao.entrypoint.store import SessionStore
+
 
 _log = logging.getLogger(__name__)
 ROLL_BYTES: Final = 256 * 1024 * 1024
@@ -381,3 +362,28 @@ def _check_link(path: Path, header: JournalHeader, before: JournalEnd, data: byt
             f"{path}: does not continue the previous file: {reason}; restore the files from a "
             f"backup, or use {_repair(path.parent)}."
         )
+
+
+class JournaledSessions(SessionStore):
+    """Sessions in memory; ``note`` receives the changes to write to the journal."""
+
+    def __init__(self, note: Callable[[int, SessionRecord], None]) -> None:
+        super().__init__()
+        self._note = note
+
+    def record(self, session_id: int, record: SessionRecord) -> None:
+        """Journal and apply a change of a session."""
+        self._note(session_id, record)
+        self.state(session_id).apply(record)
+
+    def accept_incoming(self, session_id: int, number: int) -> None:
+        """Record an accepted request; the request itself is in the journal."""
+        state = self._states[session_id]
+        state.next_incoming = number + 1
+        state.last_incoming = number
+
+    def sent(self, session_id: int, number: int, data: bytes) -> None:
+        """Record a sent report, which replay derives from requests."""
+        state = self._states[session_id]
+        state.sent[number] = data
+        state.next_outgoing = number + 1

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pregao.safe_io.documents import parse_json
-from pregao.exchange.host.column_bytes import ColumnError
-from pregao.exchange.host.state_schema import STATE, HostState
+from pregao.exchange.host.checkpoints.columns import ColumnError
+from pregao.exchange.host.checkpoints.state_schema import STATE, HostState
 
 if TYPE_CHECKING:
-    from pregao.exchange.host.checkpoint_file import JournalPosition
-    from pregao.exchange.host.core import ExchangeHost
-    from pregao.exchange.host.journal import Journal
+    from pregao.exchange.host.checkpoints.checkpoint_file import JournalPosition
+    from pregao.exchange.host.host import ExchangeHost
+    from pregao.exchange.host.journal.journal import Journal
 
 _log = logging.getLogger(__name__)
 _PACKAGE: Final = Path(__file__).resolve().parents[2]

@@ -15,8 +15,8 @@ from pregao.exchange.engine.engine import MatchingEngine
 from pregao.exchange.engine.model.instruments import Instrument
 from pregao.exchange.engine.model.operations_commands import AddInstrument, AnswerGiveUp, BustTrade, ChangeInstrument, EndDay, ExpelOrder, LinkAccounts, PairAuctions, ProtectionReference, PublishNews, RejoinGroup, RemoveInstrument, RemoveProtection, ResetChannel, SetGroupPhase, SetPosition, SetPriceBand, SetProtection, SetSecurityStatus, StartDay
 from pregao.exchange.engine.model.enums import PriceBandType, SecurityUpdateAction, TradingSession, TradingStatus
-from pregao.exchange.host import control_requests as asked
-from pregao.exchange.host.control_requests import ALL_GROUPS, PHASES, ControlRequest
+from pregao.exchange.host.admin import control_requests as asked
+from pregao.exchange.host.admin.control_requests import ALL_GROUPS, PHASES, ControlRequest
 from pregao.exchange.publisher.encoding.definitions import DefinitionEncoder
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.name_matching import folded, similar

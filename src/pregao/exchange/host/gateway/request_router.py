@@ -15,15 +15,10 @@ from pregao.exchange.engine.model.events import MarketEvent
 from pregao.exchange.engine.model.operations_commands import AdvanceTime
 from pregao.exchange.engine.engine import refuse
 from pregao.exchange.engine.model.enums import CxlRejResponseTo
-from pregao.exchange.host import intake, rare_requests
-from pregao.exchange.host.reporting import ExecutionReporter, RequestContext
-from pregao.exchange.host.requests import CancelRequest, OrderRequest
-from pregao.exchange.host.rights import (
-    NOT_AUTHORIZED,
-    message_fault,
-    order_fault,
-    restricted,
-)
+from pregao.exchange.host.gateway import order_requests, other_requests
+from pregao.exchange.host.gateway.execution_reports import ExecutionReporter, RequestContext
+from pregao.exchange.host.gateway.order_requests import CancelRequest, OrderRequest
+from pregao.exchange.host.gateway.pre_trade import NOT_AUTHORIZED, message_fault, order_fault, restricted
 
 _NOBODY: Final = RequestContext()
 _ENTERING: Final = frozenset({"SimpleNewOrder", "NewOrderSingle"})
@@ -103,7 +98,7 @@ class RequestRouter:
             text = f"marketSegmentID {request.segment} is not a segment of this market"
             message = session.messages.decode(event.frame)
             data = event.frame.data
-            session.reject(event.name, message, data, rare_requests.OTHER, text, now_ns)
+            session.reject(event.name, message, data, other_requests.OTHER, text, now_ns)
             return
         if request.session in self._restricted:
             session = self._session(request.session)
@@ -114,17 +109,17 @@ class RequestRouter:
                 return
         name = event.name
         new = name in _ENTERING
-        reject = intake.refusal(self._engine.market, request, new=new)
+        reject = order_requests.refusal(self._engine.market, request, new=new)
         if reject is not None:
             self._refuse(request, reject, new=new, now_ns=now_ns)
             return
         command: Command
         if isinstance(request, CancelRequest):
-            command = intake.cancel_order(request)
+            command = order_requests.cancel_order(request)
         elif new:
-            command = intake.new_order(request, self._session(request.session).account.firm)
+            command = order_requests.new_order(request, self._session(request.session).account.firm)
         else:
-            command = intake.modify_order(request, simple=name == "SimpleModifyOrder")
+            command = order_requests.modify_order(request, simple=name == "SimpleModifyOrder")
         self.apply(command, now_ns, RequestContext(request))
 
     def rare_request(self, event: MessageReceived, session_id: int, now_ns: int) -> None:
@@ -136,7 +131,7 @@ class RequestRouter:
             if fault is not None:
                 session.reject(event.name, event.message, event.data, NOT_AUTHORIZED, fault, now_ns)
                 return
-        rare_requests.answer(
+        other_requests.answer(
             event,
             session,
             self._engine.market,

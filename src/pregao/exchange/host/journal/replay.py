@@ -20,15 +20,15 @@ from pregao.entrypoint.store import unpack_record
 from pregao.errors import UsageError
 from pregao.exchange.engine.model.commands import RestateOrders
 from pregao.exchange.host.base_host import BaseHost
-from pregao.exchange.host.checkpoints import resume
-from pregao.exchange.host.control_requests import ControlRequest, journaled_request, parse_request
+from pregao.exchange.host.checkpoints.checkpoints import resume
+from pregao.exchange.host.admin.control_requests import ControlRequest, journaled_request, parse_request
 from pregao.exchange.host.faults import MAX_SET_ASIDE, unpack_void
-from pregao.exchange.host.journal import Journal
-from pregao.exchange.host.journal_file import JournalRecord, RecordKind
-from pregao.exchange.host.requests import request_readers
+from pregao.exchange.host.journal.journal import Journal
+from pregao.exchange.host.journal.journal_file import JournalRecord, RecordKind
+from pregao.exchange.host.gateway.order_requests import request_readers
 
 if TYPE_CHECKING:
-    from pregao.exchange.host.core import ExchangeHost
+    from pregao.exchange.host.host import ExchangeHost
 
 TIME_ITSELF: Final = 0
 """Number in a VOID record of a failed market timer instead of a failed request."""

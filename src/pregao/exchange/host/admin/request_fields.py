@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pregao.errors import UsageError
 from pregao.exchange.engine.model.enums import PRICE_SCALE
-from pregao.exchange.host.intake import MAX_PRICE
+from pregao.exchange.host.gateway.order_requests import MAX_PRICE
 
 _RULE: Final = "rule"
 _SHOWN_CHARACTERS: Final = 80

@@ -9,7 +9,7 @@ from typing import Final, Protocol, cast
 
 from pregao.clock import SECOND, Clock
 from pregao.entrypoint.gateway_connection import GatewayConnection
-from pregao.exchange.host.core import ExchangeHost
+from pregao.exchange.host.host import ExchangeHost
 from pregao.exchange.publisher.channels import OutgoingPacket
 
 _READ_BYTES: Final = 32 * 1024

@@ -13,7 +13,7 @@ from pregao.exchange.engine.book.market import Market
 from pregao.exchange.engine.model.commands import AllocateTrade, CancelMaintenance, MaintainPosition
 from pregao.exchange.engine.model.reports import AllocationReported, PositionReported
 from pregao.exchange.engine.model.enums import PRICE_SCALE, PosTransType
-from pregao.exchange.host.intake import MAX_PRICE, MAX_QUANTITY
+from pregao.exchange.host.gateway.order_requests import MAX_PRICE, MAX_QUANTITY
 
 Values = Mapping[str, Any]
 POSITION_REQUESTS: Final = frozenset(

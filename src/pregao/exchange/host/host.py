@@ -35,20 +35,14 @@ from pregao.exchange.engine.model.events import MarketEvent
 from pregao.exchange.engine.model.commands import MassCancel, RestateOrders
 from pregao.exchange.engine.model.enums import ExecRestatementReason
 from pregao.exchange.host.base_host import BACKUP, NO_SESSION, PRIMARY
-from pregao.exchange.host.checkpoints import save
-from pregao.exchange.host.control import engine_commands
-from pregao.exchange.host.control_requests import (
-    ControlRequest,
-    DayRequest,
-    DisconnectRequest,
-    FailoverRequest,
-    parse_request,
-)
+from pregao.exchange.host.checkpoints.checkpoints import save
+from pregao.exchange.host.admin.commands import engine_commands
+from pregao.exchange.host.admin.control_requests import ControlRequest, DayRequest, DisconnectRequest, FailoverRequest, parse_request
 from pregao.exchange.host.faults import pack_void
-from pregao.exchange.host.journal_file import RecordKind
-from pregao.exchange.host.replaying import TIME_ITSELF, ReplayedHost
-from pregao.exchange.host.requests import OrderRequest
-from pregao.exchange.host.risk_path import OVERTAKEN, OnItsWay
+from pregao.exchange.host.journal.journal_file import RecordKind
+from pregao.exchange.host.journal.replay import TIME_ITSELF, ReplayedHost
+from pregao.exchange.host.gateway.order_requests import OrderRequest
+from pregao.exchange.host.gateway.pre_trade import OVERTAKEN, OnItsWay
 
 __all__ = ["BACKUP", "PRIMARY", "ExchangeHost"]
 _FIRST_RESTATED: Final = 6

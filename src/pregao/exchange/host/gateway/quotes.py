@@ -15,7 +15,7 @@ from pregao.exchange.engine.book.market import Market
 from pregao.exchange.engine.model.commands import AcceptForward, CancelForward, DeclareForward, DefineSpread, ProposedLeg, RefuseForward
 from pregao.exchange.engine.model.reports import ForwardOffered, ForwardReported, ForwardTraded, SpreadDefined
 from pregao.exchange.engine.model.enums import PRICE_SCALE, RATIO_SCALE, OrderSide, SettlType
-from pregao.exchange.host.intake import DIRECT_ACCESS, MAX_PRICE, MAX_QUANTITY
+from pregao.exchange.host.gateway.order_requests import DIRECT_ACCESS, MAX_PRICE, MAX_QUANTITY
 
 Values = Mapping[str, Any]
 _WITH_CASH: Final = "UNDERLYING_OPPOSING_TRADE"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from pregao.safe_io import private_files
-from pregao.exchange.host.journal_file import HEADER_BYTES, number_of
+from pregao.exchange.host.journal.journal_file import HEADER_BYTES, number_of
 
 _log = logging.getLogger(__name__)
 MAGIC: Final = b"pregao checkpoint 2\n"

@@ -1,0 +1,1 @@
+"""The control port: typed requests of market operations, its token, and metrics."""

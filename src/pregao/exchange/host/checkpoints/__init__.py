@@ -1,0 +1,1 @@
+"""Checkpoints of the exchange's state: typed columns in files that a start loads."""

@@ -1,0 +1,1 @@
+"""Order entry of the exchange: connections, requests, risk checks and execution reports."""

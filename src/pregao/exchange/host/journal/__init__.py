@@ -1,0 +1,1 @@
+"""The journal of requests: files, replay and repair."""
