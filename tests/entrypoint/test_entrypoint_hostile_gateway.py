@@ -12,14 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pregao.entrypoint import (
-    ConnectionStage,
-    MessageReceived,
-    OrderTracker,
-    RetransmissionRefused,
-    missing,
-)
-from pregao.entrypoint.missing import FIRST_WAIT_NS, MAX_WAIT_NS, AbandonedNumbers
+from pregao.entrypoint import ConnectionStage, MessageReceived, OrderTracker, RetransmissionRefused, retransmission
+from pregao.entrypoint.retransmission import FIRST_WAIT_NS, MAX_WAIT_NS, AbandonedNumbers
 from tests.entrypoint.raw_layouts import frame, layouts
 from tests.entrypoint.raw_peer import MS, SESSION
 from tests.entrypoint.scripted_gateway import ORDER, Exchange, kinds, numbers
@@ -296,11 +290,11 @@ def test_terminates_without_end_are_answered_once():
 
 
 def test_held_packets_are_bounded_in_number_and_in_bytes(monkeypatch):
-    monkeypatch.setattr(missing, "HOLD_LIMIT", 50)
+    monkeypatch.setattr(retransmission, "HOLD_LIMIT", 50)
     peer = Peer().begin()
     peer.tell(*(peer.report(number) for number in range(2, 500)))
     assert len(peer.client._missing._held) == 50
-    monkeypatch.setattr(missing, "HOLD_BYTES", 10 * len(peer.report(2)))
+    monkeypatch.setattr(retransmission, "HOLD_BYTES", 10 * len(peer.report(2)))
     peer = Peer().begin()
     peer.tell(*(peer.report(number) for number in range(2, 500)))
     assert len(peer.client._missing._held) == 10
@@ -318,7 +312,7 @@ def test_abandoned_numbers_are_bounded_and_each_is_accepted_once():
     ]  # fmt: skip
     for number in range(30_000):
         given.add(range(3 * number, 3 * number + 2))
-    assert len(given._ranges) == missing.ABANDONED_LIMIT
+    assert len(given._ranges) == retransmission.ABANDONED_LIMIT
     given.forget_from(3 * 29_999 + 1)
     assert given.take(3 * 29_999)
     assert not given.take(3 * 29_999 + 1)

@@ -3,16 +3,8 @@
 import pytest
 
 from pregao.entrypoint import GatewaySettings
-from pregao.entrypoint.refusals import (
-    FIRST_DELAY_NS,
-    FORGET_NS,
-    FREE_ATTEMPTS,
-    MAX_DELAY_NS,
-    MAX_HELD,
-    MAX_PEERS,
-    Refusals,
-)
-from pregao.entrypoint.rules import MAX_GAP
+from pregao.entrypoint.admission import FIRST_DELAY_NS, FORGET_NS, FREE_ATTEMPTS, MAX_DELAY_NS, MAX_HELD, MAX_PEERS, Refusals
+from pregao.entrypoint.session_settings import MAX_GAP
 from pregao.exchange.host.host import PRIMARY
 from tests.entrypoint.gateway_desk import Desk
 from tests.entrypoint.raw_peer import MS, SESSION, secret

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pregao.capture import PADDING
-from pregao.entrypoint import _kernels
+from pregao.entrypoint.captured import _kernels
 from tests.entrypoint.captured_talk import conversation
 
 FRAMES = [data for _, data in conversation(3).frames]

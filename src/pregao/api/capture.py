@@ -23,7 +23,7 @@ from pregao.api.templates import known_schemas, named_templates
 from pregao.api.values import UTC, Path, Time, listed, moment_ns, numbers, paths
 from pregao.arrays import Int64Array
 from pregao.capture.layers import Flow
-from pregao.entrypoint.captured import NO_MESSAGE
+from pregao.entrypoint.captured.messages import NO_MESSAGE
 from pregao.errors import UsageError
 from pregao.extras import imported, installed, require
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID, UMDF_SCHEMA_ID

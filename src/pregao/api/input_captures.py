@@ -21,7 +21,7 @@ from pregao.capture.pcap import is_pcap
 from pregao.capture.reader import TruncatedTail
 from pregao.capture.source import open_source
 from pregao.capture.statistics import CaptureStatistics
-from pregao.entrypoint.frame_columns import FrameColumns, StreamAccount
+from pregao.entrypoint.captured.frame_columns import FrameColumns, StreamAccount
 from pregao.errors import CaptureError, UsageError
 from pregao.umdf.survey.lines import LineNumbers, LineTable
 

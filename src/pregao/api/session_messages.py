@@ -11,10 +11,10 @@ from pregao.api.message_keys import session_key_values, session_keys
 from pregao.arrays import Int64Array
 from pregao.capture.blocks import PADDING, PacketBlock
 from pregao.capture.layers import Flow
-from pregao.entrypoint.captured import NO_MESSAGE, business_headers, flow_text
-from pregao.entrypoint.credentials import blanked
+from pregao.entrypoint.captured.messages import NO_MESSAGE, business_headers, flow_text
+from pregao.entrypoint.framing import blanked
 from pregao.entrypoint.framing import FrameReader, StreamFrame
-from pregao.entrypoint.senders import SENDERS, SenderDetector, other_direction
+from pregao.entrypoint.captured.sender_detection import SENDERS, SenderDetector, other_direction
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID
 from pregao.schemas.registry import Registry
 from pregao.umdf.bulk_decoder import BulkDecoder, PacketHeaders, WalkedPackets, Walker

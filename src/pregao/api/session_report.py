@@ -11,9 +11,9 @@ import numpy as np
 from pregao.api.input_captures import ReadBlock, ReadStatistics
 from pregao.capture.layers import Flow
 from pregao.clock import format_ns
-from pregao.entrypoint.captured import business_headers, flow_text
-from pregao.entrypoint.frame_columns import StreamAccount
-from pregao.entrypoint.senders import SENDERS, UNKNOWN, SenderDetector, other_direction
+from pregao.entrypoint.captured.messages import business_headers, flow_text
+from pregao.entrypoint.captured.frame_columns import StreamAccount
+from pregao.entrypoint.captured.sender_detection import SENDERS, UNKNOWN, SenderDetector, other_direction
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID
 from pregao.schemas.registry import Registry
 from pregao.umdf.bulk_decoder import BulkDecoder, PacketHeaders, Walker

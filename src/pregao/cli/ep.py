@@ -150,9 +150,9 @@ def _hold(
     """Establish a session, run `work` and close it."""
     from pregao.cli.ep_desk import OrderConsole
     from pregao.entrypoint.client import Client
-    from pregao.entrypoint.client_settings import ClientSettings
-    from pregao.entrypoint.requests import RequestDefaults
-    from pregao.entrypoint.store import SessionFile
+    from pregao.entrypoint.session_settings import ClientSettings
+    from pregao.entrypoint.request_builder import RequestDefaults
+    from pregao.entrypoint.session_store import SessionFile
     from pregao.net.addresses import parse_address
     from pregao.schemas.bundle import bundled_versions
 

@@ -21,8 +21,8 @@ from pregao.entrypoint.events import (
     SessionEstablished,
     SessionRefused,
 )
-from pregao.entrypoint.order_tracking import ClientOrder
-from pregao.entrypoint.requests import RequestBuilder, RequestDefaults
+from pregao.entrypoint.order_tracker import ClientOrder
+from pregao.entrypoint.request_builder import RequestBuilder, RequestDefaults
 from pregao.errors import EncodeError, PregaoError, UsageError
 
 PATIENCE_NS = 5 * SECOND

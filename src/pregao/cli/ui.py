@@ -172,7 +172,7 @@ def _of_demo(opened: ExitStack, shown: tzinfo, desk: _Desk) -> Application:
 
 
 def _panel(control: int, gateways: Sequence[str], desk: _Desk) -> ExchangePanel:
-    from pregao.entrypoint.client_settings import ClientSettings
+    from pregao.entrypoint.session_settings import ClientSettings
     from pregao.net.addresses import parse_address
     from pregao.web.exchange_panel import ExchangePanel
 

@@ -3,7 +3,7 @@
 `GatewaySessions` and `GatewayConnection` implement the exchange side, `ClientSession` the client
 side: they accept bytes and a time, and return bytes to send and events. A `SessionStore` (in
 memory) or a `SessionFile` keeps the state that must survive connections and processes. `Client`
-runs a session over TCP connections. `pregao.entrypoint.captured` finds messages in captures.
+runs a session over TCP connections. `pregao.entrypoint.captured.messages` finds messages in captures.
 
 Public names are imported on first use, so that reading captures does not load the session code.
 """
@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 # These two functions share a name with their module, so they cannot be imported lazily.
-from pregao.entrypoint.credentials import blanked, credentials
+from pregao.entrypoint.framing import blanked, credentials
 from pregao.entrypoint.messages import (
     FROM_CLIENT,
     FROM_EXCHANGE,
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pregao.entrypoint.client import ReconnectPolicy as ReconnectPolicy
     from pregao.entrypoint.client import SessionRefusedError as SessionRefusedError
     from pregao.entrypoint.client_session import ClientSession as ClientSession
-    from pregao.entrypoint.client_settings import ClientSettings as ClientSettings
-    from pregao.entrypoint.client_settings import ConnectionStage as ConnectionStage
+    from pregao.entrypoint.session_settings import ClientSettings as ClientSettings
+    from pregao.entrypoint.session_settings import ConnectionStage as ConnectionStage
     from pregao.entrypoint.events import CancelOrders as CancelOrders
     from pregao.entrypoint.events import ConnectionEnded as ConnectionEnded
     from pregao.entrypoint.events import ConnectionFailed as ConnectionFailed
@@ -55,20 +55,20 @@ if TYPE_CHECKING:
     from pregao.entrypoint.gateway_sessions import GatewaySessions as GatewaySessions
     from pregao.entrypoint.gateway_sessions import Reader as Reader
     from pregao.entrypoint.gateway_sessions import read_business as read_business
-    from pregao.entrypoint.order_tracking import ClientOrder as ClientOrder
-    from pregao.entrypoint.order_tracking import OrderTracker as OrderTracker
-    from pregao.entrypoint.requests import RequestBuilder as RequestBuilder
-    from pregao.entrypoint.requests import RequestDefaults as RequestDefaults
-    from pregao.entrypoint.rules import GatewaySettings as GatewaySettings
-    from pregao.entrypoint.rules import SessionAccount as SessionAccount
+    from pregao.entrypoint.order_tracker import ClientOrder as ClientOrder
+    from pregao.entrypoint.order_tracker import OrderTracker as OrderTracker
+    from pregao.entrypoint.request_builder import RequestBuilder as RequestBuilder
+    from pregao.entrypoint.request_builder import RequestDefaults as RequestDefaults
+    from pregao.entrypoint.session_settings import GatewaySettings as GatewaySettings
+    from pregao.entrypoint.session_settings import SessionAccount as SessionAccount
     from pregao.entrypoint.session_state import SessionState as SessionState
-    from pregao.entrypoint.store import SessionFile as SessionFile
-    from pregao.entrypoint.store import SessionStore as SessionStore
-    from pregao.entrypoint.store import pack_record as pack_record
-    from pregao.entrypoint.store import unpack_record as unpack_record
-    from pregao.entrypoint.subscription import ClientSubscription as ClientSubscription
-    from pregao.entrypoint.throttle import Throttle as Throttle
-    from pregao.entrypoint.throttle import ThrottleLimit as ThrottleLimit
+    from pregao.entrypoint.session_store import SessionFile as SessionFile
+    from pregao.entrypoint.session_store import SessionStore as SessionStore
+    from pregao.entrypoint.session_store import pack_record as pack_record
+    from pregao.entrypoint.session_store import unpack_record as unpack_record
+    from pregao.entrypoint.events import ClientSubscription as ClientSubscription
+    from pregao.entrypoint.session_settings import Throttle as Throttle
+    from pregao.entrypoint.session_settings import ThrottleLimit as ThrottleLimit
 
 __all__ = [
     "FROM_CLIENT",

@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from pregao.clock import SECOND, Clock, system_clock
-from pregao.entrypoint.client_link import ClientTransport
+from pregao.entrypoint.client_transport import ClientTransport
 from pregao.entrypoint.client_session import ClientSession
-from pregao.entrypoint.client_settings import ClientSettings, ConnectionStage
+from pregao.entrypoint.session_settings import ClientSettings, ConnectionStage
 from pregao.entrypoint.events import (
     ConnectionEnded,
     ConnectionFailed,
@@ -30,9 +30,9 @@ from pregao.entrypoint.events import (
 )
 from pregao.entrypoint.framing import frame_of
 from pregao.entrypoint.messages import EntryPointCodec, messages, read_schema
-from pregao.entrypoint.order_tracking import OrderTracker
-from pregao.entrypoint.store import SessionStore
-from pregao.entrypoint.subscription import ClientEvent, ClientSubscription
+from pregao.entrypoint.order_tracker import OrderTracker
+from pregao.entrypoint.session_store import SessionStore
+from pregao.entrypoint.events import ClientEvent, ClientSubscription
 from pregao.errors import PregaoError, UsageError
 
 LEARNT: Final = frozenset({

@@ -12,8 +12,8 @@ from enum import Enum
 from typing import Any
 
 from pregao.clock import MILLISECOND
-from pregao.entrypoint.client_settings import ClientSettings, ConnectionStage
-from pregao.entrypoint.credentials import credentials
+from pregao.entrypoint.session_settings import ClientSettings, ConnectionStage
+from pregao.entrypoint.framing import credentials
 from pregao.entrypoint.events import (
     ConnectionEnded,
     DuplicateIgnored,
@@ -27,10 +27,10 @@ from pregao.entrypoint.events import (
     SessionRefused,
 )
 from pregao.entrypoint.framing import BadFrame, FrameReader, StreamFrame, frame_of
-from pregao.entrypoint.keep_alive import KeepAlive
+from pregao.entrypoint.session_settings import KeepAlive
 from pregao.entrypoint.messages import FROM_CLIENT, FROM_EXCHANGE, EntryPointCodec, messages
-from pregao.entrypoint.missing import AbandonedNumbers, MissedMessages
-from pregao.entrypoint.resends import DuplicateDetector
+from pregao.entrypoint.retransmission import AbandonedNumbers, MissedMessages
+from pregao.entrypoint.retransmission import DuplicateDetector
 from pregao.entrypoint.session_state import (
     LAST_NUMBER,
     DayReset,
@@ -45,7 +45,7 @@ from pregao.entrypoint.session_state import (
     SessionState,
     VersionNegotiated,
 )
-from pregao.entrypoint.store import SessionStore
+from pregao.entrypoint.session_store import SessionStore
 from pregao.errors import DecodeError, UsageError
 from pregao.sbe.codec import SbeMessage
 

@@ -30,7 +30,7 @@ from pregao.entrypoint.gateway_sessions import (
     Reader,
     read_frame,
 )
-from pregao.entrypoint.keep_alive import KeepAlive
+from pregao.entrypoint.session_settings import KeepAlive
 from pregao.entrypoint.messages import (
     FROM_CLIENT,
     FROM_EXCHANGE,
@@ -40,7 +40,7 @@ from pregao.entrypoint.messages import (
     nearest_version,
 )
 from pregao.entrypoint.retransmission import ENDING, Retransmission, request_reject
-from pregao.entrypoint.rules import GatewaySettings, SessionAccount, skips_too_far
+from pregao.entrypoint.session_settings import GatewaySettings, SessionAccount, skips_too_far
 from pregao.entrypoint.session_state import SessionState
 from pregao.errors import DecodeError
 from pregao.sbe.codec import SbeMessage

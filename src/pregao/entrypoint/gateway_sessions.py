@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pregao.entrypoint import cancel_on_disconnect as cod
-from pregao.entrypoint.business_rejects import OTHER, THROTTLED, reject_values, value_fault
+from pregao.entrypoint import session_state as cod
+from pregao.entrypoint.messages import OTHER, THROTTLED, reject_values, value_fault
 from pregao.entrypoint.events import CancelOrders, MessageReceived, MessageRejected, RequestReceived
 from pregao.entrypoint.framing import StreamFrame
 from pregao.entrypoint.messages import VERSIONS, EntryPointCodec, messages
-from pregao.entrypoint.refusals import Refusals
-from pregao.entrypoint.rules import GatewaySettings, SessionAccount
+from pregao.entrypoint.admission import Refusals
+from pregao.entrypoint.session_settings import GatewaySettings, SessionAccount
 from pregao.entrypoint.session_state import (
     CancelScheduled,
     IncomingExpected,
@@ -21,8 +21,8 @@ from pregao.entrypoint.session_state import (
     SessionUnbound,
     VersionNegotiated,
 )
-from pregao.entrypoint.store import SessionStore
-from pregao.entrypoint.throttle import Throttle
+from pregao.entrypoint.session_store import SessionStore
+from pregao.entrypoint.session_settings import Throttle
 from pregao.errors import FieldRangeError, UsageError
 from pregao.sbe.codec import SbeMessage
 

@@ -1,4 +1,7 @@
-"""Codec of one EntryPoint version: framed bytes from names and values, and back."""
+"""Codec of one EntryPoint version: framed bytes from names and values, and back.
+
+Business messages that the gateway itself rejects, and the values of the reject.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-
 from pregao.entrypoint.framing import HEADERS_SIZE, StreamFrame, framed
 from pregao.errors import DecodeError, FieldRangeError, UsageError
 from pregao.sbe.codec import SbeMessage, SchemaCodec
@@ -14,6 +16,10 @@ from pregao.sbe.model import Block, Schema
 from pregao.sbe.value_specs import readings
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID, bundled, bundled_versions
 from pregao.schemas.registry import Registry
+from collections.abc import Mapping
+from typing import Any, Final
+from pregao.sbe.codec import SbeMessage
+
 
 VERSIONS: Final = tuple(version.number for version in bundled_versions("entrypoint"))
 """Schema versions supported for sessions, oldest first."""
@@ -246,3 +252,40 @@ def nearest_version(version: int) -> int:
     """Return the version in which to answer a peer with an unsupported version."""
     known = (*VERSIONS, *_NAMED)
     return max((each for each in known if each <= version), default=min(known))
+
+
+THROTTLED: Final = (8, "Throttle limit exceeded")
+"""FIX reason code and text (§4.9)."""
+_MAX_MEMO: Final = 40
+OTHER: Final = 0
+"""Reason for an invalid field value; the text names the field."""
+
+
+def reject_values(name: str, message: SbeMessage, reason: int, text: str) -> dict[str, Any]:
+    """Return the values of BusinessMessageReject; omits a memo that cannot be encoded."""
+    memo = message.values.get("memo")
+    return {
+        "refMsgType": name,
+        "refSeqNum": message["businessHeader"]["msgSeqNum"],
+        "businessRejectReason": reason,
+        "businessRejectRefID": message.values.get("clOrdID") or None,
+        "memo": memo if memo and memo.isascii() and len(memo) <= _MAX_MEMO else None,
+        "text": text,
+    }
+
+
+def value_fault(enumerations: Enumerations, values: Mapping[str, Any]) -> str | None:
+    """Return the fault of a decodable message with an invalid enumeration value, or None."""
+    for name, required in enumerations.fields:
+        value = values[name]
+        if value is None:
+            if required:
+                return f"{name} needs a value"
+        elif not isinstance(value, str):
+            return f"{name} has no value {value}"
+    for name, inner in enumerations.groups:
+        for number, entry in enumerate(values[name], 1):
+            fault = value_fault(inner, entry)
+            if fault is not None:
+                return f"{name} {number}: {fault}"
+    return None

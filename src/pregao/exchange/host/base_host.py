@@ -15,8 +15,8 @@ from typing import Any, Final
 from pregao.entrypoint.gateway_connection import GatewayConnection
 from pregao.entrypoint.gateway_sessions import GatewaySession, GatewaySessions
 from pregao.entrypoint.session_state import SessionRecord
-from pregao.entrypoint.store import pack_record
-from pregao.entrypoint.throttle import Throttle
+from pregao.entrypoint.session_store import pack_record
+from pregao.entrypoint.session_settings import Throttle
 from pregao.errors import UsageError
 from pregao.exchange.engine.model.auction_rules import AuctionRules
 from pregao.exchange.engine.engine import MatchingEngine

@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 
 from pregao.safe_io import private_files
 from pregao.capture.writer import PcapWriter, UdpFramer, tcp_frame
-from pregao.entrypoint.credentials import blanked
+from pregao.entrypoint.framing import blanked
 from pregao.entrypoint.framing import BadFrame, FrameReader
 from pregao.errors import UsageError
 from pregao.exchange.host.gateway.tcp import GatewayTransport, TrafficTap

@@ -13,7 +13,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pregao.entrypoint.session_state import SessionState
-from pregao.entrypoint.store import SessionStore
+from pregao.entrypoint.session_store import SessionStore
 from pregao.exchange.host.gateway.pre_trade import Key
 
 if TYPE_CHECKING:

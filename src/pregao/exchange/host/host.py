@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pregao.entrypoint.business_rejects import OTHER, reject_values
+from pregao.entrypoint.messages import OTHER, reject_values
 from pregao.entrypoint.events import (
     ConnectionEnded,
     MessageReceived,

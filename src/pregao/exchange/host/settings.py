@@ -33,8 +33,8 @@ from typing import Any, Final, NoReturn
 from pregao.clock import MICROSECOND, MILLISECOND, MINUTE, SECOND, system_clock
 from pregao.safe_io.documents import DocumentError, parse_toml, read_document
 from pregao.entrypoint.framing import MAX_MESSAGE, MAX_MESSAGE_SIZE
-from pregao.entrypoint.rules import GatewaySettings, SessionAccount
-from pregao.entrypoint.throttle import ThrottleLimit
+from pregao.entrypoint.session_settings import GatewaySettings, SessionAccount
+from pregao.entrypoint.session_settings import ThrottleLimit
 from pregao.errors import UsageError
 from pregao.exchange.engine.model.auction_rules import AuctionRules, parse_auction_rules
 from pregao.exchange.engine.model.instrument_loader import bundled_catalogue, load_catalogue

@@ -12,7 +12,7 @@ from datetime import date
 from typing import Any, Final, get_args
 
 from pregao.entrypoint.session_state import IncomingKept, OutgoingNotApplied, SessionState
-from pregao.entrypoint.throttle import Throttle, ThrottleLimit
+from pregao.entrypoint.session_settings import Throttle, ThrottleLimit
 from pregao.exchange.engine.model import instruments
 from pregao.exchange.engine.model.auction_rules import AuctionRules
 from pregao.exchange.engine.model.events import MarketEvent, MarketItem, News, Statistic, TradeItem

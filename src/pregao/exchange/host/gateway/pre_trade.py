@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 from pregao.entrypoint.gateway_sessions import GatewaySession
-from pregao.entrypoint.rules import SessionAccount
-from pregao.entrypoint.throttle import Throttle, ThrottleLimit
+from pregao.entrypoint.session_settings import SessionAccount
+from pregao.entrypoint.session_settings import Throttle, ThrottleLimit
 from pregao.exchange.host.gateway.order_requests import CancelRequest, OrderRequest
 from collections.abc import Callable
 from dataclasses import dataclass

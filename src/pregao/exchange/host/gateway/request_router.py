@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pregao.entrypoint.events import MessageReceived, RequestReceived
 from pregao.entrypoint.gateway_sessions import GatewaySession
-from pregao.entrypoint.rules import SessionAccount
+from pregao.entrypoint.session_settings import SessionAccount
 from pregao.exchange.engine.model import reject_codes
 from pregao.exchange.engine.model.commands import Command
 from pregao.exchange.engine.engine import MatchingEngine

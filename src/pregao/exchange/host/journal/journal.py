@@ -25,7 +25,7 @@ from pregao.exchange.host.checkpoints.checkpoint_file import JournalCheckpoint, 
 from pregao.exchange.host.journal.journal_file import HEAD, HEADER_BYTES, LENGTHS, NO_FILE, JournalEnd, JournalHeader, JournalRecord, RecordKind, describe, examine, first_time, is_begun, journal_files, number_of, pack_header, read_header, skip, walk
 from collections.abc import Callable
 from pregao.entrypoint.session_state import SessionRecord
-from pregao.entrypoint.store import SessionStore
+from pregao.entrypoint.session_store import SessionStore
 
 
 _log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from pregao.entrypoint.framing import StreamFrame, frame_of
 from pregao.entrypoint.gateway_connection import GatewayConnection
 from pregao.entrypoint.gateway_sessions import Reader, read_frame
 from pregao.entrypoint.messages import messages
-from pregao.entrypoint.store import unpack_record
+from pregao.entrypoint.session_store import unpack_record
 from pregao.errors import UsageError
 from pregao.exchange.engine.model.commands import RestateOrders
 from pregao.exchange.host.base_host import BaseHost

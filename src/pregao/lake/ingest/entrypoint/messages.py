@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pregao.entrypoint.captured import NO_MESSAGE, other_direction_text
-from pregao.entrypoint.frame_columns import templates_of
-from pregao.entrypoint.senders import SENDERS, UNKNOWN, SenderDetector
+from pregao.entrypoint.captured.messages import NO_MESSAGE, other_direction_text
+from pregao.entrypoint.captured.frame_columns import templates_of
+from pregao.entrypoint.captured.sender_detection import SENDERS, UNKNOWN, SenderDetector
 from pregao.lake.ingest.entrypoint.tables import (
     ADDED,
     bundled_message_tables,

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from pregao.capture.blocks import PacketBlock
-from pregao.entrypoint.captured import FrameBlocks, business_headers, flow_text
+from pregao.entrypoint.captured.messages import FrameBlocks, business_headers, flow_text
 from pregao.lake.ingest.entrypoint.messages import EntryPointDecoder
 from pregao.lake.ingest.entrypoint.tables import message_table_name, message_table_specs
 from pregao.lake.ingest.protocol import IngestProtocol, PayloadKeys, ProtocolEvidence

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from pregao.capture.blocks import PADDING, PacketBlock, SegmentBlock
 from pregao.capture.layers import Flow
 from pregao.capture.tcp_columns import BEGUN, BYTES, GAP, JOINED, StreamColumns, StreamEventColumns
-from pregao.entrypoint import _kernels
-from pregao.entrypoint.credentials import WITH_CREDENTIALS, blanked
+from pregao.entrypoint.captured import _kernels
+from pregao.entrypoint.framing import WITH_CREDENTIALS, blanked
 from pregao.entrypoint.framing import HEADERS_SIZE, frame_of
 
 UNSUPPORTED_BYTES: Final = 8_192

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pregao.safe_io import private_files
-from pregao.entrypoint.cancel_on_disconnect import ALWAYS, NEVER, ON_LOSS, ON_TERMINATE
+from pregao.entrypoint.session_state import ALWAYS, NEVER, ON_LOSS, ON_TERMINATE
 from pregao.entrypoint.session_state import (
     CancelScheduled,
     DayReset,

@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from pregao.entrypoint.messages import FROM_CLIENT
-from pregao.entrypoint.order_tracking import ClientOrder
+from pregao.entrypoint.order_tracker import ClientOrder
 from pregao.errors import UsageError
 from pregao.sbe.model import MessageTemplate, Schema
 from pregao.sbe.value_specs import ValueKind, readings

@@ -17,10 +17,10 @@ from pregao.capture.layers import Flow
 from pregao.capture.reader import TruncatedTail
 from pregao.capture.source import Source
 from pregao.capture.statistics import CaptureStatistics
-from pregao.entrypoint import _kernels
-from pregao.entrypoint.frame_columns import FrameColumns, StreamAccount, templates_of
+from pregao.entrypoint.captured import _kernels
+from pregao.entrypoint.captured.frame_columns import FrameColumns, StreamAccount, templates_of
 from pregao.entrypoint.framing import HEADERS_SIZE, frame_of
-from pregao.entrypoint.senders import SENDERS, SenderDetector, other_direction
+from pregao.entrypoint.captured.sender_detection import SENDERS, SenderDetector, other_direction
 from pregao.errors import DecodeError
 from pregao.sbe.codec import SbeMessage, SchemaCodec
 from pregao.sbe.value_specs import readings

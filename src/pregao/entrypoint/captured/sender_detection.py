@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pregao.capture.blocks import PacketBlock
 from pregao.capture.layers import Flow
-from pregao.entrypoint.frame_columns import templates_of
+from pregao.entrypoint.captured.frame_columns import templates_of
 from pregao.entrypoint.messages import FROM_CLIENT, FROM_EXCHANGE
 from pregao.schemas.bundle import bundled, bundled_versions
 

@@ -1,0 +1,1 @@
+"""EntryPoint messages in captures: TCP streams to frames, senders and columns."""
