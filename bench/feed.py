@@ -21,10 +21,10 @@ from pregao.capture import datagrams, read_blocks, read_packets
 from pregao.clock import MINUTE
 from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings
-from pregao.feed.channel import Channel
-from pregao.feed.channel_settings import ChannelSettings
-from pregao.feed.pump import DatagramColumns as Batch
-from pregao.feed.pumped_channel import FastChannel
+from pregao.feed.channel.channel import Channel
+from pregao.feed.channel.settings import ChannelSettings
+from pregao.feed.fastpath.driver import DatagramColumns as Batch
+from pregao.feed.fastpath.channel import FastChannel
 from pregao.umdf.streams import Stream
 
 SECTION = "feed"

@@ -18,10 +18,10 @@ from pregao.clock import MINUTE
 from pregao.exchange.publisher.channels import ChannelEndpoints as Endpoints
 from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings
-from pregao.feed.channel_settings import ChannelSettings
-from pregao.feed.followed_channel import FeedChannel
-from pregao.feed.pump import DatagramColumns
-from pregao.feed.pumped_channel import FastChannel
+from pregao.feed.channel.settings import ChannelSettings
+from pregao.feed.channel.channel_base import FeedChannel
+from pregao.feed.fastpath.driver import DatagramColumns
+from pregao.feed.fastpath.channel import FastChannel
 from pregao.live import (
     FeedHandler,
     Line,

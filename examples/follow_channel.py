@@ -3,7 +3,7 @@
 import sys
 
 import pregao
-from pregao.feed.channel_events import BookHealed, BookStale, GapFound, TradeDone
+from pregao.events import BookHealed, BookStale, GapFound, TradeDone
 
 counts = dict.fromkeys((TradeDone, GapFound, BookStale, BookHealed), 0)
 for item in pregao.follow(sys.argv[1], kinds=tuple(counts)):

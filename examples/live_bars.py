@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pregao import Live
 from pregao.clock import SECOND, format_ns
-from pregao.feed.channel_events import TradeDone
+from pregao.events import TradeDone
 from pregao.live import ItemsMissed
 
 

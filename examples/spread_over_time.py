@@ -3,7 +3,7 @@
 import sys
 
 import pregao
-from pregao.feed.channel_events import BookChanged
+from pregao.events import BookChanged
 
 folder, symbol = sys.argv[1:]
 last = None

@@ -21,7 +21,7 @@ from pregao.cli.live_lines import line_of
 from pregao.cli.printing import GuardedStream, guard, plain
 from pregao.cli.progress import ReadingProgress
 from pregao.cli.terminal import console, print_line, print_table
-from pregao.feed.channel_events import Synchronized
+from pregao.events import Synchronized
 from pregao.live import LiveEvent
 from tests.cli.market import Market, definition, small_market
 

@@ -19,8 +19,8 @@ from pregao.exchange.engine.model.enums import TradingStatus
 from pregao.exchange.publisher.legacy.channel_publisher import LegacyChannelPublisher
 from pregao.exchange.publisher.legacy.books import DepthSide
 from pregao.exchange.publisher.loops import LoopPace
-from pregao.feed.legacy_channel import LegacyStreamFollower, LegacyStreamSettings
-from pregao.feed.legacy_meaning import CHANGE, DELETE, NEW, OVERLAY
+from pregao.feed.legacy.channel import LegacyStreamFollower, LegacyStreamSettings
+from pregao.feed.legacy.book_updates import CHANGE, DELETE, NEW, OVERLAY
 from pregao.legacy.streams import LegacyStream
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
 from tests.exchange.test_publisher_replay import SECURITIES, SPREAD, START_NS, STEP_NS, act, steps

@@ -13,7 +13,7 @@ from pregao.exchange.simulation.network_faults import FaultRates
 from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
 from pregao.exchange.simulation.truth import price_text
-from pregao.feed.legacy_channel import LegacyStreamFollower, LegacyStreamSettings
+from pregao.feed.legacy.channel import LegacyStreamFollower, LegacyStreamSettings
 from pregao.legacy.streams import LegacyStream
 from tests.exchange.capture_replay import captured, json_lines
 

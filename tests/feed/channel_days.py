@@ -18,8 +18,8 @@ from pregao.book.updates import Side
 from pregao.clock import MILLISECOND, SECOND
 from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings, parse_reset
-from pregao.feed.channel import Channel
-from pregao.feed.channel_settings import ChannelSettings, Join
+from pregao.feed.channel.channel import Channel
+from pregao.feed.channel.settings import ChannelSettings, Join
 from pregao.umdf import templates
 from pregao.umdf.layout import FRAMING_SIZE
 from pregao.umdf.packets import PacketDecoder, decode_header, encode_packet, frames

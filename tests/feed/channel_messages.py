@@ -8,8 +8,8 @@ from decimal import Decimal
 
 from pregao.book.updates import Side
 from pregao.clock import MILLISECOND, SECOND
-from pregao.feed.channel import Channel
-from pregao.feed.channel_settings import ChannelSettings, Join
+from pregao.feed.channel.channel import Channel
+from pregao.feed.channel.settings import ChannelSettings, Join
 from pregao.sbe.codec import SchemaCodec
 from pregao.schemas.bundle import bundled
 from pregao.umdf import templates

@@ -8,8 +8,8 @@ import pytest
 
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import UsageError
-from pregao.feed import channel_events as told
-from pregao.feed.channel_settings import ChannelSettings, ChannelState, Join, Leave
+from pregao import events as told
+from pregao.feed.channel.settings import ChannelSettings, ChannelState, Join, Leave
 from pregao.umdf import templates
 from pregao.umdf.sequencing import PacketKey
 from tests.feed.channel_messages import (

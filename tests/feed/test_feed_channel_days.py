@@ -12,7 +12,7 @@ from collections import Counter
 
 import pytest
 
-from pregao.feed.channel import Channel
+from pregao.feed.channel.channel import Channel
 from pregao.umdf.layout import PACKET_HEADER_SIZE
 from tests.feed.channel_days import (
     MARKETS,

@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 
 from pregao.book.update_rows import NULL
-from pregao.feed import channel_events as told
-from pregao.feed.event_batch import KINDS, EventBatch
+from pregao import events as told
+from pregao.feed.channel.event_batch import KINDS, EventBatch
 from pregao.umdf import templates
 from pregao.umdf.phases import GroupKey, Status
 from pregao.umdf.sequencing import PacketKey

@@ -6,7 +6,7 @@ import pytest
 
 from pregao.book.state import State
 from pregao.book.updates import Side
-from pregao.feed.follower import Follower, FollowerListener
+from pregao.feed.channel.follower import Follower, FollowerListener
 from pregao.sbe.codec import SchemaCodec
 from pregao.schemas.bundle import bundled
 from pregao.umdf import templates

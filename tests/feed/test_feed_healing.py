@@ -8,22 +8,8 @@ from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
 from pregao.book.updates import MessageKey
-from pregao.feed.healing import (
-    NO_PAST,
-    ApplyMessage,
-    ClearBook,
-    InstrumentFollower,
-    InstrumentGap,
-    LoadSnapshot,
-    MarkHealed,
-    MarkStale,
-    MatchSnapshot,
-    QueueLimits,
-    RestartBook,
-    is_void,
-    messages_missing,
-)
-from pregao.feed.statistics_audit import _price
+from pregao.feed.recovery import NO_PAST, ApplyMessage, ClearBook, InstrumentFollower, InstrumentGap, LoadSnapshot, MarkHealed, MarkStale, MatchSnapshot, QueueLimits, RestartBook, is_void, messages_missing
+from pregao.feed.replay.audit import _price
 from pregao.umdf.gaps import NOTHING, GapItem, InstrumentCount
 from pregao.umdf.loops import InstrumentSnapshot, SnapshotHeader
 from pregao.umdf.gaps import IncrementalMessage

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from pregao.clock import SECOND
-from pregao.feed.channel_settings import ChannelState
+from pregao.feed.channel.settings import ChannelState
 from pregao.umdf.packets import PacketHeader, decode_header
 from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION
 from pregao.umdf.streams import Stream

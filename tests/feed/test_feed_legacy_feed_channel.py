@@ -7,17 +7,9 @@ import pytest
 from pregao.book.state import State
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from pregao.feed.channel_events import (
-    BookChanged,
-    ChannelDown,
-    ChannelUp,
-    EventsMissed,
-    GapFound,
-    TradeBusted,
-    TradeDone,
-)
-from pregao.feed.channel_settings import ChannelSettings, ChannelState, Join, Leave, LegacyFeed
-from pregao.feed.legacy_feed_channel import LegacyFeedChannel
+from pregao.events import BookChanged, ChannelDown, ChannelUp, EventsMissed, GapFound, TradeBusted, TradeDone
+from pregao.feed.channel.settings import ChannelSettings, ChannelState, Join, Leave, LegacyFeed
+from pregao.feed.legacy.channel import LegacyFeedChannel
 from pregao.legacy.streams import DEAD_AFTER_NS
 from pregao.umdf.streams import Stream
 from tests.legacy.writing import entry, heartbeat, incremental, news, snapshot

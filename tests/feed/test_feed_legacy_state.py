@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from pregao.feed.legacy_state import LegacyState, StatisticKey
+from pregao.feed.legacy.state import LegacyState, StatisticKey
 from pregao.legacy.reassembly import AssembledMessage
 from pregao.legacy.loop_line import LoopEnded, LoopMessage
 from pregao.legacy.messages import MessageReader

@@ -5,10 +5,10 @@ from collections import Counter
 import pytest
 
 from pregao.errors import UsageError
-from pregao.feed.channel import Channel
-from pregao.feed.channel_settings import ChannelSettings, LegacyFeed
-from pregao.feed.legacy_feed_channel import LegacyFeedChannel
-from pregao.feed.pumped_channel import FastChannel
+from pregao.feed.channel.channel import Channel
+from pregao.feed.channel.settings import ChannelSettings, LegacyFeed
+from pregao.feed.legacy.channel import LegacyFeedChannel
+from pregao.feed.fastpath.channel import FastChannel
 from pregao.umdf import templates
 from pregao.umdf.streams import Stream
 from tests.feed.channel_messages import (

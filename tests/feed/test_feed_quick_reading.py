@@ -8,12 +8,12 @@ from decimal import Decimal
 
 import pytest
 
-from pregao.feed.channel import Channel
-from pregao.feed.channel_events import StatisticChanged, TradeDone
-from pregao.feed.channel_settings import ChannelSettings
-from pregao.feed.market_state import STATISTICS
-from pregao.feed.pumped_channel import FastChannel
-from pregao.feed.quick_reading import LazyFields
+from pregao.feed.channel.channel import Channel
+from pregao.events import StatisticChanged, TradeDone
+from pregao.feed.channel.settings import ChannelSettings
+from pregao.feed.channel.market_state import STATISTICS
+from pregao.feed.fastpath.channel import FastChannel
+from pregao.feed.fastpath.message_reader import LazyFields
 from pregao.sbe.codec import SchemaCodec
 from pregao.sbe.value_specs import readings
 from pregao.schemas.bundle import bundled, bundled_versions

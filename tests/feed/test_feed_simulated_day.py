@@ -8,7 +8,7 @@ from pregao.book.state import State
 from pregao.book.level_books import LevelsBook
 from pregao.book.updates import Side
 from pregao.clock import MILLISECOND
-from pregao.feed.follower import Follower, FollowerListener
+from pregao.feed.channel.follower import Follower, FollowerListener
 from pregao.umdf.sequencing import PacketKey
 from tests.feed.feed_days import Lines, packets_of, simulated
 

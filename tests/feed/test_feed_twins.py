@@ -12,8 +12,8 @@ from pregao.book.update_rows import NULL
 from pregao.book.level_books import TickBuilder
 from pregao.book.updates import GapExcluded, GapPossible, Side
 from pregao.exchange.simulation.settings import SCHEMA_VERSIONS
-from pregao.feed.follower import NO_EVENT, Follower, FollowerListener
-from pregao.feed.places import AFTER_PACKET, message_serial
+from pregao.feed.channel.follower import NO_EVENT, Follower, FollowerListener
+from pregao.feed.packet_keys import AFTER_PACKET, message_serial
 from pregao.umdf import templates
 from pregao.umdf.gaps import GapItem
 from pregao.umdf.packets import PacketDecoder

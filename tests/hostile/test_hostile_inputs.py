@@ -18,9 +18,9 @@ from pregao.exchange.host.admin.control_server import read_token, token_path
 from pregao.exchange.host.host import ExchangeHost
 from pregao.exchange.host.journal.journal import Journal
 from pregao.fast.xml import load_templates
-from pregao.feed.channel import Channel
-from pregao.feed.channel_settings import ChannelSettings
-from pregao.feed.pumped_channel import FastChannel
+from pregao.feed.channel.channel import Channel
+from pregao.feed.channel.settings import ChannelSettings
+from pregao.feed.fastpath.channel import FastChannel
 from pregao.net.http import HttpServer, Response
 from pregao.umdf.streams import Stream
 from pregao.web.server import lake_application

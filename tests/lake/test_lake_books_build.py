@@ -14,7 +14,7 @@ import pytest
 
 from pregao.clock import MINUTE, SECOND
 from pregao.errors import UsageError
-from pregao.feed.day import LAST_SERIAL
+from pregao.feed.replay.day import LAST_SERIAL
 from pregao.lake.books import build as build_module
 from pregao.lake.books.build import BookOptions, build_books
 from pregao.lake.books.catalogue import FileCatalogue, latest_build

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.book.update_rows import NULL, UpdateKind
-from pregao.feed import _kernels
+from pregao.feed.replay import _kernels
 from pregao.feed.messages import BookColumns
-from pregao.feed.places import AFTER_PACKET, in_order, message_serial, packet_of, ranked
-from pregao.feed.snapshots import CompactOrders, LoopRows, owners
+from pregao.feed.packet_keys import AFTER_PACKET, in_order, message_serial, packet_of, ranked
+from pregao.feed.replay.snapshots import CompactOrders, LoopRows, owners
 from pregao.lake.books import inputs
 from pregao.lake.books.catalogue import FileCatalogue
 from pregao.lake.books.checkpoints import BY_UPDATES, END, INTERVAL, PHASE, checkpoint_rows

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from pregao.book.update_rows import NULL, UpdateKind, row_of
 from pregao.book.updates import MessageKey, MessagesMissing
-from pregao.feed.legacy_meaning import update_of
-from pregao.feed.meaning import BOOK_TEMPLATES, LEVEL_FIELDS, ORDER_FIELDS, update_columns
+from pregao.feed.legacy.book_updates import update_of
+from pregao.feed.book_updates import BOOK_TEMPLATES, LEVEL_FIELDS, ORDER_FIELDS, update_columns
 from pregao.lake.books.legacy_entries import ENTRY_COLUMNS, EntryColumns
 from pregao.lake.books.legacy_messages import messages_of
 from pregao.lake.books.legacy_snapshots import SnapshotEntries

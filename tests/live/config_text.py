@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from string import ascii_uppercase
 
-from pregao.feed.channel_settings import ChannelSettings
+from pregao.feed.channel.settings import ChannelSettings
 from pregao.live import LiveConfig
 from pregao.live.config import _NUMBERS, _SPANS, BACKUP_FEED, STREAMS
 from pregao.net.sockets import BUFFER_BYTES

@@ -12,7 +12,7 @@ from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.simulation.network_faults import fault_rates, parse_rates
 from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings
-from pregao.feed.channel_settings import ChannelSettings
+from pregao.feed.channel.settings import ChannelSettings
 from pregao.live import FeedHandler, Line, LiveConfig, Replayer, ReplaySpeed, report
 from pregao.live.config import STREAMS
 from pregao.net.addresses import Address

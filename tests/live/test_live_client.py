@@ -7,7 +7,7 @@ import pytest
 
 import pregao
 from pregao.errors import NetworkError, PregaoError, UsageError
-from pregao.feed.channel_events import BookChanged, TradeDone
+from pregao.events import BookChanged, TradeDone
 from pregao.live import BookRefresh, ItemsMissed, Live, LiveEvent
 from pregao.net.sockets import receive_socket
 from tests.live.config_text import config_text

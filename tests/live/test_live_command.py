@@ -20,14 +20,8 @@ from pregao.cli.live_keys import key_names
 from pregao.cli.live_lines import data_of, status_data
 from pregao.cli.live_view import ViewSelection, draw, span
 from pregao.clock import SECOND
-from pregao.feed.channel_events import (
-    DefinitionChange,
-    GapFound,
-    InstrumentChanged,
-    TradeBusted,
-    TradeDone,
-)
-from pregao.feed.channel_settings import ChannelState
+from pregao.events import DefinitionChange, GapFound, InstrumentChanged, TradeBusted, TradeDone
+from pregao.feed.channel.settings import ChannelState
 from pregao.live import (
     BookCopy,
     BookRefresh,

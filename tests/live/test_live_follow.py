@@ -15,8 +15,8 @@ from pregao.book.state import State
 from pregao.capture import datagrams, read_packets
 from pregao.clock import MILLISECOND
 from pregao.errors import NetworkError, UsageError
-from pregao.feed.channel_events import BookChanged, GapFound, Synchronized, TradeDone
-from pregao.feed.channel_settings import ChannelSettings, ChannelState
+from pregao.events import BookChanged, GapFound, Synchronized, TradeDone
+from pregao.feed.channel.settings import ChannelSettings, ChannelState
 from pregao.live import (
     BookRefresh,
     FeedHandler,

@@ -6,10 +6,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from pregao.feed.channel_events import BookUnconfirmed, GapFound
-from pregao.feed.channel_settings import ChannelSettings
-from pregao.feed.follower import Follower
-from pregao.feed.hearing import PumpEventDecoder
+from pregao.events import BookUnconfirmed, GapFound
+from pregao.feed.channel.settings import ChannelSettings
+from pregao.feed.channel.follower import Follower
+from pregao.feed.fastpath.message_reader import PumpEventDecoder
 from pregao.live import FeedHandler, Line, LiveConfig, metrics_text, report
 from pregao.live.config import STREAMS
 from pregao.live.packet_failures import LOG_INTERVAL_NS, MAX_LOGGED_BYTES, FailureLog

@@ -10,9 +10,9 @@ from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.simulation.network_faults import FaultRates
 from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
-from pregao.feed.channel_events import BookChanged, GapFound, Synchronized, TradeDone
-from pregao.feed.channel_settings import ChannelSettings, ChannelState, LegacyFeed
-from pregao.feed.legacy_feed_channel import LegacyFeedChannel
+from pregao.events import BookChanged, GapFound, Synchronized, TradeDone
+from pregao.feed.channel.settings import ChannelSettings, ChannelState, LegacyFeed
+from pregao.feed.legacy.channel import LegacyFeedChannel
 from pregao.live import FeedHandler, Line, LiveConfig, Replayer, ReplaySpeed, report
 from pregao.live.config import STREAMS, parse_config
 from pregao.umdf.survey.lines import Destination

@@ -18,8 +18,8 @@ from pregao.errors import UsageError
 from pregao.exchange.host.settings import parse_settings
 from pregao.exchange.publisher.legacy.channel_publisher import LegacyChannelPublisher
 from pregao.exchange.publisher.loops import LoopPace
-from pregao.feed.channel_events import GapFound
-from pregao.feed.channel_settings import ChannelSettings, LegacyFeed
+from pregao.events import GapFound
+from pregao.feed.channel.settings import ChannelSettings, LegacyFeed
 from pregao.fix.session import FixSessionSettings
 from pregao.legacy.recovery import MessageStore
 from pregao.legacy.streams import LegacyStream

@@ -17,7 +17,7 @@ from pregao.exchange.host.settings import ExchangeSettings, parse_settings
 from pregao.exchange.publisher.legacy.channel_publisher import LegacyChannelPublisher
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.simulation.settings import LegacyDepth
-from pregao.feed.legacy_channel import LegacyStreamFollower, LegacyStreamSettings
+from pregao.feed.legacy.channel import LegacyStreamFollower, LegacyStreamSettings
 from pregao.fix.session import FixSessionSettings
 from pregao.legacy.recovery import GapFiller, MessageStore
 from pregao.legacy.streams import LegacyStream

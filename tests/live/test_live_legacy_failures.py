@@ -12,8 +12,8 @@ from pregao.book.updates import Side
 from pregao.clock import MILLISECOND, SECOND, system_clock
 from pregao.exchange.publisher.legacy.channel_publisher import LegacyChannelPublisher
 from pregao.exchange.publisher.loops import LoopPace
-from pregao.feed.channel_settings import ChannelSettings, ChannelState, LegacyFeed
-from pregao.feed.legacy_channel import LegacyStreamFollower
+from pregao.feed.channel.settings import ChannelSettings, ChannelState, LegacyFeed
+from pregao.feed.legacy.channel import LegacyStreamFollower
 from pregao.legacy.recovery import GapFiller, RecoveryClient
 from pregao.legacy.streams import LegacyStream
 from pregao.live import FeedHandler, LiveConfig, legacy_recovery_requests, report

@@ -6,7 +6,7 @@ import pytest
 
 from pregao.book.state import State
 from pregao.clock import SECOND
-from pregao.feed.channel_settings import ChannelCounters, ChannelState, FeedCounters
+from pregao.feed.channel.settings import ChannelCounters, ChannelState, FeedCounters
 from pregao.live import ChannelReport, FeedReport, Line, metrics_text
 from pregao.live.live_channel import LineState
 from pregao.live.health import CHANNEL_HELP, FEED_HELP, LINE_HELP

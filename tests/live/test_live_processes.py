@@ -9,7 +9,7 @@ import pytest
 
 import pregao.live.worker_processes as processes_module
 from pregao.errors import NetworkError, UsageError
-from pregao.feed.channel_settings import ChannelSettings
+from pregao.feed.channel.settings import ChannelSettings
 from pregao.live import FeedProcesses, Line, LiveConfig, report
 from pregao.live.items import BookRefresh, LiveEvent
 from pregao.live.config import STREAMS

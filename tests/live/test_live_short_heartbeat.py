@@ -7,8 +7,8 @@ import pytest
 import pregao
 from pregao.capture import PcapWriter, udp_frame
 from pregao.exchange.publisher.channels import ChannelEndpoints
-from pregao.feed.channel_events import RecoveryIdle
-from pregao.feed.channel_settings import ChannelSettings
+from pregao.events import RecoveryIdle
+from pregao.feed.channel.settings import ChannelSettings
 from pregao.live import FeedProcesses, Line, LiveConfig, report
 from pregao.live.config import STREAMS
 from tests.feed.channel_days import CHANNEL, made_day

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from pregao.book.updates import Side
-from pregao.feed.pumped_channel import FastChannel
+from pregao.feed.fastpath.channel import FastChannel
 from pregao.web.server import live_application
 from pregao.web.server import PageServer
 from tests.exchange.host_desk import PETR4, VALE3

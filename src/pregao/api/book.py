@@ -7,7 +7,7 @@ from pregao.api.messages import Message, Protocol
 from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.errors import UsageError
-from pregao.feed.follower import Follower
+from pregao.feed.channel.follower import Follower
 from pregao.sbe.codec import SbeMessage
 from pregao.umdf import templates
 from pregao.umdf.packets import DecodedMessage, DecodedPacket, PacketFrame, PacketHeader

@@ -16,11 +16,11 @@ from pregao.capture.blocks import PADDING
 from pregao.capture.block_reader import read_blocks
 from pregao.errors import UsageError
 from pregao.extras import imported
-from pregao.feed.channel import Channel
-from pregao.feed.channel_events import ChannelEvent
-from pregao.feed.channel_settings import ChannelSettings
-from pregao.feed.pump import DatagramColumns
-from pregao.feed.pumped_channel import FastChannel
+from pregao.feed.channel.channel import Channel
+from pregao.events import ChannelEvent
+from pregao.feed.channel.settings import ChannelSettings
+from pregao.feed.fastpath.driver import DatagramColumns
+from pregao.feed.fastpath.channel import FastChannel
 from pregao.live.items import LiveEvent
 from pregao.live.capture_merge import merged
 from pregao.live.subscriptions import DEPTH, Subscription

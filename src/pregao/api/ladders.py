@@ -41,7 +41,7 @@ def price(mantissa: int | None) -> Decimal | None:
 @cache
 def _digits() -> int:
     # Imported with the first price: opening a lake takes a third of the time without it.
-    from pregao.feed.meaning import PRICE_SCALE
+    from pregao.feed.book_updates import PRICE_SCALE
 
     return PRICE_SCALE
 

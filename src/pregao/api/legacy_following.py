@@ -9,9 +9,9 @@ from string import ascii_uppercase
 from pregao.api.legacy_captures import is_dump
 from pregao.capture.block_reader import read_blocks
 from pregao.errors import UsageError
-from pregao.feed.channel_events import ChannelEvent
-from pregao.feed.channel_settings import ChannelSettings, LegacyFeed
-from pregao.feed.legacy_feed_channel import LegacyFeedChannel
+from pregao.events import ChannelEvent
+from pregao.feed.channel.settings import ChannelSettings, LegacyFeed
+from pregao.feed.legacy.channel import LegacyFeedChannel
 from pregao.lake.ingest.protocol import ProtocolEvidence, destination_of
 from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.legacy.streams import LegacyStream

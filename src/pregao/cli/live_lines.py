@@ -13,7 +13,7 @@ from typing import Any
 from pregao.book.views import BookLevel
 from pregao.cli.book import price_text
 from pregao.cli.printing import plain
-from pregao.feed.channel_events import ChannelEvent
+from pregao.events import ChannelEvent
 from pregao.live.items import BookCopy, BookRefresh, ItemsMissed, LiveEvent, LiveItem
 from pregao.live.health import FeedReport
 from pregao.umdf.sequencing import PacketKey

@@ -21,8 +21,8 @@ from pregao.cli.book import price_text
 from pregao.cli.live_keys import keys
 from pregao.cli.terminal import PlainConsole
 from pregao.clock import SECOND, format_ns
-from pregao.feed.channel_events import TradeBusted
-from pregao.feed.channel_settings import ChannelState
+from pregao.events import TradeBusted
+from pregao.feed.channel.settings import ChannelState
 from pregao.live.health import ChannelReport, FeedReport, report
 from pregao.live.market_watch import InstrumentPage, InstrumentRow, MarketWatch
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from pregao.book.updates import DepthUpdate, Update
-from pregao.feed.healing import InstrumentGap, MarkHealed
+from pregao.feed.recovery import InstrumentGap, MarkHealed
 from pregao.umdf.loops import InstrumentSnapshot
 from pregao.umdf.sequencing import PacketKey
 

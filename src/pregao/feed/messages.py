@@ -9,7 +9,7 @@ import numpy as np
 
 from pregao.book.update_rows import NULL, UpdateKind
 from pregao.feed.columns import Codes, MessageColumns, Numbers
-from pregao.feed.places import INDEX_BITS, message_serials
+from pregao.feed.packet_keys import INDEX_BITS, message_serials
 from pregao.umdf.gaps import GapItem
 
 KEY = (
@@ -104,7 +104,7 @@ class KeyColumns:
 
     security: Numbers
     message_serial: Numbers
-    """See `pregao.feed.places`."""
+    """See `pregao.feed.packet_keys`."""
     event: Numbers
     sending: Numbers
     capture: Numbers

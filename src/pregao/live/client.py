@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 
 from pregao.errors import PregaoError
-from pregao.feed.channel_events import ChannelEvent
+from pregao.events import ChannelEvent
 from pregao.live.items import LiveItem
 from pregao.live.config import LiveConfig, read_config
 from pregao.live.handler import FeedHandler

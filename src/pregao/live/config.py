@@ -42,7 +42,7 @@ from typing import Any, NoReturn
 from pregao.clock import parse_span
 from pregao.safe_io.documents import DocumentError, parse_toml, read_document
 from pregao.errors import PregaoError, UsageError
-from pregao.feed.channel_settings import ChannelSettings, LegacyFeed
+from pregao.feed.channel.settings import ChannelSettings, LegacyFeed
 from pregao.legacy.streams import PLATFORMS
 from pregao.net.addresses import Address, parse_address
 from pregao.net.sockets import BUFFER_BYTES

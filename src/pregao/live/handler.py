@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from pregao.clock import MILLISECOND, SECOND, Clock, system_clock
 from pregao.errors import NetworkError
 from pregao.extras import kernels_compiled, warn_about_slowness
-from pregao.feed.channel_settings import Join
-from pregao.feed.legacy_feed_channel import LegacyFeedChannel
-from pregao.feed.pump import DatagramColumns
-from pregao.feed.pumped_channel import FastChannel
+from pregao.feed.channel.settings import Join
+from pregao.feed.legacy.channel import LegacyFeedChannel
+from pregao.feed.fastpath.driver import DatagramColumns
+from pregao.feed.fastpath.channel import FastChannel
 from pregao.live.config import Line, LiveConfig
 from pregao.live.live_channel import EventListener, JoinedLine, LineState, LiveChannel, new_live_channel, open_line
 from pregao.live.latency import one_sent_ns, sent_ns

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Protocol
 from pregao.book.state import State
 from pregao.clock import SECOND
-from pregao.feed.channel_settings import ChannelCounters, ChannelState, FeedCounters
+from pregao.feed.channel.settings import ChannelCounters, ChannelState, FeedCounters
 from pregao.live.live_channel import LineState, LiveChannel
 from pregao.live.handler import FeedHandler
 from pregao.net.http import HttpServer, Response
@@ -45,7 +45,7 @@ CHANNEL_HELP = {
     "events_missed": "Events dropped because they were not taken in time.",
     "news_dropped": "News items that were too long, or whose parts did not all arrive in time.",
 }
-"""Counters of a channel: the fields of `pregao.feed.channel_settings.ChannelCounters`."""
+"""Counters of a channel: the fields of `pregao.feed.channel.settings.ChannelCounters`."""
 
 FEED_HELP = {
     "packets": "Packets received on a feed of the incremental stream.",
@@ -54,7 +54,7 @@ FEED_HELP = {
     "late": "Packets that arrived after they were declared lost.",
     "heartbeats": "Heartbeats received on a feed of the incremental stream.",
 }
-"""Counters of a feed: the fields of `pregao.feed.channel_settings.FeedCounters`."""
+"""Counters of a feed: the fields of `pregao.feed.channel.settings.FeedCounters`."""
 
 LINE_HELP = {
     "packets": "Datagrams received by the socket of a line.",

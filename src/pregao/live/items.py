@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.book.views import BookLevel
-from pregao.feed.channel_events import ChannelEvent
-from pregao.feed.followed_channel import FeedChannel
+from pregao.events import ChannelEvent
+from pregao.feed.channel.channel_base import FeedChannel
 from pregao.umdf.sequencing import PacketKey
 
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from pregao.clock import SECOND
-from pregao.feed.legacy_feed_channel import LegacyFeedChannel
+from pregao.feed.legacy.channel import LegacyFeedChannel
 from pregao.fix.session import FixSessionSettings
 from pregao.legacy.recovery import GapFiller, RecoveryClient, RecoveryEvent, RecoverySessionEnded
 from pregao.live.config import RecoveryGateways

@@ -8,12 +8,12 @@ from typing import Protocol
 
 from pregao.clock import SECOND
 from pregao.errors import NetworkError
-from pregao.feed.channel import Channel
-from pregao.feed.channel_events import ChannelEvent
-from pregao.feed.channel_settings import ChannelSettings
-from pregao.feed.followed_channel import FeedChannel
-from pregao.feed.legacy_feed_channel import LegacyFeedChannel
-from pregao.feed.pumped_channel import FastChannel
+from pregao.feed.channel.channel import Channel
+from pregao.events import ChannelEvent
+from pregao.feed.channel.settings import ChannelSettings
+from pregao.feed.channel.channel_base import FeedChannel
+from pregao.feed.legacy.channel import LegacyFeedChannel
+from pregao.feed.fastpath.channel import FastChannel
 from pregao.live.config import Line
 from pregao.live.packet_failures import FailureLog
 from pregao.live.latency import RecentLatency

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from pregao.feed.channel_events import BookChanged, ChannelEvent, TradeBusted, TradeDone
-from pregao.feed.followed_channel import FeedChannel
+from pregao.events import BookChanged, ChannelEvent, TradeBusted, TradeDone
+from pregao.feed.channel.channel_base import FeedChannel
 from pregao.live.items import BookCopy, copy_of
 from pregao.live.handler import FeedHandler
 

@@ -10,16 +10,8 @@ import threading
 from collections.abc import Callable, Iterable
 
 from pregao.errors import UsageError
-from pregao.feed.channel_events import (
-    BookChanged,
-    BookConfirmed,
-    BookHealed,
-    BookStale,
-    BookUnconfirmed,
-    ChannelEvent,
-    InstrumentChanged,
-)
-from pregao.feed.followed_channel import FeedChannel
+from pregao.events import BookChanged, BookConfirmed, BookHealed, BookStale, BookUnconfirmed, ChannelEvent, InstrumentChanged
+from pregao.feed.channel.channel_base import FeedChannel
 from pregao.live.items import BookRefresh, ItemsMissed, LiveEvent, LiveItem, copy_of
 from pregao.live.handler import FeedHandler
 from pregao.name_matching import folded

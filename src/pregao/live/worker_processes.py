@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from pregao.errors import NetworkError, PregaoError, UsageError
-from pregao.feed.channel_events import ChannelEvent
+from pregao.events import ChannelEvent
 from pregao.live.items import LiveItem
 from pregao.live.process_tuning import rare_collection
 from pregao.live.config import LiveConfig

@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 from pregao.clock import MINUTE, SECOND
-from pregao.feed.channel_events import TradeBusted, TradeDone
+from pregao.events import TradeBusted, TradeDone
 from collections import deque
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, tzinfo
@@ -21,15 +21,9 @@ from pregao.book.order_book import OrderBook
 from pregao.book.updates import Side
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from pregao.feed.channel_events import (
-    ChannelEvent,
-    NewsReceived,
-    StatisticChanged,
-    TradeBusted,
-    TradeDone,
-)
-from pregao.feed.definitions import ChannelInstrument
-from pregao.feed.followed_channel import FeedChannel, InstrumentInfo
+from pregao.events import ChannelEvent, NewsReceived, StatisticChanged, TradeBusted, TradeDone
+from pregao.feed.channel.instruments import ChannelInstrument
+from pregao.feed.channel.channel_base import FeedChannel, InstrumentInfo
 from pregao.live.handler import FeedHandler
 from pregao.live.health import FeedReport, report
 from pregao.name_matching import folded, nearness

@@ -14,16 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.book.update_rows import NULL
-from pregao.feed.legacy_meaning import (
-    EMPTY_BOOK,
-    IMBALANCE,
-    NEW,
-    OPENING_PRICE,
-    SIDES,
-    TRADE,
-    TRADING_STATE,
-    number_of,
-)
+from pregao.feed.legacy.book_updates import EMPTY_BOOK, IMBALANCE, NEW, OPENING_PRICE, SIDES, TRADE, TRADING_STATE, number_of
 from pregao.lake.analytics.engine import DataFrame, F, Window
 from pregao.lake.analytics.legacy_left_out import LegacyExclusions
 from pregao.lake.analytics.spark_types import spark_type

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from pregao.feed.columns import Numbers
-from pregao.feed.holes import MANY, PacketGap, PacketGapColumns
+from pregao.feed.packet_gaps import MANY, PacketGap, PacketGapColumns
 from pregao.lake.books.catalogue import FileCatalogue, files_of, latest_build, read_small
 from pregao.lake.books.columns import codes, integers
 from pregao.lake.books.inputs import BINARY, EPOCH

@@ -12,7 +12,7 @@ from pregao.book.state import State
 from pregao.book.replay import FullBook
 from pregao.book.update_rows import NULL
 from pregao.feed.columns import Codes, Numbers
-from pregao.feed.statistics import last_before
+from pregao.feed.replay.statistics import last_before
 from pregao.lake.books.columns import booleans, integers, nulled, prices
 from pregao.lake.books.tables import LEVEL, ORDER, SIDE_LEVELS, SIDE_ORDERS
 from pregao.lake.store.parquet import stored_type

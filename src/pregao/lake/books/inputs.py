@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pregao.arrays import Int64Array
-from pregao.feed.meaning import BOOK_TEMPLATES
+from pregao.feed.book_updates import BOOK_TEMPLATES
 from pregao.lake.books.opened import FileRows, RowGroupFile, open_file
 from pregao.lake.books.slots import TimeSlots
 from pregao.lake.store.flat_parquet.rows import FlatRows

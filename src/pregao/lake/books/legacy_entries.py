@@ -1,6 +1,6 @@
 """Entries of the legacy feed as columns: the equivalent message of the binary feed, and the values.
 
-Column form of `pregao.feed.legacy_meaning`.
+Column form of `pregao.feed.legacy.book_updates`.
 """
 
 from __future__ import annotations
@@ -16,23 +16,9 @@ import pyarrow.compute as pc
 
 from pregao.arrays import BoolArray, Int64Array
 from pregao.book.update_rows import NULL
-from pregao.feed.legacy_meaning import (
-    DELETE,
-    DELETE_FROM,
-    DELETE_THRU,
-    EXCHANGE_LAST,
-    IMPLIED,
-    NEW,
-    OPENING_PRICE,
-    RETRANSMITTED,
-    SIDES,
-    TRADE,
-    conditions,
-    number_of,
-    stream_id_of,
-)
-from pregao.feed.legacy_meaning import EMPTY_BOOK as EMPTIED
-from pregao.feed.legacy_state import THEORETICAL
+from pregao.feed.legacy.book_updates import DELETE, DELETE_FROM, DELETE_THRU, EXCHANGE_LAST, IMPLIED, NEW, OPENING_PRICE, RETRANSMITTED, SIDES, TRADE, conditions, number_of, stream_id_of
+from pregao.feed.legacy.book_updates import EMPTY_BOOK as EMPTIED
+from pregao.feed.legacy.state import THEORETICAL
 from pregao.lake.books.columns import integers
 from pregao.lake.books.slots import TimeSlots
 from pregao.legacy.bulk import moments_of

@@ -15,15 +15,8 @@ import pyarrow as pa
 from pregao.arrays import Int64Array
 from pregao.book.update_rows import NULL
 from pregao.clock import DAY
-from pregao.feed.legacy_meaning import (
-    CHANGE,
-    IMBALANCE,
-    OPENING_PRICE,
-    SIDES,
-    conditions,
-    number_of,
-)
-from pregao.feed.meaning import NUMBER_OF_ORDERS
+from pregao.feed.legacy.book_updates import CHANGE, IMBALANCE, OPENING_PRICE, SIDES, conditions, number_of
+from pregao.feed.book_updates import NUMBER_OF_ORDERS
 from pregao.lake.books.columns import integers, nulled, prices, take
 from pregao.lake.books.legacy_entries import OTHER, PRICE_BAND, EntryColumns, as_numbers, or_null
 from pregao.legacy.bulk import moments_of

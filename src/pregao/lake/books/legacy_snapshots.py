@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from pregao.arrays import BoolArray, Int64Array
-from pregao.feed.legacy_meaning import SIDES
-from pregao.feed.meaning import NUMBER_OF_ORDERS
+from pregao.feed.legacy.book_updates import SIDES
+from pregao.feed.book_updates import NUMBER_OF_ORDERS
 from pregao.lake.books.columns import integers, nulled, prices, take
 from pregao.lake.books.legacy_entries import STATISTICS, EntryColumns, as_numbers
 from pregao.lake.books.legacy_messages import key_columns, messages_of, side_column

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pregao.book.update_rows import NULL
-from pregao.feed.legacy_meaning import number_of
+from pregao.feed.legacy.book_updates import number_of
 from pregao.lake.books.columns import nulled, take
 from pregao.lake.books.legacy_entries import EntryColumns, or_null
 from pregao.lake.books.legacy_messages import key_columns, named, names_of

@@ -19,16 +19,11 @@ from pregao.book.state import State
 from pregao.book.replay import FullBook
 from pregao.book.update_rows import UpdateKind, UpdateRows
 from pregao.errors import UsageError
-from pregao.feed.audit import no_book
+from pregao.feed.replay.audit import no_book
 from pregao.feed.columns import Numbers
-from pregao.feed.day import ChannelDay
-from pregao.feed.places import AFTER_PACKET, message_serial
-from pregao.feed.sequence import (
-    counts_after,
-    follow_sequence,
-    loaded_snapshots,
-    rows_of,
-)
+from pregao.feed.replay.day import ChannelDay
+from pregao.feed.packet_keys import AFTER_PACKET, message_serial
+from pregao.feed.replay.sequence import counts_after, follow_sequence, loaded_snapshots, rows_of
 from pregao.lake.books.brought import is_current
 from pregao.lake.books.catalogue import FileCatalogue, files_of, latest_build
 from pregao.lake.books.checkpoints import book_of, levels_book_of

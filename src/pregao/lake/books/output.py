@@ -8,15 +8,9 @@ import pyarrow as pa
 from pregao.book.replay import FullBook, TickColumns
 from pregao.book.update_rows import NULL
 from pregao.feed.columns import Codes, Numbers
-from pregao.feed.sequence import InstrumentSequence, SequenceRows
-from pregao.feed.snapshots import Snapshots
-from pregao.feed.statistics import (
-    OtherMessages,
-    PhaseChanges,
-    PriceLimits,
-    StatisticColumns,
-    StatisticReader,
-)
+from pregao.feed.replay.sequence import InstrumentSequence, SequenceRows
+from pregao.feed.replay.snapshots import Snapshots
+from pregao.feed.replay.statistics import OtherMessages, PhaseChanges, PriceLimits, StatisticColumns, StatisticReader
 from pregao.lake.books.checkpoints import REASONS, checkpoint_rows, side_lists
 from pregao.lake.books.columns import named, nulled, prices
 from pregao.lake.books.files import DayFile

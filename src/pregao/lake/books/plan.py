@@ -8,10 +8,10 @@ from datetime import date
 
 import numpy as np
 
-from pregao.feed.day import LAST_SERIAL, ChannelDay
-from pregao.feed.legacy_follower import MAX_ENTRIES
-from pregao.feed.meaning import BOOK_TEMPLATES
-from pregao.feed.snapshots import CompleteLoop, complete_loops, whole_loops
+from pregao.feed.replay.day import LAST_SERIAL, ChannelDay
+from pregao.feed.legacy.follower import MAX_ENTRIES
+from pregao.feed.book_updates import BOOK_TEMPLATES
+from pregao.feed.replay.snapshots import CompleteLoop, complete_loops, whole_loops
 from pregao.lake.books.brought import day_coverage, find_gaps
 from pregao.lake.books.catalogue import FileCatalogue
 from pregao.lake.books.columns import integers

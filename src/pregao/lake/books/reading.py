@@ -12,14 +12,8 @@ import pyarrow.compute as pc
 
 from pregao.book.update_rows import NULL
 from pregao.feed.columns import Codes, ComparedColumns, Flags, MessageColumns, Numbers
-from pregao.feed.day import ChannelDay
-from pregao.feed.meaning import (
-    BOOK_TEMPLATES,
-    LEVEL_FIELDS,
-    ORDER_FIELDS,
-    snapshot_columns,
-    update_columns,
-)
+from pregao.feed.replay.day import ChannelDay
+from pregao.feed.book_updates import BOOK_TEMPLATES, LEVEL_FIELDS, ORDER_FIELDS, snapshot_columns, update_columns
 from pregao.feed.messages import (
     KEY,
     TIMES,
@@ -30,15 +24,8 @@ from pregao.feed.messages import (
     key_columns,
     times_of,
 )
-from pregao.feed.snapshots import (
-    HEADER_COLUMNS,
-    LOOP_KEY,
-    LoopRows,
-    SnapshotOrders,
-    Snapshots,
-    snapshot_orders,
-)
-from pregao.feed.statistics import TRADE_COLUMNS, OtherMessages, PhaseChanges
+from pregao.feed.replay.snapshots import HEADER_COLUMNS, LOOP_KEY, LoopRows, SnapshotOrders, Snapshots, snapshot_orders
+from pregao.feed.replay.statistics import TRADE_COLUMNS, OtherMessages, PhaseChanges
 from pregao.lake.books.columns import checksums, codes, integers, take
 from pregao.lake.books.inputs import INSTRUMENTS, InputReader, SecurityRange, Serials
 from pregao.lake.books.opened import FlatColumns

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from pregao.book.state import State
 from pregao.book.replay import BookKind
-from pregao.feed.audit import RESULTS, Audit
+from pregao.feed.replay.audit import RESULTS, Audit
 from pregao.feed.columns import Numbers
-from pregao.feed.day import ChannelDay
-from pregao.feed.origins import BookOrigins
-from pregao.feed.places import packet_of
-from pregao.feed.snapshots import Snapshots
-from pregao.feed.stale_spans import StaleSpan
+from pregao.feed.replay.day import ChannelDay
+from pregao.feed.replay.outcomes import BookOrigins
+from pregao.feed.packet_keys import packet_of
+from pregao.feed.replay.snapshots import Snapshots
+from pregao.feed.replay.outcomes import StaleSpan
 from pregao.lake.books.columns import named, nulled
 from pregao.lake.books.tables import BOOKS, GAPS_SPEC
 from pregao.lake.store.parquet import stored_schema

@@ -11,17 +11,11 @@ import numpy as np
 from pregao.book.replay import FullBook
 from pregao.book.update_rows import NULL
 from pregao.feed.columns import Numbers
-from pregao.feed.day import LAST_SERIAL, ChannelDay
-from pregao.feed.places import AFTER_PACKET, INDEX_BITS, message_serial, packet_of
-from pregao.feed.sequence import InstrumentSequence, in_sequence
-from pregao.feed.snapshots import AbsentInstruments, Snapshots
-from pregao.feed.statistics import (
-    PriceLimits,
-    StatisticColumns,
-    StatisticReader,
-    snapshot_statistics,
-    statistics_of,
-)
+from pregao.feed.replay.day import LAST_SERIAL, ChannelDay
+from pregao.feed.packet_keys import AFTER_PACKET, INDEX_BITS, message_serial, packet_of
+from pregao.feed.replay.sequence import InstrumentSequence, in_sequence
+from pregao.feed.replay.snapshots import AbsentInstruments, Snapshots
+from pregao.feed.replay.statistics import PriceLimits, StatisticColumns, StatisticReader, snapshot_statistics, statistics_of
 from pregao.lake.books.inputs import Serials
 from pregao.lake.books.reading import DayReader
 from pregao.umdf.gaps import UNPROVEN

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pregao.feed.audit import DIFFERENT, RESULTS
+from pregao.feed.replay.audit import DIFFERENT, RESULTS
 from pregao.feed.columns import Numbers
-from pregao.feed.day import LAST_SERIAL, ChannelDay, DayFollower, DayOutput
-from pregao.feed.misfits import InconsistentUpdatesError
-from pregao.feed.statistics import PhaseChanges
+from pregao.feed.replay.day import LAST_SERIAL, ChannelDay, DayFollower, DayOutput
+from pregao.feed.replay.outcomes import InconsistentUpdatesError
+from pregao.feed.replay.statistics import PhaseChanges
 from pregao.lake.books.files import DayFile
 from pregao.lake.books.inputs import InputFiles, SecurityRange
 from pregao.lake.books.legacy_reader import open_reader

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pregao.book.state import State
 from pregao.book.replay import TickColumns
 from pregao.feed.columns import Codes, Flags, Numbers
-from pregao.feed.places import AFTER_PACKET, packet_of
+from pregao.feed.packet_keys import AFTER_PACKET, packet_of
 from pregao.lake.books import _kernels
 from pregao.lake.books.columns import named, nulled, prices
 from pregao.lake.books.rows import as_table

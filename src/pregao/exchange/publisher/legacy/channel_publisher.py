@@ -16,7 +16,7 @@ from pregao.exchange.publisher.legacy.loop import LegacyLoop, LoopMessages
 from pregao.exchange.publisher.legacy.loop import LegacyMessageWriter
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.publisher.published_state import PublishedChannel, PublishedInstrument
-from pregao.feed.legacy_meaning import EMPTY_BOOK, NEW, TRADING_STATE
+from pregao.feed.legacy.book_updates import EMPTY_BOOK, NEW, TRADING_STATE
 from pregao.legacy.recovery import MessageStore
 from pregao.legacy.streams import HEARTBEAT_NS, LegacyStream
 from pregao.legacy.times import timestamp_digits

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pregao.exchange.engine.model.events import AuctionImbalance, ClosingPrice, ExecutionStatistics, ForwardTrade, HighPrice, LastTradePrice, LowPrice, OpeningPrice, OpenInterest, PriceBand, SettlementPrice, TheoreticalOpeningPrice, Trade, TradeBust
 from pregao.exchange.engine.model.enums import ImbalanceCondition, OpenCloseSettlFlag, TradeCondition, TrdSubType
-from pregao.feed.legacy_meaning import DELETE, EXCHANGE_LAST, NEW
+from pregao.feed.legacy.book_updates import DELETE, EXCHANGE_LAST, NEW
 from pregao.legacy.times import date_digits, time_digits
 
 Values = dict[str, Any]

@@ -1,0 +1,235 @@
+"""Events of a followed channel: small objects, in order of occurrence.
+
+Each one has the key of its packet in the incremental stream (None without one), the packet's
+sending time, and its reception time. Prices are mantissas of `pregao.feed.book_updates.PRICE_SCALE`
+digits, as in books.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from enum import Enum
+from typing import Any
+
+from pregao.feed.columns import record
+from pregao.umdf.news import NewsItem
+from pregao.umdf.phases import GroupKey, Status
+from pregao.umdf.sequencing import PacketKey
+
+
+@record
+class ChannelEvent:
+    """Fields of every event."""
+
+    packet_key: PacketKey | None
+    sending_ns: int
+    """Sending time of the packet; 0 if the passage of time alone caused the event."""
+    received_ns: int
+
+
+# Books and trades
+
+
+@record
+class BookChanged(ChannelEvent):
+    """A market event or a snapshot changed a book; emitted once, when that was complete."""
+
+    security_id: int
+    event: int
+    """Number of the market event; -1 if a snapshot or its absence changed the book."""
+
+
+@record
+class TradeDone(ChannelEvent):
+    """A trade; emitted with its message, whatever the state of the book.
+
+    A trade that sets the last price is not followed by a `StatisticChanged`.
+    """
+
+    security_id: int
+    event: int
+    trade_id: int
+    trade_date: date | None
+    price: int | None
+    size: int
+    buyer: int | None
+    seller: int | None
+    condition: int
+    """Bits of ``tradeCondition``."""
+    sub_type: str | int | None
+    transact_ns: int | None
+    corrects: bool
+    """Whether it replaces a trade of the same number."""
+    forward: bool
+    makes_last: bool
+    """Whether it sets the last price (000 §13.3)."""
+
+
+@record
+class TradeBusted(ChannelEvent):
+    """The exchange canceled a trade."""
+
+    security_id: int
+    event: int
+    trade_id: int
+    trade_date: date | None
+    price: int
+    size: int
+
+
+# States, statistics, instruments, news
+
+
+@record
+class StatusChanged(ChannelEvent):
+    """The state of an instrument changed."""
+
+    security_id: int
+    before: Status
+    now: Status
+
+
+@record
+class PhaseChanged(ChannelEvent):
+    """The phase of a group changed."""
+
+    group: GroupKey
+    before: Status
+    now: Status
+
+
+@record
+class StatisticChanged(ChannelEvent):
+    """A statistic, price band or reference price was published or removed."""
+
+    security_id: int
+    name: str
+    """Name of the message without its number, such as ``HighPrice``."""
+    kind: str | int | None
+    """Variant, where several coexist: the type of a band, the day of a closing price."""
+    values: Mapping[str, Any] | None
+    """Fields of the message; None if the statistic was removed."""
+
+
+class DefinitionChange(Enum):
+    """Change of an instrument's definition."""
+
+    ADDED = "added"
+    CHANGED = "changed"
+    DELETED = "deleted"
+
+
+@record
+class InstrumentChanged(ChannelEvent):
+    """An instrument was added, changed or deleted."""
+
+    security_id: int
+    symbol: str
+    change: DefinitionChange
+
+
+@record
+class NewsReceived(ChannelEvent):
+    """A news item, assembled from its parts."""
+
+    news: NewsItem
+
+
+# Trust
+
+
+@record
+class BookUnconfirmed(ChannelEvent):
+    """Packets are missing that may have concerned the instrument."""
+
+    security_id: int
+
+
+@record
+class BookConfirmed(ChannelEvent):
+    """Missing packets were made up for, or did not concern the instrument."""
+
+    security_id: int
+
+
+@record
+class BookStale(ChannelEvent):
+    """A book is known to have missed something; it waits for a snapshot."""
+
+    security_id: int
+    reason: str
+
+
+@record
+class BookHealed(ChannelEvent):
+    """A stale book is valid again."""
+
+    security_id: int
+    by: str
+    """Cause: snapshot, absent, emptied, reset or message."""
+
+
+@record
+class GapFound(ChannelEvent):
+    """Packets that no feed delivered in time."""
+
+    sequence_version: int
+    first: int
+    last: int | None
+    """None if the number of missing packets is unknown."""
+
+
+# The channel
+
+
+@record
+class ChannelDown(ChannelEvent):
+    """Nothing arrived on any feed for three heartbeats: no book of the channel is confirmed."""
+
+    silent_ns: int
+
+
+@record
+class ChannelUp(ChannelEvent):
+    """Packets arrive again, and all gaps since the silence are known."""
+
+
+@record
+class FailedOver(ChannelEvent):
+    """The channel is now followed at another site, which numbers packets independently."""
+
+    site: tuple[str, ...]
+    """Feeds of that site."""
+
+
+@record
+class Synchronized(ChannelEvent):
+    """Every instrument is known and every book is confirmed, initially or again."""
+
+
+@record
+class RecoveryIdle(ChannelEvent):
+    """The recovery streams are idle until a ChannelReset (000 §7.5)."""
+
+
+@record
+class BooksReset(ChannelEvent):
+    """A ChannelReset: every book is empty and will be filled again."""
+
+
+@record
+class VersionChanged(ChannelEvent):
+    """The incremental stream continues with another sequence version."""
+
+    sequence_version: int
+
+
+@record
+class EventsMissed(ChannelEvent):
+    """The number of events dropped because they were not taken in time.
+
+    The consumer should re-read books and statistics.
+    """
+
+    count: int

@@ -1,0 +1,1 @@
+"""A channel followed live, packet by packet: synchronization, recovery, failover and events."""

@@ -1,0 +1,466 @@
+"""A channel followed live, sans-I/O: datagrams and times in, events and actions out.
+
+The feeds of one site carry the same packets and are merged into one sequence. The other site
+numbers its packets independently, and takes over when the first one falls silent. Packets of the
+merged sequence go to a `Follower`, whose rules decide which book is valid, unconfirmed or stale.
+The snapshot and definition streams are joined while they are needed, and left afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pregao.book.state import State
+from pregao.book.order_book import OrderBook
+from pregao.book.priority_book import PriorityBook
+from pregao.errors import DecodeError
+from pregao import events as told
+from pregao.feed.channel.channel_base import ChannelBook
+from pregao.feed.channel.settings import MISSED_HEARTBEATS, ChannelCounters, ChannelSettings, ChannelState, FeedCounters, Join, StreamAction
+from pregao.feed.channel.event_publisher import EventEmitter
+from pregao.feed.channel.instruments import ChannelInstrument
+from pregao.feed.channel.event_batch import EventBatch
+from pregao.feed.channel.follower import Follower
+from pregao.feed.recovery import QueueLimits
+from pregao.feed.channel.failover import Sites
+from pregao.feed.channel.market_state import Key, Statistic
+from pregao.feed.channel.packets import RawPacket, is_reset, next_number
+from pregao.feed.channel.failover import RecoveryStreams
+from pregao.umdf.arbitration import (
+    Arbiter,
+    FeedOutcome,
+    PacketDelivered,
+    PacketDuplicate,
+    PacketsLost,
+    PacketTooLate,
+)
+from pregao.umdf.packets import PacketDecoder, PacketHeader, decode_header
+from pregao.umdf.phases import Phases
+from pregao.umdf.sequencing import PacketKey, is_sequence_version, precedes
+from pregao.umdf.streams import Stream
+
+_CLAIMS = (State.VALID, State.EMPTY, State.BUILDING)
+"""States that make a claim about the exchange's book; a silent channel cannot make one."""
+
+MIN_OUTDATED_PACKETS = 4
+"""Minimum number of outdated packets, with no others for three heartbeats, that shows that sequence
+numbers went back: a few may only be late."""
+
+
+class Channel:
+    """Follows one channel over its feeds: joins, synchronizes, survives loss and emits events."""
+
+    def __init__(self, settings: ChannelSettings, decoder: PacketDecoder | None = None) -> None:
+        self.settings = settings
+        names = (*settings.feeds, *settings.backup)
+        self._counters = ChannelCounters(feeds={name: FeedCounters() for name in names})
+        self._decoder = PacketDecoder() if decoder is None else decoder
+        self._emitter = EventEmitter(settings, self._counters)
+        self._sites = Sites(settings.sites, settings.heartbeat_ns)
+        self._actions: list[StreamAction] = []
+        self._recovery = RecoveryStreams(self._actions)
+        self._synchronized = False
+        self._progress_ns = 0
+        """When the sequence last advanced."""
+        self._outdated = 0
+        """Number of outdated packets since then."""
+        self._now_ns = 0
+        self._done = 0
+        """Number of messages of the next packet that are already applied."""
+        self._follow({}, from_the_start=settings.from_the_start)
+
+    def _follow(self, books: dict[int, OrderBook], *, from_the_start: bool) -> None:
+        """Start a new sequence, before any of its packets."""
+        settings = self.settings
+        self._arbiter: Arbiter[RawPacket] = Arbiter(
+            settings.number,
+            max_held_packets=settings.max_held_packets,
+            max_wait_ns=settings.reorder_ns,
+            feeds=self._sites.feeds,
+            reorder=settings.reorder_packets,
+        )
+        self._room = QueueLimits(settings.max_queued_messages, settings.max_queued_total)
+        self._follower = Follower(
+            from_the_start=from_the_start,
+            listener=self._emitter,
+            room=self._room,
+            only_current=True,
+            books=books,
+            new_book=self._new_book,
+            max_instruments=settings.max_instruments,
+        )
+        self._emitter.know = self._follower.add_instrument
+
+    def _new_book(self) -> OrderBook:
+        return PriorityBook()
+
+    # State
+
+    @property
+    def counters(self) -> ChannelCounters:
+        """Counters since the start."""
+        return self._counters
+
+    @property
+    def state(self) -> ChannelState:
+        """State of the channel."""
+        if self._sites.life.down:
+            return ChannelState.DOWN
+        if self._follower.position is None and not self._sites.life.received_anything:
+            return ChannelState.STARTING
+        if self._synchronized and not self._recovery:
+            return ChannelState.LIVE
+        if self._recovery.idle:
+            return ChannelState.WAITING
+        return ChannelState.HEALING if self._synchronized else ChannelState.SYNCHRONIZING
+
+    @property
+    def last_packet(self) -> PacketKey | None:
+        """The last packet applied, or the one before the next packet named by a heartbeat."""
+        return self._follower.position
+
+    @property
+    def site(self) -> tuple[str, ...]:
+        """Feeds of the followed site."""
+        return self._sites.feeds
+
+    @property
+    def instruments(self) -> Mapping[int, ChannelInstrument]:
+        """Instruments by security ID."""
+        return self._emitter.state.instruments
+
+    @property
+    def phases(self) -> Phases:
+        """Phases of groups and states of instruments."""
+        return self._emitter.state.phases
+
+    def statistics(self, security_id: int) -> Mapping[Key, Statistic]:
+        """Return the statistics of an instrument by name and kind."""
+        return self._emitter.state.statistics.get(security_id, {})
+
+    @property
+    def security_ids(self) -> Iterable[int]:
+        """Instruments that have a book."""
+        return self._follower.books.keys()
+
+    def book(self, security_id: int) -> ChannelBook:
+        """Return the book of an instrument and its state."""
+        follower = self._follower
+        content = follower.books.get(security_id)
+        state = follower.state(security_id)
+        reason = "nothing was received for it" if content is None else content.reason
+        if self._sites.life.down and state in _CLAIMS:
+            state, reason = State.UNCONFIRMED, "unconfirmed: the channel is silent"
+        content = PriorityBook() if content is None else content
+        return ChannelBook(security_id, state, follower.position, reason, content)
+
+    def is_alive(self, feed: str) -> bool:
+        """Whether anything arrived on the feed within the last heartbeats."""
+        return self._sites.is_alive(feed, self._now_ns)
+
+    def take_events(self) -> list[told.ChannelEvent]:
+        """Return the events since the last call, in order."""
+        return self._emitter.take()
+
+    def take_batch(self) -> EventBatch:
+        """Return the events since the last call as columns, instead of `take_events`."""
+        return EventBatch.of(self.take_events())
+
+    def enable_events(self, *, enabled: bool) -> None:
+        """Enable or disable events; while they are disabled, none are kept."""
+        self._emitter.wanted = enabled
+        self._emitter.take()
+
+    def take_actions(self) -> list[StreamAction]:
+        """Return the requested actions since the last call, in order."""
+        actions = list(self._actions)
+        self._actions.clear()
+        return actions
+
+    # Time
+
+    def start(self, now_ns: int) -> None:
+        """Start: request the streams that are needed."""
+        self._now_ns = self._progress_ns = now_ns
+        settings = self.settings
+        self._sites = Sites(settings.sites, settings.heartbeat_ns, now_ns)
+        self._actions += [Join(Stream.INCREMENTAL, feed) for feed in self._counters.feeds]
+        self._settle()
+
+    def tick(self, now_ns: int) -> None:
+        """Advance the clock: declare missing packets lost, detect silence."""
+        self._now_ns = max(now_ns, self._now_ns)
+        self._arbitrated(self._arbiter.expire(now_ns))
+        self._catch_up()
+        self._notice_silence()
+        self._emitter.expire_news(now_ns)
+        self._settle()
+
+    def deadline(self) -> int | None:
+        """Return when `tick` must be called next; None while nothing is pending."""
+        waits = (
+            self._arbiter.deadline_ns, self._sites.life.deadline_ns, self._emitter.news_deadline_ns
+        )  # fmt: skip
+        return min((each for each in waits if each is not None), default=None)
+
+    def _notice_silence(self) -> None:
+        life = self._sites.life
+        if life.check(self._now_ns):
+            self._counters.outages += 1
+            self._on_current_packet()
+            self._emitter.end_event()
+            self._emitter.emit(told.ChannelDown, life.silent_ns(self._now_ns))
+        if life.down or (self._recovery.idle and self._sites.followed):
+            self._fail_over()
+
+    def _fail_over(self) -> None:
+        """Switch to another site that is alive."""
+        another = self._sites.another(self._now_ns)
+        if another is not None:
+            self._counters.failovers += 1
+            self._restart(another)
+            self._emitter.emit(told.FailedOver, self.site)
+
+    def restart(self, now_ns: int) -> None:
+        """Rebuild everything from the recovery streams: processing a packet failed midway.
+
+        The packet counts as lost, and nothing that it may have touched is trusted: books start
+        empty and unconfirmed, and are loaded from snapshots.
+        """
+        self._now_ns = max(now_ns, self._now_ns)
+        self._counters.failures += 1
+        self._done = 0
+        security_ids, position = [*self._follower.books], self._follower.position
+        if position is not None:
+            self._on_current_packet()
+            self._emitter.lost_packets(position[0], position[1] + 1, None)
+        self._restart(self._sites.followed, keep_books=False)
+        for security_id in security_ids:
+            self._follower.add_instrument(security_id)
+        self._settle()
+
+    def _restart(self, site: int, *, keep_books: bool = True) -> None:
+        """Follow a site without any knowledge of its sequence; it may be the current one."""
+        self._recovery.leave()
+        self._sites.followed = site
+        self._sites.life.down = self._synchronized = False
+        self._progress_ns, self._outdated = self._now_ns, 0
+        self._on_current_packet()
+        self._emitter.restart()
+        self._follow(self._follower.books if keep_books else {}, from_the_start=False)
+        for security_id in self.instruments:
+            self._follower.add_instrument(security_id)
+
+    # Datagrams
+
+    def receive(
+        self,
+        stream: Stream,
+        feed: str,
+        payload: bytes,
+        now_ns: int,
+        received_ns: int | None = None,
+    ) -> None:
+        """Process a datagram received on a stream of a feed."""
+        counters = self._counters
+        counters.packets += 1
+        counters.bytes += len(payload)
+        self._now_ns = max(now_ns, self._now_ns)
+        received_ns = now_ns if received_ns is None else received_ns
+        try:
+            header = decode_header(payload)
+        except DecodeError:
+            counters.bad_packets += 1
+            return
+        if (
+            header.channel != self.settings.number
+            or feed not in self._sites
+            or not is_sequence_version(header.sequence_version)
+        ):
+            counters.bad_packets += 1
+            return
+        if stream is Stream.INCREMENTAL:
+            self._incremental(feed, header, payload, received_ns)
+        elif not self._recovery.listens(stream, feed):
+            counters.unexpected_packets += 1
+        else:
+            self._looped(stream, header, RawPacket.of(header, payload, received_ns))
+        self._settle()
+
+    def _incremental(
+        self, feed: str, header: PacketHeader, payload: bytes, received_ns: int
+    ) -> None:
+        sites, now_ns = self._sites, self._now_ns
+        key = PacketKey(header.sequence_version, header.sequence_number)
+        expected = self._arbiter.expected if sites.is_followed(feed) else None
+        if expected is not None and header.sequenced and _is_past(key, expected):
+            raw = RawPacket(header, payload, received_ns)  # a duplicate is not parsed
+        else:
+            raw = self._walked(header, payload, received_ns)
+            if not raw.frames:
+                self._counters.bad_packets += 1
+                return
+        self._notice_silence()
+        sites.hear(feed, now_ns)
+        if not sites.is_followed(feed):
+            self._counters.unexpected_packets += 1
+            return
+        feed_counters = self._counters.feeds[feed]
+        feed_counters.packets += 1
+        if header.sequenced:
+            resets = is_reset(raw)
+            self._arbitrated(self._arbiter.accept(feed, key, now_ns, raw, resets=resets))
+            return
+        feed_counters.heartbeats += 1
+        number = next_number(raw, self._decoder)
+        if number is None:
+            self._counters.undecoded_messages += 1
+        else:
+            self._heartbeat(PacketKey(header.sequence_version, number), header, received_ns)
+
+    def _walked(self, header: PacketHeader, payload: bytes, received_ns: int) -> RawPacket:
+        """Return a packet with the locations of its messages."""
+        return RawPacket.of(header, payload, received_ns)
+
+    def _heartbeat(self, following: PacketKey, header: PacketHeader, received_ns: int) -> None:
+        """Process a heartbeat, which names the next packet (000 §7.5)."""
+        if self._follower.position is None:
+            self._emitter.set_packet(None, header.sending_time_ns, received_ns)
+            self._follower.begin(following)
+        self._arbitrated(self._arbiter.heartbeat(*following, self._now_ns))
+        self._catch_up()
+        expected = self._arbiter.expected
+        if following == expected and not self._arbiter.held:
+            self._goes_on()
+        elif expected is not None and precedes(following, expected):
+            self._on_outdated_packet()
+
+    def _arbitrated(self, outcomes: Iterable[FeedOutcome[RawPacket]]) -> None:
+        feeds = self._counters.feeds
+        for outcome in outcomes:
+            match outcome:
+                case PacketDelivered():
+                    feeds[outcome.feed].first_arrivals += 1
+                    self._deliver(outcome.item, outcome.packet_key)
+                case PacketDuplicate():
+                    feeds[outcome.feed].duplicates += 1
+                    self._on_outdated_packet()
+                case PacketTooLate():
+                    feeds[outcome.feed].late += 1
+                    self._on_outdated_packet()
+                case PacketsLost(version, first, last):
+                    self._on_current_packet()
+                    self._emitter.lost_packets(version, first, last)
+                    if last is not None:
+                        self._follower.lose(PacketKey(version, last))
+                    self._goes_on()
+
+    def _deliver(self, raw: RawPacket, packet_key: PacketKey) -> None:
+        """Apply the next packet of the sequence."""
+        counters, teller, follower = self._counters, self._emitter, self._follower
+        teller.set_packet(packet_key, raw.header.sending_time_ns, raw.received_ns)
+        teller.now_ns = self._now_ns
+        position = follower.position
+        if position is not None and position.sequence_version != packet_key.sequence_version:
+            teller.emit(told.VersionChanged, packet_key.sequence_version)
+        packet = raw.decoded(self._decoder)
+        unread = [found for found in packet.outcomes if found.reason]
+        if unread:
+            counters.undecoded_messages += len(unread)
+            teller.lost_packets(packet_key.sequence_version, *[packet_key.sequence_number] * 2)
+        done, self._done = self._done, 0
+        follower.deliver(packet, done)
+        counters.delivered += 1
+        counters.messages += len(packet.outcomes)
+        counters.overflows = self._room.overflows
+        if teller.reset:
+            teller.reset = self._recovery.idle = False
+        self._goes_on()
+
+    def _catch_up(self) -> None:
+        """Move to a new sequence version that only heartbeats have announced."""
+        expected, position = self._arbiter.expected, self._follower.position
+        if expected is None or position is None:
+            return
+        if expected.sequence_version != position.sequence_version:
+            self._on_current_packet()
+            self._emitter.emit(told.VersionChanged, expected.sequence_version)
+            self._follower.lose(PacketKey(expected.sequence_version, expected.sequence_number - 1))
+
+    def _goes_on(self) -> None:
+        """Record that the sequence advanced, with all gaps before it known."""
+        self._progress_ns = self._now_ns
+        self._outdated = 0
+        if self._sites.life.down:
+            self._sites.life.down = False
+            self._emitter.emit(told.ChannelUp)
+
+    def _on_outdated_packet(self) -> None:
+        """Count an outdated packet; restart if no others arrive: sequence numbers went back."""
+        self._outdated += 1
+        silent_ns = self._now_ns - self._progress_ns
+        if (
+            self._outdated >= MIN_OUTDATED_PACKETS
+            and silent_ns >= MISSED_HEARTBEATS * self.settings.heartbeat_ns
+        ):
+            self._counters.resyncs += 1
+            self._restart(self._sites.followed)
+
+    def _on_current_packet(self) -> None:
+        """Attribute the next events to the current position, not to a packet."""
+        self._emitter.set_packet(self._follower.position, 0, self._now_ns)
+
+    # Recovery streams
+
+    def _looped(self, stream: Stream, header: PacketHeader, raw: RawPacket) -> None:
+        """Process a packet of the snapshot or definition stream."""
+        if not raw.frames:
+            self._counters.bad_packets += 1
+            return
+        teller = self._emitter
+        teller.set_packet(self._follower.position, header.sending_time_ns, raw.received_ns)
+        if not header.sequenced:
+            if self._recovery.heartbeat(stream):
+                teller.emit(told.RecoveryIdle)
+            return
+        self._recovery.add_source(stream)
+        packet = raw.decoded(self._decoder)
+        self._counters.undecoded_messages += sum(bool(found.reason) for found in packet.outcomes)
+        if stream is Stream.SNAPSHOT:
+            teller.begin_snapshot()
+            self._follower.snapshot(packet)
+            teller.end_snapshot()
+        else:
+            definitions = teller.state.definitions
+            teller.defined(definitions.looped(packet))
+            self._counters.definition_loops = definitions.loops
+            self._counters.instruments_dropped += definitions.take_dropped()
+
+    def _settle(self) -> None:
+        """Join the streams that are needed now, and leave the others."""
+        teller = self._emitter
+        snapshots = (
+            teller.loop_needed
+            or teller.phases_doubted
+            or bool(teller.awaited)
+            or not self._follower.trusted
+        )
+        definitions = not teller.state.definitions.complete
+        if self._synchronized and not (snapshots or definitions or self._recovery):
+            return  # nearly always
+        main = self._sites.feeds[0]
+        self._recovery.set_joined(Stream.DEFINITION, main, wanted=definitions)
+        if self._recovery.set_joined(Stream.SNAPSHOT, main, wanted=snapshots):
+            self._follower.leave_snapshots()
+        if not (self._synchronized or snapshots or definitions or self.last_packet is None):
+            self._synchronized = True
+            self._on_current_packet()
+            teller.emit(told.Synchronized)
+
+
+def _is_past(packet_key: PacketKey, expected: PacketKey) -> bool:
+    """Whether a packet precedes the expected one within its sequence version."""
+    return (
+        packet_key.sequence_version == expected.sequence_version
+        and packet_key.sequence_number < expected.sequence_number
+    )

@@ -1,0 +1,122 @@
+"""Events of a channel as columns, for consumers of many events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Final
+
+import numpy as np
+
+from pregao.book.update_rows import NULL
+from pregao import events as told
+from pregao.feed.columns import Codes, Numbers
+from pregao.sbe.value_specs import MAX_SIGNED
+
+KINDS: Final[tuple[type[told.ChannelEvent], ...]] = (
+    told.BookChanged,
+    told.TradeDone,
+    told.TradeBusted,
+    told.StatusChanged,
+    told.PhaseChanged,
+    told.StatisticChanged,
+    told.InstrumentChanged,
+    told.NewsReceived,
+    told.BookUnconfirmed,
+    told.BookConfirmed,
+    told.BookStale,
+    told.BookHealed,
+    told.GapFound,
+    told.ChannelDown,
+    told.ChannelUp,
+    told.FailedOver,
+    told.Synchronized,
+    told.RecoveryIdle,
+    told.BooksReset,
+    told.VersionChanged,
+    told.EventsMissed,
+)
+"""Kinds of events; the column ``kind`` has their indices in this list."""
+_CODES = {kind: code for code, kind in enumerate(KINDS)}
+
+
+@dataclass(slots=True)
+class EventBatch:
+    """Events in order, one per row; missing values are `pregao.book.update_rows.NULL`."""
+
+    kind: Codes
+    """See `KINDS`."""
+    security_id: Numbers
+    sequence_version: Numbers
+    sequence_number: Numbers
+    event: Numbers
+    sending_ns: Numbers
+    received_ns: Numbers
+    price: Numbers
+    """Of trades and busts, as in books; so is the size."""
+    size: Numbers
+    trade_id: Numbers
+
+    def __len__(self) -> int:
+        """Number of events."""
+        return len(self.kind)
+
+    @staticmethod
+    def joined(parts: Sequence[EventBatch]) -> EventBatch:
+        """Concatenate batches."""
+        if len(parts) == 1:
+            return parts[0]
+        columns = (
+            np.concatenate([getattr(part, each.name) for part in parts])
+            for each in fields(EventBatch)
+        )
+        return EventBatch(*columns) if parts else EventBatch.of(())
+
+    @staticmethod
+    def of_books(
+        security_id: Numbers,
+        sequence_version: int,
+        sequence_number: Numbers,
+        event: Numbers,
+        sending_ns: Numbers,
+        received_ns: Numbers,
+    ) -> EventBatch:
+        """Return the events of changed books as columns."""
+        count = len(security_id)
+        none = np.full(count, NULL, np.int64)
+        return EventBatch(
+            np.full(count, _CODES[told.BookChanged], np.uint8),
+            security_id,
+            np.full(count, sequence_version, np.int64),
+            sequence_number,
+            event,
+            sending_ns,
+            received_ns,
+            none,
+            none,
+            none,
+        )
+
+    @staticmethod
+    def of(events: Sequence[told.ChannelEvent]) -> EventBatch:
+        """Return events as columns."""
+        keys = [each.packet_key or (NULL, NULL) for each in events]
+
+        def column(name: str) -> Numbers:
+            # Malformed messages may have no value, or one beyond signed 64 bits.
+            values = (getattr(each, name, NULL) for each in events)
+            known = [NULL if each is None or each > MAX_SIGNED else each for each in values]
+            return np.array(known, np.int64)
+
+        return EventBatch(
+            np.array([_CODES[type(each)] for each in events], np.uint8),
+            column("security_id"),
+            np.array([key[0] for key in keys], np.int64),
+            np.array([key[1] for key in keys], np.int64),
+            column("event"),
+            column("sending_ns"),
+            column("received_ns"),
+            column("price"),
+            column("size"),
+            column("trade_id"),
+        )

@@ -1,0 +1,1 @@
+"""The compiled path of a live channel: many datagrams per call."""

@@ -1,0 +1,1 @@
+"""Channels of the legacy FIX/FAST feed, with the same book states."""

@@ -1,0 +1,171 @@
+"""Packet gaps of a channel: packets that are missing, or that could not be read completely.
+
+A gap makes every book of the channel unconfirmed, from after the last packet before the gap until
+the book's next proof (see `pregao.umdf.gaps`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from pregao.feed.columns import Codes, Numbers
+from pregao.feed.packet_keys import AFTER_PACKET, INDEX_BITS, message_serial
+from pregao.umdf.sequencing import PacketKey
+
+MANY = 1 << 32
+"""Number of missing packets assumed where the real number is unknown."""
+MAX_GAPS = 65_536
+"""Maximum number of gaps that a channel keeps; of older ones, only the total is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class PacketGap:
+    """Missing packets, by their serials."""
+
+    first: int
+    packets: int
+    """Number of packets; MANY if unknown."""
+    unread: bool = False
+    """Whether this is a received packet that could not be read completely."""
+    sending_ns: int = 0
+    """Sending time of what reveals the gap: the packet after it, or a heartbeat."""
+    capture_ns: int = 0
+
+
+@dataclass(slots=True)
+class PacketGapColumns:
+    """The gaps of a day as columns, in order."""
+
+    first: Numbers
+    packets: Numbers
+    unread: Codes
+    sending: Numbers
+    capture: Numbers
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @staticmethod
+    def from_gaps(gaps: Iterable[PacketGap]) -> PacketGapColumns:
+        """Return gaps as columns."""
+        ordered = sorted(gaps, key=lambda hole: hole.first)
+        return PacketGapColumns(
+            np.array([hole.first for hole in ordered], np.int64),
+            np.array([hole.packets for hole in ordered], np.int64),
+            np.array([hole.unread for hole in ordered], np.uint8),
+            np.array([hole.sending_ns for hole in ordered], np.int64),
+            np.array([hole.capture_ns for hole in ordered], np.int64),
+        )
+
+    def take(self, chosen: Numbers) -> PacketGapColumns:
+        """Return the gaps at these indices."""
+        return PacketGapColumns(*(getattr(self, column.name)[chosen] for column in fields(self)))
+
+    @property
+    def serials(self) -> Numbers:
+        """Message serials at which the gaps begin: after the last packet before each."""
+        return message_serial(self.first - 1, AFTER_PACKET)
+
+    def _total(self) -> Numbers:
+        return np.concatenate([[0], np.cumsum(self.packets)])
+
+    def missing(self, message_serial: Numbers) -> Numbers:
+        """Return the number of packets missing up to serials, with all of a gap around one."""
+        missing: Numbers = self._total()[
+            np.searchsorted(self.serials, message_serial, side="right")
+        ]
+        return missing
+
+    def covered(self, message_serial: Numbers) -> Numbers:
+        """Return the number of missing packets up to and including those of message serials."""
+        serial = message_serial >> INDEX_BITS
+        at = np.searchsorted(self.first, serial, side="right")
+        # In a gap of unknown size, nothing is known to follow a serial inside it.
+        extent = np.where(self.packets < MANY, self.packets, 1)
+        last = np.concatenate([[-1], self.first + extent - 1])
+        covered: Numbers = self._total()[at] - np.maximum(last[at] - serial, 0)
+        return covered
+
+    def sound(self, message_serial: Numbers) -> Codes:
+        """Return which message serials are in packets that could be read completely."""
+        unread = self.first[self.unread != 0]
+        return (~np.isin(message_serial >> INDEX_BITS, unread)).astype(np.uint8)
+
+    def between(
+        self, rank: Numbers, message_serial: Numbers, instruments: int
+    ) -> tuple[Numbers, Numbers]:
+        """Return the gaps that affect instruments: the rank of each, and the index of the gap.
+
+        Of several gaps between two items of an instrument only the first changes anything; the
+        first gap of all affects every instrument.
+        """
+        if not len(self):
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        index = np.searchsorted(self.serials, message_serial, side="right")
+        width = len(self) + 1
+        label = np.concatenate([rank * width + index, np.arange(instruments) * width])
+        ranks, gaps = np.divmod(np.unique(label), width)
+        exists = gaps < len(self)
+        return ranks[exists], gaps[exists]
+
+
+def no_gaps() -> PacketGapColumns:
+    """Return the gaps of a day without missing packets."""
+    return PacketGapColumns.from_gaps(())
+
+
+class PacketGapLog:
+    """The gaps of a channel, recorded packet by packet: the plain twin of `Holes`."""
+
+    __slots__ = ("_base", "_first", "_packets", "_total")
+
+    def __init__(self) -> None:
+        self._base: int | None = None
+        self._first: list[int] = []
+        self._packets: list[int] = []
+        self._total = [0]
+
+    @property
+    def missing(self) -> int:
+        """Number of packets missing so far."""
+        return self._total[-1]
+
+    def add(self, first: PacketKey, packets: int) -> None:
+        """Record packets missing from a packet key on; gaps must be added in order."""
+        if self._base is None:
+            self._base = first.sequence_version
+        self._first.append(first.serial(self._base))
+        self._packets.append(packets)
+        self._total.append(self._total[-1] + packets)
+        if len(self._first) > MAX_GAPS:
+            # A snapshot from before the kept gaps then proves less than it could.
+            forgotten = MAX_GAPS // 2
+            del self._first[:forgotten], self._packets[:forgotten], self._total[:forgotten]
+
+    def begins(self, proven: int) -> PacketKey | None:
+        """Return the packet before the first gap after a proof; None if there is none."""
+        at = max(bisect_right(self._total, max(proven, 0)) - 1, 0)
+        if self._base is None or at >= len(self._first):
+            return None
+        return PacketKey.of_serial(self._first[at] - 1, self._base)
+
+    def missing_at(self, packet_key: PacketKey) -> int:
+        """Return the number missing up to the end of a packet, with all of a gap around it."""
+        if self._base is None:
+            return 0
+        return self._total[bisect_right(self._first, packet_key.serial(self._base) + 1)]
+
+    def covered_at(self, packet_key: PacketKey) -> int:
+        """Return the number of missing packets up to and including a packet."""
+        if self._base is None:
+            return 0
+        serial = packet_key.serial(self._base)
+        at = bisect_right(self._first, serial)
+        if at == 0:
+            return 0
+        extent = self._packets[at - 1] if self._packets[at - 1] < MANY else 1
+        return self._total[at] - max(self._first[at - 1] + extent - 1 - serial, 0)

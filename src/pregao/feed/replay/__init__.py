@@ -1,0 +1,1 @@
+"""A day of a channel as columns: sequence, snapshots, statistics, outcomes and audit."""
