@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 from bench import days
 from bench.measure import Row, best
 from pregao.capture import PcapWriter, read_packets
-from pregao.lake.ingest.intake import ingest
+from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.report import IngestReport
-from pregao.lake.spark.runner import merge_on_spark, on_spark
-from pregao.lake.spark.session import spark_session
+from pregao.lake.execution.spark_runner import merge_on_spark, on_spark
+from pregao.lake.execution.spark_session import spark_session
 
 SECTION = "lake"
 _RUNS = 5
@@ -165,7 +165,7 @@ def part_of(capture: Path, folder: Path, share: int) -> Path:
 
 def spark_writer(spark: Any, capture: Path, folder: Path, ours: float) -> Iterator[Row]:
     """The same decoding handed to Spark's own Parquet writer: order messages alone."""
-    from pregao.lake.source.data_source import register
+    from pregao.lake.datasource.data_source import register
 
     register(spark)
     part = part_of(capture, folder, 8)
@@ -229,8 +229,8 @@ def data_source(spark: Any, capture: Path) -> Iterator[Row]:
 def streaming(spark: Any, capture: Path, folder: Path) -> Iterator[Row]:
     """Structured Streaming over files that are there, batch by batch."""
     from pregao.lake.ingest.options import IngestOptions
-    from pregao.lake.source.rolling_files import RollingFiles
-    from pregao.lake.streaming.query import StreamPace, follow_on_spark
+    from pregao.lake.datasource.rolling_files import RollingFiles
+    from pregao.lake.streaming.stream import StreamPace, follow_on_spark
     from pregao.lake.streaming.stream_ingest import StreamIngest
 
     rolling = folder / "rolling"

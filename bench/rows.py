@@ -21,7 +21,7 @@ from pregao.capture import datagrams, read_packets
 from pregao.clock import MINUTE
 from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings
-from pregao.lake.ingest.intake import ingest
+from pregao.lake.ingest.pipeline import ingest
 
 _REPLAYED = 100_000
 

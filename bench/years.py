@@ -19,15 +19,15 @@ import pyarrow as pa
 from bench import days, traffic
 from bench.measure import Row, best
 from pregao.capture import PcapWriter, UdpFramer
-from pregao.lake.ingest.compaction import compact
-from pregao.lake.ingest.files import write_rows
-from pregao.lake.ingest.intake import ingest
+from pregao.lake.ingest.maintenance import compact
+from pregao.lake.ingest.writer import write_rows
+from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.tables import table_specs
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
-from pregao.lake.store.delta_tables import visible_files
-from pregao.lake.store.lake import LakeStore
-from pregao.lake.store.parquet import number_of, stored_schema
-from pregao.lake.store.unit import CommitUnit, NewFile
+from pregao.lake.storage.delta import visible_files
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.parquet import number_of, stored_schema
+from pregao.lake.storage.commit_unit import CommitUnit, NewFile
 from pregao.umdf.packets import PacketHeader, encode_packet
 
 SECTION = "years"

@@ -4,7 +4,7 @@ import sys
 
 import duckdb
 
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.storage.lake_store import LakeStore
 
 packets = LakeStore(sys.argv[1]).delta("packets").to_pyarrow_dataset()
 busiest = duckdb.sql(

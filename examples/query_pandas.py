@@ -4,7 +4,7 @@ import sys
 
 import pandas as pd
 
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.storage.lake_store import LakeStore
 
 ingests = (
     LakeStore(sys.argv[1])

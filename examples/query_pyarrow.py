@@ -6,7 +6,7 @@ Only the columns that are asked for are read, and never more than a batch is in 
 import sys
 from collections import Counter
 
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.storage.lake_store import LakeStore
 
 packets = LakeStore(sys.argv[1]).delta("packets").to_pyarrow_dataset()
 outcomes: Counter[str] = Counter()

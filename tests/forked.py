@@ -20,10 +20,10 @@ multiprocessing.current_process()._config.setdefault("tempdir", _SOCKETS)
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
     [
-        "pregao.lake.dropping",
-        "pregao.lake.ingest.intake",
-        "pregao.lake.source.rolling_files",
-        "pregao.lake.streaming.query",
+        "pregao.lake.drop",
+        "pregao.lake.ingest.pipeline",
+        "pregao.lake.datasource.rolling_files",
+        "pregao.lake.streaming.stream",
         "tests.lake.lake_support",
     ]
 )

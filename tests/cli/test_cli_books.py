@@ -21,8 +21,8 @@ from pregao.cli import audit, book, books, export
 from pregao.cli import ingest as ingest_command
 from pregao.cli.simulate import simulate
 from pregao.errors import UsageError
-from pregao.lake.analytics.analyse import ANALYTICS
-from pregao.lake.ingest.intake import ingest
+from pregao.lake.analytics.run import ANALYTICS
+from pregao.lake.ingest.pipeline import ingest
 
 app = typer.Typer()
 for module, command in (
@@ -223,12 +223,12 @@ def test_an_ingest_names_and_times_its_stages(tmp_path):
 
 
 def test_a_small_ingest_without_java_works_in_the_process(tmp_path, monkeypatch):
-    from pregao.lake.spark import java
+    from pregao.lake.execution import spark_session
 
     def none(*_arguments):
         raise UsageError("Spark needs Java.")
 
-    monkeypatch.setattr(java, "find_java", none)
+    monkeypatch.setattr(spark_session, "find_java", none)
     captures = sorted(folder().glob("*.pcap"))
     result = run("ingest", *captures, "--lake", tmp_path / "lake")
     assert result.exit_code == 0

@@ -16,7 +16,7 @@ import pytest
 from pregao.cli.ingest import ingest as ingest_command
 from pregao.cli.simulate import simulate
 from pregao.lake.engine_names import EngineName
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.storage.lake_store import LakeStore
 from tests.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[2]

@@ -12,10 +12,10 @@ from pregao.entrypoint import (
     RequestBuilder,
 )
 from pregao.exchange.host.captures import captures_in
-from pregao.lake.analytics.analyse import analyse
-from pregao.lake.ingest.check import check_lake
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.analytics.run import analyse
+from pregao.lake.ingest.verify import check_lake
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.storage.lake_store import LakeStore
 from tests.entrypoint.raw_peer import FIRM, KEY, SESSION
 from tests.exchange.host_desk import PETR4, VALE3, Exchange, quiet_settings
 from tests.lake.days import rows

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pregao.lake.store.flat_parquet.reader import open_flat
+from pregao.lake.storage.fast_parquet.reader import open_flat
 from tests.fuzzing.damage import damaged
 from tests.lake.test_lake_flat_parquet import KINDS, SHAPES, table, written
 

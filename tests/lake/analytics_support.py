@@ -9,11 +9,11 @@ from tempfile import mkdtemp
 
 from deltalake import DeltaTable
 
-from pregao.lake.analytics.analyse import analyse
+from pregao.lake.analytics.run import analyse
 from pregao.lake.analytics.reading import LakeTables
 from pregao.lake.books.build import build_books
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.days import day
 from tests.made_once import made_once
 

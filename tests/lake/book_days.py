@@ -14,8 +14,8 @@ from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings, parse_moment, parse_reset
 from pregao.feed.packet_keys import AFTER_PACKET
 from pregao.lake.books.build import BookOptions, DayReport, build_books, run_books_locally
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.storage.lake_store import LakeStore
 
 INSTRUMENTS = 8
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from pregao.lake.spark.class_archive import archive_options
-from pregao.lake.spark.java import require_java
+from pregao.lake.execution.class_archive import archive_options
+from pregao.lake.execution.spark_session import require_java
 
 
 def free_port():

@@ -16,8 +16,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from pregao.lake.spark.session import spark_session
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.execution.spark_session import spark_session
+from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.cluster_support import LoopbackCluster, free_port, java_environment, stop_processes
 from tests.lake.lake_support import ORDERS, TRADES, unit_of
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pregao.lake.store.file_statistics import stats_json
-from pregao.lake.store.lake import LakeStore
-from pregao.lake.store.location import Location, unique_name
-from pregao.lake.store.unit import CommitUnit, NewFile, TableSpec
+from pregao.lake.storage.parquet import stats_json
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.filesystem import Location, unique_name
+from pregao.lake.storage.commit_unit import CommitUnit, NewFile, TableSpec
 from tests.forked import Forked
 from tests.waiting import PATIENCE_S
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from pregao.lake.spark.views import connect
-from pregao.lake.store.lake import LakeStore
-from pregao.lake.store.unit import CommitUnit, TableSpec
+from pregao.lake.sql.spark_tables import connect
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.commit_unit import CommitUnit, TableSpec
 from tests.lake.lake_support import column, ingest_row, write_file
 
 SCALES = (4, 7, 8, 9)

@@ -15,9 +15,9 @@ from pregao.cli.lake import app as lake_app
 from pregao.cli.query import query
 from pregao.cli.query_output import json_text
 from pregao.errors import UsageError
-from pregao.lake.ingest.check import unsound
-from pregao.lake.store.lake import LakeStore
-from pregao.lake.store.unit import CommitUnit
+from pregao.lake.ingest.verify import unsound
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.commit_unit import CommitUnit
 from tests.lake.lake_support import (
     ORDERS,
     TRADES,

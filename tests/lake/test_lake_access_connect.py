@@ -8,9 +8,9 @@ import pytest
 
 from pregao.errors import UsageError
 from pregao.lake.books.build import build_books
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.spark.remote import remote_master, remote_session
-from pregao.lake.spark.views import connect
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.execution.spark_session import remote_master, remote_session
+from pregao.lake.sql.spark_tables import connect
 from pregao.lake.sql.spark_engine import SparkEngine
 from tests.lake.cluster_support import free_port
 from tests.lake.days import day, rows

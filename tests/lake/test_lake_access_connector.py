@@ -19,7 +19,7 @@ KEPT = Path.home() / ".cache" / "pregao-tests" / "jars"
 
 READ = """
 import sys
-from pregao.lake.spark import connect
+from pregao.lake.execution import connect
 
 place, jars, last = sys.argv[1:]
 conf = {"spark.jars": jars, "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
@@ -34,7 +34,7 @@ before = session.read.format("delta").option("versionAsOf", last - 1).load(order
 print("before", *sorted(row.sequence_number for row in before.collect()))
 text = f"SELECT count(*) AS n FROM delta.`{orders}` VERSION AS OF {last - 2}"
 print("first", session.sql(text).first().n)
-from pregao.lake.store import Lake
+from pregao.lake.storage import Lake
 from pregao.lake.views import catalogue_ddl
 
 for statement in catalogue_ddl(Lake(place), "registered").split(";\\n"):

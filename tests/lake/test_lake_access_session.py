@@ -9,20 +9,11 @@ import pyspark
 import pytest
 
 from pregao.errors import CaptureError, UsageError
-from pregao.lake.spark.daemon import without_archives
-from pregao.lake.spark.delta_connector import DELTA_EXTENSION, connector_of, uses_connector
-from pregao.lake.spark.java import find_java, java_version
-from pregao.lake.spark.session import (
-    driver_gigabytes,
-    machine_memory,
-    our_settings,
-    parse_conf,
-    retrying,
-    spark_defaults,
-    spark_session,
-    without_noise,
-)
-from pregao.lake.spark.spark_errors import sentence
+from pregao.lake.execution.worker_daemon import without_archives
+from pregao.lake.sql.delta_connector import DELTA_EXTENSION, connector_of, uses_connector
+from pregao.lake.execution.spark_session import find_java, java_version
+from pregao.lake.execution.spark_session import driver_gigabytes, machine_memory, our_settings, parse_conf, retrying, spark_defaults, spark_session, without_noise
+from pregao.lake.execution.spark_session import sentence
 
 
 def java_home(folder, version=None, printed=None):
@@ -255,7 +246,7 @@ def test_a_session_that_cannot_start_is_a_one_line_error():
     code = (
         "import sys\n"
         "from pregao.errors import UsageError\n"
-        "from pregao.lake.spark.session import spark_session\n"
+        "from pregao.lake.execution.spark_session import spark_session\n"
         "try: spark_session(sys.argv[1], {'spark.driver.memory': sys.argv[2]})\n"
         "except UsageError as error: print(error)\n"
     )
@@ -299,7 +290,7 @@ def test_python_is_started_with_the_installed_pyspark(tmp_path):
 def test_only_our_own_python_is_started_so(monkeypatch):
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     name = "spark.python.daemon.module"
-    assert our_settings("local[2]", {})[name] == "pregao.lake.spark.daemon"
+    assert our_settings("local[2]", {})[name] == "pregao.lake.execution.worker_daemon"
     assert name not in our_settings("spark://somewhere:7077", {})
     monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python3")
     assert name not in our_settings("local[2]", {})

@@ -4,8 +4,8 @@ from decimal import Decimal
 
 import pytest
 
-from pregao.lake.analytics.analyse import analyse
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.analytics.run import analyse
+from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.analytics_support import DATE, analysed, few_partitions, messages, rows
 from tests.lake.test_lake_analytics_examples import CHANNEL, Tape
 from tests.lake.test_lake_analytics_trades import SETTINGS

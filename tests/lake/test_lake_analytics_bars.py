@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pregao.clock import DAY, HOUR, MINUTE, SECOND
 from pregao.errors import UsageError
-from pregao.lake.analytics.intervals import interval_name, interval_ns, known_intervals
+from pregao.lake.analytics.bars import interval_name, interval_ns, known_intervals
 from tests.lake.analytics_support import analysed, place, rows
 from tests.lake.test_lake_analytics_trades import SETTINGS
 

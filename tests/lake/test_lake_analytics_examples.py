@@ -5,10 +5,10 @@ from decimal import Decimal
 
 import pytest
 
-from pregao.lake.analytics.analyse import analyse
+from pregao.lake.analytics.run import analyse
 from pregao.lake.ingest.tables import table_specs
-from pregao.lake.store.lake import LakeStore
-from pregao.lake.store.unit import CommitUnit
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.commit_unit import CommitUnit
 from tests.lake.analytics_support import DATE, few_partitions, rows
 from tests.lake.lake_support import ingest_row, write_file
 

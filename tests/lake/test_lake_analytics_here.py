@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 from pregao.cli.analytics import analytics
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.analytics import writing
-from pregao.lake.analytics.analyse import ANALYTICS, analyse
+from pregao.lake.analytics.run import ANALYTICS, analyse
 from pregao.lake.analytics.bars import with_average
 from pregao.lake.analytics.engine import F, Window, local_engine
-from pregao.lake.analytics.here.session import LocalSession
+from pregao.lake.analytics.local.session import LocalSession
 from pregao.lake.analytics.tables import spark_type
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.analytics_support import DATE, few_partitions, in_some_order, lake_of
 from tests.lake.days import day
 
@@ -268,7 +268,7 @@ def test_an_interrupt_is_one_whatever_class_it_comes_in(here, monkeypatch, error
     def interrupted(*_arguments, **_options):
         raise error
 
-    monkeypatch.setattr("pregao.lake.analytics.here.session.open_table", interrupted)
+    monkeypatch.setattr("pregao.lake.analytics.local.session.open_table", interrupted)
     with pytest.raises(KeyboardInterrupt):
         here.table("packets")
 
@@ -297,13 +297,13 @@ def run(*arguments):
 
 
 def test_the_command_needs_no_java(tmp_path, monkeypatch):
-    from pregao.lake.spark import java
+    from pregao.lake.execution import spark_session
 
     def none(*_arguments):
         raise UsageError("Spark needs Java.")
 
-    monkeypatch.setattr(java, "find_java", none)
-    monkeypatch.setattr("pregao.lake.spark.session.spark_session", none)
+    monkeypatch.setattr(spark_session, "find_java", none)
+    monkeypatch.setattr("pregao.lake.execution.spark_session.spark_session", none)
     lake = LakeStore(tmp_path / "lake")
     ingest([str(day(**SMALL))], lake.location)
     asked = ("--lake", lake.location, "--engine", "local")

@@ -3,10 +3,10 @@
 import pyarrow as pa
 import pytest
 
-from pregao.lake.analytics.analyse import analyse
+from pregao.lake.analytics.run import analyse
 from pregao.lake.books.build import BookOptions, build_books
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.store.unit import CommitUnit, TableSpec
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.storage.commit_unit import CommitUnit, TableSpec
 from tests.entrypoint.captured_talk import CLIENT, GATEWAY, write_capture
 from tests.entrypoint.gateway_desk import REPORT
 from tests.entrypoint.raw_peer import RawPeer

@@ -11,11 +11,11 @@ from pregao.clock import MILLISECOND, SECOND
 from pregao.exchange.simulation.network_faults import FaultRates
 from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import LegacyDepth, RunPoint, SimulationSettings
-from pregao.lake.analytics.analyse import ANALYTICS, analyse
+from pregao.lake.analytics.run import ANALYTICS, analyse
 from pregao.lake.books.build import build_books
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.ingest.legacy.channels import VARIABLE
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.ingest.protocols.legacy_channels import VARIABLE
+from pregao.lake.storage.lake_store import LakeStore
 from tests.exchange.capture_replay import captured
 from tests.lake.analytics_support import assert_same_on_spark
 from tests.lake.days import rows

@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 
 from pregao.exchange.engine.model.enums import TrdSubType
-from pregao.lake.analytics.analyse import analyse
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.analytics.run import analyse
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.analytics_support import rows
 from tests.lake.leg_session import FAR, NEAR, SPREAD, Session
 

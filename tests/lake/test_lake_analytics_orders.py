@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pregao.lake.analytics.analyse import ANALYTICS
-from pregao.lake.analytics.order_chains import chains
+from pregao.lake.analytics.run import ANALYTICS
+from pregao.lake.analytics.order_positions import chains
 from pregao.lake.analytics.order_positions import removed_orders
 from tests.lake.analytics_support import analysed, assert_same_on_spark, messages, rows, truth_lines
 from tests.lake.test_lake_analytics_trades import SETTINGS

@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 from pregao.cli.analytics import analytics
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.analytics import writing
-from pregao.lake.analytics.analyse import ANALYTICS, analyse, in_order
+from pregao.lake.analytics.run import ANALYTICS, analyse, in_order
 from pregao.lake.analytics.tables import AnalyticsOptions
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.store import delta_tables
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.storage import delta
 from tests.lake.analytics_support import DATE, few_partitions, lake_of, rows
 from tests.lake.days import day
 
@@ -64,7 +64,7 @@ def test_concurrent_replacements_of_a_day_do_not_add_rows(spark, monkeypatch):
     made(spark, lake, tables=["trades"])
     trades = rows(lake, "trades")
     calls = []
-    original = delta_tables.commit_changes
+    original = delta.commit_changes
 
     def interfere(*change):
         calls.append(change)
@@ -73,7 +73,7 @@ def test_concurrent_replacements_of_a_day_do_not_add_rows(spark, monkeypatch):
             made(spark, lake, tables=["trades"], force=True)
         original(*change)
 
-    monkeypatch.setattr(delta_tables, "commit_changes", interfere)
+    monkeypatch.setattr(delta, "commit_changes", interfere)
     made(spark, lake, tables=["trades"], force=True)
     assert len(calls) == 3
     assert rows(lake, "trades") == trades
@@ -128,6 +128,6 @@ def test_the_command_reports_what_it_built(spark):
     ],
 )
 def test_errors_show_before_spark_starts(tmp_path, monkeypatch, arguments, complaint):
-    monkeypatch.setattr("pregao.lake.spark.session.spark_session", None)
+    monkeypatch.setattr("pregao.lake.execution.spark_session.spark_session", None)
     with pytest.raises(UsageError, match=complaint):
         run("--lake", tmp_path / "none", *arguments)

@@ -3,7 +3,7 @@
 import pytest
 
 from pregao.lake.analytics.session_stats import session_stats
-from pregao.lake.analytics.sessions import session_starts
+from pregao.lake.analytics.session_stats import session_starts
 from pregao.lake.analytics.trades import stored_trades
 from pregao.umdf.phases import GroupKey, Phases, StatisticsReset
 from tests.lake.analytics_support import analysed, few_partitions, messages, rows, the_day

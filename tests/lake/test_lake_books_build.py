@@ -17,14 +17,14 @@ from pregao.errors import UsageError
 from pregao.feed.replay.day import LAST_SERIAL
 from pregao.lake.books import build as build_module
 from pregao.lake.books.build import BookOptions, build_books
-from pregao.lake.books.catalogue import FileCatalogue, latest_build
-from pregao.lake.books.plan import plan_day, plan_tasks
-from pregao.lake.books.tables import DERIVED
-from pregao.lake.books.tasks import BookTask, BuildSettings, run_book_task
-from pregao.lake.ingest.compaction import compact
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.store import commits
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.books.catalog import FileCatalogue, latest_build
+from pregao.lake.books.planner import plan_day, plan_tasks
+from pregao.lake.books.schemas import DERIVED
+from pregao.lake.books.task import BookTask, BuildSettings, run_book_task
+from pregao.lake.ingest.maintenance import compact
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.storage import transaction
+from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.book_days import BookDay, built, compare_final, compare_ticks, simulate
 
 DAY = date(2026, 5, 21)
@@ -132,14 +132,14 @@ def test_a_build_that_dies_while_it_commits_is_finished_by_the_next_command(lake
     build_books(lake.location)
     whole = content(lake)
     build_books(lake.location, BookOptions(depth=2))
-    replace_once = commits.replace_once
+    replace_once = transaction.replace_once
 
     def die(table, *arguments):
         if table.name == "ticks":
             raise KeyboardInterrupt
         return replace_once(table, *arguments)
 
-    monkeypatch.setattr(commits, "replace_once", die)
+    monkeypatch.setattr(transaction, "replace_once", die)
     with pytest.raises(KeyboardInterrupt):
         build_books(lake.location)
     monkeypatch.undo()
@@ -210,7 +210,7 @@ def rows_of(lake, manifests, table):
 
 def test_how_instruments_are_shared_out_changes_nothing(lake, monkeypatch):
     lake.ensure_tables(build_module.specs(10))
-    monkeypatch.setattr("pregao.lake.books.plan.SMALLEST_TASK", 1)
+    monkeypatch.setattr("pregao.lake.books.planner.SMALLEST_TASK", 1)
     day = planned(lake)
     few, many = plan_tasks(day, SETTINGS, 1), plan_tasks(day, SETTINGS, 8)
     assert len(few) < len(many)
@@ -241,9 +241,9 @@ def test_a_sequence_in_windows_gives_the_same_as_in_one(lake):
 
 
 def test_instruments_with_very_many_messages_are_read_in_windows(lake, monkeypatch):
-    monkeypatch.setattr("pregao.lake.books.plan.ROWS_PER_WINDOW", 100)
-    monkeypatch.setattr("pregao.lake.books.plan.ROWS_PER_TASK", 100)
-    monkeypatch.setattr("pregao.lake.books.plan.SMALLEST_TASK", 1)
+    monkeypatch.setattr("pregao.lake.books.planner.ROWS_PER_WINDOW", 100)
+    monkeypatch.setattr("pregao.lake.books.planner.ROWS_PER_TASK", 100)
+    monkeypatch.setattr("pregao.lake.books.planner.SMALLEST_TASK", 1)
     tasks = plan_tasks(planned(lake), SETTINGS, 1)
     windowed = [task for task in tasks if task.windows]
     assert windowed

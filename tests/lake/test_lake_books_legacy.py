@@ -19,13 +19,13 @@ from pregao.exchange.simulation.settings import (
     SimulationSettings,
 )
 from pregao.exchange.simulation.truth import price_text
-from pregao.lake.analytics.analyse import analyse
+from pregao.lake.analytics.run import analyse
 from pregao.lake.books.build import build_books
-from pregao.lake.books.catalogue import FileCatalogue
-from pregao.lake.books.lookup import book_at
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.ingest.legacy.channels import VARIABLE
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.books.catalog import FileCatalogue
+from pregao.lake.books.book_at import book_at
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.ingest.protocols.legacy_channels import VARIABLE
+from pregao.lake.storage.lake_store import LakeStore
 from tests.exchange.capture_replay import captured, json_lines
 from tests.lake.days import rows
 

@@ -25,13 +25,13 @@ from pregao.exchange.simulation.settings import (
     RunPoint,
     SimulationSettings,
 )
-from pregao.lake.analytics.analyse import analyse
+from pregao.lake.analytics.run import analyse
 from pregao.lake.books.build import build_books
-from pregao.lake.books.catalogue import FileCatalogue
-from pregao.lake.books.export import BookSelection, export_checkpoints, export_moments
-from pregao.lake.books.lookup import book_at, open_books
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.books.catalog import FileCatalogue
+from pregao.lake.exports.tabular import BookSelection, export_checkpoints, export_moments
+from pregao.lake.books.book_at import book_at, open_books
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.storage.lake_store import LakeStore
 from tests.exchange.capture_replay import json_lines
 from tests.lake.book_days import UNTRUSTED, levels, tick_levels
 from tests.lake.days import rows

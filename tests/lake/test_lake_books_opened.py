@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pregao.book.update_rows import NULL
-from pregao.lake.books.opened import ArrowRows, FlatColumns, open_file
-from pregao.lake.store.flat_parquet.rows import FlatRows
-from pregao.lake.store.location import Location
+from pregao.lake.books.reader import ArrowRows, FlatColumns, open_file
+from pregao.lake.storage.fast_parquet.columns import FlatRows
+from pregao.lake.storage.filesystem import Location
 from tests.lake.test_lake_flat_parquet import table, written
 
 SIDES = "entries.list.element.side"

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from pregao.clock import SECOND
 from pregao.lake.books.build import BookOptions
-from pregao.lake.books.catalogue import FileCatalogue
-from pregao.lake.books.lookup import open_books
+from pregao.lake.books.catalog import FileCatalogue
+from pregao.lake.books.book_at import open_books
 from tests.lake.book_days import built, simulate
 
 DAYS = {

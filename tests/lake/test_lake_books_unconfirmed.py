@@ -16,9 +16,9 @@ from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
 from pregao.cli.main import app
 from pregao.clock import SECOND
 from pregao.lake.books.build import build_books
-from pregao.lake.books.lookup import book_at
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.books.book_at import book_at
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.storage.lake_store import LakeStore
 from pregao.sbe.codec import SchemaCodec
 from pregao.schemas.bundle import bundled
 from pregao.umdf.packets import PacketHeader, decode_header, encode_packet
@@ -235,7 +235,7 @@ def test_feed_b_that_comes_later_rebuilds_and_confirms(tmp_path):
 
 
 def test_compaction_does_not_make_a_build_out_of_date(tmp_path):
-    from pregao.lake.ingest.compaction import compact
+    from pregao.lake.ingest.maintenance import compact
 
     lake = lake_of(simulate(tmp_path / "day", seconds=4))
     compact(LakeStore(lake))

@@ -5,7 +5,7 @@ from datetime import date
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pregao.lake.books.catalogue import build_counts, guard_prefix, latest_build
+from pregao.lake.books.catalog import build_counts, guard_prefix, latest_build
 
 DAY = date(2026, 5, 21)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pregao.lake.spark.class_archive import archive_options
+from pregao.lake.execution.class_archive import archive_options
 
 USE, MAKE = "-XX:SharedArchiveFile=", "-XX:ArchiveClassesAtExit="
 FOLDERS = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
@@ -111,7 +111,7 @@ def test_a_start_with_settings_in_a_folder_prints_nothing_about_archives(tmp_pat
     conf.mkdir()
     (conf / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 3\n")
     code = (
-        "from pregao.lake.spark import spark_session\n"
+        "from pregao.lake.execution import spark_session\n"
         "spark = spark_session('local[1]')\n"
         "print(spark.conf.get('spark.sql.shuffle.partitions'))\n"
         "spark.stop()\n"

@@ -15,10 +15,10 @@ from unittest.mock import MagicMock
 import pytest
 
 from pregao.errors import UsageError
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.source.data_source import register
-from pregao.lake.spark import executors
-from pregao.lake.spark.executors import ClusterStatus, ClusterWorker, no_executor, read_page
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.datasource.data_source import register
+from pregao.lake.execution import cluster_check
+from pregao.lake.execution.cluster_check import ClusterStatus, ClusterWorker, no_executor, read_page
 from tests.lake.cluster_support import archived_classes, paths
 from tests.lake.days import day, rows, tables
 from tests.lake.lake_support import ROOT
@@ -240,16 +240,16 @@ def test_why_no_executor_came(cluster, words):
 def test_the_time_that_was_waited_for_an_executor_is_stated(monkeypatch, granted, seconds):
     clock = itertools.count(0, 0.4)
     cluster = ClusterStatus((BUSY,), granted)
-    monkeypatch.setattr(executors, "time", SimpleNamespace(
+    monkeypatch.setattr(cluster_check, "time", SimpleNamespace(
         monotonic=lambda: next(clock), sleep=lambda _seconds: None
     ))  # fmt: skip
-    monkeypatch.setattr(executors, "look_at_cluster", lambda _context: cluster)
-    monkeypatch.setattr(executors, "_asked_memory", lambda _context: 1024)
+    monkeypatch.setattr(cluster_check, "look_at_cluster", lambda _context: cluster)
+    monkeypatch.setattr(cluster_check, "_asked_memory", lambda _context: 1024)
     spark = MagicMock()
     spark.sparkContext.master = "spark://head:7077"
     spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size.return_value = 1
     with pytest.raises(UsageError, match=f"head:7077 started no executor in {seconds} s. Each"):
-        executors.require_executors(spark, {})
+        cluster_check.require_executors(spark, {})
     spark.stop.assert_called_once()
 
 

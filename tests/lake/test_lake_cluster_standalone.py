@@ -12,18 +12,18 @@ from typer.testing import CliRunner
 
 from pregao.cli.pack import pack as pack_command
 from pregao.errors import UsageError
-from pregao.lake.spark.packing import launcher, needed, pack
+from pregao.lake.execution.environment_archive import launcher, needed, pack
 from tests.lake.lake_support import ROOT
 
 JOB = """
 import json, os, sys
-from pregao.lake.spark.session import spark_session
+from pregao.lake.execution.spark_session import spark_session
 
 def look(batches):
     import pyarrow as pa
     import pregao
     from pregao.schemas import bundled
-    from pregao.lake.store.location import Location
+    from pregao.lake.storage.filesystem import Location
     for batch in batches:
         facts = {
             "pregao": pregao.__file__,

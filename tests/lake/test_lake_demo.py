@@ -45,7 +45,7 @@ def test_it_runs_without_spark_and_without_matplotlib(tmp_path, capsys, monkeypa
     absent = {"matplotlib", missing}
     monkeypatch.setattr(extras, "installed", lambda name: name not in absent and real(name))
     if missing == "java":
-        monkeypatch.setattr("pregao.lake.spark.java.find_java", no_java)
+        monkeypatch.setattr("pregao.lake.execution.spark_session.find_java", no_java)
     run(tmp_path, duration_ns=20 * SECOND)
     told = capsys.readouterr().out
     assert "in this process" in told

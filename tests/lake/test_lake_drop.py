@@ -11,12 +11,12 @@ import pytest
 from pregao.capture import PcapWriter, read_packets
 from pregao.errors import UsageError
 from pregao.lake.books.build import build_books
-from pregao.lake.books.catalogue import latest_build
-from pregao.lake.dropping.drop import drop
-from pregao.lake.dropping.selection import DropSelection
-from pregao.lake.ingest.check import check_lake, unsound
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.books.catalog import latest_build
+from pregao.lake.drop.drop import drop
+from pregao.lake.drop.selection import DropSelection
+from pregao.lake.ingest.verify import check_lake, unsound
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.storage.lake_store import LakeStore
 from tests.forked import Forked
 from tests.lake.days import SMALL, assert_same, day, rows
 from tests.lake.test_lake_streaming_ingest import streamed
@@ -197,8 +197,8 @@ def test_a_capture_of_two_days_loses_one(tmp_path):
 DIE = """
     import os, signal, sys
     from datetime import date
-    from pregao.lake.dropping import Selection, drop
-    from pregao.lake.store import Lake
+    from pregao.lake.drop import Selection, drop
+    from pregao.lake.storage import Lake
     lake, step = sys.argv[1:]
     real = Lake.commit
     def commit(self, unit):

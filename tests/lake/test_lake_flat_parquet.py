@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
-from pregao.lake.store.flat_parquet.kinds import is_flat
-from pregao.lake.store.flat_parquet.writer import MIN_GROUP, FlatWriter, group_starts
+from pregao.lake.storage.fast_parquet.columns import is_flat
+from pregao.lake.storage.fast_parquet.writer import MIN_GROUP, FlatWriter, group_starts
 
 NAMES = pa.array(["a", "", "ção", "x" * 70])
 PRICE = pa.decimal64(18, 4)

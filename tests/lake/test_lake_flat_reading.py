@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
-from pregao.lake.store.flat_parquet.numbers import KNOWN_AT, KNOWN_BYTES
-from pregao.lake.store.flat_parquet.reader import _runs, open_flat
-from pregao.lake.store.flat_parquet.thrift import ThriftStruct, record
+from pregao.lake.storage.fast_parquet.columns import KNOWN_AT, KNOWN_BYTES
+from pregao.lake.storage.fast_parquet.reader import _runs, open_flat
+from pregao.lake.storage.fast_parquet.thrift import ThriftStruct, record
 from tests.lake.test_lake_flat_parquet import KINDS, SHAPES, table, written
 
 NULL = -(1 << 63)
@@ -167,7 +167,7 @@ def confused(case: str, far: int) -> bytes:
 
 READ = """
 import sys
-from pregao.lake.store import open_flat
+from pregao.lake.storage import open_flat
 for path in sys.argv[1:]:
     file = open_flat(path)
     rows = None if file is None else file.read([0], ["word"], 0)

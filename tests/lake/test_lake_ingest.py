@@ -10,7 +10,7 @@ import pytest
 
 from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
 from pregao.errors import CaptureError, UsageError
-from pregao.lake.ingest.intake import ingest
+from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.options import IngestOptions
 from pregao.lake.ingest.report import AccountingError
 from pregao.umdf.packets import PacketDecoder
@@ -111,19 +111,19 @@ def test_compressed_captures_give_the_same_tables(whole, tmp_path):
 
 def test_streamed_windows_give_the_same_tables(whole, tmp_path, monkeypatch):
     """A compressed capture is read in windows: tiny ones must give what one large one gives."""
-    from pregao.lake.ingest import plan, tasks
+    from pregao.lake.ingest import planner, task
 
-    monkeypatch.setattr(tasks, "BLOCK_BYTES", 16 * 1024)
-    real = plan.IngestTask
+    monkeypatch.setattr(task, "BLOCK_BYTES", 16 * 1024)
+    real = planner.IngestTask
 
     def small_windows(**fields):
         return real(**fields, window_bytes=100_000)
 
-    monkeypatch.setattr(plan, "Task", small_windows)
+    monkeypatch.setattr(planner, "Task", small_windows)
     windows = []
-    decode = tasks.WindowDecoder.decode
+    decode = task.WindowDecoder.decode
     monkeypatch.setattr(
-        tasks.WindowDecoder,
+        task.WindowDecoder,
         "decode",
         lambda self, *given: windows.append(1) or decode(self, *given),
     )

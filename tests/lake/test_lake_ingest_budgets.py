@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from pregao.capture import PcapWriter, udp_frame
 from pregao.clock import DAY, SECOND
 from pregao.errors import UsageError
-from pregao.lake.ingest import budgets
-from pregao.lake.ingest.capture_times import FAR_REASON, sent_far_from_capture
-from pregao.lake.ingest.check import check_lake
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.ingest import options
+from pregao.lake.ingest.growing_file import FAR_REASON, sent_far_from_capture
+from pregao.lake.ingest.verify import check_lake
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.storage.lake_store import LakeStore
 from pregao.sbe.codec import SchemaCodec
 from pregao.schemas.bundle import bundled
 from pregao.umdf.packets import PacketHeader, encode_packet
@@ -77,7 +77,7 @@ def test_sending_times_far_from_the_capture_are_found(times: list[tuple[int, int
 def test_an_ingest_has_a_maximum_number_of_days(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int
 ) -> None:
-    monkeypatch.setattr(budgets, "MAX_DAYS", 3)
+    monkeypatch.setattr(options, "MAX_DAYS", 3)
     times = [(NOON + day * DAY, NOON + day * DAY) for day in range(days)]
     source, lake = capture(tmp_path / "a.pcap", times), str(tmp_path / "lake")
     if days == 3:
@@ -91,13 +91,13 @@ def test_an_ingest_has_a_maximum_number_of_days(
 def test_the_limits_are_a_year_and_all_channels_of_the_exchange(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    budgets.check_days(range(400))
-    budgets.check_channels(range(1_000))
+    options.check_days(range(400))
+    options.check_channels(range(1_000))
     with pytest.raises(UsageError, match=r"400 days, from 1970-01-01, .* to .*, 1971-02-05;"):
-        budgets.check_days(range(401))
+        options.check_days(range(401))
     with pytest.raises(UsageError, match=r"1,000 channels, from 0, 1, 2 to 998, 999, 1000;"):
-        budgets.check_channels(range(1_001))
-    monkeypatch.setattr(budgets, "MAX_CHANNELS", 1)
+        options.check_channels(range(1_001))
+    monkeypatch.setattr(options, "MAX_CHANNELS", 1)
     sources = [
         capture(tmp_path / f"{channel}.pcap", [(NOON, NOON)], channel) for channel in (72, 73)
     ]

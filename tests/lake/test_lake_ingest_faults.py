@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from pregao.capture import PcapWriter, read_packets
-from pregao.lake.ingest.check import check_lake
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.ingest.running import run_locally
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.ingest.verify import check_lake
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.ingest.runner import run_locally
+from pregao.lake.storage.lake_store import LakeStore
 from tests.forked import Forked
 from tests.lake.days import SMALL, assert_same, rows
 from tests.lake.days import day as simulated
@@ -47,7 +47,7 @@ def in_a_process(program, *arguments):
 DIE = """
     import os, signal, sys
     from pregao.lake.ingest import intake as module
-    from pregao.lake.store import Lake
+    from pregao.lake.storage import Lake
     captures, lake, step = sys.argv[1:]
     def die():
         os.kill(os.getpid(), signal.SIGKILL)

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from pregao.capture import PcapWriter, read_packets
-from pregao.lake.ingest import hashing
-from pregao.lake.ingest.check import check_lake
-from pregao.lake.ingest.hashing import content_hash
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.source.rolling_files import RollingFiles
-from pregao.lake.store.lake import LakeStore
-from pregao.lake.store.location import Location
-from pregao.lake.streaming.query import StreamPace, follow_locally
+from pregao.lake.ingest import fingerprint
+from pregao.lake.ingest.verify import check_lake
+from pregao.lake.ingest.fingerprint import content_hash
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.datasource.rolling_files import RollingFiles
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.filesystem import Location
+from pregao.lake.streaming.stream import StreamPace, follow_locally
 from pregao.lake.streaming.stream_ingest import StreamIngest
 from tests.lake.days import assert_same, day, rows
 
@@ -66,8 +66,8 @@ def test_a_capture_that_is_known_by_its_compressed_bytes_stays_known(tmp_path, m
     twin = packed(snapshots(), tmp_path)
     stored = content_hash(Location.parse(str(twin)), twin.stat().st_size)
     lake = tmp_path / "lake"
-    monkeypatch.setattr(hashing.HashingSource, "content_hash", stored)
-    monkeypatch.setattr(hashing.HashingSource, "fingerprint", "")
+    monkeypatch.setattr(fingerprint.HashingSource, "content_hash", stored)
+    monkeypatch.setattr(fingerprint.HashingSource, "fingerprint", "")
     ingest([str(twin)], str(lake))
     monkeypatch.undo()
     known = LakeStore(str(lake)).delta("ingests").to_pyarrow_table()
@@ -76,7 +76,7 @@ def test_a_capture_that_is_known_by_its_compressed_bytes_stays_known(tmp_path, m
 
 
 def test_captures_of_equal_size_head_and_tail_are_each_known(tmp_path, monkeypatch):
-    monkeypatch.setattr(hashing, "FINGERPRINT_BYTES", 1000)
+    monkeypatch.setattr(fingerprint, "FINGERPRINT_BYTES", 1000)
     one = next(Path(day()).glob("*Incremental_A.pcap"))
     content = bytearray(one.read_bytes())
     content[len(content) // 2] ^= 1

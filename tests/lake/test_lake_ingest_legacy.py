@@ -17,14 +17,14 @@ from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
 from pregao.fast.codec import Encoder
 from pregao.fast.xml import load_templates
-from pregao.lake.ingest.check import check_lake
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.ingest.legacy.channels import VARIABLE, channel_of
+from pregao.lake.ingest.verify import check_lake
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.ingest.protocols.legacy_channels import VARIABLE, channel_of
 from pregao.lake.ingest.options import IngestOptions
-from pregao.lake.ingest.running import run_locally
+from pregao.lake.ingest.runner import run_locally
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.examples import example
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.storage.lake_store import LakeStore
 from pregao.legacy.reassembly import Assembler
 from pregao.legacy.reassembly import read_chunks, write_chunks
 from pregao.legacy.messages import MessageReader, MsgType
@@ -318,7 +318,7 @@ def test_002_5_3_7_a_reset_near_a_cut_between_tasks_loses_and_doubles_nothing(
             for at, payload in told:
                 frame = udp_frame("10.0.0.1", 9, address, 5001, payload)
                 writer.write(START + at * SECOND // 20 + late, frame)
-    monkeypatch.setattr("pregao.lake.ingest.tasks.BLOCK_BYTES", 8_192)
+    monkeypatch.setattr("pregao.lake.ingest.task.BLOCK_BYTES", 8_192)
 
     def run(tasks, progress):
         return run_locally([replace(task, window_bytes=40_000) for task in tasks], progress)

@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.capture import CaptureStatistics, PcapWriter, UdpFramer
-from pregao.lake.ingest import memory as memory_module
-from pregao.lake.ingest.check import check_lake
-from pregao.lake.ingest.compaction import compact
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.ingest.known import RANGE, IngestState
-from pregao.lake.ingest.memory import load_ingest_state
+from pregao.lake.ingest import history as memory_module
+from pregao.lake.ingest.verify import check_lake
+from pregao.lake.ingest.maintenance import compact
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.ingest.history import RANGE, IngestState
+from pregao.lake.ingest.history import load_ingest_state
 from pregao.lake.ingest.report import CaptureReport, IngestReport
-from pregao.lake.store.delta_tables import LakeTable
-from pregao.lake.store.lake import LakeStore
-from pregao.lake.store.vacuum import vacuum
+from pregao.lake.storage.delta import LakeTable
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.vacuum import vacuum
 from pregao.sbe.codec import MessageCodec
 from pregao.schemas.bundle import bundled
 from pregao.umdf.packets import PacketHeader, encode_packet

@@ -9,8 +9,8 @@ import pytest
 
 from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
 from pregao.clock import SECOND
-from pregao.lake.ingest import plan, tasks
-from pregao.lake.ingest.intake import ingest
+from pregao.lake.ingest import planner, task
+from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.options import IngestOptions
 from pregao.sbe.codec import SchemaCodec
 from pregao.schemas.bundle import bundled
@@ -106,9 +106,9 @@ def test_one_invalid_time_moves_no_cut(whole, tmp_path, when, share):
 
 @pytest.mark.parametrize("when", ODD_TIMES)
 def test_nor_a_window_of_a_compressed_capture(whole, tmp_path, monkeypatch, when):
-    monkeypatch.setattr(tasks, "BLOCK_BYTES", 16 * 1024)
-    real = plan.IngestTask
-    monkeypatch.setattr(plan, "Task", lambda **fields: real(**fields, window_bytes=100_000))
+    monkeypatch.setattr(task, "BLOCK_BYTES", 16 * 1024)
+    real = planner.IngestTask
+    monkeypatch.setattr(planner, "Task", lambda **fields: real(**fields, window_bytes=100_000))
     folder = with_odd_time(tmp_path / "day", ODD_TIMES[when], 0.4)
     for capture in folder.glob("*.pcap"):
         (folder / f"{capture.name}.gz").write_bytes(gzip.compress(capture.read_bytes()))

@@ -11,11 +11,11 @@ from pregao.book.update_rows import NULL, UpdateKind, row_of
 from pregao.book.updates import MessageKey, MessagesMissing
 from pregao.feed.legacy.book_updates import update_of
 from pregao.feed.book_updates import BOOK_TEMPLATES, LEVEL_FIELDS, ORDER_FIELDS, update_columns
-from pregao.lake.books.legacy_entries import ENTRY_COLUMNS, EntryColumns
+from pregao.lake.books.legacy_messages import ENTRY_COLUMNS, EntryColumns
 from pregao.lake.books.legacy_messages import messages_of
-from pregao.lake.books.legacy_snapshots import SnapshotEntries
-from pregao.lake.books.reading import ArrowColumns
-from pregao.lake.ingest.protocols import PROTOCOLS
+from pregao.lake.books.legacy_reader import SnapshotEntries
+from pregao.lake.books.day_loader import ArrowColumns
+from pregao.lake.ingest.registry import PROTOCOLS
 from pregao.umdf.templates import IMPLIED_SINCE, implied_masks
 
 FIELDS = {

@@ -17,7 +17,7 @@ from pregao.exchange.simulation.settings import SimulationSettings
 from pregao.exchange.traders.profiles import FLOW_NUMBERS, load_profile
 from pregao.lake.analytics._kernels import CLEAR, DELETE, NEW, TAKE, improving
 from pregao.lake.analytics.order_flow import measure_flow
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.storage.lake_store import LakeStore
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pregao.lake.ingest.files import order_by_value
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.store.parquet import without_nulls
+from pregao.lake.ingest.writer import order_by_value
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.storage.parquet import without_nulls
 from tests.lake.days import day
 
 
@@ -59,7 +59,7 @@ def test_columns_without_nulls_are_declared_so_and_read_back_the_same(made, begi
 
 def test_one_instrument_is_cheap_to_find(tmp_path, monkeypatch):
     """Rows are clustered by instrument: few row groups are read."""
-    from pregao.lake.store import parquet
+    from pregao.lake.storage import parquet
 
     monkeypatch.setattr(parquet, "ROW_GROUP", 256)
     ingest([str(day())], str(tmp_path))

@@ -9,10 +9,10 @@ import pytest
 
 from pregao.capture import PcapWriter, read_packets
 from pregao.errors import UsageError
-from pregao.lake.ingest.captures import find_captures
-from pregao.lake.spark.views import connect
-from pregao.lake.store.lake import LakeStore
-from pregao.lake.store.location import Location
+from pregao.lake.ingest.discovery import find_captures
+from pregao.lake.sql.spark_tables import connect
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.filesystem import Location
 from tests.lake.lake_support import ORDERS, TRADES, counts, python, unit_of
 
 COMMIT = """

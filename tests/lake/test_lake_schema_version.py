@@ -8,13 +8,13 @@ from deltalake import DeltaTable, write_deltalake
 
 from pregao.capture import PcapWriter, udp_frame
 from pregao.clock import DAY, SECOND, parse_ns
-from pregao.lake.analytics.analyse import analyse
+from pregao.lake.analytics.run import analyse
 from pregao.lake.books.build import build_books
-from pregao.lake.ingest.check import check_lake
-from pregao.lake.ingest.compaction import compact
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.spark.views import table_frame
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.ingest.verify import check_lake
+from pregao.lake.ingest.maintenance import compact
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.sql.spark_tables import table_frame
+from pregao.lake.storage.lake_store import LakeStore
 from pregao.sbe.codec import MessageCodec
 from pregao.schemas.bundle import bundled
 from pregao.umdf.packets import PacketHeader, encode_packet

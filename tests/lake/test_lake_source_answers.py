@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from pregao.lake.source.data_source import register
+from pregao.lake.datasource.data_source import register
 from tests.lake.days import day
 from tests.lake.test_lake_source_rows import plain
 

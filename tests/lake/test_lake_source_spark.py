@@ -2,9 +2,9 @@
 
 import pytest
 
-from pregao.lake.source.data_source import B3Reader, register
-from pregao.lake.source.request import parse_request
-from pregao.lake.spark.spark_errors import sentence
+from pregao.lake.datasource.data_source import B3Reader, register
+from pregao.lake.datasource.options import parse_request
+from pregao.lake.execution.spark_session import sentence
 from tests.lake.days import day
 from tests.lake.test_lake_source_rows import plain
 

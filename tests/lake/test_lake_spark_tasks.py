@@ -6,13 +6,13 @@ import pytest
 
 from pregao.errors import PregaoError
 from pregao.lake.books.build import build_books
-from pregao.lake.books.runner import books_on_spark
-from pregao.lake.ingest.check import check_lake
-from pregao.lake.ingest.intake import ingest
+from pregao.lake.books.spark_runner import books_on_spark
+from pregao.lake.ingest.verify import check_lake
+from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.options import IngestOptions
-from pregao.lake.spark.runner import merge_on_spark, on_spark
-from pregao.lake.store.lake import LakeStore
-from pregao.lake.store.vacuum import vacuum
+from pregao.lake.execution.spark_runner import merge_on_spark, on_spark
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.vacuum import vacuum
 from tests.lake.book_days import BookDay, built, simulate
 from tests.lake.days import SMALL, assert_same
 from tests.lake.days import day as simulated
@@ -31,11 +31,11 @@ def clean(tmp_path_factory):
 
 def test_on_spark_with_a_worker_that_dies(clean, tmp_path, spark, monkeypatch):
     """A worker is killed when it has written: Spark tries again, and nothing is there twice."""
-    from pregao.lake.spark import runner
+    from pregao.lake.execution import spark_runner
 
     died = tmp_path / "died"
 
-    def deadly(task, work=runner.run_task):
+    def deadly(task, work=spark_runner.run_task):
         import os
         import signal
 
@@ -45,7 +45,7 @@ def test_on_spark_with_a_worker_that_dies(clean, tmp_path, spark, monkeypatch):
             os.kill(os.getpid(), signal.SIGKILL)
         return manifest
 
-    monkeypatch.setattr(runner, "run_task", deadly)
+    monkeypatch.setattr(spark_runner, "run_task", deadly)
     report = ingest(
         [str(day())],
         str(tmp_path / "lake"),

@@ -11,14 +11,14 @@ import pytest
 
 from pregao.errors import UsageError
 from pregao.lake.engine_names import EngineName
-from pregao.lake.spark.views import connect
+from pregao.lake.sql.spark_tables import connect
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.engines import choose_engine, open_engine
 from pregao.lake.sql.spark_engine import SparkEngine
-from pregao.lake.store.datasets import dataset
-from pregao.lake.store.delta_tables import arrow_schema, visible_files
-from pregao.lake.store.lake import LakeStore
-from pregao.lake.store.unit import CommitUnit, TableSpec
+from pregao.lake.storage.delta import dataset
+from pregao.lake.storage.delta import arrow_schema, visible_files
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.commit_unit import CommitUnit, TableSpec
 from tests.lake.analytics_support import lake_of
 from tests.lake.hostile_sql import CASES, REACHING, contents, refused
 from tests.lake.lake_support import ORDERS, ROOT, TRADES, column, order, unit_of, write_file

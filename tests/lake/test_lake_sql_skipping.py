@@ -9,22 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.lake.ingest.compaction import compact
+from pregao.lake.ingest.maintenance import compact
 from pregao.lake.sql import duckdb_engine
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.duckdb_session import open_session
-from pregao.lake.sql.parsed import parse
-from pregao.lake.sql.skipping import (
-    Comparison,
-    Every,
-    Some,
-    admitted,
-    find_scans,
-    readable_table,
-)
-from pregao.lake.store import compaction
-from pregao.lake.store.lake import LakeStore
-from pregao.lake.store.unit import CommitUnit
+from pregao.lake.sql.query_guard import parse
+from pregao.lake.sql.file_pruning import Comparison, Every, Some, admitted, find_scans, readable_table
+from pregao.lake.storage import optimize
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.commit_unit import CommitUnit
 from pregao.lake.views.definitions import define_views, view_names
 from tests.lake.lake_support import ORDERS, TRADES, order, write_file
 
@@ -50,7 +43,7 @@ def lake(tmp_path_factory):
         )
         lake.commit(CommitUnit(f"u{number}", (), files))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compaction, "TARGET_ROWS", 12)
+        patch.setattr(optimize, "TARGET_ROWS", 12)
         compact(lake, ["orders"])
     return lake
 

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pregao.errors import UsageError
-from pregao.lake.sql import duckdb_engine, duckdb_session, parsed
+from pregao.lake.sql import duckdb_engine, duckdb_session, query_guard
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
-from pregao.lake.sql.parsed import parse
+from pregao.lake.sql.query_guard import parse
 from tests.lake.hostile_sql import BEFORE, CASES, READING, STATEMENTS, contents, refused
 from tests.lake.lake_support import ORDERS, order, write_file
 
@@ -193,8 +193,8 @@ def test_spilled_data_goes_to_a_private_folder_that_is_removed(small_lake):
 
 
 def test_a_session_for_parsing_opens_no_file(folder):
-    session = parsed._parser()
-    assert session is parsed._parser()
+    session = query_guard._parser()
+    assert session is query_guard._parser()
     with pytest.raises(duckdb_engine.duckdb.PermissionException):
         session.execute(f"FROM '{folder}/secret.parquet'")
     with pytest.raises(duckdb_engine.duckdb.PermissionException):

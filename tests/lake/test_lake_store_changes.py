@@ -10,19 +10,14 @@ import pytest
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from pregao.errors import PregaoError, UsageError
-from pregao.lake.ingest.latest import settle_latest
-from pregao.lake.store import delta_tables, intents
-from pregao.lake.store.commits import until_committed
-from pregao.lake.store.compaction import TableLayout, compact_table
-from pregao.lake.store.delta_tables import (
-    LakeTable,
-    change_table,
-    commit_changes,
-    replace_partition,
-)
-from pregao.lake.store.lake import LakeStore
-from pregao.lake.store.parquet import stored_schema, stored_type, write_table
-from pregao.lake.store.unit import CommitUnit, ReplacedRows, TableSpec
+from pregao.lake.ingest.merging import settle_latest
+from pregao.lake.storage import delta, intent_log
+from pregao.lake.storage.transaction import until_committed
+from pregao.lake.storage.optimize import TableLayout, compact_table
+from pregao.lake.storage.delta import LakeTable, change_table, commit_changes, replace_partition
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.parquet import stored_schema, stored_type, write_table
+from pregao.lake.storage.commit_unit import CommitUnit, ReplacedRows, TableSpec
 from tests.lake.lake_support import (
     DAY,
     ORDERS,
@@ -105,7 +100,7 @@ except UsageError as error:
 
 
 def test_a_race_that_is_always_lost_is_finally_reported(small_lake, commits, monkeypatch):
-    monkeypatch.setattr(delta_tables, "_ATTEMPTS", 3)
+    monkeypatch.setattr(delta, "_ATTEMPTS", 3)
     commits.raised = [CONFLICT] * 3
     place = small_lake.table_location("orders")
     with pytest.raises(UsageError, match="other processes keep changing this table"):
@@ -255,7 +250,7 @@ def test_a_unit_replaces_rows_by_the_values_of_columns(tmp_path):
 
 def test_an_intent_of_version_0_1_is_understood():
     told = '{"files": [], "replaces": [["ticks", "2026-05-21", 72, []], ["gaps", "x", 72, [5, 6]]]}'
-    assert intents._content(told)[1] == (
+    assert intent_log._content(told)[1] == (
         ReplacedRows("ticks", "2026-05-21", (("channel", (72,)), ("security_id", ()))),
         ReplacedRows("gaps", "x", (("channel", (72,)), ("security_id", (5, 6)))),
     )

@@ -9,21 +9,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pregao.lake.ingest.compaction import compact, layout_of
-from pregao.lake.store import compaction
-from pregao.lake.store.clustering import (
-    FileSizeLimits,
-    SmallFile,
-    ValueCounts,
-    cut,
-    groups_by_size,
-    groups_by_value,
-    spans,
-)
-from pregao.lake.store.compaction import compact_table
-from pregao.lake.store.delta_tables import visible_files
-from pregao.lake.store.lake import LakeStore
-from pregao.lake.store.unit import CommitUnit
+from pregao.lake.ingest.maintenance import compact, layout_of
+from pregao.lake.storage import optimize
+from pregao.lake.storage.optimize import FileSizeLimits, SmallFile, ValueCounts, cut, groups_by_size, groups_by_value, spans
+from pregao.lake.storage.optimize import compact_table
+from pregao.lake.storage.delta import visible_files
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.commit_unit import CommitUnit
 from tests.lake.lake_support import ORDERS, TRADES, ingest_row, order, write_file
 
 LIMITS = FileSizeLimits(60, 50)
@@ -114,7 +106,7 @@ def test_counts_are_over_all_columns():
 @pytest.fixture
 def crowded(tmp_path, monkeypatch):
     """Two days of nine files each, every one with rows of all forty instruments."""
-    monkeypatch.setattr(compaction, "TARGET_ROWS", 60)
+    monkeypatch.setattr(optimize, "TARGET_ROWS", 60)
     lake = LakeStore(tmp_path)
     lake.ensure_tables([ORDERS, TRADES])
     for number in range(18):

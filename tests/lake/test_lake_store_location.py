@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from pregao.capture import PcapWriter, read_packets
 from pregao.errors import UsageError
-from pregao.lake.ingest.captures import find_captures, is_capture_name
-from pregao.lake.store.location import Location, unique_name
+from pregao.lake.ingest.discovery import find_captures, is_capture_name
+from pregao.lake.storage.filesystem import Location, unique_name
 
 PARTS = st.text(st.characters(codec="utf-8", exclude_characters="/\0?"), min_size=1, max_size=12)
 PARTS = PARTS.filter(lambda part: part not in (".", "..", "~"))

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.lake.store.delta_tables import load_existing
-from pregao.lake.store.location import Location
-from pregao.lake.store.log_depth import _line_is_deep
+from pregao.lake.storage.delta import load_existing
+from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.local_log import _line_is_deep
 
 
 def table_of(folder):

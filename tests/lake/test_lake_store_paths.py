@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from pregao.errors import UsageError
 from pregao.lake.analytics.reading import files_by_day
-from pregao.lake.books.catalogue import FileLog
+from pregao.lake.books.catalog import FileLog
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
-from pregao.lake.sql.duckdb_file import views_script
-from pregao.lake.store.datasets import dataset
-from pregao.lake.store.delta_tables import visible_files
-from pregao.lake.store.lake import LakeStore
-from pregao.lake.store.location import Location
-from pregao.lake.store.table_paths import check_links, check_paths
-from pregao.lake.views.polars_frames import scan
+from pregao.lake.sql.duckdb_script import views_script
+from pregao.lake.storage.delta import dataset
+from pregao.lake.storage.delta import visible_files
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.local_files import check_links, check_paths
+from pregao.lake.views.polars import scan
 
 HOSTILE = [
     "../trades/x.parquet",

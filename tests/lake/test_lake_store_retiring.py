@@ -4,11 +4,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from pregao.errors import UsageError
-from pregao.lake.ingest.compaction import compact
-from pregao.lake.store import commits, delta_tables, intents
-from pregao.lake.store import lake as lake_module
-from pregao.lake.store.delta_tables import load_existing, visible_files
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.ingest.maintenance import compact
+from pregao.lake.storage import transaction, delta, intent_log
+from pregao.lake.storage import lake_store as lake_module
+from pregao.lake.storage.delta import load_existing, visible_files
+from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.lake_support import ORDERS, TRADES, counts, python, unit_of
 
 UNITS = 5
@@ -30,7 +30,7 @@ def commit(lake, number, **options):
 
 
 def retire(lake, least=1):
-    commits.retire(lake.location, least)
+    transaction.retire(lake.location, least)
 
 
 def marks(lake, number):
@@ -94,22 +94,22 @@ def test_they_are_retired_when_there_are_many_and_pending_ones_are_not(lake):
 
 def test_a_late_writer_to_a_retired_unit_adds_nothing(lake):
     declared_and_left(lake)
-    (unit,) = intents.read(lake.location, ["u9"])
+    (unit,) = intent_log.read(lake.location, ["u9"])
     opened = {name: load_existing(lake.location.join(name)) for name in ("orders", "trades")}
     lake.roll_forward()
     compact(lake)  # its files are gone, and its rows in others
     before = counts(lake)
     assert marks(lake, 9) == set()
-    commits.finish(lake.location, unit)
-    commits.finish(lake.location, unit, opened=opened)
+    transaction.finish(lake.location, unit)
+    transaction.finish(lake.location, unit, opened=opened)
     assert counts(lake) == before
 
 
 def test_a_unit_that_is_retired_between_the_check_and_the_commit_is_not_doubled(lake, monkeypatch):
     declared_and_left(lake)
-    (unit,) = intents.read(lake.location, ["u9"])
+    (unit,) = intent_log.read(lake.location, ["u9"])
     asked = []
-    is_retired = intents.is_retired
+    is_retired = intent_log.is_retired
 
     def overtake(location, unit_id):
         answer = is_retired(location, unit_id)
@@ -118,11 +118,11 @@ def test_a_unit_that_is_retired_between_the_check_and_the_commit_is_not_doubled(
             monkeypatch.undo()
             lake.roll_forward()
             compact(lake)
-            monkeypatch.setattr(intents, "is_retired", overtake)
+            monkeypatch.setattr(intent_log, "is_retired", overtake)
         return answer
 
-    monkeypatch.setattr(intents, "is_retired", overtake)
-    commits.finish(lake.location, unit)
+    monkeypatch.setattr(intent_log, "is_retired", overtake)
+    transaction.finish(lake.location, unit)
     assert asked[0] is False
     assert asked[1:] == [True] * 3  # once for each table
     assert counts(lake) == {"orders": 12, "trades": 12, "ingests": 11}
@@ -130,14 +130,14 @@ def test_a_unit_that_is_retired_between_the_check_and_the_commit_is_not_doubled(
 
 @pytest.mark.parametrize("table", ["ingests", "orders", "trades"])
 def test_a_writer_that_dies_while_retiring_leaves_a_lake_that_refuses(lake, monkeypatch, table):
-    change = delta_tables.change_table
+    change = delta.change_table
 
     def die(location, work, loaded=None):
         if location.name == table:
             raise KeyboardInterrupt
         return change(location, work, loaded)
 
-    monkeypatch.setattr(commits, "change_table", die)
+    monkeypatch.setattr(transaction, "change_table", die)
     with pytest.raises(KeyboardInterrupt):
         retire(lake)
     monkeypatch.undo()
@@ -154,7 +154,7 @@ def test_a_writer_that_dies_while_retiring_leaves_a_lake_that_refuses(lake, monk
 
 RETIRE = """
 lake = Lake(sys.argv[1])
-from pregao.lake.store import commits
+from pregao.lake.storage import commits
 for _ in range(12):
     commits.retire(lake.location, 1)
 """
@@ -192,7 +192,7 @@ def test_the_log_has_no_more_to_remember_after_many_units_than_after_few(tmp_pat
 
 def test_an_older_lake_continues_to_work(tmp_path, monkeypatch):
     with monkeypatch.context() as before:
-        for module in (delta_tables, lake_module):
+        for module in (delta, lake_module):
             before.setattr(module, "settings_of", lambda spec: {"delta.checkpointInterval": "10"})
         old = LakeStore(tmp_path)
         old.ensure_tables([ORDERS, TRADES])

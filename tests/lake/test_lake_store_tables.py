@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 import pytest
 
 from pregao.errors import UsageError
-from pregao.lake.store.lake import LakeStore
-from pregao.lake.store.owners import has_exited, own_name, shown_name
-from pregao.lake.store.unit import CommitUnit, TableSpec
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.owners import has_exited, own_name, shown_name
+from pregao.lake.storage.commit_unit import CommitUnit, TableSpec
 from tests.lake.lake_support import (
     DAY,
     ORDERS,
@@ -142,7 +142,7 @@ def test_processes_that_create_the_same_tables_concurrently_all_succeed(tmp_path
 
 
 DIE_BEFORE_CREATING = """
-import pregao.lake.store.delta_tables as tables
+import pregao.lake.storage.delta as tables
 tables.create_real = tables.create
 tables.create = lambda place, spec: os._exit(3) if spec.name == "trades" else (
     tables.create_real(place, spec))
@@ -154,13 +154,13 @@ def test_a_dead_creator_is_not_waited_for_forever(tmp_path, monkeypatch):
     assert python(DIE_BEFORE_CREATING, tmp_path) == 3
     lake = LakeStore(tmp_path)
     assert "trades" not in lake.table_names()
-    monkeypatch.setattr("pregao.lake.store.delta_tables.LEASE_MS", 1)
+    monkeypatch.setattr("pregao.lake.storage.delta.LEASE_MS", 1)
     lake.ensure_tables([ORDERS, TRADES])
     assert lake.table_names() == ["ingests", "orders", "trades"]
 
 
 def test_a_creator_that_is_known_to_be_gone_is_not_waited_for(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("pregao.lake.store.delta_tables.LEASE_MS", 10**12)
+    monkeypatch.setattr("pregao.lake.storage.delta.LEASE_MS", 10**12)
     assert python(DIE_BEFORE_CREATING, tmp_path) == 3
     lake = LakeStore(tmp_path)
     lake.ensure_tables([ORDERS, TRADES])
@@ -170,9 +170,9 @@ def test_a_creator_that_is_known_to_be_gone_is_not_waited_for(tmp_path, monkeypa
 
 def test_an_unknown_creator_is_waited_for_with_a_message(tmp_path, monkeypatch, caplog):
     unknown = iter([False] * 5)  # then it shows that the process has ended
-    monkeypatch.setattr("pregao.lake.store.delta_tables.is_gone", lambda name: next(unknown, True))
-    monkeypatch.setattr("pregao.lake.store.delta_tables.LEASE_MS", 600_000)
-    monkeypatch.setattr("pregao.lake.store.delta_tables._SILENT_WAITS", 1)
+    monkeypatch.setattr("pregao.lake.storage.delta.is_gone", lambda name: next(unknown, True))
+    monkeypatch.setattr("pregao.lake.storage.delta.LEASE_MS", 600_000)
+    monkeypatch.setattr("pregao.lake.storage.delta._SILENT_WAITS", 1)
     assert python(DIE_BEFORE_CREATING, tmp_path) == 3
     LakeStore(tmp_path).ensure_tables([ORDERS, TRADES])
     (told,) = caplog.messages

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from pregao.cli.stream import EPILOG, stream
 from pregao.errors import UsageError
-from pregao.lake.ingest.intake import ingest
+from pregao.lake.ingest.pipeline import ingest
 from tests.lake.days import assert_same, day, rows
 from tests.lake.lake_support import ROOT
 from tests.waiting import PATIENCE_S, until

@@ -13,15 +13,10 @@ from hypothesis import strategies as st
 from pregao.capture import PcapWriter, read_packets, udp_frame
 from pregao.clock import SECOND, VirtualClock
 from pregao.errors import CaptureError
-from pregao.lake.ingest.places import PcapSeeker
-from pregao.lake.source.rolling_files import (
-    FileOffset,
-    RollingFiles,
-    next_offset,
-    ranges_between,
-)
-from pregao.lake.source.stream_reader import as_json, from_json
-from pregao.lake.store.location import Location
+from pregao.lake.ingest.pcap_index import PcapSeeker
+from pregao.lake.datasource.rolling_files import FileOffset, RollingFiles, next_offset, ranges_between
+from pregao.lake.datasource.stream_reader import as_json, from_json
+from pregao.lake.storage.filesystem import Location
 
 NOW = 2_000_000_000 * SECOND
 
@@ -204,8 +199,8 @@ def test_a_time_maps_to_the_first_packet_not_before_it(tmp_path, times, wanted, 
         pytest.MonkeyPatch.context() as patch,
         PcapSeeker(Location.parse(tmp_path / "made.pcap")) as opened,
     ):
-        patch.setattr("pregao.lake.ingest.places._WALK_BYTES", stretch)
-        patch.setattr("pregao.lake.ingest.places._BACK_BYTES", stretch)
+        patch.setattr("pregao.lake.ingest.pcap_index._WALK_BYTES", stretch)
+        patch.setattr("pregao.lake.ingest.pcap_index._BACK_BYTES", stretch)
         patch.setattr("pregao.capture.split._FOLLOWED_BYTES", stretch)
         opened.know((times[0], places[0]), (times[-1] + 1, places[-1]))
         for time in (*(NOW + time for time in wanted), *times[:5]):

@@ -8,9 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-from pregao.lake.ingest.check import check_lake
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.ingest.verify import check_lake
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.days import SMALL, assert_same, day
 from tests.lake.lake_support import ROOT, python
 from tests.waiting import PATIENCE_S
@@ -23,8 +23,8 @@ DYING = """
 import signal
 from pregao.lake.ingest import intake as ingests
 from pregao.lake.streaming import StreamIngest
-from pregao.lake.source.rolling_files import RollingFiles
-from pregao.lake.streaming.query import StreamPace, follow_here
+from pregao.lake.datasource.rolling_files import RollingFiles
+from pregao.lake.streaming.stream import StreamPace, follow_here
 
 folder, lake, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
 steps = 0

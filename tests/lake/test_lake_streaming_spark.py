@@ -2,8 +2,8 @@
 
 import pytest
 
-from pregao.lake.source.data_source import register
-from pregao.lake.spark.spark_errors import sentence
+from pregao.lake.datasource.data_source import register
+from pregao.lake.execution.spark_session import sentence
 from tests.lake.days import day
 from tests.lake.test_lake_source_rows import plain
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from pregao.cli.ending import sentence
 from pregao.errors import UsageError
-from pregao.lake.ingest.captures import find_captures
-from pregao.lake.store.lake import LakeStore
-from pregao.lake.store.location import Location
+from pregao.lake.ingest.discovery import find_captures
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.filesystem import Location
 from pregao.safe_io.urls import redacted, with_secrets, without_secrets
 
 KEY, SECRET = "AKIAVISIBLE", "Sup3r+Secret%2FKey"

@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 from pregao.cli.main import app
 from pregao.clock import HOUR
 from pregao.errors import UsageError
-from pregao.lake.store import local_files
-from pregao.lake.store.lake import STAGING, LakeStore
-from pregao.lake.store.local_files import list_files, remove_file
-from pregao.lake.store.location import Location
-from pregao.lake.store.vacuum import _OURS
-from pregao.lake.store.vacuum import vacuum as vacuum_lake
+from pregao.lake.storage import local_files
+from pregao.lake.storage.lake_store import STAGING, LakeStore
+from pregao.lake.storage.local_files import list_files, remove_file
+from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.vacuum import _OURS
+from pregao.lake.storage.vacuum import vacuum as vacuum_lake
 from tests.lake.lake_support import DAY as TODAY
 from tests.lake.lake_support import ORDERS, order, write_file
 
@@ -99,7 +99,7 @@ def test_a_folder_that_becomes_a_link_before_its_files_are_removed(
             folder.symlink_to(outside)
         return remove_file(root, path)
 
-    monkeypatch.setattr(import_module("pregao.lake.store.vacuum"), "remove_file", swapped)
+    monkeypatch.setattr(import_module("pregao.lake.storage.vacuum"), "remove_file", swapped)
     assert vacuum_lake(small_lake).files == ()
     assert (outside / f"part-{UUID}.parquet").read_bytes() == b"precious"
     assert (lake / "moved" / f"part-{UUID}.parquet").exists()

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.lake.analytics.analyse import ANALYTICS
-from pregao.lake.dictionary import dictionary, own_specs
+from pregao.lake.analytics.run import ANALYTICS
+from pregao.lake.data_dictionary import dictionary, own_specs
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
-from pregao.lake.sql.duckdb_file import views_script
-from pregao.lake.store.lake import LakeStore
-from pregao.lake.store.unit import CommitUnit, TableSpec
+from pregao.lake.sql.duckdb_script import views_script
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.commit_unit import CommitUnit, TableSpec
 from pregao.lake.views.definitions import DURATIONS, define_view, moment_name, moment_unit, view_of
-from pregao.lake.views.flags import names_text, set_columns
-from pregao.lake.views.polars_frames import scan
+from pregao.lake.views.definitions import names_text, set_columns
+from pregao.lake.views.polars import scan
 from pregao.sbe.model import SetType
 from pregao.schemas.bundle import UMDF_SCHEMA_ID
 from pregao.schemas.registry import Registry

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 import duckdb
 import pytest
 
-from pregao.lake.spark.views import connect
+from pregao.lake.sql.spark_tables import connect
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
-from pregao.lake.sql.duckdb_file import views_script
-from pregao.lake.views.ddl import catalogue_ddl
+from pregao.lake.sql.duckdb_script import views_script
+from pregao.lake.views.sql import catalogue_ddl
 from pregao.lake.views.definitions import TimestampColumn, define_view, view_names
-from pregao.lake.views.polars_frames import scan
+from pregao.lake.views.polars import scan
 from tests.lake.analytics_support import DATE, analysed, place, rows
 from tests.lake.test_lake_analytics_trades import SETTINGS
 

@@ -7,13 +7,13 @@ import pytest
 
 from pregao.capture import PcapWriter, udp_frame
 from pregao.errors import UsageError
-from pregao.lake.ingest.intake import ingest
-from pregao.lake.ingest.legacy.channels import VARIABLE
-from pregao.lake.spark.views import connect
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.ingest.protocols.legacy_channels import VARIABLE
+from pregao.lake.sql.spark_tables import connect
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.examples import example, examples, page
 from pregao.lake.sql.spark_engine import SparkEngine
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.analytics_support import analysed, few_partitions
 from tests.lake.lake_support import ROOT
 from tests.lake.test_lake_analytics_trades import SETTINGS

@@ -5,12 +5,12 @@ import pyarrow as pa
 import pytest
 
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
-from pregao.lake.sql.duckdb_file import views_script
-from pregao.lake.store.lake import LakeStore
-from pregao.lake.store.unit import CommitUnit, TableSpec
-from pregao.lake.views.ddl import catalogue_ddl
+from pregao.lake.sql.duckdb_script import views_script
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.commit_unit import CommitUnit, TableSpec
+from pregao.lake.views.sql import catalogue_ddl
 from pregao.lake.views.definitions import define_views
-from pregao.lake.views.sql_text import SPARK, select_text
+from pregao.lake.views.sql import SPARK, select_text
 from tests.lake.lake_support import write_file
 
 HOSTILE = (

@@ -9,8 +9,8 @@ import threading
 from pathlib import Path
 
 from pregao.capture import datagrams, read_packets
-from pregao.lake.ingest.check import check_lake
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.ingest.verify import check_lake
+from pregao.lake.storage.lake_store import LakeStore
 from tests.live.config_text import config_text
 from tests.live.live_support import followed_at, replayer, simulated
 from tests.waiting import until

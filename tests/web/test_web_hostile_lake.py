@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from pregao.cli.main import app
 from pregao.cli.plot import ChartKind
 from pregao.errors import PregaoError
-from pregao.lake import store
+from pregao.lake import storage
 from pregao.lake.sql.bound_queries import bound_rows
 from pregao.web.server import lake_application
 from pregao.web.lake_market import LakeMarket
@@ -194,6 +194,6 @@ def test_a_session_of_the_page_can_open_no_file(place, tmp_path, sql):
     file = tmp_path / "some.csv"
     file.write_text("a\n1\n")
     with pytest.raises(PregaoError, match="gaps cannot be read"):
-        bound_rows(store.Lake(place), ["gaps"], sql.format(file=file))
+        bound_rows(storage.Lake(place), ["gaps"], sql.format(file=file))
     assert [path.name for path in tmp_path.iterdir()] == ["some.csv"]
     assert file.read_text() == "a\n1\n"

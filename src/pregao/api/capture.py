@@ -131,7 +131,7 @@ def _expanded(name: str) -> list[str]:
         # A pattern may start anywhere, so that Path.glob cannot be used.
         return sorted(glob(name, recursive=True)) or [name]  # noqa: PTH207
     with imported():
-        from pregao.lake.ingest.captures import find_captures
+        from pregao.lake.ingest.discovery import find_captures
 
     return [str(entry.location) for entry in find_captures([name])]
 
@@ -425,7 +425,7 @@ class _Rows:
     def __init__(self, template: str, registry: Registry) -> None:
         with imported():
             import pyarrow as pa
-        from pregao.lake.ingest.template_tables import message_fields
+        from pregao.lake.ingest.schemas import message_fields
         from pregao.umdf.keys import key_field
         from pregao.umdf.tables import TemplateTable
 
@@ -452,7 +452,7 @@ class _Rows:
         """Return the rows of some messages."""
         import pyarrow as pa
 
-        from pregao.lake.source.rows import as_declared
+        from pregao.lake.datasource.range_reader import as_declared
 
         count = len(found.rows)
         version = pa.repeat(pa.scalar(found.version, pa.int32()), count)

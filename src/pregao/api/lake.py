@@ -15,11 +15,11 @@ from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.errors import UsageError
 from pregao.extras import require
-from pregao.lake import store
+from pregao.lake import storage
 
 if TYPE_CHECKING:
-    from pregao.lake.books.audited import AuditSummary
-    from pregao.lake.books.span import HistoricalBook
+    from pregao.lake.books.audit_summary import AuditSummary
+    from pregao.lake.books.replay_span import HistoricalBook
     from pregao.lake.ingest.options import IngestOptions
 
 Engine = Literal["arrow", "polars", "duckdb", "spark", "pandas"]
@@ -78,13 +78,13 @@ class Lake:
     """
 
     def __init__(self, location: str | os.PathLike[str]) -> None:
-        self._lake = store.Lake(location)
+        self._lake = storage.Lake(location)
 
     def __repr__(self) -> str:
         return f"Lake({str(self._lake.location)!r})"
 
     @property
-    def location(self) -> store.Location:
+    def location(self) -> storage.Location:
         """Location of the lake; as text a path, or a URI such as ``s3://bucket/lake``."""
         return self._lake.location
 
@@ -131,7 +131,7 @@ class Lake:
         if engine == "polars":
             return self._polars(own, columns, where)
         if engine == "spark":
-            from pregao.lake.spark.views import connect
+            from pregao.lake.sql.spark_tables import connect
 
             frame = connect(self._lake.location, spark).table(own)
             frame = frame if where is None else frame.where(where)
@@ -244,7 +244,7 @@ class Lake:
             book = lake.book("PETR4", at="2026-05-21 10:05", tz="America/Sao_Paulo")
             ```
         """
-        from pregao.lake.books.lookup import book_at
+        from pregao.lake.books.book_at import book_at
 
         when = None if at is None else moment_ns(at, tz)
         wanted = None if day is None else day_from(day)
@@ -280,13 +280,13 @@ class Lake:
             report = lake.ingest("day")
             ```
         """
-        from pregao.lake.ingest.intake import ingest
-        from pregao.lake.ingest.running import Merger, Runner, merge_locally, run_locally
+        from pregao.lake.ingest.pipeline import ingest
+        from pregao.lake.ingest.runner import Merger, Runner, merge_locally, run_locally
 
         run: Runner = run_locally
         merge: Merger = merge_locally
         if spark is not None:
-            from pregao.lake.spark.runner import merge_on_spark, on_spark
+            from pregao.lake.execution.spark_runner import merge_on_spark, on_spark
 
             run, merge = on_spark(spark), merge_on_spark(spark)
         location = self._lake.location
@@ -295,7 +295,7 @@ class Lake:
         if books:
             result["books"] = self._build(spark)
         if analytics:
-            from pregao.lake.analytics.analyse import analyse
+            from pregao.lake.analytics.run import analyse
 
             result["analytics"] = [
                 {"date": built.date.isoformat(), "table": built.table, "rows": built.rows}
@@ -315,8 +315,8 @@ class Lake:
         Returns:
             The counts of results, and the differences that no gap explains.
         """
-        from pregao.lake.books.audited import audit_summary
-        from pregao.lake.books.export import BookSelection
+        from pregao.lake.books.audit_summary import audit_summary
+        from pregao.lake.exports.tabular import BookSelection
 
         selection = BookSelection(tuple(map(day_from, listed_days(days))), (), listed(symbols))
         return audit_summary(self._lake, selection)
@@ -332,7 +332,7 @@ class Lake:
         return name if raw else next(view for view, table in views.items() if table == name)
 
     def _polars(self, name: str, columns: Sequence[str] | None, where: str | None) -> Any:
-        from pregao.lake.views.polars_frames import scan
+        from pregao.lake.views.polars import scan
 
         frame = scan(self._lake, name)
         if where is not None:
@@ -351,8 +351,8 @@ class Lake:
 
     def _build(self, spark: Any) -> list[dict[str, Any]]:
         from pregao.lake.books.build import build_books, run_books_locally
-        from pregao.lake.books.catalogue import FileCatalogue
-        from pregao.lake.books.runner import books_on_spark
+        from pregao.lake.books.catalog import FileCatalogue
+        from pregao.lake.books.spark_runner import books_on_spark
 
         if not FileCatalogue(self._lake).dates():
             return []  # neither orders nor snapshots

@@ -13,7 +13,7 @@ from pregao.events import ChannelEvent
 from pregao.feed.channel.settings import ChannelSettings, LegacyFeed
 from pregao.feed.legacy.channel import LegacyFeedChannel
 from pregao.lake.ingest.protocol import ProtocolEvidence, destination_of
-from pregao.lake.ingest.protocols import PROTOCOLS
+from pregao.lake.ingest.registry import PROTOCOLS
 from pregao.legacy.streams import LegacyStream
 from pregao.live.items import LiveEvent
 from pregao.live.capture_merge import merged

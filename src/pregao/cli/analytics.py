@@ -13,8 +13,8 @@ from pregao.cli import options
 from pregao.lake.engine_names import EngineName
 
 if TYPE_CHECKING:
-    from pregao.lake.analytics.analyse import TableBuild
-    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.analytics.run import TableBuild
+    from pregao.lake.storage.lake_store import LakeStore
 
 EPILOG = "\n\n".join(
     (
@@ -69,11 +69,11 @@ def analytics(
     """
     from pregao.cli import option_values
     from pregao.cli.ingest import analytics_session
-    from pregao.lake.analytics.analyse import ANALYTICS, analyse, in_order
-    from pregao.lake.analytics.intervals import known_intervals
+    from pregao.lake.analytics.run import ANALYTICS, analyse, in_order
+    from pregao.lake.analytics.bars import known_intervals
     from pregao.lake.analytics.tables import AnalyticsOptions
-    from pregao.lake.spark.session import parse_conf
-    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.execution.spark_session import parse_conf
+    from pregao.lake.storage.lake_store import LakeStore
 
     # Validate options before starting Spark.
     option_values.check_engine(engine, master, conf)
@@ -138,7 +138,7 @@ def print_clock_offsets(lake: LakeStore, made: Iterable[TableBuild]) -> None:
 
 def print_level_only_channels(lake: LakeStore, made: Iterable[TableBuild]) -> None:
     """Print the channels without orders, because their feed publishes price levels."""
-    from pregao.lake.analytics.legacy_left_out import channels_of_levels
+    from pregao.lake.analytics.legacy import channels_of_levels
 
     for day in sorted({one.date for one in made if one.table == "orders"}):
         for channel in channels_of_levels(lake, day):

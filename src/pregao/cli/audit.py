@@ -42,9 +42,9 @@ def audit(
 ) -> None:
     """Summarize the audit of a lake's books."""
     from pregao.cli import option_values
-    from pregao.lake.books.audited import audit_summary
-    from pregao.lake.books.export import BookSelection
-    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.books.audit_summary import audit_summary
+    from pregao.lake.exports.tabular import BookSelection
+    from pregao.lake.storage.lake_store import LakeStore
 
     channels = option_values.numbers(channel, "--channel", 255)
     selection = BookSelection(

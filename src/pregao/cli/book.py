@@ -13,7 +13,7 @@ from pregao.clock import format_ns
 
 if TYPE_CHECKING:
     from pregao.book.views import BookLevel, BookOrder
-    from pregao.lake.books.span import HistoricalBook
+    from pregao.lake.books.replay_span import HistoricalBook
 
 EPILOG = "\n\n".join(
     (
@@ -61,8 +61,8 @@ def book(
     from pregao.book.state import State
     from pregao.cli import option_values
     from pregao.errors import UsageError
-    from pregao.lake.books.lookup import book_at
-    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.books.book_at import book_at
+    from pregao.lake.storage.lake_store import LakeStore
 
     when = option_values.moment(at, "--at", tz)
     date_: date | None = option_values.days([day])[0] if day else None

@@ -95,16 +95,16 @@ def build(
 ) -> list[DayReport]:
     """Build books on Spark or in local processes; `spark` is the session of an ingest, if any."""
     from pregao.lake.books.build import BookRunner, build_books, run_books_locally
-    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.storage.lake_store import LakeStore
 
     LakeStore(lake).require()
     run: BookRunner = run_books_locally
     if spark is None and engine is not EngineName.LOCAL:
-        from pregao.lake.spark.session import parse_conf, spark_session
+        from pregao.lake.execution.spark_session import parse_conf, spark_session
 
         spark = spark_session(master, parse_conf(conf))
     if spark is not None:
-        from pregao.lake.books.runner import books_on_spark
+        from pregao.lake.books.spark_runner import books_on_spark
 
         run = books_on_spark(spark)
     progress = _progress(shown=not quiet and sys.stderr.isatty())
@@ -113,7 +113,7 @@ def build(
 
 def _progress(shown: bool) -> Any:
     """Return the progress of a build, which prints a line per step if `shown`."""
-    from pregao.lake.ingest.running import TaskProgress
+    from pregao.lake.ingest.runner import TaskProgress
 
     class Told(TaskProgress):
         def started(self, total_bytes: int, tasks: int) -> None:  # noqa: ARG002 - not shown

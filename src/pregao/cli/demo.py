@@ -92,13 +92,13 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
     from pregao.cli.terminal import console, print_line
     from pregao.exchange.simulation.simulation import Simulation
     from pregao.exchange.simulation.settings import SimulationSettings
-    from pregao.lake.analytics.analyse import analyse
-    from pregao.lake.books.audited import audit_summary
+    from pregao.lake.analytics.run import analyse
+    from pregao.lake.books.audit_summary import audit_summary
     from pregao.lake.books.build import build_books, run_books_locally
-    from pregao.lake.books.lookup import book_at
+    from pregao.lake.books.book_at import book_at
     from pregao.lake.engine_names import EngineName
     from pregao.lake.sql.engines import open_engine
-    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.storage.lake_store import LakeStore
 
     out = console()
     captures, lake = folder / "captures", folder / "lake"
@@ -137,19 +137,19 @@ def _take_in(out: Console, captures: Path, lake: Path) -> IngestReport:
     """Ingest the captures on Spark, or in this process if Spark or Java is missing."""
     from pregao.cli.terminal import print_line
     from pregao.extras import require
-    from pregao.lake.ingest.intake import ingest
-    from pregao.lake.ingest.running import merge_locally, run_locally
+    from pregao.lake.ingest.pipeline import ingest
+    from pregao.lake.ingest.runner import merge_locally, run_locally
 
     try:
         require("pyspark")
-        from pregao.lake.spark.java import find_java
+        from pregao.lake.execution.spark_session import find_java
 
         find_java()
     except UsageError as error:
         print_line(out, f"Ingesting the captures into a lake, in this process ({error}) …")
         return ingest([str(captures)], str(lake), run=run_locally, merge=merge_locally)
-    from pregao.lake.spark.runner import merge_on_spark, on_spark
-    from pregao.lake.spark.session import spark_session
+    from pregao.lake.execution.spark_runner import merge_on_spark, on_spark
+    from pregao.lake.execution.spark_session import spark_session
 
     print_line(out, "Ingesting the captures into a lake, on Spark …")
     spark = spark_session()

@@ -45,7 +45,7 @@ def check_configuration() -> Iterator[Finding]:
 
 def check_java() -> Iterator[Finding]:
     """Check for a Java version that Spark supports."""
-    from pregao.lake.spark.java import find_java
+    from pregao.lake.execution.spark_session import find_java
 
     try:
         java = find_java()
@@ -59,7 +59,7 @@ def check_java() -> Iterator[Finding]:
 
 def check_memory() -> Iterator[Finding]:
     """Check the free memory."""
-    from pregao.lake.spark.session import machine_memory
+    from pregao.lake.execution.spark_session import machine_memory
 
     yield judged_memory(machine_memory(), _available())
 

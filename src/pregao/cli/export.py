@@ -13,8 +13,8 @@ from pregao.cli import options
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
-    from pregao.lake.books.export import BookSelection
-    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.exports.tabular import BookSelection
+    from pregao.lake.storage.lake_store import LakeStore
 
 EPILOG = "\n\n".join(
     (
@@ -89,9 +89,9 @@ def export(
     """
     from pregao.cli import option_values
     from pregao.cli.new_files import NewFiles
-    from pregao.lake.books.export import BookSelection
-    from pregao.lake.books.table_files import ending_of
-    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.exports.tabular import BookSelection
+    from pregao.lake.exports.tabular import ending_of
+    from pregao.lake.storage.lake_store import LakeStore
 
     channels = option_values.numbers(channel, "--channel", 255)
     selection = BookSelection(
@@ -141,8 +141,8 @@ class _Wanted(NamedTuple):
 
 
 def _write(wanted: _Wanted, sink: BinaryIO) -> int:
-    from pregao.lake.books.export import export_checkpoints, export_moments, export_ticks
-    from pregao.lake.books.lookup import book_at
+    from pregao.lake.exports.tabular import export_checkpoints, export_moments, export_ticks
+    from pregao.lake.books.book_at import book_at
 
     lake, selection, ending, safe = wanted.lake, wanted.selection, wanted.ending, wanted.safe_csv
     if wanted.what is ExportKind.TICKS:

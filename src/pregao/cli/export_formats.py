@@ -11,7 +11,7 @@ import typer
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
-    from pregao.lake.books.export import BookSelection
+    from pregao.lake.exports.tabular import BookSelection
 
 SAO_PAULO = "America/Sao_Paulo"
 """Default time zone of LOBSTER's seconds after midnight: the exchange's."""
@@ -30,10 +30,10 @@ def write_third_party(
 ) -> None:
     """Write one or more instrument days in a third-party format."""
     from pregao.cli.new_files import NewFiles
-    from pregao.lake.books.catalogue import FileCatalogue
-    from pregao.lake.books.lookup import find_instrument
+    from pregao.lake.books.catalog import FileCatalogue
+    from pregao.lake.books.book_at import find_instrument
     from pregao.lake.exports.formats import ExportFormat, check_output, files_of
-    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.storage.lake_store import LakeStore
 
     wanted = ExportFormat(format_name)
     check_output(wanted, output)

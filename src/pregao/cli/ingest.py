@@ -20,8 +20,8 @@ from pregao.lake.engine_names import EngineName
 if TYPE_CHECKING:
     from pregao.lake.ingest.options import IngestOptions
     from pregao.lake.ingest.report import IngestReport
-    from pregao.lake.spark.starting import BackgroundSpark
-    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.execution.background_start import BackgroundSpark
+    from pregao.lake.storage.lake_store import LakeStore
 
 EPILOG = "\n\n".join(
     (
@@ -111,9 +111,9 @@ def ingest(
     from pregao.cli import option_values
     from pregao.cli.ingest_dumps import dumps_as_captures
     from pregao.cli.reports import check_report
-    from pregao.lake.ingest.captures import find_captures
+    from pregao.lake.ingest.discovery import find_captures
     from pregao.lake.ingest.options import IngestOptions
-    from pregao.lake.source.request import parse_size
+    from pregao.lake.datasource.options import parse_size
 
     option_values.check_engine(engine, master, conf)
     stages = selected_stages(only)
@@ -201,15 +201,15 @@ def open_session(
     Without Java, raise `UsageError` for more than `MOST_WITHOUT_JAVA` bytes of captures, so that
     the user decides.
     """
-    from pregao.lake.spark.session import parse_conf
+    from pregao.lake.execution.spark_session import parse_conf
 
     settings = parse_conf(conf)
     if engine is EngineName.LOCAL:
         return IngestSession()
     unset = engine is None and master is None and not settings
     if unset and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        from pregao.lake.ingest.captures import find_captures
-        from pregao.lake.spark.java import find_java
+        from pregao.lake.ingest.discovery import find_captures
+        from pregao.lake.execution.spark_session import find_java
 
         try:
             require("pyspark")
@@ -223,7 +223,7 @@ def open_session(
             missing = "no Java" if installed("pyspark") else "no Spark"
             _print_line(f"{missing} found: running without Spark, as with --engine local", quiet)
             return IngestSession()
-    from pregao.lake.spark.starting import BackgroundSpark
+    from pregao.lake.execution.background_start import BackgroundSpark
 
     chosen = _is_chosen(engine, master, settings)
     return IngestSession(BackgroundSpark(master, settings), chosen=chosen)
@@ -231,7 +231,7 @@ def open_session(
 
 def _is_chosen(engine: EngineName | None, master: str | None, conf: dict[str, str]) -> bool:
     """Whether options, Spark's settings or spark-submit say where to run."""
-    from pregao.lake.spark.session import spark_defaults
+    from pregao.lake.execution.spark_session import spark_defaults
 
     variables = ("PYSPARK_GATEWAY_PORT", "MASTER", "SPARK_REMOTE")
     return (
@@ -255,7 +255,7 @@ def analytics_session(
 
     On a single machine, the latter takes a third of the time.
     """
-    from pregao.lake.spark.session import parse_conf
+    from pregao.lake.execution.spark_session import parse_conf
 
     if _is_chosen(engine, master, parse_conf(conf)) or not _read_by_duckdb(lake):
         return open_session(engine, master, conf, [], quiet=quiet)
@@ -285,8 +285,8 @@ def _run(
     if stage is IngestStage.BOOKS:
         return {"books": _books(session, lake, quiet)}
     from pregao.cli import analytics
-    from pregao.lake.analytics.analyse import analyse
-    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.analytics.run import analyse
+    from pregao.lake.storage.lake_store import LakeStore
 
     store = LakeStore(lake)
     spark = session.spark if session.chosen or not _read_by_duckdb(store) else None
@@ -304,8 +304,8 @@ def _messages(
     session: IngestSession, captures: list[str], lake: str, options: IngestOptions, quiet: bool
 ) -> IngestReport:
     from pregao.cli.ingest_progress import ingest_progress
-    from pregao.lake.ingest.intake import ingest as take_in
-    from pregao.lake.ingest.running import Merger, Runner, merge_locally, run_locally
+    from pregao.lake.ingest.pipeline import ingest as take_in
+    from pregao.lake.ingest.runner import Merger, Runner, merge_locally, run_locally
 
     run: Runner = run_locally
     merge: Merger = merge_locally
@@ -317,8 +317,8 @@ def _messages(
 
 def _books(session: IngestSession, lake: str, quiet: bool) -> list[dict[str, Any]]:
     from pregao.cli import books as order_books
-    from pregao.lake.books.catalogue import FileCatalogue
-    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.books.catalog import FileCatalogue
+    from pregao.lake.storage.lake_store import LakeStore
 
     store = LakeStore(lake)
     store.require()

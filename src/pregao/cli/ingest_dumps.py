@@ -20,7 +20,7 @@ from pregao.arrays import Int64Array
 from pregao.capture.writer import PcapWriter, UdpFramer
 from pregao.cli.terminal import console, print_line
 from pregao.errors import CaptureError, UsageError
-from pregao.lake.ingest.legacy.channels import UNKNOWN, VARIABLE, dump_flow, known_channel
+from pregao.lake.ingest.protocols.legacy_channels import UNKNOWN, VARIABLE, dump_flow, known_channel
 from pregao.legacy.bulk import ChunkColumns, HeadReader, chunk_columns
 from pregao.legacy.reassembly import HEADER_SIZE
 from pregao.legacy.messages import MessageReader, message_type

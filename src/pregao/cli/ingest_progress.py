@@ -8,7 +8,7 @@ from typing import Any
 
 def ingest_progress(quiet: bool) -> Any:
     """Return a progress bar on standard error, or a silent one if that is not a terminal."""
-    from pregao.lake.ingest.running import TaskProgress
+    from pregao.lake.ingest.runner import TaskProgress
 
     class Silent(TaskProgress):
         def __enter__(self) -> TaskProgress:

@@ -13,7 +13,7 @@ from pregao.clock import parse_span
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
-    from pregao.lake.ingest.check import CheckResult
+    from pregao.lake.ingest.verify import CheckResult
 
 app = typer.Typer(
     name="lake",
@@ -35,8 +35,8 @@ def tables(
     """List the tables (rows, files, size, columns, time span), or the columns of one."""
     from pregao.cli.terminal import console, print_table
     from pregao.clock import format_ns
-    from pregao.lake.ingest.table_summaries import summarize, table_columns
-    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.ingest.maintenance import summarize, table_columns
+    from pregao.lake.storage.lake_store import LakeStore
     from pregao.lake.views.definitions import view_columns, view_names
 
     store = LakeStore(lake)
@@ -84,8 +84,8 @@ def check(
     as_json: options.Json = False,
 ) -> None:
     """Recount the tables and compare with the ingest reports."""
-    from pregao.lake.ingest.check import CheckResult, check_lake, unsound
-    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.ingest.verify import CheckResult, check_lake, unsound
+    from pregao.lake.storage.lake_store import LakeStore
 
     store = LakeStore(lake)
     store.require()
@@ -132,8 +132,8 @@ def vacuum(
     as_json: options.Json = False,
 ) -> None:
     """Remove files left by failed ingests and replaced files."""
-    from pregao.lake.store.lake import LakeStore
-    from pregao.lake.store.vacuum import vacuum as remove_orphans
+    from pregao.lake.storage.lake_store import LakeStore
+    from pregao.lake.storage.vacuum import vacuum as remove_orphans
 
     store = LakeStore(lake)
     store.require()
@@ -180,9 +180,9 @@ def compact(
 ) -> None:
     """Merge small files and cluster rows by instrument."""
     from pregao.cli.terminal import console, print_table
-    from pregao.lake.ingest.compaction import compact as merge
-    from pregao.lake.source.request import parse_size
-    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.ingest.maintenance import compact as merge
+    from pregao.lake.datasource.options import parse_size
+    from pregao.lake.storage.lake_store import LakeStore
 
     store = LakeStore(lake)
     store.require()

@@ -11,7 +11,7 @@ from pregao.cli import options
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
-    from pregao.lake.dropping.drop import DropResult
+    from pregao.lake.drop.drop import DropResult
 
 EPILOG = "\n\n".join(
     (
@@ -50,9 +50,9 @@ def drop(
     Dates and channels given together select these channels on these dates.
     """
     from pregao.cli import option_values
-    from pregao.lake.dropping.drop import drop as take_out
-    from pregao.lake.dropping.selection import DropSelection
-    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.drop.drop import drop as take_out
+    from pregao.lake.drop.selection import DropSelection
+    from pregao.lake.storage.lake_store import LakeStore
 
     chosen = DropSelection(
         tuple(option_values.days(day)),

@@ -44,8 +44,8 @@ _Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the file.")
 
 def views(lake: options.Lake, output: _Output = None, force: _Force = False) -> None:
     """Write SQL that defines the tables and views in any DuckDB."""
-    from pregao.lake.sql.duckdb_file import views_script
-    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.sql.duckdb_script import views_script
+    from pregao.lake.storage.lake_store import LakeStore
 
     _check(output, force)
     _write(views_script(LakeStore(lake)), output, force)
@@ -66,8 +66,8 @@ def ddl(
     force: _Force = False,
 ) -> None:
     """Write SQL that registers the tables and views in a Spark catalog."""
-    from pregao.lake.store.lake import LakeStore
-    from pregao.lake.views.ddl import catalogue_ddl
+    from pregao.lake.storage.lake_store import LakeStore
+    from pregao.lake.views.sql import catalogue_ddl
 
     _check(output, force)
     _write(catalogue_ddl(LakeStore(lake), schema, root), output, force)
@@ -120,9 +120,9 @@ def dictionary(
     force: _Force = False,
 ) -> None:
     """Write the data dictionary, every table and column with its meaning, as Markdown."""
-    from pregao.lake.dictionary import dictionary as page
-    from pregao.lake.dictionary import lake_specs, own_specs
-    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.data_dictionary import dictionary as page
+    from pregao.lake.data_dictionary import lake_specs, own_specs
+    from pregao.lake.storage.lake_store import LakeStore
 
     _check(output, force)
     if lake is None:

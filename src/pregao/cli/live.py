@@ -198,7 +198,7 @@ def _recorder(
     record: Path | None, lake: str | None, spool: Path | None, roll_size: str, roll_time: str
 ) -> Recorder | None:
     from pregao.clock import parse_span
-    from pregao.lake.source.request import parse_size
+    from pregao.lake.datasource.options import parse_size
     from pregao.live.recorder import Recorder, RecordSettings
 
     size = parse_size(roll_size, "--roll-size") or 1

@@ -83,8 +83,8 @@ def follow(
     """Ingest captures until `stop` is set or the recording process ends."""
     from pregao.clock import SECOND
     from pregao.lake.ingest.options import IngestOptions
-    from pregao.lake.source.rolling_files import RollingFiles
-    from pregao.lake.streaming.query import StreamPace, follow_locally
+    from pregao.lake.datasource.rolling_files import RollingFiles
+    from pregao.lake.streaming.stream import StreamPace, follow_locally
     from pregao.lake.streaming.stream_ingest import StreamIngest
 
     # Ctrl-C reaches all processes of the terminal; the recorder decides when this one stops.

@@ -33,8 +33,8 @@ def pack(
     """
     from pregao.cli.new_files import NewFiles
     from pregao.errors import UsageError
-    from pregao.lake.spark.packing import driver_launcher, folder_name
-    from pregao.lake.spark.packing import pack as write_archive
+    from pregao.lake.execution.environment_archive import driver_launcher, folder_name
+    from pregao.lake.execution.environment_archive import pack as write_archive
     from pregao.safe_io.output_files import replace_file
 
     if not out.name.endswith((".tar.gz", ".tgz")):

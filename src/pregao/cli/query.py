@@ -92,10 +92,10 @@ def query(
     require("deltalake")
     from pregao.cli import option_values, query_output
     from pregao.cli.new_files import NewFiles
-    from pregao.lake.spark.session import parse_conf
+    from pregao.lake.execution.spark_session import parse_conf
     from pregao.lake.sql.engines import choose_engine, open_engine
-    from pregao.lake.sql.statements import require_query
-    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.sql.query_guard import require_query
+    from pregao.lake.storage.lake_store import LakeStore
 
     if examples:
         _list_examples(as_json)

@@ -18,7 +18,7 @@ from pregao.cli.printing import plain
 from pregao.cli.terminal import console, print_line, print_table
 from pregao.safe_io.csv_cells import safe_table
 from pregao.errors import UsageError
-from pregao.lake.sql.answers import QueryResult
+from pregao.lake.sql.engines import QueryResult
 
 Writer = Callable[[Any, BinaryIO], None]
 

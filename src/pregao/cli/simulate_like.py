@@ -124,9 +124,9 @@ def simulated_flow(
 def measured(captures: Path, lake: Path) -> OrderFlowStatistics:
     """Ingest captures into a lake, in this process, and measure the busiest channel."""
     from pregao.lake.analytics.order_flow import measure_flow
-    from pregao.lake.ingest.intake import ingest
-    from pregao.lake.ingest.running import merge_locally, run_locally
-    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.ingest.pipeline import ingest
+    from pregao.lake.ingest.runner import merge_locally, run_locally
+    from pregao.lake.storage.lake_store import LakeStore
 
     ingest([str(captures)], str(lake), None, run=run_locally, merge=merge_locally)
     return measure_flow(LakeStore(str(lake)))
@@ -135,7 +135,7 @@ def measured(captures: Path, lake: Path) -> OrderFlowStatistics:
 def real_flow(lake: str, day: date | None, channel: int | None) -> OrderFlowStatistics:
     """Measure the order flow of a day in a lake."""
     from pregao.lake.analytics.order_flow import measure_flow
-    from pregao.lake.store.lake import LakeStore
+    from pregao.lake.storage.lake_store import LakeStore
 
     return measure_flow(LakeStore(lake), day, channel)
 

@@ -88,9 +88,9 @@ def stream(
     from pregao.cli.reports import check_report
     from pregao.clock import parse_span
     from pregao.lake.ingest.options import IngestOptions
-    from pregao.lake.source.request import parse_size
-    from pregao.lake.source.rolling_files import RollingFiles
-    from pregao.lake.streaming.query import StreamPace, follow_locally, follow_on_spark
+    from pregao.lake.datasource.options import parse_size
+    from pregao.lake.datasource.rolling_files import RollingFiles
+    from pregao.lake.streaming.stream import StreamPace, follow_locally, follow_on_spark
     from pregao.lake.streaming.stream_ingest import StreamIngest
 
     option_values.check_engine(engine, master, conf)
@@ -127,8 +127,8 @@ def stream(
         if engine is EngineName.LOCAL:
             follow_locally(StreamIngest(files, lake, options), pace, told)
             return
-        from pregao.lake.spark.runner import on_spark
-        from pregao.lake.spark.session import parse_conf, spark_session
+        from pregao.lake.execution.spark_runner import on_spark
+        from pregao.lake.execution.spark_session import parse_conf, spark_session
 
         spark = spark_session(master, parse_conf(conf))
         # Small tables are merged in this process: on Spark they would be many tiny tasks.

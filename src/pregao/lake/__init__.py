@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pregao.lake.spark.views import LakeSession
+    from pregao.lake.sql.spark_tables import LakeSession
 
 __all__ = ["connect"]
 
@@ -14,8 +14,8 @@ __all__ = ["connect"]
 def connect(
     path: str | os.PathLike[str], spark: Any = None, master: str | None = None, **conf: str
 ) -> LakeSession:
-    """Open a lake in Spark, with a view of every table; see `pregao.lake.spark.connect`."""
+    """Open a lake in Spark, with a view of every table; see `pregao.lake.execution.connect`."""
     # Imported lazily: most of the lake works without Spark.
-    from pregao.lake.spark.views import connect as open_in_spark
+    from pregao.lake.sql.spark_tables import connect as open_in_spark
 
     return open_in_spark(path, spark, master, **conf)

@@ -18,7 +18,7 @@ from pregao.book.update_rows import NULL
 from pregao.book.updates import Side
 from pregao.book.views import BookLevel
 from pregao.clock import SECOND
-from pregao.lake.books.span import HistoricalBook
+from pregao.lake.books.replay_span import HistoricalBook
 
 EPOCH = date(1970, 1, 1)
 _DAY_NS = 86_400 * SECOND

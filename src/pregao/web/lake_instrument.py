@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pregao.arrays import Int64Array
 from pregao.book.update_rows import NULL
-from pregao.lake.analytics.intervals import is_interval, known_intervals
-from pregao.lake.books.catalogue import FileCatalogue
+from pregao.lake.analytics.bars import is_interval, known_intervals
+from pregao.lake.books.catalog import FileCatalogue
 from pregao.lake.books.columns import integers
-from pregao.lake.books.lookup import open_books
+from pregao.lake.books.book_at import open_books
 from pregao.lake.sql.bound_queries import LEVELS_OF_TICKS, bound_rows
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.storage.lake_store import LakeStore
 from pregao.web.json_encoding import midnight_ns, moment_data, number
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from pregao._version import __version__
 from pregao.safe_io.documents import DocumentError, parse_json
 from pregao.errors import UsageError
-from pregao.lake import store
-from pregao.lake.books.catalogue import FileCatalogue
+from pregao.lake import storage
+from pregao.lake.books.catalog import FileCatalogue
 from pregao.lake.sql.bound_queries import bound_rows
 from pregao.name_matching import folded, nearness
 from pregao.umdf.news import NewsParts
@@ -101,7 +101,7 @@ class LakeMarket:
     mode = "lake"
 
     def __init__(self, location: str, zone: tzinfo | None = None) -> None:
-        self._store = store.Lake(location)
+        self._store = storage.Lake(location)
         self._store.require()
         self._zone = zone or UTC
         self._lock = threading.Lock()

@@ -1,7 +1,7 @@
 """Engine that builds the tables: Spark, or DuckDB in this process.
 
 A table is defined once, with PySpark's functions and methods. They are resolved when called: to
-PySpark's own, or to those of `pregao.lake.analytics.here` within `in_process`.
+PySpark's own, or to those of `pregao.lake.analytics.local` within `in_process`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 __all__ = ["Column", "DataFrame", "F", "Window", "all_of", "local_engine"]
 
-_LOCAL = "pregao.lake.analytics.here"
+_LOCAL = "pregao.lake.analytics.local"
 _in_process: ContextVar[bool] = ContextVar("in_process", default=False)
 
 

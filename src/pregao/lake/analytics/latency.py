@@ -20,7 +20,7 @@ from pregao.clock import MINUTE
 from pregao.lake.analytics.clock_offsets import CLOCK_OFFSETS
 from pregao.lake.analytics.engine import Column, DataFrame, F, all_of
 from pregao.lake.analytics.legacy import LEGACY_ENTRIES, legacy_times
-from pregao.lake.analytics.private_flow import REPORTS, REQUESTS, TIMES, answers
+from pregao.lake.analytics.order_flow import REPORTS, REQUESTS, TIMES, answers
 from pregao.lake.analytics.reading import (
     LakeDay,
     bit,

@@ -1,35 +1,142 @@
 """Tables of the legacy feed as messages of the binary one, as input of the same analytics.
 
 Each entry is the equivalent binary message; each message of the legacy feed is an event.
+
+Part of the legacy feed that analytics exclude, so that nothing counts twice.
+
+Channels and instruments that the binary feed has on a day are excluded from the legacy feed's.
 """
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+import numpy as np
+from pregao.lake.books.coverage import day_coverage
+from pregao.lake.books.catalog import FileCatalogue
+from pregao.lake.books.columns import integers, take
+from pregao.lake.books.reader import INSTRUMENTS, InputFiles, SecurityRange
+from pregao.lake.books.legacy_reader import LegacyReader
+from pregao.lake.books.legacy_versions import TimeSlots
+from pregao.lake.ingest.registry import PROTOCOLS
+from pregao.lake.storage.lake_store import LakeStore
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, Final
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
 from pregao.book.update_rows import NULL
 from pregao.feed.legacy.book_updates import EMPTY_BOOK, IMBALANCE, NEW, OPENING_PRICE, SIDES, TRADE, TRADING_STATE, number_of
 from pregao.lake.analytics.engine import DataFrame, F, Window
-from pregao.lake.analytics.legacy_left_out import LegacyExclusions
 from pregao.lake.analytics.spark_types import spark_type
 from pregao.lake.analytics.timeline import UNTOLD
 from pregao.lake.books.columns import integers, nulled, prices
-from pregao.lake.books.legacy_entries import ENTRY_COLUMNS, EntryColumns, or_null
+from pregao.lake.books.legacy_messages import ENTRY_COLUMNS, EntryColumns, or_null
 from pregao.lake.books.legacy_messages import key_columns, messages_of, named, names_of
-from pregao.lake.books.legacy_status import STATUS_COLUMNS, group_text, statuses_of
-from pregao.lake.ingest.protocols import PROTOCOLS
-from pregao.lake.ingest.umdf.tables import bundled_message_tables, message_table_name
-from pregao.lake.store.unit import DATE
+from pregao.lake.books.legacy_reader import STATUS_COLUMNS, group_text, statuses_of
+from pregao.lake.ingest.registry import PROTOCOLS
+from pregao.lake.ingest.protocols.umdf import bundled_message_tables, message_table_name
+from pregao.lake.storage.commit_unit import DATE
 from pregao.umdf import templates as t
 from pregao.umdf.keys import MESSAGE_KEY
 from pregao.umdf.phases import TradingEvent, instrument_status, phase_status
 from pregao.umdf.streams import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class PriceLevelInstruments:
+    """Instruments of a channel published by price levels, and those published by orders."""
+
+    levels: frozenset[int]
+    orders: frozenset[int]
+    usually_levels: bool
+    """Whether an instrument that is in neither has price levels."""
+
+    @staticmethod
+    def of(inputs: InputFiles) -> PriceLevelInstruments:
+        """Return those of a channel's day."""
+        levels = frozenset(each for each, depth in inputs.depths.items() if depth)
+        return PriceLevelInstruments(
+            levels, frozenset(inputs.depths) - levels, inputs.usual_depth != 0
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyExclusions:
+    """Exclusions of a day, and facts about the rest."""
+
+    channels: frozenset[int]
+    instruments: frozenset[int]
+    groups: frozenset[tuple[int, str]]
+    """Groups all of whose instruments are excluded, with their channel."""
+    slots: Mapping[int, TimeSlots]
+    """Time slots and restarts of numbers of the channels that are not excluded."""
+    depths: Mapping[int, PriceLevelInstruments]
+
+    def without(self, rows: Any, *, only_orders: bool = False) -> Any:
+        """Return the other rows; with `only_orders`, those of instruments published by orders."""
+        channel = integers(rows.column("channel"), -1)
+        security = integers(rows.column("security_id"), -1)
+        excluded = np.isin(channel, list(self.channels)) | np.isin(security, list(self.instruments))
+        if only_orders:
+            for number, depths in self.depths.items():
+                known = depths.orders if depths.usually_levels else depths.levels
+                listed = np.isin(security, list(known))
+                excluded |= (channel == number) & (~listed if depths.usually_levels else listed)
+        return rows if not excluded.any() else take(rows, np.flatnonzero(~excluded))
+
+
+def left_out(lake: LakeStore, date: datetime.date) -> LegacyExclusions:
+    """Return the exclusions of the legacy feed's day."""
+    catalogue = FileCatalogue(lake)
+    channels = frozenset(catalogue.binary_channels(date))
+    own = [channel for channel in catalogue.channels(date) if channel not in channels]
+    inputs = {channel: catalogue.inputs(date, channel) for channel in own}
+    instruments = catalogue.binary_instruments(date)
+    groups = frozenset[tuple[int, str]]()
+    if instruments:
+        groups = frozenset(
+            (channel, group)
+            for channel in own
+            for group in _groups_without(lake, inputs[channel], instruments)
+        )
+    protocol = PROTOCOLS["legacy"]
+    return LegacyExclusions(
+        channels,
+        instruments,
+        groups,
+        {channel: day_coverage(lake, date, channel, protocol).slots for channel in own},
+        {channel: PriceLevelInstruments.of(inputs[channel]) for channel in own},
+    )
+
+
+def channels_of_levels(lake: LakeStore, date: datetime.date) -> list[int]:
+    """Return the legacy feed's channels that publish price levels of any instrument on a day."""
+    catalogue = FileCatalogue(lake)
+    binary = catalogue.binary_channels(date)
+    found = []
+    for channel in catalogue.channels(date):
+        if channel not in binary:
+            depths = PriceLevelInstruments.of(catalogue.inputs(date, channel))
+            if depths.levels or depths.usually_levels:
+                found.append(channel)
+    return found
+
+
+def _groups_without(lake: LakeStore, inputs: InputFiles, instruments: frozenset[int]) -> set[str]:
+    """Return the groups of a channel all of whose instruments are among the given ones."""
+    found: dict[str, set[int]] = {}
+    every = InputFiles(inputs.day, inputs.channel, inputs.tables, inputs.files, inputs.protocol)
+    names = ["security_id", "security_group"]
+    for rows in LegacyReader(lake.location, every).read(INSTRUMENTS, names, SecurityRange()):
+        groups = rows.column("security_group").to_pylist()
+        for security, group in zip(integers(rows.column("security_id")), groups, strict=True):
+            found.setdefault(group, set()).add(int(security))
+    return {group for group, members in found.items() if group and members <= instruments}
+
 
 LEGACY_ENTRIES: Final = "legacy_incremental_refresh"
 LEGACY_SNAPSHOTS: Final = "legacy_snapshot_full_refresh"

@@ -2,19 +2,30 @@
 
 Such a message has only the number of orders removed. Tracking the positions of all orders of that
 side identifies them.
+
+Likely iceberg orders: an order of the same firm, side and price that follows a filled one.
+
+When the displayed part of an iceberg order is filled, the next part enters the book in the same
+event, under a new number. The public feed allows only a guess; two orders of a firm at one price
+look the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
-
 import pyarrow as pa
-
 from pregao.lake.analytics.engine import DataFrame, F
 from pregao.lake.analytics.order_snapshots import SNAPSHOT
 from pregao.lake.analytics.reading import INSTRUMENT
 from pregao.lake.analytics.tables import column, spark_type
+from collections.abc import Iterable, Iterator
+from typing import Any
+import pyarrow as pa
+from pregao.lake.analytics.engine import DataFrame, F
+from pregao.lake.analytics.reading import INSTRUMENT
+from pregao.lake.analytics.tables import column, spark_type
+
 
 DELETE_FROM = "DELETE_FROM"
 DELETE_THRU = "DELETE_THRU"
@@ -84,3 +95,67 @@ def removal_rows(acts: DataFrame) -> DataFrame:
         .groupBy(*INSTRUMENT)
         .applyInArrow(follow, named)
     )
+
+
+LINKS = (
+    column("channel", pa.int16(), "Channel."),
+    column("security_id", pa.int64(), "Instrument."),
+    column("secondary_order_id", pa.int64(), "Order."),
+    column("replenishes", pa.int64(), "Order that it replaced; null for the first."),
+    column("chain", pa.int64(), "First order of the chain."),
+    column("chain_position", pa.int32(), "Position in the chain, from 1."),
+)
+
+
+def chains(links: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int | None, int, int]]:
+    """Yield each order of the (order, replenished order) pairs with its predecessor, chain and
+    position.
+    """
+    before = dict(links)
+    first = {order for order in before.values() if order not in before}
+    known: dict[int, tuple[int, int]] = {order: (order, 1) for order in first}
+    for order in sorted(first):
+        yield order, None, order, 1
+    # Later numbers are larger, so that the replenished order was processed before.
+    for order in sorted(before):
+        chain, position = known.get(before[order], (before[order], 1))
+        known[order] = chain, position + 1
+        yield order, before[order], chain, position + 1
+
+
+def with_chains(orders: DataFrame) -> DataFrame:
+    """Add the chain of each order; null for most."""
+    alike = [*INSTRUMENT, "side", "price", "firm", "moment"]
+    filled = orders.where(F.col("end_reason") == "FILLED").select(
+        *INSTRUMENT,
+        "side",
+        "price",
+        "firm",
+        F.col("last_moment").alias("moment"),
+        F.col("secondary_order_id").alias("replenishes"),
+        "end_place",
+    )
+    entered = orders.where(F.col("entered_in_trading")).select(
+        *alike, "secondary_order_id", "place"
+    )
+    links = (
+        entered.join(filled, alike)
+        .where(F.col("end_place") < F.col("place"))
+        .groupBy(*INSTRUMENT, "secondary_order_id")
+        .agg(F.max_by("replenishes", "end_place").alias("replenishes"))
+    )
+    schema = pa.schema([pa.field(field.name, field.type) for field in LINKS])
+
+    def follow(rows: Any) -> Any:
+        found = rows.to_pylist()
+        instrument = {name: found[0][name] for name in INSTRUMENT}
+        pairs = [(row["secondary_order_id"], row["replenishes"]) for row in found]
+        names = [field.name for field in LINKS[len(INSTRUMENT) :]]
+        return pa.Table.from_pylist(
+            [{**instrument, **dict(zip(names, link, strict=True))} for link in chains(pairs)],
+            schema,
+        )
+
+    named = ", ".join(f"{field.name} {spark_type(field.type)}" for field in LINKS)
+    linked = links.groupBy(*INSTRUMENT).applyInArrow(follow, named)
+    return orders.join(linked, [*INSTRUMENT, "secondary_order_id"], "left")

@@ -26,11 +26,11 @@ from pregao.lake.analytics import _kernels
 from pregao.lake.analytics.engine import DataFrame
 from pregao.lake.analytics.reading import LakeDay
 from pregao.lake.analytics.tables import PRICE, column, spark_type
-from pregao.lake.books.catalogue import FileCatalogue
+from pregao.lake.books.catalog import FileCatalogue
 from pregao.lake.books.columns import nulled, prices
 from pregao.lake.books.legacy_reader import LEGACY
-from pregao.lake.books.plan import plan_day, plan_tasks
-from pregao.lake.books.tasks import BookTask, BuildSettings
+from pregao.lake.books.planner import plan_day, plan_tasks
+from pregao.lake.books.task import BookTask, BuildSettings
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 from pregao.umdf.gap_columns import GapCounters
 from pregao.umdf.gaps import GapStep

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from pregao.lake.analytics.engine import Column, DataFrame, F, Window, all_of
-from pregao.lake.analytics.order_chains import with_chains
+from pregao.lake.analytics.order_positions import with_chains
 from pregao.lake.analytics.order_positions import DELETE_FROM, DELETE_THRU, removal_rows
 from pregao.lake.analytics.order_snapshots import LOST, SNAPSHOT, snapshot_orders
-from pregao.lake.analytics.private_flow import ENTRIES, REQUESTS, TIMES, answers
-from pregao.lake.analytics.quotes import TICKS, with_level_orders
+from pregao.lake.analytics.order_flow import ENTRIES, REQUESTS, TIMES, answers
+from pregao.lake.analytics.trades import TICKS, with_level_orders
 from pregao.lake.analytics.reading import (
     INSTRUMENT,
     INSTRUMENTS,

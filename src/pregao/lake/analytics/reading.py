@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from pregao.lake.analytics.engine import Column, DataFrame, F
-from pregao.lake.analytics.here.session import LocalSession
+from pregao.lake.analytics.local.session import LocalSession
 from pregao.lake.analytics.legacy import (
     LEGACY_LIST,
     LEGACY_PACKETS,
@@ -21,10 +21,10 @@ from pregao.lake.analytics.legacy import (
     legacy_messages,
     legacy_states,
 )
-from pregao.lake.analytics.legacy_left_out import LegacyExclusions, left_out
-from pregao.lake.ingest.umdf.tables import bundled_message_tables, message_table_name
-from pregao.lake.store.lake import LakeStore
-from pregao.lake.store.unit import DATE
+from pregao.lake.analytics.legacy import LegacyExclusions, left_out
+from pregao.lake.ingest.protocols.umdf import bundled_message_tables, message_table_name
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.commit_unit import DATE
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 from pregao.umdf.streams import ONLY_SNAPSHOT, Stream
 from pregao.umdf.templates import (
@@ -149,7 +149,7 @@ class LakeTables:
                 self._frames[name, date] = cast("DataFrame", self.spark.table(name, date))
             return self._frames[name, date]
         if (name, None) not in self._frames:
-            from pregao.lake.spark.views import table_frame  # requires PySpark
+            from pregao.lake.sql.spark_tables import table_frame  # requires PySpark
 
             self._frames[name, None] = table_frame(self.lake, name, self.spark)
         rows = self._frames[name, None]

@@ -12,7 +12,7 @@ from pregao.lake.analytics.engine import Column, DataFrame, F
 from pregao.lake.analytics.reading import LakeDay
 from pregao.lake.analytics.spark_types import spark_type as spark_type
 from pregao.lake.ingest.schemas import DATE_FIELD, bounded_spec
-from pregao.lake.store.unit import TableSpec
+from pregao.lake.storage.commit_unit import TableSpec
 
 PRICE = pa.decimal128(18, 4)
 AVERAGE = pa.decimal128(22, 8)

@@ -13,13 +13,13 @@ import pyarrow as pa
 from pregao.errors import PregaoError
 from pregao.lake.analytics.engine import DataFrame, F
 from pregao.lake.analytics.tables import AnalyticsTable
-from pregao.lake.ingest.files import write_rows
-from pregao.lake.spark.spark_errors import sentence
-from pregao.lake.store.delta_tables import replace_partition
-from pregao.lake.store.lake import LakeStore
-from pregao.lake.store.location import Location
-from pregao.lake.store.parquet import new_file, number_of, stored_schema
-from pregao.lake.store.unit import NewFile
+from pregao.lake.ingest.writer import write_rows
+from pregao.lake.execution.spark_session import sentence
+from pregao.lake.storage.delta import replace_partition
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.parquet import new_file, number_of, stored_schema
+from pregao.lake.storage.commit_unit import NewFile
 
 ROWS_PER_FILE = 1 << 20
 UNBUILT = 0

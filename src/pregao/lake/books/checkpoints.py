@@ -14,8 +14,8 @@ from pregao.book.update_rows import NULL
 from pregao.feed.columns import Codes, Numbers
 from pregao.feed.replay.statistics import last_before
 from pregao.lake.books.columns import booleans, integers, nulled, prices
-from pregao.lake.books.tables import LEVEL, ORDER, SIDE_LEVELS, SIDE_ORDERS
-from pregao.lake.store.parquet import stored_type
+from pregao.lake.books.schemas import LEVEL, ORDER, SIDE_LEVELS, SIDE_ORDERS
+from pregao.lake.storage.parquet import stored_type
 
 UPDATES = 50_000
 """Maximum number of updates between checkpoints, which keeps every replay short."""

@@ -10,15 +10,15 @@ from pathlib import Path, PurePath
 from typing import Any, BinaryIO
 
 from pregao.errors import UsageError
-from pregao.lake.books.span import BookInstrument
-from pregao.lake.books.table_files import ending_of, row_file
+from pregao.lake.books.replay_span import BookInstrument
+from pregao.lake.exports.tabular import ending_of, row_file
 from pregao.lake.exports import databento, hftbacktest
-from pregao.lake.exports.flow_reading import order_flow
-from pregao.lake.exports.halts import halts_of
+from pregao.lake.exports.order_events import order_flow
+from pregao.lake.exports.levels import halts_of
 from pregao.lake.exports.lobster import file_names, write_lobster
 from pregao.lake.exports.nautilus import catalogue_files
-from pregao.lake.exports.nautilus_instruments import COLUMNS, InstrumentTerms, terms_of
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.exports.nautilus import COLUMNS, InstrumentTerms, terms_of
+from pregao.lake.storage.lake_store import LakeStore
 
 
 class ExportFormat(StrEnum):

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pregao.feed.columns import Numbers
-from pregao.lake.exports.acts import NO_SIDE, ChangeCause, FlowAction, OrderFlow
+from pregao.lake.exports.order_events import NO_SIDE, ChangeCause, FlowAction, OrderFlow
 
 PRICE_UNIT = 10_000
 EVENT = np.dtype(

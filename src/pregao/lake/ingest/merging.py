@@ -1,16 +1,67 @@
-"""Small tables of several tasks, staged and merged into one file per table and day."""
+"""Small tables of several tasks, staged and merged into one file per table and day.
+
+Tables that keep only their latest rows: one file per day, rewritten when ingests add rows.
+
+Result of a task, returned to the process that planned it.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+from pregao.lake.ingest.writer import write_rows
+from pregao.lake.ingest.registry import PROTOCOLS
+from pregao.lake.storage.delta import LakeTable, add_action, arrow_schema, change_table, commit_changes, remove_action, visible_files
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.parquet import new_file, number_of
+from pregao.lake.storage.commit_unit import DATE
 from dataclasses import dataclass
 from typing import Any
-
 import pyarrow as pa
+from pregao.lake.ingest.writer import BY_INSTRUMENT, write_rows
+from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.parquet import WrittenFile
+from collections import Counter
+from dataclasses import dataclass, field
+from pregao.capture.statistics import CaptureStatistics
+from pregao.lake.ingest.accounting import FeedCoverage, IngestCounts, RunStarts
+from pregao.lake.storage.parquet import WrittenFile
 
-from pregao.lake.ingest.files import BY_INSTRUMENT, write_rows
-from pregao.lake.ingest.latest import latest_rules
-from pregao.lake.store.location import Location
-from pregao.lake.store.parquet import WrittenFile
+
+Latest = Callable[[Any], Any]
+
+
+def latest_rules() -> dict[str, Latest]:
+    """Return the function that selects the rows to keep, by table; other tables keep all rows."""
+    return {table: rule for each in PROTOCOLS.values() for table, rule in each.latest.items()}
+
+
+def settle_latest(lake: LakeStore) -> None:
+    """Keep only the latest rows of each day to which several ingests have added rows."""
+    for table, rule in latest_rules().items():
+        _settle(lake, table, rule)
+
+
+def _settle(lake: LakeStore, name: str, rule: Latest) -> None:
+    def settle_a_day(table: LakeTable) -> bool:
+        """Merge the files of the first day that has several; return False if none has."""
+        actions = visible_files(table)
+        if not actions.num_rows:
+            return False
+        days = actions[f"partition.{DATE}"].to_pylist()
+        day = next((day for day, files in Counter(days).items() if files > 1), None)
+        if day is None:
+            return False
+        files = actions.filter([own == day for own in days]).to_pylist()
+        rows = table.to_pyarrow_table(filters=[(DATE, "=", day)]).drop_columns([DATE])
+        written = write_rows(lake.location, name, rule(rows), number_of(day))
+        removed = [remove_action(old["path"], old["size_bytes"], day) for old in files]
+        commit_changes(table, [*removed, add_action(new_file(written, arrow_schema(table)))])
+        return True
+
+    while change_table(lake.table_location(name), settle_a_day):
+        pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +108,37 @@ def merge_staged(lake: Location, table: str, day: int, paths: list[str]) -> Writ
     if by := [name for name in BY_INSTRUMENT if name in data.column_names]:
         data = data.sort_by([(name, "ascending") for name in by])
     return write_rows(lake, table, data, day)
+
+
+@dataclass(slots=True)
+class TaskManifest:
+    """Files, counts and findings of a task."""
+
+    task: int
+    protocol: str
+    files: list[WrittenFile] = field(default_factory=list)
+    staged: list[StagedTable] = field(default_factory=list)
+    sums: IngestCounts = field(default_factory=IngestCounts)
+    coverage: FeedCoverage = field(default_factory=dict)
+    around: FeedCoverage = field(default_factory=dict)
+    """Coverage of packets of other units, before and after the task's own."""
+    starts: RunStarts = field(default_factory=dict)
+    statistics: dict[int, CaptureStatistics] = field(default_factory=dict)
+    spans: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """First and last capture time, by capture."""
+    hashes: dict[int, dict[int, bytes]] = field(default_factory=dict)
+    """Block hashes by capture and block number."""
+    plain: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """Hash and fingerprint of the decompressed bytes, by compressed capture."""
+    tails: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Position and length of an incomplete last record, by capture."""
+    evidence: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """Messages by flow and kind."""
+    damaged: dict[int, str] = field(default_factory=dict)
+    """Errors by unreadable capture; if there are any, the rest of the manifest is invalid."""
+    strange: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    """Number of packets with outlier times, position and time of the first, by capture."""
+    missed: set[tuple[int, str]] = field(default_factory=set)
+    """Captures and flows of protocols whose tasks do not read the capture."""
+    memory: int = 0
+    """Peak memory of the task's process, in bytes."""

@@ -4,6 +4,8 @@ keyed and decoded, and the tables of its messages.
 A *payload* is the unit that a protocol numbers: a UDP datagram, or a message that the protocol's
 reader assembled from several datagrams or a TCP stream. Payloads come in blocks of flat arrays
 (`PacketBlock`), so that one pipeline serves all: survey, plan, tasks, accounts, commit.
+
+Sort a user's schema files into SBE schemas and FAST templates.
 """
 
 from __future__ import annotations
@@ -12,10 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
-
 import numpy as np
 import numpy.typing as npt
-
 from pregao.arrays import Int64Array
 from pregao.capture.blocks import PacketBlock
 from pregao.capture.block_reader import read_blocks
@@ -23,14 +23,20 @@ from pregao.capture.layers import Flow
 from pregao.capture.reader import TruncatedTail
 from pregao.capture.statistics import CaptureStatistics
 from pregao.umdf.survey.lines import Destination
+import re
+from collections.abc import Sequence
+from pathlib import Path
 
 if TYPE_CHECKING:
     from typing import Protocol as Interface
-
-    from pregao.lake.ingest.payloads import Payloads
-    from pregao.lake.store.unit import TableSpec
+    from pregao.lake.ingest.sbe_rows import Payloads
+    from pregao.lake.storage.commit_unit import TableSpec
     from pregao.umdf.sequencing import PacketKey
 
+
+if TYPE_CHECKING:
+    
+            
     class PayloadReader(Interface):
         """Reads the payloads of a range of a capture in blocks, like `capture.BlockReader`.
 
@@ -153,3 +159,27 @@ class IngestProtocol:
     def account_table(self, name: str) -> str:
         """Return the protocol's table ``packets``, ``rejects`` or ``gaps``."""
         return f"{self.account_prefix}{name}"
+
+
+_HEAD = 1 << 16
+_ROOT = re.compile(rb"<(?:[\w.-]+:)?([A-Za-z][\w.-]*)[\s/>]")
+
+
+def fast_files(named: Sequence[str]) -> list[str]:
+    """Return the files with FAST templates."""
+    return [name for name in named if _is_fast(name)]
+
+
+def sbe_files(named: Sequence[str]) -> list[str]:
+    """Return the other files; invalid ones are reported when they are loaded."""
+    return [name for name in named if not _is_fast(name)]
+
+
+def _is_fast(name: str) -> bool:
+    try:
+        with Path(name).open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        return False
+    root = _ROOT.search(re.sub(rb"<!--.*?-->", b"", head, flags=re.DOTALL))
+    return root is not None and root.group(1) in (b"templates", b"template")

@@ -10,9 +10,9 @@ from typing import Any
 from pregao.capture.statistics import CaptureStatistics
 from pregao.clock import format_ns
 from pregao.errors import PregaoError
-from pregao.lake.ingest.accounts import PACKET_OUTCOMES, IngestCounts
-from pregao.lake.ingest.manifests import TaskManifest
-from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol
+from pregao.lake.ingest.accounting import PACKET_OUTCOMES, IngestCounts
+from pregao.lake.ingest.merging import TaskManifest
+from pregao.lake.ingest.registry import PROTOCOLS, first_protocol
 
 
 class AccountingError(PregaoError):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pregao.lake.ingest.memory import MEMORY
-from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol
+from pregao.lake.ingest.history import MEMORY
+from pregao.lake.ingest.registry import PROTOCOLS, first_protocol
 from pregao.lake.ingest.schemas import GAPS, INGESTS, PACKETS, REJECTS, bounded_spec
-from pregao.lake.store.unit import TableSpec
+from pregao.lake.storage.commit_unit import TableSpec
 
 _ACCOUNTS = (
     ("packets", PACKETS, "A captured payload: a UDP datagram, or a message of a TCP stream."),

@@ -19,7 +19,7 @@ from pregao.arrays import BoolArray, Int64Array
 from pregao.capture.blocks import PacketBlock
 from pregao.clock import SECOND
 from pregao.lake.ingest import _kernels
-from pregao.lake.ingest.coverage import Coverage
+from pregao.lake.ingest.sequence_ranges import Coverage
 from pregao.lake.ingest.protocol import PayloadKeys
 from pregao.umdf.arbitration_columns import NO_OTHER, arbitrate
 from pregao.umdf.sequencing import PacketKey, precedes, serial_of

@@ -20,9 +20,9 @@ from pregao.errors import PregaoError
 from pregao.lake.sql.duckdb_engine import is_interrupt
 from pregao.lake.sql.duckdb_session import open_session
 from pregao.lake.sql.renamed_columns import renamed_hint
-from pregao.lake.store.datasets import dataset
-from pregao.lake.store.delta_tables import arrow_schema, visible_files
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.storage.delta import dataset
+from pregao.lake.storage.delta import arrow_schema, visible_files
+from pregao.lake.storage.lake_store import LakeStore
 
 LEVELS_OF_TICKS = """
 SELECT sending_time_ns,

@@ -16,23 +16,17 @@ import pyarrow.compute as pc
 
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.sql.duckdb_session import open_session, quoted_name, quoted_text
-from pregao.lake.sql.parsed import Parsed, parse
+from pregao.lake.sql.query_guard import Parsed, parse
 from pregao.lake.sql.renamed_columns import renamed_hint
-from pregao.lake.sql.skipping import (
-    Condition,
-    admitted,
-    find_scans,
-    readable_table,
-    readable_view,
-)
-from pregao.lake.store.datasets import dataset
-from pregao.lake.store.delta_tables import arrow_schema, visible_files
-from pregao.lake.store.lake import LakeStore
-from pregao.lake.store.location import Location
-from pregao.lake.store.table_paths import check_links
-from pregao.lake.store.unit import DATE
+from pregao.lake.sql.file_pruning import Condition, admitted, find_scans, readable_table, readable_view
+from pregao.lake.storage.delta import dataset
+from pregao.lake.storage.delta import arrow_schema, visible_files
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.local_files import check_links
+from pregao.lake.storage.commit_unit import DATE
 from pregao.lake.views.definitions import View, define_views, needed_tables, view_names
-from pregao.lake.views.sql_text import DUCKDB, select_text
+from pregao.lake.views.sql import DUCKDB, select_text
 
 _BATCH = 65_536
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import duckdb
 
-from pregao.lake.spark.session import machine_memory
-from pregao.lake.store.location import unique_name
-from pregao.lake.views.sql_text import DUCKDB
+from pregao.lake.execution.spark_session import machine_memory
+from pregao.lake.storage.filesystem import unique_name
+from pregao.lake.views.sql import DUCKDB
 
 # Functions of Spark that DuckDB names differently.
 MACROS = ("percentile(x, p) AS quantile_cont(x, p)",)

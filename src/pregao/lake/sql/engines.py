@@ -1,13 +1,38 @@
-"""Choice of the query engine: the named one, else DuckDB if it can read the lake, else Spark."""
+"""Choice of the query engine: the named one, else DuckDB if it can read the lake, else Spark.
+
+Interface of the query engines: SQL in, rows as Arrow tables out.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Protocol
 from collections.abc import Mapping
-
 from pregao.errors import UsageError
 from pregao.lake.engine_names import EngineName
-from pregao.lake.sql.answers import QueryEngine
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.storage.lake_store import LakeStore
+
+
+class QueryResult(Protocol):
+    """Rows of a planned query; call one of the two methods, once, to fetch them."""
+
+    def first(self, limit: int) -> tuple[Any, int]:
+        """Return the first ``limit`` rows, and the total number of rows."""
+
+    def rows(self) -> Any:
+        """Return all rows."""
+
+
+class QueryEngine(Protocol):
+    """Engine that runs queries on the tables of a lake."""
+
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> QueryResult:
+        """Plan a query; ``parameters`` are the values of its ``?``.
+
+        Raises:
+            UsageError: The text is not one query, or the engine cannot plan it.
+        """
+
 
 _DUCKDB_READS = ("file", "s3")
 
@@ -39,7 +64,7 @@ def open_engine(
 
         lake.roll_forward()
         return DuckdbEngine(lake, unsafe=unsafe)
-    from pregao.lake.spark.views import connect
+    from pregao.lake.sql.spark_tables import connect
     from pregao.lake.sql.spark_engine import SparkEngine
 
     return SparkEngine(connect(lake.location, None, master, **(settings or {})), unsafe=unsafe)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pregao.lake.store.lake import LakeStore
+from pregao.lake.storage.lake_store import LakeStore
 
 RENAMED = {
     "told_by": "source",

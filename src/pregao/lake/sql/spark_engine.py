@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from pregao.errors import PregaoError, UsageError
-from pregao.lake.spark.session import was_interrupted
-from pregao.lake.spark.spark_errors import sentence
-from pregao.lake.spark.views import LakeSession
+from pregao.lake.execution.spark_session import was_interrupted
+from pregao.lake.execution.spark_session import sentence
+from pregao.lake.sql.spark_tables import LakeSession
 from pregao.lake.sql.renamed_columns import renamed_hint
 from pregao.lake.sql.spark_plans import refuse_code, require_query_plan, wrapped_query
-from pregao.lake.sql.statements import require_query
+from pregao.lake.sql.query_guard import require_query
 
 _FILES_AS_TABLES = "spark.sql.runSQLOnFiles"
 

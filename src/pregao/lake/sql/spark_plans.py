@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pregao.errors import UsageError
-from pregao.lake.sql.statements import beyond, first_word, not_a_query
+from pregao.lake.sql.query_guard import beyond, first_word, not_a_query
 
 _PLANS = "org.apache.spark.sql.catalyst.plans.logical"
 _WRITING = (f"{_PLANS}.Command", f"{_PLANS}.ParsedStatement")

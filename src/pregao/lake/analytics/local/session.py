@@ -1,0 +1,148 @@
+"""Local session: DuckDB over the files of one lake, with bounded memory."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from pregao.errors import PregaoError
+from pregao.lake.analytics.local.frames import DataFrame
+from pregao.lake.analytics.local.types import columns_of
+from pregao.lake.execution.spark_session import machine_memory
+from pregao.lake.sql.duckdb_engine import is_interrupt, open_table
+from pregao.lake.sql.duckdb_session import quoted_name, quoted_text, set_up
+from pregao.lake.storage.lake_store import LakeStore
+
+_BATCH = 65_536
+_ARROW = "pregao_arrow"
+_MEMORY_SHARE = 2
+"""DuckDB uses at most half of the machine's memory; the rest is for Arrow and the system."""
+_MACROS = (
+    # Same formula as Spark, so that both yield the same bits.
+    """value_between(sorted, spot) AS CASE
+        WHEN sorted[CAST(floor(spot) AS BIGINT) + 1] = sorted[CAST(ceil(spot) AS BIGINT) + 1]
+        THEN CAST(sorted[CAST(floor(spot) AS BIGINT) + 1] AS DOUBLE)
+        ELSE (ceil(spot) - spot) * sorted[CAST(floor(spot) AS BIGINT) + 1]
+            + (spot - floor(spot)) * sorted[CAST(ceil(spot) AS BIGINT) + 1] END""",
+    "percentile_of(sorted, share) AS value_between(sorted, (len(sorted) - 1) * share)",
+)
+
+
+class LocalSession:
+    """Session whose frames are tables of a lake; a context manager that removes its temporary
+    files.
+    """
+
+    def __init__(self, lake: LakeStore, memory: int | None = None) -> None:
+        """Open DuckDB with at most `memory` bytes; beyond that it spills to disk."""
+        self._lake = lake
+        self._stored: list[str] = []
+        self._names = 0
+        self._connection = duckdb.connect(":memory:")
+        self._spill = set_up(self._connection)
+        memory = memory or machine_memory() // _MEMORY_SHARE
+        settings = [
+            f"memory_limit = '{memory >> 20}MiB'",
+            "preserve_insertion_order = false",
+            "parquet_metadata_cache = true",
+        ]
+        if lake.location.is_local:
+            settings.append(f"allowed_directories = [{quoted_text(lake.location.uri)}]")
+        settings += ["enable_external_access = false", "lock_configuration = true"]
+        for setting in settings:
+            self._connection.execute(f"SET {setting}")
+        for macro in _MACROS:
+            self._connection.execute(f"CREATE TEMP MACRO {macro}")
+
+    def __enter__(self) -> LocalSession:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Close DuckDB and remove its temporary files."""
+        self._connection.close()
+        shutil.rmtree(self._spill, ignore_errors=True)
+
+    def table(self, name: str, date: datetime.date | None = None) -> DataFrame:
+        """Return the current rows of a table, or of one day of it."""
+        view = self._new_name(name)
+        with self._spoken():
+            open_table(self._connection, self._lake, name, view=view, date=date)
+            sql = f"SELECT * FROM {quoted_name(view)}"  # noqa: S608 - our own name
+            return DataFrame(self, sql, self._connection.sql(sql).columns)
+
+    def createDataFrame(self, rows: list[tuple[Any, ...]], schema: str) -> DataFrame:  # noqa: N802
+        """Return a frame of the given rows."""
+        names = list(columns_of(schema))
+        tables = [pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows])]
+        return self.from_arrow(tables if rows else [], schema)
+
+    def from_arrow(self, tables: list[Any], schema: str) -> DataFrame:
+        """Return the rows of Arrow tables, in the columns and types of a schema."""
+        kinds = columns_of(schema)
+        full = [table for table in tables if table.num_rows]
+        value = quoted_name if full else lambda _name: "NULL"
+        chosen = ", ".join(
+            f"CAST({value(name)} AS {kind}) AS {quoted_name(name)}" for name, kind in kinds.items()
+        )
+        if not full:
+            return DataFrame(self, f"SELECT {chosen} WHERE false", kinds)
+        with self._spoken():
+            self._connection.register(_ARROW, pa.concat_tables(full))
+            try:
+                return self.stored(DataFrame(self, f"SELECT {chosen} FROM {_ARROW}", kinds))  # noqa: S608
+            finally:
+                self._connection.unregister(_ARROW)
+
+    def stored(self, frame: DataFrame) -> DataFrame:
+        """Evaluate the rows of a frame once, and store them until `release`."""
+        name = quoted_name(self._new_name("kept"))
+        with self._spoken():
+            self._connection.execute(f"CREATE TEMP TABLE {name} AS {frame.sql()}")
+        self._stored.append(name)
+        return DataFrame(self, f"SELECT * FROM {name}", frame.columns)  # noqa: S608 - our own name
+
+    def release(self) -> None:
+        """Drop the stored rows."""
+        while self._stored:
+            self._connection.execute(f"DROP TABLE {self._stored.pop()}")
+
+    def batches(self, sql: str) -> Iterator[Any]:
+        """Yield the rows of a query, batch by batch."""
+        with self._spoken():
+            yield from self._connection.sql(sql).to_arrow_reader(_BATCH)
+
+    def members(self, sql: str) -> list[str]:
+        """Return the members of the structs in a query's only column."""
+        with self._spoken():
+            kind = self._connection.sql(sql).types[0]
+        return [name for name, _ in kind.children]
+
+    def _new_name(self, beginning: str) -> str:
+        self._names += 1
+        return f"{beginning} {self._names}"
+
+    @contextmanager
+    def _spoken(self) -> Iterator[None]:
+        """Convert errors of DuckDB and Arrow to `PregaoError` with a one-line message."""
+        try:
+            yield
+        except (duckdb.Error, pa.ArrowException, RuntimeError) as error:
+            if is_interrupt(error):
+                raise KeyboardInterrupt from None
+            raise PregaoError(_sentence(error)) from error
+
+
+def _sentence(error: BaseException) -> str:
+    """Return the first line of an error of DuckDB, without the name of its class."""
+    first = str(error).strip().partition("\n")[0]
+    return re.sub(r"^[A-Z][A-Za-z/ ]* (?:Error|Exception): ", "", first)[:500]

@@ -1,0 +1,150 @@
+"""Plan of a build: facts of a channel's day, and the partition of its instruments into tasks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import date
+
+import numpy as np
+
+from pregao.feed.replay.day import LAST_SERIAL, ChannelDay
+from pregao.feed.legacy.follower import MAX_ENTRIES
+from pregao.feed.book_updates import BOOK_TEMPLATES
+from pregao.feed.replay.snapshots import CompleteLoop, complete_loops, whole_loops
+from pregao.lake.books.coverage import day_coverage, find_gaps
+from pregao.lake.books.catalog import FileCatalogue
+from pregao.lake.books.columns import integers
+from pregao.lake.books.reader import InputReader, SecurityRange
+from pregao.lake.books.legacy_reader import LEGACY, open_reader
+from pregao.lake.books.day_loader import read_headers
+from pregao.lake.books.task import BookTask, BuildSettings, DayInputs
+from pregao.umdf.gaps import MAX_MESSAGES_PER_PACKET
+from pregao.umdf.sequencing import version_distance
+from pregao.umdf.templates import (
+    DELETE_ORDER,
+    EMPTY_BOOK,
+    ORDER,
+    SNAPSHOT_HEADER,
+    SNAPSHOT_ORDERS,
+)
+
+ROWS_PER_TASK = 700_000
+"""Maximum number of messages per task, in memory at a few hundred bytes each."""
+ROWS_PER_WINDOW = 200_000
+"""Maximum per window, where one instrument alone has more and is replayed in windows."""
+MIN_TASK = 50_000
+ORDERS_PER_MESSAGE = 5
+"""Estimated number of orders per message of a snapshot."""
+
+
+def plan_day(catalogue: FileCatalogue, day: date, channel: int) -> DayInputs:
+    """Return the facts of a channel's day, and the inputs to read it from."""
+    lake = catalogue.lake
+    inputs = catalogue.inputs(day, channel)
+    protocol = catalogue.protocol(day, channel)
+    coverage = day_coverage(lake, day, channel, protocol)
+    if protocol.timed_versions:
+        inputs = replace(inputs, slots=coverage.slots)
+    reader = open_reader(lake.location, inputs)
+    base = coverage.base
+    spans: tuple[tuple[int, int], ...] = ((base, 0),)
+    if len(coverage.runs) > 1 and not protocol.timed_versions:
+        spans = _spans(reader, base)
+    gaps = find_gaps(lake, day, channel, coverage)
+    legacy = inputs.protocol == LEGACY
+    max_messages = MAX_ENTRIES if legacy else MAX_MESSAGES_PER_PACKET
+    loops: tuple[CompleteLoop, ...] = ()
+    if len(gaps) and (headers := read_headers(reader, SecurityRange())) is not None:
+        loops = complete_loops(whole_loops(headers, spans, base), gaps)
+    by_position = catalogue.has_positions(day, channel)
+    facts = ChannelDay(
+        base, coverage.from_the_start, by_position, spans, gaps, loops, max_messages, not legacy
+    )
+    return DayInputs(lake.location, inputs, facts, coverage.schema_version)
+
+
+def _spans(reader: InputReader, base: int) -> tuple[tuple[int, int], ...]:
+    """Return the sequence versions of the incremental stream, with their first sending times."""
+    first: dict[int, int] = {}
+    for template in (ORDER, DELETE_ORDER, EMPTY_BOOK):
+        for rows in reader.read(template, ["sequence_version", "sending_time_ns"], SecurityRange()):
+            versions = integers(rows.column("sequence_version"))
+            times = integers(rows.column("sending_time_ns"))
+            for version in np.unique(versions).tolist():
+                earliest = int(times[versions == version].min())
+                first[version] = min(first.get(version, earliest), earliest)
+    ordered = sorted(first.items(), key=lambda item: version_distance(base, item[0]))
+    return tuple(ordered) or ((base, 0),)
+
+
+def plan_tasks(inputs: DayInputs, settings: BuildSettings, parallelism: int) -> list[BookTask]:
+    """Partition the instruments into ranges of about equal work.
+
+    The work is estimated from the statistics of row groups, which are sorted by instrument;
+    security IDs are read only from groups with several instruments. A task has one kind of book.
+    """
+    tasks: list[BookTask] = []
+    for own in inputs.kinds():
+        tasks += _tasks_of(own, settings, parallelism, len(tasks))
+    return largest_first(tasks)
+
+
+def largest_first(tasks: list[BookTask]) -> list[BookTask]:
+    """Return tasks in order of decreasing size, so that those left at the end are small."""
+    return sorted(tasks, key=lambda task: -task.rows)
+
+
+def _tasks_of(
+    inputs: DayInputs, settings: BuildSettings, parallelism: int, number: int
+) -> list[BookTask]:
+    """Return the tasks of one kind of book, numbered from ``number``."""
+    reader = open_reader(inputs.lake, inputs.inputs)
+    rows: Counter[int] = Counter()
+    for template in (*BOOK_TEMPLATES, *inputs.inputs.counted, SNAPSHOT_HEADER):
+        rows.update(reader.rows_by_security(template))
+    for security, messages in reader.rows_by_security(SNAPSHOT_ORDERS).items():
+        rows[security] += ORDERS_PER_MESSAGE * messages
+    if settings.securities is not None:
+        rows = Counter({own: rows[own] for own in settings.securities if own in rows})
+    total = rows.total()
+    share = max(total / max(parallelism * 2, -(-total // ROWS_PER_TASK)), MIN_TASK)
+    tasks: list[BookTask] = []
+    held: list[int] = []
+
+    def close() -> None:
+        if held:
+            part = SecurityRange(held[0], held[-1])
+            windows: tuple[tuple[int, int], ...] = ()
+            if len(held) == 1 and rows[held[0]] > ROWS_PER_TASK:
+                windows = windows_of(reader, inputs.day.base, held[0])
+            size = sum(rows[own] for own in held)
+            tasks.append(BookTask(number + len(tasks), inputs, settings, part, windows, size))
+            held.clear()
+
+    for security in sorted(rows):
+        if sum(rows[own] for own in held) + rows[security] > share * 1.1:
+            close()
+        held.append(security)
+    close()
+    return tasks
+
+
+def windows_of(reader: InputReader, base: int, security: int) -> tuple[tuple[int, int], ...]:
+    """Return windows of a very long sequence, split where row groups of its orders end."""
+    ends = sorted(
+        (serial, rows)
+        for template in (ORDER, DELETE_ORDER)
+        for serial, rows in reader.group_ends(template, security, base)
+    )
+    cuts: list[int] = []
+    held = 0
+    for serial, rows in ends:
+        held += rows
+        if held >= ROWS_PER_WINDOW and (not cuts or serial > cuts[-1]):
+            cuts.append(serial)
+            held = 0
+    if not cuts:
+        return ()
+    firsts = [0, *(cut + 1 for cut in cuts)]
+    return tuple(zip(firsts, [*cuts, LAST_SERIAL], strict=True))

@@ -1,0 +1,413 @@
+"""Acts, clearings and trades of an instrument joined to one flow, with column operations only.
+
+Order flow of an instrument: the acts on its orders, and its trades, in time order.
+
+Third-party formats are written from it. Messages, clearings and snapshots become four acts: an
+order is added, changed or deleted, or a trade is published.
+
+Order flow of an instrument's day, read from the tables of a lake, in this process.
+
+The rule of the table ``orders`` decides whether a trade reduced an order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from enum import IntEnum
+from typing import Any
+import numpy as np
+import numpy.typing as npt
+from pregao.book.update_rows import NULL
+from pregao.feed.columns import Codes, Flags, Numbers
+from dataclasses import dataclass, replace
+from typing import Any
+import numpy as np
+from pregao.book.update_rows import NULL
+from pregao.feed.columns import Codes, Flags, Numbers
+from pregao.lake.books.columns import codes, integers
+from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from typing import Any
+import pyarrow as pa
+from pregao.errors import UsageError
+from pregao.lake.analytics.run import analyse
+from pregao.lake.analytics.engine import F, local_engine
+from pregao.lake.analytics.local.session import LocalSession
+from pregao.lake.analytics.orders import book_clearings, order_acts
+from pregao.lake.analytics.reading import LakeDay, LakeTables
+from pregao.lake.books.replay_span import BookInstrument
+from pregao.lake.storage.lake_store import LakeStore
+
+
+NO_SIDE = 2
+OFF_BOOK = ("crossed", "block", "forward", "multi_asset", "leg", "out_of_sequence", "on_behalf")
+"""Kinds of trades that did not result from orders matched in the book."""
+
+
+class FlowAction(IntEnum):
+    """Kind of a row of the flow."""
+
+    ADD = 0
+    CHANGE = 1
+    DELETE = 2
+    TRADE = 3
+    """A trade was published; it changes no order."""
+
+
+class ChangeCause(IntEnum):
+    """Why an order changed or was deleted."""
+
+    REQUEST = 0
+    """A request; also for an order that is added."""
+    FILL = 1
+    """It traded against an incoming order."""
+    AUCTION = 2
+    """It traded in an event without an aggressor."""
+    CLEARING = 3
+    """Its side or book was emptied, or messages were missing after which it does not reappear."""
+    SNAPSHOT = 4
+    """It was not entered now: a snapshot or the exchange's recovery published it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderFlow:
+    """Acts of an instrument's day as columns, in order of publication."""
+
+    event_key: Numbers
+    """Event key of the message; increases."""
+    sequence: Numbers
+    """Number of its packet."""
+    event_time: Numbers
+    """Event time (T5); never decreases."""
+    sending_time: Numbers
+    capture_time: Numbers
+    last_of_event: Flags
+    act: Codes
+    cause: Codes
+    side: Codes
+    """0 buy, 1 sell, 2 none. Of a trade, the aggressor's."""
+    order_id: Numbers
+    """Public order number; of a trade, its trade number."""
+    price: Numbers
+    """In ten-thousandths, after the act; NULL for an order without one. Of a deletion, the last
+    price.
+    """
+    size: Numbers
+    """After the act, 0 for a deletion; of a trade, its quantity."""
+    old_price: Numbers
+    """Before the act; NULL for an order that did not exist."""
+    old_size: Numbers
+    off_book: Flags
+    """Whether a trade involved no order of the book: crosses, blocks, forwards, late reports."""
+
+    def __len__(self) -> int:
+        return len(self.event_key)
+
+    def take(self, chosen: npt.NDArray[Any]) -> OrderFlow:
+        """Return some rows, in the given order."""
+        return OrderFlow(*(getattr(self, each.name)[chosen] for each in fields(self)))
+
+    def priced(self) -> OrderFlow:
+        """Return the flow without orders that have no price, which most formats do not support."""
+        orders = self.act != FlowAction.TRADE
+        now, before = self.price != NULL, self.old_price != NULL
+        act = self.act.copy()
+        act[orders & now & (self.act == FlowAction.CHANGE) & ~before] = FlowAction.ADD
+        leaves = orders & ~now & before
+        act[leaves] = FlowAction.DELETE
+        flow = replace(
+            self,
+            act=act,
+            price=np.where(leaves, self.old_price, self.price),
+            size=np.where(leaves, 0, self.size),
+        )
+        return flow.take(np.flatnonzero(~orders | now | before))
+
+
+_SIDE_CODES = {"BUY": 0, "SELL": 1}
+_ACTIONS = {
+    "NEW": FlowAction.ADD,
+    "CHANGE": FlowAction.CHANGE,
+    "DELETE": FlowAction.DELETE,
+    "SNAPSHOT": FlowAction.ADD,
+}
+_OTHER = 255
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Intermediate rows of a flow."""
+
+    event_key: Numbers
+    position: Numbers
+    event: Numbers
+    sequence: Numbers
+    time: Numbers
+    sending: Numbers
+    capture: Numbers
+    act: Codes
+    cause: Codes
+    side: Codes
+    order_id: Numbers
+    price: Numbers
+    size: Numbers
+    off_book: Flags
+
+    def __len__(self) -> int:
+        return len(self.event_key)
+
+    def take(self, chosen: Any) -> _Rows:
+        return _Rows(*(getattr(self, name)[chosen] for name in self.__slots__))
+
+
+def joined(acts: Any, clearings: Any, trades: Any) -> OrderFlow:
+    """Return one flow of the tables' acts on orders, clearings of sides or books, and trades."""
+    orders = _by_order(_of_acts(acts))
+    orders = _by_order(_stacked([orders, *_cleared(orders, clearings)]))
+    orders, old_price, old_size = _with_the_past(orders)
+    trade_rows = _of_trades(trades)
+    nothing = np.full(len(trade_rows), NULL)
+    rows = _stacked([orders, trade_rows])
+    # A trade precedes its updates of orders, as on the feed.
+    order = np.lexsort((rows.position, rows.event_key))
+    return _flow(
+        rows.take(order),
+        np.concatenate([old_price, nothing])[order],
+        np.concatenate([old_size, nothing])[order],
+    )
+
+
+def _of_acts(table: Any) -> _Rows:
+    count = table.num_rows
+    action = table["action"]
+    kind = codes(action, {name: int(act) for name, act in _ACTIONS.items()}, _OTHER)
+    filled = codes(table["filled"].cast("string"), {"true": 1}, 0) == 1
+    again = codes(table["recovery"].cast("string"), {"true": 1}, 0) == 1
+    again |= codes(action, {"SNAPSHOT": 1}, 0) == 1
+    aggressed = codes(table["aggressor_side"], _SIDE_CODES, NO_SIDE) != NO_SIDE
+    cause = np.full(count, ChangeCause.REQUEST, np.uint8)
+    cause[filled] = np.where(aggressed[filled], ChangeCause.FILL, ChangeCause.AUCTION)
+    cause[again] = ChangeCause.SNAPSHOT
+    size = integers(table["size"])
+    size[kind == FlowAction.DELETE] = 0
+    rows = _Rows(
+        event_key=integers(table["place"]),
+        position=integers(table["position"], 0),
+        event=integers(table["event"]),
+        sequence=integers(table["sequence_number"], 0),
+        time=integers(table["time_ns"]),
+        sending=integers(table["sending_time_ns"]),
+        capture=integers(table["capture_time_ns"]),
+        act=kind,
+        cause=cause,
+        side=codes(table["side"], _SIDE_CODES, NO_SIDE),
+        order_id=integers(table["secondary_order_id"]),
+        price=integers(table["price"]),
+        size=size,
+        off_book=np.zeros(count, np.bool_),
+    )
+    return rows.take((kind != _OTHER) & (rows.order_id != NULL))
+
+
+def _of_trades(table: Any) -> _Rows:
+    count = table.num_rows
+    number, version = integers(table["sequence_number"]), integers(table["sequence_version"])
+    off_book = np.zeros(count, np.bool_)
+    for name in OFF_BOOK:
+        off_book |= codes(table[name].cast("string"), {"true": 1}, 0) == 1
+    return _Rows(
+        event_key=version * EVENT_VERSION
+        + number * EVENT_NUMBER
+        + integers(table["index_in_packet"]),
+        position=np.full(count, -1),
+        event=integers(table["event"]),
+        sequence=number,
+        time=integers(table["time_ns"]),
+        sending=integers(table["sending_time_ns"]),
+        capture=integers(table["capture_time_ns"]),
+        act=np.full(count, FlowAction.TRADE, np.uint8),
+        cause=np.full(count, ChangeCause.REQUEST, np.uint8),
+        side=codes(table["aggressor_side"], _SIDE_CODES, NO_SIDE),
+        order_id=integers(table["trade_id"]),
+        price=integers(table["price"]),
+        size=integers(table["size"]),
+        off_book=off_book,
+    )
+
+
+def _by_order(rows: _Rows) -> _Rows:
+    return rows.take(np.lexsort((rows.position, rows.event_key, rows.order_id)))
+
+
+def _stacked(parts: list[_Rows]) -> _Rows:
+    return _Rows(
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in _Rows.__slots__)
+    )
+
+
+def _cleared(rows: _Rows, clearings: Any) -> list[_Rows]:
+    """Return the deletions of the orders that existed when their side or book was cleared."""
+    keys, times = integers(clearings["place"]), integers(clearings["time_ns"])
+    sides = codes(clearings["side"], _SIDE_CODES, NO_SIDE)
+    last = np.append(rows.order_id[1:] != rows.order_id[:-1], True)
+    gone = rows.act == FlowAction.DELETE
+    found = []
+    for at in np.argsort(keys, kind="stable").tolist():
+        before = rows.event_key < keys[at]
+        newest = before & (last | ~np.append(before[1:], False))
+        own = (rows.side == sides[at]) | (sides[at] == NO_SIDE)
+        chosen = np.flatnonzero(newest & own & ~gone)
+        gone[chosen] = True  # not deleted again by the next clearing
+        count = len(chosen)
+        ends = rows.take(chosen)
+        found.append(
+            replace(
+                ends,
+                event_key=np.full(count, keys[at]),
+                position=np.zeros(count, np.int64),
+                event=np.full(count, NULL),
+                sequence=np.full(count, keys[at] % EVENT_VERSION // EVENT_NUMBER),
+                time=np.full(count, times[at]),
+                sending=np.full(count, NULL),
+                capture=np.full(count, NULL),
+                act=np.full(count, FlowAction.DELETE, np.uint8),
+                cause=np.full(count, ChangeCause.CLEARING, np.uint8),
+                size=np.zeros(count, np.int64),
+            )
+        )
+    return found
+
+
+def _with_the_past(rows: _Rows) -> tuple[_Rows, Numbers, Numbers]:
+    """Return orders with the price and size of each before, and correct impossible acts.
+
+    A change of an unknown order adds it, an addition of an existing one changes it, and a deletion
+    of an unknown one is dropped.
+    """
+    same = np.append(False, rows.order_id[1:] == rows.order_id[:-1])
+    exists = same & np.append(False, rows.act[:-1] != FlowAction.DELETE)
+    old_price = np.where(exists, np.append(NULL, rows.price[:-1]), NULL)
+    old_size = np.where(exists, np.append(NULL, rows.size[:-1]), NULL)
+    deletes = rows.act == FlowAction.DELETE
+    act = np.where(
+        deletes, FlowAction.DELETE, np.where(exists, FlowAction.CHANGE, FlowAction.ADD)
+    ).astype(np.uint8)
+    price = np.where(deletes & exists, old_price, rows.price)
+    cause = rows.cause.copy()
+    cause[(act == FlowAction.ADD) & (rows.act != FlowAction.ADD)] = ChangeCause.SNAPSHOT
+    unchanged = (act == FlowAction.CHANGE) & (price == old_price) & (rows.size == old_size)
+    kept = ~(deletes & ~exists) & ~unchanged
+    rows = replace(rows, act=act, price=price, cause=cause)
+    return rows.take(kept), old_price[kept], old_size[kept]
+
+
+def _flow(rows: _Rows, old_price: Numbers, old_size: Numbers) -> OrderFlow:
+    event = np.where(rows.event == NULL, rows.event_key, rows.event)
+    time = np.maximum.accumulate(rows.time)
+    sending = np.maximum.accumulate(rows.sending)
+    capture = np.maximum.accumulate(rows.capture)
+    return OrderFlow(
+        event_key=rows.event_key,
+        sequence=rows.sequence,
+        event_time=np.where(time == NULL, sending, time),
+        sending_time=sending,
+        capture_time=np.where(capture == NULL, sending, capture),
+        last_of_event=np.append(event[1:] != event[:-1], True)[: len(event)],
+        act=rows.act,
+        cause=rows.cause,
+        side=rows.side,
+        order_id=rows.order_id,
+        price=rows.price,
+        size=rows.size,
+        old_price=old_price,
+        old_size=old_size,
+        off_book=rows.off_book,
+    )
+
+
+_PACKET = ("sequence_version", "sequence_number")
+_ACT_COLUMNS = (
+    "place", "event", *_PACKET, "secondary_order_id", "side", "action", "price", "size",
+    "filled", "recovery", "position", "aggressor_side", "time_ns", "sending_time_ns",
+    "capture_time_ns",
+)  # fmt: skip
+
+
+def order_flow(lake: LakeStore, instrument: BookInstrument) -> OrderFlow:
+    """Return all acts of an instrument's day. Updates the table ``trades`` first."""
+    analyse(None, lake, dates=[instrument.date], tables=["trades"])
+    with _opened(lake, instrument.date) as day:
+        acts = _rows(day, order_acts(day), instrument, _ACT_COLUMNS)
+        clearings = _rows(
+            day,
+            book_clearings(day),
+            instrument,
+            ("place", "side", "time_ns"),
+            timed=False,
+        )
+        trades = _trades(day, instrument)
+    if not acts.num_rows:
+        raise UsageError(
+            f"{instrument.symbol or instrument.security_id} has no orders of Binary UMDF on "
+            f"{instrument.date}, which this format requires; `pregao export ticks` has levels."
+        )
+    return joined(acts, clearings, trades)
+
+
+@contextmanager
+def _opened(lake: LakeStore, day: date) -> Iterator[LakeDay]:
+    with local_engine(), LocalSession(lake) as session:
+        tables = LakeTables(session, lake)
+        try:
+            yield tables.day(day)
+        finally:
+            tables.release()
+
+
+def _rows(
+    day: LakeDay,
+    frame: Any,
+    instrument: BookInstrument,
+    names: tuple[str, ...],
+    *,
+    timed: bool = True,
+) -> Any:
+    own = frame.where(
+        (F.col("channel") == instrument.channel) & (F.col("security_id") == instrument.security_id)
+    )
+    if timed:
+        packets = (
+            day.table("packets")
+            .where((F.col("stream") == "incremental") & (F.col("outcome") == "decoded"))
+            .where(F.col("channel") == instrument.channel)
+            .groupBy(*_PACKET)
+            .agg(
+                F.min("sending_time_ns").alias("sending_time_ns"),
+                F.min("capture_time_ns").alias("capture_time_ns"),
+            )
+        )
+        own = own.join(packets, list(_PACKET), "left")
+    return _table(day, own.select(*names))
+
+
+def _trades(day: LakeDay, instrument: BookInstrument) -> Any:
+    """Return the trades at their first publication, without busted ones."""
+    own = day.table("trades").where(
+        (F.col("channel") == instrument.channel)
+        & (F.col("security_id") == instrument.security_id)
+        & (F.col("busted") == F.lit(False))
+    )
+    names = (
+        *_PACKET, "index_in_packet", "event", "trade_id", "aggressor_side", "price", "size",
+        "time_ns", "sending_time_ns", "capture_time_ns", *OFF_BOOK,
+    )  # fmt: skip
+    return _table(day, own.select(*names))
+
+
+def _table(day: LakeDay, frame: Any) -> Any:
+    batches = list(day.spark.batches(frame.sql()))
+    if batches:
+        return pa.Table.from_batches(batches)
+    return pa.table({name: pa.nulls(0, pa.int64()) for name in frame.columns})

@@ -1,0 +1,453 @@
+"""Ingest captures into committed tables, exactly once, with every byte accounted for.
+
+Creation of a lake while its first captures are read, and cleanup if they have no content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pregao.errors import NothingFoundError
+from pregao.lake.ingest.tables import first_specs
+from pregao.lake.storage.lake_store import LakeStore
+import json
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from pregao._version import __version__
+from pregao.clock import system_clock
+from pregao.errors import CaptureError, NothingFoundError, PregaoError
+from pregao.extras import require
+from pregao.lake.ingest.options import check_channels, check_days
+from pregao.lake.ingest.discovery import find_captures
+from pregao.lake.ingest.exclusions import has_supported_content, reject_empty, reject_unsupported
+from pregao.lake.ingest.gaps import write_gaps
+from pregao.lake.ingest.fingerprint import range_hash
+from pregao.lake.ingest.history import IngestState, channel_day_key, guard
+from pregao.lake.ingest.merging import latest_rules, settle_latest
+from pregao.lake.ingest.merging import TaskManifest
+from pregao.lake.ingest.history import load_ingest_state
+from pregao.lake.ingest.options import IngestOptions, check_options
+from pregao.lake.ingest.planner import IngestPlan, make_plan
+from pregao.lake.ingest.protocol import UNKNOWN_STREAM
+from pregao.lake.ingest.registry import PROTOCOLS, first_protocol, prepare
+from pregao.lake.ingest.report import CaptureReport, IngestReport, check, gather
+from pregao.lake.ingest.feed_assignment import decide_roles
+from pregao.lake.ingest.runner import Merger, Runner, TaskProgress, merge_locally, run_locally
+from pregao.lake.ingest.survey import CaptureSurvey, scan_tcp, survey
+from pregao.lake.ingest.tables import first_specs, protocol_specs
+from pregao.lake.ingest.exclusions import deduplicate, find_duplicates, identify, was_streamed
+from pregao.lake.ingest.window import FlowRole
+from pregao.lake.storage.transaction import until_committed
+from pregao.lake.storage.lake_store import STAGING, LakeStore
+from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.parquet import WrittenFile, iso
+from pregao.lake.storage.commit_unit import CommitUnit
+from pregao.umdf.phases import day_of
+
+
+class LakeCreation:
+    """Creates the tables of a new lake while its first captures are read."""
+
+    def __init__(self, lake: LakeStore, pool: ThreadPoolExecutor) -> None:
+        self._lake = lake
+        self._pool = pool
+        self._work: Future[None] | None = None
+
+    def start(self) -> None:
+        """Start creating the tables, once."""
+        if self._work is None:
+            self._lake.begin()
+            self._work = self._pool.submit(self._lake.ensure_tables, first_specs())
+
+    def finish(self) -> None:
+        """Wait until the tables exist."""
+        self.start()
+        if self._work is not None:
+            self._work.result()
+
+
+@contextmanager
+def remove_empty_lake(lake: LakeStore) -> Iterator[None]:
+    """On NothingFoundError, clear a location that was empty before and still has no lake."""
+    existed = lake.location.exists()
+    empty = not existed or not lake.location.entries()
+    try:
+        yield
+    except NothingFoundError:
+        if empty and lake.location.exists() and not lake.exists():
+            if not existed:
+                lake.location.delete_folder()
+            else:
+                for entry in lake.location.entries():
+                    if entry.is_folder:
+                        entry.location.delete_folder()
+                    else:
+                        entry.location.delete()
+        raise
+
+
+_FEW_ROWS = 500_000
+
+
+def ingest(
+    captures: Iterable[str | Location],
+    lake_location: str | Location,
+    options: IngestOptions | None = None,
+    *,
+    run: Runner = run_locally,
+    merge: Merger = merge_locally,
+    progress: TaskProgress | None = None,
+    may_be_nothing: bool = False,
+) -> IngestReport:
+    """Ingest captures into a lake, skipping those that it already has.
+
+    Captures without packets to ingest raise NothingFoundError unless ``may_be_nothing``.
+    """
+    require("numba")
+    options = options or IngestOptions()
+    check_options(options)
+    prepare(options.schema_files)
+    progress = progress or TaskProgress()
+    began = time.perf_counter()
+    lake = LakeStore(lake_location)
+    entries = find_captures(captures)
+    locations = [entry.location for entry in entries]
+    with ThreadPoolExecutor(1) as pool, remove_empty_lake(lake):
+        making: LakeCreation | None = None
+        if lake.exists():
+            progress.step("completing units of earlier runs")
+            lake.ensure_tables(first_specs())
+            lake.prepare()
+            settle_latest(lake)
+        else:
+            making = LakeCreation(lake, pool)
+
+        def attempt() -> IngestReport | None:
+            nonlocal making
+            report = _attempt(
+                lake, locations, options, run, merge, progress, making, may_be_nothing
+            )
+            if report.captures:
+                making = None
+            report.seconds = time.perf_counter() - began
+            if report.committed or not report.captures:
+                return report
+            progress.step("another ingest committed first; planning again")
+            return None
+
+        rivals = "other ingests keep committing the same captures"
+        return until_committed(lake.location, rivals, attempt)
+
+
+def _attempt(
+    lake: LakeStore,
+    locations: Sequence[Location],
+    options: IngestOptions,
+    run: Runner,
+    merge: Merger,
+    progress: TaskProgress,
+    making: LakeCreation | None,
+    may_be_nothing: bool,
+) -> IngestReport:
+    report = IngestReport(unit_id=uuid.uuid4().hex)
+    state = load_ingest_state(lake) if making is None else IngestState()
+    progress.step("surveying captures")
+    surveys = []
+    present: dict[str, str] = {}
+    for location in locations:
+        try:
+            found = survey(location)
+        except CaptureError as error:
+            if not options.skip_damaged:
+                raise
+            report.damaged[location.name] = str(error)
+            continue
+        identity = state.identity_of(found.fingerprint, location, found.size)
+        if identity is not None:
+            present[location.name] = state.claim_key(identity)
+        elif state.claimed and was_streamed(location, state):
+            report.skipped[location.name] = "by a stream"
+        else:
+            surveys.append(found)
+    if present:
+        owners = lake.claimed(set(present.values()))
+        report.skipped |= {name: owners.get(taking, "") for name, taking in present.items()}
+    if surveys and not may_be_nothing:
+        reject_unsupported(surveys)
+    if making is not None and has_supported_content(surveys, options):
+        making.start()
+    deduplicate(surveys, report)
+    while surveys:
+        left_out = ingest_surveyed(
+            lake,
+            surveys,
+            state,
+            options,
+            report,
+            run=run,
+            merge=merge,
+            progress=progress,
+            making=making,
+            may_be_nothing=may_be_nothing,
+        )
+        if not left_out:
+            break
+        progress.step("decoding again without captures that are damaged or already ingested")
+        surveys = [found for index, found in enumerate(surveys) if index not in left_out]
+        report.captures, report.accounts = [], {}
+    if report.damaged and not report.captures and not report.skipped:
+        raise NothingFoundError("No capture can be read: " + " ".join(report.damaged.values()))
+    return report
+
+
+def ingest_surveyed(
+    lake: LakeStore,
+    surveys: list[CaptureSurvey],
+    known: IngestState,
+    options: IngestOptions,
+    report: IngestReport,
+    *,
+    run: Runner,
+    merge: Merger,
+    progress: TaskProgress,
+    continued: bool = False,
+    making: LakeCreation | None = None,
+    may_be_nothing: bool = True,
+) -> set[int]:
+    """Decode surveyed captures and commit them as one unit; `Report.committed` has the outcome.
+
+    Surveys that own no packets and only give context come last. ``continued`` means that sequences
+    continue from earlier units; ``making`` that the tables are still being created. Reading may
+    show that a compressed capture is already in the lake, a duplicate of another, or damaged: then
+    nothing is committed, and the indexes of the surveys to leave out are returned.
+    """
+    plan, manifests = _run(lake, surveys, known, options, report, run, progress)
+    damaged = {index: why for each in manifests for index, why in each.damaged.items()}
+    if damaged:
+        report.damaged |= {surveys[i].location.name: why for i, why in damaged.items()}
+        _remove_staging(lake, report.unit_id)
+        return set(damaged)
+    report.captures = [
+        CaptureReport(s.location.name, s.size - s.start, i, s.identity, s.fingerprint)
+        for s, i in zip(plan.surveys, plan.capture_ids, strict=True)
+        if s.size > s.start
+    ]
+    gather(report, manifests)
+    for index, capture in enumerate(report.captures):
+        found = plan.surveys[index]
+        if capture.content_hash:
+            capture.range_hash = range_hash(found.location, found.start, found.size)
+        else:
+            identify(capture, manifests, index)
+    # Uncompressed captures were looked up before they were read.
+    identities = {
+        known.claim_key(each.content_hash): each.content_hash
+        for each in report.captures
+        if each.plain_fingerprint
+    }
+    owners = lake.claimed(identities) if identities and lake.exists() else {}
+    duplicates = find_duplicates(
+        report, {identities[claim_key]: unit for claim_key, unit in owners.items()}
+    )
+    if duplicates:
+        _remove_staging(lake, report.unit_id)
+        return duplicates
+    _check_budgets(manifests)
+    check(report)
+    if not may_be_nothing:
+        reject_empty(report, surveys, options)
+    if making is not None:
+        making.start()
+    files = [file for manifest in manifests for file in manifest.files]
+    groups: dict[tuple[str, int], list[str]] = {}
+    rows = 0
+    for staged in (staged for manifest in manifests for staged in manifest.staged):
+        groups.setdefault((staged.table, staged.day), []).append(staged.path)
+        rows += staged.rows
+    if groups:
+        progress.step("merging small tables")
+        # Merging a few rows locally is faster than dispatching tasks.
+        merging = merge_locally if rows < _FEW_ROWS else merge
+        files += merging(lake.location, dict(sorted(groups.items())))
+    files += write_gaps(lake.location, report, manifests, known, continued=continued)
+    if making is not None:
+        making.finish()
+    others = [name for name in report.accounts if name != first_protocol().name]
+    lake.ensure_tables(protocol_specs(others))
+    known.add(_finish(lake, report, plan, known, files, progress))
+    _remove_staging(lake, report.unit_id)
+    return set()
+
+
+def _check_budgets(manifests: list[TaskManifest]) -> None:
+    days = {file.day for manifest in manifests for file in manifest.files}
+    check_days(days | {file.day for manifest in manifests for file in manifest.staged})
+    # Keys of coverage are day, channel, version, feed.
+    check_channels({key[1] for manifest in manifests for key in manifest.coverage})
+
+
+def _run(
+    lake: LakeStore,
+    surveys: list[CaptureSurvey],
+    known: IngestState,
+    options: IngestOptions,
+    report: IngestReport,
+    run: Runner,
+    progress: TaskProgress,
+) -> tuple[IngestPlan, list[TaskManifest]]:
+    """Run the tasks; plan and run them again if a flow turns out to carry another stream."""
+    ids = [uuid.uuid4().hex[:16] for _ in surveys]
+    for attempt in range(3):
+        roles = decide_roles(surveys, known.roles.values(), options)
+        staging = f"{STAGING}/{report.unit_id}-{attempt}"
+        plan = make_plan(surveys, roles, lake.location, ids, staging, known.coverage, options)
+        report.notes = list(plan.notes)
+        report.tasks = len(plan.tasks)
+        total = sum(found.size - found.start for found in surveys)
+        progress.started(total, len(plan.tasks))
+        manifests = run(plan.tasks, progress)
+        if any(each.damaged for each in manifests):
+            return plan, manifests
+        if not _learnt(surveys, roles, manifests, options):
+            return plan, manifests
+        progress.step("a flow carries another stream than its sample showed; decoding again")
+    raise PregaoError(
+        "The streams of some flows could not be determined; set them with "
+        "--stream ADDRESS:PORT=STREAM."
+    )
+
+
+def _learnt(
+    surveys: list[CaptureSurvey],
+    roles: list[FlowRole],
+    manifests: list[TaskManifest],
+    options: IngestOptions,
+) -> bool:
+    """Add evidence from the tasks to the surveys; return whether it changes a role."""
+    fixed = {flow for flow, _ in options.streams}
+    seen: dict[tuple[str, str], Counter[int]] = {}
+    owners = {role.destination: role.protocol for role in roles}
+    changed = False
+    for manifest in manifests:
+        for (flow, kind), count in manifest.evidence.items():
+            seen.setdefault((manifest.protocol, flow), Counter())[kind] += count
+        for capture, flow in manifest.missed:
+            surveys[capture].sighting(owners[flow], flow)
+            changed = True
+        for capture, statistics in manifest.statistics.items():
+            if statistics.tcp and _may_hold_more(surveys[capture]):
+                changed |= scan_tcp(surveys[capture])
+    planned = {role.destination: role.stream for role in roles}
+    for (protocol, flow), kinds in seen.items():
+        stream = PROTOCOLS[protocol].stream_of(kinds)
+        # Inconclusive evidence is ignored: of a feed whose packets always arrive second, only
+        # messages without a sequence number are decoded.
+        if flow in fixed or stream in (UNKNOWN_STREAM, planned.get(flow)):
+            continue
+        surveys[0].sighting(protocol, flow).kinds = kinds
+        changed = True
+    return changed
+
+
+def _may_hold_more(found: CaptureSurvey) -> bool:
+    """Whether TCP segments of a capture may be of a protocol that sampling missed."""
+    if found.context is not None or found.looked_through:
+        return False
+    found.looked_through = True
+    return not any(PROTOCOLS[name].transport == "tcp" for name in found.evidence)
+
+
+def _channels(surveys: list[CaptureSurvey], role: FlowRole) -> set[int]:
+    """Return the channels that surveys found on a flow."""
+    seen = (found.evidence.get(role.protocol, {}).get(role.destination) for found in surveys)
+    return {channel for sighting in seen if sighting for channel in sighting.channels}
+
+
+def _finish(
+    lake: LakeStore,
+    report: IngestReport,
+    plan: IngestPlan,
+    known: IngestState,
+    files: list[WrittenFile],
+    progress: TaskProgress,
+) -> list[dict[str, Any]]:
+    """Commit the written files, unless another unit has claimed a capture or channel meanwhile.
+
+    Returns the new rows of ``ingests``; none if another unit was first.
+    """
+    report.files = len(files)
+    report.bytes_written = sum(file.size for file in files)
+    report.roles = [
+        {
+            "destination": role.destination,
+            "protocol": role.protocol,
+            "stream": role.stream,
+            "feed": role.feed,
+            "channels": sorted(_channels(plan.surveys, role)),
+        }
+        for role in plan.roles
+    ]
+    # Claimed like captures: if two ingests complete the same channel day at the same time, the
+    # later one must plan again with the packets of the other.
+    channel_days = sorted(
+        {
+            channel_day_key(protocol, name)
+            for protocol, account in report.accounts.items()
+            for name in account.coverage
+        }
+    )
+    guards = [
+        guard(channel_day, known.generations.get(channel_day, 0)) for channel_day in channel_days
+    ]
+    report.committed = True
+    now = system_clock()
+    text = json.dumps(report.kept(), separators=(",", ":"))
+    rows = []
+    for index, capture in enumerate(report.captures):
+        first = capture.first_time_ns or now
+        rows.append(
+            {
+                "capture_id": capture.capture_id,
+                "unit_id": report.unit_id,
+                "content_hash": capture.content_hash,
+                "name": capture.name,
+                "size": capture.size,
+                "fingerprint": capture.fingerprint,
+                "first_time_ns": capture.first_time_ns,
+                "last_time_ns": capture.last_time_ns,
+                "packets": capture.statistics.udp,
+                "messages": report.messages if index == 0 else None,
+                "rejected": report.sums.packets.get("rejected", 0) if index == 0 else None,
+                "schema_versions": sorted(report.sums.versions),
+                "report": text if index == 0 else None,
+                "committed_at_ns": now,
+                "pregao_version": __version__,
+                "plain_fingerprint": capture.plain_fingerprint or None,
+                "range_hash": capture.range_hash or None,
+                "date": iso(day_of(first)),
+            }
+        )
+    unit = CommitUnit(
+        report.unit_id,
+        tuple([known.claim_key(capture.content_hash) for capture in report.captures] + guards),
+        lake.new_files(files),
+        tuple(rows),
+    )
+    progress.step("committing")
+    report.committed = lake.commit(unit).committed
+    if not report.committed:
+        return []
+    if latest_rules().keys() & {file.table for file in files}:
+        settle_latest(lake)
+    return rows
+
+
+def _remove_staging(lake: LakeStore, unit_id: str) -> None:
+    for entry in lake.location.join(STAGING).entries():
+        if entry.name.startswith(unit_id) and entry.is_folder:
+            entry.location.delete_folder()

@@ -1,0 +1,1 @@
+"""The protocols that an ingest decodes, each a value that the pipeline receives."""
