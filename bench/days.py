@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pregao.capture import read_blocks
-from pregao.cli.simulate import simulate
+from pregao.cli.simulate.command import simulate
 from pregao.umdf.layout import SENDING_TIME_AT, SEQUENCE_NUMBER_AT
 
 MESSAGES = int(os.environ.get("PREGAO_BENCH_MESSAGES", "10_000_000"))

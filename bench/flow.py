@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.measure import Row
-from pregao.cli.simulate_like import WORDS, simulated_flow
+from pregao.cli.simulate.like import WORDS, simulated_flow
 from pregao.clock import SECOND
 from pregao.exchange.simulation.settings import SimulationSettings
 from pregao.exchange.traders.profiles import load_profile

@@ -260,7 +260,7 @@ def _text_value(reading, value):
 
 
 def _words(text):
-    from pregao.cli.decode_text import shown
+    from pregao.cli.decode.text import shown
 
     plain = text and all(c.isprintable() and not c.isspace() and c not in '"{}[]=\\' for c in text)
     return text if plain else shown(text)

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from pregao.cli import audit, book, books, export
 from pregao.cli import ingest as ingest_command
-from pregao.cli.simulate import simulate
+from pregao.cli.simulate.command import simulate
 from pregao.errors import UsageError
 from pregao.lake.analytics.run import ANALYTICS
 from pregao.lake.ingest.pipeline import ingest

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from pregao.cli.configuration import Configuration, configuration, read_configuration
+from pregao.cli.config import Configuration, configuration, read_configuration
 from pregao.cli.option_values import moment
 from pregao.errors import UsageError
 
@@ -101,7 +101,7 @@ def test_a_file_that_may_not_be_read(elsewhere, monkeypatch):
     def refused(_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("pregao.cli.configuration.read_file", refused)
+    monkeypatch.setattr("pregao.cli.config.read_file", refused)
     with pytest.raises(UsageError, match="cannot be read: Permission denied"):
         read_configuration(path)
 
@@ -162,9 +162,9 @@ def test_where_no_zones_are_known(monkeypatch):
 
 
 def test_the_doctor_reports_the_settings(pregao, elsewhere, monkeypatch):
-    from pregao.cli import doctor, doctor_machine
+    from pregao.cli import doctor, doctor_checks
 
-    only = [("configuration", doctor_machine.check_configuration)]
+    only = [("configuration", doctor_checks.check_configuration)]
     monkeypatch.setattr(doctor, "_checks", lambda: only)
 
     def told():

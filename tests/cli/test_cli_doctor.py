@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pregao.cli import doctor_machine, doctor_packages
-from pregao.cli.doctor_findings import FindingLevel, findings_of, problem, warning, well
+from pregao.cli import doctor_checks, doctor_checks
+from pregao.cli.doctor import FindingLevel, findings_of, problem, warning, well
 from pregao.errors import NetworkError
 
 SUBJECTS = [
@@ -76,7 +76,7 @@ def test_a_check_that_fails_or_never_ends_is_a_finding():
 def test_where_there_is_no_java(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    (found,) = doctor_machine.check_java()
+    (found,) = doctor_checks.check_java()
     assert found.health is FindingLevel.WARNING
     assert found.found.startswith("Spark needs Java 17")
     assert "--engine local" in found.remedy
@@ -93,23 +93,23 @@ def test_where_there_is_no_java(monkeypatch, tmp_path):
     ],
 )
 def test_memory(total, available, health):
-    assert doctor_machine.judged_memory(total, available).health is health
+    assert doctor_checks.judged_memory(total, available).health is health
 
 
 def test_folders(tmp_path, monkeypatch):
-    missing = doctor_machine.check_folder("working folder", tmp_path / "none")
+    missing = doctor_checks.check_folder("working folder", tmp_path / "none")
     assert (missing.health, "No such file" in missing.found) == (FindingLevel.WARNING, True)
-    assert "TMPDIR" in doctor_machine.check_folder("temporary folder", tmp_path / "none").remedy
+    assert "TMPDIR" in doctor_checks.check_folder("temporary folder", tmp_path / "none").remedy
     for free, health in ((0, "problem"), (2 * GIGABYTE, "warning"), (99 * GIGABYTE, "ok")):
         usage = type("Usage", (), {"free": free})
-        monkeypatch.setattr(doctor_machine.shutil, "disk_usage", lambda _, usage=usage: usage)
-        assert doctor_machine.check_folder("working folder", tmp_path).health == health
+        monkeypatch.setattr(doctor_checks.shutil, "disk_usage", lambda _, usage=usage: usage)
+        assert doctor_checks.check_folder("working folder", tmp_path).health == health
     assert list(tmp_path.iterdir()) == []
 
 
 def test_where_compiled_code_cannot_be_kept(tmp_path):
     for folder in (None, str(tmp_path / "none")):
-        found = doctor_machine.judged_cache(folder)
+        found = doctor_checks.judged_cache(folder)
         assert (found.health, "PREGAO_CACHE_DIR" in found.remedy) == (FindingLevel.WARNING, True)
 
 
@@ -117,30 +117,30 @@ def test_folders_of_compiled_code_that_others_can_write_are_named(tmp_path):
     (tmp_path / "kernels" / "pregao_cli").mkdir(parents=True)
     reason = "/tmp/pregao-7 belongs to user 8"
     for folder in (None, str(tmp_path / "kernels" / "pregao_cli")):
-        found = doctor_machine.judged_cache(folder, [reason])
+        found = doctor_checks.judged_cache(folder, [reason])
         assert (found.health, reason in found.found) == (FindingLevel.WARNING, True)
         assert "chmod go-w" in found.remedy
-    kept = doctor_machine.judged_cache(str(tmp_path / "kernels" / "pregao_cli"))
+    kept = doctor_checks.judged_cache(str(tmp_path / "kernels" / "pregao_cli"))
     assert (kept.health, kept.found) == (FindingLevel.OK, f"cached in {tmp_path}")
 
 
 def test_where_multicast_does_not_come_through(monkeypatch):
-    monkeypatch.setattr(doctor_machine, "_DATAGRAM_S", 0.01)
+    monkeypatch.setattr(doctor_checks, "_DATAGRAM_S", 0.01)
     monkeypatch.setattr("pregao.net.Sender.send", lambda *_: None)
-    (silent,) = doctor_machine.check_multicast()
+    (silent,) = doctor_checks.check_multicast()
     assert (silent.health, "was not received" in silent.found) == (FindingLevel.PROBLEM, True)
 
     def refused(*_):
         raise NetworkError("Nothing can be sent.")
 
     monkeypatch.setattr("pregao.net.Sender.send", refused)
-    (told,) = doctor_machine.check_multicast()
+    (told,) = doctor_checks.check_multicast()
     assert (told.health, "Nothing can be sent" in told.found) == (FindingLevel.PROBLEM, True)
 
 
 def test_small_buffers():
-    assert doctor_machine.judged_buffer(1000, 1000).health is FindingLevel.OK
-    found = doctor_machine.judged_buffer(33_554_432, 212_992)
+    assert doctor_checks.judged_buffer(1000, 1000).health is FindingLevel.OK
+    found = doctor_checks.judged_buffer(33_554_432, 212_992)
     assert found.health is FindingLevel.WARNING
     assert "sysctl -w net.core.rmem_max=33554432" in found.remedy
 
@@ -148,13 +148,13 @@ def test_small_buffers():
 def test_a_port_in_use():
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = server.getsockname()
-        found = doctor_machine.judged_ports([taken])
+        found = doctor_checks.judged_ports([taken])
         assert (found.health, str(taken[1]) in found.found) == (FindingLevel.WARNING, True)
-    assert doctor_machine.judged_ports([taken]).health is FindingLevel.OK
+    assert doctor_checks.judged_ports([taken]).health is FindingLevel.OK
 
 
 def test_requirements_are_read():
-    read = doctor_packages.parse_requirement
+    read = doctor_checks.parse_requirement
     made = read("pyspark[connect]<4.4,>=4.2; extra == 'connect'")
     assert (made.name, made.with_extras, made.extra) == ("pyspark", ("connect",), "connect")
     assert [made.allows(each) for each in ("4.1.9", "4.2", "4.2.0rc1", "4.3.7", "4.4.0")] == [
@@ -168,17 +168,17 @@ def test_requirements_are_read():
 @given(st.lists(st.integers(0, 99), min_size=1, max_size=4))
 def test_a_version_is_at_least_itself(parts):
     text = ".".join(map(str, parts))
-    assert doctor_packages.parse_requirement(f"some>={text}").allows(text)
-    assert not doctor_packages.parse_requirement(f"some<{text}").allows(text)
+    assert doctor_checks.parse_requirement(f"some>={text}").allows(text)
+    assert not doctor_checks.parse_requirement(f"some<{text}").allows(text)
 
 
 def test_packages_and_extras_that_are_missing(monkeypatch):
     made = [
-        doctor_packages.parse_requirement(each)
+        doctor_checks.parse_requirement(each)
         for each in ("numpy>=9999", "no-such-package>=1", "no-such-other; extra == 'ui'")
     ]
-    monkeypatch.setattr(doctor_packages, "requirements", lambda _: made)
-    packages, extra = doctor_packages.check_packages()
+    monkeypatch.setattr(doctor_checks, "requirements", lambda _: made)
+    packages, extra = doctor_checks.check_packages()
     assert packages.health is FindingLevel.PROBLEM
     assert "no-such-package is missing" in packages.found
     assert packages.remedy == "Run `pip install 'numpy>=9999' 'no-such-package>=1'`."
@@ -191,16 +191,16 @@ def test_an_extra_of_a_package_counts(monkeypatch):
         "pregao": ["pytest[extra]; extra == 'connect'"],
         "pytest": ["no-such-package; extra == 'extra'", "no-such-other; extra == 'other'"],
     }
-    monkeypatch.setattr(doctor_packages.metadata, "requires", asked.get)
-    _, extra = doctor_packages.check_packages()
+    monkeypatch.setattr(doctor_checks.metadata, "requires", asked.get)
+    _, extra = doctor_checks.check_packages()
     assert extra.found == "no-such-package is missing"
 
 
 def test_where_it_is_not_installed(monkeypatch):
-    monkeypatch.setattr(doctor_packages, "_PACKAGE", "no-such-package")
-    (found,) = doctor_packages.check_packages()
+    monkeypatch.setattr(doctor_checks, "_PACKAGE", "no-such-package")
+    (found,) = doctor_checks.check_packages()
     assert (found.health, "not installed" in found.found) == (FindingLevel.WARNING, True)
-    (python,) = doctor_packages.check_python()
+    (python,) = doctor_checks.check_python()
     assert python.health is FindingLevel.OK
 
 
@@ -210,5 +210,5 @@ def test_a_java_that_does_not_run(monkeypatch, tmp_path):
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    (found,) = doctor_machine.check_java()
+    (found,) = doctor_checks.check_java()
     assert "does not run" in found.found

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pregao.cli.ep_language import ConsoleCommand, parse, quantity, security
+from pregao.cli.ep.console_commands import ConsoleCommand, parse, quantity, security
 from pregao.errors import UsageError
 from tests.entrypoint.tcp_desk import TcpDesk
 from tests.waiting import PATIENCE_S

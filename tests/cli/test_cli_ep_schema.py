@@ -11,7 +11,7 @@ from decimal import Decimal
 
 import pytest
 
-from pregao.cli import ep
+from pregao.cli.ep import command
 from pregao.entrypoint import Client, ClientSettings, RequestBuilder
 from pregao.entrypoint.messages import read_schema
 from pregao.errors import PregaoError, UsageError
@@ -91,9 +91,9 @@ async def nothing(_desk):
 
 
 def hold(address, monkeypatch, schema=None):
-    monkeypatch.setattr(ep, "_PATIENCE_S", 1.0)
+    monkeypatch.setattr(command, "_PATIENCE_S", 1.0)
     with pytest.raises(PregaoError) as told:
-        ep._hold(nothing, [address], SESSION, FIRM, KEY, "8.0.0", schema, None, 80, "TRADR", None)
+        command._hold(nothing, [address], SESSION, FIRM, KEY, "8.0.0", schema, None, 80, "TRADR", None)
     return str(told.value)
 
 

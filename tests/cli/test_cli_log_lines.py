@@ -7,7 +7,7 @@ import httpx
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from pregao.cli import main, printing
+from pregao.cli import main, console
 from pregao.web.server import PageServer
 from tests.cli import test_cli_control_characters as characters
 from tests.cli.test_cli_control_characters import Terminal, unsafe
@@ -24,7 +24,7 @@ def terminal_of(monkeypatch):
     monkeypatch.setattr(sys, "stdout", Terminal())
     monkeypatch.setattr(sys, "stderr", err)
     monkeypatch.setattr(logging.getLogger("pregao"), "handlers", [])
-    printing.guard()
+    console.guard()
     main._speak()
     return err
 

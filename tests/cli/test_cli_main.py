@@ -10,7 +10,7 @@ import pytest
 
 from pregao import __version__
 from pregao.cli import main
-from pregao.cli.progress import ReadingProgress
+from pregao.cli.console import ReadingProgress
 from tests.cli.market import Market, order, small_market
 from tests.waiting import PATIENCE_S
 
@@ -66,12 +66,12 @@ def test_debug_shows_where_an_error_arose(pregao, monkeypatch, tmp_path):
 
 
 def test_an_interrupt_ends_with_130(pregao, monkeypatch, tmp_path):
-    from pregao.cli import decode_request
+    from pregao.cli.decode import command
 
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(decode_request, "decode_captures", interrupted)
+    monkeypatch.setattr(command, "decode_captures", interrupted)
     assert pregao("decode", tmp_path).code == 130
 
 
@@ -89,7 +89,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(tmp_path):
 
 
 def test_an_interrupt_leaves_no_files(pregao, monkeypatch, tmp_path):
-    from pregao.cli.decode_tables import TableOutput
+    from pregao.cli.decode.outputs import TableOutput
 
     capture = small_market().write(tmp_path / "day.pcap")
     seen: list[str] = []

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from pregao.cli.decode_lines import json_rows, text_rows
-from pregao.cli.decode_tables import text_bytes
-from pregao.cli.decode_text import json_lines, text_lines
+from pregao.cli.decode.rows import json_rows, text_rows
+from pregao.cli.decode.outputs import text_bytes
+from pregao.cli.decode.text import json_lines, text_lines
 from pregao.sbe.columns import RowDecoder
 from pregao.umdf import bulk_decoder
 from pregao.umdf.bulk_decoder import BulkDecoder, MessageBatch, walk

@@ -11,8 +11,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from pregao.cli import simulate_like
-from pregao.cli.simulate import EPILOG, simulate
+from pregao.cli.simulate import like
+from pregao.cli.simulate.command import EPILOG, simulate
 from pregao.clock import SECOND
 from pregao.errors import PregaoError
 from pregao.exchange.simulation.simulation import Simulation
@@ -110,22 +110,22 @@ def lake(tmp_path_factory):
         "thin-derivatives", folder / "day", seed=4, duration_ns=30 * SECOND
     )
     Simulation(settings).run()
-    simulate_like.measured(folder / "day", folder / "lake")
+    like.measured(folder / "day", folder / "lake")
     return folder / "lake"
 
 
 def test_a_day_like_one_of_a_lake_is_shown_next_to_it(tmp_path, lake, monkeypatch):
-    monkeypatch.setattr(simulate_like, "ROUNDS", 2)
+    monkeypatch.setattr(like, "ROUNDS", 2)
     saved = tmp_path / "like.toml"
     result = done("--like", lake, "--output", tmp_path / "day", "--save-profile", saved)
     shown = {
         words: line.split("│")[2:5]
         for line in result.stdout.splitlines()
-        for words in simulate_like.WORDS.values()
+        for words in like.WORDS.values()
         if words in line
     }
-    assert list(shown) == list(simulate_like.WORDS.values())
-    one_lot = shown[simulate_like.WORDS["one_lot"]]
+    assert list(shown) == list(like.WORDS.values())
+    one_lot = shown[like.WORDS["one_lot"]]
     assert 0.7 < float(one_lot[0]) < 0.85
     assert 0.8 < float(one_lot[2]) < 1.25
     assert "round 1: all numbers within a factor of" in result.stderr

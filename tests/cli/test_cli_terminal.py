@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from pregao.cli.terminal import console, print_table, shown
+from pregao.cli.console import console, print_table, shown
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 COLUMNS = ["table", "rows", "files", "bytes", "from", "meaning"]

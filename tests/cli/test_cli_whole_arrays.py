@@ -2,7 +2,7 @@
 
 import pytest
 
-from pregao.cli import _kernels, _whole_arrays
+from pregao.cli import _kernels, _numpy_fallback
 from tests.cli import test_cli_texts as texts
 from tests.house.twins import use_twins
 
@@ -10,7 +10,7 @@ from tests.house.twins import use_twins
 @pytest.fixture(autouse=True, scope="module")
 def twins():
     with pytest.MonkeyPatch.context() as patch:
-        use_twins(patch, _kernels, _whole_arrays)
+        use_twins(patch, _kernels, _numpy_fallback)
         yield
 
 

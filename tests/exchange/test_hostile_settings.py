@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pregao.cli.configuration import read_configuration
+from pregao.cli.config import read_configuration
 from pregao.errors import UsageError
 from pregao.exchange.engine.model.instrument_loader import load_catalogue, parse_catalogue
 from pregao.exchange.engine.model.schedule import load_schedule, parse_schedule

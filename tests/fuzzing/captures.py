@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pregao
 from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
-from pregao.cli.simulate import simulate
+from pregao.cli.simulate.command import simulate
 from pregao.errors import PregaoError
 from tests.fuzzing.damage import damaged
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from pregao.cli.simulate import simulate
+from pregao.cli.simulate.command import simulate
 from tests.made_once import made_once
 
 SMALL: dict[str, Any] = {"instruments": 3, "duration": "10s", "rate": 60.0}

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from pregao.cli.lake import app as lake_app
 from pregao.cli.query import query
-from pregao.cli.query_output import json_text
+from pregao.cli.query import json_text
 from pregao.errors import UsageError
 from pregao.lake.ingest.verify import unsound
 from pregao.lake.storage.lake_store import LakeStore

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pregao.cli.simulate_like import WORDS, comparison, measured
+from pregao.cli.simulate.like import WORDS, comparison, measured
 from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.exchange.simulation.simulation import Simulation

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pregao.cli.ending import sentence
+from pregao.cli.errors import sentence
 from pregao.errors import UsageError
 from pregao.lake.ingest.discovery import find_captures
 from pregao.lake.storage.lake_store import LakeStore

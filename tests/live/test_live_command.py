@@ -15,10 +15,10 @@ from rich.console import Console
 
 from pregao.book.state import State
 from pregao.book.views import BookLevel
-from pregao.cli import live_demo
-from pregao.cli.live_keys import key_names
-from pregao.cli.live_lines import data_of, status_data
-from pregao.cli.live_view import ViewSelection, draw, span
+from pregao.cli.live import demo
+from pregao.cli.live.view import key_names
+from pregao.cli.live.json_lines import data_of, status_data
+from pregao.cli.live.view import ViewSelection, draw, span
 from pregao.clock import SECOND
 from pregao.events import DefinitionChange, GapFound, InstrumentChanged, TradeBusted, TradeDone
 from pregao.feed.channel.settings import ChannelState
@@ -95,8 +95,8 @@ def test_a_status_line_has_the_time_and_the_latency():
 
 @pytest.fixture
 def small_demo(monkeypatch):
-    monkeypatch.setattr(live_demo, "INSTRUMENTS", 3)
-    monkeypatch.setattr(live_demo, "DURATION_NS", 20 * SECOND)
+    monkeypatch.setattr(demo, "INSTRUMENTS", 3)
+    monkeypatch.setattr(demo, "DURATION_NS", 20 * SECOND)
 
 
 def test_the_demonstration_simulates_sends_and_follows(pregao, small_demo):

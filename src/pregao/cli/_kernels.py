@@ -6,7 +6,7 @@ import numpy as np
 
 from pregao._njit import njit_or
 
-_FALLBACK = "pregao.cli._whole_arrays"
+_FALLBACK = "pregao.cli._numpy_fallback"
 _ZERO = 48
 _DOT = 46
 _MINUS = 45

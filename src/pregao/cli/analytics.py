@@ -117,7 +117,7 @@ def progress(quiet: bool) -> Callable[[str, Date], None]:
 
 def show(made: Iterable[TableBuild]) -> None:
     """Print the tables built, with their rows."""
-    from pregao.cli.terminal import console, print_table
+    from pregao.cli.console import console, print_table
 
     rows = [
         (one.date.isoformat(), one.table, "up to date" if one.rows is None else one.rows)

@@ -77,7 +77,7 @@ _MEANINGS = {
 
 
 def _show(results: Counter[str], instruments: int, different: list[dict[str, Any]]) -> None:
-    from pregao.cli.terminal import console, print_line, print_table
+    from pregao.cli.console import console, print_line, print_table
 
     out = console()
     title = f"{results.total():,} snapshots of {instruments:,} instruments"

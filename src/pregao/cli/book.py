@@ -155,7 +155,7 @@ def _order(order: BookOrder) -> dict[str, Any]:
 
 def show(moment: HistoricalBook, depth: int, with_orders: bool) -> None:
     """Print a book."""
-    from pregao.cli.terminal import console, print_line, print_table
+    from pregao.cli.console import console, print_line, print_table
 
     out = console()
     instrument = moment.instrument

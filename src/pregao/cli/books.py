@@ -63,7 +63,7 @@ def books(
     since the last build or the settings differ.
     """
     from pregao.cli import option_values
-    from pregao.cli.reports import check_report, write_report
+    from pregao.cli.output_files import check_report, write_report
     from pregao.lake.books.build import BookOptions
 
     option_values.check_engine(engine, master, conf)

@@ -1,19 +1,22 @@
-"""``pregao demo``: simulate a session, ingest it, query it, audit its books and plot one."""
+"""``pregao demo``: simulate a session, ingest it, query it, audit its books and plot one.
+
+Draw an order book with block characters, for terminals.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-
 import typer
-
 from pregao.clock import MINUTE
 from pregao.errors import UsageError
+from collections.abc import Iterator, Sequence
+from pregao.api.ladders import Level
 
 if TYPE_CHECKING:
     from rich.console import Console
-
     from pregao.lake.ingest.report import IngestReport
+
 
 EPILOG = "\n\n".join(
     (
@@ -88,8 +91,8 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
     """Run all steps of the demo; the lake of an earlier run is reused."""
     from pregao.cli.book import show as show_book
     from pregao.cli.ingest import show as show_ingest
-    from pregao.cli.query_output import show as show_rows
-    from pregao.cli.terminal import console, print_line
+    from pregao.cli.query import show as show_rows
+    from pregao.cli.console import console, print_line
     from pregao.exchange.simulation.simulation import Simulation
     from pregao.exchange.simulation.settings import SimulationSettings
     from pregao.lake.analytics.run import analyse
@@ -135,7 +138,7 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
 
 def _take_in(out: Console, captures: Path, lake: Path) -> IngestReport:
     """Ingest the captures on Spark, or in this process if Spark or Java is missing."""
-    from pregao.cli.terminal import print_line
+    from pregao.cli.console import print_line
     from pregao.extras import require
     from pregao.lake.ingest.pipeline import ingest
     from pregao.lake.ingest.runner import merge_locally, run_locally
@@ -158,7 +161,7 @@ def _take_in(out: Console, captures: Path, lake: Path) -> IngestReport:
 
 def _draw(out: Console, folder: Path, lake: Path, symbol: str) -> None:
     """Plot a heatmap of the book; without matplotlib, draw the final book as text."""
-    from pregao.cli.terminal import print_line
+    from pregao.cli.console import print_line
     from pregao.extras import installed
 
     print_line(out, f"\nChart of {symbol}", "bold")
@@ -170,7 +173,7 @@ def _draw(out: Console, folder: Path, lake: Path, symbol: str) -> None:
         print_line(out, f"{path}: heatmap of the book, with trades.")
         return
     from pregao.api.lake import Lake
-    from pregao.cli.demo_drawing import drawing
+    pass
 
     book = Lake(lake).book(symbol)
     for line, style in drawing(book.bids, book.asks):
@@ -181,7 +184,7 @@ def _draw(out: Console, folder: Path, lake: Path, symbol: str) -> None:
 
 
 def _go_on(out: Console, folder: Path, symbol: str) -> None:
-    from pregao.cli.terminal import print_line
+    from pregao.cli.console import print_line
 
     captures, lake = folder / "captures", folder / "lake"
     first = captures / "051_Incremental_A.pcap"
@@ -196,3 +199,27 @@ def _go_on(out: Console, folder: Path, symbol: str) -> None:
         "pregao live --demo",
     ):
         print_line(out, f"  {command}")
+
+
+_BLOCKS = " ▏▎▍▌▋▊▉█"
+_WIDTH = 48
+_DEPTH = 8
+
+
+def drawing(
+    bids: Sequence[Level], asks: Sequence[Level], depth: int = _DEPTH
+) -> Iterator[tuple[str, str]]:
+    """Yield (line, color): asks above, bids below, with a bar for the quantity of each level."""
+    above, below = list(asks[:depth]), list(bids[:depth])
+    largest = max((level.size for level in (*above, *below)), default=1)
+    for level in reversed(above):
+        yield _line(level, largest), "red"
+    for level in below:
+        yield _line(level, largest), "green"
+
+
+def _line(level: Level, largest: int) -> str:
+    eighths = max(1, round(level.size / largest * _WIDTH * 8))
+    bar = "█" * (eighths // 8) + _BLOCKS[eighths % 8].strip()
+    price = "market" if level.price is None else f"{level.price:,.4f}"
+    return f"{price:>14} {bar:<{_WIDTH}} {level.size:>10,}"

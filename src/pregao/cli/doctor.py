@@ -1,4 +1,7 @@
-"""`pregao doctor`: check whether this machine can run Pregão, with remedies."""
+"""`pregao doctor`: check whether this machine can run Pregão, with remedies.
+
+Findings of `pregao doctor`, and running its checks with a timeout.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,13 @@ import json
 from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
-
 import typer
-
 from pregao.cli import options
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
 
-if TYPE_CHECKING:
-    from pregao.cli.doctor_findings import Check, Finding
 
 EPILOG = "\n\n".join(
     (
@@ -33,7 +36,7 @@ def doctor(
 
     Nothing is changed: test files are removed immediately.
     """
-    from pregao.cli.doctor_findings import FindingLevel, findings_of
+    pass
 
     found = list(findings_of(_checks()))
     if as_json:
@@ -45,25 +48,25 @@ def doctor(
 
 
 def _checks() -> list[tuple[str, Check]]:
-    from pregao.cli import doctor_machine, doctor_packages
+    from pregao.cli import doctor_checks, doctor_checks
 
     return [
-        ("python", doctor_packages.check_python),
-        ("packages", doctor_packages.check_packages),
-        ("configuration", doctor_machine.check_configuration),
-        ("java", doctor_machine.check_java),
-        ("memory", doctor_machine.check_memory),
-        ("disks", doctor_machine.check_disks),
-        ("kernels", doctor_machine.check_kernels),
-        ("multicast", doctor_machine.check_multicast),
-        ("receive buffers", doctor_machine.check_buffers),
-        ("ports", doctor_machine.check_ports),
+        ("python", doctor_checks.check_python),
+        ("packages", doctor_checks.check_packages),
+        ("configuration", doctor_checks.check_configuration),
+        ("java", doctor_checks.check_java),
+        ("memory", doctor_checks.check_memory),
+        ("disks", doctor_checks.check_disks),
+        ("kernels", doctor_checks.check_kernels),
+        ("multicast", doctor_checks.check_multicast),
+        ("receive buffers", doctor_checks.check_buffers),
+        ("ports", doctor_checks.check_ports),
     ]
 
 
 def _show(found: list[Finding]) -> None:
-    from pregao.cli.doctor_findings import FindingLevel
-    from pregao.cli.terminal import console, print_line, print_table
+    pass
+    from pregao.cli.console import console, print_line, print_table
 
     out = console()
     print_table(
@@ -85,3 +88,77 @@ def _show(found: list[Finding]) -> None:
         if counts[health]
     ]
     print_line(out, f"{' and '.join(parts)}; all other checks passed.")
+
+
+PATIENCE_S = 40.0
+"""Timeout of a check: longer than any check that can finish; a dead network disk never answers."""
+
+
+class FindingLevel(StrEnum):
+    """Result of a check."""
+
+    OK = "ok"
+    WARNING = "warning"
+    """Works, but slower or only in part."""
+    PROBLEM = "problem"
+    """A part of Pregão cannot run on this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Finding of a check, with a one-sentence remedy."""
+
+    subject: str
+    health: FindingLevel
+    found: str
+    remedy: str | None = None
+
+
+Check = Callable[[], Iterable[Finding]]
+
+
+def well(subject: str, found: str) -> Finding:
+    """Return a finding without a warning or problem."""
+    return Finding(subject, FindingLevel.OK, found)
+
+
+def warning(subject: str, found: str, remedy: str) -> Finding:
+    """Return a finding of something that works, but slower or only in part."""
+    return Finding(subject, FindingLevel.WARNING, found, remedy)
+
+
+def problem(subject: str, found: str, remedy: str) -> Finding:
+    """Return a finding of a part of Pregão that cannot run on this machine."""
+    return Finding(subject, FindingLevel.PROBLEM, found, remedy)
+
+
+def findings_of(
+    checks: Iterable[tuple[str, Check]], patience_s: float = PATIENCE_S
+) -> Iterator[Finding]:
+    """Run checks in sequence; a check that fails or times out yields a problem."""
+    for subject, check in checks:
+        yield from _bounded(subject, check, patience_s)
+
+
+def _bounded(subject: str, check: Check, patience_s: float) -> list[Finding]:
+    from pregao.cli.errors import sentence
+
+    findings: list[Finding] = []
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            findings.extend(check())
+        except Exception as error:
+            errors.append(error)
+
+    running = threading.Thread(target=run, name=f"doctor {subject}", daemon=True)
+    running.start()
+    running.join(patience_s)
+    if running.is_alive():
+        remedy = "Check that the disks and networks it uses respond, then run it again."
+        return [problem(subject, f"The check did not finish within {patience_s:g} s.", remedy)]
+    if errors:
+        remedy = "Fix the error shown, then run `pregao doctor` again."
+        return [*findings, problem(subject, sentence(errors[0]), remedy)]
+    return findings

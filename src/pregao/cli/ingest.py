@@ -109,8 +109,8 @@ def ingest(
     rebuilt.
     """
     from pregao.cli import option_values
-    from pregao.cli.ingest_dumps import dumps_as_captures
-    from pregao.cli.reports import check_report
+    from pregao.cli.raw_dumps import dumps_as_captures
+    from pregao.cli.output_files import check_report
     from pregao.lake.ingest.discovery import find_captures
     from pregao.lake.ingest.options import IngestOptions
     from pregao.lake.datasource.options import parse_size
@@ -163,7 +163,7 @@ def _run_all(
     quiet: bool,
 ) -> None:
     """Run the stages in order and print the duration of each."""
-    from pregao.cli.reports import write_report
+    from pregao.cli.output_files import write_report
 
     data: dict[str, Any] = {}
     seconds: dict[str, float] = {}
@@ -303,7 +303,7 @@ def _run(
 def _messages(
     session: IngestSession, captures: list[str], lake: str, options: IngestOptions, quiet: bool
 ) -> IngestReport:
-    from pregao.cli.ingest_progress import ingest_progress
+    from pregao.cli.console import ingest_progress
     from pregao.lake.ingest.pipeline import ingest as take_in
     from pregao.lake.ingest.runner import Merger, Runner, merge_locally, run_locally
 
@@ -339,7 +339,7 @@ def _print_line(words: str, quiet: bool = False) -> None:
 
 def show(report: IngestReport, lake: str) -> None:
     """Print the report of an ingest."""
-    from pregao.cli.terminal import console, print_line, print_table
+    from pregao.cli.console import console, print_line, print_table
 
     out = console()
     for name, unit in report.skipped.items():

@@ -1,19 +1,267 @@
-"""`pregao lake`: list, check, compact and vacuum the tables of a lake."""
+"""`pregao lake`: list, check, compact and vacuum the tables of a lake.
+
+`pregao lake drop`: drop days, channels or ingests from a lake.
+
+`pregao lake views`, `ddl`, `symbol` and `dictionary`: SQL for other tools, and names.
+"""
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING, Annotated
+import typer
+from pregao.cli import options
+from pregao.errors import UsageError
+from pathlib import Path
+from typing import Annotated
+import typer
+from pregao.cli import options
 import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
-
 import typer
-
-from pregao.cli import lake_drop, lake_views, options
+from pregao.cli import options
 from pregao.clock import parse_span
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
+    from pregao.lake.drop.drop import DropResult
     from pregao.lake.ingest.verify import CheckResult
+
+
+EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "pregao lake drop --lake lake --date 2026-05-21 --dry-run",
+        "pregao lake drop --lake lake --date 2026-05-21 --channel 72 --yes",
+        "pregao lake drop --lake lake --ingest 3f9c21aa",
+        "Books and analytics derived from the dropped data are dropped too; `pregao books` and "
+        "`pregao analytics` rebuild them from the rest. Dropped data can be ingested again. Files "
+        "remain until `pregao lake vacuum` removes them.",
+    )
+)
+
+
+def drop(
+    lake: options.Lake,
+    day: Annotated[
+        list[str] | None, typer.Option("--date", metavar="DATE", help="Drop these dates.")
+    ] = None,
+    channel: Annotated[
+        list[str] | None, typer.Option(metavar="NUMBER", help="Drop these channels.")
+    ] = None,
+    ingest: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="UNIT_ID", help="Drop complete ingests, by `unit_id` of the table `ingests`."
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what would be dropped, without dropping it.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+) -> None:
+    """Drop days, channels or ingests from all tables, atomically.
+
+    Dates and channels given together select these channels on these dates.
+    """
+    from pregao.cli import option_values
+    from pregao.lake.drop.drop import drop as take_out
+    from pregao.lake.drop.selection import DropSelection
+    from pregao.lake.storage.lake_store import LakeStore
+
+    chosen = DropSelection(
+        tuple(option_values.days(day)),
+        tuple(sorted(option_values.numbers(channel, "--channel", 255) or ())),
+        tuple(option_values.parts(ingest)),
+    )
+    chosen.check()
+    store = LakeStore(lake)
+    if dry_run or not yes:
+        _show(take_out(store, chosen, dry_run=True), "would be dropped")
+        if dry_run:
+            return
+        if not sys.stdin.isatty():
+            raise UsageError("Standard input is not a terminal: add --yes to drop this.")
+        if not typer.confirm(f"Drop {chosen.words()} from {lake}?"):
+            typer.echo("Nothing was dropped.")
+            return
+    dropped = take_out(store, chosen)
+    if yes:
+        _show(dropped, "dropped")
+    typer.echo(f"Dropped; `pregao lake vacuum --lake {lake}` frees the space of its files.")
+
+
+def _show(what: DropResult, did: str) -> None:
+    from pregao.cli.console import console, print_table
+
+    print_table(
+        console(),
+        f"{sum(what.rows.values()):,} rows {did}",
+        ["table", "rows"],
+        list(what.rows.items()),
+        numbers="rows",
+    )
+    for date, channels in sorted(what.pairs.items()):
+        listed = ", ".join(map(str, sorted(channels)))
+        typer.echo(f"{date}: channel {listed}")
+    if what.ingests:
+        typer.echo(f"dropped completely: ingests {', '.join(what.ingests)}")
+    if what.shortened:
+        typer.echo(f"dropped in part: ingests {', '.join(what.shortened)}")
+    if what.partly:
+        typer.echo(
+            f"dropped in part: captures {', '.join(what.partly)}. To ingest the dropped channels "
+            "again, select them with --channel."
+        )
+    if what.left_alone:
+        typer.echo(f"unchanged, as they are not tables of Pregão: {', '.join(what.left_alone)}")
+
+
+VIEWS_EPILOG = "\n\n".join(
+    (
+        "Example: pregao lake views --lake lake -o lake.sql, then: duckdb -init lake.sql",
+        "The file requires no DuckDB extension. It lists the current files of the tables: write it "
+        "again after an ingest.",
+    )
+)
+DDL_EPILOG = "\n\n".join(
+    (
+        "Example: pregao lake ddl --lake s3://bucket/lake --schema main.b3 -o lake.sql",
+        "The statements are in Spark SQL for the Delta connector, which other engines accept too. "
+        "Do not register the folders as plain Parquet: they also contain replaced files.",
+    )
+)
+DICTIONARY_EPILOG = "Example: pregao lake dictionary -o dictionary.md"
+SYMBOL_EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "pregao lake symbol PETR4 --lake lake",
+        "pregao lake symbol PETR4 --date 2026-05-21 --lake lake",
+        "pregao lake symbol 100000010014 --lake lake",
+    )
+)
+
+_Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Write to this file instead of standard output."
+    ),
+]
+_Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the file.")]
+
+
+def views(lake: options.Lake, output: _Output = None, force: _Force = False) -> None:
+    """Write SQL that defines the tables and views in any DuckDB."""
+    from pregao.lake.sql.duckdb_script import views_script
+    from pregao.lake.storage.lake_store import LakeStore
+
+    _check(output, force)
+    _write(views_script(LakeStore(lake)), output, force)
+
+
+def ddl(
+    lake: options.Lake,
+    schema: Annotated[
+        str, typer.Option(metavar="NAME", help="Schema of the tables: b3, or CATALOGUE.b3.")
+    ] = "b3",
+    root: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI", help="URI of the lake for the catalog, e.g. s3a://bucket/lake."
+        ),
+    ] = None,
+    output: _Output = None,
+    force: _Force = False,
+) -> None:
+    """Write SQL that registers the tables and views in a Spark catalog."""
+    from pregao.lake.storage.lake_store import LakeStore
+    from pregao.lake.views.sql import catalogue_ddl
+
+    _check(output, force)
+    _write(catalogue_ddl(LakeStore(lake), schema, root), output, force)
+
+
+def symbol(
+    name: Annotated[str, typer.Argument(metavar="SYMBOL", help="Symbol or security ID.")],
+    lake: options.Lake,
+    day: Annotated[
+        str | None, typer.Option("--date", metavar="DATE", help="Date (default: all).")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Show the security IDs of a symbol, or the symbols of a security ID, with their dates."""
+    import json
+    from dataclasses import asdict
+
+    from pregao.cli import option_values
+    from pregao.cli.console import console, print_table
+    from pregao.lake.views.symbols import find_symbol
+
+    date = option_values.days([day])[0] if day else None
+    found = find_symbol(lake, name, date)
+    if as_json:
+        typer.echo(json.dumps([asdict(one) for one in found], indent=1, default=str))
+        return
+    print_table(
+        console(),
+        "",
+        ["symbol", "security_id", "channel", "group", "from", "to", "days"],
+        [
+            (
+                one.symbol, str(one.security_id), str(one.channel), one.security_group,
+                one.first_day.isoformat(), one.last_day.isoformat(), one.days,
+            )
+            for one in found
+        ],
+        numbers="security_id channel days",
+    )  # fmt: skip
+
+
+def dictionary(
+    lake: Annotated[
+        str | None,
+        typer.Option(
+            "--lake", metavar="DIR", help="Describe this lake (default: this version's tables)."
+        ),
+    ] = None,
+    output: _Output = None,
+    force: _Force = False,
+) -> None:
+    """Write the data dictionary, every table and column with its meaning, as Markdown."""
+    from pregao.lake.data_dictionary import dictionary as page
+    from pregao.lake.data_dictionary import lake_specs, own_specs
+    from pregao.lake.storage.lake_store import LakeStore
+
+    _check(output, force)
+    if lake is None:
+        specs = own_specs()
+    else:
+        store = LakeStore(lake)
+        store.require()
+        store.roll_forward()
+        specs = lake_specs(store)
+    _write(page(specs), output, force)
+
+
+def _check(output: Path | None, force: bool) -> None:
+    """Raise `UsageError` before the work starts if the file cannot be written."""
+    from pregao.cli.output_files import NewFiles
+
+    if output is not None:
+        NewFiles(force=force).check(output)
+
+
+def _write(text: str, output: Path | None, force: bool) -> None:
+    from pregao.cli.output_files import NewFiles
+
+    if output is None:
+        typer.echo(text, nl=not text.endswith("\n"))
+        return
+    with NewFiles(force=force) as files:
+        files.create(output).write(text.encode())
+    typer.echo(f"pregao: {output} written", err=True)
+
 
 app = typer.Typer(
     name="lake",
@@ -33,7 +281,7 @@ def tables(
     as_json: options.Json = False,
 ) -> None:
     """List the tables (rows, files, size, columns, time span), or the columns of one."""
-    from pregao.cli.terminal import console, print_table
+    from pregao.cli.console import console, print_table
     from pregao.clock import format_ns
     from pregao.lake.ingest.maintenance import summarize, table_columns
     from pregao.lake.storage.lake_store import LakeStore
@@ -179,7 +427,7 @@ def compact(
     as_json: options.Json = False,
 ) -> None:
     """Merge small files and cluster rows by instrument."""
-    from pregao.cli.terminal import console, print_table
+    from pregao.cli.console import console, print_table
     from pregao.lake.ingest.maintenance import compact as merge
     from pregao.lake.datasource.options import parse_size
     from pregao.lake.storage.lake_store import LakeStore
@@ -214,8 +462,8 @@ def compact(
     )
 
 
-app.command(epilog=lake_views.VIEWS_EPILOG)(lake_views.views)
-app.command(epilog=lake_views.DDL_EPILOG)(lake_views.ddl)
-app.command(epilog=lake_views.SYMBOL_EPILOG)(lake_views.symbol)
-app.command(epilog=lake_views.DICTIONARY_EPILOG)(lake_views.dictionary)
-app.command(epilog=lake_drop.EPILOG)(lake_drop.drop)
+app.command(epilog=VIEWS_EPILOG)(views)
+app.command(epilog=DDL_EPILOG)(ddl)
+app.command(epilog=SYMBOL_EPILOG)(symbol)
+app.command(epilog=DICTIONARY_EPILOG)(dictionary)
+app.command(epilog=EPILOG)(drop)

@@ -9,8 +9,8 @@ from datetime import UTC, date
 from typing import TYPE_CHECKING
 
 from pregao.api.templates import named_templates
-from pregao.cli.configuration import configuration
-from pregao.cli.configuration import zone as zone_of
+from pregao.cli.config import configuration
+from pregao.cli.config import zone as zone_of
 from pregao.clock import format_ns, parse_ns
 from pregao.errors import UsageError
 from pregao.lake.engine_names import EngineName

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pregao.cli.configuration import LAKE_VARIABLE, ZONE_VARIABLE, default_lake
+from pregao.cli.config import LAKE_VARIABLE, ZONE_VARIABLE, default_lake
 from pregao.lake.engine_names import EngineName
 from pregao.safe_io.urls import without_secrets
 

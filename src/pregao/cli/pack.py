@@ -31,7 +31,7 @@ def pack(
     Writes a launcher script for the driver next to the archive, at the relative path that Python
     has inside it.
     """
-    from pregao.cli.new_files import NewFiles
+    from pregao.cli.output_files import NewFiles
     from pregao.errors import UsageError
     from pregao.lake.execution.environment_archive import driver_launcher, folder_name
     from pregao.lake.execution.environment_archive import pack as write_archive

@@ -86,8 +86,8 @@ def plot(
     """
     from pregao import extras
     from pregao.cli import option_values
-    from pregao.cli.configuration import configuration
-    from pregao.cli.new_files import NewFiles
+    from pregao.cli.config import configuration
+    from pregao.cli.output_files import NewFiles
 
     if output.suffix.lower() not in ENDINGS:
         raise UsageError(f"{output}: the file name must end in {', '.join(ENDINGS)}.")

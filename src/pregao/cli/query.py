@@ -1,17 +1,34 @@
-"""`pregao query`: SQL on the tables of a lake."""
+"""`pregao query`: SQL on the tables of a lake.
+
+Print the rows of a query, or write them to files.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
-
 import typer
-
 from pregao.cli import options
-from pregao.cli.configuration import LAKE_VARIABLE, default_lake
+from pregao.cli.config import LAKE_VARIABLE, default_lake
 from pregao.errors import UsageError
 from pregao.extras import require
 from pregao.lake.engine_names import EngineName
+import json
+import sys
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, BinaryIO
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+from pregao.cli.console import plain
+from pregao.cli.console import console, print_line, print_table
+from pregao.safe_io.csv_cells import safe_table
+from pregao.errors import UsageError
+from pregao.lake.sql.engines import QueryResult
+
 
 EPILOG = "\n\n".join(
     (
@@ -90,8 +107,8 @@ def query(
     Only queries are accepted: statements that write, drop or create are refused.
     """
     require("deltalake")
-    from pregao.cli import option_values, query_output
-    from pregao.cli.new_files import NewFiles
+    from pregao.cli import option_values
+    from pregao.cli.output_files import NewFiles
     from pregao.lake.execution.spark_session import parse_conf
     from pregao.lake.sql.engines import choose_engine, open_engine
     from pregao.lake.sql.query_guard import require_query
@@ -112,14 +129,14 @@ def query(
         lake = default_lake()
     require_query(sql)
     if output is not None:
-        write = query_output.writer(output, safe_csv=safe_csv)
+        write = writer(output, safe_csv=safe_csv)
         NewFiles(force=force).check(output)
     store = LakeStore(lake)
     chosen = choose_engine(store, engine, spark_wanted=master is not None or bool(settings))
     opened = open_engine(store, chosen, master=master, settings=settings, unsafe=unsafe)
     answer = opened.query(sql)
     if output is None:
-        (query_output.show_json if as_json else query_output.show)(answer, limit)
+        (show_json if as_json else show)(answer, limit)
         return
     rows = answer.rows()
     with NewFiles(force=force) as files:
@@ -144,7 +161,7 @@ def _requested_query(sql: str | None, name: str | None) -> str:
 
 
 def _list_examples(as_json: bool) -> None:
-    from pregao.cli.terminal import console, print_table
+    from pregao.cli.console import console, print_table
     from pregao.lake.sql.examples import examples
 
     rows = [(each.name, each.answers) for each in examples()]
@@ -155,3 +172,138 @@ def _list_examples(as_json: bool) -> None:
         typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=1))
         return
     print_table(console(), f"{len(rows)} queries", ["name", "answers"], rows)
+
+
+Writer = Callable[[Any, BinaryIO], None]
+
+
+def show(answer: QueryResult, limit: int) -> None:
+    """Print the first rows as a table, and the number of further rows."""
+    rows, total = answer.first(limit)
+    more = total - rows.num_rows
+    numbers = [field.name for field in rows.schema if _is_number(field.type)]
+    out = console()
+    cells = [[_cell(value) for value in row.values()] for row in _dictionaries(rows)]
+    title = f"{total:,} {'row' if total == 1 else 'rows'}"
+    print_table(out, title, rows.schema.names, cells, numbers=" ".join(numbers))
+    if more:
+        print_line(
+            out, f"{more:,} more rows; print them with --limit, or write all to a file with -o."
+        )
+
+
+def show_json(answer: QueryResult, limit: int) -> None:
+    """Print the first rows as a JSON list, and the number of further rows to standard error."""
+    rows, total = answer.first(limit)
+    lines = ",\n".join(map(json_text, _dictionaries(rows)))
+    sys.stdout.write(f"[\n{lines}\n]\n" if lines else "[]\n")
+    if more := total - rows.num_rows:
+        sys.stderr.write(f"pregao: {more:,} more rows; use --limit or -o\n")
+
+
+def writer(path: Path, *, safe_csv: bool = False) -> Writer:
+    """Return the writer for a file extension; ``safe_csv`` is for files opened in spreadsheets."""
+    found = _WRITERS.get(path.suffix.lower())
+    if found is None:
+        raise UsageError(f"{path}: the file name must end in {', '.join(_WRITERS)}.")
+    if safe_csv and found is _write_csv:
+        return lambda rows, stream: _write_csv(rows, stream, safe=True)
+    return found
+
+
+def _dictionaries(rows: Any) -> list[dict[str, Any]]:
+    """Return rows as dictionaries; columns of equal names (from joins) are named by index."""
+    names = rows.schema.names
+    unique = [f"{index}" if names.count(name) > 1 else name for index, name in enumerate(names)]
+    found: list[dict[str, Any]] = rows.rename_columns(unique).to_pylist()
+    return found
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    )
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return value
+    return json_text(value) if isinstance(value, dict | list) else _plain(value)
+
+
+def _plain(value: Any) -> str:
+    """Return a value as text: decimals with all digits, bytes in hexadecimal, times in ISO 8601."""
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, date | datetime):
+        return value.isoformat()
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON; decimals are numbers with all digits."""
+    if isinstance(value, dict):
+        members = (f"{json.dumps(key)}: {json_text(inner)}" for key, inner in value.items())
+        return f"{{{', '.join(members)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(json_text, value))}]"
+    if value is None:
+        return "null"
+    if isinstance(value, float):
+        return json.dumps(value if value == value and abs(value) != float("inf") else None)
+    if isinstance(value, int | Decimal):
+        return _plain(value)
+    text = json.dumps(value if isinstance(value, str) else _plain(value), ensure_ascii=False)
+    return plain(text)
+
+
+def _write_parquet(rows: Any, stream: BinaryIO) -> None:
+    pq.write_table(rows, stream, compression="zstd")
+
+
+def _write_csv(rows: Any, stream: BinaryIO, *, safe: bool = False) -> None:
+    table = _csv_texts(rows)
+    if safe:
+        table = safe_table(table)
+    pa_csv.write_csv(table, stream, pa_csv.WriteOptions(quoting_style="needed"))
+
+
+def _csv_texts(rows: Any) -> Any:
+    """Convert nested values to JSON and bytes to hexadecimal, which Arrow's CSV writer lacks."""
+    columns = []
+    for column in rows.columns:
+        if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
+            texts = [None if value is None else _cell(value) for value in column.to_pylist()]
+            columns.append(pa.chunked_array([pa.array(texts, pa.string())]))
+        else:
+            columns.append(column)
+    return pa.table(columns, names=rows.schema.names)
+
+
+def _write_json_lines(rows: Any, stream: BinaryIO) -> None:
+    for batch in rows.to_batches(max_chunksize=10_000):
+        for row in batch.to_pylist():
+            stream.write(json_text(row).encode() + b"\n")
+
+
+def _write_json(rows: Any, stream: BinaryIO) -> None:
+    between = b"[\n"
+    for batch in rows.to_batches(max_chunksize=10_000):
+        for row in batch.to_pylist():
+            stream.write(between + json_text(row).encode())
+            between = b",\n"
+    stream.write(b"[]\n" if between == b"[\n" else b"\n]\n")
+
+
+_WRITERS: dict[str, Writer] = {
+    ".csv": _write_csv,
+    ".parquet": _write_parquet,
+    ".json": _write_json,
+    ".jsonl": _write_json_lines,
+}

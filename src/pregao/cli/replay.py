@@ -82,8 +82,8 @@ def replay(
     if quiet:
         replayer.run()
         return
-    from pregao.cli.terminal import console as shown_on
-    from pregao.cli.terminal import print_line, print_table
+    from pregao.cli.console import console as shown_on
+    from pregao.cli.console import print_line, print_table
 
     console = shown_on(sys.stderr)
     if targets:

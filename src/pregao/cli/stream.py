@@ -85,7 +85,7 @@ def stream(
     atomically, exactly once: nothing is lost or duplicated if the command is killed.
     """
     from pregao.cli import option_values
-    from pregao.cli.reports import check_report
+    from pregao.cli.output_files import check_report
     from pregao.clock import parse_span
     from pregao.lake.ingest.options import IngestOptions
     from pregao.lake.datasource.options import parse_size

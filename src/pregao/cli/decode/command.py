@@ -1,0 +1,399 @@
+"""``pregao decode``: decode captures to text or files.
+
+Run ``pregao decode`` requests.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+import typer
+from pregao.cli import options
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+import numpy as np
+from pregao.api.input_captures import STANDARD_INPUT, CaptureInputs
+from pregao.api.message_selection import MessageSelection
+from pregao.api.session_messages import looks_like_sessions, pasted_messages
+from pregao.capture.blocks import PADDING, PacketBlock
+from pregao.capture.layers import Flow
+from pregao.cli.decode.hex import packet_bytes
+from pregao.cli.decode.outputs import MessageOutput, SingleFileOutput, Versions, open_output, output_kind, several_templates
+from pregao.cli.decode.pipeline import CaptureContents, DecodeAccount, DecodePipeline, expected_versions, learn
+from pregao.cli.output_files import NewFiles
+from pregao.cli.console import ReadingProgress
+from pregao.errors import UsageError
+from pregao.schemas.registry import Registry
+from pregao.umdf.streams import Stream
+from pregao.umdf.survey.lines import Destination, LineNumbers, LineTable
+
+if TYPE_CHECKING:
+    from pregao.cli.decode.pipeline import DecodeAccount
+
+
+EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "pregao decode day.pcap | less",
+        "pregao decode day.pcap --template Trade_53 --symbol PETR4 -o trades.csv",
+        "pregao decode folder-with-captures/ -o tables/ --format parquet",
+        "pregao decode archive.pcap -t IncrementalRefresh -o messages.jsonl",
+        'pregao decode --hex "37 00 01 00 b1 68 de 3a …"',
+        "Lists are comma-separated or given by repeating the option. Times are ISO 8601 (UTC "
+        "unless they or --tz name a zone) or nanoseconds since 1970.",
+        "The exit code is 0 if everything was decoded, 1 if something was rejected, 2 if the "
+        "command failed. A truncated capture (one still being written) is decoded up to its last "
+        "complete packet, with a warning; the exit code stays 0.",
+    )
+)
+
+
+def decode(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE…",
+            help="Captures (pcap or pcapng, plain, gzip or zstd), folders of captures, or - for "
+            "standard input. FIX/FAST captures and raw dumps are detected.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="PATH",
+            help="Output: a .jsonl, .csv, .parquet or .arrow file, or a folder with one file per "
+            "template (default: text on standard output).",
+        ),
+    ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="Format: parquet (default for a folder), csv, arrow, jsonl or text.",
+        ),
+    ] = None,
+    template: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--template", "-t", metavar="TEMPLATE", help="Only these templates, by name or ID."
+        ),
+    ] = None,
+    security_id: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NUMBER", help="Only messages of these instruments."),
+    ] = None,
+    symbol: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SYMBOL", help="Only these symbols, resolved by definitions in the input."
+        ),
+    ] = None,
+    channel: options.Channels = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Only packets captured at or after this time."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only packets captured before this time.")
+    ] = None,
+    tz: options.Zone = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "-n", min=1, metavar="NUMBER", help="Maximum number of messages."),
+    ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Decode all messages with this SBE schema or FAST template file.",
+        ),
+    ] = None,
+    hex_: Annotated[
+        str | None,
+        typer.Option(
+            "--hex",
+            metavar="DIGITS",
+            help="Decode one packet in hexadecimal; - reads it from standard input.",
+        ),
+    ] = None,
+    stream: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS:PORT=STREAM",
+            help="Stream of a destination, e.g. 233.252.14.1:30001=incremental.",
+        ),
+    ] = None,
+    safe_csv: options.SafeCsv = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace existing files.")] = False,
+) -> None:
+    """Decode every message of market-data captures, in packet order."""
+    from pregao.cli import option_values
+    from pregao.cli.decode.outputs import OutputClosedError
+    pass
+    from pregao.errors import UsageError
+    from pregao.schemas.registry import Registry
+
+    if files and hex_ is None:
+        from pregao.api.legacy_captures import are_legacy
+
+        if are_legacy(files, schema):
+            from pregao.cli.decode.legacy import LegacyRequest, decode_legacy
+
+            try:
+                rejected = decode_legacy(
+                    LegacyRequest(
+                        output=output,
+                        format=format_,
+                        templates=option_values.parts(template),
+                        security_ids=option_values.numbers(
+                            security_id, "--security-id", (1 << 63) - 1
+                        ),
+                        symbols=option_values.parts(symbol),
+                        since_ns=option_values.moment(since, "--since", tz),
+                        until_ns=option_values.moment(until, "--until", tz),
+                        limit=limit,
+                        schema=schema,
+                        force=force,
+                        safe_csv=safe_csv,
+                    ),
+                    files,
+                )
+            except OutputClosedError:
+                raise typer.Exit(0) from None
+            raise typer.Exit(1 if rejected else 0)
+    started = time.perf_counter()
+    registry = Registry.from_environment([] if schema is None else [schema])
+    request = DecodeRequest(
+        registry=registry,
+        output=output,
+        format=format_,
+        templates=option_values.template_ids(template, registry),
+        security_ids=option_values.numbers(security_id, "--security-id", (1 << 63) - 1),
+        symbols=option_values.parts(symbol),
+        channels=option_values.numbers(channel, "--channel", 255),
+        since_ns=option_values.moment(since, "--since", tz),
+        until_ns=option_values.moment(until, "--until", tz),
+        limit=limit,
+        streams=option_values.streams(stream),
+        force=force,
+        safe_csv=safe_csv,
+    )
+    try:
+        if hex_ is not None:
+            if files:
+                raise UsageError("--hex decodes one packet: give either --hex or captures.")
+            account = decode_packet(request, sys.stdin.read() if hex_ == "-" else hex_)
+        elif files:
+            account = decode_captures(request, files)
+        else:
+            raise UsageError("No capture given: pass files, - for standard input, or --hex.")
+    except OutputClosedError:
+        raise typer.Exit(0) from None
+    print_summary(account, time.perf_counter() - started)
+    raise typer.Exit(1 if account.rejected else 0)
+
+
+def print_summary(account: DecodeAccount, seconds: float) -> None:
+    """Print counts of decoded, skipped and rejected messages to standard error."""
+    for name, tail in account.reading.tails:
+        print_line(f"{name}: {tail}; all complete packets before it were decoded")
+    for (template_id, version), count in sorted(account.unknown.items()):
+        print_line(
+            f"{count:,} messages of unknown template {template_id} (version {version}) were skipped"
+        )
+    for name, count in sorted(account.withheld.items()):
+        print_line(f"{count:,} values of {name} exceed the column type and were replaced by null")
+    statistics = account.reading.statistics
+    if statistics.cut:
+        print_line(f"{statistics.cut:,} packets were truncated by the snap length and not decoded")
+    if account.reading.fragments:
+        print_line(f"{account.reading.fragments:,} IP fragments could not be reassembled")
+    for reason, count in statistics.malformed.most_common():
+        print_line(f"{count:,} malformed packets: {reason}")
+    for error in account.reading.damaged:
+        print_line(f"{error}; the rest of that file was not read")
+    for reject in account.rejects.first:
+        print_line(f"rejected: {reject}")
+    more = account.rejects.total - len(account.rejects.first)
+    if more > 0:
+        print_line(f"… and {more:,} more, by reason:")
+        for reason, count in account.rejects.reasons.most_common(10):
+            print_line(f"  {count:,} × {reason}")
+    rate = account.messages / seconds if seconds > 0 else 0.0
+    packets = account.packets + (statistics.tcp if account.sessions else 0)
+    print_line(
+        f"{packets:,} packets, {account.messages:,} messages, "
+        f"{account.rejected:,} rejected in {seconds:.2f} s ({rate:,.0f} messages/s)"
+    )
+
+
+def print_line(sentence: str) -> None:
+    """Write a line to standard error."""
+    sys.stderr.write(f"pregao: {sentence}\n")
+
+
+_PASTED = Flow("0.0.0.0", 0, "0.0.0.0", 0)  # noqa: S104 - no socket: a packet without a flow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeRequest:
+    """Settings of a decode run."""
+
+    registry: Registry
+    output: str | None = None
+    format: str | None = None
+    templates: frozenset[tuple[int, int]] | None = None
+    security_ids: frozenset[int] | None = None
+    symbols: Sequence[str] = ()
+    channels: frozenset[int] | None = None
+    since_ns: int | None = None
+    until_ns: int | None = None
+    limit: int | None = None
+    streams: dict[Destination, Stream]
+    force: bool = False
+    safe_csv: bool = False
+
+    def selection(self) -> MessageSelection:
+        """Return the selection of packets and messages, before symbols are resolved."""
+        return MessageSelection(
+            self.templates, self.security_ids, self.channels, self.since_ns, self.until_ns
+        )
+
+
+def decode_captures(request: DecodeRequest, names: Sequence[str]) -> DecodeAccount:
+    """Decode captures into the requested output."""
+    target, folder, kind = output_kind(request.output, request.format)
+    captures = CaptureInputs(names)
+    _refuse_inputs(target, captures)
+    captures.check()
+    selection, lines = request.selection(), LineTable(request.streams)
+    # Lines are printed while reading; files need a first pass that detects streams and symbols.
+    two_passes = target is not None or kind == "csv" or bool(request.symbols)
+    with captures.kept() if two_passes else nullcontext(), NewFiles(force=request.force) as files:
+        versions: Versions = {}
+        if target is not None and not folder:
+            files.check(target)
+        if two_passes:
+            with ReadingProgress("learning") as progress:
+                learned = learn(
+                    captures, selection, request.symbols, lines, request.registry, progress
+                )
+            versions = _planned(request, selection, learned, kind, folder=folder)
+            if folder and target is not None:
+                _prepare(target, kind, versions, files)
+        pipeline = DecodePipeline(
+            request.registry, selection, lines, learned=two_passes, limit=request.limit
+        )
+        output = open_output(files, target, folder, kind, versions, safe_csv=request.safe_csv)
+        if isinstance(output, SingleFileOutput) and len(versions) == 1:
+            output.begin(next(iter(versions)))
+        with ReadingProgress("decoding", quiet=target is None) as progress:
+            return _written(pipeline, captures, output, progress)
+
+
+def _written(
+    pipeline: DecodePipeline,
+    captures: CaptureInputs,
+    output: MessageOutput,
+    progress: ReadingProgress,
+) -> DecodeAccount:
+    try:
+        account = pipeline.run(captures, output, progress)
+        output.close()
+    except BaseException as error:
+        output.abandon()
+        if isinstance(error, OSError):
+            reason = error.strerror or str(error)
+            raise UsageError(f"Cannot write the output: {reason}.") from error
+        raise
+    return account
+
+
+def _planned(
+    request: DecodeRequest,
+    selection: MessageSelection,
+    learned: CaptureContents,
+    kind: str,
+    *,
+    folder: bool,
+) -> Versions:
+    """Return the templates to write, if they are known before decoding."""
+    if folder or kind in ("jsonl", "text"):
+        return learned.versions
+    versions = expected_versions(selection, learned, request.registry)
+    if not versions:
+        raise UsageError(
+            "No message in the input matches the selection; nothing to write. "
+            "`pregao info` shows the contents of captures."
+        )
+    if len(versions) > 1 and request.limit is None:
+        raise several_templates(pairs[0][1].name for pairs in versions.values())
+    return versions
+
+
+def _prepare(folder: Path, kind: str, versions: Versions, files: NewFiles) -> None:
+    """Create the folder and check that no file in it would be replaced or mixed in."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"Cannot create folder {folder}: {error.strerror}.") from None
+    names = {f"{pairs[0][1].name}.{kind}" for pairs in versions.values()}
+    others = sorted(
+        path.name for path in folder.glob(f"*.{kind}") if path.is_file() and path.name not in names
+    )
+    if others and not files.force:
+        raise UsageError(
+            f"{folder} already contains {kind} files, such as {others[0]}; choose another folder, "
+            "or use --force to write into this one."
+        )
+    for name in names:
+        files.check(folder / name)
+
+
+def _refuse_inputs(target: Path | None, captures: CaptureInputs) -> None:
+    """Raise `UsageError` if the output is one of the captures."""
+    for name in captures.names:
+        if target is None or name == STANDARD_INPUT or not target.exists():
+            continue
+        with suppress(OSError):
+            if target.samefile(name):
+                raise UsageError(f"{target} is an input capture; choose another output file.")
+
+
+def decode_packet(request: DecodeRequest, text: str) -> DecodeAccount:
+    """Decode one packet given in hexadecimal, and print it as text or JSON."""
+    target, folder, kind = output_kind(request.output, request.format)
+    if target is not None or kind not in ("text", "jsonl"):
+        raise UsageError("--hex prints to standard output: omit -o and use --format text or jsonl.")
+    if request.symbols:
+        raise UsageError("--hex cannot resolve --symbol (no definitions): use --security-id.")
+    data = packet_bytes(text)
+    block = PacketBlock(
+        np.frombuffer(data + bytes(PADDING), np.uint8),
+        np.zeros(1, np.int64),
+        np.zeros(1, np.int64),
+        np.array([len(data)], np.int32),
+        np.ones(1, np.int64),
+        np.zeros(1, np.int64),
+        np.zeros(1, np.int32),
+    )
+    lines = LineTable(request.streams)
+    pipeline = DecodePipeline(
+        request.registry, request.selection(), lines, learned=False, limit=request.limit
+    )
+    with NewFiles(force=False) as files:
+        output = open_output(files, None, folder, kind, {})
+        if looks_like_sessions(data):
+            pipeline.messages("<packet>", pasted_messages(data), [_PASTED], output)
+        else:
+            pipeline.block("<packet>", block, LineNumbers(lines, [_PASTED]), output)
+        output.close()
+    return pipeline.account

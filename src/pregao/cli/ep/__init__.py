@@ -1,0 +1,1 @@
+"""``pregao ep``: an order-entry console over Binary EntryPoint."""

@@ -1,0 +1,1 @@
+"""``pregao exchange``: run an exchange, operate it, repair its journal."""

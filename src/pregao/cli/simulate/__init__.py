@@ -1,0 +1,1 @@
+"""``pregao simulate``: a simulated market as captures."""
