@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pregao.api.book import Book as Book
     from pregao.api.capture import Capture as Capture
     from pregao.api.capture import read as read
-    from pregao.api.following import follow as follow
+    from pregao.api.follow import follow as follow
     from pregao.api.lake import Lake as Lake
-    from pregao.api.messages import Message as Message
-    from pregao.api.simulating import simulate as simulate
+    from pregao.api.message import Message as Message
+    from pregao.api.simulate import simulate as simulate
     from pregao.book.state import State as State
     from pregao.live.client import Live as Live
 

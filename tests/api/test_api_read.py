@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import pregao
-from pregao.api.messages import Protocol
+from pregao.api.message import Protocol
 from pregao.clock import SECOND
 from pregao.errors import CaptureError, NothingFoundError, UsageError
 from pregao.exchange.simulation.simulation import Simulation

@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from pregao.api.book import Book as Book
     from pregao.api.capture import Capture as Capture
     from pregao.api.capture import read as read
-    from pregao.api.following import follow as follow
-    from pregao.api.ladders import Level as Level
-    from pregao.api.ladders import Order as Order
+    from pregao.api.follow import follow as follow
+    from pregao.api.book import Level as Level
+    from pregao.api.book import Order as Order
     from pregao.api.lake import Lake as Lake
     from pregao.api.lake import LakeBook as LakeBook
-    from pregao.api.messages import Message as Message
-    from pregao.api.messages import Protocol as Protocol
-    from pregao.api.simulating import simulate as simulate
+    from pregao.api.message import Message as Message
+    from pregao.api.message import Protocol as Protocol
+    from pregao.api.simulate import simulate as simulate
     from pregao.book import State as State
 
 _HOMES = {
     "pregao.api.book": ["Book"],
     "pregao.api.capture": ["Capture", "read"],
-    "pregao.api.following": ["follow"],
-    "pregao.api.ladders": ["Level", "Order"],
+    "pregao.api.follow": ["follow"],
+    "pregao.api.book": ["Level", "Order"],
     "pregao.api.lake": ["Lake", "LakeBook"],
-    "pregao.api.messages": ["Message", "Protocol"],
-    "pregao.api.simulating": ["simulate"],
+    "pregao.api.message": ["Message", "Protocol"],
+    "pregao.api.simulate": ["simulate"],
     "pregao.book": ["State"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

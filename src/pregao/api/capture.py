@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from pregao.api.input_captures import CaptureInputs, NullProgress, ReadStatistics
-from pregao.api.message_keys import key_form
-from pregao.api.message_selection import MessageSelection
-from pregao.api.messages import Message, Protocol
-from pregao.api.session_messages import EntryPointReader
-from pregao.api.symbols import instruments, learn_symbols
-from pregao.api.templates import known_schemas, named_templates
-from pregao.api.values import UTC, Path, Time, listed, moment_ns, numbers, paths
+from pregao.api.reading.inputs import CaptureInputs, NullProgress, ReadStatistics
+from pregao.api.reading.keys import key_form
+from pregao.api.reading.selection import MessageSelection
+from pregao.api.message import Message, Protocol
+from pregao.api.reading.entrypoint import EntryPointReader
+from pregao.api.reading.selection import instruments, learn_symbols
+from pregao.api.reading.selection import known_schemas, named_templates
+from pregao.api.arguments import UTC, Path, Time, listed, moment_ns, numbers, paths
 from pregao.arrays import Int64Array
 from pregao.capture.layers import Flow
 from pregao.entrypoint.captured.messages import NO_MESSAGE
@@ -202,10 +202,10 @@ class Capture:
     def info(self) -> dict[str, Any]:
         """Return a summary of the captures, ignoring filters, as ``pregao info --json`` does."""
         if self._legacy:
-            from pregao.api.legacy_report import legacy_report
+            from pregao.api.reading.legacy import legacy_report
 
             return legacy_report(self.names, None)
-        from pregao.api.capture_report import surveyed
+        from pregao.api.reading.report import surveyed
 
         return surveyed(self.names, self.registry, {}, NullProgress())
 
@@ -229,7 +229,7 @@ class Capture:
             ```
         """
         if self._legacy:
-            from pregao.api.legacy_messages import legacy_messages
+            from pregao.api.reading.legacy import legacy_messages
 
             wanted = self._wanted
             if wanted.symbols or wanted.security_ids or wanted.channels:
@@ -286,7 +286,7 @@ class Capture:
 
     @cached_property
     def _legacy(self) -> bool:
-        from pregao.api.legacy_captures import are_legacy
+        from pregao.api.reading.legacy import are_legacy
 
         return are_legacy(self.names)
 

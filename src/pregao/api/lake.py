@@ -9,8 +9,8 @@ from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
-from pregao.api.ladders import Level, Order, ladder_text, levels, orders, price
-from pregao.api.values import UTC, Path, Time, choice, day_from, listed, moment_ns, paths
+from pregao.api.book import Level, Order, ladder_text, levels, orders, price
+from pregao.api.arguments import UTC, Path, Time, choice, day_from, listed, moment_ns, paths
 from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.errors import UsageError

@@ -11,7 +11,7 @@ import typer
 from pregao.clock import MINUTE
 from pregao.errors import UsageError
 from collections.abc import Iterator, Sequence
-from pregao.api.ladders import Level
+from pregao.api.book import Level
 
 if TYPE_CHECKING:
     from rich.console import Console

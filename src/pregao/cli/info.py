@@ -58,15 +58,15 @@ def info(
     """Survey captures: streams, versions, gaps, rates, rejects, EntryPoint sessions."""
     import json
 
-    from pregao.api.capture_report import surveyed
-    from pregao.api.legacy_captures import are_legacy
+    from pregao.api.reading.report import surveyed
+    from pregao.api.reading.legacy import are_legacy
     from pregao.cli import option_values
     pass
     from pregao.cli.console import ReadingProgress
     from pregao.schemas.registry import Registry
 
     if are_legacy(files, schema):
-        from pregao.api.legacy_report import legacy_report
+        from pregao.api.reading.legacy import legacy_report
         pass
 
         report = legacy_report(files, schema)

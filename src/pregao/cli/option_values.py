@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import UTC, date
 from typing import TYPE_CHECKING
 
-from pregao.api.templates import named_templates
+from pregao.api.reading.selection import named_templates
 from pregao.cli.config import configuration
 from pregao.cli.config import zone as zone_of
 from pregao.clock import format_ns, parse_ns

@@ -58,7 +58,7 @@ def replay(
     quiet: options.Quiet = False,
 ) -> None:
     """Resend the UDP packets of captures, merged by time, each line to its own target."""
-    from pregao.api.input_captures import CaptureInputs
+    from pregao.api.reading.inputs import CaptureInputs
     from pregao.live.replayer import Replayer, parse_speed
     from pregao.net.addresses import find_interface
 

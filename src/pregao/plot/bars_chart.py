@@ -6,7 +6,7 @@ from datetime import date
 
 import numpy as np
 
-from pregao.api.values import Time
+from pregao.api.arguments import Time
 from pregao.lake.analytics.bars import known_intervals
 from pregao.plot.queries import LakeLike, answer, span_of
 from pregao.plot.style import (

@@ -7,7 +7,7 @@ from datetime import date
 import numpy as np
 
 from pregao.api.lake import LakeBook
-from pregao.api.values import Time
+from pregao.api.arguments import Time
 from pregao.errors import NothingFoundError
 from pregao.plot.queries import LakeLike, opened
 from pregao.plot.style import (

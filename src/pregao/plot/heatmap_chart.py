@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 
-from pregao.api.values import Time
+from pregao.api.arguments import Time
 from pregao.errors import NothingFoundError, UsageError
 from pregao.lake.sql.bound_queries import LEVELS_OF_TICKS
 from pregao.plot.queries import ChartRange, LakeLike, answer, span_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import FuncFormatter
 
-from pregao.api.values import Time
+from pregao.api.arguments import Time
 from pregao.errors import UsageError
 from pregao.lake.analytics.latency_minutes import MEASURES
 from pregao.plot.queries import LakeLike, answer, span_of

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pregao.api.lake import Lake
-from pregao.api.values import Time, day_from, moment_ns
+from pregao.api.arguments import Time, day_from, moment_ns
 from pregao.errors import NothingFoundError
 from pregao.lake import storage
 from pregao.lake.sql.bound_queries import bound_rows

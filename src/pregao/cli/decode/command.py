@@ -16,9 +16,9 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 import numpy as np
-from pregao.api.input_captures import STANDARD_INPUT, CaptureInputs
-from pregao.api.message_selection import MessageSelection
-from pregao.api.session_messages import looks_like_sessions, pasted_messages
+from pregao.api.reading.inputs import STANDARD_INPUT, CaptureInputs
+from pregao.api.reading.selection import MessageSelection
+from pregao.api.reading.entrypoint import looks_like_sessions, pasted_messages
 from pregao.capture.blocks import PADDING, PacketBlock
 from pregao.capture.layers import Flow
 from pregao.cli.decode.hex import packet_bytes
@@ -142,7 +142,7 @@ def decode(
     from pregao.schemas.registry import Registry
 
     if files and hex_ is None:
-        from pregao.api.legacy_captures import are_legacy
+        from pregao.api.reading.legacy import are_legacy
 
         if are_legacy(files, schema):
             from pregao.cli.decode.legacy import LegacyRequest, decode_legacy

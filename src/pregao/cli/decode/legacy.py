@@ -13,12 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO
-from pregao.api.legacy_captures import (
-    LegacyReadResult,
-    LegacyReadStatistics,
-    read_messages,
-    reader_of,
-)
+from pregao.api.reading.legacy import LegacyReadResult, LegacyReadStatistics, read_messages, reader_of
 from pregao.cli.decode.outputs import StandardOutput, output_kind
 from pregao.cli.output_files import NewFiles
 from pregao.cli.console import plain
@@ -39,8 +34,8 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet as pq
-from pregao.api.input_captures import CaptureInputs
-from pregao.api.legacy_captures import LegacyReadResult, LegacyReadStatistics, is_dump
+from pregao.api.reading.inputs import CaptureInputs
+from pregao.api.reading.legacy import LegacyReadResult, LegacyReadStatistics, is_dump
 from pregao.arrays import Int64Array
 from pregao.capture.block_reader import read_blocks
 from pregao.cli.output_files import NewFiles

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
-from pregao.api.message_keys import MessageKeyFormat, key_form
+from pregao.api.reading.keys import MessageKeyFormat, key_form
 from pregao.cli.output_files import NewFiles
 from pregao.errors import UsageError
 from pregao.extras import installed, require
@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pregao.api.message_keys import MessageKeyFormat
+from pregao.api.reading.keys import MessageKeyFormat
 from pregao.cli.decode.text import csv_header, csv_lines
 from pregao.sbe.arrow import widened
 from pregao.umdf.bulk_decoder import MessageBatch

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from pregao.api.input_captures import STANDARD_INPUT, CaptureInputs, ReadStatistics, numbered
-from pregao.api.message_selection import MessageSelection, limited, security_id
-from pregao.api.session_messages import EntryPointReader
-from pregao.api.symbols import instruments, learn_symbols
-from pregao.api.templates import known_schemas
+from pregao.api.reading.inputs import STANDARD_INPUT, CaptureInputs, ReadStatistics, numbered
+from pregao.api.reading.selection import MessageSelection, limited, security_id
+from pregao.api.reading.entrypoint import EntryPointReader
+from pregao.api.reading.selection import instruments, learn_symbols
+from pregao.api.reading.selection import known_schemas
 from pregao.capture.blocks import PacketBlock
 from pregao.capture.layers import Flow
 from pregao.cli.decode.outputs import MessageOutput, Versions

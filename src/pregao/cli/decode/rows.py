@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 from unicodedata import category
 
-from pregao.api.message_keys import key_form
+from pregao.api.reading.keys import key_form
 from pregao.cli.decode.text import FIRST_SECOND, LAST_SECOND, MONTH_YEAR, PER_SECOND, shown
 from pregao.cli.console import plain
 from pregao.sbe.model import Block

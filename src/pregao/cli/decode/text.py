@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pregao.api.message_keys import UMDF_KEYS, MessageKeyFormat, key_form
+from pregao.api.reading.keys import UMDF_KEYS, MessageKeyFormat, key_form
 from pregao.cli import _kernels
 from pregao.cli.console import plain
 from pregao.safe_io.csv_cells import safe_cells

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pregao.api.input_captures import CaptureInputs, Progress, ReadStatistics, numbered
-from pregao.api.session_report import EntryPointSurvey
+from pregao.api.reading.inputs import CaptureInputs, Progress, ReadStatistics, numbered
+from pregao.api.reading.entrypoint import EntryPointSurvey
 from pregao.clock import format_ns
 from pregao.schemas.registry import Registry
 from pregao.umdf.streams import Stream

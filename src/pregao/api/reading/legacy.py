@@ -1,4 +1,9 @@
-"""Captures and raw dumps of the legacy feed: detected by content, read message by message."""
+"""Captures and raw dumps of the legacy feed: detected by content, read message by message.
+
+Messages of the legacy feed in captures, in the common message form.
+
+Report of captures of the legacy feed: flows, streams, messages, and missing messages.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
-
-from pregao.api.input_captures import STANDARD_INPUT, CaptureInputs
+from pregao.api.reading.inputs import STANDARD_INPUT, CaptureInputs
 from pregao.capture.block_reader import read_blocks
 from pregao.capture.layers import Flow
 from pregao.capture.pcap import is_pcap
@@ -22,6 +26,20 @@ from pregao.legacy.messages import LegacyMessage, MessageReader, MsgType
 from pregao.legacy.streams import RAW_HEAD, is_raw_dump, mostly_legacy
 from pregao.legacy.streams import LegacyStream, stream_of
 from pregao.umdf.survey.lines import Destination
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pregao.api.message import Message, Protocol
+from pregao.errors import CaptureError, UsageError
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from pregao.clock import format_ns
+from pregao.legacy.messages import MsgType
+from pregao.legacy.streams import LegacyStream
+from pregao.umdf.sequencing import StreamSequence, Verdict
+
 
 _LOOKED_AT = 64
 _PCAPNG = b"\n\r\r\n"
@@ -193,3 +211,138 @@ def _dumped(name: str) -> Iterator[tuple[int, int, str, bytes]]:
             held = held[start:]
     if held:
         yield 0, position, name, held
+
+
+def legacy_messages(
+    names: Sequence[str],
+    templates: Sequence[str],
+    since_ns: int | None,
+    until_ns: int | None,
+    rejects: Counter[str],
+) -> Iterator[Message]:
+    """Yield the messages of some templates (by name or number) captured within the time range."""
+    reader, account = reader_of(None), LegacyReadStatistics()
+    known = reader.templates.by_id
+    wanted = set(known)
+    if templates:
+        wanted = {number for number in known if {known[number].name, str(number)} & set(templates)}
+        if not wanted:
+            names_known = ", ".join(sorted(each.name for each in known.values()))
+            raise UsageError(f"There is no template {templates[0]!r}; available: {names_known}.")
+    rejects.clear()
+    for read in read_messages(names, reader, account):
+        message = read.message
+        if message is None:
+            rejects[read.reason] += 1
+            continue
+        timely = (since_ns is None or read.time_ns >= since_ns) and (
+            until_ns is None or read.time_ns < until_ns
+        )
+        if timely and message.template_id in wanted:
+            yield Message(
+                Protocol.LEGACY,
+                known[message.template_id].name,
+                message.template_id,
+                None,
+                message.values,
+                read.time_ns or None,
+                message.sending_time_ns,
+                message.number,
+                flow=read.flow,
+            )
+    if account.damaged:
+        raise CaptureError(account.damaged[0])
+
+
+@dataclass(slots=True)
+class _Flow:
+    """Statistics of a flow."""
+
+    messages: int = 0
+    heartbeats: int = 0
+    resets: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
+    missing: int = 0
+    duplicates: int = 0
+    late: int = 0
+    lowest: int = 0
+    highest: int = 0
+    entries: int = 0
+    version: int = 1
+    sequence: StreamSequence = field(default_factory=StreamSequence)
+
+
+def legacy_report(names: Sequence[str], schema: Path | None) -> dict[str, Any]:
+    """Return the report of captures of the legacy feed as JSON values."""
+    reader = reader_of(schema)
+    account = LegacyReadStatistics()
+    flows: dict[str, _Flow] = {}
+    templates: Counter[int] = Counter()
+    for read in read_messages(names, reader, account):
+        message = read.message
+        if message is None:
+            continue
+        templates[message.template_id] += 1
+        flow = flows.setdefault(read.flow, _Flow(first_ns=read.time_ns))
+        flow.messages += 1
+        flow.last_ns = read.time_ns
+        flow.entries += len(message.values.get("MDEntries", ()))
+        _sequence(flow, message.type, message.number)
+    return {
+        "protocol": "UMDF FIX/FAST",
+        "files": list(names),
+        "datagrams": account.datagrams,
+        "messages": account.messages,
+        "chunks_missing": account.abandoned,
+        "flows": [_shown(name, flow, account.stream(name)) for name, flow in flows.items()],
+        "templates": [
+            {
+                "template": number,
+                "message": reader.templates.by_id[number].name,
+                "messages": count,
+            }
+            for number, count in templates.most_common()
+        ],
+        "rejects": dict(account.rejects.most_common()),
+        "damaged": account.damaged,
+    }
+
+
+def _sequence(flow: _Flow, kind: MsgType, number: int) -> None:
+    if kind is MsgType.HEARTBEAT:
+        flow.heartbeats += 1
+    if kind is MsgType.SEQUENCE_RESET:
+        flow.resets += 1
+        flow.version += 1
+        return
+    arrival = flow.sequence.accept(flow.version, number)
+    flow.highest = max(flow.highest, number)
+    flow.lowest = min(flow.lowest or number, number)
+    if arrival.missing is not None:
+        flow.missing += len(arrival.missing)
+    match arrival.verdict:
+        case Verdict.LATE:
+            flow.missing -= 1
+            flow.late += 1
+        case Verdict.DUPLICATE if kind is not MsgType.HEARTBEAT:
+            flow.duplicates += 1
+
+
+def _shown(name: str, flow: _Flow, stream: LegacyStream | None) -> dict[str, Any]:
+    timed = flow.last_ns > 0
+    return {
+        "flow": name,
+        "stream": None if stream is None else stream.value,
+        "messages": flow.messages,
+        "entries": flow.entries,
+        "heartbeats": flow.heartbeats,
+        "resets": flow.resets,
+        "lowest": flow.lowest,
+        "highest": flow.highest,
+        "missing": flow.missing,
+        "duplicates": flow.duplicates,
+        "late": flow.late,
+        "first": format_ns(flow.first_ns) if timed else None,
+        "last": format_ns(flow.last_ns) if timed else None,
+    }

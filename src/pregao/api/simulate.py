@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from pregao.api.values import choice, day_from
+from pregao.api.arguments import choice, day_from
 from pregao.exchange.simulation.network_faults import fault_rates, parse_rates
 from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import (

@@ -1,0 +1,1 @@
+"""Reading of captures that the API and the command line share; not public."""
