@@ -41,7 +41,7 @@ quick: $(STAMP)
 # pump with the plain machine.
 days: $(STAMP)
 	PREGAO_CHANNEL_DAYS=1000 $(BIN)/python -m pytest -n 2 tests/feed/test_feed_channel_days.py \
-		tests/feed/test_feed_pump.py
+		tests/feed/test_feed_fastpath.py
 
 # Damaged bytes for kernels, with every access to an array checked; the code has its own cache.
 fuzz: $(STAMP)

@@ -6,7 +6,7 @@ import shutil
 import duckdb
 import pytest
 
-from tests.cli.test_cli_sentences import sound_lake
+from tests.cli.test_cli_messages import sound_lake
 
 
 @pytest.fixture

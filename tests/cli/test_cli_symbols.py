@@ -5,7 +5,7 @@ from datetime import date
 
 import pytest
 
-from tests.cli.test_cli_sentences import day, sound_lake
+from tests.cli.test_cli_messages import day, sound_lake
 
 WITH_LAKE = [
     ("book", "SYMBOL", "--json"),

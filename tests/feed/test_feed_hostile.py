@@ -25,7 +25,7 @@ from tests.feed.channel_days import (
     settings_of,
 )
 from tests.feed.hostile_packets import VERSIONS, framed, hostile_messages, written
-from tests.feed.test_feed_pump import Both
+from tests.feed.test_feed_fastpath import Both
 
 ALL = "PREGAO_HOSTILE" in os.environ
 SHARE = 1 if ALL else 10

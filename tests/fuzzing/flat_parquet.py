@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from pregao.lake.storage.fast_parquet.reader import open_flat
 from tests.fuzzing.damage import damaged
-from tests.lake.test_lake_flat_parquet import KINDS, SHAPES, table, written
+from tests.lake.storage.test_lake_fast_parquet import KINDS, SHAPES, table, written
 
 NULL = -(1 << 63)
 

@@ -15,7 +15,7 @@ from pregao.live.config import STREAMS
 from pregao.live.packet_failures import LOG_INTERVAL_NS, MAX_LOGGED_BYTES, FailureLog
 from pregao.net.addresses import Address
 from tests.feed.channel_days import CHANNEL, Faults, arrivals, content, made_day
-from tests.feed.test_feed_pump import datagrams
+from tests.feed.test_feed_fastpath import datagrams
 from tests.live.live_support import running
 from tests.net.net_support import free_port
 from tests.waiting import until

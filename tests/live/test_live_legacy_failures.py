@@ -22,7 +22,7 @@ from pregao.live.legacy_recovery_requests import RecoveryRequester
 from pregao.net.addresses import Address
 from pregao.umdf.streams import Stream
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
-from tests.feed.test_feed_pump import datagrams
+from tests.feed.test_feed_fastpath import datagrams
 from tests.live.test_live_hostile import failing
 from tests.live.test_live_legacy_asking import (
     CHANNEL,

@@ -3,7 +3,7 @@
 import pytest
 
 from pregao.sbe import _kernels, _numpy_fallback
-from tests.house.twins import use_twins
+from tests.architecture.kernel_pairs import use_twins
 from tests.sbe import test_sbe_agreement as agreement
 from tests.sbe import test_sbe_properties as properties
 

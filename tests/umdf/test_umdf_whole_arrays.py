@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pregao.umdf import _kernels, _numpy_fallback
 from pregao.umdf.survey import _kernels as survey_kernels
 from pregao.umdf.survey import _numpy_fallback as survey_arrays
-from tests.house.twins import use_twins
+from tests.architecture.kernel_pairs import use_twins
 from tests.umdf import test_umdf_packets as packets
 from tests.umdf import test_umdf_survey as survey
 

@@ -1,0 +1,232 @@
+"""The lives of orders: equal to a plain recomputation, and to the books that the exchange kept."""
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pregao.lake.analytics.run import ANALYTICS
+from pregao.lake.analytics.order_positions import chains
+from pregao.lake.analytics.order_positions import removed_orders
+from tests.lake.analytics_support import analysed, assert_same_on_spark, messages, rows, truth_lines
+from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
+
+OLD = {
+    "seed": 7,
+    "schema_version": 9,
+    "profile": "derivatives",
+    "reset_at": ("sequence@0.6",),
+}
+OLD_TABLES = ("trades", "latency", "orders")
+BY_HAND = 1 << 1 | 1 << 3 | 1 << 6
+
+
+@pytest.fixture(scope="module", params=["new", "old"])
+def lake_and_truth(request):
+    if request.param == "old":
+        return analysed(OLD_TABLES, **OLD)
+    return analysed(**SETTINGS)
+
+
+def test_this_process_makes_the_same_rows_as_spark_at_old_and_new_versions(spark, lake_and_truth):
+    lake, _ = lake_and_truth
+    every = "bars" in lake.table_names()
+    made = assert_same_on_spark(spark, lake, None if every else OLD_TABLES)
+    assert all(made.values())
+    assert made.keys() == (ANALYTICS.keys() if every else {*OLD_TABLES, "clock_offsets"})
+
+
+def final_books(truth):
+    for book in truth_lines(truth, "books.jsonl"):
+        if book["final"]:
+            for side, entries in (("BUY", book["bids"]), ("SELL", book["asks"])):
+                for price, size, order_id, firm, time_ns in entries:
+                    yield (
+                        book["security_id"], order_id, side,
+                        None if price is None else Decimal(price), size, firm, time_ns,
+                    )  # fmt: skip
+
+
+def test_the_resting_orders_at_the_end_are_those_of_the_exchange(lake_and_truth):
+    lake, truth = lake_and_truth
+    standing = {
+        (row["security_id"], row["secondary_order_id"], row["side"], row["price"],
+         row["last_size"], row["firm"], row["entered_ns"])
+        for row in rows(lake, "orders", end_reason=None)
+    }  # fmt: skip
+    expected = set(final_books(truth))
+    assert expected
+    assert standing == expected
+
+
+def test_filled_quantities_of_orders_equal_the_traded_ones(lake_and_truth):
+    """A trade in the auction fills an order of each side, any other only the passive one."""
+    lake, _ = lake_and_truth
+    traded, filled = {}, {}
+    for row in rows(lake, "trades"):
+        security_id = row["security_id"]
+        if row["original_trade_condition"] & BY_HAND or row["forward"]:
+            continue
+        sides = {"BUY": 1, "SELL": 1, None: 2}[row["aggressor_side"]]
+        traded[security_id] = traded.get(security_id, 0) + sides * row["original_size"]
+    for row in rows(lake, "orders"):
+        if row["filled_quantity"]:
+            security_id = row["security_id"]
+            filled[security_id] = filled.get(security_id, 0) + row["filled_quantity"]
+    assert filled == traded
+
+
+def test_lives_equal_a_plain_recomputation(lake_and_truth):
+    lake, _ = lake_and_truth
+    lives = {}
+    for row in messages(lake, 50, 51):
+        key = row["security_id"], row["secondary_order_id"]
+        lives.setdefault(key, []).append(row)
+    orders = {(row["security_id"], row["secondary_order_id"]): row for row in rows(lake, "orders")}
+    assert orders.keys() == lives.keys()
+    for key, own in lives.items():
+        order, first, last = orders[key], own[0], own[-1]
+        changes = [row for row in own if row.get("md_update_action") == "CHANGE"]
+        assert order["event"] == first["event"]
+        assert order["entry_seen"] == (
+            first["template"] == 50 and first["md_update_action"] == "NEW"
+        )
+        assert order["side"] == {"BID": "BUY", "OFFER": "SELL"}[first["md_entry_type"]]
+        assert order["size"] == first["md_entry_size"]
+        assert order["price"] == first["md_entry_px"]
+        assert order["firm"] == first["entering_firm"]
+        assert order["changes"] == len(changes)
+        if last["template"] == 51:
+            assert order["end_reason"] in ("FILLED", "CANCELLED")
+            assert order["end_event"] == last["event"]
+            assert order["ended_ns"] == (last["transact_time_ns"] or last["md_entry_timestamp_ns"])
+            assert order["lifetime_ns"] == order["ended_ns"] - order["entered_ns"]
+        # All that an order ever showed was traded, reduced, cancelled or remains.
+        left = 0 if order["end_reason"] == "FILLED" else order["last_size"]
+        spent = order["filled_quantity"] + order["reduced_quantity"]
+        assert order["size"] == spent + left
+
+
+def test_every_way_for_an_order_to_end_was_tried(lake_and_truth):
+    lake, _ = lake_and_truth
+    reasons = {row["end_reason"] for row in rows(lake, "orders")}
+    assert reasons >= {"FILLED", "CANCELLED", None}
+
+
+def test_an_order_of_the_same_firm_side_and_price_follows_in_a_chain(lake_and_truth):
+    lake, _ = lake_and_truth
+    orders = {(row["security_id"], row["secondary_order_id"]): row for row in rows(lake, "orders")}
+    chained = [row for row in orders.values() if row["chain"] is not None]
+    assert any(row["chain_position"] > 1 for row in chained)
+    for row in chained:
+        if row["chain_position"] == 1:
+            assert row["replenishes"] is None
+            assert row["chain"] == row["secondary_order_id"]
+            continue
+        before = orders[row["security_id"], row["replenishes"]]
+        assert before["end_reason"] == "FILLED"
+        assert before["end_event"] == row["event"]
+        assert before["chain"] == row["chain"]
+        assert before["chain_position"] == row["chain_position"] - 1
+        alike = ("side", "price", "firm")
+        assert [before[name] for name in alike] == [row[name] for name in alike]
+
+
+@given(st.lists(st.integers(0, 5), max_size=30))
+def test_chains_lead_back_to_their_first_order(choices):
+    """Each new order replenishes one of the last few, or none."""
+    links = [
+        (number, number - choice) for number, choice in enumerate(choices, 1) if 0 < choice < number
+    ]
+    found = {order: (before, chain, place) for order, before, chain, place in chains(links)}
+    assert found.keys() == {order for link in links for order in link}
+    for order, (before, chain, place) in found.items():
+        assert before == dict(links).get(order)
+        steps = 1
+        while (earlier := dict(links).get(order)) is not None:
+            order, steps = earlier, steps + 1
+        assert (chain, place) == (order, steps)
+
+
+@st.composite
+def position_acts(draw):
+    """Messages about the positions of two sides, and the orders that each deletion removed."""
+    sides = {"BUY": [], "SELL": []}
+    acts, expected = [], []
+    for number in range(1, draw(st.integers(0, 40)) + 1):
+        side = draw(st.sampled_from(["BUY", "SELL"]))
+        orders = sides[side]
+        action = draw(
+            st.sampled_from(
+                ["NEW", "NEW", "NEW", "CHANGE", "DELETE", "DELETE_FROM", "DELETE_THRU", "EMPTY"]
+            )
+        )
+        if action != "NEW" and not orders:
+            continue
+        position, order = None, None
+        if action == "NEW":
+            position, order = draw(st.integers(1, len(orders) + 1)), number
+            orders.insert(position - 1, order)
+        elif action in ("CHANGE", "DELETE", "DELETE_FROM"):
+            position = draw(st.integers(1, len(orders)))
+            if action == "DELETE":
+                order = orders.pop(position - 1)
+            elif action == "DELETE_FROM":
+                expected += [(number, side, one) for one in orders[:position]]
+                sides[side] = orders[position:]
+        elif action == "DELETE_THRU":
+            sides[side] = []
+        else:
+            sides, side = {"BUY": [], "SELL": []}, None
+        acts.append({"side": side, "action": action, "position": position, "place": number,
+                     "secondary_order_id": order})  # fmt: skip
+    common = {"channel": 1, "security_id": 2, "event": 3, "time_ns": 4}
+    return [act | common for act in acts], expected
+
+
+@given(position_acts())
+def test_002_9_4_a_deletion_from_the_top_takes_the_first_positions(drawn):
+    acts, expected = drawn
+    found = [(row["place"], row["side"], row["secondary_order_id"]) for row in removed_orders(acts)]
+    assert found == expected
+
+
+def act(number, action, position, side="BUY", place=None):
+    return {"channel": 1, "security_id": 2, "event": 3, "time_ns": 4, "place": place or number,
+            "side": side, "action": action, "position": position,
+            "secondary_order_id": number}  # fmt: skip
+
+
+def test_a_side_is_known_again_from_the_snapshot_that_its_book_begins_with():
+    acts = [
+        act(1, "NEW", 5),
+        act(None, "LOST", 0, side=None, place=2),
+        act(11, "SNAPSHOT", 1, place=3),
+        act(21, "SNAPSHOT", 1, "SELL", place=3),
+        act(12, "SNAPSHOT", 2, place=3),
+        act(13, "NEW", 1, place=4),
+        act(14, "DELETE_FROM", 2, place=5),
+        act(15, "DELETE_FROM", 1, "SELL", place=6),
+    ]
+    assert [(row["place"], row["secondary_order_id"]) for row in removed_orders(acts)] == [
+        (5, 13),
+        (5, 11),
+        (6, 21),
+    ]
+
+
+def test_a_side_whose_beginning_was_not_seen_is_left_alone_until_it_is_emptied():
+    acts = [
+        act(1, "NEW", 5),
+        act(2, "DELETE_FROM", 1),
+        act(3, "NEW", 1, "SELL"),
+        act(4, "DELETE_FROM", 1, "SELL"),
+        act(5, "EMPTY", None, None),
+        act(6, "NEW", 1),
+        act(7, "DELETE_FROM", 1),
+    ]
+    assert [(row["place"], row["secondary_order_id"]) for row in removed_orders(acts)] == [
+        (4, 3),
+        (7, 6),
+    ]
