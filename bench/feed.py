@@ -19,12 +19,12 @@ from bench.days import one_feed
 from bench.measure import Row, best
 from pregao.capture import datagrams, read_blocks, read_packets
 from pregao.clock import MINUTE
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.feed.channel.channel import Channel
 from pregao.feed.channel.settings import ChannelSettings
-from pregao.feed.fastpath.driver import DatagramColumns as Batch
 from pregao.feed.fastpath.channel import FastChannel
+from pregao.feed.fastpath.driver import DatagramColumns as Batch
 from pregao.umdf.streams import Stream
 
 SECTION = "feed"

@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 from bench import days
 from bench.measure import Row, best
 from pregao.capture import PcapWriter, read_packets
-from pregao.lake.ingest.pipeline import ingest
-from pregao.lake.ingest.report import IngestReport
 from pregao.lake.execution.spark_runner import merge_on_spark, on_spark
 from pregao.lake.execution.spark_session import spark_session
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.ingest.report import IngestReport
 
 SECTION = "lake"
 _RUNS = 5
@@ -228,8 +228,8 @@ def data_source(spark: Any, capture: Path) -> Iterator[Row]:
 
 def streaming(spark: Any, capture: Path, folder: Path) -> Iterator[Row]:
     """Structured Streaming over files that are there, batch by batch."""
-    from pregao.lake.ingest.options import IngestOptions
     from pregao.lake.datasource.rolling_files import RollingFiles
+    from pregao.lake.ingest.options import IngestOptions
     from pregao.lake.streaming.stream import StreamPace, follow_on_spark
     from pregao.lake.streaming.stream_ingest import StreamIngest
 

@@ -21,13 +21,12 @@ from pregao.clock import MILLISECOND, SECOND
 from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.fast.codec import Encoder
 from pregao.lake.books.build import BookOptions, build_books
-from pregao.lake.ingest.pipeline import ingest
-from pregao.lake.ingest.report import IngestReport
 from pregao.lake.execution.spark_runner import merge_on_spark, on_spark
 from pregao.lake.execution.spark_session import spark_session
-from pregao.legacy.reassembly import Assembler
-from pregao.legacy.reassembly import read_chunks, write_chunks
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.ingest.report import IngestReport
 from pregao.legacy.messages import MessageReader
+from pregao.legacy.reassembly import Assembler, read_chunks, write_chunks
 from pregao.legacy.times import timestamp_digits
 from pregao.schemas.fast_templates import bundled_templates
 

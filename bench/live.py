@@ -16,12 +16,12 @@ from bench.measure import Row, best
 from pregao.capture import read_blocks
 from pregao.clock import MINUTE
 from pregao.exchange.publisher.channels import ChannelEndpoints as Endpoints
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings
-from pregao.feed.channel.settings import ChannelSettings
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.feed.channel.channel_base import FeedChannel
-from pregao.feed.fastpath.driver import DatagramColumns
+from pregao.feed.channel.settings import ChannelSettings
 from pregao.feed.fastpath.channel import FastChannel
+from pregao.feed.fastpath.driver import DatagramColumns
 from pregao.live import (
     FeedHandler,
     Line,
@@ -204,7 +204,7 @@ class Times:
     def __init__(self) -> None:
         self.delays: list[int] = []
 
-    def told(self, channel: FeedChannel, events: list[Any]) -> None:  # noqa: ARG002
+    def on_events(self, channel: FeedChannel, events: list[Any]) -> None:  # noqa: ARG002
         received = events[-1].received_ns
         if received:
             self.delays.append(time.time_ns() - received)

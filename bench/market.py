@@ -11,16 +11,16 @@ from typing import Any
 
 from bench.measure import Row
 from pregao.clock import MICROSECOND, MINUTE, parse_ns
-from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
 from pregao.exchange.engine.engine import MatchingEngine
 from pregao.exchange.engine.model.commands import CancelOrder, NewOrder
+from pregao.exchange.engine.model.enums import OrderSide, TimeInForce, TradingStatus
+from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
 from pregao.exchange.engine.model.operations_commands import SetGroupPhase
 from pregao.exchange.engine.model.reports import OrderRejected
-from pregao.exchange.engine.model.enums import OrderSide, TimeInForce, TradingStatus
 from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.publisher.publisher import Publisher
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import TRADE_DATE, SimulationSettings
+from pregao.exchange.simulation.simulation import Simulation
 
 SECTION = "market"
 ORDERS = 200_000

@@ -19,8 +19,8 @@ from bench import books, days, decoding, fast, feed, gateway, market, traffic
 from bench.measure import Row, best
 from pregao.capture import datagrams, read_packets
 from pregao.clock import MINUTE
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.lake.ingest.pipeline import ingest
 
 _REPLAYED = 100_000

@@ -20,14 +20,14 @@ from bench import days, traffic
 from bench.measure import Row, best
 from pregao.capture import PcapWriter, UdpFramer
 from pregao.lake.ingest.maintenance import compact
-from pregao.lake.ingest.writer import write_rows
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.tables import table_specs
+from pregao.lake.ingest.writer import write_rows
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
+from pregao.lake.storage.commit_unit import CommitUnit, NewFile
 from pregao.lake.storage.delta import visible_files
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.parquet import number_of, stored_schema
-from pregao.lake.storage.commit_unit import CommitUnit, NewFile
 from pregao.umdf.packets import PacketHeader, encode_packet
 
 SECTION = "years"
@@ -153,12 +153,12 @@ def lookups(folder: Path) -> Iterator[Row]:
     wanted = 100_000_004_321
     sql = f"SELECT count(*), sum(md_entry_size) FROM {_TABLE} WHERE security_id = {wanted}"
     told = f"one of {_INSTRUMENTS:,} instruments over {_DAYS} days"
-    before = DuckdbEngine(lake).ask(sql).rows().to_pylist()
+    before = DuckdbEngine(lake).query(sql).rows().to_pylist()
     there, read = admitted_files(lake, wanted)
     yield Row(
         SECTION, f"{told}: files read, as ingested", 100 * read / there, "%", "", f"of {there}"
     )
-    seconds = best(lambda: DuckdbEngine(lake).ask(sql).rows(), seconds=3)
+    seconds = best(lambda: DuckdbEngine(lake).query(sql).rows(), seconds=3)
     yield Row(SECTION, "  seconds", seconds, "s")
     start = time.perf_counter()
     compact(lake, [_TABLE], 64 << 10)
@@ -166,11 +166,11 @@ def lookups(folder: Path) -> Iterator[Row]:
     there, read = admitted_files(lake, wanted)
     share = 100 * read / there
     yield Row(SECTION, f"{told}: files read, compacted", share, "%", "≤ 5", f"of {there}")
-    seconds = best(lambda: DuckdbEngine(lake).ask(sql).rows(), seconds=3)
+    seconds = best(lambda: DuckdbEngine(lake).query(sql).rows(), seconds=3)
     yield Row(SECTION, "  seconds", seconds, "s")
     rows = _DAYS * (_ROWS // _FILES) * _FILES
     yield Row(SECTION, "  compaction", rows / took / 1e6, "M rows/s")
-    assert DuckdbEngine(lake).ask(sql).rows().to_pylist() == before
+    assert DuckdbEngine(lake).query(sql).rows().to_pylist() == before
 
 
 def admitted_files(lake: LakeStore, security: int) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pregao._version import __version__
+from pregao.extras import imported
 
 if TYPE_CHECKING:
     from pregao import entrypoint as entrypoint
@@ -40,15 +41,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Book": "pregao.api",
-    "Capture": "pregao.api",
-    "Lake": "pregao.api",
-    "Live": "pregao.live",
-    "Message": "pregao.api",
-    "State": "pregao.api",
-    "follow": "pregao.api",
-    "read": "pregao.api",
-    "simulate": "pregao.api",
+    "Book": "pregao.api.book",
+    "Capture": "pregao.api.capture",
+    "Lake": "pregao.api.lake",
+    "Live": "pregao.live.client",
+    "Message": "pregao.api.message",
+    "State": "pregao.book.state",
+    "follow": "pregao.api.follow",
+    "read": "pregao.api.capture",
+    "simulate": "pregao.api.simulate",
 }
 
 
@@ -57,7 +58,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"pregao.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    with imported():
+        return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.parsers import expat
 
-from pregao.safe_io.documents import DocumentError, read_file
 from pregao.errors import SchemaError
+from pregao.safe_io.documents import DocumentError, read_file
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 64

@@ -4,8 +4,8 @@ import pytest
 
 from pregao.api.lake import Lake
 from pregao.clock import MINUTE
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings
+from pregao.exchange.simulation.simulation import Simulation
 
 
 @pytest.fixture(scope="session")

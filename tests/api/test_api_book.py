@@ -9,8 +9,8 @@ import pytest
 import pregao
 from pregao.capture import read_blocks
 from pregao.errors import UsageError
-from pregao.feed.channel.channel import Channel
 from pregao.events import BookChanged, GapFound, Synchronized, TradeBusted, TradeDone
+from pregao.feed.channel.channel import Channel
 from pregao.feed.channel.settings import ChannelSettings
 from pregao.live.items import LiveEvent
 from pregao.umdf.streams import Stream

@@ -15,9 +15,9 @@ import pregao
 from pregao.api.message import Protocol
 from pregao.clock import SECOND
 from pregao.errors import CaptureError, NothingFoundError, UsageError
-from pregao.exchange.simulation.simulation import Simulation
-from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
 from pregao.events import InstrumentChanged, TradeDone
+from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.sbe.snake_case import snake_case
 from tests.cli.market import START, Market, order, small_market, trade, wild_market
 from tests.entrypoint.captured_talk import conversation, segments_of, write_capture

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pregao.safe_io.documents import MAX_DEPTH, DocumentError, parse_json, parse_toml, read_document, read_file
+from pregao.safe_io.documents import (
+    MAX_DEPTH,
+    DocumentError,
+    parse_json,
+    parse_toml,
+    read_document,
+    read_file,
+)
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**127), 2**127) | st.text(max_size=5),

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from pregao.capture import PcapWriter
-from pregao.cli.output_files import NewFiles
-from pregao.cli.output_files import check_report, write_report
+from pregao.cli.output_files import NewFiles, check_report, write_report
 from pregao.errors import CaptureError, UsageError
 from pregao.safe_io.output_files import open_new, open_output, replace_file, temporary_name
 

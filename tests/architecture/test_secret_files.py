@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pregao.safe_io import private_files
 from pregao.errors import UsageError
 from pregao.exchange.host.admin import control_server
+from pregao.safe_io import private_files
 from pregao.safe_io.private_files import SecretFileError, read_secret
 from pregao.safe_io.urls import MAX_CREDENTIALS_BYTES, read_credentials
 from pregao.web import origin_guard

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pregao.safe_io import trusted_folders
 from pregao._kernel_cache import cache_folder, refused_folders
+from pregao.safe_io import trusted_folders
 from pregao.safe_io.trusted_folders import UnsafeFolderError, private_folder
 
 DIGEST = "0123456789abcdef" * 2

@@ -4,9 +4,9 @@ import random
 
 from hypothesis import strategies as st
 
-from pregao.book.state import State
 from pregao.book.position_book import PositionBook
 from pregao.book.priority_book import PriorityBook
+from pregao.book.state import State
 from pregao.book.updates import (
     BookEmptied,
     BookReset,

@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.book.audit import compare_books
+from pregao.book.level_books import TickBuilder
 from pregao.book.price_depth_book import PriceDepthBook
 from pregao.book.replay import BookKind, Replay
 from pregao.book.update_rows import none_if_null, rows_of
-from pregao.book.level_books import TickBuilder
 from pregao.book.updates import (
     BookEmptied,
     BookReset,

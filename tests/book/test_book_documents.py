@@ -1,8 +1,8 @@
 """The books that the Binary UMDF guidelines (000) print, section by section."""
 
-from pregao.book.state import State
 from pregao.book.priority_book import PriorityBook
 from pregao.book.replay import Replay
+from pregao.book.state import State
 from pregao.book.update_rows import rows_of
 from pregao.book.views import BookLevel
 from tests.book.support import ASK, BID, Feed, fill, place, shown

@@ -2,10 +2,10 @@
 
 import pytest
 
-from pregao.book.price_depth_book import PriceDepthBook
-from pregao.book.state import FaultCode, State
 from pregao.book.position_book import PositionBook
+from pregao.book.price_depth_book import PriceDepthBook
 from pregao.book.replay import BookKind, Replay
+from pregao.book.state import FaultCode, State
 from pregao.book.update_rows import rows_of
 from pregao.book.updates import (
     LevelAdded,

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.book.state import FaultCode, State
+from pregao.book.level_books import TickBuilder
 from pregao.book.position_book import PositionBook
 from pregao.book.priority_book import PriorityBook
 from pregao.book.replay import BookKind, Replay
+from pregao.book.state import FaultCode, State
 from pregao.book.update_rows import NULL, UpdateKind, UpdateRows, none_if_null, rows_of
-from pregao.book.level_books import TickBuilder
 from pregao.book.updates import Side
 from pregao.book.views import BookLevel
 from pregao.errors import UsageError

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.book.state import FaultCode, Origin, State
 from pregao.book.position_book import PositionBook
 from pregao.book.priority_book import PriorityBook
 from pregao.book.queue_order import price_rank
 from pregao.book.replay import BookKind, Replay
+from pregao.book.state import FaultCode, Origin, State
 from pregao.book.update_rows import rows_of
 from pregao.book.updates import (
     GapExcluded,

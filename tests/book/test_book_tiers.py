@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.book.state import FaultCode, State
 from pregao.book.level_books import LevelsBook, TopOfBook
 from pregao.book.priority_book import PriorityBook
+from pregao.book.state import FaultCode, State
 from pregao.book.updates import OrderChanged, OrderDeleted
 from pregao.book.views import BookLevel
 from tests.book.support import ASK, BID, Feed, Story, fill, long_script

@@ -290,7 +290,7 @@ def test_the_kernel_takes_the_ordinary_case_without_the_plain_code(monkeypatch, 
     def refuse(*_: Any) -> None:
         raise AssertionError("the plain code was asked for an ordinary packet")
 
-    monkeypatch.setattr("pregao.capture.layers.Layers.item", refuse)
+    monkeypatch.setattr("pregao.capture.layers.PacketDissector.item", refuse)
     for tags in [(), (0x8100,), (0x88A8, 0x8100)][: 3 if link_type in (1, 113, 276) else 1]:
         frame = framed(ipv4(udp(b"x"), options=b"\x01" * 8), link_type, tags=tags)
         for content in (

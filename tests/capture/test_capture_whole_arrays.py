@@ -4,9 +4,9 @@ import pytest
 
 from pregao.capture import _kernels, _numpy_fallback
 from pregao.capture.layers import ETHERNET, LINUX_COOKED, LINUX_COOKED_2, RAW_IPV4
+from tests.architecture.kernel_pairs import use_twins
 from tests.capture import test_capture_bulk as bulk
 from tests.capture import test_capture_stream_columns as streams
-from tests.architecture.kernel_pairs import use_twins
 
 pytestmark = pytest.mark.slow
 

@@ -14,13 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pregao.cli
-from pregao.cli import main, console as printing
+from pregao.cli import console as printing
+from pregao.cli import main
+from pregao.cli.console import (
+    GuardedStream,
+    ReadingProgress,
+    console,
+    guard,
+    plain,
+    print_line,
+    print_table,
+)
 from pregao.cli.decode.legacy import _text
 from pregao.cli.decode.text import TextFormat, _words
 from pregao.cli.live.json_lines import line_of
-from pregao.cli.console import GuardedStream, guard, plain
-from pregao.cli.console import ReadingProgress
-from pregao.cli.console import console, print_line, print_table
 from pregao.events import Synchronized
 from pregao.live import LiveEvent
 from tests.cli.market import Market, definition, small_market

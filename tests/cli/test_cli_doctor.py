@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pregao.cli import doctor_checks, doctor_checks
+from pregao.cli import doctor_checks
 from pregao.cli.doctor import FindingLevel, findings_of, problem, warning, well
 from pregao.errors import NetworkError
 
@@ -126,14 +126,14 @@ def test_folders_of_compiled_code_that_others_can_write_are_named(tmp_path):
 
 def test_where_multicast_does_not_come_through(monkeypatch):
     monkeypatch.setattr(doctor_checks, "_DATAGRAM_S", 0.01)
-    monkeypatch.setattr("pregao.net.Sender.send", lambda *_: None)
+    monkeypatch.setattr("pregao.net.sender.Sender.send", lambda *_: None)
     (silent,) = doctor_checks.check_multicast()
     assert (silent.health, "was not received" in silent.found) == (FindingLevel.PROBLEM, True)
 
     def refused(*_):
         raise NetworkError("Nothing can be sent.")
 
-    monkeypatch.setattr("pregao.net.Sender.send", refused)
+    monkeypatch.setattr("pregao.net.sender.Sender.send", refused)
     (told,) = doctor_checks.check_multicast()
     assert (told.health, "Nothing can be sent" in told.found) == (FindingLevel.PROBLEM, True)
 

@@ -93,7 +93,9 @@ async def nothing(_desk):
 def hold(address, monkeypatch, schema=None):
     monkeypatch.setattr(command, "_PATIENCE_S", 1.0)
     with pytest.raises(PregaoError) as told:
-        command._hold(nothing, [address], SESSION, FIRM, KEY, "8.0.0", schema, None, 80, "TRADR", None)
+        command._hold(
+            nothing, [address], SESSION, FIRM, KEY, "8.0.0", schema, None, 80, "TRADR", None
+        )
     return str(told.value)
 
 

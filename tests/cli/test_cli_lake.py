@@ -1,4 +1,4 @@
-"""`pregao lake views`, `ddl`, `drop`, `dictionary` and `query --example`, as a user runs them."""
+"""`pregao lake views`, `sql`, `drop`, `dictionary` and `query --example`, as a user runs them."""
 
 import json
 import shutil

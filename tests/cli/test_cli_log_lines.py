@@ -7,7 +7,7 @@ import httpx
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from pregao.cli import main, console
+from pregao.cli import console, main
 from pregao.web.server import PageServer
 from tests.cli import test_cli_control_characters as characters
 from tests.cli.test_cli_control_characters import Terminal, unsafe

@@ -3,8 +3,8 @@
 import pytest
 
 from pregao.cli import _kernels, _numpy_fallback
-from tests.cli import test_cli_texts as texts
 from tests.architecture.kernel_pairs import use_twins
+from tests.cli import test_cli_texts as texts
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pregao.safe_io.csv_cells import FORMULA_BEGINNINGS, safe_cells, safe_table
 from pregao.lake.exports.tabular import row_file
 from pregao.lake.storage.lake_store import LakeStore
+from pregao.safe_io.csv_cells import FORMULA_BEGINNINGS, safe_cells, safe_table
 from tests.cli.market import DEFINITION, Market, definition
 from tests.lake.lake_support import ORDERS, TRADES, unit_of
 

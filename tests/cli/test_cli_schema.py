@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from pregao.cli import schema as schema_document, schema as schema_tables
+from pregao.cli import schema as schema_document
+from pregao.cli import schema as schema_tables
 from pregao.sbe.model import blocks
 from pregao.schemas.bundle import bundled, bundled_versions
 

@@ -15,8 +15,8 @@ from pregao.cli.simulate import like
 from pregao.cli.simulate.command import EPILOG, simulate
 from pregao.clock import SECOND
 from pregao.errors import PregaoError
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.traders.profiles import load_profile
 
 SHORT = ["--duration", "2s", "--rate", "150", "--instruments", "4", "--truth-books", "2"]

@@ -55,8 +55,8 @@ def test_captures(pregao):
 
 def test_the_exchange_takes_any_case():
     from pregao.errors import UsageError
-    from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
     from pregao.exchange.engine.engine import MatchingEngine
+    from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
     from pregao.exchange.host.admin.commands import find_instrument
 
     engine = MatchingEngine(list(bundled_catalogue()), date(2026, 5, 21))

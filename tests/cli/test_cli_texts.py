@@ -14,7 +14,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pregao.cli.decode.outputs import text_bytes
-from pregao.cli.decode.text import TextFormat, column_text, csv_header, csv_lines, json_lines, numbers_text, shown, text_lines, time_text
+from pregao.cli.decode.text import (
+    TextFormat,
+    column_text,
+    csv_header,
+    csv_lines,
+    json_lines,
+    numbers_text,
+    shown,
+    text_lines,
+    time_text,
+)
 from pregao.clock import format_ns
 from pregao.sbe.xml import schema_from_bytes
 from pregao.schemas.bundle import bundled

@@ -19,8 +19,8 @@ from pregao.cli.main import app
 from pregao.cli.ui import _open_browser
 from pregao.clock import MINUTE
 from pregao.errors import UsageError
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings
+from pregao.exchange.simulation.simulation import Simulation
 from tests.waiting import PATIENCE_S
 
 

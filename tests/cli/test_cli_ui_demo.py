@@ -4,8 +4,8 @@ from pregao.book.updates import Side
 from pregao.cli.ui import INSTRUMENTS, DemoExchange
 from pregao.entrypoint import ClientSettings
 from pregao.live import FeedHandler
-from pregao.web.json_routes import Parameters
 from pregao.web.exchange_panel import ExchangePanel
+from pregao.web.json_routes import Parameters
 from pregao.web.live_market import LiveMarket
 from tests.waiting import until
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from pregao.capture import Flow, PcapWriter, udp_frame
 from pregao.entrypoint import blanked
-from pregao.entrypoint.captured.messages import FrameBlocks, business_headers, captured_messages
 from pregao.entrypoint.captured.frame_columns import UNSUPPORTED_BYTES, templates_of
+from pregao.entrypoint.captured.messages import FrameBlocks, business_headers, captured_messages
 from pregao.entrypoint.framing import frame_of
 from tests.entrypoint.captured_talk import (
     CLIENT,

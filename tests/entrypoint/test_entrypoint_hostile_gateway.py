@@ -12,7 +12,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pregao.entrypoint import ConnectionStage, MessageReceived, OrderTracker, RetransmissionRefused, retransmission
+from pregao.entrypoint import (
+    ConnectionStage,
+    MessageReceived,
+    OrderTracker,
+    RetransmissionRefused,
+    retransmission,
+)
 from pregao.entrypoint.retransmission import FIRST_WAIT_NS, MAX_WAIT_NS, AbandonedNumbers
 from tests.entrypoint.raw_layouts import frame, layouts
 from tests.entrypoint.raw_peer import MS, SESSION

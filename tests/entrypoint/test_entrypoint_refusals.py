@@ -3,7 +3,15 @@
 import pytest
 
 from pregao.entrypoint import GatewaySettings
-from pregao.entrypoint.admission import FIRST_DELAY_NS, FORGET_NS, FREE_ATTEMPTS, MAX_DELAY_NS, MAX_HELD, MAX_PEERS, Refusals
+from pregao.entrypoint.admission import (
+    FIRST_DELAY_NS,
+    FORGET_NS,
+    FREE_ATTEMPTS,
+    MAX_DELAY_NS,
+    MAX_HELD,
+    MAX_PEERS,
+    Refusals,
+)
 from pregao.entrypoint.session_settings import MAX_GAP
 from pregao.exchange.host.host import PRIMARY
 from tests.entrypoint.gateway_desk import Desk

@@ -6,14 +6,27 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
-from pregao.exchange.engine.model.commands import Command
 from pregao.exchange.engine.engine import MatchingEngine
-from pregao.exchange.engine.model.events import ChangeOrderMbo, DeleteOrderMbo, EmptyBook, MarketItem, MassDeleteOrders, NewOrderMbo
-from pregao.exchange.engine.model.instruments import InstrAttrib, InstrAttribType, InstrAttribValue, Instrument, Product, SecurityType
-from pregao.exchange.engine.model.commands import CancelOrder, ModifyOrder, NewOrder
+from pregao.exchange.engine.model.commands import CancelOrder, Command, ModifyOrder, NewOrder
+from pregao.exchange.engine.model.enums import OrderSide, TradingStatus
+from pregao.exchange.engine.model.events import (
+    ChangeOrderMbo,
+    DeleteOrderMbo,
+    EmptyBook,
+    MarketItem,
+    MassDeleteOrders,
+    NewOrderMbo,
+)
+from pregao.exchange.engine.model.instruments import (
+    InstrAttrib,
+    InstrAttribType,
+    InstrAttribValue,
+    Instrument,
+    Product,
+    SecurityType,
+)
 from pregao.exchange.engine.model.operations_commands import SetGroupPhase
 from pregao.exchange.engine.model.reports import CommandOutcome, OrderRejected
-from pregao.exchange.engine.model.enums import OrderSide, TradingStatus
 
 BUY, SELL = OrderSide.BUY, OrderSide.SELL
 DAY = date(2026, 5, 21)

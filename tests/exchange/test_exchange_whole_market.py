@@ -10,16 +10,59 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.phases.auction import theoretical
-from pregao.exchange.engine.model.commands import Command
-from pregao.exchange.engine.engine import MatchingEngine
-from pregao.exchange.engine.model.events import AuctionImbalance, ExecutionSummary, NewOrderMbo, TheoreticalOpeningPrice, Trade
-from pregao.exchange.engine.model.instruments import Instrument
 from pregao.exchange.engine.book.listing import Listing
-from pregao.exchange.engine.model.commands import CancelOrder, CrossSide, MassCancel, ModifyOrder, NewCross, NewOrder
-from pregao.exchange.engine.model.operations_commands import AdvanceTime, AmendTrade, BustTrade, DeleteSide, EndDay, EnterImplied, EnterTrade, ExpelOrder, RejoinGroup, ResetBook, ResetChannel, SetClosingPrice, SetGroupPhase, SetPriceBand, SetSecurityStatus, StartDay
-from pregao.exchange.engine.model.reports import CommandOutcome, OrderAccepted, OrderCancelled, OrderFilled, OrderModified
-from pregao.exchange.engine.model.enums import OpenCloseSettlFlag, OrderSide, OrdType, PriceBandType, TimeInForce, TradingStatus
+from pregao.exchange.engine.engine import MatchingEngine
+from pregao.exchange.engine.model.commands import (
+    CancelOrder,
+    Command,
+    CrossSide,
+    MassCancel,
+    ModifyOrder,
+    NewCross,
+    NewOrder,
+)
+from pregao.exchange.engine.model.enums import (
+    OpenCloseSettlFlag,
+    OrderSide,
+    OrdType,
+    PriceBandType,
+    TimeInForce,
+    TradingStatus,
+)
+from pregao.exchange.engine.model.events import (
+    AuctionImbalance,
+    ExecutionSummary,
+    NewOrderMbo,
+    TheoreticalOpeningPrice,
+    Trade,
+)
+from pregao.exchange.engine.model.instruments import Instrument
+from pregao.exchange.engine.model.operations_commands import (
+    AdvanceTime,
+    AmendTrade,
+    BustTrade,
+    DeleteSide,
+    EndDay,
+    EnterImplied,
+    EnterTrade,
+    ExpelOrder,
+    RejoinGroup,
+    ResetBook,
+    ResetChannel,
+    SetClosingPrice,
+    SetGroupPhase,
+    SetPriceBand,
+    SetSecurityStatus,
+    StartDay,
+)
+from pregao.exchange.engine.model.reports import (
+    CommandOutcome,
+    OrderAccepted,
+    OrderCancelled,
+    OrderFilled,
+    OrderModified,
+)
+from pregao.exchange.engine.phases.auction import theoretical
 from tests.exchange.floor import BUY, DAY, OTHER, SELL, SHARE, Floor, share
 
 SECURITIES = st.sampled_from((SHARE, SHARE, OTHER))

@@ -16,8 +16,8 @@ from pathlib import Path
 from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.clock import MILLISECOND, SECOND
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings, parse_reset
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.feed.channel.channel import Channel
 from pregao.feed.channel.settings import ChannelSettings, Join
 from pregao.umdf import templates

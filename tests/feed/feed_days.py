@@ -14,10 +14,8 @@ from pregao.book.update_rows import NULL
 from pregao.capture import datagrams, read_packets
 from pregao.clock import SECOND
 from pregao.exchange.simulation.network_faults import FaultRates
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings, parse_moment, parse_reset
-from pregao.feed.replay.day import ChannelDay, DayFollower
-from pregao.feed.packet_gaps import MANY, PacketGap, PacketGapColumns
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.feed.book_updates import BOOK_TEMPLATES, snapshot_columns, update_columns
 from pregao.feed.messages import (
     BookMessages,
@@ -26,10 +24,18 @@ from pregao.feed.messages import (
     key_columns,
     times_of,
 )
-from pregao.feed.snapshot_assembly import ends_version
-from pregao.feed.replay.snapshots import LoopRows, SnapshotOrders, Snapshots, complete_loops, whole_loops
+from pregao.feed.packet_gaps import MANY, PacketGap, PacketGapColumns
+from pregao.feed.replay.day import ChannelDay, DayFollower
+from pregao.feed.replay.snapshots import (
+    LoopRows,
+    SnapshotOrders,
+    Snapshots,
+    complete_loops,
+    whole_loops,
+)
 from pregao.feed.replay.snapshots import snapshot_orders as orders_of
 from pregao.feed.replay.statistics import OtherMessages, PhaseChanges
+from pregao.feed.snapshot_assembly import ends_version
 from pregao.sbe.snake_case import snake_case
 from pregao.umdf import templates
 from pregao.umdf.arbitration import Arbiter, PacketDelivered, PacketsLost

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pregao.book.state import State
+from pregao.book.level_books import TickBuilder
 from pregao.book.position_book import PositionBook
 from pregao.book.priority_book import PriorityBook
+from pregao.book.state import State
 from pregao.book.update_rows import NULL
-from pregao.book.level_books import TickBuilder
 from pregao.book.updates import GapExcluded, GapPossible, Side
 from pregao.exchange.simulation.settings import SCHEMA_VERSIONS
 from pregao.feed.channel.follower import NO_EVENT, Follower, FollowerListener

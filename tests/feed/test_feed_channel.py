@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from pregao import events as told
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import UsageError
-from pregao import events as told
 from pregao.feed.channel.settings import ChannelSettings, ChannelState, Join, Leave
 from pregao.umdf import templates
 from pregao.umdf.sequencing import PacketKey

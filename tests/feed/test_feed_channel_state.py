@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from pregao.book.update_rows import NULL
 from pregao import events as told
+from pregao.book.update_rows import NULL
 from pregao.feed.channel.event_batch import KINDS, EventBatch
 from pregao.umdf import templates
 from pregao.umdf.phases import GroupKey, Status

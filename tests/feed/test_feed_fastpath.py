@@ -15,10 +15,10 @@ from numpy.testing import assert_array_equal
 
 from pregao.book.updates import Side
 from pregao.feed.channel.channel import Channel
-from pregao.feed.channel.settings import Join
 from pregao.feed.channel.event_batch import EventBatch
-from pregao.feed.fastpath.driver import DatagramColumns
+from pregao.feed.channel.settings import Join
 from pregao.feed.fastpath.channel import FastChannel
+from pregao.feed.fastpath.driver import DatagramColumns
 from pregao.umdf.layout import PACKET_HEADER_SIZE
 from pregao.umdf.streams import Stream
 from tests.feed.channel_days import (

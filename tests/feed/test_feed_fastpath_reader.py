@@ -8,10 +8,10 @@ from decimal import Decimal
 
 import pytest
 
-from pregao.feed.channel.channel import Channel
 from pregao.events import StatisticChanged, TradeDone
-from pregao.feed.channel.settings import ChannelSettings
+from pregao.feed.channel.channel import Channel
 from pregao.feed.channel.market_state import STATISTICS
+from pregao.feed.channel.settings import ChannelSettings
 from pregao.feed.fastpath.channel import FastChannel
 from pregao.feed.fastpath.message_reader import LazyFields
 from pregao.sbe.codec import SchemaCodec

@@ -10,8 +10,8 @@ import pytest
 from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.clock import MILLISECOND, MINUTE, SECOND
-from pregao.feed.legacy.channel import LegacyStreamFollower, LegacyStreamSettings
 from pregao.feed.legacy.book_updates import CHANGE, DELETE, DELETE_FROM, DELETE_THRU, NEW, OVERLAY
+from pregao.feed.legacy.channel import LegacyStreamFollower, LegacyStreamSettings
 from pregao.legacy.streams import MEGABOLSA, PUMA, LegacyStream
 from pregao.legacy.times import moment_ns
 from tests.legacy.writing import entry, incremental, news, reset, snapshot

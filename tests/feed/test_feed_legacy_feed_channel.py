@@ -7,7 +7,15 @@ import pytest
 from pregao.book.state import State
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from pregao.events import BookChanged, ChannelDown, ChannelUp, EventsMissed, GapFound, TradeBusted, TradeDone
+from pregao.events import (
+    BookChanged,
+    ChannelDown,
+    ChannelUp,
+    EventsMissed,
+    GapFound,
+    TradeBusted,
+    TradeDone,
+)
 from pregao.feed.channel.settings import ChannelSettings, ChannelState, Join, Leave, LegacyFeed
 from pregao.feed.legacy.channel import LegacyFeedChannel
 from pregao.legacy.streams import DEAD_AFTER_NS

@@ -7,9 +7,9 @@ from decimal import Decimal
 import pytest
 
 from pregao.feed.legacy.state import LegacyState, StatisticKey
-from pregao.legacy.reassembly import AssembledMessage
 from pregao.legacy.loop_line import LoopEnded, LoopMessage
 from pregao.legacy.messages import MessageReader
+from pregao.legacy.reassembly import AssembledMessage
 from pregao.umdf.phases import GroupKey, Status
 from tests.legacy.writing import SENT, entry, message
 

@@ -7,8 +7,8 @@ import pytest
 from pregao.errors import UsageError
 from pregao.feed.channel.channel import Channel
 from pregao.feed.channel.settings import ChannelSettings, LegacyFeed
-from pregao.feed.legacy.channel import LegacyFeedChannel
 from pregao.feed.fastpath.channel import FastChannel
+from pregao.feed.legacy.channel import LegacyFeedChannel
 from pregao.umdf import templates
 from pregao.umdf.streams import Stream
 from tests.feed.channel_messages import (

@@ -8,11 +8,24 @@ from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
 from pregao.book.updates import MessageKey
-from pregao.feed.recovery import NO_PAST, ApplyMessage, ClearBook, InstrumentFollower, InstrumentGap, LoadSnapshot, MarkHealed, MarkStale, MatchSnapshot, QueueLimits, RestartBook, is_void, messages_missing
+from pregao.feed.recovery import (
+    NO_PAST,
+    ApplyMessage,
+    ClearBook,
+    InstrumentFollower,
+    InstrumentGap,
+    LoadSnapshot,
+    MarkHealed,
+    MarkStale,
+    MatchSnapshot,
+    QueueLimits,
+    RestartBook,
+    is_void,
+    messages_missing,
+)
 from pregao.feed.replay.audit import _price
-from pregao.umdf.gaps import NOTHING, GapItem, InstrumentCount
+from pregao.umdf.gaps import NOTHING, GapItem, IncrementalMessage, InstrumentCount
 from pregao.umdf.loops import InstrumentSnapshot, SnapshotHeader
-from pregao.umdf.gaps import IncrementalMessage
 from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.templates import EMPTY_BOOK, ORDER
 

@@ -4,8 +4,8 @@ from decimal import Decimal
 
 import pytest
 
-from pregao.book.state import State
 from pregao.book.level_books import LevelsBook
+from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.clock import MILLISECOND
 from pregao.feed.channel.follower import Follower, FollowerListener

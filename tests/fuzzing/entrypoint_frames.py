@@ -8,8 +8,13 @@ import tempfile
 from pathlib import Path
 
 from pregao.entrypoint import blanked
-from pregao.entrypoint.captured.messages import FrameBlocks, _offsets, business_headers, captured_messages
 from pregao.entrypoint.captured.frame_columns import UNSUPPORTED_BYTES
+from pregao.entrypoint.captured.messages import (
+    FrameBlocks,
+    _offsets,
+    business_headers,
+    captured_messages,
+)
 from pregao.entrypoint.framing import frame_of
 from tests.entrypoint.captured_talk import (
     CLIENT,

@@ -16,8 +16,8 @@ from pregao.errors import DecodeError
 from pregao.fast.codec import Decoder, FastMessage
 from pregao.fast.columns import FastColumnDecoder
 from pregao.legacy.bulk import FAULTS, HeadReader, chunk_columns, whole_messages
-from pregao.legacy.reassembly import Chunk, read_chunks, write_chunks
 from pregao.legacy.messages import message_type
+from pregao.legacy.reassembly import Chunk, read_chunks, write_chunks
 from pregao.legacy.tables import DECIMAL, bundled_tables, repeated_of, rows_of
 from pregao.legacy.times import timestamp_ns
 from pregao.schemas.fast_templates import bundled_templates

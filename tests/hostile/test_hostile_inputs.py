@@ -23,9 +23,8 @@ from pregao.feed.channel.settings import ChannelSettings
 from pregao.feed.fastpath.channel import FastChannel
 from pregao.net.http import HttpServer, Response
 from pregao.umdf.streams import Stream
-from pregao.web.server import lake_application
 from pregao.web.lake_market import LakeMarket
-from pregao.web.server import PageServer
+from pregao.web.server import PageServer, lake_application
 from tests.entrypoint.raw_peer import SESSION
 from tests.exchange.host_desk import Exchange
 from tests.exchange.host_floor import SETTINGS as FLOOR

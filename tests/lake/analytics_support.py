@@ -9,8 +9,8 @@ from tempfile import mkdtemp
 
 from deltalake import DeltaTable
 
-from pregao.lake.analytics.run import analyse
 from pregao.lake.analytics.reading import LakeTables
+from pregao.lake.analytics.run import analyse
 from pregao.lake.books.build import build_books
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.storage.lake_store import LakeStore

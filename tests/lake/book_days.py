@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pregao.clock import SECOND
 from pregao.exchange.simulation.network_faults import fault_rates, parse_rates
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings, parse_moment, parse_reset
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.feed.packet_keys import AFTER_PACKET
 from pregao.lake.books.build import BookOptions, DayReport, build_books, run_books_locally
 from pregao.lake.ingest.pipeline import ingest

@@ -13,10 +13,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pregao.lake.storage.parquet import stats_json
-from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.filesystem import Location, unique_name
 from pregao.lake.storage.commit_unit import CommitUnit, NewFile, TableSpec
+from pregao.lake.storage.filesystem import Location, unique_name
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.parquet import stats_json
 from tests.forked import Forked
 from tests.waiting import PATIENCE_S
 

@@ -5,11 +5,11 @@ from datetime import date
 
 from pregao.clock import MILLISECOND, parse_ns
 from pregao.exchange.engine.engine import MatchingEngine
+from pregao.exchange.engine.model.commands import CancelOrder, DefineSpread, NewOrder, ProposedLeg
+from pregao.exchange.engine.model.enums import RATIO_SCALE, OrderSide, TradingStatus
 from pregao.exchange.engine.model.events import SecurityDefinition, Trade, TradeBust
 from pregao.exchange.engine.model.instruments import Leg, SecurityType
-from pregao.exchange.engine.model.commands import CancelOrder, DefineSpread, NewOrder, ProposedLeg
 from pregao.exchange.engine.model.operations_commands import BustTrade, SetGroupPhase, StartDay
-from pregao.exchange.engine.model.enums import RATIO_SCALE, OrderSide, TradingStatus
 from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.publisher.publisher import Publisher

@@ -107,13 +107,13 @@ def test_days_count_as_unbuilt_until_they_are_rebuilt(lake, monkeypatch):
 def test_errors_of_queries_name_the_other_column(lake):
     engine = DuckdbEngine(lake)
     with pytest.raises(UsageError, match=r"told_by is called source since version 0\.2\.$"):
-        engine.ask("SELECT told_by FROM status")
+        engine.query("SELECT told_by FROM status")
     with pytest.raises(UsageError, match=r'"source" not found') as failed:
-        engine.ask("SELECT source FROM orders")
+        engine.query("SELECT source FROM orders")
     assert "version 0.1" not in str(failed.value)
     outdated(lake, "status", DATE)
     words = r"Tables of version 0\.1 have told_by instead of source: rebuild them with pregao anal"
     with pytest.raises(UsageError, match=words):
-        DuckdbEngine(lake).ask("SELECT s.source FROM status s")
+        DuckdbEngine(lake).query("SELECT s.source FROM status s")
     with pytest.raises(PregaoError, match=words):
         bound_rows(lake, ["status"], "SELECT source FROM status")

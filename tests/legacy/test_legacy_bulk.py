@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from pregao.errors import DecodeError
 from pregao.fast.columns import FastColumnDecoder
-from pregao.legacy.reassembly import AssembledMessage
 from pregao.legacy.bulk import FAULTS, HeadReader, chunk_columns, moments_of, times_of
-from pregao.legacy.reassembly import read_chunks, write_chunks
 from pregao.legacy.messages import MessageReader, message_type
+from pregao.legacy.reassembly import AssembledMessage, read_chunks, write_chunks
 from pregao.legacy.streams import is_legacy, is_raw_dump, mostly_legacy
 from pregao.legacy.tables import bundled_tables, rows_of, tables_of
 from pregao.legacy.times import moment_ns, timestamp_ns

@@ -5,8 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import DecodeError, EncodeError
-from pregao.legacy.reassembly import AssembledMessage, Assembler
-from pregao.legacy.reassembly import HEADER_SIZE, Chunk, read_chunks, write_chunks
+from pregao.legacy.reassembly import (
+    HEADER_SIZE,
+    AssembledMessage,
+    Assembler,
+    Chunk,
+    read_chunks,
+    write_chunks,
+)
 
 SECOND = 1_000_000_000
 

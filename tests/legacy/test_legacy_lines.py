@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import DecodeError
 from pregao.fast.xml import templates_from_bytes
-from pregao.legacy.reassembly import AssembledMessage
 from pregao.legacy.incremental_line import IncrementalLine, LineGap, LineMessage, LineRestarted
 from pregao.legacy.loop_line import LoopEnded, LoopLine, LoopMessage
 from pregao.legacy.messages import MessageReader, MsgType
+from pregao.legacy.reassembly import AssembledMessage
 from pregao.legacy.streams import MEGABOLSA, PUMA, LegacyStream, stream_of
 from pregao.legacy.times import moment_ns, timestamp_digits, timestamp_ns
 from tests.legacy.writing import SENT, datagram, heartbeat, incremental, message, news, reset

@@ -10,8 +10,8 @@ from pregao.book.updates import Side
 from pregao.clock import SECOND
 from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.simulation.network_faults import fault_rates, parse_rates
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.feed.channel.settings import ChannelSettings
 from pregao.live import FeedHandler, Line, LiveConfig, Replayer, ReplaySpeed, report
 from pregao.live.config import STREAMS
@@ -58,7 +58,7 @@ def replayer(folder, targets, speed=20.0, **settings):
 def running(config, *listeners, **settings):
     handler = FeedHandler(config, **settings)
     for each in listeners:
-        handler.listen(each)
+        handler.add_listener(each)
     handler.start()
     try:
         yield handler
@@ -73,7 +73,7 @@ def settled(handler, packets, seconds=60):
     """
     stop = time.monotonic() + seconds
     while True:
-        made = handler.ask(report)
+        made = handler.call(report)
         brought = sum(feed["packets"] for feed in made.channels[0].feeds.values())
         if brought >= packets or time.monotonic() > stop:
             return made

@@ -16,9 +16,8 @@ from rich.console import Console
 from pregao.book.state import State
 from pregao.book.views import BookLevel
 from pregao.cli.live import demo
-from pregao.cli.live.view import key_names
 from pregao.cli.live.json_lines import data_of, status_data
-from pregao.cli.live.view import ViewSelection, draw, span
+from pregao.cli.live.view import ViewSelection, draw, key_names, span
 from pregao.clock import SECOND
 from pregao.events import DefinitionChange, GapFound, InstrumentChanged, TradeBusted, TradeDone
 from pregao.feed.channel.settings import ChannelState

@@ -76,7 +76,7 @@ def lossy_day(tmp_path_factory):
 def test_the_feed_has_realtime_priority_if_granted_and_runs_without_it(caplog):
     config = replace(followed_at()[0], realtime=True)
     with running(config) as handler:
-        policy = handler.ask(lambda _: os.sched_getscheduler(0))
+        policy = handler.call(lambda _: os.sched_getscheduler(0))
     went_first = policy & os.SCHED_FIFO
     refused = [each for each in caplog.messages if "feed's thread was refused" in each]
     assert bool(went_first) != bool(refused)
@@ -113,7 +113,7 @@ class Heard:
     def __init__(self):
         self.events = []
 
-    def told(self, channel, events):
+    def on_events(self, channel, events):
         self.events += events
 
     def of(self, kind):
@@ -128,7 +128,7 @@ def test_every_book_of_a_followed_day_is_the_engines(day, compiled):
     with running(config, heard, compiled=compiled) as handler:
         counts = replayer(folder, targets, speed=10.0, rewrite_times=True).run()
         made = settled(handler, packets_of(summary)).channels[0]
-        found = handler.ask(books_of)
+        found = handler.call(books_of)
     truth = true_books(folder)
     assert counts.packets > packets_of(summary)
     assert len(truth) >= 5
@@ -162,7 +162,7 @@ def test_loss_on_both_feeds_is_reported_and_no_trusted_book_is_wrong(lossy_day):
         replayer(folder, targets).run()
         settled(handler, packets_of(summary))
     # Stopped: events and counters are the same now.
-    made = handler.ask(report).channels[0]
+    made = handler.call(report).channels[0]
     found, trusted = books_of(handler), trusted_of(handler)
     assert lost > 0
     assert made.counters["lost_packets"] >= lost
@@ -201,7 +201,7 @@ def test_a_publisher_that_is_killed_and_begins_again_is_followed_again(day):
             before = brought(handler)
             replayer(folder, targets, speed=5.0).run()
             settled(handler, before + packets_of(summary))
-            made, found, trusted = handler.ask(
+            made, found, trusted = handler.call(
                 lambda asked: (report(asked).channels[0], books_of(asked), trusted_of(asked))
             )
             assert made.counters["resyncs"] >= turn
@@ -213,12 +213,12 @@ def test_a_publisher_that_is_killed_and_begins_again_is_followed_again(day):
 
 def brought(handler):
     """Number of packets received on the incremental feeds."""
-    return sum(feed["packets"] for feed in handler.ask(report).channels[0].feeds.values())
+    return sum(feed["packets"] for feed in handler.call(report).channels[0].feeds.values())
 
 
 def until_down(handler):
     def made():
-        return handler.ask(report).channels[0]
+        return handler.call(report).channels[0]
 
     return until(lambda: (now := made()).state is ChannelState.DOWN and now, made)
 
@@ -267,7 +267,7 @@ def is_of_market(event):
 
 
 def delivered(handler):
-    return handler.ask(lambda asked: asked.channels[NUMBER].channel.counters.delivered)
+    return handler.call(lambda asked: asked.channels[NUMBER].channel.counters.delivered)
 
 
 def statistics(handler):
@@ -308,7 +308,7 @@ def test_noise_at_full_rate_is_counted_and_the_feed_continues(day):
         stop.set()
         making.join()
         made = settled(handler, packets_of(summary)).channels[0]
-        found = handler.ask(books_of)
+        found = handler.call(books_of)
     truth = true_books(folder)
     assert made.counters["bad_packets"] > 100
     assert made.dropped == 0
@@ -363,15 +363,15 @@ def test_a_slow_consumer_is_notified_of_losses_and_gets_fresh_books(day):
     config, targets = followed_at()
     slow, quick = Subscription(max_pending=50), Subscription(["PETR4"], kinds=(BookChanged,))
     with running(config) as handler:
-        handler.ask(slow.begin)
-        handler.ask(quick.begin)
+        handler.call(slow.begin)
+        handler.call(quick.begin)
         replayer(folder, targets, speed=40.0).run()
         settled(handler, packets_of(summary))
         assert slow.behind
         assert slow.take() == []
-        handler.ask(slow.refresh)
+        handler.call(slow.refresh)
         missed, *fresh = slow.take()
-        found = handler.ask(books_of)
+        found = handler.call(books_of)
         heard = quick.take()
     assert isinstance(missed, ItemsMissed)
     assert missed.count == slow.missed > 1000
@@ -391,15 +391,15 @@ def test_fresh_books_always_fit_and_losses_are_never_forgotten(day):
     config, targets = followed_at()
     tiny = Subscription(max_pending=1)
     with running(config) as handler:
-        handler.ask(tiny.begin)
+        handler.call(tiny.begin)
         replayer(folder, targets, speed=40.0).run()
         settled(handler, packets_of(summary))
         first = tiny.missed
-        handler.ask(tiny.refresh)
+        handler.call(tiny.refresh)
         replayer(folder, targets, speed=40.0).run()  # of the past: no new events
         settled(handler, 2 * packets_of(summary))
         if tiny.behind:
-            handler.ask(tiny.refresh)
+            handler.call(tiny.refresh)
         missed, *fresh = tiny.take()
     assert isinstance(missed, ItemsMissed)
     assert missed.count == tiny.missed >= first
@@ -465,11 +465,11 @@ def test_a_watcher_knows_the_busiest_instruments_and_their_tapes(day):
     with running(config, watcher) as handler:
         replayer(folder, targets, speed=40.0).run()
         settled(handler, packets_of(summary))
-        rows = handler.ask(lambda running: watcher.busiest(running, 3))
-        page = handler.ask(
+        rows = handler.call(lambda running: watcher.busiest(running, 3))
+        page = handler.call(
             lambda running: watcher.page(running, NUMBER, rows[0].security_id, depth=4)
         )
-        nothing = handler.ask(lambda running: watcher.page(running, NUMBER, 1, depth=4))
+        nothing = handler.call(lambda running: watcher.page(running, NUMBER, 1, depth=4))
     assert len(rows) == 3
     assert [row.changes for row in rows] == sorted((row.changes for row in rows), reverse=True)
     assert page.row.symbol == rows[0].symbol
@@ -482,11 +482,11 @@ def test_a_watcher_knows_the_busiest_instruments_and_their_tapes(day):
 def test_questions_are_answered_before_and_after_it_runs(day):
     config, _ = followed_at()
     handler = FeedHandler(config)
-    states = handler.ask(FeedHandler.line_states)
+    states = handler.call(FeedHandler.line_states)
     assert all(isinstance(each, LineState) for each in states)
     handler.start()
     handler.stop()
-    assert [each.line for each in handler.ask(FeedHandler.line_states)] == list(config.lines)
+    assert [each.line for each in handler.call(FeedHandler.line_states)] == list(config.lines)
 
 
 def test_percentiles_of_delays():

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from pregao.events import BookUnconfirmed, GapFound
-from pregao.feed.channel.settings import ChannelSettings
 from pregao.feed.channel.follower import Follower
+from pregao.feed.channel.settings import ChannelSettings
 from pregao.feed.fastpath.message_reader import PumpEventDecoder
 from pregao.live import FeedHandler, Line, LiveConfig, metrics_text, report
 from pregao.live.config import STREAMS
@@ -37,7 +37,7 @@ def test_a_heartbeat_without_a_block_is_counted_on_every_stream(compiled):
                 sending.sendto(NO_BLOCK, (line.address.host, line.address.port))
 
         def counters():
-            return handler.ask(report).channels[0].counters
+            return handler.call(report).channels[0].counters
 
         until(lambda: counters()["packets"] == 9)
         assert counters()["undecoded_messages"] == 3  # heartbeats of other streams say nothing
@@ -103,10 +103,10 @@ def test_a_packet_that_fails_counts_as_lost_and_its_channel_is_rebuilt(
     found, _, joined_ns = arrivals(day, Faults(), 1)
     handler = FeedHandler(at_free_ports(CHANNEL), compiled=compiled, clock=lambda: joined_ns)
     heard = Heard()
-    handler.listen(heard)
+    handler.add_listener(heard)
     try:
         channel = bring(handler, found)
-        made = handler.ask(report)
+        made = handler.call(report)
     finally:
         handler._close()
     assert f'pregao_channel_failures_total{{channel="{CHANNEL}"}} 1' in metrics_text(made)

@@ -6,11 +6,11 @@ import pytest
 
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import UsageError
+from pregao.events import BookChanged, GapFound, Synchronized, TradeDone
 from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.simulation.network_faults import FaultRates
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
-from pregao.events import BookChanged, GapFound, Synchronized, TradeDone
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.feed.channel.settings import ChannelSettings, ChannelState, LegacyFeed
 from pregao.feed.legacy.channel import LegacyFeedChannel
 from pregao.live import FeedHandler, Line, LiveConfig, Replayer, ReplaySpeed, report
@@ -54,7 +54,7 @@ class Heard:
     def __init__(self):
         self.events = []
 
-    def told(self, channel, events):
+    def on_events(self, channel, events):
         assert isinstance(channel, LegacyFeedChannel)
         self.events += events
 

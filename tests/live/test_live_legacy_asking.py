@@ -15,10 +15,10 @@ import pytest
 from pregao.book.updates import Side
 from pregao.clock import MILLISECOND, SECOND, system_clock
 from pregao.errors import UsageError
+from pregao.events import GapFound
 from pregao.exchange.host.settings import parse_settings
 from pregao.exchange.publisher.legacy.channel_publisher import LegacyChannelPublisher
 from pregao.exchange.publisher.loops import LoopPace
-from pregao.events import GapFound
 from pregao.feed.channel.settings import ChannelSettings, LegacyFeed
 from pregao.fix.session import FixSessionSettings
 from pregao.legacy.recovery import MessageStore
@@ -146,13 +146,13 @@ def counted(handler, done):
     """Return the counters once a condition is true."""
 
     def counters():
-        return handler.ask(report).channels[0].counters
+        return handler.call(report).channels[0].counters
 
     return until(lambda: done(found := counters()) and found, counters)
 
 
 def connected(handler):
-    until(lambda: handler.ask(lambda own: all(each.connected for each in own._askers)))
+    until(lambda: handler.call(lambda own: all(each.connected for each in own._askers)))
 
 
 class Heard:
@@ -166,7 +166,7 @@ class Heard:
 @contextmanager
 def handled(config, heard):
     handler = FeedHandler(config)
-    handler.listen(heard)
+    handler.add_listener(heard)
     handler.start()
     try:
         yield handler

@@ -119,12 +119,12 @@ def test_a_legacy_packet_that_fails_counts_as_lost_and_its_channel_is_rebuilt(
     start_ns, heard = 1_800_000_000 * SECOND, Heard()
     settings = ChannelSettings(CHANNEL, legacy=LegacyFeed(), from_the_start=True)
     handler = FeedHandler(LiveConfig((settings,), lines_here()), clock=lambda: start_ns)
-    handler.listen(heard)
+    handler.add_listener(heard)
     market = Market(handler, start_ns)
     try:
         for _ in range(80):
             market.trade()
-        made = handler.ask(report).channels[0]
+        made = handler.call(report).channels[0]
         assert_same_books(handler, market)
     finally:
         handler._close()
@@ -150,17 +150,17 @@ def test_an_answer_of_the_recovery_port_that_fails_ends_the_connection_alone(
     with serving(published.store, port), handled(config_of(lines, port), heard) as handler:
         connected(handler)
         published.trade()
-        first = handler.ask(lambda own: own._askers[0]._connection)
+        first = handler.call(lambda own: own._askers[0]._connection)
         monkeypatch.setattr(owner, name, failing(getattr(owner, name), 0))
         published.trade(1.0)
         published.trade()
 
         def channel():
-            return handler.ask(report).channels[0]
+            return handler.call(report).channels[0]
 
         until(lambda: channel().counters["failures"] == 1, channel)
         connected(handler)
-        assert handler.ask(lambda own: own._askers[0]._connection) is not first
+        assert handler.call(lambda own: own._askers[0]._connection) is not first
         assert first.fileno() == -1
 
         published.trade()

@@ -8,8 +8,8 @@ from pregao.book.state import State
 from pregao.clock import SECOND
 from pregao.feed.channel.settings import ChannelCounters, ChannelState, FeedCounters
 from pregao.live import ChannelReport, FeedReport, Line, metrics_text
-from pregao.live.live_channel import LineState
 from pregao.live.health import CHANNEL_HELP, FEED_HELP, LINE_HELP
+from pregao.live.live_channel import LineState
 from pregao.net.addresses import parse_address
 from pregao.net.datagram_batch import LineCounts
 from pregao.umdf.streams import Stream

@@ -11,8 +11,8 @@ import pregao.live.worker_processes as processes_module
 from pregao.errors import NetworkError, UsageError
 from pregao.feed.channel.settings import ChannelSettings
 from pregao.live import FeedProcesses, Line, LiveConfig, report
-from pregao.live.items import BookRefresh, LiveEvent
 from pregao.live.config import STREAMS
+from pregao.live.items import BookRefresh, LiveEvent
 from tests.live.live_support import NUMBER, followed_at, replayer, simulated
 from tests.net.net_support import free_group
 from tests.waiting import until
@@ -67,10 +67,10 @@ def test_channels_are_followed_in_workers_and_answer_together(day):
 
         def received():
             found.extend(heard.take())
-            made = processes.ask(report)
+            made = processes.call(report)
             return made.channels[0].counters["packets"] > 100 and made
 
-        made = until(received, lambda: processes.ask(report))
+        made = until(received, lambda: processes.call(report))
         assert [each.number for each in made.channels] == [NUMBER, 52]
         assert made.channels[0].counters["packets"] > 100
         assert made.channels[1].counters["packets"] == 0
@@ -79,19 +79,19 @@ def test_channels_are_followed_in_workers_and_answer_together(day):
         assert all(isinstance(each, LiveEvent | BookRefresh) for each in found)
         other = processes.subscribe(depth=1)
         assert other.take()
-        assert processes.ask(subscriptions) == [2, 2]
+        assert processes.call(subscriptions) == [2, 2]
         heard.close()
         heard.close()
         assert heard.take() == []
-        assert processes.ask(subscriptions) == [1, 1]
+        assert processes.call(subscriptions) == [1, 1]
         other.close()
-        assert processes.ask(subscriptions) == [0, 0]
+        assert processes.call(subscriptions) == [0, 0]
         with pytest.raises(UsageError, match="cannot be merged"):
-            processes.ask(str)
+            processes.call(str)
     finally:
         processes.stop()
     with pytest.raises(NetworkError, match="has ended"):
-        processes.ask(report)
+        processes.call(report)
 
 
 def test_network_errors_of_a_worker_process_are_reported_immediately():

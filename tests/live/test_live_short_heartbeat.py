@@ -6,8 +6,8 @@ import pytest
 
 import pregao
 from pregao.capture import PcapWriter, udp_frame
-from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.events import RecoveryIdle
+from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.feed.channel.settings import ChannelSettings
 from pregao.live import FeedProcesses, Line, LiveConfig, report
 from pregao.live.config import STREAMS
@@ -68,7 +68,7 @@ def test_a_heartbeat_without_a_block_ends_no_worker_process():
                     sending.sendto(NO_BLOCK, (line.address.host, line.address.port))
 
         def counted():
-            return [each.counters for each in processes.ask(report).channels]
+            return [each.counters for each in processes.call(report).channels]
 
         until(lambda: [each["packets"] for each in counted()] == [3 * SENT] * 2, counted)
         first, second = counted()

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pregao.capture import read_blocks
 from pregao.clock import SECOND
 from pregao.errors import DecodeError
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SCHEMA_VERSIONS, SimulationSettings
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.sbe.codec import MessageCodec
 from pregao.schemas.bundle import bundled, bundled_versions
 from pregao.umdf.bulk_decoder import BulkDecoder, walk

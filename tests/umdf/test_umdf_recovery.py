@@ -1,7 +1,7 @@
 """Which snapshots count, and what they hold as of (000 §7.2, §7.4)."""
 
-from pregao.umdf.loops import SnapshotHeader
 from pregao.umdf.gaps import is_usable, snapshot_key
+from pregao.umdf.loops import SnapshotHeader
 from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, PacketKey
 
 

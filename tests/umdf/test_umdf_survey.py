@@ -12,8 +12,8 @@ from pregao.schemas.registry import Registry
 from pregao.umdf.bulk_decoder import walk
 from pregao.umdf.packets import PacketDecoder
 from pregao.umdf.streams import Stream
-from pregao.umdf.survey.survey import Peaks, Survey
 from pregao.umdf.survey.lines import Destination, LineNumbers, LineTable
+from pregao.umdf.survey.survey import Peaks, Survey
 from tests.umdf.survey_support import HEARTBEAT, ORDER, PHASE, RESET, block_of, flows, payload
 
 DEFINITION = b"\xe8\x00\x0c\x00\x02\x00\x10\x00" + bytes(232) + bytes(3 * 3) + bytes(1)

@@ -5,9 +5,9 @@ import datetime
 import numpy as np
 import pytest
 
-from pregao.exchange.engine.model.events import Trade
 from pregao.exchange.engine.matching.statistics import sets_last_price as engine_sets_last_price
 from pregao.exchange.engine.model.enums import TradeCondition, TradingSession, TrdSubType
+from pregao.exchange.engine.model.events import Trade
 from pregao.umdf.phases import NOT_LAST_SUB_TYPES, set_last_price, sets_last_price
 
 REGULAR, LATE = TradeCondition.REGULAR_TRADE, TradeCondition.OUT_OF_SEQUENCE

@@ -5,11 +5,10 @@ import pytest
 from pregao.api.lake import Lake
 from pregao.clock import MINUTE
 from pregao.exchange.simulation.network_faults import fault_rates, parse_rates
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings
-from pregao.web.server import lake_application
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.web.lake_market import LakeMarket
-from pregao.web.server import PageServer
+from pregao.web.server import PageServer, lake_application
 
 DAY = "2026-05-21"
 

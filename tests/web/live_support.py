@@ -8,10 +8,9 @@ from itertools import count
 from pregao.entrypoint import ClientSettings
 from pregao.live import FeedHandler, parse_config
 from pregao.net.addresses import Address
-from pregao.web.server import live_application
 from pregao.web.exchange_panel import ExchangePanel
 from pregao.web.live_market import LiveMarket
-from pregao.web.server import PageServer
+from pregao.web.server import PageServer, live_application
 from tests.exchange.host_desk import Exchange, quiet_settings
 
 _PLACES = count()

@@ -19,9 +19,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from websockets.exceptions import ConnectionClosed
 
-from pregao.web.json_routes import MAX_BODY_BYTES, answer, change
-from pregao.web.json_routes import Budget
 from pregao.web.connections import Limits
+from pregao.web.json_routes import MAX_BODY_BYTES, Budget, answer, change
 from pregao.web.live_routes import live_routes
 from pregao.web.server import PageServer
 from tests.waiting import PATIENCE_S, until

@@ -9,10 +9,9 @@ import pytest
 from playwright.sync_api import Error as PlaywrightError
 
 from pregao.clock import format_ns
-from pregao.web.server import lake_application
-from pregao.web.lake_market import LakeMarket
-from pregao.web.server import PageServer
 from pregao.web.json_encoding import midnight_ns
+from pregao.web.lake_market import LakeMarket
+from pregao.web.server import PageServer, lake_application
 from tests import waiting
 from tests.waiting import PATIENCE_S
 from tests.web.browser_support import browser_path, picture, settled, until

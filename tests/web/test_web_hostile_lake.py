@@ -13,9 +13,8 @@ from pregao.cli.plot import ChartKind
 from pregao.errors import PregaoError
 from pregao.lake import storage
 from pregao.lake.sql.bound_queries import bound_rows
-from pregao.web.server import lake_application
 from pregao.web.lake_market import LakeMarket
-from pregao.web.server import PageServer
+from pregao.web.server import PageServer, lake_application
 from tests.web.conftest import DAY
 from tests.web.visiting import get
 

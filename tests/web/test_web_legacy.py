@@ -7,8 +7,8 @@ import pytest
 from pregao.api.lake import Lake
 from pregao.clock import MINUTE
 from pregao.exchange.simulation.network_faults import fault_rates, parse_rates
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.web.lake_market import LakeMarket
 
 DAY = date(2026, 5, 21)

@@ -8,8 +8,7 @@ import pytest
 
 from pregao.book.updates import Side
 from pregao.feed.fastpath.channel import FastChannel
-from pregao.web.server import live_application
-from pregao.web.server import PageServer
+from pregao.web.server import PageServer, live_application
 from tests.exchange.host_desk import PETR4, VALE3
 from tests.waiting import PATIENCE_S, until
 from tests.web.live_support import SESSION, live_page

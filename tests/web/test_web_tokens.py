@@ -15,8 +15,8 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from pregao.errors import UsageError
-from pregao.web.server import PageServer
 from pregao.web.origin_guard import MIN_LENGTH, new_token, read_token
+from pregao.web.server import PageServer
 from tests.waiting import PATIENCE_S
 from tests.web.visiting import get, socket_of
 

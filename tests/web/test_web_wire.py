@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pregao.book.state import State
 from pregao.book.replay import FullBook
+from pregao.book.state import State
 from pregao.book.update_rows import NULL
 from pregao.book.updates import Side
 from pregao.book.views import levels_of

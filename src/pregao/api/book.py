@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
-from pregao.book.updates import Side
+
 from pregao.api.message import Message, Protocol
 from pregao.book.state import State
 from pregao.book.updates import Side
@@ -108,7 +108,7 @@ class _Selected(Follower):
 
 
 class Book:
-    """The book of one Binary UMDF instrument, built from the messages of `Capture.messages`.
+    """The book of one Binary UMDF instrument, built from the messages of `Capture.message`.
 
     It accepts messages of the incremental and of the snapshot stream. Duplicates are skipped, a
     missing message makes the book stale, and a snapshot heals it. To merge feeds A and B, use

@@ -13,14 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from pregao.api.reading.inputs import CaptureInputs, NullProgress, ReadStatistics
-from pregao.api.reading.keys import key_form
-from pregao.api.reading.selection import MessageSelection
+from pregao.api.arguments import UTC, Path, Time, listed, moment_ns, numbers, paths
 from pregao.api.message import Message, Protocol
 from pregao.api.reading.entrypoint import EntryPointReader
-from pregao.api.reading.selection import instruments, learn_symbols
-from pregao.api.reading.selection import known_schemas, named_templates
-from pregao.api.arguments import UTC, Path, Time, listed, moment_ns, numbers, paths
+from pregao.api.reading.inputs import CaptureInputs, NullProgress, ReadStatistics
+from pregao.api.reading.keys import key_form
+from pregao.api.reading.selection import (
+    MessageSelection,
+    instruments,
+    known_schemas,
+    learn_symbols,
+    named_templates,
+)
 from pregao.arrays import Int64Array
 from pregao.capture.layers import Flow
 from pregao.entrypoint.captured.messages import NO_MESSAGE
@@ -28,12 +32,18 @@ from pregao.errors import UsageError
 from pregao.extras import imported, installed, require
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID, UMDF_SCHEMA_ID
 from pregao.schemas.registry import Registry
-from pregao.umdf.bulk_decoder import BulkDecoder, DecodeReject, MessageBatch, MessageKind, WalkedPackets, walk
+from pregao.umdf.bulk_decoder import (
+    BulkDecoder,
+    DecodeReject,
+    MessageBatch,
+    MessageKind,
+    WalkedPackets,
+    walk,
+)
 from pregao.umdf.key_columns import key_columns, key_values
 from pregao.umdf.layout import MIN_MESSAGE_SIZE
 from pregao.umdf.packets import PacketDecoder, PacketFrame
-from pregao.umdf.survey.lines import STREAMS, Destination
-from pregao.umdf.survey.lines import streams_of
+from pregao.umdf.survey.lines import STREAMS, Destination, streams_of
 
 _BLOCK_BYTES = 1 << 20
 """Small, so that messages appear soon and few of them are in memory."""

@@ -9,44 +9,32 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from string import ascii_uppercase
+
 import numpy as np
-from pregao.api.capture import read
-from pregao.api.reading.legacy import are_legacy
+
 from pregao.api.arguments import Path, listed, paths
-from pregao.capture.blocks import PADDING
+from pregao.api.capture import read
+from pregao.api.reading.legacy import are_legacy, is_dump
 from pregao.capture.block_reader import read_blocks
+from pregao.capture.blocks import PADDING
 from pregao.errors import UsageError
+from pregao.events import ChannelEvent
 from pregao.extras import imported
 from pregao.feed.channel.channel import Channel
-from pregao.events import ChannelEvent
-from pregao.feed.channel.settings import ChannelSettings
-from pregao.feed.fastpath.driver import DatagramColumns
+from pregao.feed.channel.settings import ChannelSettings, LegacyFeed
 from pregao.feed.fastpath.channel import FastChannel
-from pregao.live.items import LiveEvent
+from pregao.feed.fastpath.driver import DatagramColumns
+from pregao.feed.legacy.channel import LegacyFeedChannel
+from pregao.lake.ingest.protocol import ProtocolEvidence, destination_of
+from pregao.lake.ingest.registry import PROTOCOLS
+from pregao.legacy.streams import LegacyStream
 from pregao.live.capture_merge import merged
+from pregao.live.items import LiveEvent
 from pregao.live.subscriptions import DEPTH, Subscription
 from pregao.schemas.registry import Registry
 from pregao.umdf.bulk_decoder import walk
 from pregao.umdf.streams import Stream
 from pregao.umdf.survey.lines import LineNumbers, LineTable
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from string import ascii_uppercase
-from pregao.api.reading.legacy import is_dump
-from pregao.capture.block_reader import read_blocks
-from pregao.errors import UsageError
-from pregao.events import ChannelEvent
-from pregao.feed.channel.settings import ChannelSettings, LegacyFeed
-from pregao.feed.legacy.channel import LegacyFeedChannel
-from pregao.lake.ingest.protocol import ProtocolEvidence, destination_of
-from pregao.lake.ingest.registry import PROTOCOLS
-from pregao.legacy.streams import LegacyStream
-from pregao.live.items import LiveEvent
-from pregao.live.capture_merge import merged
-from pregao.live.subscriptions import Subscription
-from pregao.umdf.streams import Stream
-from pregao.umdf.survey.lines import LineTable
-
 
 _FEEDS = ascii_uppercase
 _ALL = 1 << 40

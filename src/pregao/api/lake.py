@@ -9,13 +9,14 @@ from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
-from pregao.api.book import Level, Order, ladder_text, levels, orders, price
 from pregao.api.arguments import UTC, Path, Time, choice, day_from, listed, moment_ns, paths
+from pregao.api.book import Level, Order, ladder_text, levels, orders, price
 from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.errors import UsageError
 from pregao.extras import require
-from pregao.lake import storage
+from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.lake_store import LakeStore
 
 if TYPE_CHECKING:
     from pregao.lake.books.audit_summary import AuditSummary
@@ -78,13 +79,13 @@ class Lake:
     """
 
     def __init__(self, location: str | os.PathLike[str]) -> None:
-        self._lake = storage.Lake(location)
+        self._lake = LakeStore(location)
 
     def __repr__(self) -> str:
         return f"Lake({str(self._lake.location)!r})"
 
     @property
-    def location(self) -> storage.Location:
+    def location(self) -> Location:
         """Location of the lake; as text a path, or a URI such as ``s3://bucket/lake``."""
         return self._lake.location
 
@@ -347,7 +348,7 @@ class Lake:
         from pregao.lake.sql.engines import choose_engine
 
         choose_engine(self._lake, EngineName.LOCAL, spark_wanted=False)
-        return DuckdbEngine(self._lake).ask(sql).relation
+        return DuckdbEngine(self._lake).query(sql).relation
 
     def _build(self, spark: Any) -> list[dict[str, Any]]:
         from pregao.lake.books.build import build_books, run_books_locally

@@ -9,7 +9,6 @@ from typing import Any
 
 from pregao.api.arguments import choice, day_from
 from pregao.exchange.simulation.network_faults import fault_rates, parse_rates
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import (
     TRADE_DATE,
     Compression,
@@ -18,6 +17,7 @@ from pregao.exchange.simulation.settings import (
     parse_duration,
     parse_moment,
 )
+from pregao.exchange.simulation.simulation import Simulation
 
 Rates = float | str | None
 """A share of packets (0.01), or one for each line (``A=0.01,B=0.02``)."""

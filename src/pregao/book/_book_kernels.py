@@ -16,24 +16,8 @@ Kernel of `queue_order`: checks whether orders are in queue order already.
 from __future__ import annotations
 
 import numpy as np
-from pregao._njit import part
-from pregao.book import _state_layout as w
-from pregao.book._ladder_kernels import bottom, close_level, open_level, rank_of, u
-import numpy as np
-from pregao._njit import part
-from pregao.book import _state_layout as w
-from pregao.book._ladder_kernels import (
-    bottom,
-    close_level,
-    fill,
-    give,
-    open_level,
-    rank_of,
-    take,
-    u,
-)
-import numpy as np
-from pregao._njit import part
+
+from pregao._njit import njit, part
 from pregao.book import _state_layout as w
 from pregao.book._ladder_kernels import (
     bottom,
@@ -50,14 +34,9 @@ from pregao.book._ladder_kernels import (
     touch,
     u,
 )
-from pregao._njit import njit
 from pregao.book.update_rows import NULL
 
-
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
-
-
-
 
 
 @part
@@ -106,9 +85,6 @@ def apply_by_depth(
 
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
-
-
-
 
 
 @part
@@ -256,9 +232,6 @@ def apply_by_position(
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 
 
-
-
-
 @part
 def priority_of(order_id, implied):
     """Return a sort key, lower for orders that trade first: real orders, then smaller IDs."""
@@ -388,8 +361,6 @@ def apply_by_priority(
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 # mypy: disallow-untyped-decorators=False
-
-
 
 
 @njit

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from pregao._njit import halves_at, njit, part, words_at
 from pregao.book import _state_layout as w
+from pregao.book._book_kernels import apply_by_priority
 from pregao.book._kernels import dump, wipe
 from pregao.book._ladder_kernels import bottom, find, price_of, u
-from pregao.book._book_kernels import apply_by_priority
 
 _TABLE = 4
 """Words of the order map per order or level of capacity."""

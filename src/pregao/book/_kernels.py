@@ -13,10 +13,13 @@ import numpy as np
 
 from pregao._njit import njit, part
 from pregao.book import _state_layout as w
-from pregao.book._book_kernels import apply_by_depth
+from pregao.book._book_kernels import (
+    apply_by_depth,
+    apply_by_position,
+    apply_by_priority,
+    clear_side,
+)
 from pregao.book._ladder_kernels import bottom, enter, price_of, u
-from pregao.book._book_kernels import apply_by_position
-from pregao.book._book_kernels import apply_by_priority, clear_side
 
 
 @part

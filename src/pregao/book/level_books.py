@@ -10,15 +10,20 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
-from pregao.book.base_book import BaseBook, raise_inconsistent
-from pregao.book.state import FaultCode
-from pregao.book.queue_order import PriceRank, price_rank, ranked_price
-from pregao.book.updates import OrderAdded, OrderChanged, OrderDeleted, Side, SnapshotOrder
-from pregao.book.views import BookLevel
 from dataclasses import dataclass
-from pregao.book.base_book import BaseBook
-from pregao.book.state import BookFault, State
-from pregao.book.updates import MessageKey, Side, Update
+
+from pregao.book.base_book import BaseBook, raise_inconsistent
+from pregao.book.queue_order import PriceRank, price_rank, ranked_price
+from pregao.book.state import BookFault, FaultCode, State
+from pregao.book.updates import (
+    MessageKey,
+    OrderAdded,
+    OrderChanged,
+    OrderDeleted,
+    Side,
+    SnapshotOrder,
+    Update,
+)
 from pregao.book.views import BookLevel
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from pregao.book.base_book import raise_inconsistent
-from pregao.book.state import FaultCode
 from pregao.book.order_book import OrderBook, order_of
+from pregao.book.state import FaultCode
 from pregao.book.updates import OrderAdded, OrderChanged, OrderDeleted, Side, SnapshotOrder
 from pregao.book.views import BookLevel, BookOrder
 

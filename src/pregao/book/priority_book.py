@@ -9,9 +9,9 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 
 from pregao.book.base_book import raise_inconsistent
-from pregao.book.state import FaultCode
 from pregao.book.order_book import OrderBook, order_of
 from pregao.book.queue_order import PriceRank, price_rank, priority, ranked_price
+from pregao.book.state import FaultCode
 from pregao.book.updates import OrderAdded, OrderChanged, OrderDeleted, Side, SnapshotOrder
 from pregao.book.views import BookLevel, BookOrder
 

@@ -5,8 +5,8 @@ time (`datagrams`, `segments` and `streams` dissect them). `split_points` return
 can be split without reading it. `PcapWriter` writes captures, `UdpRecords` builds records in bulk.
 """
 
-from pregao.capture.blocks import PADDING, PacketBlock, SegmentBlock
 from pregao.capture.block_reader import BLOCK_BYTES, BlockReader, read_blocks
+from pregao.capture.blocks import PADDING, PacketBlock, SegmentBlock
 from pregao.capture.fragments import FragmentLimits
 from pregao.capture.layers import (
     ETHERNET,
@@ -26,7 +26,6 @@ from pregao.capture.layers import (
 )
 from pregao.capture.pcap import is_pcap
 from pregao.capture.reader import CaptureReader, Packet, TruncatedTail, read_packets
-from pregao.capture.writer import UdpRecords
 from pregao.capture.source import ByteSource, Source, capture_error, open_source
 from pregao.capture.split import (
     BoundaryFinder,
@@ -36,7 +35,6 @@ from pregao.capture.split import (
     split_points,
 )
 from pregao.capture.statistics import CaptureStatistics
-from pregao.capture.tcp_columns import StreamColumns, StreamEventColumns
 from pregao.capture.tcp import (
     StreamData,
     StreamEnd,
@@ -47,7 +45,8 @@ from pregao.capture.tcp import (
     TcpReassembler,
     streams,
 )
-from pregao.capture.writer import PcapWriter, UdpFramer, tcp_frame, udp_frame
+from pregao.capture.tcp_columns import StreamColumns, StreamEventColumns
+from pregao.capture.writer import PcapWriter, UdpFramer, UdpRecords, tcp_frame, udp_frame
 
 __all__ = [
     "BLOCK_BYTES",

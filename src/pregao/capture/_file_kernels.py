@@ -8,12 +8,11 @@ Its plain twin is `write`: `UdpFramer` builds the frame and `PcapWriter` the rec
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
+
 from pregao._njit import njit
 from pregao.capture._layer_kernels import word
-from typing import Any
-import numpy as np
-from pregao._njit import njit
 
 
 @njit

@@ -6,11 +6,10 @@ Kernel of TCP streams: segments that are next in their stream, which are nearly 
 from __future__ import annotations
 
 from typing import Any
-import numpy as np
-from pregao._njit import load_u32, load_u64, njit
-from typing import Any
-from pregao._njit import njit
 
+import numpy as np
+
+from pregao._njit import load_u32, load_u64, njit
 
 # Link kinds: how the IP header is found.
 LINK_ODD, LINK_ETHERNET, LINK_COOKED, LINK_COOKED_2, LINK_RAW = range(5)

@@ -12,13 +12,14 @@ import struct
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pregao.capture import _file_kernels
 from pregao.errors import CaptureError, EncodeError
 from pregao.extras import require
 from pregao.safe_io.output_files import open_output
-import numpy as np
-from numpy.typing import NDArray
-from pregao.capture import _file_kernels
-
 
 _MAGIC_NANOSECONDS = 0xA1B23C4D
 _RECORD = struct.Struct("<IIII")

@@ -69,8 +69,8 @@ def analytics(
     """
     from pregao.cli import option_values
     from pregao.cli.ingest import analytics_session
-    from pregao.lake.analytics.run import ANALYTICS, analyse, in_order
     from pregao.lake.analytics.bars import known_intervals
+    from pregao.lake.analytics.run import ANALYTICS, analyse, in_order
     from pregao.lake.analytics.tables import AnalyticsOptions
     from pregao.lake.execution.spark_session import parse_conf
     from pregao.lake.storage.lake_store import LakeStore

@@ -21,8 +21,8 @@ from datetime import tzinfo
 from pathlib import Path
 from typing import NoReturn
 
-from pregao.safe_io.documents import DocumentError, parse_toml, read_file
 from pregao.errors import UsageError
+from pregao.safe_io.documents import DocumentError, parse_toml, read_file
 
 FILE = "pregao.toml"
 LAKE_VARIABLE = "PREGAO_LAKE"

@@ -20,23 +20,16 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
-from typing import Any, TextIO, cast
-import sys
 from collections.abc import Iterable, Sequence
-from typing import TextIO
+from types import TracebackType
+from typing import Any, TextIO, cast
+
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
-import sys
-from types import TracebackType
-from typing import Any
-import sys
-from typing import Any
-
 
 # C0 except tab and line feed, DEL, C1, marks and overrides of direction, line and paragraph
 # separators, and lone surrogates, which are bytes of file names that are not UTF-8.
@@ -279,8 +272,6 @@ class ReadingProgress:
             from rich.markup import escape
             from rich.progress import Progress as Bar
 
-            pass
-
             self._name = escape
             self._bar = Bar(console=console(sys.stderr), transient=True)
 
@@ -338,8 +329,6 @@ class IngestBar:
             TimeRemainingColumn,
         )
         from rich.progress import Progress as RichProgress
-
-        pass
 
         self._bar = RichProgress(
             TextColumn("{task.description}"),

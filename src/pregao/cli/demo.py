@@ -5,16 +5,19 @@ Draw an order book with block characters, for terminals.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
 import typer
+
+from pregao.api.book import Level
 from pregao.clock import MINUTE
 from pregao.errors import UsageError
-from collections.abc import Iterator, Sequence
-from pregao.api.book import Level
 
 if TYPE_CHECKING:
     from rich.console import Console
+
     from pregao.lake.ingest.report import IngestReport
 
 
@@ -90,15 +93,15 @@ def demo(
 def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
     """Run all steps of the demo; the lake of an earlier run is reused."""
     from pregao.cli.book import show as show_book
+    from pregao.cli.console import console, print_line
     from pregao.cli.ingest import show as show_ingest
     from pregao.cli.query import show as show_rows
-    from pregao.cli.console import console, print_line
-    from pregao.exchange.simulation.simulation import Simulation
     from pregao.exchange.simulation.settings import SimulationSettings
+    from pregao.exchange.simulation.simulation import Simulation
     from pregao.lake.analytics.run import analyse
     from pregao.lake.books.audit_summary import audit_summary
-    from pregao.lake.books.build import build_books, run_books_locally
     from pregao.lake.books.book_at import book_at
+    from pregao.lake.books.build import build_books, run_books_locally
     from pregao.lake.engine_names import EngineName
     from pregao.lake.sql.engines import open_engine
     from pregao.lake.storage.lake_store import LakeStore
@@ -173,7 +176,6 @@ def _draw(out: Console, folder: Path, lake: Path, symbol: str) -> None:
         print_line(out, f"{path}: heatmap of the book, with trades.")
         return
     from pregao.api.lake import Lake
-    pass
 
     book = Lake(lake).book(symbol)
     for line, style in drawing(book.bids, book.asks):

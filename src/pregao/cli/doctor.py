@@ -6,16 +6,16 @@ Findings of `pregao doctor`, and running its checks with a timeout.
 from __future__ import annotations
 
 import json
-from collections import Counter
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
-import typer
-from pregao.cli import options
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Annotated
 
+import typer
+
+from pregao.cli import options
 
 EPILOG = "\n\n".join(
     (
@@ -36,7 +36,6 @@ def doctor(
 
     Nothing is changed: test files are removed immediately.
     """
-    pass
 
     found = list(findings_of(_checks()))
     if as_json:
@@ -48,7 +47,7 @@ def doctor(
 
 
 def _checks() -> list[tuple[str, Check]]:
-    from pregao.cli import doctor_checks, doctor_checks
+    from pregao.cli import doctor_checks
 
     return [
         ("python", doctor_checks.check_python),
@@ -65,7 +64,6 @@ def _checks() -> list[tuple[str, Check]]:
 
 
 def _show(found: list[Finding]) -> None:
-    pass
     from pregao.cli.console import console, print_line, print_table
 
     out = console()

@@ -6,23 +6,21 @@ Package checks of `pregao doctor`: required and installed versions, missing extr
 from __future__ import annotations
 
 import os
+import re
 import select
 import shutil
 import socket
-import tempfile
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from pregao.cli.doctor import Finding, problem, warning, well
-from pregao.errors import PregaoError, UsageError
-from pregao.safe_io.urls import redacted
-import re
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
+
 from pregao._version import __version__
 from pregao.cli.doctor import Finding, problem, warning, well
-
+from pregao.errors import PregaoError, UsageError
+from pregao.safe_io.urls import redacted
 
 _GIGABYTE = 1 << 30
 _GROUP = "233.252.14.250"

@@ -9,19 +9,15 @@ import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, NamedTuple
+
 import typer
+
 from pregao.cli import options
-from pregao.errors import UsageError
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
-import typer
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
     from pregao.lake.exports.tabular import BookSelection
     from pregao.lake.storage.lake_store import LakeStore
-    from pregao.lake.exports.tabular import BookSelection
 
 
 EPILOG = "\n\n".join(
@@ -97,8 +93,7 @@ def export(
     """
     from pregao.cli import option_values
     from pregao.cli.output_files import NewFiles
-    from pregao.lake.exports.tabular import BookSelection
-    from pregao.lake.exports.tabular import ending_of
+    from pregao.lake.exports.tabular import BookSelection, ending_of
     from pregao.lake.storage.lake_store import LakeStore
 
     channels = option_values.numbers(channel, "--channel", 255)
@@ -113,8 +108,6 @@ def export(
     if checkpoints and what is not ExportKind.BOOK:
         raise UsageError(f"--checkpoints is for `export book`, not `export {what}`.")
     if what.third_party:
-        pass
-
         write_third_party(
             what.value, lake, selection, output, depth, tz, force=force, safe_csv=safe_csv
         )
@@ -149,8 +142,8 @@ class _Wanted(NamedTuple):
 
 
 def _write(wanted: _Wanted, sink: BinaryIO) -> int:
-    from pregao.lake.exports.tabular import export_checkpoints, export_moments, export_ticks
     from pregao.lake.books.book_at import book_at
+    from pregao.lake.exports.tabular import export_checkpoints, export_moments, export_ticks
 
     lake, selection, ending, safe = wanted.lake, wanted.selection, wanted.ending, wanted.safe_csv
     if wanted.what is ExportKind.TICKS:
@@ -181,8 +174,8 @@ def write_third_party(
 ) -> None:
     """Write one or more instrument days in a third-party format."""
     from pregao.cli.output_files import NewFiles
-    from pregao.lake.books.catalog import FileCatalogue
     from pregao.lake.books.book_at import find_instrument
+    from pregao.lake.books.catalog import FileCatalogue
     from pregao.lake.exports.formats import ExportFormat, check_output, files_of
     from pregao.lake.storage.lake_store import LakeStore
 

@@ -8,15 +8,13 @@ Tables of ``pregao info``.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-import typer
-from pregao.cli import options
-from typing import Any
-from rich.console import Console
-from pregao.cli.console import console, print_line, print_table
-from typing import Any
-from pregao.cli.console import console, print_line, print_table
+from typing import Annotated, Any
 
+import typer
+from rich.console import Console
+
+from pregao.cli import options
+from pregao.cli.console import console, print_line, print_table
 
 EPILOG = "\n\n".join(
     (
@@ -58,16 +56,14 @@ def info(
     """Survey captures: streams, versions, gaps, rates, rejects, EntryPoint sessions."""
     import json
 
-    from pregao.api.reading.report import surveyed
     from pregao.api.reading.legacy import are_legacy
+    from pregao.api.reading.report import surveyed
     from pregao.cli import option_values
-    pass
     from pregao.cli.console import ReadingProgress
     from pregao.schemas.registry import Registry
 
     if are_legacy(files, schema):
         from pregao.api.reading.legacy import legacy_report
-        pass
 
         report = legacy_report(files, schema)
         if as_json:

@@ -18,9 +18,9 @@ from pregao.extras import installed, require
 from pregao.lake.engine_names import EngineName
 
 if TYPE_CHECKING:
+    from pregao.lake.execution.background_start import BackgroundSpark
     from pregao.lake.ingest.options import IngestOptions
     from pregao.lake.ingest.report import IngestReport
-    from pregao.lake.execution.background_start import BackgroundSpark
     from pregao.lake.storage.lake_store import LakeStore
 
 EPILOG = "\n\n".join(
@@ -109,11 +109,11 @@ def ingest(
     rebuilt.
     """
     from pregao.cli import option_values
-    from pregao.cli.raw_dumps import dumps_as_captures
     from pregao.cli.output_files import check_report
+    from pregao.cli.raw_dumps import dumps_as_captures
+    from pregao.lake.datasource.options import parse_size
     from pregao.lake.ingest.discovery import find_captures
     from pregao.lake.ingest.options import IngestOptions
-    from pregao.lake.datasource.options import parse_size
 
     option_values.check_engine(engine, master, conf)
     stages = selected_stages(only)
@@ -198,7 +198,7 @@ def open_session(
 ) -> IngestSession:
     """Start Spark, or run locally if requested, or if nothing is and Spark or Java is missing.
 
-    Without Java, raise `UsageError` for more than `MOST_WITHOUT_JAVA` bytes of captures, so that
+    Without Java, raise `UsageError` for more than `MAX_LOCAL_BYTES` bytes of captures, so that
     the user decides.
     """
     from pregao.lake.execution.spark_session import parse_conf
@@ -208,8 +208,8 @@ def open_session(
         return IngestSession()
     unset = engine is None and master is None and not settings
     if unset and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        from pregao.lake.ingest.discovery import find_captures
         from pregao.lake.execution.spark_session import find_java
+        from pregao.lake.ingest.discovery import find_captures
 
         try:
             require("pyspark")

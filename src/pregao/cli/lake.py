@@ -7,19 +7,14 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Annotated
-import typer
-from pregao.cli import options
-from pregao.errors import UsageError
-from pathlib import Path
-from typing import Annotated
-import typer
-from pregao.cli import options
 import json
+import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+
 import typer
+
 from pregao.cli import options
 from pregao.clock import parse_span
 from pregao.errors import UsageError
@@ -428,8 +423,8 @@ def compact(
 ) -> None:
     """Merge small files and cluster rows by instrument."""
     from pregao.cli.console import console, print_table
-    from pregao.lake.ingest.maintenance import compact as merge
     from pregao.lake.datasource.options import parse_size
+    from pregao.lake.ingest.maintenance import compact as merge
     from pregao.lake.storage.lake_store import LakeStore
 
     store = LakeStore(lake)

@@ -16,26 +16,26 @@ from pregao.cli import analytics as analytics_command
 from pregao.cli import audit as audit_command
 from pregao.cli import book as book_command
 from pregao.cli import books as books_command
-from pregao.cli.decode import command as decode_command
 from pregao.cli import demo as demo_command
 from pregao.cli import doctor as doctor_command
-from pregao.cli.ep import command as ep_commands
-from pregao.cli.exchange import command as exchange_commands
 from pregao.cli import export as export_command
 from pregao.cli import info as info_command
 from pregao.cli import ingest as ingest_command
 from pregao.cli import lake as lake_commands
-from pregao.cli.live import command as live_command
 from pregao.cli import pack as pack_command
 from pregao.cli import plot as plot_command
 from pregao.cli import query as query_command
 from pregao.cli import replay as replay_command
 from pregao.cli import schema as schema_command
-from pregao.cli.simulate import command as simulate_command
 from pregao.cli import stream as stream_command
 from pregao.cli import ui as ui_command
-from pregao.cli.errors import run_command
 from pregao.cli.console import guard
+from pregao.cli.decode import command as decode_command
+from pregao.cli.ep import command as ep_commands
+from pregao.cli.errors import run_command
+from pregao.cli.exchange import command as exchange_commands
+from pregao.cli.live import command as live_command
+from pregao.cli.simulate import command as simulate_command
 from pregao.safe_io.urls import redacted
 
 app = typer.Typer(

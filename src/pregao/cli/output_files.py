@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
-from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO
-from pregao.errors import UsageError
-from pregao.safe_io.output_files import open_new, temporary_name
 import json
 import os
 from pathlib import Path
-from typing import Any
-from pregao.errors import UsageError
-from pregao.safe_io.output_files import open_output, replace_file
+from types import TracebackType
+from typing import Any, BinaryIO
 
+from pregao.errors import UsageError
+from pregao.safe_io.output_files import open_new, open_output, replace_file, temporary_name
 
 _NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EIO)
 

@@ -5,30 +5,27 @@ Print the rows of a query, or write them to files.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-import typer
-from pregao.cli import options
-from pregao.cli.config import LAKE_VARIABLE, default_lake
-from pregao.errors import UsageError
-from pregao.extras import require
-from pregao.lake.engine_names import EngineName
 import json
 import sys
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
+
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
-from pregao.cli.console import plain
-from pregao.cli.console import console, print_line, print_table
-from pregao.safe_io.csv_cells import safe_table
-from pregao.errors import UsageError
-from pregao.lake.sql.engines import QueryResult
+import typer
 
+from pregao.cli import options
+from pregao.cli.config import LAKE_VARIABLE, default_lake
+from pregao.cli.console import console, plain, print_line, print_table
+from pregao.errors import UsageError
+from pregao.extras import require
+from pregao.lake.engine_names import EngineName
+from pregao.lake.sql.engines import QueryResult
+from pregao.safe_io.csv_cells import safe_table
 
 EPILOG = "\n\n".join(
     (

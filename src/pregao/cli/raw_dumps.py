@@ -22,10 +22,9 @@ from pregao.cli.console import console, print_line
 from pregao.errors import CaptureError, UsageError
 from pregao.lake.ingest.protocols.legacy_channels import UNKNOWN, VARIABLE, dump_flow, known_channel
 from pregao.legacy.bulk import ChunkColumns, HeadReader, chunk_columns
-from pregao.legacy.reassembly import HEADER_SIZE
 from pregao.legacy.messages import MessageReader, message_type
-from pregao.legacy.streams import RAW_HEAD, is_raw_dump
-from pregao.legacy.streams import LegacyStream, stream_of
+from pregao.legacy.reassembly import HEADER_SIZE
+from pregao.legacy.streams import RAW_HEAD, LegacyStream, is_raw_dump, stream_of
 from pregao.schemas.fast_templates import bundled_templates
 
 _PIECE = 1 << 23

@@ -7,16 +7,15 @@ Describe the messages, fields and types of a schema as JSON-compatible data.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-import typer
-from pregao.cli import options
-from collections.abc import Iterator
-from typing import Any
-from pregao.cli.console import console, print_line, print_table
 import difflib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
+
+from pregao.cli import options
+from pregao.cli.console import console, print_line, print_table
 from pregao.errors import SchemaError, UsageError
 from pregao.sbe.model import (
     Block,
@@ -34,7 +33,6 @@ from pregao.sbe.value_specs import ValueSpec, readings
 from pregao.sbe.xml import template
 from pregao.schemas.bundle import PROTOCOLS
 from pregao.schemas.registry import Registry
-
 
 EPILOG = "\n\n".join(
     (
@@ -76,18 +74,12 @@ def schema(
     """Show the messages of a schema, the fields of one message, or a type."""
     import json
 
-    pass
-
     chosen, versions = choose(protocol, version, file)
-    described = (
-        contents(chosen, versions)
-        if name is None
-        else described(chosen, name)
-    )
+    document = contents(chosen, versions) if name is None else described(chosen, name)
     if as_json:
-        typer.echo(json.dumps(described, indent=2))
+        typer.echo(json.dumps(document, indent=2))
     else:
-        show(described)
+        show(document)
 
 
 _FIELD_COLUMNS = (

@@ -87,9 +87,9 @@ def stream(
     from pregao.cli import option_values
     from pregao.cli.output_files import check_report
     from pregao.clock import parse_span
-    from pregao.lake.ingest.options import IngestOptions
     from pregao.lake.datasource.options import parse_size
     from pregao.lake.datasource.rolling_files import RollingFiles
+    from pregao.lake.ingest.options import IngestOptions
     from pregao.lake.streaming.stream import StreamPace, follow_locally, follow_on_spark
     from pregao.lake.streaming.stream_ingest import StreamIngest
 

@@ -5,27 +5,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import os
 import sys
 import tempfile
+import threading
+import tomllib
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from datetime import tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Final
+
 import typer
+
 from pregao import extras
-from pregao.cli.ep import command
 from pregao.cli import options
 from pregao.cli.config import LAKE_VARIABLE, configuration, default_lake, zone
-from pregao.errors import UsageError
-import asyncio
-import os
-import threading
-import tomllib
-from types import TracebackType
-from typing import Final
-from pregao.errors import PregaoError
+from pregao.cli.ep import command
+from pregao.errors import PregaoError, UsageError
 from pregao.exchange.host.crowd import CrowdRunner
 from pregao.exchange.host.server import ExchangeServer
 from pregao.exchange.host.settings import ExchangeSettings
@@ -112,8 +112,8 @@ def ui(
     extras.require("starlette", "uvicorn", "websockets")
     shown = zone(tz or configuration().tz or "UTC", "--tz")
     from pregao.live.config import read_config
-    from pregao.web.server import PageServer
     from pregao.web.origin_guard import read_token
+    from pregao.web.server import PageServer
 
     token = None if token_file is None else read_token(token_file)
     desk = (session, firm, access_key)
@@ -156,8 +156,8 @@ def _open_browser(opened: ExitStack, url: str) -> None:
 
 
 def _of_lake(lake: str | None, shown: tzinfo) -> Application:
-    from pregao.web.server import lake_application
     from pregao.web.lake_market import LakeMarket
+    from pregao.web.server import lake_application
 
     return lake_application(LakeMarket(default_lake() if lake is None else lake, shown))
 
@@ -167,8 +167,8 @@ def _of_feed(
 ) -> Application:
     """Return the page of a live feed."""
     from pregao.live.handler import FeedHandler
-    from pregao.web.server import live_application
     from pregao.web.live_market import LiveMarket
+    from pregao.web.server import live_application
 
     handler = FeedHandler(config)
     market = LiveMarket(handler, name, shown)
@@ -179,7 +179,6 @@ def _of_feed(
 
 def _of_demo(opened: ExitStack, shown: tzinfo, desk: _Desk) -> Application:
     """Return the page of an exchange in this process, on loopback, with its panel."""
-    pass
 
     _print_line(f"starting an exchange with {INSTRUMENTS} instruments and a trading crowd …")
     exchange = opened.enter_context(DemoExchange())

@@ -3,7 +3,8 @@
 `GatewaySessions` and `GatewayConnection` implement the exchange side, `ClientSession` the client
 side: they accept bytes and a time, and return bytes to send and events. A `SessionStore` (in
 memory) or a `SessionFile` keeps the state that must survive connections and processes. `Client`
-runs a session over TCP connections. `pregao.entrypoint.captured.messages` finds messages in captures.
+runs a session over TCP connections. `pregao.entrypoint.captured.messages` finds messages in
+captures.
 
 Public names are imported on first use, so that reading captures does not load the session code.
 """
@@ -29,9 +30,8 @@ if TYPE_CHECKING:
     from pregao.entrypoint.client import ReconnectPolicy as ReconnectPolicy
     from pregao.entrypoint.client import SessionRefusedError as SessionRefusedError
     from pregao.entrypoint.client_session import ClientSession as ClientSession
-    from pregao.entrypoint.session_settings import ClientSettings as ClientSettings
-    from pregao.entrypoint.session_settings import ConnectionStage as ConnectionStage
     from pregao.entrypoint.events import CancelOrders as CancelOrders
+    from pregao.entrypoint.events import ClientSubscription as ClientSubscription
     from pregao.entrypoint.events import ConnectionEnded as ConnectionEnded
     from pregao.entrypoint.events import ConnectionFailed as ConnectionFailed
     from pregao.entrypoint.events import DuplicateIgnored as DuplicateIgnored
@@ -59,16 +59,17 @@ if TYPE_CHECKING:
     from pregao.entrypoint.order_tracker import OrderTracker as OrderTracker
     from pregao.entrypoint.request_builder import RequestBuilder as RequestBuilder
     from pregao.entrypoint.request_builder import RequestDefaults as RequestDefaults
+    from pregao.entrypoint.session_settings import ClientSettings as ClientSettings
+    from pregao.entrypoint.session_settings import ConnectionStage as ConnectionStage
     from pregao.entrypoint.session_settings import GatewaySettings as GatewaySettings
     from pregao.entrypoint.session_settings import SessionAccount as SessionAccount
+    from pregao.entrypoint.session_settings import Throttle as Throttle
+    from pregao.entrypoint.session_settings import ThrottleLimit as ThrottleLimit
     from pregao.entrypoint.session_state import SessionState as SessionState
     from pregao.entrypoint.session_store import SessionFile as SessionFile
     from pregao.entrypoint.session_store import SessionStore as SessionStore
     from pregao.entrypoint.session_store import pack_record as pack_record
     from pregao.entrypoint.session_store import unpack_record as unpack_record
-    from pregao.entrypoint.events import ClientSubscription as ClientSubscription
-    from pregao.entrypoint.session_settings import Throttle as Throttle
-    from pregao.entrypoint.session_settings import ThrottleLimit as ThrottleLimit
 
 __all__ = [
     "FROM_CLIENT",
@@ -126,35 +127,47 @@ __all__ = [
 ]
 
 _HOMES = {
-    "client": ["Client", "NotAppliedError", "Reconnecting", "SessionRefusedError"],
+    "client": ["Client", "NotAppliedError", "ReconnectPolicy", "SessionRefusedError"],
     "client_session": ["ClientSession"],
-    "client_settings": ["ClientSettings", "Stage"],
     "events": [
-        "Admitted",
         "CancelOrders",
+        "ClientSubscription",
         "ConnectionEnded",
         "ConnectionFailed",
-        "Event",
-        "Ignored",
+        "DuplicateIgnored",
+        "MessageReceived",
         "MessageRejected",
         "NotAppliedGap",
-        "Received",
+        "RequestReceived",
         "RetransmissionRefused",
         "SequenceLowered",
         "SessionEstablished",
+        "SessionEvent",
         "SessionNegotiated",
         "SessionRefused",
     ],
-    "framing": ["BadFrame", "Frame", "FrameReader", "framed"],
+    "framing": ["BadFrame", "FrameReader", "StreamFrame", "blanked", "credentials", "framed"],
     "gateway_connection": ["GatewayConnection"],
-    "gateway_sessions": ["GatewaySession", "GatewaySessions", "Reader", "Reading", "read_business"],
-    "order_tracking": ["Order", "OrderTracker"],
-    "requests": ["Entering", "Requests"],
-    "rules": ["Account", "GatewayRules"],
+    "gateway_sessions": [
+        "BusinessMessage",
+        "GatewaySession",
+        "GatewaySessions",
+        "Reader",
+        "read_business",
+    ],
+    "messages": ["EntryPointCodec", "FROM_CLIENT", "FROM_EXCHANGE", "VERSIONS", "messages"],
+    "order_tracker": ["ClientOrder", "OrderTracker"],
+    "request_builder": ["RequestBuilder", "RequestDefaults"],
+    "session_settings": [
+        "ClientSettings",
+        "ConnectionStage",
+        "GatewaySettings",
+        "SessionAccount",
+        "Throttle",
+        "ThrottleLimit",
+    ],
     "session_state": ["SessionState"],
-    "store": ["SessionFile", "SessionStore", "pack_record", "unpack_record"],
-    "subscription": ["Subscription"],
-    "throttle": ["Throttle", "ThrottleLimit"],
+    "session_store": ["SessionFile", "SessionStore", "pack_record", "unpack_record"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

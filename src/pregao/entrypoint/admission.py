@@ -5,7 +5,11 @@ Failed authentications: the answer is delayed longer after each failure of a pee
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Any, Final
+
+from pregao.clock import MILLISECOND, MINUTE, SECOND
 from pregao.entrypoint import session_state as cod
 from pregao.entrypoint.framing import are_right
 from pregao.entrypoint.session_settings import GatewaySettings, SessionAccount, skips_too_far
@@ -14,11 +18,6 @@ from pregao.sbe.codec import SbeMessage
 from pregao.sbe.value_specs import readings
 from pregao.sbe.xml import template
 from pregao.schemas.bundle import bundled
-from collections import OrderedDict
-from dataclasses import dataclass
-from typing import Final
-from pregao.clock import MILLISECOND, MINUTE, SECOND
-
 
 UNAUTHENTICATED: Final = "CREDENTIALS"
 

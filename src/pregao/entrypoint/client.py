@@ -17,10 +17,11 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from pregao.clock import SECOND, Clock, system_clock
-from pregao.entrypoint.client_transport import ClientTransport
 from pregao.entrypoint.client_session import ClientSession
-from pregao.entrypoint.session_settings import ClientSettings, ConnectionStage
+from pregao.entrypoint.client_transport import ClientTransport
 from pregao.entrypoint.events import (
+    ClientEvent,
+    ClientSubscription,
     ConnectionEnded,
     ConnectionFailed,
     MessageReceived,
@@ -31,8 +32,8 @@ from pregao.entrypoint.events import (
 from pregao.entrypoint.framing import frame_of
 from pregao.entrypoint.messages import EntryPointCodec, messages, read_schema
 from pregao.entrypoint.order_tracker import OrderTracker
+from pregao.entrypoint.session_settings import ClientSettings, ConnectionStage
 from pregao.entrypoint.session_store import SessionStore
-from pregao.entrypoint.events import ClientEvent, ClientSubscription
 from pregao.errors import PregaoError, UsageError
 
 LEARNT: Final = frozenset({

@@ -12,8 +12,6 @@ from enum import Enum
 from typing import Any
 
 from pregao.clock import MILLISECOND
-from pregao.entrypoint.session_settings import ClientSettings, ConnectionStage
-from pregao.entrypoint.framing import credentials
 from pregao.entrypoint.events import (
     ConnectionEnded,
     DuplicateIgnored,
@@ -26,11 +24,10 @@ from pregao.entrypoint.events import (
     SessionNegotiated,
     SessionRefused,
 )
-from pregao.entrypoint.framing import BadFrame, FrameReader, StreamFrame, frame_of
-from pregao.entrypoint.session_settings import KeepAlive
+from pregao.entrypoint.framing import BadFrame, FrameReader, StreamFrame, credentials, frame_of
 from pregao.entrypoint.messages import FROM_CLIENT, FROM_EXCHANGE, EntryPointCodec, messages
-from pregao.entrypoint.retransmission import AbandonedNumbers, MissedMessages
-from pregao.entrypoint.retransmission import DuplicateDetector
+from pregao.entrypoint.retransmission import AbandonedNumbers, DuplicateDetector, MissedMessages
+from pregao.entrypoint.session_settings import ClientSettings, ConnectionStage, KeepAlive
 from pregao.entrypoint.session_state import (
     LAST_NUMBER,
     DayReset,

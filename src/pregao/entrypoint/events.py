@@ -5,14 +5,14 @@ Subscriptions to the events of a client, with a bound on unread events.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
-from pregao.entrypoint.framing import StreamFrame
-from pregao.sbe.codec import SbeMessage
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from pregao.entrypoint.framing import StreamFrame
+from pregao.sbe.codec import SbeMessage
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,18 +7,17 @@ Credentials in Negotiate and Establish: creation, verification, and masking for 
 
 from __future__ import annotations
 
-import struct
-from typing import Final, NamedTuple
-from pregao.errors import EncodeError, SchemaError, UsageError
-from pregao.sbe.codec import HeaderCodec, MessageHeader
-from pregao.sbe.model import LITTLE_ENDIAN_FRAME, Composite, EncodedType
-from pregao.schemas.bundle import bundled
 import hmac
 import json
+import struct
+from typing import Final, NamedTuple
+
+from pregao.errors import EncodeError, SchemaError, UsageError
 from pregao.safe_io.documents import DocumentError, parse_json
+from pregao.sbe.codec import HeaderCodec, MessageHeader
+from pregao.sbe.model import LITTLE_ENDIAN_FRAME, Composite, EncodedType
 from pregao.sbe.xml import template
 from pregao.schemas.bundle import bundled
-
 
 _SCHEMA = bundled("entrypoint")
 

@@ -30,7 +30,6 @@ from pregao.entrypoint.gateway_sessions import (
     Reader,
     read_frame,
 )
-from pregao.entrypoint.session_settings import KeepAlive
 from pregao.entrypoint.messages import (
     FROM_CLIENT,
     FROM_EXCHANGE,
@@ -40,7 +39,12 @@ from pregao.entrypoint.messages import (
     nearest_version,
 )
 from pregao.entrypoint.retransmission import ENDING, Retransmission, request_reject
-from pregao.entrypoint.session_settings import GatewaySettings, SessionAccount, skips_too_far
+from pregao.entrypoint.session_settings import (
+    GatewaySettings,
+    KeepAlive,
+    SessionAccount,
+    skips_too_far,
+)
 from pregao.entrypoint.session_state import SessionState
 from pregao.errors import DecodeError
 from pregao.sbe.codec import SbeMessage

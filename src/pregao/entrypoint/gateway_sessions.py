@@ -7,12 +7,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pregao.entrypoint import session_state as cod
-from pregao.entrypoint.messages import OTHER, THROTTLED, reject_values, value_fault
+from pregao.entrypoint.admission import Refusals
 from pregao.entrypoint.events import CancelOrders, MessageReceived, MessageRejected, RequestReceived
 from pregao.entrypoint.framing import StreamFrame
-from pregao.entrypoint.messages import VERSIONS, EntryPointCodec, messages
-from pregao.entrypoint.admission import Refusals
-from pregao.entrypoint.session_settings import GatewaySettings, SessionAccount
+from pregao.entrypoint.messages import (
+    OTHER,
+    THROTTLED,
+    VERSIONS,
+    EntryPointCodec,
+    messages,
+    reject_values,
+    value_fault,
+)
+from pregao.entrypoint.session_settings import GatewaySettings, SessionAccount, Throttle
 from pregao.entrypoint.session_state import (
     CancelScheduled,
     IncomingExpected,
@@ -22,7 +29,6 @@ from pregao.entrypoint.session_state import (
     VersionNegotiated,
 )
 from pregao.entrypoint.session_store import SessionStore
-from pregao.entrypoint.session_settings import Throttle
 from pregao.errors import FieldRangeError, UsageError
 from pregao.sbe.codec import SbeMessage
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
 from pregao.entrypoint.framing import HEADERS_SIZE, StreamFrame, framed
 from pregao.errors import DecodeError, FieldRangeError, UsageError
 from pregao.sbe.codec import SbeMessage, SchemaCodec
@@ -16,10 +17,6 @@ from pregao.sbe.model import Block, Schema
 from pregao.sbe.value_specs import readings
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID, bundled, bundled_versions
 from pregao.schemas.registry import Registry
-from collections.abc import Mapping
-from typing import Any, Final
-from pregao.sbe.codec import SbeMessage
-
 
 VERSIONS: Final = tuple(version.number for version in bundled_versions("entrypoint"))
 """Schema versions supported for sessions, oldest first."""

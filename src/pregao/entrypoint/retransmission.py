@@ -10,16 +10,14 @@ Its business identifier shows whether it was received before.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
+from pregao.clock import MILLISECOND, SECOND
+from pregao.entrypoint.events import MessageReceived
 from pregao.entrypoint.session_settings import GatewaySettings
 from pregao.entrypoint.session_state import SessionState
 from pregao.sbe.codec import SbeMessage
-from collections.abc import Iterator
-from typing import Final
-from pregao.clock import MILLISECOND, SECOND
-from pregao.entrypoint.events import MessageReceived
-from typing import Final
-from pregao.sbe.codec import SbeMessage
-
 
 ENDING = frozenset({"REQUEST_LIMIT_EXCEEDED", "RETRANSMIT_IN_PROGRESS"})
 """Reject codes after which the connection ends."""

@@ -9,19 +9,15 @@ Keep-alive (§4.5.4.1), the same on both sides of a connection.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
+
+from pregao.clock import MILLISECOND, MINUTE, SECOND
 from pregao.entrypoint import session_state as cod
-from pregao.entrypoint.framing import MAX_MESSAGE
-from collections import deque
-from dataclasses import dataclass
-from pregao.clock import MILLISECOND
-from dataclasses import dataclass, field
-from pregao.clock import MINUTE, SECOND
 from pregao.entrypoint.framing import MAX_MESSAGE
 from pregao.entrypoint.messages import VERSIONS
 from pregao.entrypoint.session_state import LAST_NUMBER
-from pregao.clock import MILLISECOND
 
 
 @dataclass(frozen=True, slots=True)

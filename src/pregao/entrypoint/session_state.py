@@ -10,11 +10,10 @@ The market selects the orders: all except good-till ones and those in an auction
 
 from __future__ import annotations
 
-from typing import Final
-from pregao.clock import MILLISECOND
 from dataclasses import dataclass, field
 from typing import Final
 
+from pregao.clock import MILLISECOND
 
 MAX_WINDOW_MS: Final = 60_000
 

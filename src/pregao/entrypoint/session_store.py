@@ -17,9 +17,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from pregao.safe_io import private_files
-from pregao.entrypoint.session_state import ALWAYS, NEVER, ON_LOSS, ON_TERMINATE
 from pregao.entrypoint.session_state import (
+    ALWAYS,
+    NEVER,
+    ON_LOSS,
+    ON_TERMINATE,
     CancelScheduled,
     DayReset,
     DeliveryResolved,
@@ -37,6 +39,7 @@ from pregao.entrypoint.session_state import (
     WeekReset,
 )
 from pregao.errors import UsageError
+from pregao.safe_io import private_files
 
 _MAGIC: Final = b"pregao sessions 1\n"
 _LENGTHS: Final = struct.Struct("<II")
@@ -85,11 +88,11 @@ class SessionStore:
         self.state(session_id).apply(record)
 
     def accept_incoming(self, session_id: int, number: int) -> None:
-        """Record an accepted business message of the peer (`Taken`)."""
+        """Record an accepted business message of the peer (`IncomingAccepted`)."""
         self.record(session_id, IncomingAccepted(number))
 
     def sent(self, session_id: int, number: int, data: bytes) -> None:
-        """Record a sent business message (`Sent`)."""
+        """Record a sent business message (`OutgoingSent`)."""
         self.record(session_id, OutgoingSent(number, data))
 
     def reset_day(self) -> None:

@@ -15,9 +15,14 @@ import numpy as np
 
 from pregao._njit import leading_zeros, load_u64, njit, trailing_zeros
 from pregao.fast import _table as k
-from pregao.fast._operator_kernels import number_difference, text_difference, without_bytes
-from pregao.fast._operator_kernels import room_for, template_of
-from pregao.fast._operator_kernels import piece_of_text
+from pregao.fast._operator_kernels import (
+    number_difference,
+    piece_of_text,
+    room_for,
+    template_of,
+    text_difference,
+    without_bytes,
+)
 from pregao.fast._wire_kernels import (
     NULLS,
     SEVEN,

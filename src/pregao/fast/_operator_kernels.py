@@ -11,23 +11,13 @@ Kernels that read texts and byte vectors from the stream.
 from __future__ import annotations
 
 import numpy as np
-from pregao._njit import njit, part
-from pregao.fast import _table as k
-from pregao.fast._wire_kernels import U1, added, combined, fits, grown
-import numpy as np
-from pregao._njit import part
-from pregao.fast import _table as k
-import numpy as np
-from pregao._njit import load_u8, part
-from pregao.fast import _table as k
-from pregao.fast._wire_kernels import ascii_text, long_number
 
+from pregao._njit import load_u8, njit, part
+from pregao.fast import _table as k
+from pregao.fast._wire_kernels import U1, added, ascii_text, combined, fits, grown, long_number
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 # mypy: disallow-untyped-decorators=False
-
-
-
 
 
 @part
@@ -138,9 +128,6 @@ def text_difference(
 # mypy: disallow-untyped-decorators=False
 
 
-
-
-
 @part
 def room_for(nodes, template, templates, entries):
     """Whether the rows of a message with at most ``entries`` entries per sequence fit."""
@@ -166,9 +153,6 @@ def template_of(templates, template_id, last):
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 # mypy: disallow-untyped-decorators=False
-
-
-
 
 
 @part

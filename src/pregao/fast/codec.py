@@ -2,7 +2,7 @@
 
 Values are numbers, texts, bytes and decimals that keep their exponent; groups are dictionaries,
 sequences lists of dictionaries. Absent fields are not in the dictionary; an encoder also accepts
-None for them. A message inside a message (dynamic templateRef) is a `Nested`.
+None for them. A message inside a message (dynamic templateRef) is a `NestedMessage`.
 """
 
 from __future__ import annotations

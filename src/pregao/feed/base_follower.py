@@ -23,13 +23,33 @@ from pregao.book.updates import (
     Update,
 )
 from pregao.feed.channel.settings import MAX_INSTRUMENTS
-from pregao.feed.recovery import ApplyMessage, BookAction, ClearBook, InstrumentFollower, InstrumentGap, LoadSnapshot, MarkHealed, MarkStale, MatchSnapshot, QueueLimits, RestartBook, is_void, key_of
-from pregao.feed.packet_gaps import MANY, PacketGapLog
 from pregao.feed.listener import NO_EVENT, EventMessage, FollowerListener
+from pregao.feed.packet_gaps import MANY, PacketGapLog
+from pregao.feed.recovery import (
+    ApplyMessage,
+    BookAction,
+    ClearBook,
+    InstrumentFollower,
+    InstrumentGap,
+    LoadSnapshot,
+    MarkHealed,
+    MarkStale,
+    MatchSnapshot,
+    QueueLimits,
+    RestartBook,
+    is_void,
+    key_of,
+)
 from pregao.feed.snapshot_assembly import PendingSnapshots
-from pregao.umdf.gaps import MAX_MESSAGES_PER_PACKET, GapItem, InstrumentCount
+from pregao.umdf.gaps import (
+    MAX_MESSAGES_PER_PACKET,
+    GapItem,
+    IncrementalMessage,
+    InstrumentCount,
+    is_usable,
+    snapshot_key,
+)
 from pregao.umdf.loops import InstrumentSnapshot, SnapshotLoop
-from pregao.umdf.gaps import IncrementalMessage, is_usable, snapshot_key
 from pregao.umdf.sequencing import PacketKey, covers
 
 B = TypeVar("B", bound=BookLifecycle)
@@ -57,7 +77,7 @@ class BaseFollower(ABC, Generic[B]):
 
         With ``only_current``, snapshots of an older sequence version are ignored (000 §7.2).
         ``books`` are those of an earlier follower: none of them is confirmed. A packet has at most
-        ``most_in_packet`` counted messages (see `pregao.umdf.gaps`). At most ``max_instruments``
+        ``max_messages_per_packet`` counted messages (see `pregao.umdf.gaps`). At most ``max_instruments``
         undefined instruments are followed, and as many defined ones.
         """
         self._max_instruments = max_instruments

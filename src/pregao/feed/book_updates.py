@@ -1,6 +1,6 @@
 """Converts messages to book updates, with one set of rules for single messages and for columns.
 
-`update_of` converts a decoded message, `update_columns` the columns of many; likewise for the
+`book_update` converts a decoded message, `update_columns` the columns of many; likewise for the
 orders of snapshots. An unsupported message interrupts the book: it must not be ignored.
 """
 

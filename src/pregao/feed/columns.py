@@ -6,13 +6,13 @@ Small records created for every message: immutable by convention, and cheap to c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, TypeVar, dataclass_transform
+
 import numpy as np
 import numpy.typing as npt
-from pregao.book.update_rows import NULL
-from dataclasses import dataclass
-from typing import TypeVar, dataclass_transform
 
+from pregao.book.update_rows import NULL
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 Codes: TypeAlias = npt.NDArray[np.uint8]

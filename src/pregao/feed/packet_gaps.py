@@ -119,7 +119,7 @@ def no_gaps() -> PacketGapColumns:
 
 
 class PacketGapLog:
-    """The gaps of a channel, recorded packet by packet: the plain twin of `Holes`."""
+    """The gaps of a channel, recorded packet by packet: the plain twin of `PacketGapColumns`."""
 
     __slots__ = ("_base", "_first", "_packets", "_total")
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from pregao.book.updates import MessageKey
-from pregao.umdf.gaps import NOTHING, UNSEEN, GapItem, GapStep, InstrumentCount
+from pregao.umdf.gaps import NOTHING, UNSEEN, GapItem, GapStep, IncrementalMessage, InstrumentCount
 from pregao.umdf.loops import InstrumentSnapshot, SnapshotHeader
-from pregao.umdf.gaps import IncrementalMessage
 from pregao.umdf.sequencing import PacketKey, covers
 from pregao.umdf.templates import EMPTY_BOOK
 

@@ -14,7 +14,7 @@ __all__ = ["connect"]
 def connect(
     path: str | os.PathLike[str], spark: Any = None, master: str | None = None, **conf: str
 ) -> LakeSession:
-    """Open a lake in Spark, with a view of every table; see `pregao.lake.execution.connect`."""
+    """Open a lake in Spark, with a view of every table; see `pregao.lake.sql.spark_tables.connect`."""
     # Imported lazily: most of the lake works without Spark.
     from pregao.lake.sql.spark_tables import connect as open_in_spark
 

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pregao.errors import DecodeError
-from pregao.legacy.reassembly import AssembledMessage, Assembler
-from pregao.legacy.reassembly import read_chunks
 from pregao.legacy.messages import LegacyMessage, MessageReader, MsgType
+from pregao.legacy.reassembly import AssembledMessage, Assembler, read_chunks
 from pregao.legacy.streams import DEAD_AFTER_NS, PUMA, Platform
 from pregao.umdf.arbitration import (
     MAX_WAIT_NS,
@@ -110,9 +109,9 @@ class IncrementalLine:
         max_wait_ns: int = MAX_WAIT_NS,
         recoverable: bool = False,
     ) -> None:
-        """Create a line that waits up to ``most_wait_ns`` for missing messages.
+        """Create a line that waits up to ``max_wait_ns`` for missing messages.
 
-        If they are ``asked_for`` from TCP recovery, it waits even after all feeds have passed them.
+        If they are ``recoverable`` from TCP recovery, it waits even after all feeds have passed them.
         """
         self.counters = LineCounters()
         self._asked_for = recoverable

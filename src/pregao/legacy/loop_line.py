@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pregao.errors import DecodeError
-from pregao.legacy.reassembly import AssembledMessage, Assembler
-from pregao.legacy.reassembly import read_chunks
 from pregao.legacy.incremental_line import LineCounters
 from pregao.legacy.messages import LegacyMessage, MessageReader, MsgType
+from pregao.legacy.reassembly import AssembledMessage, Assembler, read_chunks
 from pregao.legacy.streams import DEAD_AFTER_NS
 from pregao.umdf.sequencing import next_version
 

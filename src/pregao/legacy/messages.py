@@ -70,7 +70,7 @@ class MessageReader:
     """Decodes complete messages, each independently of those before (002 §3.1.15)."""
 
     def __init__(self, templates: Templates | None = None) -> None:
-        """Use ``templates`` from `pregao.fast.load_templates` instead of the bundled ones."""
+        """Use ``templates`` from `pregao.fast.xml.load_templates` instead of the bundled ones."""
         self.templates = bundled_templates() if templates is None else renamed(templates)
         self._decoder = Decoder(self.templates, reset_each_message=True)
 

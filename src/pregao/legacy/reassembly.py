@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
-from pregao.errors import DecodeError, EncodeError
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from pregao.errors import DecodeError, EncodeError
 
 _HEADER = struct.Struct(">IHHH")
 HEADER_SIZE = _HEADER.size

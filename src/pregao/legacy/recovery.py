@@ -22,9 +22,9 @@ from pregao.fix.session import (
     LoggedOut,
 )
 from pregao.legacy import recovery_messages as wire
-from pregao.legacy.reassembly import AssembledMessage
 from pregao.legacy.incremental_line import IncrementalLine, LineEvent
 from pregao.legacy.messages import LegacyMessage, MessageReader
+from pregao.legacy.reassembly import AssembledMessage
 from pregao.legacy.recovery_messages import (
     MAX_MESSAGES_PER_REQUEST,
     ApplReportType,

@@ -5,17 +5,14 @@ Detects datagrams and raw dumps of the legacy feed by their content.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from pregao.clock import SECOND
-from pregao.legacy.messages import MsgType
-from collections.abc import Iterable
-from pregao.errors import DecodeError
-from pregao.legacy.reassembly import AssembledMessage
-from pregao.legacy.reassembly import HEADER_SIZE, read_chunks
-from pregao.legacy.messages import MessageReader
 
+from pregao.clock import SECOND
+from pregao.errors import DecodeError
+from pregao.legacy.messages import MessageReader, MsgType
+from pregao.legacy.reassembly import HEADER_SIZE, AssembledMessage, read_chunks
 
 HEARTBEAT_NS = 10 * SECOND
 """Heartbeat interval of a silent stream (002 §5.1.1)."""

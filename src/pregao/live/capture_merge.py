@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pregao.capture.blocks import PacketBlock
 from pregao.capture.block_reader import BlockReader, read_blocks
+from pregao.capture.blocks import PacketBlock
 from pregao.capture.source import Source
 from pregao.umdf.survey.lines import LineNumbers, LineTable
 

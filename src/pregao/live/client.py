@@ -6,7 +6,7 @@
         match item:
             case LiveEvent(event=BookChanged(), book=book): ...
 
-The feed is followed in a separate thread. A program that is too slow receives `Missed` and fresh
+The feed is followed in a separate thread. A program that is too slow receives `ItemsMissed` and fresh
 books; it never delays the feed.
 """
 
@@ -19,11 +19,11 @@ from types import TracebackType
 
 from pregao.errors import PregaoError
 from pregao.events import ChannelEvent
-from pregao.live.items import LiveItem
 from pregao.live.config import LiveConfig, read_config
 from pregao.live.handler import FeedHandler
-from pregao.live.recorder import Recorder
 from pregao.live.health import FeedReport, report
+from pregao.live.items import LiveItem
+from pregao.live.recorder import Recorder
 from pregao.live.subscriptions import DEPTH, MAX_PENDING, Subscription
 
 

@@ -40,12 +40,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pregao.clock import parse_span
-from pregao.safe_io.documents import DocumentError, parse_toml, read_document
 from pregao.errors import PregaoError, UsageError
 from pregao.feed.channel.settings import ChannelSettings, LegacyFeed
 from pregao.legacy.streams import PLATFORMS
 from pregao.net.addresses import Address, parse_address
 from pregao.net.sockets import BUFFER_BYTES
+from pregao.safe_io.documents import DocumentError, parse_toml, read_document
 from pregao.umdf.streams import Stream
 
 STREAMS = (Stream.INCREMENTAL, Stream.SNAPSHOT, Stream.DEFINITION)

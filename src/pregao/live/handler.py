@@ -23,13 +23,20 @@ from pregao.clock import MILLISECOND, SECOND, Clock, system_clock
 from pregao.errors import NetworkError
 from pregao.extras import kernels_compiled, warn_about_slowness
 from pregao.feed.channel.settings import Join
-from pregao.feed.legacy.channel import LegacyFeedChannel
-from pregao.feed.fastpath.driver import DatagramColumns
 from pregao.feed.fastpath.channel import FastChannel
+from pregao.feed.fastpath.driver import DatagramColumns
+from pregao.feed.legacy.channel import LegacyFeedChannel
 from pregao.live.config import Line, LiveConfig
-from pregao.live.live_channel import EventListener, JoinedLine, LineState, LiveChannel, new_live_channel, open_line
 from pregao.live.latency import one_sent_ns, sent_ns
 from pregao.live.legacy_recovery_requests import RecoveryRequester
+from pregao.live.live_channel import (
+    EventListener,
+    JoinedLine,
+    LineState,
+    LiveChannel,
+    new_live_channel,
+    open_line,
+)
 from pregao.live.process_tuning import check_manner, raise_priority
 from pregao.live.recorder import Recorder
 from pregao.net.datagram_batch import DatagramBatch, LineCounts, LineReceiver

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from http import HTTPStatus
 from typing import Protocol
+
 from pregao.book.state import State
 from pregao.clock import SECOND
 from pregao.feed.channel.settings import ChannelCounters, ChannelState, FeedCounters
-from pregao.live.live_channel import LineState, LiveChannel
 from pregao.live.handler import FeedHandler
+from pregao.live.live_channel import LineState, LiveChannel
 from pregao.net.http import HttpServer, Response
-
 
 CHANNEL_HELP = {
     "packets": "Datagrams received by a channel, on all streams and feeds.",
@@ -62,7 +62,7 @@ LINE_HELP = {
     "truncated": "Datagrams that were truncated because they were longer than a slot.",
     "dropped": "Datagrams dropped by the kernel because the socket's buffer was full.",
 }
-"""Counters of a line: the fields of `pregao.net.LineCounts`."""
+"""Counters of a line: the fields of `pregao.net.datagram_batch.LineCounts`."""
 
 
 SHARES = (0.5, 0.99, 1.0)

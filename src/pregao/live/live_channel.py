@@ -8,15 +8,15 @@ from typing import Protocol
 
 from pregao.clock import SECOND
 from pregao.errors import NetworkError
-from pregao.feed.channel.channel import Channel
 from pregao.events import ChannelEvent
-from pregao.feed.channel.settings import ChannelSettings
+from pregao.feed.channel.channel import Channel
 from pregao.feed.channel.channel_base import FeedChannel
-from pregao.feed.legacy.channel import LegacyFeedChannel
+from pregao.feed.channel.settings import ChannelSettings
 from pregao.feed.fastpath.channel import FastChannel
+from pregao.feed.legacy.channel import LegacyFeedChannel
 from pregao.live.config import Line
-from pregao.live.packet_failures import FailureLog
 from pregao.live.latency import RecentLatency
+from pregao.live.packet_failures import FailureLog
 from pregao.net.addresses import find_interface
 from pregao.net.datagram_batch import LineCounts
 from pregao.net.sockets import receive_socket

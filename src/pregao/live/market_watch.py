@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from pregao.events import BookChanged, ChannelEvent, TradeBusted, TradeDone
 from pregao.feed.channel.channel_base import FeedChannel
-from pregao.live.items import BookCopy, copy_of
 from pregao.live.handler import FeedHandler
+from pregao.live.items import BookCopy, copy_of
 
 TAPE = 50
 """Number of trades kept per instrument."""

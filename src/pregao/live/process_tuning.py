@@ -6,12 +6,12 @@ Real-time scheduling of the feed's thread.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 import os
 import sys
-from pregao.errors import UsageError
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from pregao.errors import UsageError
 
 _SELDOM = (100_000, 50, 100)
 """Collector thresholds. Reference counting frees events without the collector, so that the number

@@ -10,10 +10,18 @@ import threading
 from collections.abc import Callable, Iterable
 
 from pregao.errors import UsageError
-from pregao.events import BookChanged, BookConfirmed, BookHealed, BookStale, BookUnconfirmed, ChannelEvent, InstrumentChanged
+from pregao.events import (
+    BookChanged,
+    BookConfirmed,
+    BookHealed,
+    BookStale,
+    BookUnconfirmed,
+    ChannelEvent,
+    InstrumentChanged,
+)
 from pregao.feed.channel.channel_base import FeedChannel
-from pregao.live.items import BookRefresh, ItemsMissed, LiveEvent, LiveItem, copy_of
 from pregao.live.handler import FeedHandler
+from pregao.live.items import BookRefresh, ItemsMissed, LiveEvent, LiveItem, copy_of
 from pregao.name_matching import folded
 
 MAX_PENDING = 10_000

@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 from pregao.errors import NetworkError, PregaoError, UsageError
 from pregao.events import ChannelEvent
-from pregao.live.items import LiveItem
-from pregao.live.process_tuning import rare_collection
 from pregao.live.config import LiveConfig
 from pregao.live.handler import FeedHandler
 from pregao.live.health import FeedReport
+from pregao.live.items import LiveItem
+from pregao.live.process_tuning import rare_collection
 from pregao.live.subscriptions import DEPTH, MAX_PENDING, Subscription
 
 T = TypeVar("T")
@@ -112,7 +112,7 @@ class ProcessSubscription:
     """Events of some instruments in worker processes, queued until they are taken."""
 
     overflowed = False
-    """Always False: after an overflow, `take` itself returns `Missed` and fresh books."""
+    """Always False: after an overflow, `take` itself returns `ItemsMissed` and fresh books."""
 
     def __init__(self, processes: FeedProcesses, number: int) -> None:
         self._processes = processes

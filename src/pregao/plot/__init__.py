@@ -1,6 +1,6 @@
 """Plots of books, trades, bars, latencies and gaps, for notebooks and files.
 
-Each function returns a `Picture`, a matplotlib figure: notebooks show it, ``savefig`` writes it.
+Each function returns a `Chart`, a matplotlib figure: notebooks show it, ``savefig`` writes it.
 The extra ``plot`` installs matplotlib. Names are imported on first use.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Chart", "bars", "depth", "gaps", "heatmap", "latency", "tape"]
 
-_HOME = {name: f"{name}_picture" for name in __all__} | {"Picture": "style"}
+_HOME = {name: f"{name}_chart" for name in __all__} | {"Chart": "style"}
 # Modules are not named like their functions: importing one would hide its function.
 
 

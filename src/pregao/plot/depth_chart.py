@@ -6,8 +6,8 @@ from datetime import date
 
 import numpy as np
 
-from pregao.api.lake import LakeBook
 from pregao.api.arguments import Time
+from pregao.api.lake import LakeBook
 from pregao.errors import NothingFoundError
 from pregao.plot.queries import LakeLike, opened
 from pregao.plot.style import (

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pregao.api.lake import Lake
 from pregao.api.arguments import Time, day_from, moment_ns
+from pregao.api.lake import Lake
 from pregao.errors import NothingFoundError
-from pregao.lake import storage
 from pregao.lake.sql.bound_queries import bound_rows
+from pregao.lake.storage.lake_store import LakeStore
 
 _NUMBER = re.compile("[0-9]{1,18}")
 
@@ -72,7 +72,7 @@ def answer(
     Raises:
         NothingFoundError: There are no rows; ``of`` is the reason in the message.
     """
-    rows = bound_rows(storage.Lake(opened(lake).location), [table], sql, values)
+    rows = bound_rows(LakeStore(opened(lake).location), [table], sql, values)
     if not rows.num_rows:
         raise NothingFoundError(f"There is nothing to draw: {of}.")
     return {name: _numbers(rows[name]) for name in rows.column_names}

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 from pregao.errors import DecodeError, FieldRangeError
 from pregao.sbe._from_wire import blank_record, decode_text, values_of_numbers
-from pregao.sbe._source import layout_format, length_struct
-from pregao.sbe._source import FunctionSource, unpacking
+from pregao.sbe._source import FunctionSource, layout_format, length_struct, unpacking
 from pregao.sbe.model import Block, Data, Group, MessageTemplate
 from pregao.sbe.value_specs import ValueKind, ValueSpec, python_encoding, readings
 

@@ -12,30 +12,23 @@ Encoders of the parts after a block: groups and variable-length data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-from pregao.errors import EncodeError
-from pregao.sbe._to_wire import ValueRefusedError, encoder
-from pregao.sbe.model import Block, Presence
-from pregao.sbe.value_specs import ValueSpec, readings
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-from pregao.sbe._source import length_struct
-from pregao.sbe._to_wire import ValueRefusedError, encode_text
-from pregao.sbe.model import Data, Group
-from pregao.sbe.value_specs import python_encoding
-import struct
-from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
-from pregao.errors import EncodeError
-from pregao.sbe._source import layout_format
-from pregao.sbe._source import BoundedCache, ComputedDict, FunctionSource, unpacking
-from pregao.sbe._to_wire import EXACT, ValueRefusedError, bounds, encoder
-from pregao.sbe.model import Block, Group
-from pregao.sbe.value_specs import ValueKind, ValueSpec, readings
 
+from pregao.errors import EncodeError
+from pregao.sbe._source import (
+    BoundedCache,
+    ComputedDict,
+    FunctionSource,
+    layout_format,
+    length_struct,
+    unpacking,
+)
+from pregao.sbe._to_wire import EXACT, ValueRefusedError, bounds, encode_text, encoder
+from pregao.sbe.model import Block, Data, Group, Presence
+from pregao.sbe.value_specs import ValueKind, ValueSpec, python_encoding, readings
 
 _MISSING = object()
 """Stand-in for a required value that is not given; no field accepts it."""

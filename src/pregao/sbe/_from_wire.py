@@ -11,7 +11,14 @@ from typing import Any
 
 from pregao.errors import FieldRangeError
 from pregao.sbe._source import BoundedCache
-from pregao.sbe.value_specs import EPOCH_ORDINAL, MAX_DAY, MAX_MANTISSA, MIN_DAY, ValueKind, ValueSpec
+from pregao.sbe.value_specs import (
+    EPOCH_ORDINAL,
+    MAX_DAY,
+    MAX_MANTISSA,
+    MIN_DAY,
+    ValueKind,
+    ValueSpec,
+)
 
 Converter = Callable[[Any], Any]
 _EXACT = Context(prec=60)

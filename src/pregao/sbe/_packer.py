@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 from pregao.errors import DecodeError, EncodeError
 from pregao.sbe._decoder import write_data
-from pregao.sbe._source import layout_format
 from pregao.sbe._encoder import DataEncoder
-from pregao.sbe._source import FunctionSource, unpacking
+from pregao.sbe._source import FunctionSource, layout_format, unpacking
 from pregao.sbe._to_wire import ValueRefusedError
 from pregao.sbe.model import Block
 from pregao.sbe.value_specs import ValueKind, ValueSpec, readings

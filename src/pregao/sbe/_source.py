@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType
 from typing import Any
-import struct
-from collections.abc import Sequence
+
 from pregao.sbe.model import LengthField
 from pregao.sbe.value_specs import ValueKind, ValueSpec
 

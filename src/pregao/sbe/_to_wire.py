@@ -14,7 +14,14 @@ from typing import Any
 
 from pregao.sbe._from_wire import Converter
 from pregao.sbe.model import Nature
-from pregao.sbe.value_specs import EPOCH_ORDINAL, MAX_DAY, MAX_MANTISSA, MIN_DAY, ValueKind, ValueSpec
+from pregao.sbe.value_specs import (
+    EPOCH_ORDINAL,
+    MAX_DAY,
+    MAX_MANTISSA,
+    MIN_DAY,
+    ValueKind,
+    ValueSpec,
+)
 
 EXACT = Context(
     prec=60, Emin=-60, Emax=60, traps=[DivisionByZero, Inexact, InvalidOperation, Overflow]

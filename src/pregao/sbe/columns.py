@@ -14,21 +14,17 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
-import numpy as np
-from pregao.arrays import Int64Array, Uint8Array
-from pregao.errors import DecodeError
-from pregao.sbe.codec import MessageCodec
-from pregao.sbe.model import MessageTemplate, Schema
-from collections import Counter
-from dataclasses import dataclass
-from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from pregao.arrays import Int64Array, Uint8Array
+from pregao.errors import DecodeError
 from pregao.sbe import _kernels
 from pregao.sbe._block_columns import BlockColumns, list_of, text_of
 from pregao.sbe.arrow import block_schema, data_type, group_type
+from pregao.sbe.codec import MessageCodec
 from pregao.sbe.model import Block, Data, Group, MessageTemplate, Schema
 from pregao.sbe.value_specs import python_encoding
 

@@ -9,25 +9,17 @@ Kernel of gap_columns: counters of instruments over columns of items.
 
 from __future__ import annotations
 
-from pregao._njit import njit
-from pregao.umdf import sequencing
-from pregao._njit import njit
 import numpy as np
-from pregao._njit import load_u8, njit, part
-from pregao.umdf import events
-from pregao.umdf.templates import END_OF_EVENT
-import numpy as np
-from pregao._njit import njit
-from pregao.umdf import gaps
 
+from pregao._njit import load_u8, njit, part
+from pregao.umdf import events, gaps, sequencing
+from pregao.umdf.templates import END_OF_EVENT
 
 version_distance = njit(sequencing.version_distance)
 
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 # mypy: disallow-untyped-decorators=False
-
-
 
 
 @njit
@@ -58,8 +50,6 @@ def mark_first(serials, times, feeds, order, first, leader, difference):
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 # mypy: disallow-untyped-decorators=False
-
-
 
 
 FLAGS_ABSENT = -1
@@ -107,8 +97,6 @@ def number_events(
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 # mypy: disallow-untyped-decorators=False
-
-
 
 
 MESSAGE = int(gaps.GapItem.MESSAGE)

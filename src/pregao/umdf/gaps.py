@@ -25,9 +25,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Generic, NamedTuple, TypeVar
+
 from pregao.schemas.bundle import bundled
 from pregao.umdf.layout import MAX_PACKET, MIN_MESSAGE_SIZE, PACKET_HEADER_SIZE
-from typing import Generic, NamedTuple, TypeVar
 from pregao.umdf.loops import SnapshotHeader
 from pregao.umdf.sequencing import PacketKey, version_distance
 from pregao.umdf.templates import NEWS, SECURITY_DEFINITIONS

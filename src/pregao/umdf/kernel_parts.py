@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pregao.umdf._sequencing_kernels import ends_event, event_number
-from pregao.umdf._sequencing_kernels import continues
 from pregao.umdf._kernels import SOUND, frame_fault
+from pregao.umdf._sequencing_kernels import continues, ends_event, event_number
 
 __all__ = ["SOUND", "continues", "ends_event", "event_number", "frame_fault"]

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from pregao.errors import DecodeError, EncodeError
 from pregao.sbe.codec import SbeMessage, SchemaCodec
 from pregao.sbe.model import MessageTemplate, Schema
-from pregao.schemas import PROTOCOLS, UMDF_SCHEMA_ID, Registry
+from pregao.schemas.bundle import PROTOCOLS, UMDF_SCHEMA_ID
+from pregao.schemas.registry import Registry
 from pregao.umdf.layout import (
     ENCODING_TYPE,
     FRAMING_HEADER,

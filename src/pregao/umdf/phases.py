@@ -15,24 +15,21 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pregao.clock import DAY
 from pregao.umdf.templates import (
     EXECUTION_STATISTICS,
     HIGH_PRICE,
     LAST_TRADE_PRICE,
     LOW_PRICE,
     OPENING_PRICE,
+    OUT_OF_SEQUENCE,
     THEORETICAL_OPENING_PRICE,
 )
-from typing import Final, TypeVar
-import numpy as np
-import numpy.typing as npt
-from pregao.clock import DAY
-from typing import Final
-import numpy as np
-import numpy.typing as npt
-from pregao.umdf.templates import OUT_OF_SEQUENCE
-
 
 RESET_WITH_THE_SESSION = frozenset(
     {

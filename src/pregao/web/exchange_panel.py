@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from pregao.clock import MILLISECOND, MINUTE, system_clock
 from pregao.entrypoint.client import Client
-from pregao.entrypoint.session_settings import ClientSettings
 from pregao.entrypoint.events import MessageReceived
 from pregao.entrypoint.request_builder import RequestBuilder, RequestDefaults
+from pregao.entrypoint.session_settings import ClientSettings
 from pregao.errors import EncodeError, PregaoError, UsageError
 from pregao.exchange.host.admin.control_server import send_request
 from pregao.web.json_routes import Parameters

@@ -6,22 +6,20 @@ Limit of concurrent work of a page: further requests wait, and too many are reje
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, TypeVar
-from starlette.concurrency import run_in_threadpool
-from pregao.errors import PregaoError
 import logging
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
+
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.websockets import WebSocket, WebSocketDisconnect
-from pregao.safe_io.documents import DocumentError, parse_json
-from pregao.errors import PregaoError, UsageError
-from pregao.web.json_encoding import dumped
 
+from pregao.errors import PregaoError, UsageError
+from pregao.safe_io.documents import DocumentError, parse_json
+from pregao.web.json_encoding import dumped
 
 T = TypeVar("T")
 RETRY_S = 1
@@ -89,7 +87,7 @@ class Parameters:
         minimum: int = -_MAX_ROWS,
         maximum: int = _MAX_ROWS,
     ) -> int:
-        """Return an integer parameter from `least` to `most`."""
+        """Return an integer parameter from `minimum` to `most`."""
         value = self._given.get(name, default)
         if isinstance(value, str):
             try:

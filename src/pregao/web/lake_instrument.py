@@ -5,28 +5,24 @@ Heatmap of a book: the last tick of each time bin, as prices and sizes.
 
 from __future__ import annotations
 
-from typing import Any
-import numpy as np
-from pregao.arrays import Int64Array
-from pregao.book.update_rows import NULL
-from pregao.lake.books.columns import integers
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from pregao.arrays import Int64Array
 from pregao.book.update_rows import NULL
 from pregao.lake.analytics.bars import is_interval, known_intervals
+from pregao.lake.books.book_at import open_books
 from pregao.lake.books.catalog import FileCatalogue
 from pregao.lake.books.columns import integers
-from pregao.lake.books.book_at import open_books
 from pregao.lake.sql.bound_queries import LEVELS_OF_TICKS, bound_rows
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.web.json_encoding import midnight_ns, moment_data, number
-
 
 DEPTH = 10
 """Levels per side of a tick."""

@@ -5,23 +5,23 @@ Constant SQL queries about a day's feed: packets, rates, gaps, feed leads, laten
 
 from __future__ import annotations
 
-from pregao.lake.analytics.latency_minutes import MEASURES
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time, tzinfo
 from typing import Any
+
 from pregao._version import __version__
-from pregao.safe_io.documents import DocumentError, parse_json
 from pregao.errors import UsageError
-from pregao.lake import storage
+from pregao.lake.analytics.latency_minutes import MEASURES
 from pregao.lake.books.catalog import FileCatalogue
 from pregao.lake.sql.bound_queries import bound_rows
+from pregao.lake.storage.lake_store import LakeStore
 from pregao.name_matching import folded, nearness
+from pregao.safe_io.documents import DocumentError, parse_json
 from pregao.umdf.news import NewsParts
-from pregao.web.lake_instrument import LakeInstrument
 from pregao.web.json_encoding import midnight_ns
-
+from pregao.web.lake_instrument import LakeInstrument
 
 Query = tuple[tuple[str, ...], str]
 """Tables and a query on them."""
@@ -101,7 +101,7 @@ class LakeMarket:
     mode = "lake"
 
     def __init__(self, location: str, zone: tzinfo | None = None) -> None:
-        self._store = storage.Lake(location)
+        self._store = LakeStore(location)
         self._store.require()
         self._zone = zone or UTC
         self._lock = threading.Lock()

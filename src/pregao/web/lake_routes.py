@@ -10,11 +10,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import PregaoError, UsageError
 from pregao.web import json_routes
-from pregao.web.json_routes import Answer, Parameters, parse_table, received_text
-from pregao.web.json_routes import Budget
+from pregao.web.json_encoding import dumped
+from pregao.web.json_routes import Answer, Budget, Parameters, parse_table, received_text
 from pregao.web.lake_instrument import TAPE, LakeInstrument
 from pregao.web.lake_market import LakeMarket, parse_day
-from pregao.web.json_encoding import dumped
 
 KINDS = ("trade", "gap", "phase")
 _DAYS_NS = 4 * 86_400 * SECOND

@@ -6,31 +6,27 @@ History of an instrument since the page started: trades, bars, auctions.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
-from typing import Any
-from pregao.clock import MINUTE, SECOND
-from pregao.events import TradeBusted, TradeDone
-from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, tzinfo
 from itertools import islice
 from typing import Any
+
 from pregao._version import __version__
-from pregao.book.price_depth_book import PriceDepthBook
 from pregao.book.order_book import OrderBook
+from pregao.book.price_depth_book import PriceDepthBook
 from pregao.book.updates import Side
-from pregao.clock import SECOND
+from pregao.clock import MINUTE, SECOND
 from pregao.errors import UsageError
 from pregao.events import ChannelEvent, NewsReceived, StatisticChanged, TradeBusted, TradeDone
-from pregao.feed.channel.instruments import ChannelInstrument
 from pregao.feed.channel.channel_base import FeedChannel, InstrumentInfo
+from pregao.feed.channel.instruments import ChannelInstrument
 from pregao.live.handler import FeedHandler
 from pregao.live.health import FeedReport, report
 from pregao.name_matching import folded, nearness
 from pregao.umdf.templates import flag
-from pregao.web.lake_market import offset_s
 from pregao.web.json_encoding import LEVELS, MAX_QUEUE_ORDERS, QUEUES, midnight_ns
-
+from pregao.web.lake_market import offset_s
 
 TAPE = 200
 """Maximum number of trades on the tape of an instrument."""

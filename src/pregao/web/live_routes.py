@@ -11,10 +11,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from pregao.errors import PregaoError, UsageError
 from pregao.web import json_routes
-from pregao.web.json_routes import Answer, Parameters, parse_table, received_text
-from pregao.web.json_routes import Budget
-from pregao.web.live_market import LiveMarket
 from pregao.web.json_encoding import dumped
+from pregao.web.json_routes import Answer, Budget, Parameters, parse_table, received_text
+from pregao.web.live_market import LiveMarket
 
 if TYPE_CHECKING:
     from pregao.web.exchange_panel import ExchangePanel

@@ -14,17 +14,17 @@ import base64
 import hashlib
 import hmac
 import html
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from http import HTTPStatus
-from typing import Any
-from urllib.parse import parse_qsl, urlencode
-from pregao.net.http import LOOPBACK_HOSTS, names_this_machine
 import re
 import secrets
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from http import HTTPStatus
 from pathlib import Path
-from pregao.errors import UsageError
-from pregao.safe_io.private_files import SecretFileError, read_secret
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
+from pregao.errors import UsageError
+from pregao.net.http import LOOPBACK_HOSTS, names_this_machine
+from pregao.safe_io.private_files import SecretFileError, read_secret
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -8,26 +8,25 @@ from __future__ import annotations
 import math
 import socket
 import threading
-from types import TracebackType
-import uvicorn
-from pregao.errors import NetworkError
-from pregao.net.http import HOST
-from pregao.web.connections import Limits, bounded_http, bounded_websocket
-from pregao.web.origin_guard import TOKEN, Application, OriginGuard
-from pregao.web.origin_guard import new_token
 from collections.abc import Sequence
 from http import HTTPStatus
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING
+
+import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
-from pregao.web.json_routes import problem
-from pregao.web.json_routes import Budget
-from pregao.web.origin_guard import Application
+
+from pregao.errors import NetworkError
+from pregao.net.http import HOST
+from pregao.web.connections import Limits, bounded_http, bounded_websocket
+from pregao.web.json_routes import Budget, problem
 from pregao.web.lake_routes import lake_routes
+from pregao.web.origin_guard import TOKEN, Application, OriginGuard, new_token
 
 if TYPE_CHECKING:
     from pregao.web.exchange_panel import ExchangePanel

@@ -6,11 +6,41 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.exchange.engine.model.events import AuctionImbalance, ChangeOrderMbo, DeleteOrderMbo, ExecutionStatistics, ExecutionSummary, LastTradePrice, NewOrderMbo, OpeningPrice, SecurityGroupPhase, SecurityStatus, TheoreticalOpeningPrice, Trade
-from pregao.exchange.engine.model.operations_commands import AdjustLastTrade, EnterTrade, RejoinGroup, SetClosingPrice, SetGroupPhase, SetPriceBand, SetSecurityStatus
 from pregao.exchange.engine.book.order_book import PriceLevel
+from pregao.exchange.engine.model.enums import (
+    ImbalanceCondition,
+    OpenCloseSettlFlag,
+    OrderSide,
+    OrdStatus,
+    OrdType,
+    TimeInForce,
+    TradeCondition,
+    TradingStatus,
+)
+from pregao.exchange.engine.model.events import (
+    AuctionImbalance,
+    ChangeOrderMbo,
+    DeleteOrderMbo,
+    ExecutionStatistics,
+    ExecutionSummary,
+    LastTradePrice,
+    NewOrderMbo,
+    OpeningPrice,
+    SecurityGroupPhase,
+    SecurityStatus,
+    TheoreticalOpeningPrice,
+    Trade,
+)
+from pregao.exchange.engine.model.operations_commands import (
+    AdjustLastTrade,
+    EnterTrade,
+    RejoinGroup,
+    SetClosingPrice,
+    SetGroupPhase,
+    SetPriceBand,
+    SetSecurityStatus,
+)
 from pregao.exchange.engine.model.reports import OrderAccepted, OrderCancelled, OrderFilled
-from pregao.exchange.engine.model.enums import ImbalanceCondition, OpenCloseSettlFlag, OrderSide, OrdStatus, OrdType, TimeInForce, TradeCondition, TradingStatus
 from tests.exchange.floor import BUY, SELL, SHARE, Floor, px, share
 
 MOA, MOC = TimeInForce.GOOD_FOR_AUCTION, TimeInForce.AT_THE_CLOSE

@@ -8,11 +8,17 @@ import pytest
 
 from pregao.clock import SECOND, parse_ns
 from pregao.exchange.engine.model.auction_rules import AuctionRules, parse_auction_rules
-from pregao.exchange.engine.model.events import News, SecurityStatus, Trade
 from pregao.exchange.engine.model.commands import CancelOrder, MassCancel
-from pregao.exchange.engine.model.operations_commands import AdvanceTime, PairAuctions, SetGroupPhase, SetPriceBand, SetSecurityStatus
-from pregao.exchange.engine.model.reports import OrderCancelled, OrderModified
 from pregao.exchange.engine.model.enums import ExecRestatementReason, PriceBandType, TradingStatus
+from pregao.exchange.engine.model.events import News, SecurityStatus, Trade
+from pregao.exchange.engine.model.operations_commands import (
+    AdvanceTime,
+    PairAuctions,
+    SetGroupPhase,
+    SetPriceBand,
+    SetSecurityStatus,
+)
+from pregao.exchange.engine.model.reports import OrderCancelled, OrderModified
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, future, px, share
 
 OPEN, RESERVED, CLOSE = TradingStatus.OPEN, TradingStatus.RESERVED, TradingStatus.CLOSE

@@ -8,12 +8,28 @@ from typing import Any
 
 import pytest
 
+from pregao.exchange.engine.model.commands import (
+    AcceptForward,
+    CancelForward,
+    DeclareForward,
+    RefuseForward,
+)
+from pregao.exchange.engine.model.enums import (
+    QuoteStatus,
+    QuoteStatusResponseTo,
+    TradeCondition,
+    TradingStatus,
+    TrdSubType,
+)
 from pregao.exchange.engine.model.events import ExecutionSummary, ForwardTrade, Trade
 from pregao.exchange.engine.model.instruments import Instrument, SecurityType, Underlying
-from pregao.exchange.engine.model.commands import AcceptForward, CancelForward, DeclareForward, RefuseForward
-from pregao.exchange.engine.model.operations_commands import EndDay, RemoveInstrument, SetGroupPhase, StartDay
+from pregao.exchange.engine.model.operations_commands import (
+    EndDay,
+    RemoveInstrument,
+    SetGroupPhase,
+    StartDay,
+)
 from pregao.exchange.engine.model.reports import ForwardOffered, ForwardReported, ForwardTraded
-from pregao.exchange.engine.model.enums import QuoteStatus, QuoteStatusResponseTo, TradeCondition, TradingStatus, TrdSubType
 from tests.exchange.floor import BUY, DAY, OTHER, SELL, SHARE, Floor, px, share
 
 ACME4, ACME4T, ACME4S = SHARE, OTHER, 100_000_000_003

@@ -6,10 +6,19 @@ from typing import Any
 
 import pytest
 
+from pregao.exchange.engine.model.enums import (
+    AggressorSide,
+    ExecRestatementReason,
+    OrdType,
+    RoutingInstruction,
+    TimeInForce,
+    TradeCondition,
+    TradingStatus,
+    TrdSubType,
+)
 from pregao.exchange.engine.model.events import ExecutionSummary, OpeningPrice, Trade
 from pregao.exchange.engine.model.instruments import Product
 from pregao.exchange.engine.model.reports import OrderCancelled, OrderFilled, OrderModified
-from pregao.exchange.engine.model.enums import AggressorSide, ExecRestatementReason, OrdType, RoutingInstruction, TimeInForce, TradeCondition, TradingStatus, TrdSubType
 from tests.exchange.floor import BUY, SELL, Floor, future, px, share
 
 PEGGED = OrdType.PEGGED_MIDPOINT

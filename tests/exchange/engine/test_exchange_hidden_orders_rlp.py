@@ -7,12 +7,25 @@ from typing import Any
 import pytest
 
 from pregao.errors import UsageError
+from pregao.exchange.engine.model.commands import MassCancel
+from pregao.exchange.engine.model.enums import (
+    OrderSide,
+    OrdType,
+    RoutingInstruction,
+    TimeInForce,
+    TradeCondition,
+    TradingStatus,
+    TrdSubType,
+)
 from pregao.exchange.engine.model.events import ExecutionSummary, Trade
 from pregao.exchange.engine.model.instruments import Product
-from pregao.exchange.engine.model.commands import MassCancel
 from pregao.exchange.engine.model.operations_commands import EndDay
-from pregao.exchange.engine.model.reports import OrderAccepted, OrderCancelled, OrderFilled, OrderModified
-from pregao.exchange.engine.model.enums import OrderSide, OrdType, RoutingInstruction, TimeInForce, TradeCondition, TradingStatus, TrdSubType
+from pregao.exchange.engine.model.reports import (
+    OrderAccepted,
+    OrderCancelled,
+    OrderFilled,
+    OrderModified,
+)
 from tests.exchange.floor import BUY, OTHER, SELL, Floor, future, px, share
 
 A, B, C, D, E, F, G, H = range(1, 9)

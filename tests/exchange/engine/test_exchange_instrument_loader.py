@@ -10,10 +10,23 @@ from typing import Any
 import pytest
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.model.instrument_loader import _FIELDS, bundled_catalogue, isin_check_digit, load_catalogue, parse_catalogue
 from pregao.exchange.engine.engine import MatchingEngine
-from pregao.exchange.engine.model.instruments import ExerciseStyle, InstrAttribValue, Instrument, LotType, PutOrCall, SecurityType
 from pregao.exchange.engine.model.enums import OrderSide
+from pregao.exchange.engine.model.instrument_loader import (
+    _FIELDS,
+    bundled_catalogue,
+    isin_check_digit,
+    load_catalogue,
+    parse_catalogue,
+)
+from pregao.exchange.engine.model.instruments import (
+    ExerciseStyle,
+    InstrAttribValue,
+    Instrument,
+    LotType,
+    PutOrCall,
+    SecurityType,
+)
 from tests.exchange.floor import DAY
 
 SHARE: dict[str, Any] = {

@@ -10,13 +10,74 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.model.events import ChannelReset, ClosingPrice, DeleteOrderMbo, EmptyBook, ExecutionStatistics, ExecutionSummary, ForwardTrade, HighPrice, LastTradePrice, LowPrice, MassDeleteOrders, NewOrderMbo, News, OpeningPrice, OpenInterest, SecurityDefinition, SecurityStatus, SequenceReset, SettlementPrice, TheoreticalOpeningPrice, Trade, TradeBust
-from pregao.exchange.engine.model.instruments import Leg, Product, SecurityType, Underlying
 from pregao.exchange.engine.book.market import days
-from pregao.exchange.engine.model.operations_commands import AddInstrument, AdjustLastTrade, AmendTrade, BustTrade, ChangeInstrument, DeleteSide, EnterImplied, EnterTrade, ExpelOrder, PublishNews, RemoveInstrument, ResetBook, ResetChannel, ResetStream, SetClosingPrice, SetGroupPhase, SetOpenInterest, SetSecurityStatus, SetSettlementPrice, StartDay
-from pregao.exchange.engine.model.reports import FillBusted, OrderAccepted, OrderCancelled, OrderFilled
 from pregao.exchange.engine.matching.statistics import regular_close
-from pregao.exchange.engine.model.enums import ExecRestatementReason, NewsSource, OpenCloseSettlFlag, PriceType, SecurityUpdateAction, SettlPriceType, TimeInForce, TradeCondition, TradingSession, TradingStatus, TrdSubType
+from pregao.exchange.engine.model.enums import (
+    ExecRestatementReason,
+    NewsSource,
+    OpenCloseSettlFlag,
+    PriceType,
+    SecurityUpdateAction,
+    SettlPriceType,
+    TimeInForce,
+    TradeCondition,
+    TradingSession,
+    TradingStatus,
+    TrdSubType,
+)
+from pregao.exchange.engine.model.events import (
+    ChannelReset,
+    ClosingPrice,
+    DeleteOrderMbo,
+    EmptyBook,
+    ExecutionStatistics,
+    ExecutionSummary,
+    ForwardTrade,
+    HighPrice,
+    LastTradePrice,
+    LowPrice,
+    MassDeleteOrders,
+    NewOrderMbo,
+    News,
+    OpeningPrice,
+    OpenInterest,
+    SecurityDefinition,
+    SecurityStatus,
+    SequenceReset,
+    SettlementPrice,
+    TheoreticalOpeningPrice,
+    Trade,
+    TradeBust,
+)
+from pregao.exchange.engine.model.instruments import Leg, Product, SecurityType, Underlying
+from pregao.exchange.engine.model.operations_commands import (
+    AddInstrument,
+    AdjustLastTrade,
+    AmendTrade,
+    BustTrade,
+    ChangeInstrument,
+    DeleteSide,
+    EnterImplied,
+    EnterTrade,
+    ExpelOrder,
+    PublishNews,
+    RemoveInstrument,
+    ResetBook,
+    ResetChannel,
+    ResetStream,
+    SetClosingPrice,
+    SetGroupPhase,
+    SetOpenInterest,
+    SetSecurityStatus,
+    SetSettlementPrice,
+    StartDay,
+)
+from pregao.exchange.engine.model.reports import (
+    FillBusted,
+    OrderAccepted,
+    OrderCancelled,
+    OrderFilled,
+)
 from tests.exchange.floor import BUY, DAY, OTHER, SELL, SHARE, Floor, future, px, share
 
 REGULAR = TradeCondition.REGULAR_TRADE

@@ -8,12 +8,32 @@ from typing import Any
 import pytest
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.model.events import DeleteOrderMbo, Trade
-from pregao.exchange.engine.model.instruments import Instrument, Leg, MultiLegModel, PutOrCall, SecurityType, Underlying
 from pregao.exchange.engine.model.commands import CrossSide, NewCross
-from pregao.exchange.engine.model.operations_commands import ProtectionReference, RemoveProtection, SetDelta, SetProtection, SetSecurityStatus, StartDay
+from pregao.exchange.engine.model.enums import (
+    ExecRestatementReason,
+    OrdType,
+    ProtectionScope,
+    TimeInForce,
+    TradingStatus,
+)
+from pregao.exchange.engine.model.events import DeleteOrderMbo, Trade
+from pregao.exchange.engine.model.instruments import (
+    Instrument,
+    Leg,
+    MultiLegModel,
+    PutOrCall,
+    SecurityType,
+    Underlying,
+)
+from pregao.exchange.engine.model.operations_commands import (
+    ProtectionReference,
+    RemoveProtection,
+    SetDelta,
+    SetProtection,
+    SetSecurityStatus,
+    StartDay,
+)
 from pregao.exchange.engine.model.reports import OrderAccepted, OrderCancelled, OrderModified
-from pregao.exchange.engine.model.enums import ExecRestatementReason, OrdType, ProtectionScope, TimeInForce, TradingStatus
 from tests.exchange.floor import BUY, DAY, SELL, Floor, future, px, share
 
 SECOND = 1_000_000_000

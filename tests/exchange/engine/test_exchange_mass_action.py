@@ -6,12 +6,28 @@ from typing import Any
 
 import pytest
 
-from pregao.exchange.engine.model.events import DeleteOrderMbo, ExecutionSummary, Trade
-from pregao.exchange.engine.model.commands import CancelOrder, CrossSide, MassCancel, NewCross
-from pregao.exchange.engine.model.operations_commands import SetPriceBand
-from pregao.exchange.engine.model.reports import MassCancelled, OrderAccepted, OrderCancelled, OrderFilled, OrderRejected
 from pregao.exchange.engine.matching.self_trade_prevention import investor_number
-from pregao.exchange.engine.model.enums import AggressorSide, CrossPrioritization, CrossType, ExecRestatementReason, MassActionRejectReason, MassActionType, PriceBandType, TradeCondition, TrdSubType
+from pregao.exchange.engine.model.commands import CancelOrder, CrossSide, MassCancel, NewCross
+from pregao.exchange.engine.model.enums import (
+    AggressorSide,
+    CrossPrioritization,
+    CrossType,
+    ExecRestatementReason,
+    MassActionRejectReason,
+    MassActionType,
+    PriceBandType,
+    TradeCondition,
+    TrdSubType,
+)
+from pregao.exchange.engine.model.events import DeleteOrderMbo, ExecutionSummary, Trade
+from pregao.exchange.engine.model.operations_commands import SetPriceBand
+from pregao.exchange.engine.model.reports import (
+    MassCancelled,
+    OrderAccepted,
+    OrderCancelled,
+    OrderFilled,
+    OrderRejected,
+)
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, px, share
 
 ME, YOU = investor_number(300, 1), investor_number(300, 2)

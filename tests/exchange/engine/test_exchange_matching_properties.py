@@ -8,10 +8,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from pregao.exchange.engine.model.events import Trade
 from pregao.exchange.engine.model.commands import MassCancel
-from pregao.exchange.engine.model.reports import OrderAccepted, OrderCancelled, OrderFilled, OrderModified
 from pregao.exchange.engine.model.enums import OrderSide, TimeInForce
+from pregao.exchange.engine.model.events import Trade
+from pregao.exchange.engine.model.reports import (
+    OrderAccepted,
+    OrderCancelled,
+    OrderFilled,
+    OrderModified,
+)
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
 
 IOC, FOK = TimeInForce.IMMEDIATE_OR_CANCEL, TimeInForce.FILL_OR_KILL

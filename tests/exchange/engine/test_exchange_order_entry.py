@@ -6,12 +6,47 @@ from datetime import date
 
 import pytest
 
-from pregao.exchange.engine.model.events import ChangeOrderMbo, DeleteOrderMbo, ExecutionStatistics, ExecutionSummary, HighPrice, LowPrice, NewOrderMbo, OpeningPrice, Trade
+from pregao.exchange.engine.model.commands import (
+    CancelOrder,
+    CrossSide,
+    MassCancel,
+    ModifyOrder,
+    NewCross,
+    NewOrder,
+)
+from pregao.exchange.engine.model.enums import (
+    AggressorSide,
+    CxlRejResponseTo,
+    ExecRestatementReason,
+    OpenCloseSettlFlag,
+    OrdStatus,
+    OrdType,
+    TimeInForce,
+    TradeCondition,
+    TradingStatus,
+)
+from pregao.exchange.engine.model.events import (
+    ChangeOrderMbo,
+    DeleteOrderMbo,
+    ExecutionStatistics,
+    ExecutionSummary,
+    HighPrice,
+    LowPrice,
+    NewOrderMbo,
+    OpeningPrice,
+    Trade,
+)
 from pregao.exchange.engine.model.instruments import Leg, Product, SecurityType, Underlying
-from pregao.exchange.engine.model.commands import CancelOrder, CrossSide, MassCancel, ModifyOrder, NewCross, NewOrder
 from pregao.exchange.engine.model.operations_commands import SetClosingPrice, SetGroupPhase
-from pregao.exchange.engine.model.reports import MassCancelled, OrderAccepted, OrderCancelled, OrderFilled, OrderModified, OrderRejected, OrderRestated
-from pregao.exchange.engine.model.enums import AggressorSide, CxlRejResponseTo, ExecRestatementReason, OpenCloseSettlFlag, OrdStatus, OrdType, TimeInForce, TradeCondition, TradingStatus
+from pregao.exchange.engine.model.reports import (
+    MassCancelled,
+    OrderAccepted,
+    OrderCancelled,
+    OrderFilled,
+    OrderModified,
+    OrderRejected,
+    OrderRestated,
+)
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, future, px, share
 
 MARKET, MARKET_TO_LIMIT = OrdType.MARKET, OrdType.MARKET_WITH_LEFTOVER_AS_LIMIT

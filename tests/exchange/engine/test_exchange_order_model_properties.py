@@ -8,13 +8,34 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from pregao.exchange.engine.model.auction_rules import AuctionRules
-from pregao.exchange.engine.model.events import Trade
-from pregao.exchange.engine.model.commands import CrossSide, MassCancel, NewCross
-from pregao.exchange.engine.model.operations_commands import AdvanceTime, ProtectionReference, SetGroupPhase, SetProtection, SetSecurityStatus
-from pregao.exchange.engine.model.reports import OrderAccepted, OrderCancelled, OrderFilled, OrderModified, OrderRestated
 from pregao.exchange.engine.matching.self_trade_prevention import investor_number
-from pregao.exchange.engine.model.enums import CrossPrioritization, CrossType, OrdType, RoutingInstruction, SelfTradePreventionInstruction, TimeInForce, TradingStatus, TrdSubType
+from pregao.exchange.engine.model.auction_rules import AuctionRules
+from pregao.exchange.engine.model.commands import CrossSide, MassCancel, NewCross
+from pregao.exchange.engine.model.enums import (
+    CrossPrioritization,
+    CrossType,
+    OrdType,
+    RoutingInstruction,
+    SelfTradePreventionInstruction,
+    TimeInForce,
+    TradingStatus,
+    TrdSubType,
+)
+from pregao.exchange.engine.model.events import Trade
+from pregao.exchange.engine.model.operations_commands import (
+    AdvanceTime,
+    ProtectionReference,
+    SetGroupPhase,
+    SetProtection,
+    SetSecurityStatus,
+)
+from pregao.exchange.engine.model.reports import (
+    OrderAccepted,
+    OrderCancelled,
+    OrderFilled,
+    OrderModified,
+    OrderRestated,
+)
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, px, share
 
 SECURITIES = (SHARE, OTHER)

@@ -8,12 +8,41 @@ import pytest
 
 from pregao.clock import MINUTE
 from pregao.errors import UsageError
-from pregao.exchange.engine.model.events import AuctionImbalance, ClosingPrice, DeleteOrderMbo, ExecutionStatistics, HighPrice, LastTradePrice, LowPrice, OpeningPrice, SecurityGroupPhase, SecurityStatus, TheoreticalOpeningPrice, Trade, TradeBust
 from pregao.exchange.engine.book.market import days
-from pregao.exchange.engine.model.operations_commands import AdvanceTime, BustTrade, EndDay, RejoinGroup, SetClosingPrice, SetGroupPhase, SetSecurityStatus, StartDay
-from pregao.exchange.engine.phases.trading_phases import ruling
+from pregao.exchange.engine.model.enums import (
+    OpenCloseSettlFlag,
+    OrdStatus,
+    TimeInForce,
+    TradingSession,
+    TradingStatus,
+)
+from pregao.exchange.engine.model.events import (
+    AuctionImbalance,
+    ClosingPrice,
+    DeleteOrderMbo,
+    ExecutionStatistics,
+    HighPrice,
+    LastTradePrice,
+    LowPrice,
+    OpeningPrice,
+    SecurityGroupPhase,
+    SecurityStatus,
+    TheoreticalOpeningPrice,
+    Trade,
+    TradeBust,
+)
+from pregao.exchange.engine.model.operations_commands import (
+    AdvanceTime,
+    BustTrade,
+    EndDay,
+    RejoinGroup,
+    SetClosingPrice,
+    SetGroupPhase,
+    SetSecurityStatus,
+    StartDay,
+)
 from pregao.exchange.engine.model.reports import OrderCancelled
-from pregao.exchange.engine.model.enums import OpenCloseSettlFlag, OrdStatus, TimeInForce, TradingSession, TradingStatus
+from pregao.exchange.engine.phases.trading_phases import ruling
 from pregao.umdf.phases import TradingEvent
 from tests.exchange.floor import BUY, DAY, OTHER, SELL, SHARE, Floor, px, share
 

@@ -10,14 +10,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.model.events import Trade
-from pregao.exchange.engine.model.instruments import ExerciseStyle, PutOrCall, SecurityType, Underlying
 from pregao.exchange.engine.book.market import days
-from pregao.exchange.engine.model.commands import AllocateTrade, CancelMaintenance, MaintainPosition
-from pregao.exchange.engine.model.operations_commands import AmendTrade, AnswerGiveUp, BustTrade, EndDay, LinkAccounts, SetGroupPhase, SetPosition, StartDay
 from pregao.exchange.engine.book.positions import Position
+from pregao.exchange.engine.model.commands import AllocateTrade, CancelMaintenance, MaintainPosition
+from pregao.exchange.engine.model.enums import (
+    PosMaintAction,
+    PosMaintStatus,
+    PosTransType,
+    PosType,
+    TradingStatus,
+)
+from pregao.exchange.engine.model.events import Trade
+from pregao.exchange.engine.model.instruments import (
+    ExerciseStyle,
+    PutOrCall,
+    SecurityType,
+    Underlying,
+)
+from pregao.exchange.engine.model.operations_commands import (
+    AmendTrade,
+    AnswerGiveUp,
+    BustTrade,
+    EndDay,
+    LinkAccounts,
+    SetGroupPhase,
+    SetPosition,
+    StartDay,
+)
 from pregao.exchange.engine.model.reports import AllocationReported, PositionReported
-from pregao.exchange.engine.model.enums import PosMaintAction, PosMaintStatus, PosTransType, PosType, TradingStatus
 from tests.exchange.floor import BUY, DAY, OTHER, SELL, SHARE, Floor, px, share
 
 OPTION = OTHER

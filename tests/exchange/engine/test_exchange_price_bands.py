@@ -6,12 +6,36 @@ import pytest
 
 from pregao.clock import MINUTE
 from pregao.errors import UsageError
-from pregao.exchange.engine.model.events import AuctionImbalance, DeleteOrderMbo, ExecutionSummary, NewOrderMbo, PriceBand, QuantityBand, SecurityStatus, TheoreticalOpeningPrice, Trade
-from pregao.exchange.engine.model.instruments import Product
 from pregao.exchange.engine.model.commands import CrossSide, NewCross
-from pregao.exchange.engine.model.operations_commands import AdvanceTime, SetClosingPrice, SetPriceBand, SetQuantityBand
+from pregao.exchange.engine.model.enums import (
+    ExecRestatementReason,
+    OpenCloseSettlFlag,
+    OrdType,
+    PriceBandMidpoint,
+    PriceBandType,
+    PriceLimitType,
+    TimeInForce,
+    TradingStatus,
+)
+from pregao.exchange.engine.model.events import (
+    AuctionImbalance,
+    DeleteOrderMbo,
+    ExecutionSummary,
+    NewOrderMbo,
+    PriceBand,
+    QuantityBand,
+    SecurityStatus,
+    TheoreticalOpeningPrice,
+    Trade,
+)
+from pregao.exchange.engine.model.instruments import Product
+from pregao.exchange.engine.model.operations_commands import (
+    AdvanceTime,
+    SetClosingPrice,
+    SetPriceBand,
+    SetQuantityBand,
+)
 from pregao.exchange.engine.model.reports import OrderCancelled, OrderFilled
-from pregao.exchange.engine.model.enums import ExecRestatementReason, OpenCloseSettlFlag, OrdType, PriceBandMidpoint, PriceBandType, PriceLimitType, TimeInForce, TradingStatus
 from pregao.umdf.phases import TradingEvent
 from tests.exchange.floor import BUY, SELL, SHARE, Floor, future, px, share
 

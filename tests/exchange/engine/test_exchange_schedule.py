@@ -9,10 +9,18 @@ import pytest
 
 from pregao.clock import HOUR, MINUTE, parse_ns
 from pregao.errors import UsageError
-from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
 from pregao.exchange.engine.engine import MatchingEngine
-from pregao.exchange.engine.model.schedule import CASH_DAY, DERIVATIVES_DAY, FORWARD_DAY, OPTIONS_DAY, default_schedule, load_schedule, parse_schedule
 from pregao.exchange.engine.model.enums import TradingSession, TradingStatus
+from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
+from pregao.exchange.engine.model.schedule import (
+    CASH_DAY,
+    DERIVATIVES_DAY,
+    FORWARD_DAY,
+    OPTIONS_DAY,
+    default_schedule,
+    load_schedule,
+    parse_schedule,
+)
 from tests.exchange.floor import DAY
 
 

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from pregao.exchange.engine.model.events import DeleteOrderMbo, ExecutionSummary, NewOrderMbo, SecurityStatus, Trade
-from pregao.exchange.engine.model.commands import CrossSide, NewCross
-from pregao.exchange.engine.model.operations_commands import SetGroupPhase, SetPriceBand
-from pregao.exchange.engine.model.reports import OrderAccepted, OrderCancelled, OrderFilled, OrderModified
 from pregao.exchange.engine.matching.self_trade_prevention import check_investor, investor_number
-from pregao.exchange.engine.model.enums import ExecRestatementReason, PriceBandType, SelfTradePreventionInstruction, TimeInForce, TradingStatus
+from pregao.exchange.engine.model.commands import CrossSide, NewCross
+from pregao.exchange.engine.model.enums import (
+    ExecRestatementReason,
+    PriceBandType,
+    SelfTradePreventionInstruction,
+    TimeInForce,
+    TradingStatus,
+)
+from pregao.exchange.engine.model.events import (
+    DeleteOrderMbo,
+    ExecutionSummary,
+    NewOrderMbo,
+    SecurityStatus,
+    Trade,
+)
+from pregao.exchange.engine.model.operations_commands import SetGroupPhase, SetPriceBand
+from pregao.exchange.engine.model.reports import (
+    OrderAccepted,
+    OrderCancelled,
+    OrderFilled,
+    OrderModified,
+)
 from tests.exchange.floor import BUY, SELL, SHARE, Floor, px
 
 ME = investor_number(205, 8930)

@@ -6,11 +6,19 @@ import pytest
 
 from pregao.clock import MILLISECOND, SECOND, parse_ns
 from pregao.errors import UsageError
-from pregao.exchange.engine.model.events import News, SecurityStatus, Trade
 from pregao.exchange.engine.model.commands import MassCancel
-from pregao.exchange.engine.model.operations_commands import AdvanceTime, PairAuctions, RejoinGroup, RemoveInstrument, SetGroupPhase, SetPriceBand, SetSecurityStatus
-from pregao.exchange.engine.model.reports import OrderCancelled
 from pregao.exchange.engine.model.enums import PriceBandType, TradingStatus
+from pregao.exchange.engine.model.events import News, SecurityStatus, Trade
+from pregao.exchange.engine.model.operations_commands import (
+    AdvanceTime,
+    PairAuctions,
+    RejoinGroup,
+    RemoveInstrument,
+    SetGroupPhase,
+    SetPriceBand,
+    SetSecurityStatus,
+)
+from pregao.exchange.engine.model.reports import OrderCancelled
 from pregao.umdf.phases import TradingEvent
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, future, px
 

@@ -11,12 +11,27 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.model.events import ChangeOrderMbo, DeleteOrderMbo, ExecutionStatistics, ExecutionSummary, LastTradePrice, NewOrderMbo, Trade, TradeBust
-from pregao.exchange.engine.model.instruments import Instrument, Leg, MultiLegModel, SecurityType
 from pregao.exchange.engine.model.commands import MassCancel
-from pregao.exchange.engine.model.operations_commands import BustTrade, EnterImplied, RemoveInstrument, SetGroupPhase, SetSecurityStatus
-from pregao.exchange.engine.model.reports import OrderFilled
 from pregao.exchange.engine.model.enums import OrdType, TradingStatus, TrdSubType
+from pregao.exchange.engine.model.events import (
+    ChangeOrderMbo,
+    DeleteOrderMbo,
+    ExecutionStatistics,
+    ExecutionSummary,
+    LastTradePrice,
+    NewOrderMbo,
+    Trade,
+    TradeBust,
+)
+from pregao.exchange.engine.model.instruments import Instrument, Leg, MultiLegModel, SecurityType
+from pregao.exchange.engine.model.operations_commands import (
+    BustTrade,
+    EnterImplied,
+    RemoveInstrument,
+    SetGroupPhase,
+    SetSecurityStatus,
+)
+from pregao.exchange.engine.model.reports import OrderFilled
 from tests.exchange.floor import BUY, SELL, Floor, future, px
 
 F24, N24, F24N24 = 1, 2, 3

@@ -6,12 +6,38 @@ from datetime import date, timedelta
 
 import pytest
 
-from pregao.exchange.engine.model.events import DeleteOrderMbo, ExecutionSummary, NewOrderMbo, SecurityStatus, Trade
-from pregao.exchange.engine.model.commands import CrossSide, MassCancel, NewCross
-from pregao.exchange.engine.model.operations_commands import ChangeInstrument, EndDay, EnterTrade, SetGroupPhase, SetPriceBand, StartDay
-from pregao.exchange.engine.model.reports import OrderAccepted, OrderCancelled, OrderFilled, OrderModified
 from pregao.exchange.engine.matching.self_trade_prevention import investor_number
-from pregao.exchange.engine.model.enums import AggressorSide, ExecRestatementReason, OrdStatus, OrdType, PriceBandType, TimeInForce, TradingStatus
+from pregao.exchange.engine.model.commands import CrossSide, MassCancel, NewCross
+from pregao.exchange.engine.model.enums import (
+    AggressorSide,
+    ExecRestatementReason,
+    OrdStatus,
+    OrdType,
+    PriceBandType,
+    TimeInForce,
+    TradingStatus,
+)
+from pregao.exchange.engine.model.events import (
+    DeleteOrderMbo,
+    ExecutionSummary,
+    NewOrderMbo,
+    SecurityStatus,
+    Trade,
+)
+from pregao.exchange.engine.model.operations_commands import (
+    ChangeInstrument,
+    EndDay,
+    EnterTrade,
+    SetGroupPhase,
+    SetPriceBand,
+    StartDay,
+)
+from pregao.exchange.engine.model.reports import (
+    OrderAccepted,
+    OrderCancelled,
+    OrderFilled,
+    OrderModified,
+)
 from tests.exchange.floor import BUY, DAY, SELL, SHARE, Floor, future, px, share
 
 STOP, STOP_LIMIT, LIMIT = OrdType.STOP_LOSS, OrdType.STOP_LIMIT, OrdType.LIMIT

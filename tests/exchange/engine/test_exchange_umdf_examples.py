@@ -4,11 +4,37 @@ from __future__ import annotations
 
 import pytest
 
-from pregao.exchange.engine.model.events import ChangeOrderMbo, DeleteOrderMbo, ExecutionStatistics, ExecutionSummary, HighPrice, LowPrice, MassDeleteOrders, NewOrderMbo, OpeningPrice, SecurityGroupPhase, SecurityStatus, Trade
 from pregao.exchange.engine.book.market import FIRST_IMPLIED_ID
-from pregao.exchange.engine.model.operations_commands import DeleteSide, EnterImplied, RejoinGroup, SetClosingPrice, SetGroupPhase, SetSecurityStatus
+from pregao.exchange.engine.model.enums import (
+    AggressorSide,
+    OpenCloseSettlFlag,
+    OrderSide,
+    TradeCondition,
+    TradingStatus,
+)
+from pregao.exchange.engine.model.events import (
+    ChangeOrderMbo,
+    DeleteOrderMbo,
+    ExecutionStatistics,
+    ExecutionSummary,
+    HighPrice,
+    LowPrice,
+    MassDeleteOrders,
+    NewOrderMbo,
+    OpeningPrice,
+    SecurityGroupPhase,
+    SecurityStatus,
+    Trade,
+)
+from pregao.exchange.engine.model.operations_commands import (
+    DeleteSide,
+    EnterImplied,
+    RejoinGroup,
+    SetClosingPrice,
+    SetGroupPhase,
+    SetSecurityStatus,
+)
 from pregao.exchange.engine.model.reports import OrderFilled, OrderRestated
-from pregao.exchange.engine.model.enums import AggressorSide, OpenCloseSettlFlag, OrderSide, TradeCondition, TradingStatus
 from pregao.umdf.phases import TradingEvent
 from tests.exchange.floor import BUY, SELL, SHARE, Floor, future, px
 

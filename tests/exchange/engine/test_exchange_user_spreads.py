@@ -8,13 +8,24 @@ from zlib import crc32
 
 import pytest
 
-from pregao.exchange.engine.model.events import SecurityDefinition, Trade
-from pregao.exchange.engine.model.instruments import Instrument, MultiLegModel, Product, PutOrCall, SecurityType
 from pregao.exchange.engine.model.commands import DefineSpread, ProposedLeg
+from pregao.exchange.engine.model.enums import (
+    SecurityResponseType,
+    SecurityUpdateAction,
+    TradeCondition,
+    TrdSubType,
+)
+from pregao.exchange.engine.model.events import SecurityDefinition, Trade
+from pregao.exchange.engine.model.instruments import (
+    Instrument,
+    MultiLegModel,
+    Product,
+    PutOrCall,
+    SecurityType,
+)
 from pregao.exchange.engine.model.operations_commands import StartDay
 from pregao.exchange.engine.model.reports import OrderFilled, SpreadDefined
 from pregao.exchange.engine.products.user_defined_spreads import TYPES, StrategyLeg, strategy_type
-from pregao.exchange.engine.model.enums import SecurityResponseType, SecurityUpdateAction, TradeCondition, TrdSubType
 from tests.exchange.floor import BUY, DAY, SELL, Floor, future, px, share
 
 ONE = 10_000_000

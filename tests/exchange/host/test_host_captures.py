@@ -6,12 +6,12 @@ import tracemalloc
 
 import pytest
 
-from pregao.safe_io import private_files
 from pregao.capture import read_packets, segments
 from pregao.capture.tcp import StreamData, StreamEnd, StreamGap, StreamStart, streams
 from pregao.errors import UsageError
 from pregao.exchange.host import captures as captures_module
 from pregao.exchange.host.captures import ENTRY_FILE, captures_in
+from pregao.safe_io import private_files
 from tests.entrypoint.raw_peer import START, RawPeer
 from tests.exchange.host_desk import Exchange, quiet_settings
 from tests.waiting import until

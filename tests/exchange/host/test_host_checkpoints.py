@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from pregao.errors import UsageError
 from pregao.exchange.host.checkpoints.checkpoint_file import MAGIC
 from pregao.exchange.host.checkpoints.checkpoints import code_digest, state_of
-from pregao.exchange.host.checkpoints.columns import ColumnError
 from pregao.exchange.host.checkpoints.column_schema import ColumnShape, StateSchema
+from pregao.exchange.host.checkpoints.columns import ColumnError
+from pregao.exchange.host.checkpoints.state_schema import STATE, HostState
 from pregao.exchange.host.host import PRIMARY, ExchangeHost
 from pregao.exchange.host.journal.journal import Journal
-from pregao.exchange.host.checkpoints.state_schema import STATE, HostState
+from tests.exchange.host.test_host_restart import STEP
 from tests.exchange.host_desk import ORDER, parties, whole_state
 from tests.exchange.host_floor import SESSIONS, SETTINGS, HostFloor
-from tests.exchange.host.test_host_restart import STEP
 
 FIRST = SESSIONS[0]
 

@@ -13,8 +13,8 @@ from pregao.entrypoint import (
 )
 from pregao.exchange.host.captures import captures_in
 from pregao.lake.analytics.run import analyse
-from pregao.lake.ingest.verify import check_lake
 from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.ingest.verify import check_lake
 from pregao.lake.storage.lake_store import LakeStore
 from tests.entrypoint.raw_peer import FIRM, KEY, SESSION
 from tests.exchange.host_desk import PETR4, VALE3, Exchange, quiet_settings

@@ -8,8 +8,15 @@ import stat
 import pytest
 
 from pregao.errors import NetworkError, UsageError
-from pregao.exchange.host.admin.control_server import MAX_CONNECTIONS, MAX_LINE_BYTES, ControlServer, send_request
-from pregao.exchange.host.admin.control_server import read_token, token_path, write_token
+from pregao.exchange.host.admin.control_server import (
+    MAX_CONNECTIONS,
+    MAX_LINE_BYTES,
+    ControlServer,
+    read_token,
+    send_request,
+    token_path,
+    write_token,
+)
 from tests.exchange.host_desk import Exchange, quiet_settings
 from tests.waiting import PATIENCE_S
 

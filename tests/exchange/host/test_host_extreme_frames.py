@@ -5,9 +5,9 @@ import pytest
 from pregao.exchange.host.host import PRIMARY
 from tests.entrypoint.raw_peer import MS, SESSION
 from tests.exchange.extreme_frames import changed, samples, session_samples
+from tests.exchange.host.test_host_odd_requests import replayed, served, with_feed
 from tests.exchange.host_desk import whole_state
 from tests.exchange.host_floor import HostFloor
-from tests.exchange.host.test_host_odd_requests import replayed, served, with_feed
 
 
 def header_of(floor):

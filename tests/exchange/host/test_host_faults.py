@@ -7,16 +7,16 @@ import pytest
 from pregao.errors import UsageError
 from pregao.exchange.engine import engine as engine_module
 from pregao.exchange.engine.model.commands import NewOrder
-from pregao.exchange.host.journal import replay as replaying
-from pregao.exchange.host.host import PRIMARY
 from pregao.exchange.host.faults import FaultLog
+from pregao.exchange.host.gateway.pre_trade import RiskDelay
+from pregao.exchange.host.host import PRIMARY
+from pregao.exchange.host.journal import replay as replaying
 from pregao.exchange.host.journal.journal_file import RecordKind
 from pregao.exchange.host.journal.replay import ReplayedHost
-from pregao.exchange.host.gateway.pre_trade import RiskDelay
 from tests.entrypoint.raw_peer import MS, SESSION
+from tests.exchange.host.test_host_odd_requests import replayed, with_feed
 from tests.exchange.host_desk import Exchange, quiet_settings, whole_state
 from tests.exchange.host_floor import SETTINGS, HostFloor
-from tests.exchange.host.test_host_odd_requests import replayed, with_feed
 
 
 class BoomError(RuntimeError):

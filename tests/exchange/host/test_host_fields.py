@@ -4,8 +4,12 @@ import pytest
 
 from pregao.entrypoint import VERSIONS, FrameReader
 from pregao.exchange.host.gateway import execution_reports as wire
-from pregao.exchange.host.gateway.order_requests import changed
-from pregao.exchange.host.gateway.order_requests import ON_THE_WIRE, OrderRequest, request_readers
+from pregao.exchange.host.gateway.order_requests import (
+    ON_THE_WIRE,
+    OrderRequest,
+    changed,
+    request_readers,
+)
 from pregao.sbe.codec import SchemaCodec
 from pregao.sbe.value_specs import readings
 from pregao.schemas.bundle import bundled

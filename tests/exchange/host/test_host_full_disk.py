@@ -8,8 +8,8 @@ import pytest
 from pregao.errors import UsageError
 from pregao.exchange.host.journal.journal import Journal
 from pregao.exchange.host.journal.journal_file import JournalRecord, RecordKind
-from tests.exchange.host_desk import Client, Exchange, quiet_settings
 from tests.exchange.host.test_host_restart import Process, free_ports
+from tests.exchange.host_desk import Client, Exchange, quiet_settings
 from tests.waiting import PATIENCE_S
 
 RECORD = JournalRecord(RecordKind.REQUEST, 5, 7, b"some bytes")

@@ -6,8 +6,8 @@ import urllib.request
 import pytest
 
 from pregao.errors import NetworkError, UsageError
-from pregao.exchange.host.captures import captures_in
 from pregao.exchange.host.admin.control_server import send_request
+from pregao.exchange.host.captures import captures_in
 from pregao.exchange.host.server import ExchangeServer
 from pregao.exchange.host.settings import parse_settings, read_settings
 from tests.entrypoint.raw_peer import SESSION

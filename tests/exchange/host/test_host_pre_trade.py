@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.exchange.host.host import PRIMARY
 from pregao.exchange.host.gateway.pre_trade import RiskDelay, RiskQueue
+from pregao.exchange.host.host import PRIMARY
 from pregao.exchange.host.settings import parse_settings
 from tests.entrypoint.raw_peer import MS
+from tests.exchange.host.test_host_restart import STEP
 from tests.exchange.host_desk import ORDER, PETR4, Exchange, parties, quiet_settings, whole_state
 from tests.exchange.host_floor import SESSIONS, SETTINGS, HostFloor
-from tests.exchange.host.test_host_restart import STEP
 
 FIRST, SECOND = SESSIONS
 CANCEL = {"securityID": PETR4, "side": "BUY", "senderLocation": "BVMF", "enteringTrader": "ABC"}

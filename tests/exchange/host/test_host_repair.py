@@ -10,14 +10,14 @@ from typer.testing import CliRunner
 
 from pregao.cli.main import app
 from pregao.errors import UsageError
-from pregao.exchange.host.journal import repair
 from pregao.exchange.host.host import ExchangeHost
+from pregao.exchange.host.journal import repair
 from pregao.exchange.host.journal.journal import Journal
 from pregao.exchange.host.journal.journal_file import JournalRecord, RecordKind, read_header, walk
 from pregao.exchange.host.journal.repair import examine_journal, repair_journal
-from tests.exchange.host_floor import SESSIONS, SETTINGS, HostFloor
 from tests.exchange.host.test_host_checkpoints import Days, checkpoints, good_till
 from tests.exchange.host.test_host_journal import damaged, first_version, read, written
+from tests.exchange.host_floor import SESSIONS, SETTINGS, HostFloor
 
 REQUEST = JournalRecord(RecordKind.REQUEST, 5, 7, b"some bytes")
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from pregao.exchange.host.host import PRIMARY
 from pregao.exchange.host.gateway.tcp import GatewayListener, GatewayTransport
+from pregao.exchange.host.host import PRIMARY
 from tests.entrypoint.raw_peer import MS, SESSION
 from tests.exchange.host_floor import HostFloor
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from pregao.clock import SECOND
-from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
-from pregao.exchange.engine.model.events import MarketEvent, SecurityDefinition
 from pregao.exchange.engine.model.enums import SecurityUpdateAction
+from pregao.exchange.engine.model.events import MarketEvent, SecurityDefinition
+from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
 from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.loops import LoopPace

@@ -12,9 +12,25 @@ from hypothesis import strategies as st
 
 from pregao.errors import EncodeError, SchemaError
 from pregao.exchange.engine.model import events
+from pregao.exchange.engine.model.enums import (
+    AggressorSide,
+    ImbalanceCondition,
+    NewsSource,
+    OpenCloseSettlFlag,
+    OrderSide,
+    PriceBandMidpoint,
+    PriceBandType,
+    PriceLimitType,
+    PriceType,
+    SecurityUpdateAction,
+    SettlPriceType,
+    TradeCondition,
+    TradingSession,
+    TradingStatus,
+    TrdSubType,
+)
 from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
 from pregao.exchange.engine.model.instruments import Underlying
-from pregao.exchange.engine.model.enums import AggressorSide, ImbalanceCondition, NewsSource, OpenCloseSettlFlag, OrderSide, PriceBandMidpoint, PriceBandType, PriceLimitType, PriceType, SecurityUpdateAction, SettlPriceType, TradeCondition, TradingSession, TradingStatus, TrdSubType
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.encoding.fields import rescale
 from pregao.exchange.publisher.encoding.news import cut_text

@@ -7,11 +7,21 @@ from typing import Any
 
 import pytest
 
-from pregao.exchange.engine.model.events import ChangeOrderMbo, MarketEvent, MassDeleteOrders, NewOrderMbo
-from pregao.exchange.engine.model.events import DeleteOrderMbo as Deleted
 from pregao.exchange.engine.model.commands import MassCancel
-from pregao.exchange.engine.model.operations_commands import EnterImplied, RejoinGroup, SetGroupPhase, SetSecurityStatus
 from pregao.exchange.engine.model.enums import OrderSide, TradingStatus
+from pregao.exchange.engine.model.events import (
+    ChangeOrderMbo,
+    MarketEvent,
+    MassDeleteOrders,
+    NewOrderMbo,
+)
+from pregao.exchange.engine.model.events import DeleteOrderMbo as Deleted
+from pregao.exchange.engine.model.operations_commands import (
+    EnterImplied,
+    RejoinGroup,
+    SetGroupPhase,
+    SetSecurityStatus,
+)
 from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.publisher.publisher import Publisher
 from pregao.umdf.streams import Stream

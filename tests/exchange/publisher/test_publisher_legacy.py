@@ -14,16 +14,29 @@ from pregao.book.updates import Side as BookSide
 from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.exchange.engine.model import commands
-from pregao.exchange.engine.model.events import ForwardTrade, MarketEvent, SequenceReset, Trade, TradeBust
 from pregao.exchange.engine.model.enums import TradingStatus
-from pregao.exchange.publisher.legacy.channel_publisher import LegacyChannelPublisher
+from pregao.exchange.engine.model.events import (
+    ForwardTrade,
+    MarketEvent,
+    SequenceReset,
+    Trade,
+    TradeBust,
+)
 from pregao.exchange.publisher.legacy.books import DepthSide
+from pregao.exchange.publisher.legacy.channel_publisher import LegacyChannelPublisher
 from pregao.exchange.publisher.loops import LoopPace
-from pregao.feed.legacy.channel import LegacyStreamFollower, LegacyStreamSettings
 from pregao.feed.legacy.book_updates import CHANGE, DELETE, NEW, OVERLAY
+from pregao.feed.legacy.channel import LegacyStreamFollower, LegacyStreamSettings
 from pregao.legacy.streams import LegacyStream
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
-from tests.exchange.publisher.test_publisher_replay import SECURITIES, SPREAD, START_NS, STEP_NS, act, steps
+from tests.exchange.publisher.test_publisher_replay import (
+    SECURITIES,
+    SPREAD,
+    START_NS,
+    STEP_NS,
+    act,
+    steps,
+)
 
 DEPTHS = [None, 5, 1]
 EXAMPLES = int(os.environ.get("PREGAO_LEGACY_EXAMPLES", "10"))

@@ -12,10 +12,21 @@ from hypothesis import strategies as st
 
 from pregao.errors import UsageError
 from pregao.exchange.engine.model import commands
-from pregao.exchange.engine.model.events import LastTradePrice, MarketEvent, OpenInterest, SettlementPrice
+from pregao.exchange.engine.model.enums import (
+    OpenCloseSettlFlag,
+    OrderSide,
+    PriceBandType,
+    TimeInForce,
+    TradingStatus,
+)
+from pregao.exchange.engine.model.events import (
+    LastTradePrice,
+    MarketEvent,
+    OpenInterest,
+    SettlementPrice,
+)
 from pregao.exchange.engine.model.instruments import Product
 from pregao.exchange.engine.model.reports import OrderModified
-from pregao.exchange.engine.model.enums import OpenCloseSettlFlag, OrderSide, PriceBandType, TimeInForce, TradingStatus
 from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.publisher.encoding.orders import has_positions
 from pregao.exchange.publisher.loops import LoopPace

@@ -11,8 +11,24 @@ from hypothesis import strategies as st
 
 from pregao.clock import SECOND
 from pregao.errors import EncodeError, UsageError
-from pregao.exchange.engine.model.events import ChannelReset, DeleteOrderMbo, EmptyBook, HighPrice, MarketEvent, NewOrderMbo, News, SecurityDefinition, SecurityGroupPhase, SequenceReset
-from pregao.exchange.engine.model.enums import NewsSource, SecurityUpdateAction, TradingSession, TradingStatus
+from pregao.exchange.engine.model.enums import (
+    NewsSource,
+    SecurityUpdateAction,
+    TradingSession,
+    TradingStatus,
+)
+from pregao.exchange.engine.model.events import (
+    ChannelReset,
+    DeleteOrderMbo,
+    EmptyBook,
+    HighPrice,
+    MarketEvent,
+    NewOrderMbo,
+    News,
+    SecurityDefinition,
+    SecurityGroupPhase,
+    SequenceReset,
+)
 from pregao.exchange.publisher.channels import ChannelEndpoints, Endpoint, FeedName
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.loops import LoopPace

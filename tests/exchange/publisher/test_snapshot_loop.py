@@ -9,14 +9,46 @@ from typing import Any
 import pytest
 
 from pregao.clock import SECOND
-from pregao.exchange.engine.model.events import AuctionImbalance, ChangeOrderMbo, ChannelReset, ClosingPrice, DeleteOrderMbo, EmptyBook, ExecutionStatistics, HighPrice, LastTradePrice, LowPrice, MarketEvent, NewOrderMbo, OpeningPrice, PriceBand, SecurityDefinition, SecurityGroupPhase, SecurityStatus, SequenceReset, TheoreticalOpeningPrice, Trade, TradeBust
-from pregao.exchange.engine.model.enums import ImbalanceCondition, OpenCloseSettlFlag, OrderSide, PriceBandType, PriceLimitType, SecurityUpdateAction, TradeCondition, TradingSession, TradingStatus, TrdSubType
+from pregao.exchange.engine.model.enums import (
+    ImbalanceCondition,
+    OpenCloseSettlFlag,
+    OrderSide,
+    PriceBandType,
+    PriceLimitType,
+    SecurityUpdateAction,
+    TradeCondition,
+    TradingSession,
+    TradingStatus,
+    TrdSubType,
+)
+from pregao.exchange.engine.model.events import (
+    AuctionImbalance,
+    ChangeOrderMbo,
+    ChannelReset,
+    ClosingPrice,
+    DeleteOrderMbo,
+    EmptyBook,
+    ExecutionStatistics,
+    HighPrice,
+    LastTradePrice,
+    LowPrice,
+    MarketEvent,
+    NewOrderMbo,
+    OpeningPrice,
+    PriceBand,
+    SecurityDefinition,
+    SecurityGroupPhase,
+    SecurityStatus,
+    SequenceReset,
+    TheoreticalOpeningPrice,
+    Trade,
+    TradeBust,
+)
 from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
-from pregao.exchange.publisher.loops import LoopPace
-from pregao.exchange.publisher.publisher import ChannelPublisher
-from pregao.exchange.publisher.loops import SnapshotWriter
+from pregao.exchange.publisher.loops import LoopPace, SnapshotWriter
 from pregao.exchange.publisher.published_state import PublishedChannel
+from pregao.exchange.publisher.publisher import ChannelPublisher
 from pregao.umdf.phases import TradingEvent
 from pregao.umdf.streams import Stream
 from tests.exchange.feed_reader import HEADER, ORDERS, PHASE, VERSIONS, codec, loops, snapshots

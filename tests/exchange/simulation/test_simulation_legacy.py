@@ -10,8 +10,8 @@ from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.clock import SECOND
 from pregao.exchange.simulation.network_faults import FaultRates
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.truth import price_text
 from pregao.feed.legacy.channel import LegacyStreamFollower, LegacyStreamSettings
 from pregao.legacy.streams import LegacyStream

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.exchange.simulation.network_faults import STREAMS, FaultRates, FaultyFeed, fault_rates, parse_rates
+from pregao.exchange.simulation.network_faults import (
+    STREAMS,
+    FaultRates,
+    FaultyFeed,
+    fault_rates,
+    parse_rates,
+)
 from pregao.exchange.traders.arrivals import SeededRandom
 
 rates = st.floats(0, 0.33)

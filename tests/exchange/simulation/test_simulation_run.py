@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.exchange.simulation.network_faults import FaultRates
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import (
     SCHEMA_VERSIONS,
     Compression,
@@ -26,6 +25,7 @@ from pregao.exchange.simulation.settings import (
     parse_moment,
     parse_reset,
 )
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.truth import TruthWriter
 from pregao.exchange.traders.profiles import bundled_profiles, load_profile
 from tests.exchange.capture_replay import (

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from pregao.clock import HOUR, MILLISECOND, MINUTE, SECOND
 from pregao.errors import UsageError
+from pregao.exchange.engine.model.enums import TradingStatus
 from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
 from pregao.exchange.engine.model.instruments import SecurityType
 from pregao.exchange.engine.model.operations_commands import SetGroupPhase
 from pregao.exchange.engine.model.schedule import default_schedule, parse_schedule
-from pregao.exchange.engine.model.enums import TradingStatus
-from pregao.exchange.simulation.timetable import plan_day
 from pregao.exchange.simulation.settings import (
     ResetKind,
     RunPoint,
@@ -27,6 +26,7 @@ from pregao.exchange.simulation.settings import (
     parse_moment,
     parse_reset,
 )
+from pregao.exchange.simulation.timetable import plan_day
 
 DAY = date(2026, 5, 21)
 CATALOGUE = bundled_catalogue()

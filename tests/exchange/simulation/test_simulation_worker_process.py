@@ -17,9 +17,8 @@ from pregao.errors import PregaoError, UsageError
 from pregao.exchange.engine.model.events import MarketEvent, SequenceReset
 from pregao.exchange.simulation import worker_process
 from pregao.exchange.simulation.network_faults import FaultRates
-from pregao.exchange.simulation.simulation import DayPublisher
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings, parse_reset
+from pregao.exchange.simulation.simulation import DayPublisher, Simulation
 from pregao.exchange.traders.market_operations import MarketOperations
 
 NOT_EVEN = {

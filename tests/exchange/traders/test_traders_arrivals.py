@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pregao.clock import SECOND
-from pregao.exchange.traders.arrivals import SeededRandom
-from pregao.exchange.traders.arrivals import ActivitySpan, ArrivalProcess, day_curve
+from pregao.exchange.traders.arrivals import ActivitySpan, ArrivalProcess, SeededRandom, day_curve
 from pregao.exchange.traders.profiles import Bursts, load_profile
 
 CALM = Bursts(0.0, 100.0, (20.0, 30.0))

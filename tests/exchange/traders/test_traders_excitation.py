@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.clock import MILLISECOND, SECOND
-from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
 from pregao.exchange.engine.engine import MatchingEngine
-from pregao.exchange.engine.model.events import NewOrderMbo
 from pregao.exchange.engine.model.commands import CancelOrder, ModifyOrder, NewOrder
-from pregao.exchange.engine.model.operations_commands import SetGroupPhase
 from pregao.exchange.engine.model.enums import TradingStatus
+from pregao.exchange.engine.model.events import NewOrderMbo
+from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
+from pregao.exchange.engine.model.operations_commands import SetGroupPhase
+from pregao.exchange.traders.arrivals import SeededRandom
 from pregao.exchange.traders.crowd import Crowd
 from pregao.exchange.traders.crowd_instrument import CrowdInstrument
-from pregao.exchange.traders.arrivals import SeededRandom
 from pregao.exchange.traders.excitation import ReactionQueue
 from pregao.exchange.traders.profiles import Excitation, Makers, load_profile
 

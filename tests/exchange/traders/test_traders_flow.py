@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import UsageError
-from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
 from pregao.exchange.engine.engine import MatchingEngine
-from pregao.exchange.engine.model.instruments import SecurityType
 from pregao.exchange.engine.model.commands import CancelOrder, ModifyOrder, NewOrder
+from pregao.exchange.engine.model.enums import OrderSide, OrdType, TimeInForce, TradingStatus
+from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
+from pregao.exchange.engine.model.instruments import SecurityType
 from pregao.exchange.engine.model.operations_commands import SetGroupPhase
 from pregao.exchange.engine.model.reports import OrderRejected
-from pregao.exchange.engine.model.enums import OrderSide, OrdType, TimeInForce, TradingStatus
 from pregao.exchange.traders.crowd import Crowd
 from pregao.exchange.traders.profiles import Profile, load_profile
 

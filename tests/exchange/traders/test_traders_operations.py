@@ -12,14 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.clock import MILLISECOND, SECOND
-from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
 from pregao.exchange.engine.engine import MatchingEngine
-from pregao.exchange.engine.model.operations_commands import AdvanceTime, EnterTrade, SetGroupPhase, SetPriceBand, SetQuantityBand, SetSettlementPrice
 from pregao.exchange.engine.model.enums import PriceBandType, PriceLimitType, TradingStatus
+from pregao.exchange.engine.model.instrument_loader import bundled_catalogue
+from pregao.exchange.engine.model.operations_commands import (
+    AdvanceTime,
+    EnterTrade,
+    SetGroupPhase,
+    SetPriceBand,
+    SetQuantityBand,
+    SetSettlementPrice,
+)
+from pregao.exchange.traders.arrivals import ActivitySpan, ArrivalProcess, SeededRandom
 from pregao.exchange.traders.crowd import Crowd
-from pregao.exchange.traders.arrivals import SeededRandom
 from pregao.exchange.traders.market_operations import MarketOperations
-from pregao.exchange.traders.arrivals import ActivitySpan, ArrivalProcess
 from pregao.exchange.traders.profiles import OPERATIONS, load_profile
 
 START = 1_779_361_200 * SECOND

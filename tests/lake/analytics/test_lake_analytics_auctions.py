@@ -6,9 +6,9 @@ import pytest
 
 from pregao.lake.analytics.run import analyse
 from pregao.lake.storage.lake_store import LakeStore
-from tests.lake.analytics_support import DATE, analysed, few_partitions, messages, rows
 from tests.lake.analytics.test_lake_analytics_examples import CHANNEL, Tape
 from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
+from tests.lake.analytics_support import DATE, analysed, few_partitions, messages, rows
 
 
 @pytest.fixture(scope="module")

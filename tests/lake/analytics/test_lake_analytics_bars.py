@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pregao.clock import DAY, HOUR, MINUTE, SECOND
 from pregao.errors import UsageError
 from pregao.lake.analytics.bars import interval_name, interval_ns, known_intervals
-from tests.lake.analytics_support import analysed, place, rows
 from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
+from tests.lake.analytics_support import analysed, place, rows
 
 LENGTHS = {"1s": SECOND, "1m": MINUTE, "5m": 5 * MINUTE, "1h": HOUR, "1d": DAY}
 MIDNIGHT = 1779332400 * SECOND

@@ -10,12 +10,12 @@ import pytest
 from pregao.capture.pcap import HEADER_BYTES, RECORD_HEADER_BYTES
 from pregao.cli.analytics import _clocks
 from pregao.clock import SECOND
-from pregao.lake.analytics.run import analyse
 from pregao.lake.analytics.clock_offsets import clock_offsets
+from pregao.lake.analytics.run import analyse
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.schemas import DATE_FIELD
-from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.commit_unit import TableSpec
+from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.analytics_support import DATE, few_partitions, rows, the_day
 from tests.lake.days import day
 

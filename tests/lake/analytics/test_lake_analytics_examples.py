@@ -7,8 +7,8 @@ import pytest
 
 from pregao.lake.analytics.run import analyse
 from pregao.lake.ingest.tables import table_specs
-from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.commit_unit import CommitUnit
+from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.analytics_support import DATE, few_partitions, rows
 from tests.lake.lake_support import ingest_row, write_file
 

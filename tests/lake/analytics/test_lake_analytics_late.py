@@ -6,6 +6,7 @@ import pytest
 
 from pregao.lake.analytics.session_stats import session_stats
 from pregao.lake.analytics.trades import stored_trades
+from tests.lake.analytics.test_lake_analytics_orders import final_books
 from tests.lake.analytics_support import (
     analysed,
     assert_same_on_spark,
@@ -15,7 +16,6 @@ from tests.lake.analytics_support import (
     the_day,
     truth_lines,
 )
-from tests.lake.analytics.test_lake_analytics_orders import final_books
 
 TABLES = ("session_stats", "orders")
 LATE = {"seed": 5, "instruments": 3, "duration": "40s", "late_join": "0.6"}

@@ -6,9 +6,9 @@ import pytest
 from pregao.clock import MINUTE
 from pregao.lake.analytics.latency_minutes import latency_minutes
 from pregao.lake.analytics.reading import incremental_templates
-from tests.lake.analytics_support import analysed, few_partitions, messages, rows
 from tests.lake.analytics.test_lake_analytics_orders import OLD, OLD_TABLES
 from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
+from tests.lake.analytics_support import analysed, few_partitions, messages, rows
 
 RECOVERY = 1 << 5
 BY_HAND = 1 << 3 | 1 << 6

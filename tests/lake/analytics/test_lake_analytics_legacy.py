@@ -9,8 +9,8 @@ import pytest
 
 from pregao.clock import MILLISECOND, SECOND
 from pregao.exchange.simulation.network_faults import FaultRates
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import LegacyDepth, RunPoint, SimulationSettings
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.lake.analytics.run import ANALYTICS, analyse
 from pregao.lake.books.build import build_books
 from pregao.lake.ingest.pipeline import ingest

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pregao.lake.analytics.order_positions import chains, removed_orders
 from pregao.lake.analytics.run import ANALYTICS
-from pregao.lake.analytics.order_positions import chains
-from pregao.lake.analytics.order_positions import removed_orders
-from tests.lake.analytics_support import analysed, assert_same_on_spark, messages, rows, truth_lines
 from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
+from tests.lake.analytics_support import analysed, assert_same_on_spark, messages, rows, truth_lines
 
 OLD = {
     "seed": 7,

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.book.state import State
 from pregao.book.position_book import PositionBook
+from pregao.book.state import State
 from pregao.book.update_rows import NULL, none_if_null, rows_of
 from pregao.book.updates import (
     OrderAdded,

@@ -2,12 +2,11 @@
 
 import pytest
 
-from pregao.lake.analytics.session_stats import session_stats
-from pregao.lake.analytics.session_stats import session_starts
+from pregao.lake.analytics.session_stats import session_starts, session_stats
 from pregao.lake.analytics.trades import stored_trades
 from pregao.umdf.phases import GroupKey, Phases, StatisticsReset
-from tests.lake.analytics_support import analysed, few_partitions, messages, rows, the_day
 from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
+from tests.lake.analytics_support import analysed, few_partitions, messages, rows, the_day
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from pregao.lake.analytics.timeline import UNTOLD, GroupMember, StatusMessage, timeline
 from pregao.umdf.phases import GroupKey, Phases, StatisticsReset
-from tests.lake.analytics_support import analysed, messages, rows, truth_lines
 from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
+from tests.lake.analytics_support import analysed, messages, rows, truth_lines
 
 CODES = ["PAUSE", "CLOSE", "OPEN", "FORBIDDEN", "RESERVED", "FINAL_CLOSING_CALL", None, "77"]
 EVENTS = [

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pregao.cli.simulate.like import WORDS, comparison, measured
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.traders.profiles import FLOW_NUMBERS, load_profile
 from pregao.lake.analytics._kernels import CLEAR, DELETE, NEW, TAKE, improving
 from pregao.lake.analytics.order_flow import measure_flow

@@ -210,7 +210,7 @@ def rows_of(lake, manifests, table):
 
 def test_how_instruments_are_shared_out_changes_nothing(lake, monkeypatch):
     lake.ensure_tables(build_module.specs(10))
-    monkeypatch.setattr("pregao.lake.books.planner.SMALLEST_TASK", 1)
+    monkeypatch.setattr("pregao.lake.books.planner.MIN_TASK", 1)
     day = planned(lake)
     few, many = plan_tasks(day, SETTINGS, 1), plan_tasks(day, SETTINGS, 8)
     assert len(few) < len(many)
@@ -243,7 +243,7 @@ def test_a_sequence_in_windows_gives_the_same_as_in_one(lake):
 def test_instruments_with_very_many_messages_are_read_in_windows(lake, monkeypatch):
     monkeypatch.setattr("pregao.lake.books.planner.ROWS_PER_WINDOW", 100)
     monkeypatch.setattr("pregao.lake.books.planner.ROWS_PER_TASK", 100)
-    monkeypatch.setattr("pregao.lake.books.planner.SMALLEST_TASK", 1)
+    monkeypatch.setattr("pregao.lake.books.planner.MIN_TASK", 1)
     tasks = plan_tasks(planned(lake), SETTINGS, 1)
     windowed = [task for task in tasks if task.windows]
     assert windowed

@@ -10,7 +10,6 @@ from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.clock import SECOND
 from pregao.exchange.simulation.network_faults import FaultRates
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import (
     InjectedReset,
     LegacyDepth,
@@ -18,11 +17,12 @@ from pregao.exchange.simulation.settings import (
     RunPoint,
     SimulationSettings,
 )
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.truth import price_text
 from pregao.lake.analytics.run import analyse
+from pregao.lake.books.book_at import book_at
 from pregao.lake.books.build import build_books
 from pregao.lake.books.catalog import FileCatalogue
-from pregao.lake.books.book_at import book_at
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.protocols.legacy_channels import VARIABLE
 from pregao.lake.storage.lake_store import LakeStore

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from pregao.book.update_rows import NULL, UpdateKind, row_of
 from pregao.book.updates import MessageKey, MessagesMissing
-from pregao.feed.legacy.book_updates import update_of
 from pregao.feed.book_updates import BOOK_TEMPLATES, LEVEL_FIELDS, ORDER_FIELDS, update_columns
-from pregao.lake.books.legacy_messages import ENTRY_COLUMNS, EntryColumns
-from pregao.lake.books.legacy_messages import messages_of
-from pregao.lake.books.legacy_reader import SnapshotEntries
+from pregao.feed.legacy.book_updates import update_of
 from pregao.lake.books.day_loader import ArrowColumns
+from pregao.lake.books.legacy_messages import ENTRY_COLUMNS, EntryColumns, messages_of
+from pregao.lake.books.legacy_reader import SnapshotEntries
 from pregao.lake.ingest.registry import PROTOCOLS
 from pregao.umdf.templates import IMPLIED_SINCE, implied_masks
 

@@ -17,7 +17,6 @@ from pregao.book.updates import Side
 from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.exchange.simulation.network_faults import FaultRates
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import (
     InjectedReset,
     LegacyDepth,
@@ -25,11 +24,12 @@ from pregao.exchange.simulation.settings import (
     RunPoint,
     SimulationSettings,
 )
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.lake.analytics.run import analyse
+from pregao.lake.books.book_at import book_at, open_books
 from pregao.lake.books.build import build_books
 from pregao.lake.books.catalog import FileCatalogue
 from pregao.lake.exports.tabular import BookSelection, export_checkpoints, export_moments
-from pregao.lake.books.book_at import book_at, open_books
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.storage.lake_store import LakeStore
 from tests.exchange.capture_replay import json_lines

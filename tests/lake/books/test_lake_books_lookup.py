@@ -15,10 +15,17 @@ from pregao.book.state import State
 from pregao.book.updates import Side
 from pregao.clock import SECOND
 from pregao.errors import UsageError
+from pregao.lake.books.book_at import book_at, open_books
 from pregao.lake.books.build import BookOptions, build_books
 from pregao.lake.books.catalog import FileCatalogue
-from pregao.lake.exports.tabular import BOOK_SCHEMA, BookSelection, export_checkpoints, export_moments, export_ticks, tick_schema
-from pregao.lake.books.book_at import book_at, open_books
+from pregao.lake.exports.tabular import (
+    BOOK_SCHEMA,
+    BookSelection,
+    export_checkpoints,
+    export_moments,
+    export_ticks,
+    tick_schema,
+)
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.book_days import BookDay, built, simulate

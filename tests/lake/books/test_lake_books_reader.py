@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.book.update_rows import NULL, UpdateKind
-from pregao.feed.replay import _kernels
 from pregao.feed.messages import BookColumns
 from pregao.feed.packet_keys import AFTER_PACKET, in_order, message_serial, packet_of, ranked
+from pregao.feed.replay import _kernels
 from pregao.feed.replay.snapshots import CompactOrders, LoopRows, owners
 from pregao.lake.books import reader as inputs
 from pregao.lake.books.catalog import FileCatalogue
 from pregao.lake.books.checkpoints import BY_UPDATES, END, INTERVAL, PHASE, checkpoint_rows
 from pregao.lake.books.columns import codes, integers, named, nulled, prices
-from pregao.lake.books.reader import SecurityRange, _together
 from pregao.lake.books.legacy_reader import open_reader
+from pregao.lake.books.reader import SecurityRange, _together
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.sequence_ranges import first_version
 from pregao.lake.storage.lake_store import LakeStore

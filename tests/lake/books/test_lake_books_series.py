@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.clock import SECOND
+from pregao.lake.books.book_at import open_books
 from pregao.lake.books.build import BookOptions
 from pregao.lake.books.catalog import FileCatalogue
-from pregao.lake.books.book_at import open_books
 from tests.lake.book_days import built, simulate
 
 DAYS = {

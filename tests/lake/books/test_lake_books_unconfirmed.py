@@ -15,8 +15,8 @@ from pregao.book.updates import Side
 from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
 from pregao.cli.main import app
 from pregao.clock import SECOND
-from pregao.lake.books.build import build_books
 from pregao.lake.books.book_at import book_at
+from pregao.lake.books.build import build_books
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.sbe.codec import SchemaCodec

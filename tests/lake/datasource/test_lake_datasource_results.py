@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from pregao.lake.datasource.data_source import register
-from tests.lake.days import day
 from tests.lake.datasource.test_lake_datasource_rows import plain
+from tests.lake.days import day
 
 
 @pytest.fixture(scope="module", params=["classic", "connect"])

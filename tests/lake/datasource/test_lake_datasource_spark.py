@@ -5,8 +5,8 @@ import pytest
 from pregao.lake.datasource.data_source import B3Reader, register
 from pregao.lake.datasource.options import parse_request
 from pregao.lake.execution.spark_session import sentence
-from tests.lake.days import day
 from tests.lake.datasource.test_lake_datasource_rows import plain
+from tests.lake.days import day
 
 
 @pytest.fixture(scope="module")

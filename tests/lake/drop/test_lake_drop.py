@@ -14,8 +14,8 @@ from pregao.lake.books.build import build_books
 from pregao.lake.books.catalog import latest_build
 from pregao.lake.drop.drop import drop
 from pregao.lake.drop.selection import DropSelection
-from pregao.lake.ingest.verify import check_lake, unsound
 from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.ingest.verify import check_lake, unsound
 from pregao.lake.storage.lake_store import LakeStore
 from tests.forked import Forked
 from tests.lake.days import SMALL, assert_same, day, rows

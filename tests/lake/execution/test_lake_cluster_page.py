@@ -15,14 +15,14 @@ from unittest.mock import MagicMock
 import pytest
 
 from pregao.errors import UsageError
-from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.datasource.data_source import register
 from pregao.lake.execution import cluster_check
 from pregao.lake.execution.cluster_check import ClusterStatus, ClusterWorker, no_executor, read_page
+from pregao.lake.ingest.pipeline import ingest
 from tests.lake.cluster_support import archived_classes, paths
 from tests.lake.days import day, rows, tables
-from tests.lake.lake_support import ROOT
 from tests.lake.execution.test_lake_cluster_standalone import LARGE
+from tests.lake.lake_support import ROOT
 
 PAGE = (ROOT / "docs" / "cluster.md").read_text()
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -20,16 +20,13 @@ from typer.testing import CliRunner
 import pregao
 from pregao.book.update_rows import NULL
 from pregao.cli.main import app
+from pregao.lake.books.book_at import find_instrument
 from pregao.lake.books.catalog import FileCatalogue
 from pregao.lake.books.columns import integers
-from pregao.lake.books.book_at import find_instrument
-from pregao.lake.exports.order_events import ChangeCause, FlowAction, OrderFlow
-from pregao.lake.exports.order_events import order_flow
-from pregao.lake.exports.levels import Halt
-from pregao.lake.exports.levels import ladders
+from pregao.lake.exports.levels import Halt, ladders
 from pregao.lake.exports.lobster import write_lobster
-from pregao.lake.exports.nautilus import catalogue_files
-from pregao.lake.exports.nautilus import InstrumentTerms
+from pregao.lake.exports.nautilus import InstrumentTerms, catalogue_files
+from pregao.lake.exports.order_events import ChangeCause, FlowAction, OrderFlow, order_flow
 from pregao.lake.storage.lake_store import LakeStore
 
 pytestmark = pytest.mark.slow

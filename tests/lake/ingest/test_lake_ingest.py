@@ -10,8 +10,8 @@ import pytest
 
 from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
 from pregao.errors import CaptureError, UsageError
-from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.options import IngestOptions
+from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.report import AccountingError
 from pregao.umdf.packets import PacketDecoder
 from tests.lake.days import assert_same, day, rows, tables

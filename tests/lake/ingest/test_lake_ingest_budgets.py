@@ -14,8 +14,8 @@ from pregao.clock import DAY, SECOND
 from pregao.errors import UsageError
 from pregao.lake.ingest import options
 from pregao.lake.ingest.growing_file import FAR_REASON, sent_far_from_capture
-from pregao.lake.ingest.verify import check_lake
 from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.ingest.verify import check_lake
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.sbe.codec import SchemaCodec
 from pregao.schemas.bundle import bundled

@@ -4,12 +4,12 @@ from datetime import date
 
 from deltalake import DeltaTable
 
+from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.verify import check_lake
 from pregao.lake.ingest.writer import write_rows
-from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.storage.commit_unit import CommitUnit
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.parquet import number_of
-from pregao.lake.storage.commit_unit import CommitUnit
 from tests.lake.days import day
 
 DAY = date(2026, 5, 21)

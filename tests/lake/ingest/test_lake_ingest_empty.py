@@ -8,9 +8,9 @@ import pytest
 from pregao.capture import PcapWriter, udp_frame
 from pregao.cli.main import run
 from pregao.errors import CaptureError, NothingFoundError, UsageError
-from pregao.lake.ingest.verify import check_lake, unsound
-from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.options import IngestOptions
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.ingest.verify import check_lake, unsound
 from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.days import assert_same, day, rows
 

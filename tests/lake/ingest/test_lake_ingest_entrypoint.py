@@ -7,9 +7,9 @@ import pytest
 
 from pregao.capture import PcapWriter, read_packets
 from pregao.errors import NothingFoundError
-from pregao.lake.ingest.verify import check_lake
-from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.options import IngestOptions
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.ingest.verify import check_lake
 from pregao.lake.storage.lake_store import LakeStore
 from tests.entrypoint.captured_talk import CLIENT, conversation, segments_of, write_capture
 from tests.entrypoint.raw_peer import KEY, SESSION

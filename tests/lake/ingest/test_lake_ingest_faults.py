@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pregao.capture import PcapWriter, read_packets
-from pregao.lake.ingest.verify import check_lake
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.runner import run_locally
+from pregao.lake.ingest.verify import check_lake
 from pregao.lake.storage.lake_store import LakeStore
 from tests.forked import Forked
 from tests.lake.days import SMALL, assert_same, rows

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from pregao.capture import CaptureStatistics, PcapWriter, UdpFramer
 from pregao.lake.ingest import history as memory_module
-from pregao.lake.ingest.verify import check_lake
+from pregao.lake.ingest.history import RANGE, IngestState, load_ingest_state
 from pregao.lake.ingest.maintenance import compact
 from pregao.lake.ingest.pipeline import ingest
-from pregao.lake.ingest.history import RANGE, IngestState
-from pregao.lake.ingest.history import load_ingest_state
 from pregao.lake.ingest.report import CaptureReport, IngestReport
+from pregao.lake.ingest.verify import check_lake
 from pregao.lake.storage.delta import LakeTable
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.vacuum import vacuum

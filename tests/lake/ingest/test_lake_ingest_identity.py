@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from pregao.capture import PcapWriter, read_packets
+from pregao.lake.datasource.rolling_files import RollingFiles
 from pregao.lake.ingest import fingerprint
-from pregao.lake.ingest.verify import check_lake
 from pregao.lake.ingest.fingerprint import content_hash
 from pregao.lake.ingest.pipeline import ingest
-from pregao.lake.datasource.rolling_files import RollingFiles
-from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.ingest.verify import check_lake
 from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.streaming.stream import StreamPace, follow_locally
 from pregao.lake.streaming.stream_ingest import StreamIngest
 from tests.lake.days import assert_same, day, rows

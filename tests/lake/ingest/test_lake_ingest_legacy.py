@@ -13,21 +13,20 @@ from pregao.capture import PcapWriter, udp_frame
 from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.exchange.simulation.network_faults import FaultRates
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import LegacyDepth, SimulationSettings
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.fast.codec import Encoder
 from pregao.fast.xml import load_templates
-from pregao.lake.ingest.verify import check_lake
+from pregao.lake.ingest.options import IngestOptions
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.protocols.legacy_channels import VARIABLE, channel_of
-from pregao.lake.ingest.options import IngestOptions
 from pregao.lake.ingest.runner import run_locally
+from pregao.lake.ingest.verify import check_lake
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.examples import example
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.legacy.reassembly import Assembler
-from pregao.legacy.reassembly import read_chunks, write_chunks
 from pregao.legacy.messages import MessageReader, MsgType
+from pregao.legacy.reassembly import Assembler, read_chunks, write_chunks
 from pregao.legacy.tables import column_name
 from pregao.legacy.times import timestamp_digits
 from tests.exchange.capture_replay import captured, json_lines

@@ -10,8 +10,8 @@ import pytest
 from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
 from pregao.clock import SECOND
 from pregao.lake.ingest import planner, task
-from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.options import IngestOptions
+from pregao.lake.ingest.pipeline import ingest
 from pregao.sbe.codec import SchemaCodec
 from pregao.schemas.bundle import bundled
 from pregao.umdf.layout import MIN_MESSAGE_SIZE, PACKET_HEADER_SIZE

@@ -5,11 +5,11 @@ from pathlib import Path
 import pyarrow.fs
 import pytest
 
-from pregao.lake.ingest.verify import check_lake
-from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.options import IngestOptions
-from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.ingest.verify import check_lake
 from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.days import SMALL, assert_same, day
 
 ROOT = Path(__file__).parents[2]

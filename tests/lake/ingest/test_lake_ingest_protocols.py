@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 
 from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
-from pregao.lake.ingest.verify import check_lake
-from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.options import IngestOptions
+from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.protocol import IngestProtocol, PayloadKeys, ProtocolEvidence, WalkResult
 from pregao.lake.ingest.registry import PROTOCOLS
 from pregao.lake.ingest.schemas import DATE_FIELD, KEY, column_of
-from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.ingest.verify import check_lake
 from pregao.lake.storage.commit_unit import TableSpec
+from pregao.lake.storage.lake_store import LakeStore
 from pregao.umdf.sequencing import PacketKey
 from tests.lake.days import assert_same, day, rows
 

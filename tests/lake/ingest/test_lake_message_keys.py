@@ -5,8 +5,8 @@ import pytest
 
 from pregao.lake.analytics.run import ANALYTICS
 from pregao.lake.books.schemas import AUDIT, CHECKPOINTS
-from pregao.lake.ingest.schemas import GAPS, KEY, PACKETS, REJECTS
 from pregao.lake.datasource.row_shapes import GENERIC, MESSAGE_COLUMNS, PACKET_ROW
+from pregao.lake.ingest.schemas import GAPS, KEY, PACKETS, REJECTS
 from pregao.umdf.keys import (
     MESSAGE_KEY,
     PACKET_KEY,

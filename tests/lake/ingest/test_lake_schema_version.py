@@ -10,9 +10,9 @@ from pregao.capture import PcapWriter, udp_frame
 from pregao.clock import DAY, SECOND, parse_ns
 from pregao.lake.analytics.run import analyse
 from pregao.lake.books.build import build_books
-from pregao.lake.ingest.verify import check_lake
 from pregao.lake.ingest.maintenance import compact
 from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.ingest.verify import check_lake
 from pregao.lake.sql.spark_tables import table_frame
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.sbe.codec import MessageCodec

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 from pregao.lake.sql.spark_tables import connect
-from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.commit_unit import CommitUnit, TableSpec
+from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.lake_support import column, ingest_row, write_file
 
 SCALES = (4, 7, 8, 9)

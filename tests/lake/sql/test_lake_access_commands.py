@@ -12,12 +12,11 @@ import typer
 from typer.testing import CliRunner
 
 from pregao.cli.lake import app as lake_app
-from pregao.cli.query import query
-from pregao.cli.query import json_text
+from pregao.cli.query import json_text, query
 from pregao.errors import UsageError
 from pregao.lake.ingest.verify import unsound
-from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.commit_unit import CommitUnit
+from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.lake_support import (
     ORDERS,
     TRADES,

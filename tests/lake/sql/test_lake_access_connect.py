@@ -8,10 +8,10 @@ import pytest
 
 from pregao.errors import UsageError
 from pregao.lake.books.build import build_books
-from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.execution.spark_session import remote_master, remote_session
-from pregao.lake.sql.spark_tables import connect
+from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.sql.spark_engine import SparkEngine
+from pregao.lake.sql.spark_tables import connect
 from tests.lake.cluster_support import free_port
 from tests.lake.days import day, rows
 from tests.lake.hostile_sql import CASES, REACHING, contents, refused
@@ -102,19 +102,19 @@ def test_no_statement_is_run_but_one_query(
     some = ("copy to", "create table", "drop", "set of spark", "closed bracket")
     for case in [case for case in CASES if case[0] == "alone" or case[1] in some]:
         try:
-            engine.ask(refused(case[1], case[0], tmp_path)).rows()
+            engine.query(refused(case[1], case[0], tmp_path)).rows()
             ran.append(case)
         except UsageError as error:
             ran += [case] if "\n" in str(error) else []
     assert ran == []
     assert contents(tmp_path, small_lake.location.uri) == before
-    assert engine.ask("SELECT count(*) AS n FROM orders").rows().to_pylist() == [{"n": 4}]
+    assert engine.query("SELECT count(*) AS n FROM orders").rows().to_pylist() == [{"n": 4}]
 
 
 @pytest.mark.parametrize("sql", REACHING)
 def test_a_query_that_reaches_beyond_the_lake_is_refused(connect_session, small_lake, sql):
     with pytest.raises(UsageError):
-        SparkEngine(connect(small_lake.location, connect_session)).ask(sql).rows()
+        SparkEngine(connect(small_lake.location, connect_session)).query(sql).rows()
     assert connect_session.conf.get("spark.sql.runSQLOnFiles") == "true"
 
 
@@ -131,9 +131,9 @@ def test_a_query_that_reaches_beyond_the_lake_is_refused(connect_session, small_
 )
 def test_a_query_runs_on_the_server(connect_session, small_lake, sql, rows):
     engine = SparkEngine(connect(small_lake.location, connect_session))
-    assert engine.ask(sql).rows().to_pylist() == rows
+    assert engine.query(sql).rows().to_pylist() == rows
     if not sql.startswith("DESCRIBE"):
-        assert engine.ask(f"EXPLAIN EXTENDED {sql}").rows().num_rows == 1
+        assert engine.query(f"EXPLAIN EXTENDED {sql}").rows().num_rows == 1
 
 
 def test_a_stream_polls_for_new_bytes_itself(connect_server, lake, tmp_path):

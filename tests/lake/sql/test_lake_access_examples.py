@@ -7,8 +7,8 @@ from datetime import date
 import pytest
 
 from pregao.lake.ingest.schemas import INGESTS, PACKETS
-from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.commit_unit import CommitUnit, TableSpec
+from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.lake_support import DAY, ROOT, write_file
 
 SECOND = 10**9

@@ -9,11 +9,21 @@ import pyspark
 import pytest
 
 from pregao.errors import CaptureError, UsageError
+from pregao.lake.execution.spark_session import (
+    driver_gigabytes,
+    find_java,
+    java_version,
+    machine_memory,
+    our_settings,
+    parse_conf,
+    retrying,
+    sentence,
+    spark_defaults,
+    spark_session,
+    without_noise,
+)
 from pregao.lake.execution.worker_daemon import without_archives
 from pregao.lake.sql.delta_connector import DELTA_EXTENSION, connector_of, uses_connector
-from pregao.lake.execution.spark_session import find_java, java_version
-from pregao.lake.execution.spark_session import driver_gigabytes, machine_memory, our_settings, parse_conf, retrying, spark_defaults, spark_session, without_noise
-from pregao.lake.execution.spark_session import sentence
 
 
 def java_home(folder, version=None, printed=None):

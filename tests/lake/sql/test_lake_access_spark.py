@@ -9,9 +9,9 @@ import pytest
 import pregao
 from pregao.errors import UsageError
 from pregao.lake.sql.spark_tables import connect, s3a_settings
-from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.commit_unit import CommitUnit, TableSpec
+from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.lake_support import (
     ORDERS,
     column,

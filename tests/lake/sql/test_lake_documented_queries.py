@@ -11,9 +11,9 @@ import pytest
 
 from pregao.cli import analytics, demo, ingest, query
 from pregao.lake import connect
+from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
 from tests.lake.analytics_support import analysed, truth_lines
 from tests.lake.lake_support import ROOT
-from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 PAGES.remove(ROOT / "docs" / "queries.md")  # see test_lake_views_queries.py

@@ -11,14 +11,13 @@ import pytest
 
 from pregao.errors import UsageError
 from pregao.lake.engine_names import EngineName
-from pregao.lake.sql.spark_tables import connect
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.engines import choose_engine, open_engine
 from pregao.lake.sql.spark_engine import SparkEngine
-from pregao.lake.storage.delta import dataset
-from pregao.lake.storage.delta import arrow_schema, visible_files
-from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.sql.spark_tables import connect
 from pregao.lake.storage.commit_unit import CommitUnit, TableSpec
+from pregao.lake.storage.delta import arrow_schema, dataset, visible_files
+from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.analytics_support import lake_of
 from tests.lake.hostile_sql import CASES, REACHING, contents, refused
 from tests.lake.lake_support import ORDERS, ROOT, TRADES, column, order, unit_of, write_file
@@ -97,14 +96,14 @@ def plain(rows):
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_both_engines_give_the_same_rows(engines, name):
-    here, there = (plain(engine.ask(QUERIES[name]).rows()) for engine in engines)
+    here, there = (plain(engine.query(QUERIES[name]).rows()) for engine in engines)
     assert here == there
     assert here[1] or name == "a table without rows"
 
 
 def test_the_first_rows_and_their_number_are_the_same(engines):
     sql = "SELECT sequence_number FROM umdf_order_mbo_50 ORDER BY sequence_number, index_in_packet"
-    (here, of), (there, same) = (engine.ask(sql).first(7) for engine in engines)
+    (here, of), (there, same) = (engine.query(sql).first(7) for engine in engines)
     assert here.num_rows == 7
     assert here.to_pylist() == there.to_pylist()
     assert of == same > 7
@@ -112,7 +111,7 @@ def test_the_first_rows_and_their_number_are_the_same(engines):
 
 def test_sums_are_64_bit_integers_if_they_fit(engines):
     duckdb, _ = engines
-    rows = duckdb.ask("SELECT sum(md_entry_size) AS s, sum(9223372036854775807) AS t "
+    rows = duckdb.query("SELECT sum(md_entry_size) AS s, sum(9223372036854775807) AS t "
                       "FROM umdf_trade_53").rows()  # fmt: skip
     assert rows.schema.field("s").type == pa.int64()
     assert pa.types.is_decimal(rows.schema.field("t").type)
@@ -149,14 +148,14 @@ def test_columns_that_came_later_are_null_before(small_lake, spark):
     small_lake.ensure_tables([WIDER])
     sql = "SELECT sequence_number, memo, fee, legs FROM orders ORDER BY sequence_number"
     for engine in both(small_lake, spark):  # no file has them yet
-        rows = engine.ask(sql).rows()
+        rows = engine.query(sql).rows()
         assert set(rows["memo"].to_pylist()) == set(rows["fee"].to_pylist()) == {None}
         assert rows.num_rows == 4
     row = order(7, 9, legs=[{"leg_id": 1, "ratio": 2}], memo="new", fee=Decimal("0.00000001"))
     file = write_file(small_lake.location, WIDER, [row])
     small_lake.commit(CommitUnit("u3", ("c3",), (file,), ()))
     for engine in both(small_lake, spark):
-        rows = engine.ask(sql).rows().to_pylist()
+        rows = engine.query(sql).rows().to_pylist()
         assert [one["memo"] for one in rows] == [None] * 4 + ["new"]
         assert rows[4]["fee"] == Decimal("0.00000001")
         assert rows[4]["legs"] == [{"leg_id": 1, "ratio": 2}]
@@ -165,7 +164,7 @@ def test_columns_that_came_later_are_null_before(small_lake, spark):
 def test_only_committed_files_are_read(small_lake, spark):
     write_file(small_lake.location, ORDERS, [order(7, 99)])
     for engine in both(small_lake, spark):
-        (row,) = engine.ask("SELECT count(*) AS n, max(date) AS d FROM orders").rows().to_pylist()
+        (row,) = engine.query("SELECT count(*) AS n, max(date) AS d FROM orders").rows().to_pylist()
         assert row == {"n": 4, "d": date(2026, 5, 22)}
 
 
@@ -186,7 +185,7 @@ def test_a_lake_on_s3_is_read_without_extensions(s3_endpoint):
     engine = open_engine(lake, choose_engine(lake, None, spark_wanted=False))
     assert isinstance(engine, DuckdbEngine)
     sql = "SELECT price, side, count(*) AS n, date FROM orders WHERE side = 'BID' GROUP BY ALL"
-    assert engine.ask(sql).rows().to_pylist() == [
+    assert engine.query(sql).rows().to_pylist() == [
         {"price": Decimal("10.0000"), "side": "BID", "n": 2, "date": date(2026, 5, 21)}
     ]
 
@@ -229,20 +228,20 @@ def test_no_statement_is_run_but_one_query(small_lake, spark, tmp_path, monkeypa
     engine = SparkEngine(connect(small_lake.location, spark), unsafe=unsafe)
     for case in CASES:
         with pytest.raises(UsageError) as caught:
-            engine.ask(refused(case[1], case[0], tmp_path)).rows()
+            engine.query(refused(case[1], case[0], tmp_path)).rows()
         said = str(caught.value)
         assert said.startswith(("The query failed: ", "There is no query: ")) or (
             said.endswith(("nothing was run.", "for queries that you trust."))
         ), case
         assert "\n" not in said
     assert contents(tmp_path, small_lake.location.uri) == before
-    assert engine.ask("SELECT count(*) AS n FROM orders").rows().to_pylist() == [{"n": 4}]
+    assert engine.query("SELECT count(*) AS n FROM orders").rows().to_pylist() == [{"n": 4}]
 
 
 @pytest.mark.parametrize("sql", REACHING)
 def test_a_query_that_reaches_beyond_the_lake_is_refused(small_lake, spark, sql):
     with pytest.raises(UsageError, match="--unsafe allows it"):
-        SparkEngine(connect(small_lake.location, spark)).ask(sql)
+        SparkEngine(connect(small_lake.location, spark)).query(sql)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +263,7 @@ def test_a_query_that_reaches_beyond_the_lake_is_refused(small_lake, spark, sql)
     ],
 )
 def test_queries_of_all_kinds_run(small_lake, spark, sql):
-    assert SparkEngine(connect(small_lake.location, spark)).ask(sql).rows().num_rows > 0
+    assert SparkEngine(connect(small_lake.location, spark)).query(sql).rows().num_rows > 0
 
 
 def test_files_are_no_tables_while_rows_are_fetched(small_lake, spark):
@@ -277,14 +276,14 @@ def test_files_are_no_tables_while_rows_are_fetched(small_lake, spark):
 def test_a_log_that_names_other_files_is_refused(small_lake, spark):
     rewrite(small_lake, "../trades/secret.parquet")
     with pytest.raises(UsageError, match=r"/orders: .*\.\./trades/secret\.parquet"):
-        SparkEngine(connect(small_lake.location, spark)).ask("SELECT * FROM orders")
+        SparkEngine(connect(small_lake.location, spark)).query("SELECT * FROM orders")
 
 
 def test_values_are_bound(small_lake, spark):
     sql = "SELECT count(*) AS n FROM orders WHERE security_id = ? AND side = ?"
     for engine in both(small_lake, spark):
-        (all_,) = engine.ask(sql, [7, "BID"]).rows().to_pylist()
-        (none,) = engine.ask(sql, [7, "' OR '' = '"]).rows().to_pylist()
+        (all_,) = engine.query(sql, [7, "BID"]).rows().to_pylist()
+        (none,) = engine.query(sql, [7, "' OR '' = '"]).rows().to_pylist()
         assert all_["n"] > none["n"] == 0
 
 
@@ -292,9 +291,9 @@ def test_files_can_be_read_on_request(small_lake, spark, tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text("a,b\n1,2\n")
     duckdb = DuckdbEngine(small_lake, unsafe=True)
-    assert duckdb.ask(f"SELECT a FROM read_csv('{path}')").rows().to_pylist() == [{"a": 1}]
+    assert duckdb.query(f"SELECT a FROM read_csv('{path}')").rows().to_pylist() == [{"a": 1}]
     on_spark = SparkEngine(connect(small_lake.location, spark), unsafe=True)
-    assert on_spark.ask(f"SELECT * FROM text.`{path}`").rows().num_rows == 2
+    assert on_spark.query(f"SELECT * FROM text.`{path}`").rows().num_rows == 2
 
 
 @pytest.mark.parametrize(
@@ -309,7 +308,7 @@ def test_files_can_be_read_on_request(small_lake, spark, tmp_path):
 )
 def test_an_error_of_duckdb_is_one_line_too(small_lake, sql, said):
     with pytest.raises(UsageError, match=said) as caught:
-        DuckdbEngine(small_lake).ask(sql).rows()
+        DuckdbEngine(small_lake).query(sql).rows()
     assert "\n" not in str(caught.value)
 
 
@@ -317,8 +316,8 @@ def test_a_lost_or_damaged_file_is_reported_in_one_line(small_lake):
     (first, second) = small_lake.files("orders")
     first.delete()
     with pytest.raises(UsageError, match="The query failed") as caught:
-        DuckdbEngine(small_lake).ask("SELECT * FROM orders").rows()
+        DuckdbEngine(small_lake).query("SELECT * FROM orders").rows()
     assert first.name in str(caught.value)
     second.write_bytes(b"PAR1 not at all PAR1")
     with pytest.raises(UsageError, match="The query failed"):
-        DuckdbEngine(small_lake).ask("SELECT * FROM orders").rows()
+        DuckdbEngine(small_lake).query("SELECT * FROM orders").rows()

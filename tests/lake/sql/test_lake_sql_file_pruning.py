@@ -13,11 +13,18 @@ from pregao.lake.ingest.maintenance import compact
 from pregao.lake.sql import duckdb_engine
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.duckdb_session import open_session
+from pregao.lake.sql.file_pruning import (
+    Comparison,
+    Every,
+    Some,
+    admitted,
+    find_scans,
+    readable_table,
+)
 from pregao.lake.sql.query_guard import parse
-from pregao.lake.sql.file_pruning import Comparison, Every, Some, admitted, find_scans, readable_table
 from pregao.lake.storage import optimize
-from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.commit_unit import CommitUnit
+from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.views.definitions import define_views, view_names
 from tests.lake.lake_support import ORDERS, TRADES, order, write_file
 
@@ -63,7 +70,7 @@ def read(monkeypatch):
 
 
 def answer(lake, sql):
-    return sorted(map(str, DuckdbEngine(lake).ask(sql).relation.fetchall()))
+    return sorted(map(str, DuckdbEngine(lake).query(sql).relation.fetchall()))
 
 
 @pytest.fixture(scope="module")
@@ -358,10 +365,10 @@ def test_parameters_choose_files_too():
 def test_values_are_bound(lake, read):
     sql = "SELECT count(*) AS n FROM orders WHERE security_id = ? AND date = ? AND side = ?"
     day = date(2026, 5, 21)
-    (row,) = DuckdbEngine(lake).ask(sql, [7, day, "BID"]).rows().to_pylist()
+    (row,) = DuckdbEngine(lake).query(sql, [7, day, "BID"]).rows().to_pylist()
     assert row == {"n": 1}
     assert read == {"orders": 1}
-    (row,) = DuckdbEngine(lake).ask(sql, [7, day, "' OR '' = '"]).rows().to_pylist()
+    (row,) = DuckdbEngine(lake).query(sql, [7, day, "' OR '' = '"]).rows().to_pylist()
     assert row == {"n": 0}
 
 

@@ -34,7 +34,7 @@ def test_no_statement_is_run_but_one_query(small_lake, folder, unsafe):
     engine = DuckdbEngine(small_lake, unsafe=unsafe)
     for case in CASES:
         with pytest.raises(UsageError) as caught:
-            engine.ask(refused(case[1], case[0], folder)).rows()
+            engine.query(refused(case[1], case[0], folder)).rows()
         said = str(caught.value)
         assert said.startswith(("The query failed: ", "There is no query: ")) or (
             said.endswith(("nothing was run.", "for queries that you trust."))
@@ -46,7 +46,7 @@ def test_no_statement_is_run_but_one_query(small_lake, folder, unsafe):
 @pytest.mark.parametrize("first", [name for name in BEFORE if name != "explained"])
 def test_a_second_query_is_refused_too(small_lake, first):
     with pytest.raises(UsageError, match="nothing was run"):
-        DuckdbEngine(small_lake).ask(BEFORE[first] + "SELECT 2" + "; SELECT 3")
+        DuckdbEngine(small_lake).query(BEFORE[first] + "SELECT 2" + "; SELECT 3")
 
 
 WRITING_WITHIN = [name for name in STATEMENTS if "with" in name and name != "insert with"]
@@ -64,7 +64,7 @@ def test_no_query_reads_another_file(small_lake, folder, name):
     hidden = pa.table({"x": ["S3CRET"]})
     before = contents(folder, small_lake.location.uri)
     with pytest.raises(UsageError) as caught:
-        DuckdbEngine(small_lake).ask(READING[name].replace("{folder}", str(folder))).rows()
+        DuckdbEngine(small_lake).query(READING[name].replace("{folder}", str(folder))).rows()
     assert "S3CRET" not in str(caught.value)
     assert "\n" not in str(caught.value)
     assert contents(folder, small_lake.location.uri) == before
@@ -82,7 +82,7 @@ def test_the_session_refuses_what_the_tree_would_accept(small_lake, folder, monk
     sql = READING[name].replace("{folder}", str(folder))
     told = []
     try:
-        told.append(str(DuckdbEngine(small_lake).ask(sql).rows().to_pylist()))
+        told.append(str(DuckdbEngine(small_lake).query(sql).rows().to_pylist()))
     except UsageError as error:
         told.append(str(error).replace(sql, ""))
     assert "S3CRET" not in told[0]
@@ -122,9 +122,9 @@ def test_other_files_in_the_folder_of_a_table_are_not_read(small_lake, folder, m
         f"file://{folder}/secret.parquet",
     ):
         with pytest.raises(UsageError):
-            engine.ask(f"SELECT o.*, f.* FROM orders o, read_parquet('{path}') f").rows()
+            engine.query(f"SELECT o.*, f.* FROM orders o, read_parquet('{path}') f").rows()
     own = f"SELECT count(*) AS n FROM orders, read_parquet('{file}')"
-    assert engine.ask(own).rows()["n"][0].as_py() > 0
+    assert engine.query(own).rows()["n"][0].as_py() > 0
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_other_files_in_the_folder_of_a_table_are_not_read(small_lake, folder, m
     ],
 )
 def test_one_query_is_one_however_it_is_written(small_lake, sql):
-    assert DuckdbEngine(small_lake).ask(sql).rows().to_pylist() == [{"x": 1}]
+    assert DuckdbEngine(small_lake).query(sql).rows().to_pylist() == [{"x": 1}]
 
 
 @pytest.mark.parametrize(
@@ -165,18 +165,18 @@ def test_one_query_is_one_however_it_is_written(small_lake, sql):
     ],
 )
 def test_questions_about_tables_are_answered(small_lake, sql, shown):
-    assert shown in str(DuckdbEngine(small_lake).ask(sql).rows().to_pylist())
+    assert shown in str(DuckdbEngine(small_lake).query(sql).rows().to_pylist())
 
 
 def test_a_query_that_is_nested_too_deeply_is_refused(small_lake):
     for sql in ("SELECT " + "1 + " * 700 + "1", "SELECT " + "(" * 5000 + "1" + ")" * 5000):
         with pytest.raises(UsageError) as caught:
-            DuckdbEngine(small_lake).ask(sql)
+            DuckdbEngine(small_lake).query(sql)
         assert "\n" not in str(caught.value)
 
 
 def test_spilled_data_goes_to_a_private_folder_that_is_removed(small_lake):
-    answer = DuckdbEngine(small_lake).ask("SELECT count(*) AS n FROM orders")
+    answer = DuckdbEngine(small_lake).query("SELECT count(*) AS n FROM orders")
     told = dict(answer._connection.execute("SELECT name, value FROM duckdb_settings()").fetchall())
     assert told["enable_external_access"] == told["autoload_known_extensions"] == "false"
     assert told["lock_configuration"] == "true"
@@ -189,7 +189,7 @@ def test_spilled_data_goes_to_a_private_folder_that_is_removed(small_lake):
     duckdb_session._remove_spill_root(os.getpid(), root)
     assert not root.exists()
     assert answer.rows().to_pylist() == [{"n": 4}]
-    DuckdbEngine(small_lake).ask("SELECT 1 AS x").rows()  # makes another
+    DuckdbEngine(small_lake).query("SELECT 1 AS x").rows()  # makes another
 
 
 def test_a_session_for_parsing_opens_no_file(folder):

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from pregao.errors import UsageError
-from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.commit_unit import CommitUnit
+from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.lake_support import ORDERS, TRADES, counts, ingest_row, python, unit_of, write_file
 
 STEPS = ["written", "intended", "orders", "trades", "ingests"]

@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pregao.lake.ingest.writer import order_by_value
 from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.ingest.writer import order_by_value
 from pregao.lake.storage.parquet import without_nulls
 from tests.lake.days import day
 

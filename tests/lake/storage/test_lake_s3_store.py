@@ -11,8 +11,8 @@ from pregao.capture import PcapWriter, read_packets
 from pregao.errors import UsageError
 from pregao.lake.ingest.discovery import find_captures
 from pregao.lake.sql.spark_tables import connect
-from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.lake_support import ORDERS, TRADES, counts, python, unit_of
 
 COMMIT = """

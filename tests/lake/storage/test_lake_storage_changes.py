@@ -12,12 +12,12 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.ingest.merging import settle_latest
 from pregao.lake.storage import delta, intent_log
-from pregao.lake.storage.transaction import until_committed
-from pregao.lake.storage.optimize import TableLayout, compact_table
+from pregao.lake.storage.commit_unit import CommitUnit, ReplacedRows, TableSpec
 from pregao.lake.storage.delta import LakeTable, change_table, commit_changes, replace_partition
 from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.optimize import TableLayout, compact_table
 from pregao.lake.storage.parquet import stored_schema, stored_type, write_table
-from pregao.lake.storage.commit_unit import CommitUnit, ReplacedRows, TableSpec
+from pregao.lake.storage.transaction import until_committed
 from tests.lake.lake_support import (
     DAY,
     ORDERS,

@@ -11,11 +11,19 @@ from hypothesis import strategies as st
 
 from pregao.lake.ingest.maintenance import compact, layout_of
 from pregao.lake.storage import optimize
-from pregao.lake.storage.optimize import FileSizeLimits, SmallFile, ValueCounts, cut, groups_by_size, groups_by_value, spans
-from pregao.lake.storage.optimize import compact_table
+from pregao.lake.storage.commit_unit import CommitUnit
 from pregao.lake.storage.delta import visible_files
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.commit_unit import CommitUnit
+from pregao.lake.storage.optimize import (
+    FileSizeLimits,
+    SmallFile,
+    ValueCounts,
+    compact_table,
+    cut,
+    groups_by_size,
+    groups_by_value,
+    spans,
+)
 from tests.lake.lake_support import ORDERS, TRADES, ingest_row, order, write_file
 
 LIMITS = FileSizeLimits(60, 50)

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from pregao.errors import UsageError
 from pregao.lake.storage.append import open_target
-from pregao.lake.storage.delta import add_action, append_once, arrow_schema, change_table, commit_changes, load_existing, remove_action, visible_files
+from pregao.lake.storage.delta import (
+    add_action,
+    append_once,
+    arrow_schema,
+    change_table,
+    commit_changes,
+    load_existing,
+    remove_action,
+    visible_files,
+)
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.local_log import read_log, read_paths
 from tests.lake.lake_support import ORDERS, TRADES, order, write_file

@@ -15,10 +15,9 @@ from pregao.lake.analytics.reading import files_by_day
 from pregao.lake.books.catalog import FileLog
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.duckdb_script import views_script
-from pregao.lake.storage.delta import dataset
-from pregao.lake.storage.delta import visible_files
-from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.delta import dataset, visible_files
 from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.local_files import check_links, check_paths
 from pregao.lake.views.polars import scan
 
@@ -63,7 +62,7 @@ READERS = {
     ),
     "Polars": lambda lake: scan(lake, "orders"),
     "Polars' view": lambda lake: scan(lake, "v_orders"),
-    "a query": lambda lake: DuckdbEngine(lake).ask("SELECT * FROM orders"),
+    "a query": lambda lake: DuckdbEngine(lake).query("SELECT * FROM orders"),
     "a script": views_script,
     "books": lambda lake: FileLog(lake.delta("orders")),
     "analytics": lambda lake: files_by_day(lake, "orders"),
@@ -142,7 +141,7 @@ def test_a_table_that_is_a_link_is_refused_by_every_reader(small_lake, tmp_path,
 def test_a_lake_may_be_reached_by_a_link(small_lake, tmp_path):
     (tmp_path / "link").symlink_to(small_lake.location.uri)
     lake = LakeStore(tmp_path / "link")
-    answer = DuckdbEngine(lake).ask("SELECT count(*) AS n FROM orders")
+    answer = DuckdbEngine(lake).query("SELECT count(*) AS n FROM orders")
     assert answer.rows().to_pylist() == [{"n": 4}]
     assert scan(lake, "orders").select(polars.len()).collect().item() == 4
     table = lake.delta("orders")

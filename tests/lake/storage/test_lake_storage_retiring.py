@@ -5,7 +5,7 @@ import pytest
 
 from pregao.errors import UsageError
 from pregao.lake.ingest.maintenance import compact
-from pregao.lake.storage import transaction, delta, intent_log
+from pregao.lake.storage import delta, intent_log, transaction
 from pregao.lake.storage import lake_store as lake_module
 from pregao.lake.storage.delta import load_existing, visible_files
 from pregao.lake.storage.lake_store import LakeStore

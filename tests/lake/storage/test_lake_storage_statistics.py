@@ -15,10 +15,15 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.lake.storage.parquet import INDEXED_COLUMNS, bounds_of, stats_json
-from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.parquet import stored_schema, write_table
 from pregao.lake.storage.commit_unit import CommitUnit, TableSpec
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.parquet import (
+    INDEXED_COLUMNS,
+    bounds_of,
+    stats_json,
+    stored_schema,
+    write_table,
+)
 from tests.lake.lake_support import ORDERS, column, order
 
 NUMBERS = st.none() | st.integers(-(2**63), 2**63 - 1)

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 import pytest
 
 from pregao.errors import UsageError
+from pregao.lake.storage.commit_unit import CommitUnit, TableSpec
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.owners import has_exited, own_name, shown_name
-from pregao.lake.storage.commit_unit import CommitUnit, TableSpec
 from tests.lake.lake_support import (
     DAY,
     ORDERS,

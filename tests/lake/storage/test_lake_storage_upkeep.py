@@ -10,9 +10,9 @@ import pytest
 from pregao.clock import DAY, HOUR
 from pregao.errors import UsageError
 from pregao.lake.ingest.maintenance import compact, layout_of
-from pregao.lake.storage.optimize import TableLayout
-from pregao.lake.storage.lake_store import STAGING, LakeStore
 from pregao.lake.storage.commit_unit import CommitUnit
+from pregao.lake.storage.lake_store import STAGING, LakeStore
+from pregao.lake.storage.optimize import TableLayout
 from pregao.lake.storage.vacuum import vacuum
 from tests.lake.lake_support import (
     DAY as TODAY,

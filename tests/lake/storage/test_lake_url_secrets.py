@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from pregao.cli.errors import sentence
 from pregao.errors import UsageError
 from pregao.lake.ingest.discovery import find_captures
-from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.lake_store import LakeStore
 from pregao.safe_io.urls import redacted, with_secrets, without_secrets
 
 KEY, SECRET = "AKIAVISIBLE", "Sup3r+Secret%2FKey"

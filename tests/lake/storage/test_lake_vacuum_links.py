@@ -14,9 +14,9 @@ from pregao.cli.main import app
 from pregao.clock import HOUR
 from pregao.errors import UsageError
 from pregao.lake.storage import local_files
+from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.lake_store import STAGING, LakeStore
 from pregao.lake.storage.local_files import list_files, remove_file
-from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.vacuum import _OURS
 from pregao.lake.storage.vacuum import vacuum as vacuum_lake
 from tests.lake.lake_support import DAY as TODAY

@@ -13,9 +13,14 @@ from hypothesis import strategies as st
 from pregao.capture import PcapWriter, read_packets, udp_frame
 from pregao.clock import SECOND, VirtualClock
 from pregao.errors import CaptureError
-from pregao.lake.ingest.pcap_index import PcapSeeker
-from pregao.lake.datasource.rolling_files import FileOffset, RollingFiles, next_offset, ranges_between
+from pregao.lake.datasource.rolling_files import (
+    FileOffset,
+    RollingFiles,
+    next_offset,
+    ranges_between,
+)
 from pregao.lake.datasource.stream_reader import as_json, from_json
+from pregao.lake.ingest.pcap_index import PcapSeeker
 from pregao.lake.storage.filesystem import Location
 
 NOW = 2_000_000_000 * SECOND

@@ -10,10 +10,10 @@ import pytest
 from pregao.capture import read_packets
 from pregao.clock import SECOND
 from pregao.errors import CaptureError
-from pregao.lake.ingest.verify import check_lake
-from pregao.lake.ingest.pipeline import ingest
-from pregao.lake.ingest.options import IngestOptions
 from pregao.lake.datasource.rolling_files import RollingFiles, next_offset, ranges_between
+from pregao.lake.ingest.options import IngestOptions
+from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.ingest.verify import check_lake
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.streaming.stream import StreamPace, follow_locally
 from pregao.lake.streaming.stream_ingest import StreamIngest

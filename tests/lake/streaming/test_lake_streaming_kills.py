@@ -8,8 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from pregao.lake.ingest.verify import check_lake
 from pregao.lake.ingest.pipeline import ingest
+from pregao.lake.ingest.verify import check_lake
 from pregao.lake.storage.lake_store import LakeStore
 from tests.lake.days import SMALL, assert_same, day
 from tests.lake.lake_support import ROOT, python

@@ -4,8 +4,8 @@ import pytest
 
 from pregao.lake.datasource.data_source import register
 from pregao.lake.execution.spark_session import sentence
-from tests.lake.days import day
 from tests.lake.datasource.test_lake_datasource_rows import plain
+from tests.lake.days import day
 
 
 @pytest.fixture

@@ -14,10 +14,17 @@ from pregao.lake.analytics.run import ANALYTICS
 from pregao.lake.data_dictionary import dictionary, own_specs
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.duckdb_script import views_script
-from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.commit_unit import CommitUnit, TableSpec
-from pregao.lake.views.definitions import DURATIONS, define_view, moment_name, moment_unit, view_of
-from pregao.lake.views.definitions import names_text, set_columns
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.views.definitions import (
+    DURATIONS,
+    define_view,
+    moment_name,
+    moment_unit,
+    names_text,
+    set_columns,
+    view_of,
+)
 from pregao.lake.views.polars import scan
 from pregao.sbe.model import SetType
 from pregao.schemas.bundle import UMDF_SCHEMA_ID
@@ -156,7 +163,7 @@ def test_a_lake_without_instruments_states_and_versions_has_views(tmp_path):
     sql = (
         "SELECT symbol, epoch_ns(sending_time) AS t, match_event_indicator_names AS n FROM v_ticks"
     )
-    (found,) = DuckdbEngine(lake).ask(sql).rows().to_pylist()
+    (found,) = DuckdbEngine(lake).query(sql).rows().to_pylist()
     assert found == {"symbol": None, "t": 1, "n": "4|EndOfEvent"}
     (found,) = (
         scan(lake, "v_ticks").select("symbol", "match_event_indicator_names").collect().rows()
@@ -185,9 +192,9 @@ def test_columns_and_members_that_came_later_are_null_before(small_lake):
 def test_a_table_keeps_its_name_even_if_it_is_that_of_a_view(tmp_path):
     lake = LakeStore(tmp_path)
     lake.ensure_tables([OLD_TICKS, TableSpec("v_ticks", OLD_TICKS.schema)])
-    assert DuckdbEngine(lake).ask("SELECT count(*) AS n FROM v_ticks").rows()["n"].to_pylist() == [
-        0
-    ]
+    assert DuckdbEngine(lake).query("SELECT count(*) AS n FROM v_ticks").rows()[
+        "n"
+    ].to_pylist() == [0]
     with pytest.raises(UsageError, match="has no view"):
         define_view(lake, "v_ticks")
 

@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 import duckdb
 import pytest
 
-from pregao.lake.sql.spark_tables import connect
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.duckdb_script import views_script
-from pregao.lake.views.sql import catalogue_ddl
+from pregao.lake.sql.spark_tables import connect
 from pregao.lake.views.definitions import TimestampColumn, define_view, view_names
 from pregao.lake.views.polars import scan
-from tests.lake.analytics_support import DATE, analysed, place, rows
+from pregao.lake.views.sql import catalogue_ddl
 from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
+from tests.lake.analytics_support import DATE, analysed, place, rows
 
 COMPARED = (
     "v_trades", "v_status", "v_auctions", "v_bars", "v_gaps", "v_ingests", "v_rejects",
@@ -32,7 +32,7 @@ def session(spark, lake):
 
 
 def ask(lake, sql):
-    return DuckdbEngine(lake).ask(sql).rows()
+    return DuckdbEngine(lake).query(sql).rows()
 
 
 def in_order(found):

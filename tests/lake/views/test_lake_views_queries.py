@@ -9,14 +9,14 @@ from pregao.capture import PcapWriter, udp_frame
 from pregao.errors import UsageError
 from pregao.lake.ingest.pipeline import ingest
 from pregao.lake.ingest.protocols.legacy_channels import VARIABLE
-from pregao.lake.sql.spark_tables import connect
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.examples import example, examples, page
 from pregao.lake.sql.spark_engine import SparkEngine
+from pregao.lake.sql.spark_tables import connect
 from pregao.lake.storage.lake_store import LakeStore
+from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
 from tests.lake.analytics_support import analysed, few_partitions
 from tests.lake.lake_support import ROOT
-from tests.lake.analytics.test_lake_analytics_trades import SETTINGS
 from tests.legacy.writing import entry, incremental
 
 NAMES = [one.name for one in examples() if not one.name.startswith("legacy_")]
@@ -47,7 +47,7 @@ def same(one, other):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_both_engines_answer_alike(engines, name):
-    here, there = (engine.ask(example(name).sql).rows() for engine in engines)
+    here, there = (engine.query(example(name).sql).rows() for engine in engines)
     assert here.column_names == there.column_names
     assert here.num_rows == there.num_rows
     assert here.num_rows or name in MAY_BE_EMPTY
@@ -72,7 +72,7 @@ def test_both_engines_answer_alike_about_the_legacy_feed(spark, tmp_path, monkey
     ingest([str(tmp_path / "a.pcap")], str(tmp_path / "lake"))
     lake = LakeStore(str(tmp_path / "lake"))
     engines = (DuckdbEngine(lake), SparkEngine(connect(lake.location, spark)))
-    here, there = (engine.ask(example("legacy_trades").sql).rows() for engine in engines)
+    here, there = (engine.query(example("legacy_trades").sql).rows() for engine in engines)
     assert here.to_pylist() == there.to_pylist()
     assert [(row["trade_id"], row["size"]) for row in here.to_pylist()] == [("20", 5)]
 

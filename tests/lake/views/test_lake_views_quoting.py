@@ -6,11 +6,10 @@ import pytest
 
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.duckdb_script import views_script
-from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.commit_unit import CommitUnit, TableSpec
-from pregao.lake.views.sql import catalogue_ddl
+from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.views.definitions import define_views
-from pregao.lake.views.sql import SPARK, select_text
+from pregao.lake.views.sql import SPARK, catalogue_ddl, select_text
 from tests.lake.lake_support import write_file
 
 HOSTILE = (
@@ -46,10 +45,10 @@ def quoted(name):
 
 def test_tables_and_views_have_their_columns(lake):
     for name in (TABLE, f"v_{TABLE}"):
-        (row,) = DuckdbEngine(lake).ask(f"SELECT * FROM {quoted(name)}").rows().to_pylist()
+        (row,) = DuckdbEngine(lake).query(f"SELECT * FROM {quoted(name)}").rows().to_pylist()
         assert [row[column] for column in HOSTILE] == [1] * len(HOSTILE)
         assert row["s"] == {MEMBER: 1}
-    names = {row["name"] for row in DuckdbEngine(lake).ask("SHOW TABLES").rows().to_pylist()}
+    names = {row["name"] for row in DuckdbEngine(lake).query("SHOW TABLES").rows().to_pylist()}
     assert names == {TABLE, f"v_{TABLE}", "ingests", "v_ingests"}
 
 

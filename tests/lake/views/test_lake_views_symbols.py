@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from pregao.cli.main import app
 from pregao.errors import UsageError
-from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.commit_unit import CommitUnit, TableSpec
+from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.views.symbols import find_symbol
 from tests.lake.lake_support import column, write_file
 

@@ -5,34 +5,32 @@ Report of EntryPoint in captures: connections, sessions, numbers, messages, skip
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
+
 import numpy as np
+
+from pregao.api.reading.inputs import ReadBlock, ReadStatistics
 from pregao.api.reading.keys import session_key_values, session_keys
 from pregao.arrays import Int64Array
 from pregao.capture.blocks import PADDING, PacketBlock
 from pregao.capture.layers import Flow
+from pregao.clock import format_ns
+from pregao.entrypoint.captured.frame_columns import StreamAccount
 from pregao.entrypoint.captured.messages import NO_MESSAGE, business_headers, flow_text
-from pregao.entrypoint.framing import blanked
-from pregao.entrypoint.framing import FrameReader, StreamFrame
-from pregao.entrypoint.captured.sender_detection import SENDERS, SenderDetector, other_direction
+from pregao.entrypoint.captured.sender_detection import (
+    SENDERS,
+    UNKNOWN,
+    SenderDetector,
+    other_direction,
+)
+from pregao.entrypoint.framing import FrameReader, StreamFrame, blanked
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID
 from pregao.schemas.registry import Registry
 from pregao.umdf.bulk_decoder import BulkDecoder, PacketHeaders, WalkedPackets, Walker
 from pregao.umdf.survey.rejects import CapturePosition, RejectCounts
-from collections import Counter
-from dataclasses import dataclass, field
-from typing import Any
-import numpy as np
-from pregao.api.reading.inputs import ReadBlock, ReadStatistics
-from pregao.capture.layers import Flow
-from pregao.clock import format_ns
-from pregao.entrypoint.captured.messages import business_headers, flow_text
-from pregao.entrypoint.captured.frame_columns import StreamAccount
-from pregao.entrypoint.captured.sender_detection import SENDERS, UNKNOWN, SenderDetector, other_direction
-from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID
-from pregao.schemas.registry import Registry
-from pregao.umdf.bulk_decoder import BulkDecoder, PacketHeaders, Walker
 
 
 def looks_like_sessions(data: bytes) -> bool:

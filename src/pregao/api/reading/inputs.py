@@ -14,8 +14,8 @@ from typing import IO, BinaryIO, NamedTuple, Protocol, cast
 
 import numpy as np
 
-from pregao.capture.blocks import PADDING, PacketBlock
 from pregao.capture.block_reader import BLOCK_BYTES, BlockReader, read_blocks
+from pregao.capture.blocks import PADDING, PacketBlock
 from pregao.capture.layers import Flow
 from pregao.capture.pcap import is_pcap
 from pregao.capture.reader import TruncatedTail

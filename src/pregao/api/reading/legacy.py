@@ -12,34 +12,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from pregao.api.message import Message, Protocol
 from pregao.api.reading.inputs import STANDARD_INPUT, CaptureInputs
 from pregao.capture.block_reader import read_blocks
 from pregao.capture.layers import Flow
 from pregao.capture.pcap import is_pcap
 from pregao.capture.source import open_source
+from pregao.clock import format_ns
 from pregao.errors import CaptureError, DecodeError, PregaoError, UsageError
 from pregao.fast.xml import load_templates
-from pregao.legacy.reassembly import Assembler
-from pregao.legacy.reassembly import read_chunks
 from pregao.legacy.messages import LegacyMessage, MessageReader, MsgType
-from pregao.legacy.streams import RAW_HEAD, is_raw_dump, mostly_legacy
-from pregao.legacy.streams import LegacyStream, stream_of
-from pregao.umdf.survey.lines import Destination
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from pregao.api.message import Message, Protocol
-from pregao.errors import CaptureError, UsageError
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
-from pregao.clock import format_ns
-from pregao.legacy.messages import MsgType
-from pregao.legacy.streams import LegacyStream
+from pregao.legacy.reassembly import Assembler, read_chunks
+from pregao.legacy.streams import RAW_HEAD, LegacyStream, is_raw_dump, mostly_legacy, stream_of
 from pregao.umdf.sequencing import StreamSequence, Verdict
-
+from pregao.umdf.survey.lines import Destination
 
 _LOOKED_AT = 64
 _PCAPNG = b"\n\r\r\n"

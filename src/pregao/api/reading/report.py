@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pregao.api.reading.inputs import CaptureInputs, Progress, ReadStatistics, numbered
 from pregao.api.reading.entrypoint import EntryPointSurvey
+from pregao.api.reading.inputs import CaptureInputs, Progress, ReadStatistics, numbered
 from pregao.clock import format_ns
 from pregao.schemas.registry import Registry
 from pregao.umdf.streams import Stream
-from pregao.umdf.survey.survey import LineAccount, Survey
 from pregao.umdf.survey.lines import Destination, schema_of
 from pregao.umdf.survey.rejects import SequenceRun
+from pregao.umdf.survey.survey import LineAccount, Survey
 
 _LOOPS = (Stream.SNAPSHOT, Stream.DEFINITION)
 _MAX_GAPS = 20

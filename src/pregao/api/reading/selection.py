@@ -7,29 +7,24 @@ Lookup of templates by name or number.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+
 import numpy as np
 import numpy.typing as npt
+
 from pregao.capture.blocks import PacketBlock
-from pregao.sbe.model import MessageTemplate
-from pregao.sbe.value_specs import ValueKind, ValueSpec, readings
-from pregao.umdf.bulk_decoder import MessageKind, WalkedPackets
-from pregao.umdf.layout import CHANNEL_AT, PACKET_HEADER_SIZE
-from pregao.umdf.survey.lines import words
-from collections.abc import Iterable, Iterator
-from pregao.errors import UsageError
-from pregao.name_matching import did_you_mean
-from pregao.sbe.model import MessageTemplate
-from pregao.umdf.bulk_decoder import BulkDecoder, MessageBatch, WalkedPackets
-from pregao.umdf.survey.lines import message_of
-import difflib
-from collections.abc import Iterable, Sequence
 from pregao.errors import SchemaError, UsageError
-from pregao.sbe.model import Schema
+from pregao.name_matching import did_you_mean
+from pregao.sbe.model import MessageTemplate, Schema
+from pregao.sbe.value_specs import ValueKind, ValueSpec, readings
 from pregao.sbe.xml import template
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID, UMDF_SCHEMA_ID
 from pregao.schemas.registry import Registry
+from pregao.umdf.bulk_decoder import BulkDecoder, MessageBatch, MessageKind, WalkedPackets
+from pregao.umdf.layout import CHANNEL_AT, PACKET_HEADER_SIZE
+from pregao.umdf.survey.lines import message_of, words
 
 
 @dataclass(slots=True)

@@ -7,25 +7,39 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-import typer
-from pregao.cli import options
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
 import numpy as np
+import typer
+
+from pregao.api.reading.entrypoint import looks_like_sessions, pasted_messages
 from pregao.api.reading.inputs import STANDARD_INPUT, CaptureInputs
 from pregao.api.reading.selection import MessageSelection
-from pregao.api.reading.entrypoint import looks_like_sessions, pasted_messages
 from pregao.capture.blocks import PADDING, PacketBlock
 from pregao.capture.layers import Flow
-from pregao.cli.decode.hex import packet_bytes
-from pregao.cli.decode.outputs import MessageOutput, SingleFileOutput, Versions, open_output, output_kind, several_templates
-from pregao.cli.decode.pipeline import CaptureContents, DecodeAccount, DecodePipeline, expected_versions, learn
-from pregao.cli.output_files import NewFiles
+from pregao.cli import options
 from pregao.cli.console import ReadingProgress
+from pregao.cli.decode.hex import packet_bytes
+from pregao.cli.decode.outputs import (
+    MessageOutput,
+    SingleFileOutput,
+    Versions,
+    open_output,
+    output_kind,
+    several_templates,
+)
+from pregao.cli.decode.pipeline import (
+    CaptureContents,
+    DecodeAccount,
+    DecodePipeline,
+    expected_versions,
+    learn,
+)
+from pregao.cli.output_files import NewFiles
 from pregao.errors import UsageError
 from pregao.schemas.registry import Registry
 from pregao.umdf.streams import Stream
@@ -137,7 +151,6 @@ def decode(
     """Decode every message of market-data captures, in packet order."""
     from pregao.cli import option_values
     from pregao.cli.decode.outputs import OutputClosedError
-    pass
     from pregao.errors import UsageError
     from pregao.schemas.registry import Registry
 

@@ -8,42 +8,37 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO
-from pregao.api.reading.legacy import LegacyReadResult, LegacyReadStatistics, read_messages, reader_of
-from pregao.cli.decode.outputs import StandardOutput, output_kind
-from pregao.cli.output_files import NewFiles
-from pregao.cli.console import plain
-from pregao.clock import format_ns
-from pregao.errors import UsageError
-from pregao.fast.model import Templates
-from pregao.legacy.messages import LegacyMessage
-from pregao.legacy.streams import LegacyStream
-from pregao.name_matching import folded
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, BinaryIO
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet as pq
+
 from pregao.api.reading.inputs import CaptureInputs
-from pregao.api.reading.legacy import LegacyReadResult, LegacyReadStatistics, is_dump
+from pregao.api.reading.legacy import (
+    LegacyReadResult,
+    LegacyReadStatistics,
+    is_dump,
+    read_messages,
+    reader_of,
+)
 from pregao.arrays import Int64Array
 from pregao.capture.block_reader import read_blocks
+from pregao.cli.console import plain
+from pregao.cli.decode.outputs import StandardOutput, output_kind
 from pregao.cli.output_files import NewFiles
-from pregao.safe_io.csv_cells import safe_table
+from pregao.clock import format_ns
 from pregao.errors import CaptureError, UsageError
 from pregao.fast.columns import REASONS, FastColumnDecoder
 from pregao.fast.model import Template, Templates
-from pregao.legacy.reassembly import Assembler
 from pregao.legacy.bulk import (
     FAULTS,
     ChunkColumns,
@@ -51,11 +46,13 @@ from pregao.legacy.bulk import (
     chunk_columns,
     whole_messages,
 )
-from pregao.legacy.reassembly import Chunk
-from pregao.legacy.messages import MsgType, message_type
+from pregao.legacy.messages import LegacyMessage, MsgType, message_type
+from pregao.legacy.reassembly import Assembler, Chunk
+from pregao.legacy.streams import LegacyStream
 from pregao.legacy.tables import LegacyTable, rows_of, tables_of
+from pregao.name_matching import folded
+from pregao.safe_io.csv_cells import safe_table
 from pregao.umdf.survey.lines import Destination
-
 
 _LINES_AT_ONCE = 1000
 
@@ -103,7 +100,6 @@ def decode_legacy(request: LegacyRequest, names: Sequence[str]) -> int:
 
 def _to_folder(request: LegacyRequest, names: Sequence[str], folder: Path, kind: str) -> int:
     """Decode into a folder of tables."""
-    pass
 
     if request.symbols or request.limit is not None:
         raise UsageError(

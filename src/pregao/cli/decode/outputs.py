@@ -8,24 +8,22 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
-from pregao.api.reading.keys import MessageKeyFormat, key_form
-from pregao.cli.output_files import NewFiles
-from pregao.errors import UsageError
-from pregao.extras import installed, require
-from pregao.sbe.model import MessageTemplate, Schema
-from pregao.umdf.bulk_decoder import MessageBatch
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Any, BinaryIO
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pregao.api.reading.keys import MessageKeyFormat
+
+from pregao.api.reading.keys import MessageKeyFormat, key_form
 from pregao.cli.decode.text import csv_header, csv_lines
+from pregao.cli.output_files import NewFiles
+from pregao.errors import UsageError
+from pregao.extras import installed, require
 from pregao.sbe.arrow import widened
+from pregao.sbe.model import MessageTemplate, Schema
 from pregao.umdf.bulk_decoder import MessageBatch
 from pregao.umdf.tables import TemplateTable
 
@@ -183,7 +181,6 @@ class FolderOutput:
 
     def end_block(self) -> None:
         """Flush the largest buffers if too many rows are buffered."""
-        pass
 
         for output in self._outputs.values():
             output.end_block()
@@ -244,7 +241,6 @@ def _lines(kind: str, stream: BinaryIO | StandardOutput) -> MessageOutput:
         from pregao.cli.decode.rows import json_rows, text_rows
 
         return PlainLineOutput(stream, json_rows if kind == "jsonl" else text_rows)
-    pass
     from pregao.cli.decode.text import json_lines, text_lines
 
     return LineOutput(stream, json_lines if kind == "jsonl" else text_lines)
@@ -257,7 +253,6 @@ def _open(
     form: MessageKeyFormat,
     safe_csv: bool,
 ) -> MessageOutput:
-    pass
 
     if kind == "jsonl":
         return _lines(kind, stream)

@@ -10,19 +10,31 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from pregao.api.reading.inputs import STANDARD_INPUT, CaptureInputs, ReadStatistics, numbered
-from pregao.api.reading.selection import MessageSelection, limited, security_id
 from pregao.api.reading.entrypoint import EntryPointReader
-from pregao.api.reading.selection import instruments, learn_symbols
-from pregao.api.reading.selection import known_schemas
+from pregao.api.reading.inputs import STANDARD_INPUT, CaptureInputs, ReadStatistics, numbered
+from pregao.api.reading.selection import (
+    MessageSelection,
+    instruments,
+    known_schemas,
+    learn_symbols,
+    limited,
+    security_id,
+)
 from pregao.capture.blocks import PacketBlock
 from pregao.capture.layers import Flow
-from pregao.cli.decode.outputs import MessageOutput, Versions
 from pregao.cli.console import ReadingProgress
+from pregao.cli.decode.outputs import MessageOutput, Versions
 from pregao.extras import installed
 from pregao.name_matching import folded
 from pregao.schemas.registry import Registry
-from pregao.umdf.bulk_decoder import BulkDecoder, MessageBatch, MessageKind, UnknownMessages, WalkedPackets, walk
+from pregao.umdf.bulk_decoder import (
+    BulkDecoder,
+    MessageBatch,
+    MessageKind,
+    UnknownMessages,
+    WalkedPackets,
+    walk,
+)
 from pregao.umdf.key_columns import key_columns, key_values
 from pregao.umdf.survey.lines import STREAMS, LineNumbers, LineTable
 from pregao.umdf.survey.rejects import RejectCounts, decode_kinds, walk_faults

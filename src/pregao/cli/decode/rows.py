@@ -1,4 +1,4 @@
-"""Write decoded messages as lines one by one, as `decode_text` does, if Arrow is not installed."""
+"""Write decoded messages as lines one by one, as `text` does, if Arrow is not installed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from unicodedata import category
 
 from pregao.api.reading.keys import key_form
-from pregao.cli.decode.text import FIRST_SECOND, LAST_SECOND, MONTH_YEAR, PER_SECOND, shown
 from pregao.cli.console import plain
+from pregao.cli.decode.text import FIRST_SECOND, LAST_SECOND, MONTH_YEAR, PER_SECOND, shown
 from pregao.sbe.model import Block
 from pregao.sbe.value_specs import ValueKind, ValueSpec, readings
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID

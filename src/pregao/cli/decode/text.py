@@ -9,14 +9,15 @@ Text formats of values, shared by the columnar and the row-by-row writers.
 from __future__ import annotations
 
 import json
-import json
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import cache
 from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from pregao.api.reading.keys import UMDF_KEYS, MessageKeyFormat, key_form
 from pregao.cli import _kernels
 from pregao.cli.console import plain
@@ -25,7 +26,6 @@ from pregao.sbe.model import MessageTemplate
 from pregao.sbe.value_specs import ValueKind, ValueSpec
 from pregao.umdf.bulk_decoder import MessageBatch
 from pregao.umdf.tables import TableColumn, TemplateTable, columns_of
-
 
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 FIRST_SECOND = -62_135_596_800

@@ -9,23 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-import typer
-from pregao.errors import PregaoError, UsageError
-import asyncio
-import sys
 import threading
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from pregao.cli.ep.order_console import OrderConsole
-from pregao.cli.ep.console_commands import parse
-from pregao.errors import PregaoError
-import sys
 from pathlib import Path
-from typing import NamedTuple
-from pregao.cli.ep.order_console import ExpectationError, OrderConsole
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
 from pregao.cli.ep.console_commands import ConsoleCommand, parse
+from pregao.cli.ep.order_console import ExpectationError, OrderConsole
 from pregao.errors import PregaoError, UsageError
 
 if TYPE_CHECKING:
@@ -107,7 +100,6 @@ def shell(
     account: Account = None,
 ) -> None:
     """Establish a session and enter orders: new, modify, cancel, mass-cancel, cross, status."""
-    pass
 
     _hold(
         run_shell, gateway, session, firm, access_key, schema_version, schema, store, segment,
@@ -138,7 +130,6 @@ def run(
 ) -> None:
     """Run a script of requests and expected reports."""
     from pregao.cli.ep.order_console import ExpectationError
-    pass
 
     steps = read_script(script)
     try:
@@ -167,8 +158,8 @@ def _hold(
     """Establish a session, run `work` and close it."""
     from pregao.cli.ep.order_console import OrderConsole
     from pregao.entrypoint.client import Client
-    from pregao.entrypoint.session_settings import ClientSettings
     from pregao.entrypoint.request_builder import RequestDefaults
+    from pregao.entrypoint.session_settings import ClientSettings
     from pregao.entrypoint.session_store import SessionFile
     from pregao.net.addresses import parse_address
     from pregao.schemas.bundle import bundled_versions

@@ -1,4 +1,4 @@
-"""``pregao exchange``: run an exchange on localhost; `exchange_ctl` operates it."""
+"""``pregao exchange``: run an exchange on localhost; `ctl` operates it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pregao.cli.exchange.ctl import ctl
-from pregao.cli.exchange.ctl import REPAIR_EPILOG, repair
+from pregao.cli.exchange.ctl import REPAIR_EPILOG, ctl, repair
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:

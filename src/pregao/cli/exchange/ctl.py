@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any
-import typer
-from pregao.cli import options
-from pregao.errors import UsageError
-from pathlib import Path
-from typing import Annotated
+
 import typer
 
+from pregao.cli import options
+from pregao.errors import UsageError
 
 CTL_EPILOG = "\n\n".join(
     (

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pregao.cli.live.demo import LiveDemo
     from pregao.live.config import LiveConfig
     from pregao.live.handler import FeedHandler
-    from pregao.live.worker_processes import FeedProcesses, ProcessSubscription
     from pregao.live.recorder import Recorder
+    from pregao.live.worker_processes import FeedProcesses, ProcessSubscription
 
 EPILOG = "\n\n".join(
     (
@@ -100,13 +100,12 @@ def live(
     from pregao.cli import option_values
     from pregao.cli.decode.outputs import OutputClosedError
     from pregao.clock import SECOND, parse_span
-    from pregao.live.process_tuning import rare_collection
     from pregao.live.config import read_config
     from pregao.live.handler import FeedHandler
-    from pregao.live.process_tuning import check_manner
-    from pregao.live.worker_processes import FeedProcesses
-    from pregao.live.replayer import parse_speed
     from pregao.live.health import serve
+    from pregao.live.process_tuning import check_manner, rare_collection
+    from pregao.live.replayer import parse_speed
+    from pregao.live.worker_processes import FeedProcesses
 
     if (config is None) != demo:
         raise UsageError("`pregao live` requires either --config FILE or --demo.")
@@ -283,8 +282,8 @@ def _names(handler: FeedHandler) -> set[str]:
 def _show(
     handler: FeedHandler, config: LiveConfig, demo: LiveDemo | None, end: float | None
 ) -> None:
-    from pregao.cli.live.view import watch
     from pregao.cli.console import console
+    from pregao.cli.live.view import watch
 
     name = config.name if demo is None else "demonstration"
     watch(handler, console(), name, end)

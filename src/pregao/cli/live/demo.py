@@ -14,8 +14,8 @@ from pathlib import Path
 from pregao.clock import MINUTE
 from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.simulation.network_faults import fault_rates, parse_rates
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SimulationSettings, parse_moment
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.feed.channel.settings import ChannelSettings
 from pregao.live.config import STREAMS, Line, LiveConfig
 from pregao.live.replayer import Replayer, ReplaySpeed

@@ -82,8 +82,8 @@ def follow(
 ) -> None:
     """Ingest captures until `stop` is set or the recording process ends."""
     from pregao.clock import SECOND
-    from pregao.lake.ingest.options import IngestOptions
     from pregao.lake.datasource.rolling_files import RollingFiles
+    from pregao.lake.ingest.options import IngestOptions
     from pregao.lake.streaming.stream import StreamPace, follow_locally
     from pregao.lake.streaming.stream_ingest import StreamIngest
 

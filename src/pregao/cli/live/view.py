@@ -9,14 +9,14 @@ import os
 import select
 import sys
 import termios
-import tty
-from collections.abc import Iterator
-from contextlib import contextmanager
 import time
-from collections.abc import Sequence
+import tty
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
+
 from rich import box
 from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.live import Live as Screen
@@ -24,6 +24,7 @@ from rich.measure import Measurement
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
+
 from pregao.book.state import State
 from pregao.cli.book import price_text
 from pregao.cli.console import PlainConsole
@@ -186,7 +187,7 @@ def watch(handler: FeedHandler, console: Console, note: str = "", end: float | N
             if not selection.paused:
                 now = handler.call(report)
                 lines = max(3, console.height)
-                rows = handler.call(partial(watcher.busiest, most=lines))
+                rows = handler.call(partial(watcher.busiest, limit=lines))
                 selection.show([(row.channel, row.security_id) for row in rows])
                 page = None
                 if selection.held is not None:

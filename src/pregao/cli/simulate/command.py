@@ -28,8 +28,7 @@ from pregao.exchange.simulation.settings import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pregao.exchange.simulation.simulation import OnProgress
-    from pregao.exchange.simulation.simulation import SimulationSummary
+    from pregao.exchange.simulation.simulation import OnProgress, SimulationSummary
 
 EPILOG = "\n\n".join(
     (
@@ -238,9 +237,9 @@ def _simulate_like(
     """Fit a profile to a day of a lake, simulate with it, and compare both order flows."""
     from tempfile import TemporaryDirectory
 
-    from pregao.cli.simulate import like
     from pregao.cli.console import console as shown_on
     from pregao.cli.console import print_line
+    from pregao.cli.simulate import like
     from pregao.exchange.simulation.captures import prepare_folder
 
     if settings.profile != "equities":

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.simulation.settings import SCHEMA_VERSIONS, SimulationSettings
+from pregao.exchange.simulation.simulation import Simulation
 from pregao.exchange.traders.fitting import (
     FlowStatistics,
     TargetFlowStatistics,

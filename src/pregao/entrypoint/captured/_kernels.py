@@ -30,7 +30,7 @@ _ENCODING: Final[int] = LITTLE_ENDIAN_FRAME
 _SCHEMA: Final[int] = ENTRYPOINT_SCHEMA_ID
 _TIME_LIMIT = np.uint64(1 << 63)
 
-# Results of `begins_here`.
+# Results of `starts_message`.
 _NO, _YES, _LATER = 0, 1, 2
 
 

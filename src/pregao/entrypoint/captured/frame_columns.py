@@ -20,8 +20,7 @@ from pregao.capture.blocks import PADDING, PacketBlock, SegmentBlock
 from pregao.capture.layers import Flow
 from pregao.capture.tcp_columns import BEGUN, BYTES, GAP, JOINED, StreamColumns, StreamEventColumns
 from pregao.entrypoint.captured import _kernels
-from pregao.entrypoint.framing import WITH_CREDENTIALS, blanked
-from pregao.entrypoint.framing import HEADERS_SIZE, frame_of
+from pregao.entrypoint.framing import HEADERS_SIZE, WITH_CREDENTIALS, blanked, frame_of
 
 UNSUPPORTED_BYTES: Final = 8_192
 """A stream without a message in this many bytes carries another protocol: four messages fit."""

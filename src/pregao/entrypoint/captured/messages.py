@@ -11,16 +11,16 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pregao.capture.blocks import PacketBlock
 from pregao.capture.block_reader import BLOCK_BYTES, read_blocks
+from pregao.capture.blocks import PacketBlock
 from pregao.capture.layers import Flow
 from pregao.capture.reader import TruncatedTail
 from pregao.capture.source import Source
 from pregao.capture.statistics import CaptureStatistics
 from pregao.entrypoint.captured import _kernels
 from pregao.entrypoint.captured.frame_columns import FrameColumns, StreamAccount, templates_of
-from pregao.entrypoint.framing import HEADERS_SIZE, frame_of
 from pregao.entrypoint.captured.sender_detection import SENDERS, SenderDetector, other_direction
+from pregao.entrypoint.framing import HEADERS_SIZE, frame_of
 from pregao.errors import DecodeError
 from pregao.sbe.codec import SbeMessage, SchemaCodec
 from pregao.sbe.value_specs import readings

@@ -10,35 +10,44 @@ Requests that a gateway rejects: they get the IDs and the report of any reject.
 
 from __future__ import annotations
 
-from pregao.exchange.engine.phases.auction_close import extend_auctions, join_pairs
-from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.orders.protected_mode import protect
-from pregao.exchange.engine.products.implied_spreads import refresh_implied, trade_legs
-from pregao.exchange.engine.orders.stop_orders import enter_triggered
 from collections.abc import Callable, Iterable
 from datetime import date
 from typing import Any
+
 from pregao.clock import MILLISECOND, MINUTE, SECOND
 from pregao.errors import UsageError
-from pregao.exchange.engine.phases import auction_close, trading_day, trading_phases
-from pregao.exchange.engine.products import blocking, exercise, forwards, instrument_changes, implied_spreads, user_defined_spreads
-from pregao.exchange.engine.model import commands
-from pregao.exchange.engine.orders import cross_orders, order_entry, order_cancel, order_amend, protected_mode, order_cancel, order_cancel
+from pregao.exchange.engine.book.market import Market, SilentMarket
+from pregao.exchange.engine.book.snapshots import BookView, group_phases, view
 from pregao.exchange.engine.matching import give_ups
-from pregao.exchange.engine.operations import market_control, market_control, trade_corrections
+from pregao.exchange.engine.model import commands, operations_commands
 from pregao.exchange.engine.model.auction_rules import AuctionRules
 from pregao.exchange.engine.model.commands import Command
+from pregao.exchange.engine.model.enums import PRICE_SCALE, CxlRejResponseTo
 from pregao.exchange.engine.model.events import SecurityGroupPhase
 from pregao.exchange.engine.model.instruments import Instrument
-from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.model.reports import CommandOutcome
-from pregao.exchange.engine.book.market import SilentMarket
-from pregao.exchange.engine.model.enums import PRICE_SCALE
-from pregao.exchange.engine.book.snapshots import BookView, group_phases, view
-from pregao.exchange.engine.book.market import Market
 from pregao.exchange.engine.model.reject_codes import Reject
-from pregao.exchange.engine.model.reports import EngineReport
-from pregao.exchange.engine.model.enums import CxlRejResponseTo
+from pregao.exchange.engine.model.reports import CommandOutcome, EngineReport
+from pregao.exchange.engine.operations import market_control, trade_corrections
+from pregao.exchange.engine.orders import (
+    cross_orders,
+    order_amend,
+    order_cancel,
+    order_entry,
+    protected_mode,
+)
+from pregao.exchange.engine.orders.protected_mode import protect
+from pregao.exchange.engine.orders.stop_orders import enter_triggered
+from pregao.exchange.engine.phases import auction_close, trading_day, trading_phases
+from pregao.exchange.engine.phases.auction_close import extend_auctions, join_pairs
+from pregao.exchange.engine.products import (
+    blocking,
+    exercise,
+    forwards,
+    implied_spreads,
+    instrument_changes,
+    user_defined_spreads,
+)
+from pregao.exchange.engine.products.implied_spreads import refresh_implied, trade_legs
 
 
 def settle(market: Market, now_ns: int) -> None:
@@ -68,14 +77,14 @@ def settle(market: Market, now_ns: int) -> None:
 _Handler = Callable[[Market, Any, int], None]
 
 
-def _end_day(market: Market, command: commands.EndDay, now_ns: int) -> None:
+def _end_day(market: Market, command: operations_commands.EndDay, now_ns: int) -> None:
     """End the trading day: exercise matured options and expire forwards that were not accepted."""
     exercise.exercise_matured(market, now_ns)
     forwards.expire_declarations(market, now_ns)
     trading_day.end_day(market, command, now_ns)
 
 
-def _start_day(market: Market, command: commands.StartDay, now_ns: int) -> None:
+def _start_day(market: Market, command: operations_commands.StartDay, now_ns: int) -> None:
     """Start a trading day with reset protections and without idle user-defined spreads."""
     if command.trade_date > market.trade_date:
         exercise.exercise_matured(market, now_ns)
@@ -104,38 +113,38 @@ _HANDLERS: dict[type, _Handler] = {
     commands.MaintainPosition: exercise.maintain_position,
     commands.CancelMaintenance: exercise.cancel_maintenance,
     commands.AllocateTrade: blocking.allocate_trade,
-    commands.SetPosition: exercise.set_position,
-    commands.LinkAccounts: give_ups.link_accounts,
-    commands.AnswerGiveUp: give_ups.answer_give_up,
-    commands.SetProtection: protected_mode.set_protection,
-    commands.RemoveProtection: protected_mode.remove_protection,
-    commands.SetDelta: protected_mode.set_delta,
-    commands.SetGroupPhase: trading_phases.set_group_phase,
-    commands.SetSecurityStatus: trading_phases.set_security_status,
-    commands.PairAuctions: auction_close.pair_auctions,
-    commands.RejoinGroup: trading_phases.rejoin_group,
-    commands.AdvanceTime: trading_phases.advance_time,
-    commands.EndDay: _end_day,
-    commands.StartDay: _start_day,
-    commands.AddInstrument: instrument_changes.add_instrument,
-    commands.ChangeInstrument: instrument_changes.change_instrument,
-    commands.RemoveInstrument: instrument_changes.remove_instrument,
-    commands.BustTrade: trade_corrections.bust_trade,
-    commands.EnterTrade: trade_corrections.enter_trade,
-    commands.AmendTrade: trade_corrections.amend_trade,
-    commands.ExpelOrder: market_control.expel_order,
-    commands.DeleteSide: market_control.delete_side,
-    commands.EnterImplied: market_control.enter_implied,
-    commands.PublishNews: market_control.publish_news,
-    commands.ResetBook: market_control.reset_book,
-    commands.ResetChannel: market_control.reset_channel,
-    commands.ResetStream: market_control.reset_stream,
-    commands.SetClosingPrice: market_control.set_closing_price,
-    commands.SetSettlementPrice: market_control.set_settlement_price,
-    commands.SetOpenInterest: market_control.set_open_interest,
-    commands.SetPriceBand: market_control.set_price_band,
-    commands.SetQuantityBand: market_control.set_quantity_band,
-    commands.AdjustLastTrade: market_control.adjust_last_trade,
+    operations_commands.SetPosition: exercise.set_position,
+    operations_commands.LinkAccounts: give_ups.link_accounts,
+    operations_commands.AnswerGiveUp: give_ups.answer_give_up,
+    operations_commands.SetProtection: protected_mode.set_protection,
+    operations_commands.RemoveProtection: protected_mode.remove_protection,
+    operations_commands.SetDelta: protected_mode.set_delta,
+    operations_commands.SetGroupPhase: trading_phases.set_group_phase,
+    operations_commands.SetSecurityStatus: trading_phases.set_security_status,
+    operations_commands.PairAuctions: auction_close.pair_auctions,
+    operations_commands.RejoinGroup: trading_phases.rejoin_group,
+    operations_commands.AdvanceTime: trading_phases.advance_time,
+    operations_commands.EndDay: _end_day,
+    operations_commands.StartDay: _start_day,
+    operations_commands.AddInstrument: instrument_changes.add_instrument,
+    operations_commands.ChangeInstrument: instrument_changes.change_instrument,
+    operations_commands.RemoveInstrument: instrument_changes.remove_instrument,
+    operations_commands.BustTrade: trade_corrections.bust_trade,
+    operations_commands.EnterTrade: trade_corrections.enter_trade,
+    operations_commands.AmendTrade: trade_corrections.amend_trade,
+    operations_commands.ExpelOrder: market_control.expel_order,
+    operations_commands.DeleteSide: market_control.delete_side,
+    operations_commands.EnterImplied: market_control.enter_implied,
+    operations_commands.PublishNews: market_control.publish_news,
+    operations_commands.ResetBook: market_control.reset_book,
+    operations_commands.ResetChannel: market_control.reset_channel,
+    operations_commands.ResetStream: market_control.reset_stream,
+    operations_commands.SetClosingPrice: market_control.set_closing_price,
+    operations_commands.SetSettlementPrice: market_control.set_settlement_price,
+    operations_commands.SetOpenInterest: market_control.set_open_interest,
+    operations_commands.SetPriceBand: market_control.set_price_band,
+    operations_commands.SetQuantityBand: market_control.set_quantity_band,
+    operations_commands.AdjustLastTrade: market_control.adjust_last_trade,
 }
 
 

@@ -9,36 +9,36 @@ import json
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import date
+from pathlib import Path
 from typing import Any, Final
+
 from pregao.entrypoint.gateway_connection import GatewayConnection
 from pregao.entrypoint.gateway_sessions import GatewaySession, GatewaySessions
+from pregao.entrypoint.messages import read_schema, use_schema
+from pregao.entrypoint.session_settings import Throttle
 from pregao.entrypoint.session_state import SessionRecord
 from pregao.entrypoint.session_store import pack_record
-from pregao.entrypoint.session_settings import Throttle
-from pregao.errors import UsageError
-from pregao.exchange.engine.model.auction_rules import AuctionRules
-from pregao.exchange.engine.engine import MatchingEngine
-from pregao.exchange.engine.model.events import MarketEvent
-from pregao.exchange.host.gateway.request_router import RequestRouter
-from pregao.exchange.host.faults import FaultLog, blank_sessions
-from pregao.exchange.host.journal.journal import Journal
-from pregao.exchange.host.journal.journal_file import RecordKind
-from pregao.exchange.host.journal.journal import JournaledSessions
-from pregao.exchange.host.gateway.order_requests import request_readers
-from pregao.exchange.host.gateway.pre_trade import dump_accounts, load_accounts
-from pregao.exchange.host.gateway.pre_trade import Key, RiskDelay, RiskQueue
-from pregao.exchange.host.settings import ExchangeSettings
-from pregao.exchange.publisher.encoding.orders import has_positions
-from dataclasses import replace
-from pathlib import Path
-from pregao.entrypoint.messages import read_schema, use_schema
 from pregao.errors import PregaoError, UsageError
+from pregao.exchange.engine.engine import MatchingEngine
+from pregao.exchange.engine.model.auction_rules import AuctionRules
+from pregao.exchange.engine.model.events import MarketEvent
+from pregao.exchange.host.faults import FaultLog, blank_sessions
 from pregao.exchange.host.gateway.execution_reports import report_messages
 from pregao.exchange.host.gateway.order_requests import request_readers
+from pregao.exchange.host.gateway.pre_trade import (
+    Key,
+    RiskDelay,
+    RiskQueue,
+    dump_accounts,
+    load_accounts,
+)
+from pregao.exchange.host.gateway.request_router import RequestRouter
+from pregao.exchange.host.journal.journal import Journal, JournaledSessions
+from pregao.exchange.host.journal.journal_file import RecordKind
 from pregao.exchange.host.settings import ExchangeSettings
-
+from pregao.exchange.publisher.encoding.orders import has_positions
 
 PRIMARY: Final = 1
 BACKUP: Final = 2

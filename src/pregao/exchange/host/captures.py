@@ -11,14 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from pregao.safe_io import private_files
 from pregao.capture.writer import PcapWriter, UdpFramer, tcp_frame
-from pregao.entrypoint.framing import blanked
-from pregao.entrypoint.framing import BadFrame, FrameReader
+from pregao.entrypoint.framing import BadFrame, FrameReader, blanked
 from pregao.errors import UsageError
 from pregao.exchange.host.gateway.tcp import GatewayTransport, TrafficTap
 from pregao.exchange.host.settings import ExchangeSettings
 from pregao.exchange.publisher.channels import OutgoingPacket
+from pregao.safe_io import private_files
 from pregao.umdf.streams import Stream
 
 ENTRY_FILE: Final = "EntryPoint.pcap"

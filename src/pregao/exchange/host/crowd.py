@@ -7,9 +7,8 @@ from typing import Final
 from pregao.clock import DAY, Clock, system_clock
 from pregao.exchange.engine.model.instruments import SecurityType
 from pregao.exchange.host.server import ExchangeServer
+from pregao.exchange.traders.arrivals import ActivitySpan, ArrivalProcess, SeededRandom
 from pregao.exchange.traders.crowd import Crowd
-from pregao.exchange.traders.arrivals import SeededRandom
-from pregao.exchange.traders.arrivals import ActivitySpan, ArrivalProcess
 from pregao.exchange.traders.profiles import Profile
 
 _STEP_S: Final = 0.01

@@ -15,7 +15,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pregao.entrypoint.messages import OTHER, reject_values
 from pregao.entrypoint.events import (
     ConnectionEnded,
     MessageReceived,
@@ -27,22 +26,27 @@ from pregao.entrypoint.events import (
 )
 from pregao.entrypoint.framing import frame_of
 from pregao.entrypoint.gateway_connection import GatewayConnection
-from pregao.entrypoint.messages import messages
+from pregao.entrypoint.messages import OTHER, messages, reject_values
 from pregao.entrypoint.session_state import IncomingAccepted, OutgoingSent
 from pregao.errors import UsageError
-from pregao.exchange.engine.model.commands import Command
-from pregao.exchange.engine.model.events import MarketEvent
-from pregao.exchange.engine.model.commands import MassCancel, RestateOrders
+from pregao.exchange.engine.model.commands import Command, MassCancel, RestateOrders
 from pregao.exchange.engine.model.enums import ExecRestatementReason
+from pregao.exchange.engine.model.events import MarketEvent
+from pregao.exchange.host.admin.commands import engine_commands
+from pregao.exchange.host.admin.control_requests import (
+    ControlRequest,
+    DayRequest,
+    DisconnectRequest,
+    FailoverRequest,
+    parse_request,
+)
 from pregao.exchange.host.base_host import BACKUP, NO_SESSION, PRIMARY
 from pregao.exchange.host.checkpoints.checkpoints import save
-from pregao.exchange.host.admin.commands import engine_commands
-from pregao.exchange.host.admin.control_requests import ControlRequest, DayRequest, DisconnectRequest, FailoverRequest, parse_request
 from pregao.exchange.host.faults import pack_void
-from pregao.exchange.host.journal.journal_file import RecordKind
-from pregao.exchange.host.journal.replay import TIME_ITSELF, ReplayedHost
 from pregao.exchange.host.gateway.order_requests import OrderRequest
 from pregao.exchange.host.gateway.pre_trade import OVERTAKEN, OnItsWay
+from pregao.exchange.host.journal.journal_file import RecordKind
+from pregao.exchange.host.journal.replay import TIME_ITSELF, ReplayedHost
 
 __all__ = ["BACKUP", "PRIMARY", "ExchangeHost"]
 _FIRST_RESTATED: Final = 6

@@ -5,21 +5,20 @@ Sends the datagrams of the feed to the addresses of their streams.
 
 from __future__ import annotations
 
-from pregao.exchange.engine.engine import MatchingEngine
-from pregao.exchange.engine.model.events import EmptyBook, MarketEvent, MarketItem, NewOrderMbo
-from pregao.exchange.engine.model.enums import OrderSide
+from collections.abc import Iterable
+
 from pregao.exchange.engine.book.snapshots import BookEntry
+from pregao.exchange.engine.engine import MatchingEngine
+from pregao.exchange.engine.model.enums import OrderSide
+from pregao.exchange.engine.model.events import EmptyBook, MarketEvent, MarketItem, NewOrderMbo
 from pregao.exchange.host.settings import ExchangeSettings
 from pregao.exchange.publisher.channels import OutgoingPacket
 from pregao.exchange.publisher.publisher import Publisher
-from pregao.legacy.recovery import MessageStore
-from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION
-from collections.abc import Iterable
-from pregao.exchange.host.settings import ExchangeSettings
-from pregao.exchange.publisher.channels import OutgoingPacket
 from pregao.exchange.traders.arrivals import SeededRandom
+from pregao.legacy.recovery import MessageStore
 from pregao.net.addresses import Address, find_interface
 from pregao.net.sender import Sender
+from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION
 from pregao.umdf.streams import Stream
 
 

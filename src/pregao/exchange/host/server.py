@@ -1,4 +1,4 @@
-"""Network server of an exchange: gateways, feed, control and metrics around a `Host`."""
+"""Network server of an exchange: gateways, feed, control and metrics around a `ExchangeHost`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from pregao.exchange.engine.model.commands import Command
 from pregao.exchange.engine.model.operations_commands import SetGroupPhase
 from pregao.exchange.host.admin.commands import phase_request
 from pregao.exchange.host.admin.control_server import ControlServer, cannot_listen
-from pregao.exchange.host.host import BACKUP, PRIMARY, ExchangeHost
-from pregao.exchange.host.market_data import FeedOutput
-from pregao.exchange.host.journal.journal import Journal
-from pregao.exchange.host.gateway.tcp import GatewayListener, GatewayTransport, TrafficTap
-from pregao.exchange.host.market_data import MarketData
 from pregao.exchange.host.admin.metrics import ServerCounters, pages
+from pregao.exchange.host.gateway.tcp import GatewayListener, GatewayTransport, TrafficTap
+from pregao.exchange.host.host import BACKUP, PRIMARY, ExchangeHost
+from pregao.exchange.host.journal.journal import Journal
+from pregao.exchange.host.market_data import FeedOutput, MarketData
 from pregao.exchange.host.settings import ExchangeSettings
 from pregao.exchange.publisher.channels import OutgoingPacket
 from pregao.legacy.recovery import MessageStore

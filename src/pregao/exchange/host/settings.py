@@ -31,10 +31,8 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from pregao.clock import MICROSECOND, MILLISECOND, MINUTE, SECOND, system_clock
-from pregao.safe_io.documents import DocumentError, parse_toml, read_document
 from pregao.entrypoint.framing import MAX_MESSAGE, MAX_MESSAGE_SIZE
-from pregao.entrypoint.session_settings import GatewaySettings, SessionAccount
-from pregao.entrypoint.session_settings import ThrottleLimit
+from pregao.entrypoint.session_settings import GatewaySettings, SessionAccount, ThrottleLimit
 from pregao.errors import UsageError
 from pregao.exchange.engine.model.auction_rules import AuctionRules, parse_auction_rules
 from pregao.exchange.engine.model.instrument_loader import bundled_catalogue, load_catalogue
@@ -45,6 +43,7 @@ from pregao.exchange.publisher.channels import ChannelEndpoints
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.simulation.settings import LegacyDepth
 from pregao.net.addresses import Address, parse_address
+from pregao.safe_io.documents import DocumentError, parse_toml, read_document
 from pregao.umdf.streams import Stream
 
 _MARKET_ZONE: Final = timedelta(hours=-3)

@@ -6,8 +6,26 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, get_args
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.model.events import ChangeOrderMbo, ChannelReset, DeleteOrderMbo, EmptyBook, ForwardTrade, LastTradePrice, MarketEvent, MarketItem, MassDeleteOrders, NewOrderMbo, News, SecurityDefinition, SecurityGroupPhase, SecurityStatus, SequenceReset, Statistic, Trade
 from pregao.exchange.engine.model.enums import OrderSide, SecurityUpdateAction
+from pregao.exchange.engine.model.events import (
+    ChangeOrderMbo,
+    ChannelReset,
+    DeleteOrderMbo,
+    EmptyBook,
+    ForwardTrade,
+    LastTradePrice,
+    MarketEvent,
+    MarketItem,
+    MassDeleteOrders,
+    NewOrderMbo,
+    News,
+    SecurityDefinition,
+    SecurityGroupPhase,
+    SecurityStatus,
+    SequenceReset,
+    Statistic,
+    Trade,
+)
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.encoding.orders import OrderItem
 from pregao.exchange.publisher.packet_writer import HEARTBEAT_NS, PacketWriter

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+
 from pregao.clock import SECOND
 from pregao.errors import UsageError
+from pregao.exchange.engine.model.enums import SecurityUpdateAction
+from pregao.exchange.engine.model.events import SecurityStatus, Statistic
+from pregao.exchange.engine.model.instruments import Instrument
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.packet_writer import HEARTBEAT_NS, PacketWriter
-from collections.abc import Iterator
-from pregao.clock import SECOND
-from pregao.exchange.engine.model.instruments import Instrument
-from pregao.exchange.engine.model.enums import SecurityUpdateAction
-from pregao.exchange.publisher.encoding.encoder import FeedEncoder
-from pregao.exchange.publisher.published_state import PublishedChannel
-from collections.abc import Callable, Iterator
-from pregao.exchange.engine.model.events import SecurityStatus, Statistic
-from pregao.exchange.publisher.encoding.encoder import FeedEncoder
-from pregao.exchange.publisher.published_state import PublishedChannel, PublishedInstrument, PublishedSide
-
+from pregao.exchange.publisher.published_state import (
+    PublishedChannel,
+    PublishedInstrument,
+    PublishedSide,
+)
 
 FIRST_NUMBER = 1
 """Next packet number that heartbeats between two loops announce: each loop starts at 1."""

@@ -10,13 +10,32 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.model.events import AuctionImbalance, ClosingPrice, ExecutionStatistics, ForwardTrade, LastTradePrice, PriceBand, SecurityDefinition, SecurityGroupPhase, SecurityStatus, SettlementPrice, Statistic, TheoreticalOpeningPrice, Trade
-from pregao.exchange.engine.model.instruments import Instrument
 from pregao.exchange.engine.book.order_book import key_of
-from pregao.exchange.engine.phases.trading_phases import AUCTIONS, ruling
-from pregao.exchange.engine.matching.statistics import sets_last_price
-from pregao.exchange.engine.model.enums import OpenCloseSettlFlag, OrderSide, SecurityUpdateAction, TradingStatus
 from pregao.exchange.engine.book.snapshots import last_trade_price
+from pregao.exchange.engine.matching.statistics import sets_last_price
+from pregao.exchange.engine.model.enums import (
+    OpenCloseSettlFlag,
+    OrderSide,
+    SecurityUpdateAction,
+    TradingStatus,
+)
+from pregao.exchange.engine.model.events import (
+    AuctionImbalance,
+    ClosingPrice,
+    ExecutionStatistics,
+    ForwardTrade,
+    LastTradePrice,
+    PriceBand,
+    SecurityDefinition,
+    SecurityGroupPhase,
+    SecurityStatus,
+    SettlementPrice,
+    Statistic,
+    TheoreticalOpeningPrice,
+    Trade,
+)
+from pregao.exchange.engine.model.instruments import Instrument
+from pregao.exchange.engine.phases.trading_phases import AUCTIONS, ruling
 from pregao.exchange.publisher.encoding.layouts import LAYOUTS
 from pregao.exchange.publisher.encoding.orders import OrderItem
 from pregao.exchange.publisher.ranked_side import RankedSide, rank

@@ -9,17 +9,23 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.model.events import ChannelReset, MarketEvent, MarketItem, News, SecurityDefinition, SecurityGroupPhase, SequenceReset
-from pregao.exchange.engine.model.instruments import Instrument
 from pregao.exchange.engine.model.enums import SecurityUpdateAction
+from pregao.exchange.engine.model.events import (
+    ChannelReset,
+    MarketEvent,
+    MarketItem,
+    News,
+    SecurityDefinition,
+    SecurityGroupPhase,
+    SequenceReset,
+)
+from pregao.exchange.engine.model.instruments import Instrument
 from pregao.exchange.publisher.channels import ChannelEndpoints, OutgoingPacket
-from pregao.exchange.publisher.loops import DefinitionWriter
 from pregao.exchange.publisher.encoding.encoder import DEFAULT_VERSION, FeedEncoder
 from pregao.exchange.publisher.incremental import IncrementalStream
 from pregao.exchange.publisher.legacy.channel_publisher import LegacyChannelPublisher
-from pregao.exchange.publisher.loops import LoopPace, LoopStream
+from pregao.exchange.publisher.loops import DefinitionWriter, LoopPace, LoopStream, SnapshotWriter
 from pregao.exchange.publisher.packet_writer import PacketWriter
-from pregao.exchange.publisher.loops import SnapshotWriter
 from pregao.exchange.publisher.published_state import PublishedChannel
 from pregao.legacy.recovery import MessageStore
 from pregao.legacy.streams import LegacyStream

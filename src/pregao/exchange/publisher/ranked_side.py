@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.model.events import DeleteOrderMbo
 from pregao.exchange.engine.book.order_book import key_of
+from pregao.exchange.engine.model.events import DeleteOrderMbo
 from pregao.exchange.publisher.encoding.orders import OrderItem
 
 _Rank = tuple[int, int, int]

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pregao.capture.writer import UdpRecords
-from pregao.capture.writer import PcapWriter
+from pregao.capture.writer import PcapWriter, UdpRecords
 from pregao.errors import UsageError
 from pregao.exchange.publisher.channels import ChannelEndpoints, Endpoint, OutgoingPacket
 from pregao.exchange.simulation import truth as truth_files

@@ -10,19 +10,23 @@ from typing import NamedTuple, Protocol
 
 from pregao.clock import MILLISECOND, VirtualClock
 from pregao.errors import UsageError
-from pregao.exchange.engine.model.commands import Command
 from pregao.exchange.engine.engine import MatchingEngine
+from pregao.exchange.engine.model.commands import Command
 from pregao.exchange.engine.model.events import MarketEvent
 from pregao.exchange.engine.model.instruments import Instrument, SecurityType
-from pregao.exchange.engine.model.operations_commands import AdvanceTime, ResetChannel, ResetStream, StartDay
+from pregao.exchange.engine.model.operations_commands import (
+    AdvanceTime,
+    ResetChannel,
+    ResetStream,
+    StartDay,
+)
 from pregao.exchange.publisher.encoding.orders import has_positions
-from pregao.exchange.simulation.timetable import Timetable, shortened
 from pregao.exchange.simulation.settings import MAX_RATE, ResetKind, SimulationSettings, moment_ns
+from pregao.exchange.simulation.timetable import Timetable, shortened
 from pregao.exchange.simulation.truth import TruthBook, truth_book
+from pregao.exchange.traders.arrivals import ArrivalProcess, SeededRandom, curve_seconds, day_curve
 from pregao.exchange.traders.crowd import Crowd
-from pregao.exchange.traders.arrivals import SeededRandom
 from pregao.exchange.traders.market_operations import MarketOperations
-from pregao.exchange.traders.arrivals import ArrivalProcess, curve_seconds, day_curve
 from pregao.exchange.traders.profiles import Profile
 
 _TICKS = 200

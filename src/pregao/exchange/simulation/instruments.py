@@ -9,7 +9,11 @@ from pathlib import Path
 from string import ascii_uppercase
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.model.instrument_loader import bundled_catalogue, isin_check_digit, load_catalogue
+from pregao.exchange.engine.model.instrument_loader import (
+    bundled_catalogue,
+    isin_check_digit,
+    load_catalogue,
+)
 from pregao.exchange.engine.model.instruments import Instrument, SecurityType
 from pregao.exchange.traders.profiles import Profile
 

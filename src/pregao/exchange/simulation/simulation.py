@@ -7,41 +7,30 @@ Summary of a simulation, for the truth files and for display.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
-from pregao.exchange.engine.model.events import MarketEvent, SecurityDefinition
-from pregao.exchange.engine.model.instruments import Instrument
-from pregao.exchange.publisher.channels import OutgoingPacket
-from pregao.exchange.publisher.publisher import ChannelPublisher, Publisher
-from pregao.exchange.simulation.captures import ChannelCaptures
-from pregao.exchange.simulation.settings import SimulationSettings
-from pregao.exchange.simulation.truth import TruthBook, TruthWriter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
-from pregao.exchange.simulation.captures import ChannelCaptures
-from pregao.exchange.simulation.settings import SimulationSettings
-from pregao.exchange.simulation.day_trading import TradingTotals
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Any, Self
+
 from pregao.clock import MILLISECOND, MINUTE
 from pregao.errors import UsageError
+from pregao.exchange.engine.model.events import MarketEvent, SecurityDefinition
+from pregao.exchange.engine.model.instruments import Instrument
 from pregao.exchange.engine.model.schedule import default_schedule, load_schedule
-from pregao.exchange.publisher.channels import ChannelEndpoints
+from pregao.exchange.publisher.channels import ChannelEndpoints, OutgoingPacket
 from pregao.exchange.publisher.loops import LoopPace
-from pregao.exchange.publisher.publisher import Publisher
-from pregao.exchange.simulation.worker_process import run_in_worker, worker_pays_off
-from pregao.exchange.simulation.captures import prepare_folder
-from pregao.exchange.simulation.timetable import plan_day
+from pregao.exchange.publisher.publisher import ChannelPublisher, Publisher
+from pregao.exchange.simulation.captures import ChannelCaptures, prepare_folder
+from pregao.exchange.simulation.day_trading import DayTrading, TradingTotals
 from pregao.exchange.simulation.instruments import choose_instruments
 from pregao.exchange.simulation.settings import SimulationSettings, moment_ns
-from pregao.exchange.simulation.day_trading import DayTrading
+from pregao.exchange.simulation.timetable import plan_day
+from pregao.exchange.simulation.truth import TruthBook, TruthWriter
+from pregao.exchange.simulation.worker_process import run_in_worker, worker_pays_off
 from pregao.exchange.traders.profiles import load_profile
-
 
 OnProgress = Callable[[float, int], None]
 """Progress callback: completed share of the run (0 to 1), and messages so far."""
@@ -333,7 +322,7 @@ class Simulation:
     ) -> SimulationSummary:
         """Simulate the day and write captures and truth.
 
-        With ``apart`` the market trades in a worker process, and ``trading`` of this process stays
+        With ``worker`` the market trades in a worker process, and ``trading`` of this process stays
         unchanged; the default is to do so where it is faster. The bytes are the same.
         """
         try:

@@ -10,10 +10,10 @@ from datetime import UTC, date, datetime
 from pregao.clock import MINUTE, SECOND
 from pregao.errors import UsageError
 from pregao.exchange.engine.model.auction_rules import AuctionRules
+from pregao.exchange.engine.model.enums import TradingStatus
 from pregao.exchange.engine.model.instruments import Instrument, SecurityType
 from pregao.exchange.engine.model.operations_commands import SetGroupPhase
 from pregao.exchange.engine.model.schedule import Schedule
-from pregao.exchange.engine.model.enums import TradingStatus
 
 _ROOM = {"closed": 0.1, "auction": 3.0, "open": 1.0}
 """Relative run time of an hour by phase: closed hours pass quickly, auctions get more time."""

@@ -40,12 +40,18 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.model.events import ForwardTrade, MarketEvent, Statistic, Trade, TradeBust
-from pregao.exchange.engine.model.instruments import Instrument
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.order_book import BookSide
-from pregao.exchange.engine.model.enums import PRICE8_SCALE, PRICE_SCALE
 from pregao.exchange.engine.book.snapshots import shown_statistics
+from pregao.exchange.engine.model.enums import PRICE8_SCALE, PRICE_SCALE
+from pregao.exchange.engine.model.events import (
+    ForwardTrade,
+    MarketEvent,
+    Statistic,
+    Trade,
+    TradeBust,
+)
+from pregao.exchange.engine.model.instruments import Instrument
 from pregao.safe_io.output_files import open_output, replace_file
 
 FOLDER = "truth"

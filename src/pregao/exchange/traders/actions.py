@@ -6,8 +6,15 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.model.commands import CancelOrder, CrossSide, MassCancel, ModifyOrder, NewCross, NewOrder
 from pregao.exchange.engine.book.order_book import EngineOrder
+from pregao.exchange.engine.model.commands import (
+    CancelOrder,
+    CrossSide,
+    MassCancel,
+    ModifyOrder,
+    NewCross,
+    NewOrder,
+)
 from pregao.exchange.engine.model.enums import OrderSide, OrdType, TimeInForce, TradingStatus
 from pregao.exchange.traders.crowd_instrument import TABLE, CrowdInstrument, RandomTables
 from pregao.exchange.traders.profiles import Profile

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from math import log
 from random import Random
 from typing import NamedTuple
+
 from pregao.clock import DAY, MILLISECOND, SECOND
 from pregao.exchange.traders.profiles import Bursts
-from random import Random
-
 
 _MAX_NS = 4.0
 """Maximum length of a burst or of a calm, as a multiple of its mean."""

@@ -18,8 +18,8 @@ from pregao.exchange.traders.actions import (
     TradingContext,
     quote,
 )
-from pregao.exchange.traders.crowd_instrument import CrowdInstrument
 from pregao.exchange.traders.arrivals import SeededRandom
+from pregao.exchange.traders.crowd_instrument import CrowdInstrument
 from pregao.exchange.traders.excitation import ReactionQueue
 from pregao.exchange.traders.market_makers import MarketMakers
 from pregao.exchange.traders.profiles import Profile

@@ -8,16 +8,47 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 
 from pregao.clock import SECOND
-from pregao.exchange.engine.model.commands import Command
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.model.operations_commands import AddInstrument, AdjustLastTrade, AmendTrade, BustTrade, ChangeInstrument, DeleteSide, EnterImplied, EnterTrade, ExpelOrder, PublishNews, RejoinGroup, RemoveInstrument, ResetBook, SetClosingPrice, SetOpenInterest, SetPriceBand, SetQuantityBand, SetSecurityStatus, SetSettlementPrice
 from pregao.exchange.engine.matching.statistics import regular_close
-from pregao.exchange.engine.model.enums import PRICE8_PER_PRICE, PRICE_SCALE, NewsSource, OpenCloseSettlFlag, OrderSide, PriceBandMidpoint, PriceBandType, PriceLimitType, SettlPriceType, TradingStatus, TrdSubType
+from pregao.exchange.engine.model.commands import Command
+from pregao.exchange.engine.model.enums import (
+    PRICE8_PER_PRICE,
+    PRICE_SCALE,
+    NewsSource,
+    OpenCloseSettlFlag,
+    OrderSide,
+    PriceBandMidpoint,
+    PriceBandType,
+    PriceLimitType,
+    SettlPriceType,
+    TradingStatus,
+    TrdSubType,
+)
+from pregao.exchange.engine.model.operations_commands import (
+    AddInstrument,
+    AdjustLastTrade,
+    AmendTrade,
+    BustTrade,
+    ChangeInstrument,
+    DeleteSide,
+    EnterImplied,
+    EnterTrade,
+    ExpelOrder,
+    PublishNews,
+    RejoinGroup,
+    RemoveInstrument,
+    ResetBook,
+    SetClosingPrice,
+    SetOpenInterest,
+    SetPriceBand,
+    SetQuantityBand,
+    SetSecurityStatus,
+    SetSettlementPrice,
+)
+from pregao.exchange.traders.arrivals import ArrivalProcess, SeededRandom
 from pregao.exchange.traders.crowd import Crowd
 from pregao.exchange.traders.crowd_instrument import CrowdInstrument
-from pregao.exchange.traders.arrivals import SeededRandom
-from pregao.exchange.traders.arrivals import ArrivalProcess
 from pregao.exchange.traders.profiles import Profile
 
 _PERCENT = PRICE_SCALE

@@ -9,10 +9,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from pregao.safe_io.documents import DocumentError, parse_toml, read_document
 from pregao.errors import UsageError
 from pregao.exchange.engine.model.auction_rules import AuctionRules, parse_auction_rules
 from pregao.exchange.engine.model.instruments import SecurityType
+from pregao.safe_io.documents import DocumentError, parse_toml, read_document
 
 OPEN_ACTIONS = (
     "quote",

@@ -10,22 +10,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pregao.book.state import State
+from pregao import events as told
 from pregao.book.order_book import OrderBook
 from pregao.book.priority_book import PriorityBook
+from pregao.book.state import State
 from pregao.errors import DecodeError
-from pregao import events as told
 from pregao.feed.channel.channel_base import ChannelBook
-from pregao.feed.channel.settings import MISSED_HEARTBEATS, ChannelCounters, ChannelSettings, ChannelState, FeedCounters, Join, StreamAction
-from pregao.feed.channel.event_publisher import EventEmitter
-from pregao.feed.channel.instruments import ChannelInstrument
 from pregao.feed.channel.event_batch import EventBatch
+from pregao.feed.channel.event_publisher import EventEmitter
+from pregao.feed.channel.failover import RecoveryStreams, Sites
 from pregao.feed.channel.follower import Follower
-from pregao.feed.recovery import QueueLimits
-from pregao.feed.channel.failover import Sites
+from pregao.feed.channel.instruments import ChannelInstrument
 from pregao.feed.channel.market_state import Key, Statistic
 from pregao.feed.channel.packets import RawPacket, is_reset, next_number
-from pregao.feed.channel.failover import RecoveryStreams
+from pregao.feed.channel.settings import (
+    MISSED_HEARTBEATS,
+    ChannelCounters,
+    ChannelSettings,
+    ChannelState,
+    FeedCounters,
+    Join,
+    StreamAction,
+)
+from pregao.feed.recovery import QueueLimits
 from pregao.umdf.arbitration import (
     Arbiter,
     FeedOutcome,

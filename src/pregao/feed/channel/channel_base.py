@@ -5,17 +5,22 @@ Read-only view of a book of a followed channel, with its state.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pregao.book.order_book import OrderBook
 from pregao.book.price_depth_book import PriceDepthBook
 from pregao.book.state import State
-from pregao.book.order_book import OrderBook
 from pregao.book.updates import Side
 from pregao.book.views import BookLevel, BookOrder
-from pregao.umdf.sequencing import PacketKey
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
 from pregao.events import ChannelEvent
-from pregao.feed.channel.settings import ChannelCounters, ChannelSettings, ChannelState, StreamAction
+from pregao.feed.channel.settings import (
+    ChannelCounters,
+    ChannelSettings,
+    ChannelState,
+    StreamAction,
+)
 from pregao.umdf.phases import Phases
 from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.streams import Stream

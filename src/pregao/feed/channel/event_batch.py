@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from pregao.book.update_rows import NULL
 from pregao import events as told
+from pregao.book.update_rows import NULL
 from pregao.feed.columns import Codes, Numbers
 from pregao.sbe.value_specs import MAX_SIGNED
 

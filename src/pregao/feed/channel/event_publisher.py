@@ -8,28 +8,21 @@ Log of a channel's events until they are taken: changes of books and of their tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
-from pregao.book.updates import DepthUpdate, GapPossible, Update
-from pregao.book.updates import GapExcluded as BookConfirmed
-from pregao import events as told
-from pregao.feed.channel.settings import ChannelCounters
-from pregao.feed.recovery import InstrumentGap, MarkHealed
-from pregao.feed.listener import FollowerListener
-from pregao.umdf.sequencing import PacketKey
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import date
 from functools import partial
 from typing import Any
-from pregao.book.updates import BookEmptied, BookReset, DepthUpdate, Update
+
 from pregao import events as told
-from pregao.feed.channel.backlog import MAX_PENDING, MessageBacklog
-from pregao.feed.channel.settings import ChannelCounters, ChannelSettings
-from pregao.feed.channel.instruments import ChannelInstrument
-from pregao.feed.recovery import is_void
-from pregao.feed.listener import NO_EVENT, EventMessage
-from pregao.feed.channel.market_state import STATISTICS, MarketState, StateChange, StatisticChange
+from pregao.book.updates import BookEmptied, BookReset, DepthUpdate, GapPossible, Update
+from pregao.book.updates import GapExcluded as BookConfirmed
 from pregao.feed.book_updates import mantissa
+from pregao.feed.channel.backlog import MAX_PENDING, MessageBacklog
+from pregao.feed.channel.instruments import ChannelInstrument
+from pregao.feed.channel.market_state import STATISTICS, MarketState, StateChange, StatisticChange
+from pregao.feed.channel.settings import ChannelCounters, ChannelSettings
+from pregao.feed.listener import NO_EVENT, EventMessage, FollowerListener
+from pregao.feed.recovery import InstrumentGap, MarkHealed, is_void
 from pregao.umdf import templates
 from pregao.umdf.events import ends_event
 from pregao.umdf.loops import InstrumentSnapshot

@@ -6,8 +6,8 @@ Snapshot and definition streams of a channel: joined while they are needed, then
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pregao.feed.channel.settings import MISSED_HEARTBEATS
-from pregao.feed.channel.settings import Join, Leave, StreamAction
+
+from pregao.feed.channel.settings import MISSED_HEARTBEATS, Join, Leave, StreamAction
 from pregao.umdf.streams import Stream
 
 

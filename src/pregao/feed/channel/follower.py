@@ -1,8 +1,8 @@
 """Follower: packets of a channel in, books out, message by message.
 
-It is the plain twin of `pregao.feed.replay.day`: packets arrive in the order of an arbiter, snapshots pass
-through their loop, messages through the counter of their instrument, and the remaining ones update
-the books of `pregao.book`.
+The plain counterpart of `pregao.feed.replay.day`: packets arrive in the order of an arbiter,
+snapshots pass through their loop, messages through the counter of their instrument, and the
+remaining ones update the books of `pregao.book`.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pregao.book.state import BookFault, State
 from pregao.book.order_book import OrderBook
 from pregao.book.position_book import PositionBook
 from pregao.book.priority_book import PriorityBook
+from pregao.book.state import BookFault, State
 from pregao.book.updates import DepthUpdate, MessageKey, Update
-from pregao.feed.channel.settings import MAX_INSTRUMENTS
 from pregao.feed.base_follower import BaseFollower, FollowedMessage, FollowedSnapshot
-from pregao.feed.recovery import QueueLimits, key_of
-from pregao.feed.listener import NO_EVENT, EventMessage, FollowerListener
 from pregao.feed.book_updates import book_update, snapshot_updates
+from pregao.feed.channel.settings import MAX_INSTRUMENTS
+from pregao.feed.listener import NO_EVENT, EventMessage, FollowerListener
+from pregao.feed.recovery import QueueLimits, key_of
 from pregao.feed.snapshot_assembly import ends_version, whole_snapshots
 from pregao.umdf import templates
 from pregao.umdf.events import EventNumbers
-from pregao.umdf.packets import DecodedMessage, DecodedPacket
 from pregao.umdf.gaps import NEVER_DISCARDED, IncrementalMessage
+from pregao.umdf.packets import DecodedMessage, DecodedPacket
 from pregao.umdf.sequencing import PacketKey
 
 __all__ = ["NO_EVENT", "Follower", "FollowerListener", "gives_position"]
@@ -44,7 +44,7 @@ class Follower(BaseFollower[OrderBook]):
         new_book: Callable[[], OrderBook] = PriorityBook,
         max_instruments: int = MAX_INSTRUMENTS,
     ) -> None:
-        """Extend `ChannelFollower`: ``new_book`` creates a book by price and priority."""
+        """Extend `BaseFollower`: ``new_book`` creates a book by price and priority."""
         self._events = EventNumbers()
         self._by_position = False
         self._new_book = new_book

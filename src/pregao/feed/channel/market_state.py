@@ -12,10 +12,10 @@ from datetime import date
 from operator import itemgetter
 from typing import Any, Final
 
-from pregao.feed.channel.settings import MAX_INSTRUMENTS
 from pregao.feed.channel.instruments import ChannelInstrument, Definitions, group_key
-from pregao.feed.listener import EventMessage
+from pregao.feed.channel.settings import MAX_INSTRUMENTS
 from pregao.feed.columns import record
+from pregao.feed.listener import EventMessage
 from pregao.schemas.bundle import bundled_message_ids
 from pregao.umdf import templates
 from pregao.umdf.phases import (
@@ -26,9 +26,9 @@ from pregao.umdf.phases import (
     StatisticsReset,
     Status,
     StatusChange,
+    sets_last_price,
 )
 from pregao.umdf.sequencing import PacketKey, covers
-from pregao.umdf.phases import sets_last_price
 
 AUCTIONS: Final = (Status.RESERVED, Status.FINAL_CLOSING_CALL)
 """States with a theoretical price."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pregao.errors import DecodeError
 from pregao.feed.required_fields import read_message
+from pregao.umdf.gaps import NEVER_DISCARDED
 from pregao.umdf.packets import (
     DecodedMessage,
     DecodedPacket,
@@ -14,7 +15,6 @@ from pregao.umdf.packets import (
     PacketHeader,
     frames,
 )
-from pregao.umdf.gaps import NEVER_DISCARDED
 from pregao.umdf.templates import CHANNEL_RESET, SEQUENCE, SEQUENCE_RESET
 
 _OF_THE_CHANNEL = NEVER_DISCARDED | {CHANNEL_RESET, SEQUENCE, SEQUENCE_RESET}

@@ -1,9 +1,9 @@
 """Kernel of the fast path: a batch of datagrams of a channel in sync, from headers to books.
 
-It does what `pregao.feed.channel.channel` does with packets that are next in sequence or duplicates, and
-stops at the first one that is anything else. Each packet is checked before anything changes: the
-kernel processes all of it or leaves all of it to the plain path, except that it stops at an
-inconsistent update. It shares its parts with the kernels of the lake.
+It does what `pregao.feed.channel.channel` does with packets that are next in sequence or
+duplicates, and stops at the first one that is anything else. Each packet is checked before
+anything changes: the kernel processes all of it or leaves all of it to the plain path, except that
+it stops at an inconsistent update. It shares its parts with the kernels of the lake.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
@@ -24,7 +24,16 @@ from pregao._njit import (
     part,
     words_at,
 )
-from pregao.book.kernel_parts import BUILDING, SLOTS_LEFT, SLOTS_PER_ROW, STATE_WORDS, apply_at, builds, enter, find
+from pregao.book.kernel_parts import (
+    BUILDING,
+    SLOTS_LEFT,
+    SLOTS_PER_ROW,
+    STATE_WORDS,
+    apply_at,
+    builds,
+    enter,
+    find,
+)
 from pregao.book.update_rows import IMPLIED, NULL, RECOVERY, UpdateKind
 from pregao.feed.fastpath import _layout as w
 from pregao.sbe.value_specs import MAX_MANTISSA

@@ -1,9 +1,9 @@
 """A channel followed live on the fast path: many datagrams per call, compiled where possible.
 
 It is a `Channel`, and emits the same events for the same datagrams. Packets that are next in
-sequence go through a kernel (`pregao.feed.fastpath.driver`); all others, and everything that the passage of
-time causes, go through the plain path. Each continues where the other stopped. Without numba, the
-plain path does everything.
+sequence go through a kernel (`pregao.feed.fastpath.driver`); all others, and everything that the
+passage of time causes, go through the plain path. Each continues where the other stopped. Without
+numba, the plain path does everything.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
+from pregao import events as told
 from pregao.book.array_book import FlatBook
 from pregao.book.order_book import OrderBook
 from pregao.errors import DecodeError
 from pregao.extras import kernels_compiled
-from pregao.feed.fastpath import _layout as w
-from pregao import events as told
 from pregao.feed.channel.backlog import MessageBacklog
-from pregao.feed.channel.channel_base import ChannelBook
 from pregao.feed.channel.channel import MIN_OUTDATED_PACKETS, Channel
-from pregao.feed.channel.settings import ChannelCounters, ChannelSettings, ChannelState
-from pregao.feed.channel.instruments import ChannelInstrument
+from pregao.feed.channel.channel_base import ChannelBook
 from pregao.feed.channel.event_batch import EventBatch
 from pregao.feed.channel.follower import Follower
-from pregao.feed.fastpath.message_reader import PumpEventDecoder
+from pregao.feed.channel.instruments import ChannelInstrument
 from pregao.feed.channel.market_state import Key, Statistic
-from pregao.feed.required_fields import read_message
-from pregao.feed.fastpath.driver import ChangedBooks, DatagramColumns, PendingMessages, Pump
-from pregao.feed.fastpath.templates import PumpTables
 from pregao.feed.channel.packets import RawPacket, instruments_of
+from pregao.feed.channel.settings import ChannelCounters, ChannelSettings, ChannelState
+from pregao.feed.fastpath import _layout as w
+from pregao.feed.fastpath.driver import ChangedBooks, DatagramColumns, PendingMessages, Pump
+from pregao.feed.fastpath.message_reader import PumpEventDecoder
+from pregao.feed.fastpath.templates import PumpTables
+from pregao.feed.required_fields import read_message
 from pregao.umdf import templates
+from pregao.umdf.gaps import NEVER_DISCARDED
 from pregao.umdf.layout import FRAMING_SIZE, MESSAGE_HEADER, MIN_MESSAGE_SIZE, PACKET_HEADER_SIZE
 from pregao.umdf.packets import PacketDecoder, PacketHeader, decode_header
 from pregao.umdf.phases import Phases
-from pregao.umdf.gaps import NEVER_DISCARDED
 from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.streams import Stream
 

@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from pregao.arrays import Uint8Array
 from pregao.book.array_book import FlatBook
+from pregao.feed.channel.event_batch import EventBatch
+from pregao.feed.columns import Numbers
 from pregao.feed.fastpath import _kernels as kernels
 from pregao.feed.fastpath import _layout as w
-from pregao.feed.columns import Numbers
-from pregao.feed.channel.event_batch import EventBatch
 from pregao.feed.fastpath.templates import PumpTables
 
 _MAX_ROWS = 65_536
@@ -74,7 +74,7 @@ class ChangedBooks(NamedTuple):
 
 
 Row = list[int]
-"""The words of one output row, in the order of `_pump_words.KIND` and those after it."""
+"""The words of one output row, in the order of `_layout.KIND` and those after it."""
 
 
 class Pump:

@@ -10,29 +10,27 @@ caller accesses them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from pregao import events as told
 from pregao.errors import DecodeError
-from pregao.feed.channel.market_state import REPLACING
 from pregao.feed.book_updates import PRICE_SCALE
+from pregao.feed.channel.event_publisher import EventEmitter
+from pregao.feed.channel.market_state import REPLACING
+from pregao.feed.fastpath import _layout as w
+from pregao.feed.fastpath.driver import Row
 from pregao.sbe.codec import MessageCodec, SbeMessage
 from pregao.sbe.value_specs import readings
 from pregao.umdf import templates
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
-from pregao.feed.fastpath import _layout as w
-from pregao import events as told
-from pregao.feed.channel.event_publisher import EventEmitter
-from pregao.feed.fastpath.driver import Row
 from pregao.umdf.layout import FRAMING_SIZE, MESSAGE_HEADER, MIN_MESSAGE_SIZE
 from pregao.umdf.packets import PacketDecoder
 from pregao.umdf.sequencing import PacketKey
 
-
 SbeDecode = Callable[[Any, int, int, int, int], SbeMessage]
 """Decodes the body of a message: buffer, offset, block length, version and end."""
 ReadTrade = Callable[[Any, int, int], tuple[Any, ...]]
-"""Reads a trade's body in a buffer, from an offset to an end, as arguments of `Teller.trade`."""
+"""Reads a trade's body in a buffer, from an offset to an end, as arguments of `EventEmitter.trade`."""
 ReadBody = Callable[[bytes], Mapping[str, Any]]
 """Decodes message bodies of one block length and version."""
 ReadStatistic = Callable[[Any, int, int], tuple[int, int]]

@@ -12,15 +12,23 @@ import numpy as np
 
 from pregao.book.update_rows import NULL
 from pregao.errors import DecodeError
-from pregao.feed.fastpath import _layout as w
+from pregao.feed.book_updates import (
+    ACTION,
+    ACTIONS,
+    ORDER_COLUMNS,
+    PRICE_SCALE,
+    SIDE,
+    SIDES,
+    UNKNOWN,
+)
 from pregao.feed.columns import Numbers
-from pregao.feed.book_updates import ACTION, ACTIONS, ORDER_COLUMNS, PRICE_SCALE, SIDE, SIDES, UNKNOWN
+from pregao.feed.fastpath import _layout as w
 from pregao.sbe.model import MessageTemplate, Schema
 from pregao.sbe.value_specs import ValueKind, ValueSpec, readings
 from pregao.umdf import templates
 from pregao.umdf.event_columns import flags_offset
-from pregao.umdf.packets import PacketDecoder
 from pregao.umdf.gaps import NEVER_DISCARDED
+from pregao.umdf.packets import PacketDecoder
 
 _SECURITY, _COUNT, _NEXT = "security_id", "rpt_seq", "next_seq_no"
 _ORDERS: Final = (templates.ORDER, templates.DELETE_ORDER)
@@ -41,7 +49,7 @@ class PumpTables:
     """Tables of schema versions, built on first use."""
 
     def __init__(self, decoder: PacketDecoder, reported: Collection[int]) -> None:
-        """Set the templates whose messages cause events, ``heard``."""
+        """Set the templates whose messages cause events, ``reported``."""
         self._decoder = decoder
         self._reported = reported
         self._known: dict[tuple[int, int], Numbers] = {}

@@ -9,37 +9,47 @@ sockets and no clock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pregao.book.state import State
-from pregao.feed.channel.settings import MAX_INSTRUMENTS
-from pregao.feed.legacy.follower import LegacyBook, LegacyFollower
-from pregao.feed.legacy.state import LegacyState
-from pregao.feed.listener import FollowerListener
-from pregao.legacy.incremental_line import IncrementalLine, LineEvent, LineGap, LineMessage, LineRestarted
-from pregao.legacy.loop_line import LoopLine, LoopMessage
-from pregao.legacy.messages import LegacyMessage, MessageReader, MsgType
-from pregao.legacy.streams import PUMA, LegacyStream, Platform
-from pregao.umdf.arbitration import MAX_WAIT_NS
-from pregao.umdf.sequencing import PacketKey
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
-from pregao.book.state import State
+
+from pregao import events as told
 from pregao.book.position_book import PositionBook
+from pregao.book.state import State
 from pregao.book.updates import BookEmptied, BookReset, DepthUpdate, Update
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from pregao import events as told
 from pregao.feed.channel.channel_base import ChannelBook
-from pregao.feed.channel.settings import ChannelCounters, ChannelSettings, ChannelState, FeedCounters, Join, Leave, LegacyFeed, StreamAction
 from pregao.feed.channel.event_publisher import EventLog
+from pregao.feed.channel.settings import (
+    MAX_INSTRUMENTS,
+    ChannelCounters,
+    ChannelSettings,
+    ChannelState,
+    FeedCounters,
+    Join,
+    Leave,
+    LegacyFeed,
+    StreamAction,
+)
 from pregao.feed.legacy.book_updates import Entry, LegacyTrade, exact_mantissa, number_of
-from pregao.feed.legacy.state import MAX_TRADES, LegacyInstrument, StatisticKey
-from pregao.legacy.incremental_line import RECOVERY, IncrementalLine, LineEvent, LineGap, LineMessage
-from pregao.legacy.messages import MessageReader
+from pregao.feed.legacy.follower import LegacyBook, LegacyFollower
+from pregao.feed.legacy.state import MAX_TRADES, LegacyInstrument, LegacyState, StatisticKey
+from pregao.feed.listener import FollowerListener
+from pregao.legacy.incremental_line import (
+    RECOVERY,
+    IncrementalLine,
+    LineEvent,
+    LineGap,
+    LineMessage,
+    LineRestarted,
+)
+from pregao.legacy.loop_line import LoopLine, LoopMessage
+from pregao.legacy.messages import LegacyMessage, MessageReader, MsgType
 from pregao.legacy.recovery import MAX_RECOVERY_WAIT_NS
-from pregao.legacy.streams import DEAD_AFTER_NS, PLATFORMS, LegacyStream
+from pregao.legacy.streams import DEAD_AFTER_NS, PLATFORMS, PUMA, LegacyStream, Platform
+from pregao.umdf.arbitration import MAX_WAIT_NS
 from pregao.umdf.phases import Phases, Status
 from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.streams import Stream

@@ -9,21 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pregao.book.price_depth_book import PriceDepthBook
-from pregao.book.state import BookFault, State
 from pregao.book.order_book import OrderBook
 from pregao.book.position_book import PositionBook
+from pregao.book.price_depth_book import PriceDepthBook
+from pregao.book.state import BookFault, State
 from pregao.book.updates import DepthUpdate, MessageKey, Update
-from pregao.feed.channel.settings import MAX_INSTRUMENTS
 from pregao.feed.base_follower import BaseFollower, FollowedMessage, FollowedSnapshot
-from pregao.feed.recovery import QueueLimits, key_of
-from pregao.feed.legacy.book_updates import EMPTY_BOOK, SIDES, Entry, snapshot_levels, snapshot_orders, update_of
+from pregao.feed.channel.settings import MAX_INSTRUMENTS
+from pregao.feed.legacy.book_updates import (
+    EMPTY_BOOK,
+    SIDES,
+    Entry,
+    snapshot_levels,
+    snapshot_orders,
+    update_of,
+)
 from pregao.feed.listener import EventMessage, FollowerListener
+from pregao.feed.recovery import QueueLimits, key_of
 from pregao.legacy.loop_line import LoopEnded, LoopMessage
 from pregao.legacy.messages import LegacyMessage, MsgType
 from pregao.umdf import templates
-from pregao.umdf.loops import SnapshotHeader
 from pregao.umdf.gaps import IncrementalMessage
+from pregao.umdf.loops import SnapshotHeader
 from pregao.umdf.sequencing import PacketKey
 
 MAX_ENTRIES = 4096

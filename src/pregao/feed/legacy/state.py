@@ -12,7 +12,21 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from pregao.feed.channel.settings import MAX_INSTRUMENTS
-from pregao.feed.legacy.book_updates import DELETE, EXCHANGE_LAST, IMBALANCE, OPENING_PRICE, SIDES, TRADE, TRADING_STATE, Entry, LegacyTrade, conditions, number_of, stream_id_of, trade_of
+from pregao.feed.legacy.book_updates import (
+    DELETE,
+    EXCHANGE_LAST,
+    IMBALANCE,
+    OPENING_PRICE,
+    SIDES,
+    TRADE,
+    TRADING_STATE,
+    Entry,
+    LegacyTrade,
+    conditions,
+    number_of,
+    stream_id_of,
+    trade_of,
+)
 from pregao.legacy.loop_line import LoopEnded, LoopMessage
 from pregao.legacy.messages import LegacyMessage, MsgType
 from pregao.umdf.loops import DefinitionLoop

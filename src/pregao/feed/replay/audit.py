@@ -5,24 +5,29 @@ Audit of statistics: compares those of snapshots with the last ones published.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-import numpy as np
-from pregao.book.audit import compare_books
-from pregao.book.state import State
-from pregao.book.replay import FullBook
-from pregao.book.updates import Side
-from pregao.feed.replay.snapshots import Snapshots
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
+
 import numpy as np
+
+from pregao.book.audit import compare_books
+from pregao.book.replay import FullBook
+from pregao.book.state import State
 from pregao.book.update_rows import NULL
-from pregao.feed.columns import ComparedColumns, Numbers
+from pregao.book.updates import Side
 from pregao.feed.book_updates import PRICE_SCALE
+from pregao.feed.columns import ComparedColumns, Numbers
 from pregao.feed.messages import KEY
 from pregao.feed.packet_keys import message_serials
 from pregao.feed.replay.snapshots import Snapshots
-from pregao.feed.replay.statistics import OtherMessages, PhaseChanges, StatisticColumns, StatisticReader, last_before
+from pregao.feed.replay.statistics import (
+    OtherMessages,
+    PhaseChanges,
+    StatisticColumns,
+    StatisticReader,
+    last_before,
+)
 from pregao.umdf.templates import (
     EXECUTION_STATISTICS,
     HIGH_PRICE,
@@ -31,7 +36,6 @@ from pregao.umdf.templates import (
     OPENING_PRICE,
     SECURITY_STATUS,
 )
-
 
 SHOWN = 5
 """Maximum number of differences listed in the detail."""

@@ -14,18 +14,38 @@ from typing import Protocol
 import numpy as np
 
 from pregao.book.replay import BookKind, FullBook, Replay, TickColumns
-from pregao.feed.replay.audit import EQUAL, GAP, START, Audit, no_book
 from pregao.feed.columns import Numbers
-from pregao.feed.packet_gaps import PacketGapColumns, no_gaps
 from pregao.feed.messages import IncrementalColumns, ResetColumns
-from pregao.feed.replay.outcomes import InconsistentUpdates, InconsistentUpdatesError, find_inconsistent_updates, heal_inconsistent_updates
-from pregao.feed.replay.outcomes import BookOrigins
+from pregao.feed.packet_gaps import PacketGapColumns, no_gaps
 from pregao.feed.packet_keys import AFTER_PACKET, INDEX_BITS
-from pregao.feed.replay.sequence import EffectiveSnapshots, InstrumentSequence, SequenceRows, counts_after, follow_sequence, in_sequence, loaded_snapshots, rows_of, without_statistics
+from pregao.feed.replay.audit import EQUAL, GAP, START, Audit, StatisticAudit, no_book
+from pregao.feed.replay.outcomes import (
+    BookOrigins,
+    InconsistentUpdates,
+    InconsistentUpdatesError,
+    StaleSpans,
+    find_inconsistent_updates,
+    heal_inconsistent_updates,
+)
+from pregao.feed.replay.sequence import (
+    EffectiveSnapshots,
+    InstrumentSequence,
+    SequenceRows,
+    counts_after,
+    follow_sequence,
+    in_sequence,
+    loaded_snapshots,
+    rows_of,
+    without_statistics,
+)
 from pregao.feed.replay.snapshots import AbsentInstruments, CompleteLoop, Snapshots
-from pregao.feed.replay.outcomes import StaleSpans
-from pregao.feed.replay.statistics import OtherMessages, PhaseChanges, StatisticColumns, snapshot_statistics, statistics_of
-from pregao.feed.replay.audit import StatisticAudit
+from pregao.feed.replay.statistics import (
+    OtherMessages,
+    PhaseChanges,
+    StatisticColumns,
+    snapshot_statistics,
+    statistics_of,
+)
 from pregao.umdf.gap_columns import GapCounters, GapSteps
 from pregao.umdf.gaps import MAX_MESSAGES_PER_PACKET, GapStep
 

@@ -10,27 +10,20 @@ Spans in which books were stale, why, and what healed them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-import numpy as np
-from pregao.book.state import FaultCode, State
-from pregao.book.replay import BookKind, Replay
-from pregao.book.update_rows import UpdateRows
-from pregao.feed.messages import BookColumns
-from pregao.feed.packet_keys import serial_text
-from pregao.feed.replay.sequence import InstrumentSequence, SequenceRows, rows_of
-from pregao.feed.replay.snapshots import Snapshots
-from pregao.umdf.gap_columns import HEALED, GapSteps
-from pregao.umdf.gaps import GapStep
-import numpy as np
-from pregao.feed.columns import Numbers
-from pregao.feed.replay.sequence import InstrumentSequence, SequenceRows
-from pregao.umdf.gap_columns import GapSteps
-from pregao.umdf.gaps import GapItem, GapStep
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
 import numpy as np
+
+from pregao.book.replay import BookKind, Replay
+from pregao.book.state import FaultCode, State
+from pregao.book.update_rows import UpdateRows
+from pregao.feed.columns import Numbers
+from pregao.feed.messages import BookColumns
+from pregao.feed.packet_keys import serial_text
 from pregao.feed.recovery import messages_missing
-from pregao.feed.replay.sequence import InstrumentSequence
+from pregao.feed.replay.sequence import InstrumentSequence, SequenceRows, rows_of
+from pregao.feed.replay.snapshots import Snapshots
 from pregao.umdf.gap_columns import HEALED, GapSteps
 from pregao.umdf.gaps import GapItem, GapStep
 
@@ -250,7 +243,7 @@ class StaleSpans:
     ) -> None:
         """Process the items that break or heal instruments, which are few.
 
-        ``misfits`` are the inconsistent items and their reasons.
+        ``inconsistent`` are the inconsistent items and their reasons.
         """
         step, heals = followed.step, followed.has(HEALED)
         relevant = (step == GapStep.GAP) | (step == GapStep.DISAGREES) | heals

@@ -8,8 +8,8 @@ import numpy as np
 
 from pregao.book.update_rows import RECOVERY, UpdateKind, UpdateRows
 from pregao.feed.columns import Codes, Flags, Numbers
-from pregao.feed.packet_gaps import PacketGapColumns
 from pregao.feed.messages import BookColumns, IncrementalColumns, ResetColumns
+from pregao.feed.packet_gaps import PacketGapColumns
 from pregao.feed.packet_keys import in_order, ranked
 from pregao.feed.replay.snapshots import AbsentInstruments, Snapshots
 from pregao.umdf.gap_columns import CONFIRMED, DOUBTED, GapCounters, GapSteps, follow

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pregao.book.state import State
 from pregao.book.queue_order import queue_order
 from pregao.book.replay import FullBook
+from pregao.book.state import State
 from pregao.book.update_rows import NULL, UpdateKind
-from pregao.feed.replay import _kernels
 from pregao.feed.columns import Codes, Flags, MessageColumns, Numbers
-from pregao.feed.packet_gaps import PacketGapColumns
 from pregao.feed.messages import BookColumns
+from pregao.feed.packet_gaps import PacketGapColumns
 from pregao.feed.packet_keys import AFTER_PACKET, message_serial
+from pregao.feed.replay import _kernels
 from pregao.umdf.sequencing import serial_of
 
 LOOP_KEY = (

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from pregao.book.update_rows import NULL
-from pregao.feed.replay import _kernels
 from pregao.feed.columns import Codes, ComparedColumns, Flags, MessageColumns, Numbers
 from pregao.feed.messages import KeyColumns, key_columns
 from pregao.feed.packet_keys import message_serials
+from pregao.feed.replay import _kernels
 from pregao.feed.replay.snapshots import LoopRows, Snapshots, owners
+from pregao.umdf.phases import NOT_LAST_SUB_TYPES, set_last_price
 from pregao.umdf.templates import (
     EXECUTION_STATISTICS,
     FORWARD_TRADE,
@@ -20,7 +21,6 @@ from pregao.umdf.templates import (
     PRICE_BANDS,
     TRADE,
 )
-from pregao.umdf.phases import NOT_LAST_SUB_TYPES, set_last_price
 
 TRADE_COLUMNS = ("md_entry_px", "trade_condition", "trd_sub_type", "trade_id", "trade_date")
 """Columns of trades that are read."""

@@ -15,7 +15,10 @@ from pregao.book import update_rows
 
 NULL = update_rows.NULL
 _ADD, _CHANGE, _DELETE = (int(update_rows.UpdateKind[name]) for name in ("ADD", "CHANGE", "DELETE"))
-_CLEAR_SIDE, _REMOVE_TOP = int(update_rows.UpdateKind.CLEAR_SIDE), int(update_rows.UpdateKind.REMOVE_TOP)
+_CLEAR_SIDE, _REMOVE_TOP = (
+    int(update_rows.UpdateKind.CLEAR_SIDE),
+    int(update_rows.UpdateKind.REMOVE_TOP),
+)
 _EMPTY, _RESET = int(update_rows.UpdateKind.EMPTY), int(update_rows.UpdateKind.RESET)
 _SNAPSHOT_BEGIN = int(update_rows.UpdateKind.SNAPSHOT_BEGIN)
 _SNAPSHOT_ORDER = int(update_rows.UpdateKind.SNAPSHOT_ORDER)

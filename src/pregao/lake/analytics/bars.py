@@ -9,12 +9,14 @@ Lengths of bars, as users write them.
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Iterable
+
+import pyarrow as pa
+
 from pregao.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from pregao.errors import UsageError
-import datetime
-import pyarrow as pa
 from pregao.lake.analytics.engine import Column, DataFrame, F
 from pregao.lake.analytics.reading import INSTRUMENT, LakeDay
 from pregao.lake.analytics.tables import (
@@ -30,7 +32,6 @@ from pregao.lake.analytics.tables import (
 from pregao.lake.analytics.trades import TRADES, stored_trades
 from pregao.lake.storage.commit_unit import DATE
 from pregao.umdf.phases import day_begins_ns
-
 
 _UNITS = {"ms": MILLISECOND, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY}
 _SPAN = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")

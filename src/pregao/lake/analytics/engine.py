@@ -1,7 +1,7 @@
 """Engine that builds the tables: Spark, or DuckDB in this process.
 
 A table is defined once, with PySpark's functions and methods. They are resolved when called: to
-PySpark's own, or to those of `pregao.lake.analytics.local` within `in_process`.
+PySpark's own, or to those of `pregao.lake.analytics.local` within `local_engine`.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from pregao.lake.analytics import _kernels
 from pregao.lake.analytics.order_positions import DELETE_FROM
 from pregao.lake.analytics.reading import incremental_templates, message_table
 from pregao.lake.books.columns import codes, integers
-from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.commit_unit import DATE
+from pregao.lake.storage.lake_store import LakeStore
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 from pregao.umdf.streams import Stream
 from pregao.umdf.templates import (

@@ -10,36 +10,48 @@ Channels and instruments that the binary feed has on a day are excluded from the
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
-import numpy as np
-from pregao.lake.books.coverage import day_coverage
-from pregao.lake.books.catalog import FileCatalogue
-from pregao.lake.books.columns import integers, take
-from pregao.lake.books.reader import INSTRUMENTS, InputFiles, SecurityRange
-from pregao.lake.books.legacy_reader import LegacyReader
-from pregao.lake.books.legacy_versions import TimeSlots
-from pregao.lake.ingest.registry import PROTOCOLS
-from pregao.lake.storage.lake_store import LakeStore
-from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, Final
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from pregao.book.update_rows import NULL
-from pregao.feed.legacy.book_updates import EMPTY_BOOK, IMBALANCE, NEW, OPENING_PRICE, SIDES, TRADE, TRADING_STATE, number_of
+from pregao.feed.legacy.book_updates import (
+    EMPTY_BOOK,
+    IMBALANCE,
+    NEW,
+    OPENING_PRICE,
+    SIDES,
+    TRADE,
+    TRADING_STATE,
+    number_of,
+)
 from pregao.lake.analytics.engine import DataFrame, F, Window
 from pregao.lake.analytics.spark_types import spark_type
 from pregao.lake.analytics.timeline import UNTOLD
-from pregao.lake.books.columns import integers, nulled, prices
-from pregao.lake.books.legacy_messages import ENTRY_COLUMNS, EntryColumns, or_null
-from pregao.lake.books.legacy_messages import key_columns, messages_of, named, names_of
-from pregao.lake.books.legacy_reader import STATUS_COLUMNS, group_text, statuses_of
-from pregao.lake.ingest.registry import PROTOCOLS
+from pregao.lake.books.catalog import FileCatalogue
+from pregao.lake.books.columns import integers, nulled, prices, take
+from pregao.lake.books.coverage import day_coverage
+from pregao.lake.books.legacy_messages import (
+    ENTRY_COLUMNS,
+    EntryColumns,
+    key_columns,
+    messages_of,
+    named,
+    names_of,
+    or_null,
+)
+from pregao.lake.books.legacy_reader import STATUS_COLUMNS, LegacyReader, group_text, statuses_of
+from pregao.lake.books.legacy_versions import TimeSlots
+from pregao.lake.books.reader import INSTRUMENTS, InputFiles, SecurityRange
 from pregao.lake.ingest.protocols.umdf import bundled_message_tables, message_table_name
+from pregao.lake.ingest.registry import PROTOCOLS
 from pregao.lake.storage.commit_unit import DATE
+from pregao.lake.storage.lake_store import LakeStore
 from pregao.umdf import templates as t
 from pregao.umdf.keys import MESSAGE_KEY
 from pregao.umdf.phases import TradingEvent, instrument_status, phase_status

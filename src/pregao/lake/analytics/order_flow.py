@@ -26,9 +26,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
+
 import numpy as np
+
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import UsageError
+from pregao.lake.analytics.engine import DataFrame, F, all_of
 from pregao.lake.analytics.flow_messages import (
     NAMED,
     Columns,
@@ -38,11 +41,8 @@ from pregao.lake.analytics.flow_messages import (
     flow_acts,
     open_span,
 )
-from pregao.lake.analytics.reading import dates_with_data
+from pregao.lake.analytics.reading import LakeDay, dates_with_data
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.analytics.engine import DataFrame, F, all_of
-from pregao.lake.analytics.reading import LakeDay
-
 
 WINDOW_NS = 100 * MILLISECOND
 CLOSE_NS = 200_000

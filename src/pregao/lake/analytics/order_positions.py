@@ -14,18 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
 import pyarrow as pa
+
 from pregao.lake.analytics.engine import DataFrame, F
 from pregao.lake.analytics.order_snapshots import SNAPSHOT
 from pregao.lake.analytics.reading import INSTRUMENT
 from pregao.lake.analytics.tables import column, spark_type
-from collections.abc import Iterable, Iterator
-from typing import Any
-import pyarrow as pa
-from pregao.lake.analytics.engine import DataFrame, F
-from pregao.lake.analytics.reading import INSTRUMENT
-from pregao.lake.analytics.tables import column, spark_type
-
 
 DELETE_FROM = "DELETE_FROM"
 DELETE_THRU = "DELETE_THRU"

@@ -17,10 +17,18 @@ import pyarrow as pa
 
 from pregao.book.update_rows import IMPLIED, NULL, RECOVERY, UpdateKind
 from pregao.feed.columns import Numbers
-from pregao.feed.replay.day import LAST_SERIAL
 from pregao.feed.packet_gaps import no_gaps
 from pregao.feed.packet_keys import AFTER_PACKET, packet_of
-from pregao.feed.replay.sequence import EffectiveSnapshots, InstrumentSequence, SequenceRows, follow_sequence, in_sequence, loaded_snapshots, rows_of
+from pregao.feed.replay.day import LAST_SERIAL
+from pregao.feed.replay.sequence import (
+    EffectiveSnapshots,
+    InstrumentSequence,
+    SequenceRows,
+    follow_sequence,
+    in_sequence,
+    loaded_snapshots,
+    rows_of,
+)
 from pregao.feed.replay.snapshots import AbsentInstruments, Snapshots
 from pregao.lake.analytics import _kernels
 from pregao.lake.analytics.engine import DataFrame

@@ -15,11 +15,14 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from pregao.lake.analytics.engine import Column, DataFrame, F, Window, all_of
-from pregao.lake.analytics.order_positions import with_chains
-from pregao.lake.analytics.order_positions import DELETE_FROM, DELETE_THRU, removal_rows
-from pregao.lake.analytics.order_snapshots import LOST, SNAPSHOT, snapshot_orders
 from pregao.lake.analytics.order_flow import ENTRIES, REQUESTS, TIMES, answers
-from pregao.lake.analytics.trades import TICKS, with_level_orders
+from pregao.lake.analytics.order_positions import (
+    DELETE_FROM,
+    DELETE_THRU,
+    removal_rows,
+    with_chains,
+)
+from pregao.lake.analytics.order_snapshots import LOST, SNAPSHOT, snapshot_orders
 from pregao.lake.analytics.reading import (
     INSTRUMENT,
     INSTRUMENTS,
@@ -28,7 +31,7 @@ from pregao.lake.analytics.reading import (
     is_recovery,
 )
 from pregao.lake.analytics.tables import PRICE, AnalyticsOptions, AnalyticsTable, column, conform
-from pregao.lake.analytics.trades import event_time
+from pregao.lake.analytics.trades import TICKS, event_time, with_level_orders
 from pregao.umdf.keys import MESSAGE_KEY, key_field
 from pregao.umdf.streams import ONLY_SNAPSHOT
 from pregao.umdf.templates import (

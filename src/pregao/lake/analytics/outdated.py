@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable
 from pregao.errors import UsageError
 from pregao.lake.analytics.tables import AnalyticsTable
 from pregao.lake.analytics.writing import UNBUILT, day_mark
+from pregao.lake.storage.commit_unit import DATE
 from pregao.lake.storage.delta import arrow_schema, replace_columns, visible_files
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.commit_unit import DATE
 
 
 def replace_outdated(

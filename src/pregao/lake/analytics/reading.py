@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from pregao.lake.analytics.engine import Column, DataFrame, F
-from pregao.lake.analytics.local.session import LocalSession
 from pregao.lake.analytics.legacy import (
     LEGACY_LIST,
     LEGACY_PACKETS,
     LEGACY_SNAPSHOTS,
     LEGACY_SOURCES,
+    LegacyExclusions,
+    left_out,
     legacy_instruments,
     legacy_messages,
     legacy_states,
 )
-from pregao.lake.analytics.legacy import LegacyExclusions, left_out
+from pregao.lake.analytics.local.session import LocalSession
 from pregao.lake.ingest.protocols.umdf import bundled_message_tables, message_table_name
-from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.commit_unit import DATE
+from pregao.lake.storage.lake_store import LakeStore
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 from pregao.umdf.streams import ONLY_SNAPSHOT, Stream
 from pregao.umdf.templates import (

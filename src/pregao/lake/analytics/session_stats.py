@@ -15,12 +15,10 @@ the event TRADING_SESSION_CHANGE.
 
 from __future__ import annotations
 
-from pregao.lake.analytics.engine import DataFrame, F, Window
-from pregao.lake.analytics.reading import INSTRUMENT, LakeDay
-from pregao.umdf.phases import TradingEvent
-from pregao.umdf.templates import SECURITY_GROUP_PHASE, SECURITY_STATUS
 from collections.abc import Callable
+
 import pyarrow as pa
+
 from pregao.lake.analytics.bars import sums, with_average
 from pregao.lake.analytics.engine import Column, DataFrame, F, Window
 from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, LakeDay
@@ -35,6 +33,7 @@ from pregao.lake.analytics.tables import (
     missing,
 )
 from pregao.lake.analytics.trades import TRADES, stored_trades
+from pregao.umdf.phases import TradingEvent
 from pregao.umdf.templates import (
     EXECUTION_STATISTICS,
     HIGH_PRICE,
@@ -46,7 +45,6 @@ from pregao.umdf.templates import (
     SNAPSHOT_HEADER,
     TRADE_BUST,
 )
-
 
 _BEGINS = TradingEvent.TRADING_SESSION_CHANGE.name
 

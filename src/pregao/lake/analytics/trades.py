@@ -6,12 +6,8 @@ Book before and after an event, from the table ``ticks``.
 from __future__ import annotations
 
 import pyarrow as pa
+
 from pregao.lake.analytics.engine import Column, DataFrame, F, Window
-from pregao.lake.analytics.reading import INSTRUMENT, LakeDay
-from pregao.lake.analytics.tables import PRICE, column
-from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
-import pyarrow as pa
-from pregao.lake.analytics.engine import Column, DataFrame, F
 from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, LakeDay, bit, event_key
 from pregao.lake.analytics.tables import (
     PRICE,
@@ -21,7 +17,9 @@ from pregao.lake.analytics.tables import (
     conform,
     missing,
 )
+from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 from pregao.umdf.keys import MESSAGE_KEY, key_field
+from pregao.umdf.phases import NOT_LAST_CONDITIONS, NOT_LAST_SUB_TYPES
 from pregao.umdf.templates import (
     EXECUTION_SUMMARY,
     FORWARD_TRADE,
@@ -30,8 +28,6 @@ from pregao.umdf.templates import (
     TRADE_BUST,
     flag,
 )
-from pregao.umdf.phases import NOT_LAST_CONDITIONS, NOT_LAST_SUB_TYPES
-
 
 TICKS = "ticks"
 

@@ -13,13 +13,13 @@ import pyarrow as pa
 from pregao.errors import PregaoError
 from pregao.lake.analytics.engine import DataFrame, F
 from pregao.lake.analytics.tables import AnalyticsTable
-from pregao.lake.ingest.writer import write_rows
 from pregao.lake.execution.spark_session import sentence
-from pregao.lake.storage.delta import replace_partition
-from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.filesystem import Location
-from pregao.lake.storage.parquet import new_file, number_of, stored_schema
+from pregao.lake.ingest.writer import write_rows
 from pregao.lake.storage.commit_unit import NewFile
+from pregao.lake.storage.delta import replace_partition
+from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.parquet import new_file, number_of, stored_schema
 
 ROWS_PER_FILE = 1 << 20
 UNBUILT = 0
@@ -36,7 +36,7 @@ def replace_day(
 ) -> int:
     """Write a day's rows, and replace the day's existing rows. Returns their number.
 
-    ``made_of`` identifies their inputs, see `is_made_of`. The new rows become visible, and the old
+    ``made_of`` identifies their inputs, see `is_built_from`. The new rows become visible, and the old
     ones invisible, in one transaction of the table.
     """
     with describe_failure(table, date):

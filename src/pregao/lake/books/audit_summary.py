@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from pregao.lake.exports.tabular import BookSelection, selected
 from pregao.lake.books.schemas import AUDIT
+from pregao.lake.exports.tabular import BookSelection, selected
 from pregao.lake.storage.lake_store import LakeStore
 
 

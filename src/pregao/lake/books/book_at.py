@@ -13,24 +13,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
+
 import numpy as np
 import pyarrow.parquet as pq
-from pregao.book.state import State
+
 from pregao.book.replay import FullBook
+from pregao.book.state import State
 from pregao.book.update_rows import UpdateKind, UpdateRows
 from pregao.errors import UsageError
-from pregao.feed.replay.audit import no_book
 from pregao.feed.columns import Numbers
-from pregao.feed.replay.day import ChannelDay
 from pregao.feed.packet_keys import AFTER_PACKET, message_serial
+from pregao.feed.replay.audit import no_book
+from pregao.feed.replay.day import ChannelDay
 from pregao.feed.replay.sequence import counts_after, follow_sequence, loaded_snapshots, rows_of
-from pregao.lake.books.coverage import is_current
 from pregao.lake.books.catalog import FileCatalogue, files_of, latest_build
 from pregao.lake.books.checkpoints import book_of, levels_book_of
 from pregao.lake.books.columns import integers
-from pregao.lake.books.reader import EPOCH, INSTRUMENTS, SecurityRange
+from pregao.lake.books.coverage import is_current
 from pregao.lake.books.legacy_reader import open_reader
 from pregao.lake.books.planner import plan_day
+from pregao.lake.books.reader import EPOCH, INSTRUMENTS, SecurityRange
 from pregao.lake.books.replay_span import LATEST, SCALARS, BookCheckpoint, ReplaySpan
 from pregao.lake.books.replay_span import BookInstrument as BookInstrument
 from pregao.lake.books.replay_span import HistoricalBook as HistoricalBook
@@ -40,9 +42,8 @@ from pregao.lake.views.symbols import meant
 from pregao.name_matching import folded
 from pregao.umdf.gap_columns import DOUBTED
 from pregao.umdf.gaps import GapStep
-from pregao.umdf.sequencing import serial_of
 from pregao.umdf.phases import day_of
-
+from pregao.umdf.sequencing import serial_of
 
 _MAX_ID = (1 << 63) - 1
 
@@ -161,7 +162,7 @@ class InstrumentBooks:
         """Return the books at ascending times, as ``at`` does, with one replay for many of them.
 
         Data received later must not change an earlier book, so a replay yields only the times after
-        the last gap or snapshot that mattered. ``most_replays`` limits the replays and drops the
+        the last gap or snapshot that mattered. ``max_replays`` limits the replays and drops the
         first times, which would need more.
         """
         found: list[HistoricalBook] = []

@@ -20,19 +20,19 @@ from typing import Any
 from pregao.clock import MINUTE, SECOND
 from pregao.errors import UsageError
 from pregao.extras import require
-from pregao.lake.books.coverage import DayCoverage, day_coverage
-from pregao.lake.books.catalog import FileCatalogue, guard_prefix, latest_build
-from pregao.lake.books.reader import INSTRUMENTS, InputFiles, SecurityRange
-from pregao.lake.books.legacy_reader import open_reader
 from pregao.lake.books.book_at import security_number
+from pregao.lake.books.catalog import FileCatalogue, guard_prefix, latest_build
+from pregao.lake.books.coverage import DayCoverage, day_coverage
+from pregao.lake.books.legacy_reader import open_reader
 from pregao.lake.books.planner import largest_first, plan_day, plan_tasks
+from pregao.lake.books.reader import INSTRUMENTS, InputFiles, SecurityRange
 from pregao.lake.books.schemas import DEFAULT_DEPTH, DERIVED, MAX_LEVELS, specs
 from pregao.lake.books.task import BookManifest, BookTask, BuildSettings, run_book_task
 from pregao.lake.ingest.runner import TaskProgress
-from pregao.lake.storage.transaction import until_committed
-from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.commit_unit import CommitUnit, ReplacedRows
+from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.transaction import until_committed
 from pregao.lake.views.symbols import meant
 from pregao.name_matching import folded
 

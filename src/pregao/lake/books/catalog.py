@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pregao.lake.books.columns import integers, take
-from pregao.lake.books.reader import BINARY, EPOCH, INSTRUMENTS, InputFile, InputFiles, InputReader, InputTable, SecurityRange
 from pregao.lake.books.legacy_reader import (
     ENTRIES,
     LEGACY,
@@ -23,11 +22,21 @@ from pregao.lake.books.legacy_reader import (
     LegacyReader,
     translated_tables,
 )
+from pregao.lake.books.reader import (
+    BINARY,
+    EPOCH,
+    INSTRUMENTS,
+    InputFile,
+    InputFiles,
+    InputReader,
+    InputTable,
+    SecurityRange,
+)
 from pregao.lake.ingest.protocol import IngestProtocol
 from pregao.lake.ingest.registry import PROTOCOLS
+from pregao.lake.storage.commit_unit import DATE
 from pregao.lake.storage.delta import arrow_schema
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.commit_unit import DATE
 from pregao.umdf.templates import (
     CHANNEL_RESET,
     EMPTY_BOOK,

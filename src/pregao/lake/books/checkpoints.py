@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pregao.book.state import State
 from pregao.book.replay import FullBook
+from pregao.book.state import State
 from pregao.book.update_rows import NULL
 from pregao.feed.columns import Codes, Numbers
 from pregao.feed.replay.statistics import last_before

@@ -17,17 +17,16 @@ from pregao.feed.columns import Numbers
 from pregao.feed.packet_gaps import MANY, PacketGap, PacketGapColumns
 from pregao.lake.books.catalog import FileCatalogue, files_of, latest_build, read_small
 from pregao.lake.books.columns import codes, integers
-from pregao.lake.books.reader import BINARY, EPOCH
 from pregao.lake.books.legacy_versions import SequenceRestart, TimeSlots, find_restarts
-from pregao.lake.ingest.sequence_ranges import joined_runs
-from pregao.lake.ingest.sequence_ranges import SequenceSpan, in_order, numberings_of
+from pregao.lake.books.reader import BINARY, EPOCH
 from pregao.lake.ingest.protocol import IngestProtocol
 from pregao.lake.ingest.registry import PROTOCOLS
+from pregao.lake.ingest.sequence_ranges import SequenceSpan, in_order, joined_runs, numberings_of
 from pregao.lake.storage.lake_store import LakeStore
+from pregao.umdf.phases import day_of
 from pregao.umdf.sequencing import PacketKey, serial_of
 from pregao.umdf.streams import Stream
 from pregao.umdf.templates import implied_mask
-from pregao.umdf.phases import day_of
 
 MAX_CAPTURE_DAYS = 8
 MAX_PAUSE_DAYS = 5

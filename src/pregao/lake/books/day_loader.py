@@ -11,9 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.book.update_rows import NULL
+from pregao.feed.book_updates import (
+    BOOK_TEMPLATES,
+    LEVEL_FIELDS,
+    ORDER_FIELDS,
+    snapshot_columns,
+    update_columns,
+)
 from pregao.feed.columns import Codes, ComparedColumns, Flags, MessageColumns, Numbers
-from pregao.feed.replay.day import ChannelDay
-from pregao.feed.book_updates import BOOK_TEMPLATES, LEVEL_FIELDS, ORDER_FIELDS, snapshot_columns, update_columns
 from pregao.feed.messages import (
     KEY,
     TIMES,
@@ -24,13 +29,20 @@ from pregao.feed.messages import (
     key_columns,
     times_of,
 )
-from pregao.feed.replay.snapshots import HEADER_COLUMNS, LOOP_KEY, LoopRows, SnapshotOrders, Snapshots, snapshot_orders
+from pregao.feed.replay.day import ChannelDay
+from pregao.feed.replay.snapshots import (
+    HEADER_COLUMNS,
+    LOOP_KEY,
+    LoopRows,
+    SnapshotOrders,
+    Snapshots,
+    snapshot_orders,
+)
 from pregao.feed.replay.statistics import TRADE_COLUMNS, OtherMessages, PhaseChanges
 from pregao.lake.books.columns import checksums, codes, integers, take
-from pregao.lake.books.reader import INSTRUMENTS, InputReader, SecurityRange, Serials
-from pregao.lake.books.reader import FlatColumns
-from pregao.lake.storage.fast_parquet.columns import FlatRows
+from pregao.lake.books.reader import INSTRUMENTS, FlatColumns, InputReader, SecurityRange, Serials
 from pregao.lake.storage.commit_unit import DATE
+from pregao.lake.storage.fast_parquet.columns import FlatRows
 from pregao.umdf.gaps import GapItem
 from pregao.umdf.streams import Stream
 from pregao.umdf.templates import (

@@ -10,39 +10,45 @@ Column form of `pregao.feed.legacy.book_updates`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Final
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from pregao.arrays import BoolArray, Int64Array
 from pregao.book.update_rows import NULL
-from pregao.feed.legacy.book_updates import DELETE, DELETE_FROM, DELETE_THRU, EXCHANGE_LAST, IMPLIED, NEW, OPENING_PRICE, RETRANSMITTED, SIDES, TRADE, conditions, number_of, stream_id_of
+from pregao.clock import DAY
+from pregao.feed.book_updates import NUMBER_OF_ORDERS
+from pregao.feed.legacy.book_updates import (
+    CHANGE,
+    DELETE,
+    DELETE_FROM,
+    DELETE_THRU,
+    EXCHANGE_LAST,
+    IMBALANCE,
+    IMPLIED,
+    NEW,
+    OPENING_PRICE,
+    RETRANSMITTED,
+    SIDES,
+    TRADE,
+    conditions,
+    number_of,
+    stream_id_of,
+)
 from pregao.feed.legacy.book_updates import EMPTY_BOOK as EMPTIED
 from pregao.feed.legacy.state import THEORETICAL
-from pregao.lake.books.columns import integers
+from pregao.lake.books.columns import integers, nulled, prices, take
 from pregao.lake.books.legacy_versions import TimeSlots
 from pregao.legacy.bulk import moments_of
 from pregao.legacy.tables import SCALE
-from pregao.umdf import templates as t
-from collections.abc import Callable, Mapping
-from functools import cache
-from typing import Any, Final
-import numpy as np
-import pyarrow as pa
-from pregao.arrays import Int64Array
-from pregao.book.update_rows import NULL
-from pregao.clock import DAY
-from pregao.feed.legacy.book_updates import CHANGE, IMBALANCE, OPENING_PRICE, SIDES, conditions, number_of
-from pregao.feed.book_updates import NUMBER_OF_ORDERS
-from pregao.lake.books.columns import integers, nulled, prices, take
-from pregao.legacy.bulk import moments_of
 from pregao.sbe.model import EnumType
 from pregao.schemas.bundle import bundled
 from pregao.umdf import templates as t
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
-
 
 OTHER: Final = -9
 """Template of entries without a message in the binary feed; they are counted, too."""

@@ -11,44 +11,49 @@ Legacy phases and states as rows of the binary feed's messages.
 
 from __future__ import annotations
 
-from typing import Any
-import numpy as np
-import pyarrow as pa
-from pregao.arrays import BoolArray, Int64Array
-from pregao.feed.legacy.book_updates import SIDES
-from pregao.feed.book_updates import NUMBER_OF_ORDERS
-from pregao.lake.books.columns import integers, nulled, prices, take
-from pregao.lake.books.legacy_messages import STATISTICS, EntryColumns, as_numbers
-from pregao.lake.books.legacy_messages import key_columns, messages_of, side_column
-from pregao.lake.books.legacy_versions import TimeSlots
-from pregao.umdf.streams import Stream
-from pregao.umdf.templates import SNAPSHOT_HEADER, SNAPSHOT_ORDERS
-from collections.abc import Mapping
-from typing import Any, Final
-import numpy as np
-import pyarrow as pa
-from pregao.book.update_rows import NULL
-from pregao.feed.legacy.book_updates import number_of
-from pregao.lake.books.columns import nulled, take
-from pregao.lake.books.legacy_messages import EntryColumns, or_null
-from pregao.lake.books.legacy_messages import key_columns, named, names_of
-from pregao.lake.books.legacy_versions import TimeSlots
-from pregao.legacy.bulk import times_of
-from pregao.umdf.templates import SECURITY_STATUS
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
+
 import numpy as np
 import pyarrow as pa
+
+from pregao.arrays import BoolArray, Int64Array
 from pregao.book.update_rows import NULL
-from pregao.lake.books.columns import integers, nulled, take
-from pregao.lake.books.reader import INSTRUMENTS, InputFiles, InputReader, InputTable, SecurityRange, Serials, in_serials
-from pregao.lake.books.legacy_messages import ENTRY_COLUMNS, INCREMENTAL, NUMBERS_AS_TEXTS, SNAPSHOT_COLUMNS, STATISTICS, EntryColumns
-from pregao.lake.books.legacy_messages import messages_of
-from pregao.lake.ingest.registry import PROTOCOLS
+from pregao.feed.book_updates import NUMBER_OF_ORDERS
+from pregao.feed.legacy.book_updates import SIDES, number_of
+from pregao.lake.books.columns import integers, nulled, prices, take
+from pregao.lake.books.legacy_messages import (
+    ENTRY_COLUMNS,
+    INCREMENTAL,
+    NUMBERS_AS_TEXTS,
+    SNAPSHOT_COLUMNS,
+    STATISTICS,
+    EntryColumns,
+    as_numbers,
+    key_columns,
+    messages_of,
+    named,
+    names_of,
+    or_null,
+    side_column,
+)
+from pregao.lake.books.legacy_versions import TimeSlots
+from pregao.lake.books.reader import (
+    INSTRUMENTS,
+    InputFiles,
+    InputReader,
+    InputTable,
+    SecurityRange,
+    Serials,
+    in_serials,
+)
 from pregao.lake.ingest.protocols.umdf import bundled_message_tables, message_table_name
+from pregao.lake.ingest.registry import PROTOCOLS
 from pregao.lake.storage.filesystem import Location
+from pregao.legacy.bulk import times_of
+from pregao.umdf.streams import Stream
 from pregao.umdf.templates import (
     CHANNEL_RESET,
     ORDER,
@@ -57,7 +62,6 @@ from pregao.umdf.templates import (
     SNAPSHOT_HEADER,
     SNAPSHOT_ORDERS,
 )
-
 
 LOOP_VERSION = 1
 """Loops have no versions; their numbers restart where one ends."""

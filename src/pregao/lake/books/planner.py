@@ -8,16 +8,16 @@ from datetime import date
 
 import numpy as np
 
-from pregao.feed.replay.day import LAST_SERIAL, ChannelDay
-from pregao.feed.legacy.follower import MAX_ENTRIES
 from pregao.feed.book_updates import BOOK_TEMPLATES
+from pregao.feed.legacy.follower import MAX_ENTRIES
+from pregao.feed.replay.day import LAST_SERIAL, ChannelDay
 from pregao.feed.replay.snapshots import CompleteLoop, complete_loops, whole_loops
-from pregao.lake.books.coverage import day_coverage, find_gaps
 from pregao.lake.books.catalog import FileCatalogue
 from pregao.lake.books.columns import integers
-from pregao.lake.books.reader import InputReader, SecurityRange
-from pregao.lake.books.legacy_reader import LEGACY, open_reader
+from pregao.lake.books.coverage import day_coverage, find_gaps
 from pregao.lake.books.day_loader import read_headers
+from pregao.lake.books.legacy_reader import LEGACY, open_reader
+from pregao.lake.books.reader import InputReader, SecurityRange
 from pregao.lake.books.task import BookTask, BuildSettings, DayInputs
 from pregao.umdf.gaps import MAX_MESSAGES_PER_PACKET
 from pregao.umdf.sequencing import version_distance

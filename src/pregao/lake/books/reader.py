@@ -8,34 +8,30 @@ the same interface.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
-from pathlib import Path
-from typing import Any, Protocol
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from pregao.book.update_rows import NULL
-from pregao.extras import kernels_compiled
-from pregao.feed.columns import Codes, Numbers
-from pregao.lake.books.columns import integers, take
-from pregao.lake.storage.fast_parquet.reader import open_flat
-from pregao.lake.storage.fast_parquet.columns import FlatRows
-from pregao.lake.storage.filesystem import Location
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
+
 from pregao.arrays import Int64Array
+from pregao.book.update_rows import NULL
+from pregao.extras import kernels_compiled
 from pregao.feed.book_updates import BOOK_TEMPLATES
+from pregao.feed.columns import Codes, Numbers
+from pregao.lake.books.columns import integers, take
 from pregao.lake.books.legacy_versions import TimeSlots
 from pregao.lake.storage.fast_parquet.columns import FlatRows
+from pregao.lake.storage.fast_parquet.reader import open_flat
 from pregao.lake.storage.filesystem import Location
 from pregao.umdf.sequencing import serial_of
 from pregao.umdf.streams import ONLY_INCREMENTAL

@@ -11,13 +11,19 @@ import numpy as np
 from pregao.book.replay import FullBook
 from pregao.book.update_rows import NULL
 from pregao.feed.columns import Numbers
-from pregao.feed.replay.day import LAST_SERIAL, ChannelDay
 from pregao.feed.packet_keys import AFTER_PACKET, INDEX_BITS, message_serial, packet_of
+from pregao.feed.replay.day import LAST_SERIAL, ChannelDay
 from pregao.feed.replay.sequence import InstrumentSequence, in_sequence
 from pregao.feed.replay.snapshots import AbsentInstruments, Snapshots
-from pregao.feed.replay.statistics import PriceLimits, StatisticColumns, StatisticReader, snapshot_statistics, statistics_of
-from pregao.lake.books.reader import Serials
+from pregao.feed.replay.statistics import (
+    PriceLimits,
+    StatisticColumns,
+    StatisticReader,
+    snapshot_statistics,
+    statistics_of,
+)
 from pregao.lake.books.day_loader import DayReader
+from pregao.lake.books.reader import Serials
 from pregao.umdf.gaps import UNPROVEN
 from pregao.umdf.sequencing import PacketKey
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from pregao.lake.books.build import BookRunner
 from pregao.lake.books.task import BookManifest, BookTask, run_book_task
-from pregao.lake.ingest.runner import TaskProgress
 from pregao.lake.execution.spark_runner import counter, map_on_spark
+from pregao.lake.ingest.runner import TaskProgress
 
 
 def books_on_spark(spark: Any) -> BookRunner:

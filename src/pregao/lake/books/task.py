@@ -12,18 +12,17 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pregao.feed.replay.audit import DIFFERENT, RESULTS
 from pregao.feed.columns import Numbers
+from pregao.feed.replay.audit import DIFFERENT, RESULTS
 from pregao.feed.replay.day import LAST_SERIAL, ChannelDay, DayFollower, DayOutput
 from pregao.feed.replay.outcomes import InconsistentUpdatesError
 from pregao.feed.replay.statistics import PhaseChanges
-from pregao.lake.books.writers import DayFile
-from pregao.lake.books.reader import InputFiles, SecurityRange
-from pregao.lake.books.legacy_reader import open_reader
-from pregao.lake.books.writers import BookWriter
 from pregao.lake.books.day_loader import DayReader
-from pregao.lake.books.ticks import as_table, audit_columns, book_rows, gap_rows
+from pregao.lake.books.legacy_reader import open_reader
+from pregao.lake.books.reader import InputFiles, SecurityRange
 from pregao.lake.books.schemas import AUDIT, BOOKS, GAPS_SPEC
+from pregao.lake.books.ticks import as_table, audit_columns, book_rows, gap_rows
+from pregao.lake.books.writers import BookWriter, DayFile
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.parquet import WrittenFile
 

@@ -6,34 +6,24 @@ Rows of the tables of books: states, audits, gaps.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
+
 import numpy as np
 import pyarrow as pa
+
+from pregao.book.replay import BookKind, TickColumns
 from pregao.book.state import State
-from pregao.book.replay import BookKind
-from pregao.feed.replay.audit import RESULTS, Audit
-from pregao.feed.columns import Numbers
-from pregao.feed.replay.day import ChannelDay
-from pregao.feed.replay.outcomes import BookOrigins
-from pregao.feed.packet_keys import packet_of
-from pregao.feed.replay.snapshots import Snapshots
-from pregao.feed.replay.outcomes import StaleSpan
-from pregao.lake.books.columns import named, nulled
-from pregao.lake.books.schemas import BOOKS, GAPS_SPEC
-from pregao.lake.storage.parquet import stored_schema
-from collections.abc import Iterator
-from typing import Any
-import numpy as np
-import pyarrow as pa
-from pregao.book.state import State
-from pregao.book.replay import TickColumns
 from pregao.feed.columns import Codes, Flags, Numbers
 from pregao.feed.packet_keys import AFTER_PACKET, packet_of
+from pregao.feed.replay.audit import RESULTS, Audit
+from pregao.feed.replay.day import ChannelDay
+from pregao.feed.replay.outcomes import BookOrigins, StaleSpan
+from pregao.feed.replay.snapshots import Snapshots
 from pregao.lake.books import _kernels
 from pregao.lake.books.columns import named, nulled, prices
-from pregao.lake.books.schemas import SIDE_NAMES
-
+from pregao.lake.books.schemas import BOOKS, GAPS_SPEC, SIDE_NAMES
+from pregao.lake.storage.parquet import stored_schema
 
 _KINDS = {
     BookKind.PRIORITY: "priority", BookKind.POSITION: "position", BookKind.DEPTH: "price",

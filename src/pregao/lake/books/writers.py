@@ -6,28 +6,52 @@ Files of the tables of books, written incrementally.
 from __future__ import annotations
 
 from typing import Any
-import pyarrow.parquet as pq
-from pregao.lake.books.schemas import SIDE_LEVELS, SIDE_ORDERS, level_columns
-from pregao.lake.storage.parquet import INDEXED_COLUMNS, ColumnBounds, bounds_of
-from pregao.lake.storage.filesystem import Location, unique_name
-from pregao.lake.storage.parquet import ROW_GROUP, WrittenFile, iso, stored_schema, table_writer
-from pregao.lake.storage.commit_unit import TableSpec
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+
 from pregao.book.replay import FullBook, TickColumns
 from pregao.book.update_rows import NULL
 from pregao.feed.columns import Codes, Numbers
 from pregao.feed.replay.sequence import InstrumentSequence, SequenceRows
 from pregao.feed.replay.snapshots import Snapshots
-from pregao.feed.replay.statistics import OtherMessages, PhaseChanges, PriceLimits, StatisticColumns, StatisticReader
+from pregao.feed.replay.statistics import (
+    OtherMessages,
+    PhaseChanges,
+    PriceLimits,
+    StatisticColumns,
+    StatisticReader,
+)
 from pregao.lake.books.checkpoints import REASONS, checkpoint_rows, side_lists
 from pregao.lake.books.columns import named, nulled, prices
-from pregao.lake.books.ticks import BookCounts, as_table
-from pregao.lake.books.schemas import CHECKPOINTS, ticks_spec
-from pregao.lake.books.ticks import STATES, TickBuffer, message_columns, tick_table
-from pregao.lake.storage.filesystem import Location
-from pregao.lake.storage.parquet import ROW_GROUP, WrittenFile
-
+from pregao.lake.books.schemas import (
+    CHECKPOINTS,
+    SIDE_LEVELS,
+    SIDE_ORDERS,
+    level_columns,
+    ticks_spec,
+)
+from pregao.lake.books.ticks import (
+    STATES,
+    BookCounts,
+    TickBuffer,
+    as_table,
+    message_columns,
+    tick_table,
+)
+from pregao.lake.storage.commit_unit import TableSpec
+from pregao.lake.storage.filesystem import Location, unique_name
+from pregao.lake.storage.parquet import (
+    INDEXED_COLUMNS,
+    ROW_GROUP,
+    ColumnBounds,
+    WrittenFile,
+    bounds_of,
+    iso,
+    stored_schema,
+    table_writer,
+)
 
 _DELTA_CODED = {
     "sequence_number",

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pregao.clock import SECOND, parse_ns, parse_span
-from pregao.safe_io.documents import DocumentError, parse_json
 from pregao.errors import SchemaError, UsageError
 from pregao.lake.ingest.options import TARGET_BYTES
+from pregao.safe_io.documents import DocumentError, parse_json
 from pregao.sbe.model import MessageTemplate, Schema
 from pregao.sbe.xml import template
 from pregao.schemas.bundle import UMDF_SCHEMA_ID

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pregao.capture.split import split_points
-from pregao.lake.ingest.discovery import find_captures
 from pregao.lake.datasource.options import ReadRequest
 from pregao.lake.datasource.range_reader import CaptureRange
 from pregao.lake.datasource.row_shapes import shape_of
+from pregao.lake.ingest.discovery import find_captures
 from pregao.lake.storage.filesystem import Location
 from pregao.schemas.registry import Registry
-from pregao.umdf import survey
+from pregao.umdf.survey.lines import streams_of as survey_streams
 
 
 def ranges_of(request: ReadRequest) -> list[CaptureRange]:
@@ -40,4 +40,4 @@ def planned_streams(request: ReadRequest, locations: Iterable[Location]) -> dict
 def streams_of(locations: Iterable[Location], registry: Registry) -> dict[str, str]:
     """Return the stream of each destination, from samples of the captures."""
     chosen = dict.fromkeys(locations)
-    return survey.streams_of([location.source for location in chosen], registry)
+    return survey_streams([location.source for location in chosen], registry)

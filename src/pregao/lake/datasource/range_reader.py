@@ -20,15 +20,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.arrays import Int64Array
-from pregao.capture.blocks import PacketBlock
 from pregao.capture.block_reader import read_blocks
+from pregao.capture.blocks import PacketBlock
 from pregao.capture.layers import Flow
 from pregao.lake.datasource.options import PACKETS, ReadRequest
-from pregao.lake.datasource.row_shapes import SourceSelection
-from pregao.lake.datasource.row_shapes import shape_of
+from pregao.lake.datasource.row_shapes import SourceSelection, shape_of
 from pregao.lake.storage.filesystem import Location
 from pregao.schemas.registry import Registry
-from pregao.umdf.bulk_decoder import BulkDecoder, DecodeReject, MessageBatch, PacketHeaders, UnknownMessages, WalkedPackets, Walker, read_headers
+from pregao.umdf.bulk_decoder import (
+    BulkDecoder,
+    DecodeReject,
+    MessageBatch,
+    PacketHeaders,
+    UnknownMessages,
+    WalkedPackets,
+    Walker,
+    read_headers,
+)
 from pregao.umdf.keys import key_type
 from pregao.umdf.layout import MIN_MESSAGE_SIZE
 from pregao.umdf.streams import Stream

@@ -12,26 +12,23 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
-import pyarrow as pa
-from pregao.errors import UsageError
-from pregao.lake.ingest.schemas import message_fields
-from pregao.lake.datasource.options import MESSAGES, PACKETS, RANGES, ReadRequest, templates_of
-from pregao.sbe.model import MessageTemplate
-from pregao.umdf.keys import PACKET_KEY, key_field, key_fields
-from pregao.umdf.tables import TemplateTable
-from functools import lru_cache
-from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+
 from pregao.arrays import BoolArray, Int64Array
 from pregao.errors import UsageError
 from pregao.lake.datasource import _kernels
-from pregao.lake.datasource.options import PACKETS, RANGES, ReadRequest
+from pregao.lake.datasource.options import MESSAGES, PACKETS, RANGES, ReadRequest, templates_of
+from pregao.lake.ingest.schemas import message_fields
 from pregao.sbe.model import MessageTemplate
 from pregao.sbe.value_specs import ValueSpec, readings
 from pregao.schemas.registry import Registry
 from pregao.umdf.bulk_decoder import MessageKind, WalkedPackets
+from pregao.umdf.keys import PACKET_KEY, key_field, key_fields
 from pregao.umdf.survey.lines import message_of
+from pregao.umdf.tables import TemplateTable
 
 
 def _column(name: str, kind: Any, comment: str) -> Any:

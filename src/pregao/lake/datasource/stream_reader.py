@@ -17,13 +17,19 @@ from pyspark.sql.streaming.datasource import (
 
 from pregao.capture.split import boundary_finder
 from pregao.errors import UsageError
-from pregao.lake.ingest.growing_file import GrowingFile
-from pregao.lake.datasource.plan import planned_streams
 from pregao.lake.datasource.options import RANGES, ReadRequest
-from pregao.lake.datasource.rolling_files import FileOffset, FileRange, Offset, RollingFiles, next_offset, ranges_between
+from pregao.lake.datasource.plan import planned_streams
 from pregao.lake.datasource.range_reader import CaptureRange, RangeReader
-from pregao.lake.datasource.row_shapes import check_selection
-from pregao.lake.datasource.row_shapes import shape_of
+from pregao.lake.datasource.rolling_files import (
+    FileOffset,
+    FileRange,
+    Offset,
+    RollingFiles,
+    next_offset,
+    ranges_between,
+)
+from pregao.lake.datasource.row_shapes import check_selection, shape_of
+from pregao.lake.ingest.growing_file import GrowingFile
 
 
 class BatchPartition(InputPartition):

@@ -5,29 +5,24 @@ Rows of `ingests` after a drop: the remainder of each ingest, and the record of 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
-from datetime import date
-from typing import Any
-import pyarrow as pa
-import pyarrow.compute as pc
-from pregao.lake.drop.selection import DropSelection
-from pregao.lake.ingest.registry import PROTOCOLS
-from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.commit_unit import DATE
 import copy
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from pregao._version import __version__
 from pregao.lake.drop.selection import DropSelection, IngestRecord
 from pregao.lake.ingest.history import REST, channel_day_key, coverage_by_protocol
 from pregao.lake.ingest.registry import PROTOCOLS, first_protocol
-from pregao.lake.storage.parquet import iso
 from pregao.lake.storage.commit_unit import DATE
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.parquet import iso
 
 
 @dataclass(slots=True)

@@ -17,22 +17,37 @@ from pregao.errors import UsageError
 from pregao.lake.analytics.run import ANALYTICS
 from pregao.lake.books.catalog import build_counts, guard_prefix
 from pregao.lake.books.schemas import DERIVED
-from pregao.lake.drop.accounting import count_messages, count_packets
-from pregao.lake.drop.accounting import channel_days, drop_row, rest_of, selected_channel_days, templates_of
-from pregao.lake.drop.selection import DropSelection, IngestRecord, named_ingests, read_ingests, refuse_needed
-from pregao.lake.ingest.writer import write_rows
-from pregao.lake.ingest.history import REST, guard
-from pregao.lake.ingest.history import load_ingest_state
+from pregao.lake.drop.accounting import (
+    channel_days,
+    count_messages,
+    count_packets,
+    drop_row,
+    rest_of,
+    selected_channel_days,
+    templates_of,
+)
+from pregao.lake.drop.selection import (
+    DropSelection,
+    IngestRecord,
+    named_ingests,
+    read_ingests,
+    refuse_needed,
+)
+from pregao.lake.ingest.history import REST, guard, load_ingest_state
+from pregao.lake.ingest.protocols.umdf import (
+    bundled_message_tables,
+    instruments_without,
+    message_table_name,
+)
 from pregao.lake.ingest.registry import PROTOCOLS
 from pregao.lake.ingest.tables import table_specs
-from pregao.lake.ingest.protocols.umdf import instruments_without
-from pregao.lake.ingest.protocols.umdf import bundled_message_tables, message_table_name
-from pregao.lake.storage.transaction import until_committed
+from pregao.lake.ingest.writer import write_rows
+from pregao.lake.storage.commit_unit import DATE, CommitUnit, NewFile, ReplacedRows
 from pregao.lake.storage.delta import visible_files
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.parquet import number_of
 from pregao.lake.storage.overwrite import count_replaced
-from pregao.lake.storage.commit_unit import DATE, CommitUnit, NewFile, ReplacedRows
+from pregao.lake.storage.parquet import number_of
+from pregao.lake.storage.transaction import until_committed
 from pregao.umdf.templates import SECURITY_DEFINITIONS
 
 LEDGER = "ingests"

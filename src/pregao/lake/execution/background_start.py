@@ -11,13 +11,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pregao.lake.execution.spark_runner import merge_on_spark, on_spark
+from pregao.lake.execution.spark_session import (
+    check_master,
+    interrupt_surely,
+    remote_master,
+    require_java,
+    retrying,
+    running_session,
+    spark_session,
+)
 from pregao.lake.ingest.merging import TaskManifest
 from pregao.lake.ingest.runner import TaskProgress
 from pregao.lake.ingest.task import IngestTask
-from pregao.lake.execution.spark_session import require_java
-from pregao.lake.execution.spark_session import remote_master
-from pregao.lake.execution.spark_runner import merge_on_spark, on_spark
-from pregao.lake.execution.spark_session import check_master, interrupt_surely, retrying, running_session, spark_session
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.parquet import WrittenFile
 

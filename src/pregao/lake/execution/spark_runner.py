@@ -14,13 +14,11 @@ from typing import Any
 import pyarrow as pa
 
 from pregao.errors import PregaoError
-from pregao.lake.ingest.merging import TaskManifest
-from pregao.lake.ingest.merging import merge_staged
+from pregao.lake.execution.spark_session import is_remote, sentence
+from pregao.lake.ingest.merging import TaskManifest, merge_staged
 from pregao.lake.ingest.runner import Merger, Runner, TaskProgress, bytes_of
 from pregao.lake.ingest.task import IngestTask, run_task
 from pregao.lake.ingest.window import forget_scratch
-from pregao.lake.execution.spark_session import is_remote
-from pregao.lake.execution.spark_session import sentence
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.parquet import WrittenFile
 

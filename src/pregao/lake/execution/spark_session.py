@@ -9,45 +9,31 @@ Errors of Spark as one-line messages that a user can act on.
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from pregao.errors import UsageError
-import re
-from pregao.errors import PregaoError
-import logging
-import os
-import socket
-from collections.abc import Mapping
-from typing import Any
-from urllib.parse import urlsplit
-from pregao.errors import UsageError
-from pregao.extras import require
 import contextlib
 import importlib.resources
 import logging
 import os
 import re
+import shutil
 import signal
+import socket
+import subprocess
 import sys
 import tempfile
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from pregao.errors import UsageError
+from urllib.parse import urlsplit
+
+from pregao.errors import PregaoError, UsageError
 from pregao.extras import require
 from pregao.lake.execution import worker_daemon
 from pregao.lake.execution.class_archive import archive_options, settings_folder
-from pregao.lake.sql.delta_connector import DELTA_CATALOG, DELTA_EXTENSION, uses_connector
 from pregao.lake.execution.cluster_check import require_executors
-
+from pregao.lake.sql.delta_connector import DELTA_CATALOG, DELTA_EXTENSION, uses_connector
 
 OLDEST_JAVA = 17
 """Minimum Java version of the supported Spark releases."""

@@ -16,8 +16,8 @@ import pyarrow as pa
 from pregao.book.update_rows import NULL
 from pregao.feed.columns import Numbers
 from pregao.lake.books.replay_span import BookInstrument
-from pregao.lake.exports.order_events import ChangeCause, FlowAction, OrderFlow
 from pregao.lake.exports.levels import ladders
+from pregao.lake.exports.order_events import ChangeCause, FlowAction, OrderFlow
 
 LAST, SNAPSHOT = 128, 32
 """Flags: the last row of an event; from a snapshot or recovery."""

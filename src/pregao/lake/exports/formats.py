@@ -11,13 +11,12 @@ from typing import Any, BinaryIO
 
 from pregao.errors import UsageError
 from pregao.lake.books.replay_span import BookInstrument
-from pregao.lake.exports.tabular import ending_of, row_file
 from pregao.lake.exports import databento, hftbacktest
-from pregao.lake.exports.order_events import order_flow
 from pregao.lake.exports.levels import halts_of
 from pregao.lake.exports.lobster import file_names, write_lobster
-from pregao.lake.exports.nautilus import catalogue_files
-from pregao.lake.exports.nautilus import COLUMNS, InstrumentTerms, terms_of
+from pregao.lake.exports.nautilus import COLUMNS, InstrumentTerms, catalogue_files, terms_of
+from pregao.lake.exports.order_events import order_flow
+from pregao.lake.exports.tabular import ending_of, row_file
 from pregao.lake.storage.lake_store import LakeStore
 
 

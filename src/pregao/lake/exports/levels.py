@@ -5,19 +5,20 @@ Halts and resumptions of an instrument's trading, in LOBSTER's values.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
+
 import numpy as np
+
 from pregao.book.replay import BookKind, Replay
 from pregao.book.update_rows import NULL, UpdateKind, UpdateRows
 from pregao.feed.columns import Flags, Numbers
-from pregao.lake.exports.order_events import FlowAction, OrderFlow
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
 from pregao.lake.analytics.run import analyse
 from pregao.lake.books.replay_span import BookInstrument
+from pregao.lake.exports.order_events import FlowAction, OrderFlow
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.umdf.events import event_number
-
 
 _KINDS = np.array([UpdateKind.ADD, UpdateKind.CHANGE, UpdateKind.DELETE], np.uint8)
 

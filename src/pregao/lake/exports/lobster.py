@@ -18,9 +18,8 @@ import pyarrow.csv
 from pregao.book.update_rows import NULL
 from pregao.clock import SECOND
 from pregao.feed.columns import Numbers
+from pregao.lake.exports.levels import Halt, ladders
 from pregao.lake.exports.order_events import NO_SIDE, ChangeCause, FlowAction, OrderFlow
-from pregao.lake.exports.levels import Halt
-from pregao.lake.exports.levels import ladders
 
 SUBMISSION, REDUCTION, DELETION, EXECUTION, HIDDEN, CROSS, HALT = range(1, 8)
 NO_PRICE = 9_999_999_999

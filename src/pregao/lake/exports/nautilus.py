@@ -8,26 +8,23 @@ NautilusTrader's instrument definitions: equities, futures and options.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
-import pyarrow as pa
-from pregao.clock import SECOND
-import io
-from datetime import UTC, datetime
-from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from pregao.clock import SECOND
 from pregao.feed.columns import Numbers
 from pregao.lake.books.columns import prices
 from pregao.lake.books.replay_span import BookInstrument
 from pregao.lake.exports.order_events import ChangeCause, FlowAction, OrderFlow
-
 
 VENUE = "B3"
 EQUITY, FUTURE, OPTION = "Equity", "FuturesContract", "OptionContract"

@@ -12,34 +12,29 @@ The rule of the table ``orders`` decides whether a trade reduced an order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from enum import IntEnum
-from typing import Any
-import numpy as np
-import numpy.typing as npt
-from pregao.book.update_rows import NULL
-from pregao.feed.columns import Codes, Flags, Numbers
-from dataclasses import dataclass, replace
-from typing import Any
-import numpy as np
-from pregao.book.update_rows import NULL
-from pregao.feed.columns import Codes, Flags, Numbers
-from pregao.lake.books.columns import codes, integers
-from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from datetime import date
+from enum import IntEnum
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+
+from pregao.book.update_rows import NULL
 from pregao.errors import UsageError
-from pregao.lake.analytics.run import analyse
+from pregao.feed.columns import Codes, Flags, Numbers
 from pregao.lake.analytics.engine import F, local_engine
 from pregao.lake.analytics.local.session import LocalSession
 from pregao.lake.analytics.orders import book_clearings, order_acts
 from pregao.lake.analytics.reading import LakeDay, LakeTables
+from pregao.lake.analytics.run import analyse
+from pregao.lake.books.columns import codes, integers
 from pregao.lake.books.replay_span import BookInstrument
 from pregao.lake.storage.lake_store import LakeStore
-
+from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 
 NO_SIDE = 2
 OFF_BOOK = ("crossed", "block", "forward", "multi_asset", "leg", "out_of_sequence", "on_behalf")

@@ -6,34 +6,30 @@ Files of rows written batch by batch: CSV, Parquet or Arrow, by their names.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Sequence
-from typing import Any, BinaryIO, Protocol
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
-from pregao.safe_io.csv_cells import safe_table
-from pregao.errors import UsageError
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv
 import pyarrow.parquet as pq
+
 from pregao.book.update_rows import NULL
 from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.feed.columns import Numbers
+from pregao.lake.books.book_at import security_number
 from pregao.lake.books.catalog import files_of
 from pregao.lake.books.columns import integers, nulled, prices
-from pregao.lake.books.book_at import security_number
 from pregao.lake.books.replay_span import HistoricalBook
 from pregao.lake.books.schemas import BOOKS, CHECKPOINTS, SIDE_LEVELS, SIDE_ORDERS, side_columns
 from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.views.symbols import meant
 from pregao.name_matching import folded
-
+from pregao.safe_io.csv_cells import safe_table
 
 ENDINGS = (".csv", ".csv.gz", ".csv.zst", ".parquet", ".arrow", ".feather")
 

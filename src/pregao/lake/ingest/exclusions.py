@@ -5,18 +5,16 @@ Detect duplicate captures by content, in the lake and within one ingest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
 from pregao.errors import NothingFoundError
-from pregao.lake.ingest.options import IngestOptions
-from pregao.lake.ingest.report import IngestReport
-from pregao.lake.ingest.survey import CaptureSurvey
-from collections.abc import Mapping
-from pregao.lake.ingest.sequence_ranges import joined_runs
-from pregao.lake.ingest.growing_file import inspect_file
 from pregao.lake.ingest.fingerprint import content_hash, hash_of_blocks, range_hash
+from pregao.lake.ingest.growing_file import inspect_file
 from pregao.lake.ingest.history import IngestState
 from pregao.lake.ingest.merging import TaskManifest
+from pregao.lake.ingest.options import IngestOptions
 from pregao.lake.ingest.report import CaptureReport, IngestReport
+from pregao.lake.ingest.sequence_ranges import joined_runs
 from pregao.lake.ingest.survey import CaptureSurvey
 from pregao.lake.storage.filesystem import Location
 

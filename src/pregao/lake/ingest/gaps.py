@@ -9,18 +9,25 @@ from typing import Any
 import pyarrow as pa
 
 from pregao.lake.ingest.accounting import FeedCoverage, RunStarts, merge_first_times
-from pregao.lake.ingest.sequence_ranges import ChannelDayVersion, Coverage, Runs, joined_runs
-from pregao.lake.ingest.writer import write_rows
 from pregao.lake.ingest.history import IngestState
 from pregao.lake.ingest.merging import TaskManifest
-from pregao.lake.ingest.sequence_ranges import RunsByFeed, SequenceSpan, numberings_of
 from pregao.lake.ingest.protocol import IngestProtocol
 from pregao.lake.ingest.registry import PROTOCOLS
 from pregao.lake.ingest.report import IngestReport
 from pregao.lake.ingest.schemas import GAPS
+from pregao.lake.ingest.sequence_ranges import (
+    ChannelDayVersion,
+    Coverage,
+    Runs,
+    RunsByFeed,
+    SequenceSpan,
+    joined_runs,
+    numberings_of,
+)
+from pregao.lake.ingest.writer import write_rows
+from pregao.lake.storage.commit_unit import DATE
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.parquet import WrittenFile
-from pregao.lake.storage.commit_unit import DATE
 
 ByFeed = dict[str, Runs]
 OWN, RECEIVED, EARLIER, BEFORE = range(4)

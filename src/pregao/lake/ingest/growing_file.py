@@ -10,7 +10,13 @@ Outliers among capture times, detected so that captures are not split by them.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pregao.arrays import Int64Array
 from pregao.capture.pcap import (
     HEADER_BYTES,
     MAX_CAPTURED_LENGTH,
@@ -21,14 +27,8 @@ from pregao.capture.pcap import (
 )
 from pregao.capture.source import ByteSource, open_source
 from pregao.capture.split import BoundaryFinder
-from pregao.clock import SECOND
-from pregao.lake.storage.filesystem import FileEntry, Location
-from collections.abc import Sequence
-import numpy as np
-import numpy.typing as npt
-from pregao.arrays import Int64Array
 from pregao.clock import DAY, SECOND
-
+from pregao.lake.storage.filesystem import FileEntry, Location
 
 HEAD_BYTES = 256
 """Bytes that distinguish a file that is read as a whole from another of the same name."""

@@ -2,32 +2,37 @@
 
 Cache of the ingest history, so that an ingest need not read the reports of all earlier ones.
 
-The table ``_ingest_state`` has the contents of `Known` for a set of files of ``ingests``, and
+The table ``_ingest_state`` has the contents of `IngestState` for a set of files of ``ingests``, and
 the names of these files. It only repeats ``ingests``: if one of the files no longer exists (merged,
 or its rows dropped) or the table is missing, everything is read again.
 """
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from pregao.lake.ingest.sequence_ranges import Coverage, joined_runs
-from pregao.lake.ingest.fingerprint import identities
-from pregao.lake.ingest.registry import PROTOCOLS, first_protocol
-from pregao.lake.ingest.feed_assignment import StoredFlowRole
-from pregao.lake.storage.filesystem import Location
-import io
-import json
-from typing import Any
+
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pregao.lake.storage.delta import LakeTable, add_action, change_table, commit_changes, remove_action, visible_files
-from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.filesystem import Location, unique_name
-from pregao.lake.storage.commit_unit import NewFile, TableSpec
 
+from pregao.lake.ingest.feed_assignment import StoredFlowRole
+from pregao.lake.ingest.fingerprint import identities
+from pregao.lake.ingest.registry import PROTOCOLS, first_protocol
+from pregao.lake.ingest.sequence_ranges import Coverage, joined_runs
+from pregao.lake.storage.commit_unit import NewFile, TableSpec
+from pregao.lake.storage.delta import (
+    LakeTable,
+    add_action,
+    change_table,
+    commit_changes,
+    remove_action,
+    visible_files,
+)
+from pregao.lake.storage.filesystem import Location, unique_name
+from pregao.lake.storage.lake_store import LakeStore
 
 RANGE = "range:"
 """Prefix of the identity of a range of a growing file."""
@@ -58,7 +63,7 @@ class IngestState:
     feeds: dict[str, dict[str, Coverage]] = field(default_factory=dict)
     """By protocol and feed."""
     generations: dict[str, int] = field(default_factory=dict)
-    """Number of changes by `guarded_place`."""
+    """Number of changes by `channel_day_key`."""
     fingerprints: dict[str, str] = field(default_factory=dict)
     """Content hashes by fingerprint: captures of equal size, head and tail may differ.
 

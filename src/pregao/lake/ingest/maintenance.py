@@ -5,21 +5,26 @@ Summaries of a lake's tables, from their logs alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pregao.errors import UsageError
-from pregao.lake.ingest.writer import BY_INSTRUMENT
-from pregao.lake.ingest.history import refresh_state_cache
-from pregao.lake.storage.optimize import TARGET_BYTES, CompactionResult, TableLayout, compact_intents, compact_table
-from pregao.lake.storage.lake_store import LakeStore
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from pregao.errors import UsageError
+from pregao.lake.ingest.history import refresh_state_cache
+from pregao.lake.ingest.writer import BY_INSTRUMENT
 from pregao.lake.storage.delta import arrow_schema, comment_of
 from pregao.lake.storage.lake_store import LakeStore
-
+from pregao.lake.storage.optimize import (
+    TARGET_BYTES,
+    CompactionResult,
+    TableLayout,
+    compact_intents,
+    compact_table,
+)
 
 BY_POSITION = ("capture_id", "position")
 OWN_LAYOUT = ("ticks", "book_checkpoints")

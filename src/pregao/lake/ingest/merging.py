@@ -9,25 +9,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
-from pregao.lake.ingest.writer import write_rows
-from pregao.lake.ingest.registry import PROTOCOLS
-from pregao.lake.storage.delta import LakeTable, add_action, arrow_schema, change_table, commit_changes, remove_action, visible_files
-from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.parquet import new_file, number_of
-from pregao.lake.storage.commit_unit import DATE
-from dataclasses import dataclass
-from typing import Any
-import pyarrow as pa
-from pregao.lake.ingest.writer import BY_INSTRUMENT, write_rows
-from pregao.lake.storage.filesystem import Location
-from pregao.lake.storage.parquet import WrittenFile
-from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
 from pregao.capture.statistics import CaptureStatistics
 from pregao.lake.ingest.accounting import FeedCoverage, IngestCounts, RunStarts
-from pregao.lake.storage.parquet import WrittenFile
-
+from pregao.lake.ingest.registry import PROTOCOLS
+from pregao.lake.ingest.writer import BY_INSTRUMENT, write_rows
+from pregao.lake.storage.commit_unit import DATE
+from pregao.lake.storage.delta import (
+    LakeTable,
+    add_action,
+    arrow_schema,
+    change_table,
+    commit_changes,
+    remove_action,
+    visible_files,
+)
+from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.parquet import WrittenFile, new_file, number_of
 
 Latest = Callable[[Any], Any]
 

@@ -5,13 +5,12 @@ Limits of days and channels per ingest: each day is a folder in every table.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from collections.abc import Collection
-from pregao.errors import UsageError
 from pregao.lake.storage.parquet import iso
-
 
 TARGET_BYTES = 64 * 1024 * 1024
 SKEW_NS = SECOND

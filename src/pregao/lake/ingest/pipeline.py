@@ -5,48 +5,48 @@ Creation of a lake while its first captures are read, and cleanup if they have n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from pregao.errors import NothingFoundError
-from pregao.lake.ingest.tables import first_specs
-from pregao.lake.storage.lake_store import LakeStore
 import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
+
 from pregao._version import __version__
 from pregao.clock import system_clock
 from pregao.errors import CaptureError, NothingFoundError, PregaoError
 from pregao.extras import require
-from pregao.lake.ingest.options import check_channels, check_days
 from pregao.lake.ingest.discovery import find_captures
-from pregao.lake.ingest.exclusions import has_supported_content, reject_empty, reject_unsupported
-from pregao.lake.ingest.gaps import write_gaps
+from pregao.lake.ingest.exclusions import (
+    deduplicate,
+    find_duplicates,
+    has_supported_content,
+    identify,
+    reject_empty,
+    reject_unsupported,
+    was_streamed,
+)
+from pregao.lake.ingest.feed_assignment import decide_roles
 from pregao.lake.ingest.fingerprint import range_hash
-from pregao.lake.ingest.history import IngestState, channel_day_key, guard
-from pregao.lake.ingest.merging import latest_rules, settle_latest
-from pregao.lake.ingest.merging import TaskManifest
-from pregao.lake.ingest.history import load_ingest_state
-from pregao.lake.ingest.options import IngestOptions, check_options
+from pregao.lake.ingest.gaps import write_gaps
+from pregao.lake.ingest.history import IngestState, channel_day_key, guard, load_ingest_state
+from pregao.lake.ingest.merging import TaskManifest, latest_rules, settle_latest
+from pregao.lake.ingest.options import IngestOptions, check_channels, check_days, check_options
 from pregao.lake.ingest.planner import IngestPlan, make_plan
 from pregao.lake.ingest.protocol import UNKNOWN_STREAM
 from pregao.lake.ingest.registry import PROTOCOLS, first_protocol, prepare
 from pregao.lake.ingest.report import CaptureReport, IngestReport, check, gather
-from pregao.lake.ingest.feed_assignment import decide_roles
 from pregao.lake.ingest.runner import Merger, Runner, TaskProgress, merge_locally, run_locally
 from pregao.lake.ingest.survey import CaptureSurvey, scan_tcp, survey
 from pregao.lake.ingest.tables import first_specs, protocol_specs
-from pregao.lake.ingest.exclusions import deduplicate, find_duplicates, identify, was_streamed
 from pregao.lake.ingest.window import FlowRole
-from pregao.lake.storage.transaction import until_committed
-from pregao.lake.storage.lake_store import STAGING, LakeStore
-from pregao.lake.storage.filesystem import Location
-from pregao.lake.storage.parquet import WrittenFile, iso
 from pregao.lake.storage.commit_unit import CommitUnit
+from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.lake_store import STAGING, LakeStore
+from pregao.lake.storage.parquet import WrittenFile, iso
+from pregao.lake.storage.transaction import until_committed
 from pregao.umdf.phases import day_of
 
 
@@ -219,7 +219,7 @@ def ingest_surveyed(
     making: LakeCreation | None = None,
     may_be_nothing: bool = True,
 ) -> set[int]:
-    """Decode surveyed captures and commit them as one unit; `Report.committed` has the outcome.
+    """Decode surveyed captures and commit them as one unit; `IngestReport.committed` has the outcome.
 
     Surveys that own no packets and only give context come last. ``continued`` means that sequences
     continue from earlier units; ``making`` that the tables are still being created. Reading may

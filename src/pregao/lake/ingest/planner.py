@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pregao.lake.ingest.sequence_ranges import Coverage
+from pregao.lake.ingest.feed_assignment import arbitrated_channels, counting_protocol, readers_of
 from pregao.lake.ingest.options import IngestOptions
 from pregao.lake.ingest.pcap_index import PcapSeeker
 from pregao.lake.ingest.protocol import IngestProtocol
 from pregao.lake.ingest.registry import PROTOCOLS
-from pregao.lake.ingest.feed_assignment import arbitrated_channels, counting_protocol, readers_of
+from pregao.lake.ingest.sequence_ranges import Coverage
 from pregao.lake.ingest.survey import CaptureSurvey
 from pregao.lake.ingest.task import IngestTask, TaskRange
 from pregao.lake.ingest.window import FlowRole, KeyBounds, comes_before

@@ -10,33 +10,34 @@ Sort a user's schema files into SBE schemas and FAST templates.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+
 import numpy as np
 import numpy.typing as npt
+
 from pregao.arrays import Int64Array
-from pregao.capture.blocks import PacketBlock
 from pregao.capture.block_reader import read_blocks
+from pregao.capture.blocks import PacketBlock
 from pregao.capture.layers import Flow
 from pregao.capture.reader import TruncatedTail
 from pregao.capture.statistics import CaptureStatistics
 from pregao.umdf.survey.lines import Destination
-import re
-from collections.abc import Sequence
-from pathlib import Path
 
 if TYPE_CHECKING:
     from typing import Protocol as Interface
+
     from pregao.lake.ingest.sbe_rows import Payloads
     from pregao.lake.storage.commit_unit import TableSpec
     from pregao.umdf.sequencing import PacketKey
 
 
 if TYPE_CHECKING:
-    
-            
+
     class PayloadReader(Interface):
         """Reads the payloads of a range of a capture in blocks, like `capture.BlockReader`.
 

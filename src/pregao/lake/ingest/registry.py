@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pregao.lake.ingest.protocol import IngestProtocol
 from pregao.lake.ingest.protocols.entrypoint import ENTRYPOINT
 from pregao.lake.ingest.protocols.legacy import LEGACY
-from pregao.lake.ingest.protocol import IngestProtocol
 from pregao.lake.ingest.protocols.umdf import UMDF
 
 PROTOCOLS: dict[str, IngestProtocol] = {each.name: each for each in (UMDF, ENTRYPOINT, LEGACY)}

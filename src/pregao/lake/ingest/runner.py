@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from pregao.lake.ingest.merging import TaskManifest
-from pregao.lake.ingest.merging import merge_staged
+from pregao.lake.ingest.merging import TaskManifest, merge_staged
 from pregao.lake.ingest.task import IngestTask, run_task
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.parquet import WrittenFile

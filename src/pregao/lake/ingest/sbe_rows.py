@@ -6,30 +6,31 @@ which are the same for every protocol.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from pregao.arrays import BoolArray, Int64Array
 from pregao.lake.ingest import _kernels
 from pregao.lake.ingest.accounting import WindowRows
-from pregao.lake.ingest.window import FlowRole, WindowPackets, days_of
-from pregao.umdf.keys import key_type
-from abc import ABC, abstractmethod
-from typing import Any
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-from pregao.arrays import Int64Array
-from pregao.lake.ingest import _kernels
+from pregao.lake.ingest.window import FlowRole, WindowPackets, all_same, by_day, days_of
 from pregao.lake.ingest.writer import order_by_value
-from pregao.lake.ingest.window import all_same, by_day
 from pregao.sbe.value_specs import readings
-from pregao.umdf.bulk_decoder import BulkDecoder, DecodeReject, MessageBatch, MessageKind, UnknownMessages, WalkedPackets
+from pregao.umdf.bulk_decoder import (
+    BulkDecoder,
+    DecodeReject,
+    MessageBatch,
+    MessageKind,
+    UnknownMessages,
+    WalkedPackets,
+)
+from pregao.umdf.keys import key_type
 from pregao.umdf.tables import TemplateTable
-
 
 NO_EVENT = -1
 

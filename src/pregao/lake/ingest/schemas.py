@@ -9,18 +9,17 @@ A table is created with the columns of every bundled schema version. Files store
 
 from __future__ import annotations
 
-from typing import Any
-import pyarrow as pa
-from pregao.lake.storage.commit_unit import DATE, TableSpec
-from pregao.umdf.keys import MESSAGE_KEY, STREAM_KEY, key_field, key_fields
 from collections.abc import Iterable, Sequence
 from typing import Any
+
 import pyarrow as pa
-from pregao.lake.storage.commit_unit import DATE
+
+from pregao.lake.storage.commit_unit import DATE, TableSpec
 from pregao.sbe.arrow import widened
 from pregao.sbe.model import MessageTemplate, Schema
 from pregao.schemas.bundle import PROTOCOLS
 from pregao.schemas.registry import Registry
+from pregao.umdf.keys import MESSAGE_KEY, STREAM_KEY, key_field, key_fields
 from pregao.umdf.tables import TableColumn, TemplateTable
 
 

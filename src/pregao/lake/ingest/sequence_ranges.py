@@ -9,16 +9,16 @@ the last one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-import numpy as np
-import numpy.typing as npt
-from pregao.arrays import Int64Array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pregao.umdf.sequencing import version_distance
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from pregao.arrays import Int64Array
+from pregao.umdf.sequencing import version_distance
 
 ChannelDayVersion = tuple[int, int, int]
 """A day, a channel and a sequence version."""

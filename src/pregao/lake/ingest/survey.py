@@ -8,16 +8,16 @@ Detect B3 protocols that the ingest does not decode, by the form of their datagr
 from __future__ import annotations
 
 import struct
-from pregao.capture.blocks import PacketBlock
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
 from pregao.capture.blocks import PacketBlock
 from pregao.capture.split import BoundaryFinder, boundary_finder
 from pregao.capture.statistics import CaptureStatistics
 from pregao.errors import CaptureError
-from pregao.lake.ingest.growing_file import FAR_AT_ENDS_NS, sensible_time, sensible_times
 from pregao.lake.ingest.fingerprint import fingerprint
+from pregao.lake.ingest.growing_file import FAR_AT_ENDS_NS, sensible_time, sensible_times
 from pregao.lake.ingest.protocol import IngestProtocol, ProtocolEvidence
 from pregao.lake.ingest.registry import PROTOCOLS
 from pregao.lake.storage.filesystem import Location
@@ -32,7 +32,7 @@ _MAX_SHOWN = 1000
 
 
 def count_like_fast(block: PacketBlock) -> int:
-    """Count the datagrams that look like UMDF FIX/FAST among the first `_MOST` of a block."""
+    """Count the datagrams that look like UMDF FIX/FAST among the first `_MAX_SHOWN` of a block."""
     return sum(_like_fast(block.payload(row)) for row in range(min(len(block), _MAX_SHOWN)))
 
 

@@ -23,17 +23,14 @@ from pregao.capture.source import open_source
 from pregao.capture.statistics import CaptureStatistics
 from pregao.errors import CaptureError
 from pregao.lake.ingest.accounting import merge_first_times
-from pregao.lake.ingest.options import check_days
-from pregao.lake.ingest.growing_file import sensible_times, sent_far_from_capture
-from pregao.lake.ingest.sequence_ranges import Coverage, joined_runs
-from pregao.lake.ingest.window_decoder import WindowDecoder
-from pregao.lake.ingest.writer import write_rows
 from pregao.lake.ingest.fingerprint import HashingSource, block_hashes
-from pregao.lake.ingest.merging import TaskManifest
-from pregao.lake.ingest.merging import joined_rows, stage
+from pregao.lake.ingest.growing_file import sensible_times, sent_far_from_capture
+from pregao.lake.ingest.merging import TaskManifest, joined_rows, stage
+from pregao.lake.ingest.options import check_days
 from pregao.lake.ingest.protocol import UNKNOWN_STREAM
 from pregao.lake.ingest.registry import PROTOCOLS, prepare
 from pregao.lake.ingest.schemas import REJECTS
+from pregao.lake.ingest.sequence_ranges import Coverage, joined_runs
 from pregao.lake.ingest.window import (
     FIRST_FEED,
     FlowRole,
@@ -43,8 +40,10 @@ from pregao.lake.ingest.window import (
     timed_key,
     timed_keys,
 )
-from pregao.lake.storage.filesystem import Location
+from pregao.lake.ingest.window_decoder import WindowDecoder
+from pregao.lake.ingest.writer import write_rows
 from pregao.lake.storage.commit_unit import DATE
+from pregao.lake.storage.filesystem import Location
 from pregao.umdf.sequencing import PacketKey, precedes, serial_of
 
 BLOCK_BYTES = 8 * 1024 * 1024

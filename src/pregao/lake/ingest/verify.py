@@ -19,10 +19,10 @@ from pregao.errors import UsageError
 from pregao.lake.ingest.accounting import PACKET_OUTCOMES
 from pregao.lake.ingest.protocol import IngestProtocol
 from pregao.lake.ingest.registry import PROTOCOLS, first_protocol
-from pregao.lake.storage.delta import visible_files
-from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.commit_unit import DATE
+from pregao.lake.storage.delta import visible_files
+from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.lake_store import LakeStore
 from pregao.umdf.keys import PACKET_KEY
 
 _SECONDS_OF_A_DAY = DAY // SECOND

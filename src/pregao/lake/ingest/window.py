@@ -19,11 +19,11 @@ from pregao.arrays import BoolArray, Int64Array
 from pregao.capture.blocks import PacketBlock
 from pregao.clock import SECOND
 from pregao.lake.ingest import _kernels
-from pregao.lake.ingest.sequence_ranges import Coverage
 from pregao.lake.ingest.protocol import PayloadKeys
+from pregao.lake.ingest.sequence_ranges import Coverage
 from pregao.umdf.arbitration_columns import NO_OTHER, arbitrate
-from pregao.umdf.sequencing import PacketKey, precedes, serial_of
 from pregao.umdf.phases import day_of_packets
+from pregao.umdf.sequencing import PacketKey, precedes, serial_of
 
 _FEW = 16
 _NUMBER_BITS = 32
@@ -271,7 +271,7 @@ def timed_keys(numbers: Int64Array, sending_time_ns: Int64Array, time_ns: Int64A
 
 
 def timed_key(place: int) -> PacketKey:
-    """Convert one of `timed_places` to a packet key with the second instead of the version."""
+    """Convert one of `timed_keys` to a packet key with the second instead of the version."""
     return PacketKey(place >> _NUMBER_BITS, place & ((1 << _NUMBER_BITS) - 1))
 
 

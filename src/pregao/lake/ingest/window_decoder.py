@@ -6,11 +6,21 @@ import numpy as np
 import pyarrow as pa
 
 from pregao.arrays import BoolArray, Int64Array
-from pregao.lake.ingest.accounting import DECODED, DUPLICATE, FILTERED, PACKET_OUTCOMES, REJECTED, FeedCoverage, RunStarts, WindowRows, merge_first_times
+from pregao.lake.ingest.accounting import (
+    DECODED,
+    DUPLICATE,
+    FILTERED,
+    PACKET_OUTCOMES,
+    REJECTED,
+    FeedCoverage,
+    RunStarts,
+    WindowRows,
+    merge_first_times,
+)
 from pregao.lake.ingest.growing_file import FAR_REASON as FAR
-from pregao.lake.ingest.sequence_ranges import Coverage, joined_runs
-from pregao.lake.ingest.sbe_rows import Payloads, RoleNames, null_where
 from pregao.lake.ingest.protocol import IngestProtocol, WalkResult
+from pregao.lake.ingest.sbe_rows import Payloads, RoleNames, null_where
+from pregao.lake.ingest.sequence_ranges import Coverage, joined_runs
 from pregao.lake.ingest.window import (
     FlowRole,
     KeyBounds,

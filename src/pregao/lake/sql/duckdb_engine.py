@@ -16,15 +16,20 @@ import pyarrow.compute as pc
 
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.sql.duckdb_session import open_session, quoted_name, quoted_text
+from pregao.lake.sql.file_pruning import (
+    Condition,
+    admitted,
+    find_scans,
+    readable_table,
+    readable_view,
+)
 from pregao.lake.sql.query_guard import Parsed, parse
 from pregao.lake.sql.renamed_columns import renamed_hint
-from pregao.lake.sql.file_pruning import Condition, admitted, find_scans, readable_table, readable_view
-from pregao.lake.storage.delta import dataset
-from pregao.lake.storage.delta import arrow_schema, visible_files
-from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.filesystem import Location
-from pregao.lake.storage.local_files import check_links
 from pregao.lake.storage.commit_unit import DATE
+from pregao.lake.storage.delta import arrow_schema, dataset, visible_files
+from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.local_files import check_links
 from pregao.lake.views.definitions import View, define_views, needed_tables, view_names
 from pregao.lake.views.sql import DUCKDB, select_text
 
@@ -38,7 +43,7 @@ class DuckdbEngine:
         self._lake = lake
         self._unsafe = unsafe
 
-    def ask(self, sql: str, parameters: Sequence[Any] = ()) -> DuckdbResult:
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> DuckdbResult:
         """Plan a query; ``parameters`` are the values of its ``?``."""
         with self._spoken():
             parsed = parse(sql, unsafe=self._unsafe)

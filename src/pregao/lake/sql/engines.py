@@ -5,9 +5,9 @@ Interface of the query engines: SQL in, rows as Arrow tables out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
-from collections.abc import Mapping
+
 from pregao.errors import UsageError
 from pregao.lake.engine_names import EngineName
 from pregao.lake.storage.lake_store import LakeStore
@@ -64,7 +64,7 @@ def open_engine(
 
         lake.roll_forward()
         return DuckdbEngine(lake, unsafe=unsafe)
-    from pregao.lake.sql.spark_tables import connect
     from pregao.lake.sql.spark_engine import SparkEngine
+    from pregao.lake.sql.spark_tables import connect
 
     return SparkEngine(connect(lake.location, None, master, **(settings or {})), unsafe=unsafe)

@@ -11,19 +11,19 @@ the tree is searched for them. Only the parser runs here, in a session without f
 
 from __future__ import annotations
 
-import re
-from pregao.errors import UsageError
 import json
 import os
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
 import duckdb
+
 from pregao.errors import UsageError
 from pregao.lake.sql.duckdb_session import open_session
-
 
 _QUERIES = ("select", "with", "from", "values", "table")
 _QUESTIONS = ("show", "describe", "desc", "summarize", "explain")

@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from pregao.errors import PregaoError, UsageError
-from pregao.lake.execution.spark_session import was_interrupted
-from pregao.lake.execution.spark_session import sentence
-from pregao.lake.sql.spark_tables import LakeSession
+from pregao.lake.execution.spark_session import sentence, was_interrupted
+from pregao.lake.sql.query_guard import require_query
 from pregao.lake.sql.renamed_columns import renamed_hint
 from pregao.lake.sql.spark_plans import refuse_code, require_query_plan, wrapped_query
-from pregao.lake.sql.query_guard import require_query
+from pregao.lake.sql.spark_tables import LakeSession
 
 _FILES_AS_TABLES = "spark.sql.runSQLOnFiles"
 
@@ -24,7 +23,7 @@ class SparkEngine:
         self._session = session
         self._unsafe = unsafe
 
-    def ask(self, sql: str, parameters: Sequence[Any] = ()) -> SparkResult:
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> SparkResult:
         """Plan a query; ``parameters`` are the values of its ``?``."""
         require_query(sql)
         with self.asking():

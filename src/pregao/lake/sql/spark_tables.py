@@ -11,12 +11,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from pregao.lake.execution.spark_session import is_remote, spark_session
 from pregao.lake.sql.delta_connector import DELTA_EXTENSION
-from pregao.lake.execution.spark_session import is_remote
-from pregao.lake.execution.spark_session import spark_session
 from pregao.lake.storage.delta import arrow_schema, visible_files
-from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.local_files import check_links
 from pregao.lake.views.definitions import define_views, view_names
 from pregao.lake.views.sql import SPARK, select_text

@@ -12,10 +12,16 @@ from deltalake import Schema
 from deltalake.exceptions import DeltaError
 
 from pregao.errors import UsageError
-from pregao.lake.storage.delta import LakeTable, add_action, append_once, arrow_schema, load_existing
-from pregao.lake.storage.local_log import LocalLog, read_log
-from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.commit_unit import NewFile
+from pregao.lake.storage.delta import (
+    LakeTable,
+    add_action,
+    append_once,
+    arrow_schema,
+    load_existing,
+)
+from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.local_log import LocalLog, read_log
 
 _ATTEMPTS = 1000
 

@@ -10,13 +10,6 @@ Delta properties of tables that keep logs cheap to load after years of commits.
 
 from __future__ import annotations
 
-from typing import Any
-import pyarrow as pa
-from pregao.lake.storage.filesystem import Location
-from pregao.lake.storage.local_files import check_links
-from pregao.lake.storage.commit_unit import DATE
-from deltalake import Transaction
-from pregao.lake.storage.commit_unit import TableSpec
 import logging
 import random
 import time
@@ -24,23 +17,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from typing import Any, TypeVar
+
 import pyarrow as pa
 from deltalake import (
     CommitProperties,
     DeltaTable,
     PostCommitHookProperties,
     Schema,
+    Transaction,
     write_deltalake,
 )
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
+
 from pregao.errors import UsageError
+from pregao.lake.storage.commit_unit import DATE, NewFile, TableSpec
 from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.local_files import check_links, check_paths
 from pregao.lake.storage.local_log import check_log
 from pregao.lake.storage.owners import has_exited, own_name, shown_name
-from pregao.lake.storage.local_files import check_links, check_paths
-from pregao.lake.storage.commit_unit import DATE, NewFile, TableSpec
-
 
 _BOUNDED = (
     pa.types.is_integer,
@@ -143,7 +138,7 @@ class LakeTable(DeltaTable):
 
     The library's datasets call Python code from pyarrow threads: a thread that is still running at
     interpreter exit crashes the process. They also return wrong results if the log has no bounds of
-    a column; see `datasets`.
+    a column; see `delta`.
     """
 
     def __init__(self, location: Location) -> None:

@@ -18,7 +18,13 @@ import pyarrow as pa
 import pyarrow.fs
 
 from pregao.errors import UsageError
-from pregao.safe_io.urls import CONTAINER_SCHEMES, credentials_path, read_credentials, redacted, with_secrets
+from pregao.safe_io.urls import (
+    CONTAINER_SCHEMES,
+    credentials_path,
+    read_credentials,
+    redacted,
+    with_secrets,
+)
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _S3_SCHEMES = ("s3", "s3a", "s3n")

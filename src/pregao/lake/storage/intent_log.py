@@ -25,9 +25,20 @@ import pyarrow.parquet as pq
 from pregao.clock import Clock, system_clock
 from pregao.errors import UsageError
 from pregao.lake.storage.append import open_target
-from pregao.lake.storage.delta import LakeTable, add_action, change_table, commit_changes, create, load, load_existing, remove_action, replace_files, visible_files
-from pregao.lake.storage.filesystem import Location, unique_name
 from pregao.lake.storage.commit_unit import CommitUnit, NewFile, ReplacedRows, TableSpec
+from pregao.lake.storage.delta import (
+    LakeTable,
+    add_action,
+    change_table,
+    commit_changes,
+    create,
+    load,
+    load_existing,
+    remove_action,
+    replace_files,
+    visible_files,
+)
+from pregao.lake.storage.filesystem import Location, unique_name
 
 NAME = "_intents"
 

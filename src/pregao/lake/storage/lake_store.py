@@ -14,15 +14,25 @@ import pyarrow.compute as pc
 
 from pregao.clock import Clock, system_clock
 from pregao.errors import UsageError
-from pregao.lake.storage import transaction, intent_log
+from pregao.lake.storage import intent_log, transaction
 from pregao.lake.storage.append import AppendTarget, open_target
-from pregao.lake.storage.transaction import LEDGER, LEDGER_SPEC, Watch, unwatched
-from pregao.lake.storage.delta import LakeTable, arrow_schema, change_table, commit_changes, create_once, load, upgrade_schema, visible_files
-from pregao.lake.storage.local_log import read_paths
-from pregao.lake.storage.filesystem import Location
-from pregao.lake.storage.parquet import WrittenFile, new_file
-from pregao.lake.storage.delta import bounded_columns, settings_of
 from pregao.lake.storage.commit_unit import DATE, CommitResult, CommitUnit, NewFile, TableSpec
+from pregao.lake.storage.delta import (
+    LakeTable,
+    arrow_schema,
+    bounded_columns,
+    change_table,
+    commit_changes,
+    create_once,
+    load,
+    settings_of,
+    upgrade_schema,
+    visible_files,
+)
+from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.local_log import read_paths
+from pregao.lake.storage.parquet import WrittenFile, new_file
+from pregao.lake.storage.transaction import LEDGER, LEDGER_SPEC, Watch, unwatched
 
 _AT_ONCE = 4
 STAGING = "_staging"
@@ -172,7 +182,7 @@ class LakeStore:
     def captures(self) -> dict[str, str]:
         """Return all claimed captures, of complete and incomplete units: content ID → unit ID.
 
-        Reads all intents; `taken` and `taken_beginning_with` read only what they need.
+        Reads all intents; `taken` and `claimed_with_prefix` read only what they need.
         """
         register = intent_log.open_register(self.location)
         return {} if register is None else register.all()
@@ -190,7 +200,9 @@ class LakeStore:
     def commit(self, unit: CommitUnit, watch: Watch = unwatched) -> CommitResult:
         """Make a unit visible in all its tables, exactly once."""
         opened, self._opened = self._opened, {}
-        return transaction.commit(self.location, unit, clock=self._clock, watch=watch, opened=opened)
+        return transaction.commit(
+            self.location, unit, clock=self._clock, watch=watch, opened=opened
+        )
 
     def pending(self) -> list[str]:
         """Return the IDs of incomplete units."""

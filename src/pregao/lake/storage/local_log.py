@@ -23,6 +23,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,19 +31,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
+
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from pregao.errors import UsageError
+from pregao.lake.storage.commit_unit import NewFile
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.local_files import check_paths
-from pregao.lake.storage.commit_unit import NewFile
-import contextlib
-import functools
-import re
-from pathlib import Path
 from pregao.safe_io.documents import MAX_DEPTH
-from pregao.errors import UsageError
-
 
 _READER, _WRITER = 1, 2
 """Supported versions of the Delta protocol: only files, columns and marks."""

@@ -13,22 +13,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
-import numpy as np
-from pregao.arrays import Int64Array
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+
 from pregao.arrays import Int64Array
-from pregao.lake.storage.transaction import retire
-from pregao.lake.storage.delta import LakeTable, add_action, arrow_schema, remove_action, replace_files, visible_files
-from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.filesystem import Location
-from pregao.lake.storage.parquet import rewrite
 from pregao.lake.storage.commit_unit import DATE, NewFile
+from pregao.lake.storage.delta import (
+    LakeTable,
+    add_action,
+    arrow_schema,
+    remove_action,
+    replace_files,
+    visible_files,
+)
+from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.parquet import rewrite
+from pregao.lake.storage.transaction import retire
 
 
 @dataclass(frozen=True, slots=True)

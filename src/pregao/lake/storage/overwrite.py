@@ -10,10 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.transaction import AddAction
 
-from pregao.lake.storage.delta import FileChange, LakeTable, add_action, arrow_schema, change_once, load_existing, remove_action, visible_files
+from pregao.lake.storage.commit_unit import DATE, NewFile, ReplacedRows
+from pregao.lake.storage.delta import (
+    FileChange,
+    LakeTable,
+    add_action,
+    arrow_schema,
+    change_once,
+    load_existing,
+    remove_action,
+    visible_files,
+)
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.parquet import rewrite
-from pregao.lake.storage.commit_unit import DATE, NewFile, ReplacedRows
 
 
 def replace_once(

@@ -7,25 +7,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import date
-from decimal import Decimal
-from typing import Any
-import pyarrow as pa
-import pyarrow.compute as pc
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any
-import pyarrow as pa
-import pyarrow.parquet as pq
-from pregao.extras import kernels_compiled
-from pregao.lake.storage import fast_parquet
-from pregao.lake.storage.filesystem import Location
-from pregao.lake.storage.commit_unit import DATE, NewFile
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pregao.extras import kernels_compiled
+from pregao.lake.storage.commit_unit import DATE, NewFile
+from pregao.lake.storage.fast_parquet.columns import is_flat
+from pregao.lake.storage.filesystem import Location
 
 INDEXED_COLUMNS = 32
 """Number of leading columns with statistics in Delta; readers use no more."""
@@ -91,20 +87,20 @@ def stats_json(metadata: Any, schema: Any, known: Mapping[str, ColumnBounds] | N
     minima: list[str] = []
     maxima: list[str] = []
     nulls: list[str] = []
-    for field in list(schema)[:INDEXED_COLUMNS]:
-        index = index_of.get(field.name)
-        if index is None or pa.types.is_nested(field.type):
+    for column in list(schema)[:INDEXED_COLUMNS]:
+        index = index_of.get(column.name)
+        if index is None or pa.types.is_nested(column.type):
             continue
         chunks = [
             metadata.row_group(group).column(index) for group in range(metadata.num_row_groups)
         ]
         statistics = [chunk.statistics for chunk in chunks]
-        name = json.dumps(field.name)
+        name = json.dumps(column.name)
         if any(found is None or not found.has_null_count for found in statistics):
-            given = (known or {}).get(field.name)
+            given = (known or {}).get(column.name)
             if given is not None:
                 nulls.append(f"{name}:{given.nulls}")
-                bounds = None if given.low is None else _as_json(given.low, given.high, field.type)
+                bounds = None if given.low is None else _as_json(given.low, given.high, column.type)
                 if bounds is not None:
                     minima.append(f"{name}:{bounds[0]}")
                     maxima.append(f"{name}:{bounds[1]}")
@@ -114,7 +110,7 @@ def stats_json(metadata: Any, schema: Any, known: Mapping[str, ColumnBounds] | N
         valued = [found for found in statistics if found.num_values]
         if not valued or not all(found.has_min_max for found in valued):
             continue
-        bounds = _bounds(valued, field.type)
+        bounds = _bounds(valued, column.type)
         if bounds is not None:
             minima.append(f"{name}:{bounds[0]}")
             maxima.append(f"{name}:{bounds[1]}")
@@ -279,7 +275,7 @@ def write_table(
 
     ``delta_coded`` are columns, or members of a column's lists, stored with delta encoding;
     ``plain`` are columns whose values rarely repeat; all others are dictionary-encoded. Rows sorted
-    by the column ``apart`` get row groups by its values, if the table has no lists.
+    by the column ``separate`` get row groups by its values, if the table has no lists.
     """
     folder = f"{DATE}={iso(day)}"
     path = f"{folder}/part-{uuid.uuid4().hex}.parquet"
@@ -315,11 +311,13 @@ def table_writer(
 ) -> Any:
     """Return a writer of row groups to a file, with ``write_table`` and ``close``.
 
-    Columns are Parquet paths; ``bounded`` are those with minima and maxima. ``apart`` is ignored
+    Columns are Parquet paths; ``bounded`` are those with minima and maxima. ``separate`` is ignored
     for tables with lists.
     """
-    if fast_parquet.is_flat(schema) and kernels_compiled():
-        return fast_parquet.FlatWriter(sink, schema, delta_coded, plain, bounded, separate)
+    if is_flat(schema) and kernels_compiled():
+        from pregao.lake.storage.fast_parquet.writer import FlatWriter
+
+        return FlatWriter(sink, schema, delta_coded, plain, bounded, separate)
     leaves = _leaves(schema)
     delta = set(delta_coded)
     return pq.ParquetWriter(

@@ -1,6 +1,6 @@
 """Exactly-once commits: a unit's files become visible in all their tables, or in none.
 
-First the unit's intent is committed (see `intents`): from then on its captures are claimed, and its
+First the unit's intent is committed (see `intent_log`): from then on its captures are claimed, and its
 files will become visible, if necessary by another process. Then every table gets one transaction
 with the unit's ID, ``ingests`` last. A process that dies in between leaves an intent that the next
 command rolls forward; files of units without an intent stay invisible.
@@ -28,11 +28,11 @@ from pregao.clock import Clock, system_clock
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.storage import intent_log
 from pregao.lake.storage.append import AppendTarget, open_target
+from pregao.lake.storage.commit_unit import DATE, CommitResult, CommitUnit, NewFile, TableSpec
 from pregao.lake.storage.delta import add_action, change_table, commit_changes, load_existing
 from pregao.lake.storage.filesystem import Location, unique_name
-from pregao.lake.storage.parquet import WrittenFile, new_file, number_of, stored_schema
 from pregao.lake.storage.overwrite import replace_once
-from pregao.lake.storage.commit_unit import DATE, CommitResult, CommitUnit, NewFile, TableSpec
+from pregao.lake.storage.parquet import WrittenFile, new_file, number_of, stored_schema
 
 LEDGER = "ingests"
 """The table that records complete units: the last one in which a unit becomes visible."""

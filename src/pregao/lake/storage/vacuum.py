@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pregao.clock import DAY, Clock, system_clock
 from pregao.lake.storage import intent_log
 from pregao.lake.storage.delta import load_existing, visible_files
+from pregao.lake.storage.filesystem import FileEntry, Location
 from pregao.lake.storage.lake_store import STAGING, LakeStore
 from pregao.lake.storage.local_files import list_files, remove_empty_folders, remove_file
-from pregao.lake.storage.filesystem import FileEntry, Location
 
 LOG = "_delta_log"
 RETIRED = ("_known",)

@@ -16,13 +16,11 @@ from typing import Any
 
 from pregao.clock import SECOND
 from pregao.errors import PregaoError, UsageError
-from pregao.lake.ingest.report import IngestReport
 from pregao.lake.datasource.data_source import register
 from pregao.lake.datasource.options import RANGES
 from pregao.lake.datasource.rolling_files import FileRange, Offset, next_offset, ranges_between
-from pregao.lake.execution.spark_session import is_remote
-from pregao.lake.execution.spark_session import missing_interpreter
-from pregao.lake.execution.spark_session import sentence
+from pregao.lake.execution.spark_session import is_remote, missing_interpreter, sentence
+from pregao.lake.ingest.report import IngestReport
 from pregao.lake.storage.filesystem import Location
 from pregao.lake.streaming.stream_ingest import StreamIngest
 

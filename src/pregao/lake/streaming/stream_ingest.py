@@ -19,24 +19,23 @@ from dataclasses import replace
 
 from pregao.errors import CaptureError
 from pregao.extras import require
-from pregao.lake.ingest.growing_file import GrowingFile
+from pregao.lake.datasource.rolling_files import FileRange, RollingFiles
 from pregao.lake.ingest.fingerprint import fingerprint
-from pregao.lake.ingest.pipeline import ingest, ingest_surveyed
-from pregao.lake.ingest.history import IngestState, range_identity
+from pregao.lake.ingest.growing_file import GrowingFile
+from pregao.lake.ingest.history import IngestState, load_ingest_state, range_identity
 from pregao.lake.ingest.merging import settle_latest
-from pregao.lake.ingest.history import load_ingest_state
 from pregao.lake.ingest.options import IngestOptions, check_options
 from pregao.lake.ingest.pcap_index import PcapSeeker
+from pregao.lake.ingest.pipeline import ingest, ingest_surveyed
 from pregao.lake.ingest.protocol import UNKNOWN_STREAM
 from pregao.lake.ingest.registry import first_protocol
 from pregao.lake.ingest.report import IngestReport
 from pregao.lake.ingest.runner import Merger, Runner, TaskProgress, merge_locally, run_locally
 from pregao.lake.ingest.survey import CaptureSurvey, survey, survey_range
 from pregao.lake.ingest.tables import first_specs
-from pregao.lake.datasource.rolling_files import FileRange, RollingFiles
-from pregao.lake.storage.transaction import until_committed
-from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.lake_store import LakeStore
+from pregao.lake.storage.transaction import until_committed
 
 
 class StreamIngest:

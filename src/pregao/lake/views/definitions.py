@@ -19,26 +19,27 @@ without a name, or of an unknown version, is shown as its number.
 
 from __future__ import annotations
 
-from functools import cache
-from itertools import groupby
-from pregao.lake.ingest.protocols.umdf import bundled_message_tables
-from pregao.sbe.model import SetType
-from pregao.sbe.value_specs import ValueKind
-from pregao.schemas.bundle import UMDF_SCHEMA_ID
-from pregao.schemas.registry import Registry
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
+from itertools import groupby
 from typing import Any
+
 import pyarrow as pa
+
 from pregao.errors import UsageError
 from pregao.lake.ingest.maintenance import type_name
+from pregao.lake.ingest.protocols.umdf import bundled_message_tables
+from pregao.lake.storage.commit_unit import DATE
 from pregao.lake.storage.delta import comment_of
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.commit_unit import DATE
+from pregao.sbe.model import SetType
+from pregao.sbe.value_specs import ValueKind
+from pregao.schemas.bundle import UMDF_SCHEMA_ID
+from pregao.schemas.registry import Registry
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
-
 
 VERSION = "schema_version"
 _COPIES = {"original_trade_condition": "trade_condition"}

@@ -7,8 +7,8 @@ from typing import Any
 
 from pregao.extras import imported
 from pregao.lake.storage.delta import visible_files
-from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.storage.local_files import check_links
 from pregao.lake.views.definitions import (
     Lookup,

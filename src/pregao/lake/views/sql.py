@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from pregao.errors import UsageError
+from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.views.definitions import (
     Lookup,
     LookupColumn,
@@ -20,11 +23,10 @@ from pregao.lake.views.definitions import (
     TimeUnit,
     View,
     ViewColumn,
+    define_views,
     key_columns,
+    view_names,
 )
-from pregao.errors import UsageError
-from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.views.definitions import View, define_views, view_names
 
 
 @dataclass(frozen=True, slots=True)

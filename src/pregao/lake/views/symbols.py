@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.errors import UsageError
-from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.filesystem import Location
 from pregao.lake.storage.commit_unit import DATE
+from pregao.lake.storage.filesystem import Location
+from pregao.lake.storage.lake_store import LakeStore
 from pregao.lake.views.definitions import INSTRUMENTS
 from pregao.name_matching import did_you_mean, folded
 

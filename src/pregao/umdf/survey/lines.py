@@ -8,27 +8,24 @@ Detection of the streams of destinations from samples of captures.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
 import numpy as np
 import numpy.typing as npt
+
 from pregao.arrays import Int64Array
+from pregao.capture.block_reader import read_blocks
 from pregao.capture.layers import Flow
-from pregao.errors import DecodeError
+from pregao.capture.split import boundary_finder
+from pregao.errors import CaptureError, DecodeError
 from pregao.sbe.model import MessageTemplate, Schema
 from pregao.sbe.value_specs import ValueSpec
 from pregao.schemas.registry import Registry
-from pregao.umdf.bulk_decoder import WalkedPackets
+from pregao.umdf.bulk_decoder import WalkedPackets, walk
 from pregao.umdf.packets import check_schema_id
 from pregao.umdf.streams import Stream, StreamEvidence
 from pregao.umdf.survey import _kernels
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
-from pregao.capture.block_reader import read_blocks
-from pregao.capture.split import boundary_finder
-from pregao.errors import CaptureError
-from pregao.schemas.registry import Registry
-from pregao.umdf.bulk_decoder import walk
 
 if TYPE_CHECKING:
     from pregao.capture.source import Source

@@ -12,18 +12,24 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import NamedTuple
+
 import numpy as np
+import numpy.typing as npt
+
 from pregao.capture.blocks import PacketBlock
 from pregao.errors import DecodeError
 from pregao.umdf import _kernels
-from pregao.umdf.bulk_decoder import BulkDecoder, DecodeReject, MessageBatch, MessageKind, UnknownMessages, WalkedPackets
-from typing import NamedTuple
-import numpy as np
-import numpy.typing as npt
-from pregao.umdf.bulk_decoder import WalkedPackets
-from pregao.umdf.survey import _kernels
+from pregao.umdf.bulk_decoder import (
+    BulkDecoder,
+    DecodeReject,
+    MessageBatch,
+    MessageKind,
+    UnknownMessages,
+    WalkedPackets,
+)
+from pregao.umdf.survey import _kernels as survey_kernels
 from pregao.umdf.templates import SEQUENCE_RESET
-
 
 FAULTS = {
     _kernels.SHORT_PACKET: "a packet too short for its header",
@@ -214,23 +220,23 @@ class SequenceGap(NamedTuple):
 class SequenceAudit:
     """Audits the sequence numbers of packets in bounded memory.
 
-    A packet later than 4,096 open gaps counts as a duplicate. Packets beyond ``most_runs`` versions
-    are counted as ``untracked``; beyond ``most_gaps`` open gaps only their size is kept.
+    A packet later than 4,096 open gaps counts as a duplicate. Packets beyond ``max_runs`` versions
+    are counted as ``untracked``; beyond ``max_gaps`` open gaps only their size is kept.
     """
 
     def __init__(self, max_runs: int = MAX_RUNS, max_gaps: int = MAX_GAPS) -> None:
         self._max_runs = max_runs
         self._max_gaps = max_gaps
         self._slots = np.full(4 * _FIRST_ROOM, -1, np.int32)
-        self._runs = np.empty((min(_FIRST_ROOM, max_runs), _kernels.RUN_COLUMNS), np.int64)
+        self._runs = np.empty((min(_FIRST_ROOM, max_runs), survey_kernels.RUN_COLUMNS), np.int64)
         self._gaps = np.empty((min(_FIRST_ROOM, max_gaps), 4), np.int64)
-        self._state = np.zeros(_kernels.AUDIT_STATE, np.int64)
-        self._state[_kernels.FREE_GAP] = -1
+        self._state = np.zeros(survey_kernels.AUDIT_STATE, np.int64)
+        self._state[survey_kernels.FREE_GAP] = -1
 
     @property
     def untracked(self) -> int:
         """Packets whose version did not fit in the table."""
-        return int(self._state[_kernels.UNTRACKED])
+        return int(self._state[survey_kernels.UNTRACKED])
 
     def add(
         self, lines: npt.NDArray[np.int32], times: npt.NDArray[np.int64], walked: WalkedPackets
@@ -243,7 +249,7 @@ class SequenceAudit:
         for start in range(0, len(lines), step):
             part = slice(start, start + step)
             self._make_room(min(step, len(lines) - start))
-            _kernels.follow_sequences(
+            survey_kernels.follow_sequences(
                 lines[part], walked.channel[part], walked.sequence_version[part],
                 walked.sequence_number[part], walked.message_count[part], resets[part],
                 times[part], self._slots, self._runs, self._gaps, self._state,
@@ -251,53 +257,56 @@ class SequenceAudit:
 
     def _make_room(self, packets: int) -> None:
         """Grow the tables, up to their limits, by the maximum that these packets can need."""
-        used = int(self._state[_kernels.RUNS_USED])
+        used = int(self._state[survey_kernels.RUNS_USED])
         if used + 2 * packets > len(self._runs) and len(self._runs) < self._max_runs:
             capacity = min(2 * len(self._runs) + 2 * packets, self._max_runs)
             self._runs = _longer(self._runs, capacity)
             self._slots = np.full(1 << (4 * capacity).bit_length(), -1, np.int32)
-            _kernels.fill_run_slots(self._slots, self._runs, used)
-        used = int(self._state[_kernels.GAPS_USED])
+            survey_kernels.fill_run_slots(self._slots, self._runs, used)
+        used = int(self._state[survey_kernels.GAPS_USED])
         if used + packets > len(self._gaps) and len(self._gaps) < self._max_gaps:
             self._gaps = _longer(self._gaps, min(2 * len(self._gaps) + packets, self._max_gaps))
 
     def runs(self) -> list[SequenceRun]:
         """Return the runs, in the order in which they started."""
-        rows = self._runs[: self._state[_kernels.RUNS_USED]].tolist()
-        found = [row for row in rows if not row[_kernels.RUN_KEY] & _kernels.TRACK]
+        rows = self._runs[: self._state[survey_kernels.RUNS_USED]].tolist()
+        found = [row for row in rows if not row[survey_kernels.RUN_KEY] & survey_kernels.TRACK]
         return [
             SequenceRun(
                 *_key(row),
-                first=row[_kernels.RUN_FIRST],
-                last=row[_kernels.RUN_NEXT] - 1,
-                packets=row[_kernels.RUN_PACKETS],
-                missing=row[_kernels.RUN_MISSING],
-                gaps=row[_kernels.RUN_GAPS],
-                duplicates=row[_kernels.RUN_DUPLICATES],
-                late=row[_kernels.RUN_LATE],
-                ended=row[_kernels.RUN_ENDED] > 0,
-                turns=row[_kernels.RUN_TURNS],
-                began_ns=row[_kernels.RUN_BEGAN],
+                first=row[survey_kernels.RUN_FIRST],
+                last=row[survey_kernels.RUN_NEXT] - 1,
+                packets=row[survey_kernels.RUN_PACKETS],
+                missing=row[survey_kernels.RUN_MISSING],
+                gaps=row[survey_kernels.RUN_GAPS],
+                duplicates=row[survey_kernels.RUN_DUPLICATES],
+                late=row[survey_kernels.RUN_LATE],
+                ended=row[survey_kernels.RUN_ENDED] > 0,
+                turns=row[survey_kernels.RUN_TURNS],
+                began_ns=row[survey_kernels.RUN_BEGAN],
             )
             for row in found
         ]
 
     def heartbeats(self) -> dict[tuple[int, int], int]:
         """Return the number of packets without a number, by line and channel."""
-        rows = self._runs[: self._state[_kernels.RUNS_USED]].tolist()
+        rows = self._runs[: self._state[survey_kernels.RUNS_USED]].tolist()
         return {
-            _key(row)[:2]: row[_kernels.TRACK_HEARTBEATS]
+            _key(row)[:2]: row[survey_kernels.TRACK_HEARTBEATS]
             for row in rows
-            if row[_kernels.RUN_KEY] & _kernels.TRACK
+            if row[survey_kernels.RUN_KEY] & survey_kernels.TRACK
         }
 
     def gaps(self, limit: int = 20) -> list[SequenceGap]:
         """Return the earliest open gaps, at most ``most``."""
         found: list[SequenceGap] = []
-        for row in self._runs[: self._state[_kernels.RUNS_USED]].tolist():
-            if row[_kernels.RUN_KEY] & _kernels.TRACK or not row[_kernels.RUN_MISSING]:
+        for row in self._runs[: self._state[survey_kernels.RUNS_USED]].tolist():
+            if (
+                row[survey_kernels.RUN_KEY] & survey_kernels.TRACK
+                or not row[survey_kernels.RUN_MISSING]
+            ):
                 continue
-            index = row[_kernels.RUN_HEAD]
+            index = row[survey_kernels.RUN_HEAD]
             while index >= 0:
                 start, end, after, time = self._gaps[index].tolist()
                 found.append(SequenceGap(*_key(row), first=start, last=end, time_ns=time))
@@ -307,7 +316,7 @@ class SequenceAudit:
 
 def _key(row: list[int]) -> tuple[int, int, int]:
     """Return the line, channel and version of a row."""
-    key = row[_kernels.RUN_KEY]
+    key = row[survey_kernels.RUN_KEY]
     return key >> 25, key >> 17 & 0xFF, key & 0xFFFF
 
 

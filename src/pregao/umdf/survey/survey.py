@@ -20,8 +20,14 @@ from pregao.umdf.bulk_decoder import BulkDecoder, UnknownMessages, walk
 from pregao.umdf.streams import Stream
 from pregao.umdf.survey import _kernels
 from pregao.umdf.survey.lines import Destination, LineMessages, LineNumbers, LineTable, schema_of
-from pregao.umdf.survey.rejects import RejectCounts, decode_kinds, walk_faults
-from pregao.umdf.survey.rejects import SequenceAudit, SequenceGap, SequenceRun
+from pregao.umdf.survey.rejects import (
+    RejectCounts,
+    SequenceAudit,
+    SequenceGap,
+    SequenceRun,
+    decode_kinds,
+    walk_faults,
+)
 
 PEAK_SPAN = 100 * MILLISECOND
 """Interval over which a peak is counted."""

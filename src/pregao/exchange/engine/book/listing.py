@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from pregao.exchange.engine.model.auction_rules import AuctionRules
-from pregao.exchange.engine.model.events import Statistic, TradeItem
-from pregao.exchange.engine.model.instruments import InstrAttribValue, Instrument, Product, SecurityType
 from pregao.exchange.engine.book.order_book import BookSide, EngineOrder
-from pregao.exchange.engine.model.enums import PRICE8_PER_PRICE, OrderSide, PriceBandType, TradingSession, TradingStatus
 from pregao.exchange.engine.book.pending_orders import PendingOrders
+from pregao.exchange.engine.model.auction_rules import AuctionRules
+from pregao.exchange.engine.model.enums import (
+    PRICE8_PER_PRICE,
+    OrderSide,
+    PriceBandType,
+    TradingSession,
+    TradingStatus,
+)
+from pregao.exchange.engine.model.events import Statistic, TradeItem
+from pregao.exchange.engine.model.instruments import (
+    InstrAttribValue,
+    Instrument,
+    Product,
+    SecurityType,
+)
 
 NO_LIMIT = 1 << 62
 """A price that no order reaches."""

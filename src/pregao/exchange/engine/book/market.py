@@ -14,21 +14,36 @@ from collections import deque
 from collections.abc import Iterable
 from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
+
 from pregao.errors import UsageError
-from pregao.exchange.engine.model.auction_rules import AuctionRules
-from pregao.exchange.engine.model.events import DeleteOrderMbo, MarketEvent, MarketItem, NewOrderMbo, News
-from pregao.exchange.engine.model.instruments import Instrument
 from pregao.exchange.engine.book.listing import InstrumentGroup, Listing, TradeRecord
 from pregao.exchange.engine.book.order_book import BUY, EngineOrder
 from pregao.exchange.engine.book.positions import PositionLedger
-from pregao.exchange.engine.model.reject_codes import Reject
-from pregao.exchange.engine.model.reports import EngineReport, OrderAccepted, OrderCancelled, OrderFilled, OrderModified, OrderRejected, OrderRestated
+from pregao.exchange.engine.model.auction_rules import AuctionRules
 from pregao.exchange.engine.model.enums import CxlRejResponseTo, ExecRestatementReason, OrdStatus
+from pregao.exchange.engine.model.events import (
+    DeleteOrderMbo,
+    MarketEvent,
+    MarketItem,
+    NewOrderMbo,
+    News,
+)
+from pregao.exchange.engine.model.instruments import Instrument
+from pregao.exchange.engine.model.reject_codes import Reject
+from pregao.exchange.engine.model.reports import (
+    EngineReport,
+    OrderAccepted,
+    OrderCancelled,
+    OrderFilled,
+    OrderModified,
+    OrderRejected,
+    OrderRestated,
+)
 
 if TYPE_CHECKING:
-    from pregao.exchange.engine.products.forwards import ForwardDeclaration
     from pregao.exchange.engine.matching.give_ups import GiveUp
     from pregao.exchange.engine.matching.market_protection import Protection
+    from pregao.exchange.engine.products.forwards import ForwardDeclaration
     from pregao.exchange.engine.products.implied_spreads import Spread
 
 
@@ -172,7 +187,7 @@ class Market:
         self.touched: set[int] = set()
         """Instruments whose book changes may change implied orders."""
         self.follows = False
-        """Whether follow-up work is pending: see ``aftermath``."""
+        """Whether follow-up work is pending: see ``engine``."""
         self.triggered: list[EngineOrder] = []
         """Stop orders that trades triggered: they enter the book after the event."""
         self.units: list[MarketEvent] = []

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from pregao.exchange.engine.model.events import ForwardTrade, LastTradePrice, SecurityGroupPhase, SecurityStatus, Statistic, TradeItem
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
 from pregao.exchange.engine.book.order_book import BookSide
-from pregao.exchange.engine.model.enums import record
-from pregao.exchange.engine.model.enums import TradingStatus
+from pregao.exchange.engine.model.enums import TradingStatus, record
+from pregao.exchange.engine.model.events import (
+    ForwardTrade,
+    LastTradePrice,
+    SecurityGroupPhase,
+    SecurityStatus,
+    Statistic,
+    TradeItem,
+)
 from pregao.umdf.phases import TradingEvent
 
 

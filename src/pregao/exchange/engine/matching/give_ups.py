@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from pregao.errors import UsageError
 from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.model.operations_commands import AnswerGiveUp, LinkAccounts
 from pregao.exchange.engine.book.order_book import EngineOrder
 from pregao.exchange.engine.model.enums import OrderSide
+from pregao.exchange.engine.model.operations_commands import AnswerGiveUp, LinkAccounts
 
 
 class GiveUp(NamedTuple):

@@ -6,13 +6,23 @@ from bisect import bisect_right
 from dataclasses import replace
 from operator import itemgetter
 
-from pregao.exchange.engine.model.events import ChangeOrderMbo, DeleteOrderMbo, ExecutionSummary, MarketItem, NewOrderMbo
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
 from pregao.exchange.engine.book.order_book import BUY, BookSide, EngineOrder, key_of
 from pregao.exchange.engine.matching.self_trade_prevention import SelfTradeAction, prevent
-from pregao.exchange.engine.matching.statistics import execution_statistics, matched, opening_and_range
+from pregao.exchange.engine.matching.statistics import (
+    execution_statistics,
+    matched,
+    opening_and_range,
+)
 from pregao.exchange.engine.model.enums import AggressorSide, OrderSide, TrdSubType
+from pregao.exchange.engine.model.events import (
+    ChangeOrderMbo,
+    DeleteOrderMbo,
+    ExecutionSummary,
+    MarketItem,
+    NewOrderMbo,
+)
 
 
 class Execution:

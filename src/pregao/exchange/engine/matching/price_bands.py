@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from pregao.exchange.engine.book.listing import NO_LIMIT, Band, Listing
-from pregao.exchange.engine.model.reject_codes import PRICE_OUTSIDE_BAND, PRICE_OUTSIDE_LIMITS, Reject
-from pregao.exchange.engine.model.enums import PRICE_SCALE, PriceBandMidpoint, PriceBandType, PriceLimitType
+from pregao.exchange.engine.model.enums import (
+    PRICE_SCALE,
+    PriceBandMidpoint,
+    PriceBandType,
+    PriceLimitType,
+)
+from pregao.exchange.engine.model.reject_codes import (
+    PRICE_OUTSIDE_BAND,
+    PRICE_OUTSIDE_LIMITS,
+    Reject,
+)
 
 _REFUSING = (
     PriceBandType.HARD_LIMIT,

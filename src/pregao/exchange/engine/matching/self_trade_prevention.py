@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from enum import Enum
 
-from pregao.exchange.engine.model.events import MarketItem
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
 from pregao.exchange.engine.book.order_book import BUY, EngineOrder
+from pregao.exchange.engine.model.enums import (
+    ExecRestatementReason,
+    SelfTradePreventionInstruction,
+    TimeInForce,
+)
+from pregao.exchange.engine.model.events import MarketItem
 from pregao.exchange.engine.model.reject_codes import INVESTOR_INVALID, Reject
-from pregao.exchange.engine.model.enums import ExecRestatementReason, SelfTradePreventionInstruction, TimeInForce
 
 CANCEL_RESTING = SelfTradePreventionInstruction.CANCEL_RESTING_ORDER
 CANCEL_BOTH = SelfTradePreventionInstruction.CANCEL_BOTH_ORDERS

@@ -5,14 +5,22 @@ Every trade counts in the volume; `pregao.umdf.phases` states which of them set 
 
 from __future__ import annotations
 
-from pregao.exchange.engine.matching import price_bands
-from pregao.exchange.engine.model.events import ExecutionStatistics, HighPrice, LowPrice, MarketItem, OpeningPrice, Trade, TradeItem
-from pregao.exchange.engine.matching.give_ups import note_give_up
 from pregao.exchange.engine.book.listing import Listing, SessionStatistics, TradeParty, TradeRecord
 from pregao.exchange.engine.book.market import Market, SpreadFill
 from pregao.exchange.engine.book.order_book import BUY, EngineOrder
+from pregao.exchange.engine.matching import price_bands
+from pregao.exchange.engine.matching.give_ups import note_give_up
 from pregao.exchange.engine.matching.market_protection import count_fill
 from pregao.exchange.engine.model.enums import TradeCondition, TradingSession, TrdSubType
+from pregao.exchange.engine.model.events import (
+    ExecutionStatistics,
+    HighPrice,
+    LowPrice,
+    MarketItem,
+    OpeningPrice,
+    Trade,
+    TradeItem,
+)
 from pregao.umdf import phases
 
 TRADE_ID_STEP = 10

@@ -10,9 +10,55 @@ The engine receives each command together with the time at which it is functiona
 from __future__ import annotations
 
 from datetime import date
-from pregao.exchange.engine.model.enums import record
-from pregao.exchange.engine.model.enums import CrossPrioritization, CrossType, ExecRestatementReason, MassActionType, OrderSide, OrdType, PosTransType, RoutingInstruction, SelfTradePreventionInstruction, SettlType, TimeInForce
-from pregao.exchange.engine.model.operations_commands import AddInstrument, AdjustLastTrade, AdvanceTime, AmendTrade, AnswerGiveUp, BustTrade, ChangeInstrument, DeleteSide, EndDay, EnterImplied, EnterTrade, ExpelOrder, LinkAccounts, PairAuctions, PublishNews, RejoinGroup, RemoveInstrument, RemoveProtection, ResetBook, ResetChannel, ResetStream, SetClosingPrice, SetDelta, SetGroupPhase, SetOpenInterest, SetPosition, SetPriceBand, SetProtection, SetQuantityBand, SetSecurityStatus, SetSettlementPrice, StartDay
+
+from pregao.exchange.engine.model.enums import (
+    CrossPrioritization,
+    CrossType,
+    ExecRestatementReason,
+    MassActionType,
+    OrderSide,
+    OrdType,
+    PosTransType,
+    RoutingInstruction,
+    SelfTradePreventionInstruction,
+    SettlType,
+    TimeInForce,
+    record,
+)
+from pregao.exchange.engine.model.operations_commands import (
+    AddInstrument,
+    AdjustLastTrade,
+    AdvanceTime,
+    AmendTrade,
+    AnswerGiveUp,
+    BustTrade,
+    ChangeInstrument,
+    DeleteSide,
+    EndDay,
+    EnterImplied,
+    EnterTrade,
+    ExpelOrder,
+    LinkAccounts,
+    PairAuctions,
+    PublishNews,
+    RejoinGroup,
+    RemoveInstrument,
+    RemoveProtection,
+    ResetBook,
+    ResetChannel,
+    ResetStream,
+    SetClosingPrice,
+    SetDelta,
+    SetGroupPhase,
+    SetOpenInterest,
+    SetPosition,
+    SetPriceBand,
+    SetProtection,
+    SetQuantityBand,
+    SetSecurityStatus,
+    SetSettlementPrice,
+    StartDay,
+)
 
 
 @record
@@ -22,7 +68,7 @@ class NewOrder:
     ``session`` is the order entry session that owns it; ``cl_ord_id`` must be unique among the
     session's resting orders of the instrument. ``received_ns`` is when the order entered the
     exchange's queue, if that is not the time of processing. ``investor_id`` is built from prefix
-    and document by `self_trade.investor_number`; 0 means none.
+    and document by `self_trade_prevention.investor_number`; 0 means none.
     """
 
     session: int

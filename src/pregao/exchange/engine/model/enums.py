@@ -5,8 +5,8 @@ Declaration of commands and events as typed records that are cheap to create.
 
 from __future__ import annotations
 
-from enum import IntEnum, IntFlag, StrEnum
 from dataclasses import dataclass
+from enum import IntEnum, IntFlag, StrEnum
 from typing import TypeVar, dataclass_transform
 
 

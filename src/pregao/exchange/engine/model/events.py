@@ -9,9 +9,24 @@ since 1970; times are nanoseconds since 1970.
 
 from __future__ import annotations
 
+from pregao.exchange.engine.model.enums import (
+    AggressorSide,
+    ImbalanceCondition,
+    NewsSource,
+    OpenCloseSettlFlag,
+    OrderSide,
+    PriceBandMidpoint,
+    PriceBandType,
+    PriceLimitType,
+    PriceType,
+    SecurityUpdateAction,
+    SettlPriceType,
+    TradingSession,
+    TradingStatus,
+    TrdSubType,
+    record,
+)
 from pregao.exchange.engine.model.instruments import Instrument
-from pregao.exchange.engine.model.enums import record
-from pregao.exchange.engine.model.enums import AggressorSide, ImbalanceCondition, NewsSource, OpenCloseSettlFlag, OrderSide, PriceBandMidpoint, PriceBandType, PriceLimitType, PriceType, SecurityUpdateAction, SettlPriceType, TradingSession, TradingStatus, TrdSubType
 from pregao.umdf.phases import TradingEvent
 
 

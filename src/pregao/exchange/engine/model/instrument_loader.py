@@ -18,12 +18,36 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pregao.safe_io import documents
-from pregao.safe_io.documents import DocumentError, parse_json, parse_toml
 from pregao.errors import UsageError
 from pregao.exchange.engine.model.auction_rules import AuctionRules, parse_auction_rules
-from pregao.exchange.engine.model.instruments import ExerciseStyle, GovernanceIndicator, InstrAttrib, InstrAttribType, InstrAttribValue, Instrument, Leg, LotType, MaturityMonthYear, MultiLegModel, MultiLegPriceMethod, OptPayoutType, Product, PutOrCall, SecurityType, Underlying
-from pregao.exchange.engine.model.enums import PRICE8_PER_PRICE, PRICE8_SCALE, PRICE_SCALE, RATIO_SCALE, OrderSide, PriceType
+from pregao.exchange.engine.model.enums import (
+    PRICE8_PER_PRICE,
+    PRICE8_SCALE,
+    PRICE_SCALE,
+    RATIO_SCALE,
+    OrderSide,
+    PriceType,
+)
+from pregao.exchange.engine.model.instruments import (
+    ExerciseStyle,
+    GovernanceIndicator,
+    InstrAttrib,
+    InstrAttribType,
+    InstrAttribValue,
+    Instrument,
+    Leg,
+    LotType,
+    MaturityMonthYear,
+    MultiLegModel,
+    MultiLegPriceMethod,
+    OptPayoutType,
+    Product,
+    PutOrCall,
+    SecurityType,
+    Underlying,
+)
+from pregao.safe_io import documents
+from pregao.safe_io.documents import DocumentError, parse_json, parse_toml
 
 _Parser = Callable[[object], object]
 
@@ -33,7 +57,7 @@ BUNDLED = "catalogue.toml"
 
 def bundled_catalogue() -> list[Instrument]:
     """Return the bundled instruments."""
-    text = resources.files("pregao.exchange.engine").joinpath(BUNDLED).read_text("utf-8")
+    text = resources.files("pregao.exchange.engine.model").joinpath(BUNDLED).read_text("utf-8")
     return parse_catalogue(parse_toml(text, decimals=True), BUNDLED)
 
 

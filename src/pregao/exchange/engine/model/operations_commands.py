@@ -8,9 +8,23 @@ from __future__ import annotations
 from datetime import date
 
 from pregao.exchange.engine.model.auction_rules import AuctionRules
+from pregao.exchange.engine.model.enums import (
+    ExecRestatementReason,
+    NewsSource,
+    OpenCloseSettlFlag,
+    OrderSide,
+    PriceBandMidpoint,
+    PriceBandType,
+    PriceLimitType,
+    PriceType,
+    ProtectionScope,
+    SettlPriceType,
+    TradingSession,
+    TradingStatus,
+    TrdSubType,
+    record,
+)
 from pregao.exchange.engine.model.instruments import Instrument
-from pregao.exchange.engine.model.enums import record
-from pregao.exchange.engine.model.enums import ExecRestatementReason, NewsSource, OpenCloseSettlFlag, OrderSide, PriceBandMidpoint, PriceBandType, PriceLimitType, PriceType, ProtectionScope, SettlPriceType, TradingSession, TradingStatus, TrdSubType
 
 MARKET_OPERATIONS = 0
 """Session ID of the exchange itself."""

@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pregao.exchange.engine.model.events import MarketEvent
 from pregao.exchange.engine.model.commands import DeclareForward
-from pregao.exchange.engine.model.enums import record
-from pregao.exchange.engine.model.enums import CxlRejResponseTo, ExecRestatementReason, MassActionRejectReason, OrderSide, OrdStatus, OrdType, PosMaintAction, PosMaintStatus, PosTransType, PosType, QuoteStatus, QuoteStatusResponseTo, SecurityResponseType, TimeInForce
+from pregao.exchange.engine.model.enums import (
+    CxlRejResponseTo,
+    ExecRestatementReason,
+    MassActionRejectReason,
+    OrderSide,
+    OrdStatus,
+    OrdType,
+    PosMaintAction,
+    PosMaintStatus,
+    PosTransType,
+    PosType,
+    QuoteStatus,
+    QuoteStatusResponseTo,
+    SecurityResponseType,
+    TimeInForce,
+    record,
+)
+from pregao.exchange.engine.model.events import MarketEvent
 
 
 @record

@@ -25,10 +25,10 @@ from typing import Any
 from pregao.clock import DAY, HOUR, MINUTE, SECOND
 from pregao.errors import UsageError
 from pregao.exchange.engine.model.auction_rules import AuctionRules, parse_auction_rules
+from pregao.exchange.engine.model.enums import TradingSession, TradingStatus
 from pregao.exchange.engine.model.instrument_loader import read_document
 from pregao.exchange.engine.model.instruments import Instrument, SecurityType
 from pregao.exchange.engine.model.operations_commands import SetGroupPhase
-from pregao.exchange.engine.model.enums import TradingSession, TradingStatus
 
 DEFAULT = "default"
 """Name of the entries for groups without their own."""

@@ -8,22 +8,52 @@ They are not requests of members: an invalid one raises ``UsageError`` and chang
 from __future__ import annotations
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.matching.price_bands import refresh
-from pregao.exchange.engine.model.events import ClosingPrice, MarketItem, News, OpenInterest, PriceBand, QuantityBand, SettlementPrice, Trade
-from pregao.exchange.engine.model.instruments import Product
 from pregao.exchange.engine.book.listing import Band, Listing
 from pregao.exchange.engine.book.market import Market, days
-from pregao.exchange.engine.model.operations_commands import AdjustLastTrade, PublishNews, SetClosingPrice, SetOpenInterest, SetPriceBand, SetQuantityBand, SetSettlementPrice
-from pregao.exchange.engine.model.enums import OpenCloseSettlFlag, PriceLimitType, PriceType
-from pregao.exchange.engine.book.snapshots import last_trade_price
-from pregao.exchange.engine.orders.order_cancel import refresh_auction
-from pregao.errors import UsageError
-from pregao.exchange.engine.model.events import ChannelReset, EmptyBook, MarketItem, MassDeleteOrders, NewOrderMbo, SequenceReset
-from pregao.exchange.engine.book.listing import Listing
-from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.model.operations_commands import MARKET_OPERATIONS, DeleteSide, EnterImplied, ExpelOrder, ResetBook, ResetChannel, ResetStream
 from pregao.exchange.engine.book.order_book import BookSide, EngineOrder
-from pregao.exchange.engine.model.enums import ExecRestatementReason, OrderSide, OrdType, TimeInForce
+from pregao.exchange.engine.book.snapshots import last_trade_price
+from pregao.exchange.engine.matching.price_bands import refresh
+from pregao.exchange.engine.model.enums import (
+    ExecRestatementReason,
+    OpenCloseSettlFlag,
+    OrderSide,
+    OrdType,
+    PriceLimitType,
+    PriceType,
+    TimeInForce,
+)
+from pregao.exchange.engine.model.events import (
+    ChannelReset,
+    ClosingPrice,
+    EmptyBook,
+    MarketItem,
+    MassDeleteOrders,
+    NewOrderMbo,
+    News,
+    OpenInterest,
+    PriceBand,
+    QuantityBand,
+    SequenceReset,
+    SettlementPrice,
+    Trade,
+)
+from pregao.exchange.engine.model.instruments import Product
+from pregao.exchange.engine.model.operations_commands import (
+    MARKET_OPERATIONS,
+    AdjustLastTrade,
+    DeleteSide,
+    EnterImplied,
+    ExpelOrder,
+    PublishNews,
+    ResetBook,
+    ResetChannel,
+    ResetStream,
+    SetClosingPrice,
+    SetOpenInterest,
+    SetPriceBand,
+    SetQuantityBand,
+    SetSettlementPrice,
+)
 from pregao.exchange.engine.orders.order_cancel import refresh_auction, withdraw
 
 

@@ -8,14 +8,29 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.model.events import ForwardTrade, MarketItem, Trade, TradeBust, TradeItem
-from pregao.exchange.engine.matching.give_ups import drop_give_ups
 from pregao.exchange.engine.book.listing import Listing, TradeParty, TradeRecord
 from pregao.exchange.engine.book.market import Market
+from pregao.exchange.engine.matching.give_ups import drop_give_ups
+from pregao.exchange.engine.matching.statistics import (
+    TRADE_ID_STEP,
+    count_trade,
+    execution_statistics,
+    opening_and_range,
+    sets_last_price,
+    settle_first_and_last,
+    trades_in_sequence,
+    uncount_trade,
+)
+from pregao.exchange.engine.model.enums import OrderSide, TradeCondition, TrdSubType
+from pregao.exchange.engine.model.events import (
+    ForwardTrade,
+    MarketItem,
+    Trade,
+    TradeBust,
+    TradeItem,
+)
 from pregao.exchange.engine.model.operations_commands import AmendTrade, BustTrade, EnterTrade
 from pregao.exchange.engine.model.reports import FillBusted
-from pregao.exchange.engine.matching.statistics import TRADE_ID_STEP, count_trade, execution_statistics, opening_and_range, sets_last_price, settle_first_and_last, trades_in_sequence, uncount_trade
-from pregao.exchange.engine.model.enums import OrderSide, TradeCondition, TrdSubType
 from pregao.exchange.engine.orders.order_cancel import refresh_auction
 
 _BLOCK = frozenset({TrdSubType.MIDPOINT_TRADE, TrdSubType.BLOCK_BOOK_TRADE, TrdSubType.RFQ_TRADE})

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from pregao.exchange.engine.model import reject_codes
-from pregao.exchange.engine.phases.auction import publish_theoretical
-from pregao.exchange.engine.orders.validation import LIMIT, check_price, check_state
-from pregao.exchange.engine.model.events import MarketItem
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.matching.matching import Execution, execution_event, match
-from pregao.exchange.engine.model.commands import CrossSide, NewCross
 from pregao.exchange.engine.book.order_book import EngineOrder
-from pregao.exchange.engine.phases.trading_phases import OPEN, call_auction
 from pregao.exchange.engine.matching.market_protection import check_protection
-from pregao.exchange.engine.model.reject_codes import Reject
+from pregao.exchange.engine.matching.matching import Execution, execution_event, match
 from pregao.exchange.engine.matching.statistics import matched
-from pregao.exchange.engine.model.enums import AggressorSide, CrossPrioritization, CrossType, CxlRejResponseTo, ExecRestatementReason, OrderSide, TimeInForce, TradeCondition, TrdSubType
+from pregao.exchange.engine.model import reject_codes
+from pregao.exchange.engine.model.commands import CrossSide, NewCross
+from pregao.exchange.engine.model.enums import (
+    AggressorSide,
+    CrossPrioritization,
+    CrossType,
+    CxlRejResponseTo,
+    ExecRestatementReason,
+    OrderSide,
+    TimeInForce,
+    TradeCondition,
+    TrdSubType,
+)
+from pregao.exchange.engine.model.events import MarketItem
+from pregao.exchange.engine.model.reject_codes import Reject
+from pregao.exchange.engine.orders.validation import LIMIT, check_price, check_state
+from pregao.exchange.engine.phases.auction import publish_theoretical
+from pregao.exchange.engine.phases.trading_phases import OPEN, call_auction
 
 _NEW = CxlRejResponseTo.NEW
 
@@ -185,7 +195,9 @@ def _check_cross(market: Market, listing: Listing | None, command: NewCross) -> 
     if not listing.min_qty <= quantity:
         return reject_codes.QUANTITY_OUTSIDE_RANGE.because(f"{quantity} is below {listing.min_qty}")
     if quantity % listing.lot:
-        return reject_codes.QUANTITY_OFF_LOT.because(f"{quantity} is not a multiple of {listing.lot}")
+        return reject_codes.QUANTITY_OFF_LOT.because(
+            f"{quantity} is not a multiple of {listing.lot}"
+        )
     if quantity < (listing.instrument.min_cross_qty or 0):
         return reject_codes.CROSS_TOO_SMALL
     if (reject := check_price(listing, command.price)) is not None:

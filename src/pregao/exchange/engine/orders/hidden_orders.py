@@ -17,19 +17,20 @@ from __future__ import annotations
 
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.matching.matching import Execution, match
 from pregao.exchange.engine.book.order_book import BUY, EngineOrder
+from pregao.exchange.engine.matching.matching import Execution, execution_event, match
 from pregao.exchange.engine.matching.statistics import matched
-from pregao.exchange.engine.model.enums import PRICE_SCALE, OrderSide, RoutingInstruction, TrdSubType
+from pregao.exchange.engine.model.enums import (
+    PRICE_SCALE,
+    AggressorSide,
+    ExecRestatementReason,
+    OrderSide,
+    RoutingInstruction,
+    TradeCondition,
+    TrdSubType,
+)
 from pregao.exchange.engine.orders.validation import BROKER_ONLY, FOK, IOC
-from pregao.exchange.engine.book.listing import Listing
-from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.matching.matching import Execution, execution_event
-from pregao.exchange.engine.book.order_book import BUY, EngineOrder
 from pregao.exchange.engine.phases.trading_phases import OPEN
-from pregao.exchange.engine.matching.statistics import matched
-from pregao.exchange.engine.model.enums import AggressorSide, ExecRestatementReason, OrderSide, TradeCondition, TrdSubType
-
 
 RETAIL = RoutingInstruction.RETAIL_LIQUIDITY_TAKER
 WAIVED = RoutingInstruction.WAIVED_PRIORITY

@@ -8,24 +8,36 @@ become one that enters it.
 
 from __future__ import annotations
 
-from pregao.exchange.engine.model import reject_codes
-from pregao.exchange.engine.phases.auction import publish_theoretical
-from pregao.exchange.engine.phases.auction import check_bound
-from pregao.exchange.engine.orders.validation import DAY, FOK, HIDDEN, IOC, LIMIT, MOA, MOC, PEGGED, PRICED, PROTECTED, STOPS, check_order, protection_price
-from pregao.exchange.engine.orders.order_entry import trade_or_queue
-from pregao.exchange.engine.model.events import ChangeOrderMbo, MarketItem
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.model.commands import ModifyOrder
-from pregao.exchange.engine.orders.hidden_orders import enter_pegged
 from pregao.exchange.engine.book.order_book import BUY, EngineOrder
-from pregao.exchange.engine.phases.trading_phases import OPEN
 from pregao.exchange.engine.matching.market_protection import reset_protections
-from pregao.exchange.engine.model.enums import record
-from pregao.exchange.engine.model.reject_codes import Reject
 from pregao.exchange.engine.matching.self_trade_prevention import check_investor
-from pregao.exchange.engine.model.enums import CxlRejResponseTo, OrdType, TimeInForce
+from pregao.exchange.engine.model import reject_codes
+from pregao.exchange.engine.model.commands import ModifyOrder
+from pregao.exchange.engine.model.enums import CxlRejResponseTo, OrdType, TimeInForce, record
+from pregao.exchange.engine.model.events import ChangeOrderMbo, MarketItem
+from pregao.exchange.engine.model.reject_codes import Reject
+from pregao.exchange.engine.orders.hidden_orders import enter_pegged
 from pregao.exchange.engine.orders.order_cancel import find_order, refresh_auction, withdraw
+from pregao.exchange.engine.orders.order_entry import trade_or_queue
+from pregao.exchange.engine.orders.validation import (
+    DAY,
+    FOK,
+    HIDDEN,
+    IOC,
+    LIMIT,
+    MOA,
+    MOC,
+    PEGGED,
+    PRICED,
+    PROTECTED,
+    STOPS,
+    check_order,
+    protection_price,
+)
+from pregao.exchange.engine.phases.auction import check_bound, publish_theoretical
+from pregao.exchange.engine.phases.trading_phases import OPEN
 
 _AUCTION_ONLY = (MOA, MOC)
 

@@ -10,33 +10,31 @@ which has the sessions, knows which those are and when they are connected.
 
 from __future__ import annotations
 
+from pregao.exchange.engine.book.listing import Listing
+from pregao.exchange.engine.book.market import Market
+from pregao.exchange.engine.book.order_book import EngineOrder
 from pregao.exchange.engine.model import reject_codes
-from pregao.exchange.engine.phases.auction import publish_theoretical
-from pregao.exchange.engine.phases.auction import check_bound
-from pregao.exchange.engine.orders.validation import check_auction_end, check_cancel_state, check_state
+from pregao.exchange.engine.model.commands import CancelOrder, MassCancel, RestateOrders
+from pregao.exchange.engine.model.enums import (
+    CxlRejResponseTo,
+    ExecRestatementReason,
+    MassActionRejectReason,
+    MassActionType,
+    TimeInForce,
+)
 from pregao.exchange.engine.model.events import MarketItem
-from pregao.exchange.engine.book.listing import Listing
-from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.model.commands import CancelOrder
-from pregao.exchange.engine.book.order_book import EngineOrder
-from pregao.exchange.engine.phases.trading_phases import OPEN
 from pregao.exchange.engine.model.reject_codes import Reject
-from pregao.exchange.engine.model.enums import CxlRejResponseTo, ExecRestatementReason
-from pregao.exchange.engine.phases.auction import participates
-from pregao.exchange.engine.phases.auction import check_bound
-from pregao.exchange.engine.orders.validation import GTC, GTD, MOA, check_cancel_state
-from pregao.exchange.engine.model.events import MarketItem
-from pregao.exchange.engine.book.listing import Listing
-from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.model.commands import MassCancel
-from pregao.exchange.engine.book.order_book import EngineOrder
-from pregao.exchange.engine.phases.trading_phases import OPEN
 from pregao.exchange.engine.model.reports import MassCancelled
-from pregao.exchange.engine.model.enums import ExecRestatementReason, MassActionRejectReason, MassActionType
-from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.model.commands import RestateOrders
-from pregao.exchange.engine.model.enums import ExecRestatementReason, TimeInForce
-
+from pregao.exchange.engine.orders.validation import (
+    GTC,
+    GTD,
+    MOA,
+    check_auction_end,
+    check_cancel_state,
+    check_state,
+)
+from pregao.exchange.engine.phases.auction import check_bound, participates, publish_theoretical
+from pregao.exchange.engine.phases.trading_phases import OPEN
 
 _CANCEL = CxlRejResponseTo.CANCEL
 

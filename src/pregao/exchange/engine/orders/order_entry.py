@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
-from pregao.exchange.engine.model import reject_codes
-from pregao.exchange.engine.phases.auction import publish_theoretical
-from pregao.exchange.engine.orders.validation import DAY, FOK, HIDDEN, IOC, LIMIT, MARKET_TO_LIMIT, MOA, MOC, PEGGED, PROTECTED, check_order, protection_price
-from pregao.exchange.engine.model.events import MarketItem
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.matching.matching import Execution, execution_event, match, tradable_within
-from pregao.exchange.engine.model.commands import NewOrder
-from pregao.exchange.engine.orders.hidden_orders import enter_pegged
 from pregao.exchange.engine.book.order_book import BUY, EngineOrder, key_of
-from pregao.exchange.engine.phases.trading_phases import FINAL_CLOSING_CALL, OPEN, call_auction
 from pregao.exchange.engine.matching.market_protection import check_protection, reset_protections
-from pregao.exchange.engine.model.reject_codes import Reject
-from pregao.exchange.engine.orders.hidden_orders import is_retail, match_retail, tradable_with_providers
+from pregao.exchange.engine.matching.matching import (
+    Execution,
+    execution_event,
+    match,
+    tradable_within,
+)
 from pregao.exchange.engine.matching.self_trade_prevention import check_investor, tradable_without
-from pregao.exchange.engine.model.enums import AggressorSide, CxlRejResponseTo, ExecRestatementReason, OrderSide
+from pregao.exchange.engine.model import reject_codes
+from pregao.exchange.engine.model.commands import NewOrder
+from pregao.exchange.engine.model.enums import (
+    AggressorSide,
+    CxlRejResponseTo,
+    ExecRestatementReason,
+    OrderSide,
+)
+from pregao.exchange.engine.model.events import MarketItem
+from pregao.exchange.engine.model.reject_codes import Reject
+from pregao.exchange.engine.orders.hidden_orders import (
+    enter_pegged,
+    is_retail,
+    match_retail,
+    tradable_with_providers,
+)
+from pregao.exchange.engine.orders.validation import (
+    DAY,
+    FOK,
+    HIDDEN,
+    IOC,
+    LIMIT,
+    MARKET_TO_LIMIT,
+    MOA,
+    MOC,
+    PEGGED,
+    PROTECTED,
+    check_order,
+    protection_price,
+)
+from pregao.exchange.engine.phases.auction import publish_theoretical
+from pregao.exchange.engine.phases.trading_phases import FINAL_CLOSING_CALL, OPEN, call_auction
 
 _NEW = CxlRejResponseTo.NEW
 _AGGRESSOR = {OrderSide.BUY: AggressorSide.BUY, OrderSide.SELL: AggressorSide.SELL}

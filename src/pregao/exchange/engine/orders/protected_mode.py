@@ -8,17 +8,21 @@ that accept no cancels; good-till, waiting stop and MOC orders are canceled only
 from __future__ import annotations
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.phases.auction import participates
-from pregao.exchange.engine.orders.validation import GTC, GTD, MOC, check_cancel_state
-from pregao.exchange.engine.model.events import MarketItem
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.model.operations_commands import RemoveProtection, SetDelta, SetProtection
 from pregao.exchange.engine.book.order_book import EngineOrder
-from pregao.exchange.engine.phases.trading_phases import AUCTIONS
 from pregao.exchange.engine.matching.market_protection import Protection
 from pregao.exchange.engine.model.enums import ExecRestatementReason
+from pregao.exchange.engine.model.events import MarketItem
+from pregao.exchange.engine.model.operations_commands import (
+    RemoveProtection,
+    SetDelta,
+    SetProtection,
+)
 from pregao.exchange.engine.orders.order_cancel import refresh_auction, withdraw
+from pregao.exchange.engine.orders.validation import GTC, GTD, MOC, check_cancel_state
+from pregao.exchange.engine.phases.auction import participates
+from pregao.exchange.engine.phases.trading_phases import AUCTIONS
 
 
 def set_protection(market: Market, command: SetProtection, _now_ns: int) -> None:

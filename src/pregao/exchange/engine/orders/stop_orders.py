@@ -6,15 +6,15 @@ one event. If the instrument accepts no orders at that moment, they keep waiting
 
 from __future__ import annotations
 
-from pregao.exchange.engine.phases.auction import publish_theoretical
-from pregao.exchange.engine.matching.price_bands import hard_limits
-from pregao.exchange.engine.orders.validation import FOK, IOC, LIMIT, STOP, check_state
-from pregao.exchange.engine.orders.order_entry import cancel, execute, publish
-from pregao.exchange.engine.model.events import MarketItem
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.matching.matching import Execution
 from pregao.exchange.engine.book.order_book import EngineOrder
+from pregao.exchange.engine.matching.matching import Execution
+from pregao.exchange.engine.matching.price_bands import hard_limits
+from pregao.exchange.engine.model.events import MarketItem
+from pregao.exchange.engine.orders.order_entry import cancel, execute, publish
+from pregao.exchange.engine.orders.validation import FOK, IOC, LIMIT, STOP, check_state
+from pregao.exchange.engine.phases.auction import publish_theoretical
 from pregao.exchange.engine.phases.trading_phases import OPEN
 
 

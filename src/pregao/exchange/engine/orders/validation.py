@@ -4,12 +4,44 @@ from __future__ import annotations
 
 from datetime import date
 
-from pregao.exchange.engine.matching.price_bands import refusal
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.order_book import BUY
+from pregao.exchange.engine.matching.price_bands import refusal
+from pregao.exchange.engine.model.enums import (
+    OrderSide,
+    OrdType,
+    RoutingInstruction,
+    TimeInForce,
+    TradingStatus,
+)
+from pregao.exchange.engine.model.reject_codes import (
+    AUCTION_SYNCHRONISM,
+    DISCLOSED_INVALID,
+    DISCLOSED_TOO_LARGE,
+    EXPIRE_DATE_INVALID,
+    MARKET_CLOSED,
+    MARKET_FORBIDDEN,
+    MARKET_PAUSED,
+    MINIMUM_INVALID,
+    NOT_TRADED_IN_BOOK,
+    ONLY_IN_AUCTION,
+    PRICE_NOT_ACCEPTED,
+    PRICE_NOT_POSITIVE,
+    PRICE_OFF_TICK,
+    PRICE_REQUIRED,
+    QUANTITY_ABOVE_BAND,
+    QUANTITY_OFF_LOT,
+    QUANTITY_OUTSIDE_RANGE,
+    ROUTING_INVALID,
+    STOP_NOT_ACCEPTED,
+    STOP_REQUIRED,
+    TYPE_NOT_IN_AUCTION,
+    TYPE_NOT_SUPPORTED,
+    VALIDITY_INVALID,
+    VALIDITY_NOT_SUPPORTED,
+    Reject,
+)
 from pregao.exchange.engine.phases.trading_phases import AUCTIONS, CLOSE, FORBIDDEN, OPEN, PAUSE
-from pregao.exchange.engine.model.reject_codes import AUCTION_SYNCHRONISM, DISCLOSED_INVALID, DISCLOSED_TOO_LARGE, EXPIRE_DATE_INVALID, MARKET_CLOSED, MARKET_FORBIDDEN, MARKET_PAUSED, MINIMUM_INVALID, NOT_TRADED_IN_BOOK, ONLY_IN_AUCTION, PRICE_NOT_ACCEPTED, PRICE_NOT_POSITIVE, PRICE_OFF_TICK, PRICE_REQUIRED, QUANTITY_ABOVE_BAND, QUANTITY_OFF_LOT, QUANTITY_OUTSIDE_RANGE, ROUTING_INVALID, STOP_NOT_ACCEPTED, STOP_REQUIRED, TYPE_NOT_IN_AUCTION, TYPE_NOT_SUPPORTED, VALIDITY_INVALID, VALIDITY_NOT_SUPPORTED, Reject
-from pregao.exchange.engine.model.enums import OrderSide, OrdType, RoutingInstruction, TimeInForce, TradingStatus
 
 LIMIT = OrdType.LIMIT
 MARKET = OrdType.MARKET

@@ -19,24 +19,28 @@ the engine's seed, the instrument and the end: replaying a journal draws the sam
 from __future__ import annotations
 
 from bisect import bisect_left
+from hashlib import blake2b
 from typing import NamedTuple
-from pregao.exchange.engine.matching import price_bands
-from pregao.exchange.engine.model.events import AuctionImbalance, MarketItem, TheoreticalOpeningPrice
+
 from pregao.exchange.engine.book.listing import NO_LIMIT, Listing, TheoreticalUncrossing
 from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.matching.matching import consume
 from pregao.exchange.engine.book.order_book import BUY, UNPRICED_KEY, BookSide, EngineOrder
-from pregao.exchange.engine.matching.statistics import execution_statistics, matched, opening_and_range
-from pregao.exchange.engine.model.enums import ImbalanceCondition
-from hashlib import blake2b
+from pregao.exchange.engine.matching import price_bands
+from pregao.exchange.engine.matching.matching import consume
+from pregao.exchange.engine.matching.statistics import (
+    execution_statistics,
+    matched,
+    opening_and_range,
+)
 from pregao.exchange.engine.model.auction_rules import AuctionRules
-from pregao.exchange.engine.model.events import News
-from pregao.exchange.engine.book.listing import Listing
-from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.book.order_book import BUY, EngineOrder
+from pregao.exchange.engine.model.enums import PRICE_SCALE, ImbalanceCondition, NewsSource
+from pregao.exchange.engine.model.events import (
+    AuctionImbalance,
+    MarketItem,
+    News,
+    TheoreticalOpeningPrice,
+)
 from pregao.exchange.engine.model.reject_codes import BOUND_IN_AUCTION, Reject
-from pregao.exchange.engine.model.enums import PRICE_SCALE, NewsSource
-
 
 _Plateau = tuple[int, int, int]
 """Lowest and highest price of a range, and its imbalance (positive: buyers)."""

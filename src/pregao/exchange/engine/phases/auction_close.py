@@ -8,12 +8,21 @@ one can end too. Market operations can end either one manually, without asking.
 from __future__ import annotations
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.phases.auction import EXTENSION, SYNCHRONIZATION, announcement
-from pregao.exchange.engine.model.events import News
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
+from pregao.exchange.engine.model.events import News
 from pregao.exchange.engine.model.operations_commands import PairAuctions
-from pregao.exchange.engine.phases.trading_phases import AUCTIONS, OPEN, REJOINS, RESERVED, detach, extend, postpone, publish_status_change
+from pregao.exchange.engine.phases.auction import EXTENSION, SYNCHRONIZATION, announcement
+from pregao.exchange.engine.phases.trading_phases import (
+    AUCTIONS,
+    OPEN,
+    REJOINS,
+    RESERVED,
+    detach,
+    extend,
+    postpone,
+    publish_status_change,
+)
 from pregao.umdf.phases import TradingEvent
 
 _CHANGED = TradingEvent.SECURITY_STATUS_CHANGE

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.phases.auction import publish_theoretical
-from pregao.exchange.engine.model.events import ClosingPrice, MarketItem
 from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.model.operations_commands import EndDay, StartDay
 from pregao.exchange.engine.book.order_book import EngineOrder
-from pregao.exchange.engine.phases.trading_phases import AUCTIONS, phase_message, reset_statistics
 from pregao.exchange.engine.matching.statistics import regular_close
 from pregao.exchange.engine.model.enums import PRICE8_PER_PRICE, OpenCloseSettlFlag, TimeInForce
+from pregao.exchange.engine.model.events import ClosingPrice, MarketItem
+from pregao.exchange.engine.model.operations_commands import EndDay, StartDay
+from pregao.exchange.engine.phases.auction import publish_theoretical
+from pregao.exchange.engine.phases.trading_phases import AUCTIONS, phase_message, reset_statistics
 
 
 def end_day(market: Market, _command: EndDay, now_ns: int) -> None:

@@ -13,14 +13,41 @@ from itertools import groupby
 from operator import attrgetter
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.phases.auction import deleted_theoretical, publish_theoretical, uncross, withdraw_theoretical
-from pregao.exchange.engine.phases.auction import OSCILLATION, PROTECTION, RANDOM_END, SYNCHRONIZATION, announcement, outside_protection, random_part, rules_of, watch
-from pregao.exchange.engine.matching.price_bands import refresh
-from pregao.exchange.engine.model.events import ExecutionStatistics, HighPrice, LowPrice, MarketItem, News, OpeningPrice, SecurityGroupPhase, SecurityStatus
 from pregao.exchange.engine.book.listing import InstrumentGroup, Listing, SessionStatistics
 from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.model.operations_commands import AdvanceTime, RejoinGroup, SetGroupPhase, SetSecurityStatus
+from pregao.exchange.engine.matching.price_bands import refresh
 from pregao.exchange.engine.model.enums import ExecRestatementReason, TimeInForce, TradingStatus
+from pregao.exchange.engine.model.events import (
+    ExecutionStatistics,
+    HighPrice,
+    LowPrice,
+    MarketItem,
+    News,
+    OpeningPrice,
+    SecurityGroupPhase,
+    SecurityStatus,
+)
+from pregao.exchange.engine.model.operations_commands import (
+    AdvanceTime,
+    RejoinGroup,
+    SetGroupPhase,
+    SetSecurityStatus,
+)
+from pregao.exchange.engine.phases.auction import (
+    OSCILLATION,
+    PROTECTION,
+    RANDOM_END,
+    SYNCHRONIZATION,
+    announcement,
+    deleted_theoretical,
+    outside_protection,
+    publish_theoretical,
+    random_part,
+    rules_of,
+    uncross,
+    watch,
+    withdraw_theoretical,
+)
 from pregao.umdf.phases import TradingEvent
 
 PAUSE = TradingStatus.PAUSE

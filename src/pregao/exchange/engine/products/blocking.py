@@ -6,13 +6,13 @@ blocks at most what it has written.
 
 from __future__ import annotations
 
-from pregao.exchange.engine.model import reject_codes
 from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.model.commands import AllocateTrade
 from pregao.exchange.engine.book.positions import NO_ACCOUNT, Allocation
+from pregao.exchange.engine.model import reject_codes
+from pregao.exchange.engine.model.commands import AllocateTrade
+from pregao.exchange.engine.model.enums import OrderSide
 from pregao.exchange.engine.model.reject_codes import Reject
 from pregao.exchange.engine.model.reports import AllocationReported
-from pregao.exchange.engine.model.enums import OrderSide
 
 
 def allocate_trade(market: Market, command: AllocateTrade, now_ns: int) -> None:

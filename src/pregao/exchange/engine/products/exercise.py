@@ -10,17 +10,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.model import reject_codes
-from pregao.exchange.engine.model.instruments import ExerciseStyle, PutOrCall
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.model.commands import CancelMaintenance, MaintainPosition
-from pregao.exchange.engine.model.operations_commands import SetPosition
-from pregao.exchange.engine.phases.trading_phases import CLOSE, FORBIDDEN
 from pregao.exchange.engine.book.positions import Position
+from pregao.exchange.engine.model import reject_codes
+from pregao.exchange.engine.model.commands import CancelMaintenance, MaintainPosition
+from pregao.exchange.engine.model.enums import PosMaintAction, PosMaintStatus, PosTransType, PosType
+from pregao.exchange.engine.model.instruments import ExerciseStyle, PutOrCall
+from pregao.exchange.engine.model.operations_commands import SetPosition
 from pregao.exchange.engine.model.reject_codes import Reject
 from pregao.exchange.engine.model.reports import PositionReported
-from pregao.exchange.engine.model.enums import PosMaintAction, PosMaintStatus, PosTransType, PosType
+from pregao.exchange.engine.phases.trading_phases import CLOSE, FORBIDDEN
 
 _EXERCISE = PosTransType.EXERCISE
 _AUTOMATIC = PosTransType.AUTOMATIC_EXERCISE

@@ -12,18 +12,28 @@ one of the underlying with buyer and seller swapped:
 
 from __future__ import annotations
 
-from pregao.exchange.engine.model import reject_codes
-from pregao.exchange.engine.orders.validation import check_price
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.model.commands import AcceptForward, CancelForward, DeclareForward, RefuseForward
+from pregao.exchange.engine.model import reject_codes
+from pregao.exchange.engine.model.commands import (
+    AcceptForward,
+    CancelForward,
+    DeclareForward,
+    RefuseForward,
+)
+from pregao.exchange.engine.model.enums import (
+    OrderSide,
+    QuoteStatus,
+    QuoteStatusResponseTo,
+    TrdSubType,
+    record,
+)
 from pregao.exchange.engine.model.operations_commands import EnterTrade
-from pregao.exchange.engine.phases.trading_phases import OPEN
-from pregao.exchange.engine.model.enums import record
 from pregao.exchange.engine.model.reject_codes import Reject
 from pregao.exchange.engine.model.reports import ForwardOffered, ForwardReported, ForwardTraded
-from pregao.exchange.engine.model.enums import OrderSide, QuoteStatus, QuoteStatusResponseTo, TrdSubType
 from pregao.exchange.engine.operations.trade_corrections import enter_trade
+from pregao.exchange.engine.orders.validation import check_price
+from pregao.exchange.engine.phases.trading_phases import OPEN
 
 _FLEXIBLE = "S"
 """Suffix of the symbols of flexible forwards."""

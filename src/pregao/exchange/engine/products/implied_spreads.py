@@ -9,17 +9,24 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pregao.exchange.engine.model.events import ChangeOrderMbo, MarketItem
-from pregao.exchange.engine.model.instruments import MultiLegModel
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market, SpreadFill
-from pregao.exchange.engine.matching.matching import Execution, execution_event, match
-from pregao.exchange.engine.model.operations_commands import MARKET_OPERATIONS
 from pregao.exchange.engine.book.order_book import BUY, BookSide, EngineOrder, LegOrder
-from pregao.exchange.engine.phases.trading_phases import OPEN
+from pregao.exchange.engine.matching.matching import Execution, execution_event, match
 from pregao.exchange.engine.matching.statistics import matched
-from pregao.exchange.engine.model.enums import RATIO_SCALE, AggressorSide, OrderSide, OrdType, TimeInForce, TrdSubType
+from pregao.exchange.engine.model.enums import (
+    RATIO_SCALE,
+    AggressorSide,
+    OrderSide,
+    OrdType,
+    TimeInForce,
+    TrdSubType,
+)
+from pregao.exchange.engine.model.events import ChangeOrderMbo, MarketItem
+from pregao.exchange.engine.model.instruments import MultiLegModel
+from pregao.exchange.engine.model.operations_commands import MARKET_OPERATIONS
 from pregao.exchange.engine.orders.order_cancel import refresh_auction
+from pregao.exchange.engine.phases.trading_phases import OPEN
 
 _AGGRESSOR = {OrderSide.BUY: AggressorSide.BUY, OrderSide.SELL: AggressorSide.SELL}
 

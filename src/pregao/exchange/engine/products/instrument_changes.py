@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.matching.price_bands import refresh
-from pregao.exchange.engine.orders.validation import GTC, GTD
-from pregao.exchange.engine.model.events import MarketItem, SecurityDefinition
-from pregao.exchange.engine.products.forwards import cancel_declarations
 from pregao.exchange.engine.book.listing import Listing
 from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.model.operations_commands import AddInstrument, ChangeInstrument, RemoveInstrument
-from pregao.exchange.engine.phases.trading_phases import REJOINS, detach, publish_status_change
-from pregao.exchange.engine.products.implied_spreads import unregister
-from pregao.exchange.engine.operations.market_control import clear_side
+from pregao.exchange.engine.matching.price_bands import refresh
 from pregao.exchange.engine.model.enums import ExecRestatementReason, SecurityUpdateAction
+from pregao.exchange.engine.model.events import MarketItem, SecurityDefinition
+from pregao.exchange.engine.model.operations_commands import (
+    AddInstrument,
+    ChangeInstrument,
+    RemoveInstrument,
+)
+from pregao.exchange.engine.operations.market_control import clear_side
 from pregao.exchange.engine.orders.order_cancel import refresh_auction, withdraw
+from pregao.exchange.engine.orders.validation import GTC, GTD
+from pregao.exchange.engine.phases.trading_phases import REJOINS, detach, publish_status_change
+from pregao.exchange.engine.products.forwards import cancel_declarations
+from pregao.exchange.engine.products.implied_spreads import unregister
 
 
 def add_instrument(market: Market, command: AddInstrument, now_ns: int) -> None:

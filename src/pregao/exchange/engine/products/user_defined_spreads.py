@@ -13,23 +13,27 @@ pattern is the set of its legs as (side, ratio, kind, strike, expiry), written "
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import date
+from datetime import date, timedelta
 from itertools import pairwise
 from math import gcd
 from typing import NamedTuple
-from pregao.exchange.engine.model.instruments import Instrument, Product, PutOrCall, SecurityType
-from pregao.exchange.engine.model.enums import OrderSide
-from datetime import timedelta
-from math import gcd
-from pregao.exchange.engine.model.instruments import Instrument, Leg, MultiLegModel, MultiLegPriceMethod, Product, SecurityType
+
 from pregao.exchange.engine.book.market import Market
 from pregao.exchange.engine.model.commands import DefineSpread
+from pregao.exchange.engine.model.enums import RATIO_SCALE, OrderSide, SecurityResponseType
+from pregao.exchange.engine.model.instruments import (
+    Instrument,
+    Leg,
+    MultiLegModel,
+    MultiLegPriceMethod,
+    Product,
+    PutOrCall,
+    SecurityType,
+)
 from pregao.exchange.engine.model.operations_commands import AddInstrument, RemoveInstrument
-from pregao.exchange.engine.products.instrument_changes import add_instrument, remove_instrument
 from pregao.exchange.engine.model.reports import SpreadDefined
 from pregao.exchange.engine.products.implied_spreads import register
-from pregao.exchange.engine.model.enums import RATIO_SCALE, OrderSide, SecurityResponseType
-
+from pregao.exchange.engine.products.instrument_changes import add_instrument, remove_instrument
 
 MAX_LEGS = 40
 

@@ -7,19 +7,45 @@ from functools import cache
 from typing import Any
 
 from pregao.clock import MILLISECOND
-from pregao.safe_io.documents import DocumentError, parse_json, parse_toml
 from pregao.errors import EncodeError, UsageError
-from pregao.exchange.engine.model.instrument_loader import parse_catalogue
-from pregao.exchange.engine.model.commands import Command
 from pregao.exchange.engine.engine import MatchingEngine
+from pregao.exchange.engine.model.commands import Command
+from pregao.exchange.engine.model.enums import (
+    PriceBandType,
+    SecurityUpdateAction,
+    TradingSession,
+    TradingStatus,
+)
+from pregao.exchange.engine.model.instrument_loader import parse_catalogue
 from pregao.exchange.engine.model.instruments import Instrument
-from pregao.exchange.engine.model.operations_commands import AddInstrument, AnswerGiveUp, BustTrade, ChangeInstrument, EndDay, ExpelOrder, LinkAccounts, PairAuctions, ProtectionReference, PublishNews, RejoinGroup, RemoveInstrument, RemoveProtection, ResetChannel, SetGroupPhase, SetPosition, SetPriceBand, SetProtection, SetSecurityStatus, StartDay
-from pregao.exchange.engine.model.enums import PriceBandType, SecurityUpdateAction, TradingSession, TradingStatus
+from pregao.exchange.engine.model.operations_commands import (
+    AddInstrument,
+    AnswerGiveUp,
+    BustTrade,
+    ChangeInstrument,
+    EndDay,
+    ExpelOrder,
+    LinkAccounts,
+    PairAuctions,
+    ProtectionReference,
+    PublishNews,
+    RejoinGroup,
+    RemoveInstrument,
+    RemoveProtection,
+    ResetChannel,
+    SetGroupPhase,
+    SetPosition,
+    SetPriceBand,
+    SetProtection,
+    SetSecurityStatus,
+    StartDay,
+)
 from pregao.exchange.host.admin import control_requests as asked
 from pregao.exchange.host.admin.control_requests import ALL_GROUPS, PHASES, ControlRequest
 from pregao.exchange.publisher.encoding.definitions import DefinitionEncoder
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.name_matching import folded, similar
+from pregao.safe_io.documents import DocumentError, parse_json, parse_toml
 
 
 def engine_commands(name: str, request: ControlRequest, engine: MatchingEngine) -> list[Command]:

@@ -8,24 +8,22 @@ exchange.
 
 from __future__ import annotations
 
-import os
-import secrets
-import stat
-from contextlib import suppress
-from pathlib import Path
-from typing import Final
-from pregao.errors import UsageError
-from pregao.safe_io.private_files import SecretFileError, read_secret
 import asyncio
 import contextlib
 import errno
 import hmac
 import json
+import os
+import secrets
 import socket
+import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from pregao.safe_io.documents import DocumentError, parse_json
+
 from pregao.errors import NetworkError, PregaoError, UsageError
+from pregao.safe_io.documents import DocumentError, parse_json
+from pregao.safe_io.private_files import SecretFileError, read_secret
 
 if TYPE_CHECKING:
     from pregao.exchange.host.server import ExchangeServer

@@ -14,8 +14,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pregao.safe_io import private_files
 from pregao.exchange.host.journal.journal_file import HEADER_BYTES, number_of
+from pregao.safe_io import private_files
 
 _log = logging.getLogger(__name__)
 MAGIC: Final = b"pregao checkpoint 2\n"

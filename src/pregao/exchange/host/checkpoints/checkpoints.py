@@ -17,9 +17,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pregao.safe_io.documents import parse_json
 from pregao.exchange.host.checkpoints.columns import ColumnError
 from pregao.exchange.host.checkpoints.state_schema import STATE, HostState
+from pregao.safe_io.documents import parse_json
 
 if TYPE_CHECKING:
     from pregao.exchange.host.checkpoints.checkpoint_file import JournalPosition

@@ -17,8 +17,21 @@ from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
-from pregao.exchange.host.checkpoints.columns import ColumnBytesReader, ColumnBytesWriter, ColumnError
-from pregao.exchange.host.checkpoints.columns import PLAIN, ClassColumn, MemberColumn, OptionalColumn, ReferenceColumn, RowColumn, SequenceColumn, StateColumn, StateTableColumn, UnionColumn
+from pregao.exchange.host.checkpoints.columns import (
+    PLAIN,
+    ClassColumn,
+    ColumnBytesReader,
+    ColumnBytesWriter,
+    ColumnError,
+    MemberColumn,
+    OptionalColumn,
+    ReferenceColumn,
+    RowColumn,
+    SequenceColumn,
+    StateColumn,
+    StateTableColumn,
+    UnionColumn,
+)
 
 _SEQUENCES: Final[tuple[type, ...]] = (list, set, frozenset, deque)
 _MAX_DEPTH: Final = 16

@@ -9,9 +9,6 @@ Encoding of integers, bytes and object references of columns.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import Any, Final
-from pregao.errors import PregaoError
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from enum import Enum, Flag
@@ -19,6 +16,7 @@ from itertools import chain, repeat
 from types import NoneType
 from typing import Any, ClassVar, Final, Protocol
 
+from pregao.errors import PregaoError
 
 MAX_INTEGER_BYTES: Final = 64
 _WIDTHS: Final = tuple(
@@ -105,7 +103,7 @@ class ColumnBytesReader:
         return self._data[start:end]
 
     def integers(self, count: int) -> tuple[int, ...]:
-        """Return integers written by `Writer.integers`."""
+        """Return integers written by `ColumnBytesWriter.integers`."""
         if not count:
             return ()
         self.check(count)

@@ -11,25 +11,40 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final, get_args
 
-from pregao.entrypoint.session_state import IncomingKept, OutgoingNotApplied, SessionState
 from pregao.entrypoint.session_settings import Throttle, ThrottleLimit
+from pregao.entrypoint.session_state import IncomingKept, OutgoingNotApplied, SessionState
+from pregao.exchange.engine.book.listing import (
+    Band,
+    InstrumentGroup,
+    Listing,
+    SessionStatistics,
+    TheoreticalUncrossing,
+    TradeRecord,
+)
+from pregao.exchange.engine.book.market import Market, SpreadFill
+from pregao.exchange.engine.book.order_book import BookSide, EngineOrder, PriceLevel
+from pregao.exchange.engine.book.pending_orders import PendingOrders
+from pregao.exchange.engine.book.positions import Allocation, OptionFill, Position, PositionLedger
+from pregao.exchange.engine.matching.give_ups import GiveUp
+from pregao.exchange.engine.matching.market_protection import Protection, ProtectionWatch
 from pregao.exchange.engine.model import instruments
 from pregao.exchange.engine.model.auction_rules import AuctionRules
-from pregao.exchange.engine.model.events import MarketEvent, MarketItem, News, Statistic, TradeItem
-from pregao.exchange.engine.products.forwards import ForwardDeclaration
-from pregao.exchange.engine.matching.give_ups import GiveUp
-from pregao.exchange.engine.model.instruments import Instrument
-from pregao.exchange.engine.book.listing import Band, InstrumentGroup, Listing, SessionStatistics, TheoreticalUncrossing, TradeRecord
-from pregao.exchange.engine.book.market import Market, SpreadFill
 from pregao.exchange.engine.model.commands import DeclareForward, MaintainPosition
+from pregao.exchange.engine.model.enums import (
+    OpenCloseSettlFlag,
+    OrderSide,
+    OrdType,
+    PriceBandType,
+    TimeInForce,
+    TradingSession,
+    TradingStatus,
+)
+from pregao.exchange.engine.model.events import MarketEvent, MarketItem, News, Statistic, TradeItem
+from pregao.exchange.engine.model.instruments import Instrument
 from pregao.exchange.engine.model.operations_commands import ProtectionReference, SetProtection
-from pregao.exchange.engine.book.order_book import BookSide, EngineOrder, PriceLevel
-from pregao.exchange.engine.book.positions import Allocation, OptionFill, Position, PositionLedger
-from pregao.exchange.engine.matching.market_protection import Protection, ProtectionWatch
 from pregao.exchange.engine.model.reports import CommandOutcome, EngineReport
+from pregao.exchange.engine.products.forwards import ForwardDeclaration
 from pregao.exchange.engine.products.implied_spreads import Spread, SpreadLeg
-from pregao.exchange.engine.model.enums import OpenCloseSettlFlag, OrderSide, OrdType, PriceBandType, TimeInForce, TradingSession, TradingStatus
-from pregao.exchange.engine.book.pending_orders import PendingOrders
 from pregao.exchange.host.checkpoints.column_schema import ColumnShape, StateSchema
 from pregao.exchange.host.gateway.order_requests import OrderRequest
 

@@ -9,28 +9,38 @@ their numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
+
 from pregao.entrypoint.framing import framed
-from pregao.entrypoint.messages import session_schema
-from pregao.exchange.engine.model.reports import FillBusted, OrderAccepted, OrderCancelled, OrderFilled, OrderModified, OrderRejected, OrderRestated
+from pregao.entrypoint.gateway_sessions import GatewaySession
+from pregao.entrypoint.messages import VERSIONS, session_schema
+from pregao.exchange.engine.book.market import Market
 from pregao.exchange.engine.model.enums import OrdStatus, TradingSession, TradingStatus
-from pregao.exchange.host.gateway.order_requests import CancelRequest, OrderRequest
+from pregao.exchange.engine.model.reports import (
+    AllocationReported,
+    EngineReport,
+    FillBusted,
+    ForwardOffered,
+    ForwardReported,
+    ForwardTraded,
+    MassCancelled,
+    OrderAccepted,
+    OrderCancelled,
+    OrderFilled,
+    OrderModified,
+    OrderRejected,
+    OrderRestated,
+    PositionReported,
+    SpreadDefined,
+)
+from pregao.exchange.host.gateway.order_requests import CancelRequest, OrderRequest, changed
+from pregao.exchange.host.gateway.positions import PositionReports
+from pregao.exchange.host.gateway.quotes import OffBookReporter
 from pregao.sbe.codec import SchemaCodec
 from pregao.sbe.value_specs import readings
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
-from pregao.entrypoint.gateway_sessions import GatewaySession
-from pregao.entrypoint.messages import VERSIONS
-from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.model.reports import AllocationReported, EngineReport, FillBusted, ForwardOffered, ForwardReported, ForwardTraded, MassCancelled, OrderAccepted, OrderCancelled, OrderFilled, OrderModified, OrderRejected, OrderRestated, PositionReported, SpreadDefined
-from pregao.exchange.engine.model.enums import TradingStatus
-from pregao.exchange.host.gateway.order_requests import changed
-from pregao.exchange.host.gateway.quotes import OffBookReporter
-from pregao.exchange.host.gateway.positions import PositionReports
-from pregao.exchange.host.gateway.order_requests import CancelRequest, OrderRequest
 
 
 class InstrumentContext(NamedTuple):
@@ -379,9 +389,7 @@ class ExecutionReporter:
         listing = market.listings.get(security_id)
         if listing is None:
             closed = TradingStatus.CLOSE
-            return InstrumentContext(
-                market.trade_day, 0, SINGLE_SECURITY, None, closed, closed
-            )
+            return InstrumentContext(market.trade_day, 0, SINGLE_SECURITY, None, closed, closed)
         kind = MULTI_LEG if listing.instrument.legs else SINGLE_SECURITY
         group = listing.group
         return InstrumentContext(

@@ -11,25 +11,32 @@ A new field of a command needs one line here.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from functools import cache
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
+
 from pregao.entrypoint.framing import HEADERS_SIZE, StreamFrame
 from pregao.entrypoint.gateway_sessions import BusinessMessage, Reader, read_frame
 from pregao.entrypoint.messages import messages, session_schema
 from pregao.errors import DecodeError
+from pregao.exchange.engine.book.market import Market
+from pregao.exchange.engine.matching.self_trade_prevention import investor_number
+from pregao.exchange.engine.model import reject_codes
+from pregao.exchange.engine.model.commands import CancelOrder, ModifyOrder, NewOrder
+from pregao.exchange.engine.model.enums import (
+    ExecRestatementReason,
+    OrderSide,
+    OrdType,
+    RoutingInstruction,
+    SelfTradePreventionInstruction,
+    TimeInForce,
+)
+from pregao.exchange.engine.model.reject_codes import Reject
+from pregao.exchange.engine.orders.order_cancel import find_order
 from pregao.sbe.codec import MessageCodec, SchemaCodec
 from pregao.sbe.value_specs import ValueSpec as FieldReading
 from pregao.sbe.value_specs import readings
-from datetime import date
-from typing import Final
-from pregao.exchange.engine.model import reject_codes
-from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.model.commands import CancelOrder, ModifyOrder, NewOrder
-from pregao.exchange.engine.model.reject_codes import Reject
-from pregao.exchange.engine.matching.self_trade_prevention import investor_number
-from pregao.exchange.engine.model.enums import ExecRestatementReason, OrderSide, OrdType, RoutingInstruction, SelfTradePreventionInstruction, TimeInForce
-from pregao.exchange.engine.orders.order_cancel import find_order
 
 
 class OrderRequest(NamedTuple):

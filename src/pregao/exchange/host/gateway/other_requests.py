@@ -11,20 +11,30 @@ from typing import Any, Final
 
 from pregao.entrypoint.events import MessageReceived
 from pregao.entrypoint.gateway_sessions import GatewaySession
-from pregao.exchange.engine.model import reject_codes
-from pregao.exchange.engine.model.commands import Command
 from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.model.commands import CrossSide, MassCancel, NewCross
+from pregao.exchange.engine.matching.self_trade_prevention import investor_number
+from pregao.exchange.engine.model import reject_codes
+from pregao.exchange.engine.model.commands import Command, CrossSide, MassCancel, NewCross
+from pregao.exchange.engine.model.enums import (
+    PRICE_SCALE,
+    CrossPrioritization,
+    CrossType,
+    ExecRestatementReason,
+    MassActionType,
+    OrderSide,
+)
 from pregao.exchange.engine.model.reject_codes import Reject
 from pregao.exchange.engine.model.reports import MassCancelled
-from pregao.exchange.engine.matching.self_trade_prevention import investor_number
-from pregao.exchange.engine.model.enums import PRICE_SCALE, CrossPrioritization, CrossType, ExecRestatementReason, MassActionType, OrderSide
-from pregao.exchange.host.gateway.order_requests import MAX_PRICE, MAX_QUANTITY
-from pregao.exchange.host.gateway.quotes import command_of
-from pregao.exchange.host.gateway.positions import POSITION_REQUESTS, position_command
 from pregao.exchange.host.gateway.execution_reports import RequestContext
-from pregao.exchange.host.gateway.order_requests import OrderRequest, text_fault
+from pregao.exchange.host.gateway.order_requests import (
+    MAX_PRICE,
+    MAX_QUANTITY,
+    OrderRequest,
+    text_fault,
+)
+from pregao.exchange.host.gateway.positions import POSITION_REQUESTS, position_command
 from pregao.exchange.host.gateway.pre_trade import NOT_AUTHORIZED
+from pregao.exchange.host.gateway.quotes import command_of
 
 UNSUPPORTED: Final = 3
 """FIX reject reason of an unsupported message type."""

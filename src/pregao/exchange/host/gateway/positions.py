@@ -8,11 +8,15 @@ from decimal import Decimal
 from typing import Any, Final
 
 from pregao.entrypoint.gateway_sessions import GatewaySession
-from pregao.exchange.engine.model.commands import Command
 from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.model.commands import AllocateTrade, CancelMaintenance, MaintainPosition
-from pregao.exchange.engine.model.reports import AllocationReported, PositionReported
+from pregao.exchange.engine.model.commands import (
+    AllocateTrade,
+    CancelMaintenance,
+    Command,
+    MaintainPosition,
+)
 from pregao.exchange.engine.model.enums import PRICE_SCALE, PosTransType
+from pregao.exchange.engine.model.reports import AllocationReported, PositionReported
 from pregao.exchange.host.gateway.order_requests import MAX_PRICE, MAX_QUANTITY
 
 Values = Mapping[str, Any]

@@ -13,20 +13,16 @@ in a replay every request arrives at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Any, Final
-from pregao.entrypoint.gateway_sessions import GatewaySession
-from pregao.entrypoint.session_settings import SessionAccount
-from pregao.entrypoint.session_settings import Throttle, ThrottleLimit
-from pregao.exchange.host.gateway.order_requests import CancelRequest, OrderRequest
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from heapq import heappop, heappush
 from itertools import count
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from pregao.entrypoint.gateway_sessions import GatewaySession
+from pregao.entrypoint.session_settings import SessionAccount, Throttle, ThrottleLimit
+from pregao.exchange.host.gateway.order_requests import CancelRequest, OrderRequest
 
 NOT_AUTHORIZED: Final = 6
 """FIX reject reason of a request that the sender is not authorized for."""

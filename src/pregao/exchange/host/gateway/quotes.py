@@ -10,11 +10,23 @@ from decimal import Decimal
 from typing import Any, Final
 
 from pregao.entrypoint.gateway_sessions import GatewaySession
-from pregao.exchange.engine.model.commands import Command
 from pregao.exchange.engine.book.market import Market
-from pregao.exchange.engine.model.commands import AcceptForward, CancelForward, DeclareForward, DefineSpread, ProposedLeg, RefuseForward
-from pregao.exchange.engine.model.reports import ForwardOffered, ForwardReported, ForwardTraded, SpreadDefined
+from pregao.exchange.engine.model.commands import (
+    AcceptForward,
+    CancelForward,
+    Command,
+    DeclareForward,
+    DefineSpread,
+    ProposedLeg,
+    RefuseForward,
+)
 from pregao.exchange.engine.model.enums import PRICE_SCALE, RATIO_SCALE, OrderSide, SettlType
+from pregao.exchange.engine.model.reports import (
+    ForwardOffered,
+    ForwardReported,
+    ForwardTraded,
+    SpreadDefined,
+)
 from pregao.exchange.host.gateway.order_requests import DIRECT_ACCESS, MAX_PRICE, MAX_QUANTITY
 
 Values = Mapping[str, Any]

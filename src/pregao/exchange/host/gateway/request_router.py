@@ -8,17 +8,21 @@ from typing import Any, Final
 from pregao.entrypoint.events import MessageReceived, RequestReceived
 from pregao.entrypoint.gateway_sessions import GatewaySession
 from pregao.entrypoint.session_settings import SessionAccount
+from pregao.exchange.engine.engine import MatchingEngine, refuse
 from pregao.exchange.engine.model import reject_codes
 from pregao.exchange.engine.model.commands import Command
-from pregao.exchange.engine.engine import MatchingEngine
+from pregao.exchange.engine.model.enums import CxlRejResponseTo
 from pregao.exchange.engine.model.events import MarketEvent
 from pregao.exchange.engine.model.operations_commands import AdvanceTime
-from pregao.exchange.engine.engine import refuse
-from pregao.exchange.engine.model.enums import CxlRejResponseTo
 from pregao.exchange.host.gateway import order_requests, other_requests
 from pregao.exchange.host.gateway.execution_reports import ExecutionReporter, RequestContext
 from pregao.exchange.host.gateway.order_requests import CancelRequest, OrderRequest
-from pregao.exchange.host.gateway.pre_trade import NOT_AUTHORIZED, message_fault, order_fault, restricted
+from pregao.exchange.host.gateway.pre_trade import (
+    NOT_AUTHORIZED,
+    message_fault,
+    order_fault,
+    restricted,
+)
 
 _NOBODY: Final = RequestContext()
 _ENTERING: Final = frozenset({"SimpleNewOrder", "NewOrderSingle"})

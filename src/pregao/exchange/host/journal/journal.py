@@ -16,17 +16,40 @@ import logging
 import os
 import secrets
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Final
-from pregao.safe_io import private_files
-from pregao.errors import UsageError
-from pregao.exchange.host.checkpoints.checkpoint_file import JournalCheckpoint, JournalPosition, read_checkpoint, write_checkpoint
-from pregao.exchange.host.journal.journal_file import HEAD, HEADER_BYTES, LENGTHS, NO_FILE, JournalEnd, JournalHeader, JournalRecord, RecordKind, describe, examine, first_time, is_begun, journal_files, number_of, pack_header, read_header, skip, walk
-from collections.abc import Callable
+
 from pregao.entrypoint.session_state import SessionRecord
 from pregao.entrypoint.session_store import SessionStore
-
+from pregao.errors import UsageError
+from pregao.exchange.host.checkpoints.checkpoint_file import (
+    JournalCheckpoint,
+    JournalPosition,
+    read_checkpoint,
+    write_checkpoint,
+)
+from pregao.exchange.host.journal.journal_file import (
+    HEAD,
+    HEADER_BYTES,
+    LENGTHS,
+    NO_FILE,
+    JournalEnd,
+    JournalHeader,
+    JournalRecord,
+    RecordKind,
+    describe,
+    examine,
+    first_time,
+    is_begun,
+    journal_files,
+    number_of,
+    pack_header,
+    read_header,
+    skip,
+    walk,
+)
+from pregao.safe_io import private_files
 
 _log = logging.getLogger(__name__)
 ROLL_BYTES: Final = 256 * 1024 * 1024

@@ -16,13 +16,36 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pregao.safe_io import private_files
 from pregao.entrypoint.framing import frame_of
 from pregao.entrypoint.messages import messages
 from pregao.errors import PregaoError, UsageError
-from pregao.exchange.host.checkpoints.checkpoint_file import JournalCheckpoint, checkpoint_files, read_checkpoint
+from pregao.exchange.host.checkpoints.checkpoint_file import (
+    JournalCheckpoint,
+    checkpoint_files,
+    read_checkpoint,
+)
 from pregao.exchange.host.checkpoints.checkpoints import code_digest
-from pregao.exchange.host.journal.journal_file import HEAD, LENGTHS, NO_FILE, JournalDamage, JournalEnd, JournalHeader, JournalRecord, RecordKind, describe, examine, is_begun, journal_files, kind_at, number_of, pack_header, read_header, skip, walk
+from pregao.exchange.host.journal.journal_file import (
+    HEAD,
+    LENGTHS,
+    NO_FILE,
+    JournalDamage,
+    JournalEnd,
+    JournalHeader,
+    JournalRecord,
+    RecordKind,
+    describe,
+    examine,
+    is_begun,
+    journal_files,
+    kind_at,
+    number_of,
+    pack_header,
+    read_header,
+    skip,
+    walk,
+)
+from pregao.safe_io import private_files
 
 MAX_CONCERNS: Final = 1000
 """Maximum number of affected sessions and orders listed; the others are only counted."""

@@ -10,7 +10,6 @@ from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
 
-from pregao.safe_io.documents import DocumentError, parse_json
 from pregao.entrypoint.events import SessionEvent
 from pregao.entrypoint.framing import StreamFrame, frame_of
 from pregao.entrypoint.gateway_connection import GatewayConnection
@@ -19,13 +18,18 @@ from pregao.entrypoint.messages import messages
 from pregao.entrypoint.session_store import unpack_record
 from pregao.errors import UsageError
 from pregao.exchange.engine.model.commands import RestateOrders
+from pregao.exchange.host.admin.control_requests import (
+    ControlRequest,
+    journaled_request,
+    parse_request,
+)
 from pregao.exchange.host.base_host import BaseHost
 from pregao.exchange.host.checkpoints.checkpoints import resume
-from pregao.exchange.host.admin.control_requests import ControlRequest, journaled_request, parse_request
 from pregao.exchange.host.faults import MAX_SET_ASIDE, unpack_void
+from pregao.exchange.host.gateway.order_requests import request_readers
 from pregao.exchange.host.journal.journal import Journal
 from pregao.exchange.host.journal.journal_file import JournalRecord, RecordKind
-from pregao.exchange.host.gateway.order_requests import request_readers
+from pregao.safe_io.documents import DocumentError, parse_json
 
 if TYPE_CHECKING:
     from pregao.exchange.host.host import ExchangeHost

@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 from pregao.errors import EncodeError, SchemaError
-from pregao.exchange.engine.model.instruments import Instrument, MaturityMonthYear
 from pregao.exchange.engine.model.enums import SecurityUpdateAction
+from pregao.exchange.engine.model.instruments import Instrument, MaturityMonthYear
 from pregao.exchange.publisher.encoding.fields import known_fields, rescale, template
 from pregao.exchange.publisher.packet_writer import ROOM
 from pregao.sbe.codec import SchemaCodec

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pregao.errors import SchemaError
-from pregao.exchange.engine.model.events import ChangeOrderMbo, DeleteOrderMbo, MassDeleteOrders, NewOrderMbo
 from pregao.exchange.engine.model.enums import OrderSide
+from pregao.exchange.engine.model.events import (
+    ChangeOrderMbo,
+    DeleteOrderMbo,
+    MassDeleteOrders,
+    NewOrderMbo,
+)
 from pregao.exchange.publisher.encoding.fields import (
     FLAGS,
     RPT_SEQ,

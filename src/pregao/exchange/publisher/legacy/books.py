@@ -5,19 +5,31 @@ Price-depth and top-of-book sides aggregated from orders, and the changes of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
+
 from sortedcontainers import SortedDict
+
 from pregao.exchange.engine.book.order_book import key_of
 from pregao.exchange.engine.model.enums import OrderSide
-from pregao.feed.legacy.book_updates import CHANGE, DELETE, NEW, OVERLAY
-from collections.abc import Iterable, Iterator
-from pregao.exchange.engine.model.events import ChangeOrderMbo, DeleteOrderMbo, MassDeleteOrders, NewOrderMbo
-from pregao.exchange.engine.model.enums import OrderSide
+from pregao.exchange.engine.model.events import (
+    ChangeOrderMbo,
+    DeleteOrderMbo,
+    MassDeleteOrders,
+    NewOrderMbo,
+)
 from pregao.exchange.publisher.encoding.orders import OrderItem
 from pregao.exchange.publisher.legacy.entries import Values, at, decimal_of
 from pregao.exchange.publisher.published_state import PublishedChannel, PublishedInstrument
-from pregao.feed.legacy.book_updates import CHANGE, DELETE, DELETE_THRU, IMPLIED, NEW, RETRANSMITTED
+from pregao.feed.legacy.book_updates import (
+    CHANGE,
+    DELETE,
+    DELETE_THRU,
+    IMPLIED,
+    NEW,
+    OVERLAY,
+    RETRANSMITTED,
+)
 from pregao.legacy.times import date_digits, time_digits
 
 

@@ -5,15 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, get_args
 
-from pregao.exchange.engine.model.events import ChangeOrderMbo, ChannelReset, DeleteOrderMbo, EmptyBook, ForwardTrade, LastTradePrice, MarketEvent, MassDeleteOrders, NewOrderMbo, News, SecurityDefinition, SecurityGroupPhase, SecurityStatus, SequenceReset, Statistic, Trade
-from pregao.exchange.engine.model.instruments import Instrument
 from pregao.exchange.engine.model.enums import SecurityUpdateAction
+from pregao.exchange.engine.model.events import (
+    ChangeOrderMbo,
+    ChannelReset,
+    DeleteOrderMbo,
+    EmptyBook,
+    ForwardTrade,
+    LastTradePrice,
+    MarketEvent,
+    MassDeleteOrders,
+    NewOrderMbo,
+    News,
+    SecurityDefinition,
+    SecurityGroupPhase,
+    SecurityStatus,
+    SequenceReset,
+    Statistic,
+    Trade,
+)
+from pregao.exchange.engine.model.instruments import Instrument
 from pregao.exchange.publisher.legacy import loop
 from pregao.exchange.publisher.legacy.books import BookItem, OrderBooks, PriceBooks
 from pregao.exchange.publisher.legacy.definitions import lists
 from pregao.exchange.publisher.legacy.entries import ENTRIES, Values, at, day_digits
-from pregao.exchange.publisher.legacy.loop import LegacyLoop, LoopMessages
-from pregao.exchange.publisher.legacy.loop import LegacyMessageWriter
+from pregao.exchange.publisher.legacy.loop import LegacyLoop, LegacyMessageWriter, LoopMessages
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.publisher.published_state import PublishedChannel, PublishedInstrument
 from pregao.feed.legacy.book_updates import EMPTY_BOOK, NEW, TRADING_STATE
@@ -95,11 +111,11 @@ class LegacyChannelPublisher:
         while (due := self._last_sent_ns + HEARTBEAT_NS) <= now_ns:
             sent += [(LegacyStream.INCREMENTAL, due, each) for each in self.writer.heartbeat(due)]
             self._last_sent_ns = due
-        for stream, loop in (
+        for stream, messages in (
             (LegacyStream.MARKET_RECOVERY, self._snapshots),
             (LegacyStream.INSTRUMENT_DEFINITION, self._definitions),
         ):
-            sent += [(stream, time_ns, datagram) for time_ns, datagram in loop.advance(now_ns)]
+            sent += [(stream, time_ns, datagram) for time_ns, datagram in messages.advance(now_ns)]
         sent.sort(key=lambda each: each[1])
         return sent
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 
 from pregao.clock import SECOND
-from pregao.exchange.engine.model.instruments import Instrument, MaturityMonthYear
 from pregao.exchange.engine.model.enums import SecurityUpdateAction
+from pregao.exchange.engine.model.instruments import Instrument, MaturityMonthYear
 from pregao.exchange.publisher.legacy.entries import Values, decimal_of
 from pregao.legacy.times import timestamp_digits
 

@@ -6,8 +6,28 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
-from pregao.exchange.engine.model.events import AuctionImbalance, ClosingPrice, ExecutionStatistics, ForwardTrade, HighPrice, LastTradePrice, LowPrice, OpeningPrice, OpenInterest, PriceBand, SettlementPrice, TheoreticalOpeningPrice, Trade, TradeBust
-from pregao.exchange.engine.model.enums import ImbalanceCondition, OpenCloseSettlFlag, TradeCondition, TrdSubType
+from pregao.exchange.engine.model.enums import (
+    ImbalanceCondition,
+    OpenCloseSettlFlag,
+    TradeCondition,
+    TrdSubType,
+)
+from pregao.exchange.engine.model.events import (
+    AuctionImbalance,
+    ClosingPrice,
+    ExecutionStatistics,
+    ForwardTrade,
+    HighPrice,
+    LastTradePrice,
+    LowPrice,
+    OpeningPrice,
+    OpenInterest,
+    PriceBand,
+    SettlementPrice,
+    TheoreticalOpeningPrice,
+    Trade,
+    TradeBust,
+)
 from pregao.feed.legacy.book_updates import DELETE, EXCHANGE_LAST, NEW
 from pregao.legacy.times import date_digits, time_digits
 

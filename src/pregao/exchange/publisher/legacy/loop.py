@@ -5,21 +5,19 @@ Encodes and numbers messages of the legacy feed, and splits them into datagrams.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-from pregao.fast.codec import Encoder
-from pregao.legacy.reassembly import write_chunks
-from pregao.legacy.recovery import MessageStore
-from pregao.legacy.streams import PUMA
-from pregao.legacy.times import timestamp_digits
-from pregao.schemas.fast_templates import bundled_templates
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
 from pregao.clock import SECOND
 from pregao.exchange.publisher.legacy.entries import Values
 from pregao.exchange.publisher.loops import LoopPace
-from pregao.legacy.streams import HEARTBEAT_NS
-
+from pregao.fast.codec import Encoder
+from pregao.legacy.reassembly import write_chunks
+from pregao.legacy.recovery import MessageStore
+from pregao.legacy.streams import HEARTBEAT_NS, PUMA
+from pregao.legacy.times import timestamp_digits
+from pregao.schemas.fast_templates import bundled_templates
 
 INCREMENTAL = "IncrementalRefresh_152"
 SNAPSHOT = "SnapshotFullRefresh_153"

@@ -7,42 +7,47 @@ Decode the messages of EntryPoint streams into rows of their tables.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-from pregao.lake.ingest.schemas import bounded_spec, column_of
-from pregao.lake.ingest.schemas import message_schema, template_versions
+
+from pregao.capture.blocks import PacketBlock
+from pregao.entrypoint.captured.frame_columns import templates_of
+from pregao.entrypoint.captured.messages import (
+    NO_MESSAGE,
+    FrameBlocks,
+    business_headers,
+    flow_text,
+    other_direction_text,
+)
+from pregao.entrypoint.captured.sender_detection import SENDERS, UNKNOWN, SenderDetector
+from pregao.lake.ingest.protocol import (
+    IngestProtocol,
+    PayloadKeys,
+    ProtocolEvidence,
+    WalkResult,
+    sbe_files,
+)
+from pregao.lake.ingest.sbe_rows import FramedMessageDecoder, Payloads, message_rows
+from pregao.lake.ingest.schemas import (
+    KEY,
+    bounded_spec,
+    column_of,
+    message_schema,
+    template_versions,
+)
 from pregao.lake.storage.commit_unit import TableSpec
 from pregao.sbe.snake_case import snake_case
 from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID
 from pregao.schemas.registry import Registry
-from pregao.umdf.tables import TemplateTable
-from collections.abc import Sequence
-from typing import Any
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-from pregao.entrypoint.captured.messages import NO_MESSAGE, other_direction_text
-from pregao.entrypoint.captured.frame_columns import templates_of
-from pregao.entrypoint.captured.sender_detection import SENDERS, UNKNOWN, SenderDetector
-from pregao.lake.ingest.sbe_rows import FramedMessageDecoder, message_rows
-from pregao.lake.ingest.sbe_rows import Payloads
-from pregao.lake.ingest.protocol import WalkResult
-from pregao.lake.ingest.protocol import sbe_files
-from pregao.lake.ingest.schemas import KEY
-from pregao.schemas.bundle import ENTRYPOINT_SCHEMA_ID
-from pregao.schemas.registry import Registry
 from pregao.umdf.bulk_decoder import BulkDecoder, MessageBatch, PacketHeaders, Walker
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Final
-import numpy as np
-from pregao.capture.blocks import PacketBlock
-from pregao.entrypoint.captured.messages import FrameBlocks, business_headers, flow_text
-from pregao.lake.ingest.protocol import IngestProtocol, PayloadKeys, ProtocolEvidence
 from pregao.umdf.sequencing import PacketKey
-
+from pregao.umdf.tables import TemplateTable
 
 PREFIX: Final = "ep_"
 

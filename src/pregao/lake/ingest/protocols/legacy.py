@@ -19,65 +19,52 @@ FAST templates for reading captures of the legacy feed: bundled, or from a user'
 
 from __future__ import annotations
 
-import pyarrow as pa
-from pregao.lake.ingest.schemas import DATE_FIELD, KEY, bounded_spec, column_of
-from pregao.lake.storage.commit_unit import DATE, TableSpec
-from pregao.legacy.tables import LegacyTable, bundled_tables
-from pregao.sbe.arrow import widened
-from pregao.schemas.fast_templates import bundled_entries, bundled_tags
-from pregao.arrays import Int64Array
-from pregao.clock import MINUTE
-from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pregao.errors import UsageError
-from pregao.fast.model import Templates
-from pregao.fast.xml import load_templates
-from pregao.lake.ingest.protocol import fast_files
-from pregao.legacy.bulk import UNNUMBERED, HeadReader
-from pregao.legacy.messages import MessageReader, MsgType, message_type
-from pregao.schemas.fast_templates import bundled_templates, renamed
-from collections.abc import Iterator, Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pregao.arrays import Int64Array
-from pregao.fast.columns import REASONS, FastColumnDecoder, FastMessageColumns
-from pregao.fast.model import Template
-from pregao.lake.ingest.writer import order_by_value
-from pregao.lake.ingest.sbe_rows import Payloads
-from pregao.lake.ingest.protocol import WalkResult
-from pregao.lake.ingest.schemas import KEY
-from pregao.lake.ingest.window import by_day
-from pregao.legacy.bulk import (
-    FAULTS,
-    ChunkColumns,
-    WholeMessages,
-    chunk_columns,
-    whole_messages,
-)
-from pregao.legacy.messages import message_type
-from pregao.legacy.tables import LegacyRows, bundled_tables, rows_of
-from collections import Counter
-from collections.abc import Mapping, Sequence
-import numpy as np
+
 from pregao.arrays import Int64Array
 from pregao.capture.blocks import PacketBlock
-from pregao.clock import SECOND
-from pregao.lake.ingest.protocols.legacy_channels import UNKNOWN, channel_of, known_channel
+from pregao.clock import MINUTE, SECOND
+from pregao.errors import UsageError
+from pregao.fast.columns import REASONS, FastColumnDecoder, FastMessageColumns
+from pregao.fast.model import Template, Templates
+from pregao.fast.xml import load_templates
 from pregao.lake.ingest.protocol import (
     UNKNOWN_STREAM,
     IngestProtocol,
     PayloadKeys,
     ProtocolEvidence,
+    WalkResult,
+    fast_files,
 )
-from pregao.legacy.bulk import ChunkColumns, MessageHeads, chunk_columns
-from pregao.legacy.messages import MsgType
-from pregao.legacy.streams import is_legacy
-from pregao.legacy.streams import LegacyStream, stream_of
-from pregao.umdf.sequencing import PacketKey
-
+from pregao.lake.ingest.protocols.legacy_channels import UNKNOWN, channel_of, known_channel
+from pregao.lake.ingest.sbe_rows import Payloads
+from pregao.lake.ingest.schemas import DATE_FIELD, KEY, bounded_spec, column_of
+from pregao.lake.ingest.window import by_day
+from pregao.lake.ingest.writer import order_by_value
+from pregao.lake.storage.commit_unit import DATE, TableSpec
+from pregao.legacy.bulk import (
+    FAULTS,
+    UNNUMBERED,
+    ChunkColumns,
+    HeadReader,
+    MessageHeads,
+    WholeMessages,
+    chunk_columns,
+    whole_messages,
+)
+from pregao.legacy.messages import MessageReader, MsgType, message_type
+from pregao.legacy.streams import LegacyStream, is_legacy, stream_of
+from pregao.legacy.tables import LegacyRows, LegacyTable, bundled_tables, rows_of
+from pregao.sbe.arrow import widened
+from pregao.schemas.fast_templates import bundled_entries, bundled_tags, bundled_templates, renamed
+from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, PacketKey
 
 PREFIX = "legacy_"
 

@@ -10,51 +10,51 @@ The instruments of a day: one row each, with the latest definition.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from pregao.capture.blocks import PacketBlock
+from pregao.errors import DecodeError
+from pregao.lake.ingest.protocol import (
+    IngestProtocol,
+    PayloadKeys,
+    ProtocolEvidence,
+    WalkResult,
+    sbe_files,
+)
+from pregao.lake.ingest.sbe_rows import FramedMessageDecoder, Payloads, message_rows
+from pregao.lake.ingest.schemas import KEY, bounded_spec, message_schema, template_versions
+from pregao.lake.ingest.window import all_same
+from pregao.lake.storage.commit_unit import DATE, TableSpec
 from pregao.lake.storage.lake_store import LakeStore
-from pregao.lake.storage.commit_unit import DATE
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
-from pregao.lake.ingest.schemas import bounded_spec
-from pregao.lake.ingest.schemas import message_schema, template_versions
-from pregao.lake.storage.commit_unit import TableSpec
 from pregao.sbe.snake_case import snake_case
 from pregao.schemas.bundle import UMDF_SCHEMA_ID
 from pregao.schemas.registry import Registry
-from pregao.umdf.tables import TemplateTable
-from pregao.umdf.templates import SECURITY_DEFINITIONS
-from collections.abc import Sequence
-from typing import Any
-import numpy as np
-import numpy.typing as npt
-from pregao.lake.ingest.sbe_rows import FramedMessageDecoder, message_rows
-from pregao.lake.ingest.sbe_rows import Payloads
-from pregao.lake.ingest.protocol import WalkResult
-from pregao.lake.ingest.protocol import sbe_files
-from pregao.lake.ingest.schemas import KEY
-from pregao.lake.ingest.window import all_same
-from pregao.schemas.registry import Registry
-from pregao.umdf.bulk_decoder import BulkDecoder, MessageBatch, MessageKind, PacketHeaders, WalkedPackets, Walker
+from pregao.umdf.bulk_decoder import (
+    BulkDecoder,
+    MessageBatch,
+    MessageKind,
+    PacketHeaders,
+    WalkedPackets,
+    Walker,
+    read_headers,
+    walk,
+)
 from pregao.umdf.event_columns import EventColumns
-from pregao.umdf.templates import SECURITY_DEFINITIONS
-from collections import Counter
-from collections.abc import Mapping, Sequence
-import numpy as np
-from pregao.capture.blocks import PacketBlock
-from pregao.errors import DecodeError
-from pregao.lake.ingest.protocol import IngestProtocol, PayloadKeys, ProtocolEvidence
-from pregao.umdf.bulk_decoder import read_headers, walk
 from pregao.umdf.packets import PacketDecoder
 from pregao.umdf.sequencing import PacketKey
 from pregao.umdf.streams import Stream, StreamEvidence
-from pregao.umdf.templates import SEQUENCE
-
+from pregao.umdf.tables import TemplateTable
+from pregao.umdf.templates import SECURITY_DEFINITIONS, SEQUENCE
 
 INSTRUMENTS = "instruments"
 _ORDER = ("index_in_packet", "sequence_number", "capture_time_ns", "security_id", "channel")

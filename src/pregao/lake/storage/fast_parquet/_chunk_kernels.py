@@ -8,8 +8,43 @@ from __future__ import annotations
 import numpy as np
 
 from pregao._njit import njit, part, store_u64
-from pregao.lake.storage.fast_parquet._kernels import HEADER_ROOM, bits_of, finish_page, put_bytes, put_differences, put_labels, put_plain, put_presence, put_varint
-from pregao.lake.storage.fast_parquet.columns import AT, BYTES, CODING, DATA_PAGE, DELTA, DICTIONARY, DICTIONARY_BYTES, DICTIONARY_PAGE, HIGH, INT32, LOW, NULLS, PAGE_AT, PAGE_BYTES, PAGE_HIGH, PAGE_LOW, PAGE_NULLS, PAGE_ROW, PAGE_ROWS, PAGE_VALUES, PAGES, PLAIN, ROWS, TEXT
+from pregao.lake.storage.fast_parquet._kernels import (
+    HEADER_ROOM,
+    bits_of,
+    finish_page,
+    put_bytes,
+    put_differences,
+    put_labels,
+    put_plain,
+    put_presence,
+    put_varint,
+)
+from pregao.lake.storage.fast_parquet.columns import (
+    AT,
+    BYTES,
+    CODING,
+    DATA_PAGE,
+    DELTA,
+    DICTIONARY,
+    DICTIONARY_BYTES,
+    DICTIONARY_PAGE,
+    HIGH,
+    INT32,
+    LOW,
+    NULLS,
+    PAGE_AT,
+    PAGE_BYTES,
+    PAGE_HIGH,
+    PAGE_LOW,
+    PAGE_NULLS,
+    PAGE_ROW,
+    PAGE_ROWS,
+    PAGE_VALUES,
+    PAGES,
+    PLAIN,
+    ROWS,
+    TEXT,
+)
 
 
 @part

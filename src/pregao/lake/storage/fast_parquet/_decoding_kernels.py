@@ -8,9 +8,28 @@ from __future__ import annotations
 import numpy as np
 
 from pregao._njit import load_i32, load_i64, load_u32, load_u64, njit, part
-from pregao.lake.storage.fast_parquet._footer_kernels import MAX_SMALL, has, read_record, read_varint, signed
+from pregao.lake.storage.fast_parquet._footer_kernels import (
+    MAX_SMALL,
+    has,
+    read_record,
+    read_varint,
+    signed,
+)
 from pregao.lake.storage.fast_parquet._kernels import QUARTER
-from pregao.lake.storage.fast_parquet.columns import BLOCK, DATA_PAGE, DELTA, DICTIONARY, DICTIONARY_PAGE, INT32, PLAIN, RECORD_FACTS, RLE, SMALL_NUMBER, STRUCT, TEXT
+from pregao.lake.storage.fast_parquet.columns import (
+    BLOCK,
+    DATA_PAGE,
+    DELTA,
+    DICTIONARY,
+    DICTIONARY_PAGE,
+    INT32,
+    PLAIN,
+    RECORD_FACTS,
+    RLE,
+    SMALL_NUMBER,
+    STRUCT,
+    TEXT,
+)
 
 MAX_LABEL = 32
 ONE_LOAD = 57

@@ -8,7 +8,30 @@ from __future__ import annotations
 import numpy as np
 
 from pregao._njit import load_i32, load_i64, njit, part
-from pregao.lake.storage.fast_parquet.columns import BINARY, BYTE, DEEPEST, DOUBLE, FALSE, GROUP_ROWS, INT32, KNOWN_AT, KNOWN_BOUNDED, KNOWN_BYTES, KNOWN_CODEC, KNOWN_HIGH, KNOWN_KIND, KNOWN_LOW, KNOWN_NULLS, LIST, MAX_MEMBERS, NUMBER, RECORD_FACTS, SET, SMALL_NUMBER, STRUCT
+from pregao.lake.storage.fast_parquet.columns import (
+    BINARY,
+    BYTE,
+    DEEPEST,
+    DOUBLE,
+    FALSE,
+    GROUP_ROWS,
+    INT32,
+    KNOWN_AT,
+    KNOWN_BOUNDED,
+    KNOWN_BYTES,
+    KNOWN_CODEC,
+    KNOWN_HIGH,
+    KNOWN_KIND,
+    KNOWN_LOW,
+    KNOWN_NULLS,
+    LIST,
+    MAX_MEMBERS,
+    NUMBER,
+    RECORD_FACTS,
+    SET,
+    SMALL_NUMBER,
+    STRUCT,
+)
 
 BROKEN = -1
 MAX_MEMBER = (1 << 15) - 1

@@ -8,8 +8,50 @@ from __future__ import annotations
 import numpy as np
 
 from pregao._njit import njit, part
-from pregao.lake.storage.fast_parquet._kernels import put_bytes, put_field, put_plain, put_signed, put_varint
-from pregao.lake.storage.fast_parquet.columns import AT, BINARY, BYTES, CODING, COLUMN, DATA_PAGE, DICTIONARY, DICTIONARY_BYTES, DICTIONARY_PAGE, FIRST_PAGE, HIGH, INDEX_AT, INDEX_BYTES, INT32, LIST, LOW, NULLS, NUMBER, OFFSETS_AT, OFFSETS_BYTES, PAGE_AT, PAGE_BYTES, PAGE_HIGH, PAGE_LOW, PAGE_NULLS, PAGE_ROW, PAGE_VALUES, PAGES, PLAIN, RLE, ROWS, SMALL_NUMBER, STRUCT, TRUE, UNCOMPRESSED
+from pregao.lake.storage.fast_parquet._kernels import (
+    put_bytes,
+    put_field,
+    put_plain,
+    put_signed,
+    put_varint,
+)
+from pregao.lake.storage.fast_parquet.columns import (
+    AT,
+    BINARY,
+    BYTES,
+    CODING,
+    COLUMN,
+    DATA_PAGE,
+    DICTIONARY,
+    DICTIONARY_BYTES,
+    DICTIONARY_PAGE,
+    FIRST_PAGE,
+    HIGH,
+    INDEX_AT,
+    INDEX_BYTES,
+    INT32,
+    LIST,
+    LOW,
+    NULLS,
+    NUMBER,
+    OFFSETS_AT,
+    OFFSETS_BYTES,
+    PAGE_AT,
+    PAGE_BYTES,
+    PAGE_HIGH,
+    PAGE_LOW,
+    PAGE_NULLS,
+    PAGE_ROW,
+    PAGE_VALUES,
+    PAGES,
+    PLAIN,
+    RLE,
+    ROWS,
+    SMALL_NUMBER,
+    STRUCT,
+    TRUE,
+    UNCOMPRESSED,
+)
 
 
 @part

@@ -7,15 +7,14 @@ Rows of a file as flat integer arrays, convertible to Arrow tables.
 
 from __future__ import annotations
 
-from typing import Any
-import pyarrow as pa
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
 import pyarrow as pa
-from pregao.arrays import BoolArray, Int64Array
 
+from pregao.arrays import BoolArray, Int64Array
 
 # Physical types of columns.
 INT32, INT64, TEXT = 1, 2, 6

@@ -22,8 +22,30 @@ import pyarrow.parquet as pq
 
 from pregao.arrays import Int64Array, Uint8Array
 from pregao.lake.storage.fast_parquet import _decoding_kernels, _footer_kernels
-from pregao.lake.storage.fast_parquet.columns import BINARY, GROUP_FACTS, GROUP_ROWS, INT32, INT64, KNOWN_AT, KNOWN_BOUNDED, KNOWN_BYTES, KNOWN_CODEC, KNOWN_FACTS, KNOWN_HIGH, KNOWN_KIND, KNOWN_LOW, LIST, MAX_MEMBERS, NUMBER, RECORD_FACTS, SMALL_NUMBER, TEXT, UNCOMPRESSED
-from pregao.lake.storage.fast_parquet.columns import FlatColumn, FlatRows
+from pregao.lake.storage.fast_parquet.columns import (
+    BINARY,
+    GROUP_FACTS,
+    GROUP_ROWS,
+    INT32,
+    INT64,
+    KNOWN_AT,
+    KNOWN_BOUNDED,
+    KNOWN_BYTES,
+    KNOWN_CODEC,
+    KNOWN_FACTS,
+    KNOWN_HIGH,
+    KNOWN_KIND,
+    KNOWN_LOW,
+    LIST,
+    MAX_MEMBERS,
+    NUMBER,
+    RECORD_FACTS,
+    SMALL_NUMBER,
+    TEXT,
+    UNCOMPRESSED,
+    FlatColumn,
+    FlatRows,
+)
 
 _WRITER = b"pregao version "
 _TAIL = 64 << 10

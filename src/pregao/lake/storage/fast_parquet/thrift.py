@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pregao.lake.storage.fast_parquet.columns import BINARY, LIST, NUMBER, SMALL_NUMBER, STRUCT, TRUE
+from pregao.lake.storage.fast_parquet.columns import (
+    BINARY,
+    LIST,
+    NUMBER,
+    SMALL_NUMBER,
+    STRUCT,
+    TRUE,
+)
 
 _BYTE = 3
 

@@ -19,8 +19,19 @@ import pyarrow as pa
 from pregao._version import __version__
 from pregao.arrays import Int64Array, Uint8Array
 from pregao.lake.storage.fast_parquet import _chunk_kernels, _index_kernels
-from pregao.lake.storage.fast_parquet.columns import kind_of
-from pregao.lake.storage.fast_parquet.columns import BLOCK, CHUNK_FACTS, COLUMN, DELTA, DICTIONARY, FIRST_PAGE, PAGE_FACTS, PAGE_ROWS, PLAIN, TEXT
+from pregao.lake.storage.fast_parquet.columns import (
+    BLOCK,
+    CHUNK_FACTS,
+    COLUMN,
+    DELTA,
+    DICTIONARY,
+    FIRST_PAGE,
+    PAGE_FACTS,
+    PAGE_ROWS,
+    PLAIN,
+    TEXT,
+    kind_of,
+)
 from pregao.lake.storage.fast_parquet.thrift import ThriftStruct, record
 
 _MAGIC = b"PAR1"
@@ -58,7 +69,7 @@ class FlatWriter:
 
     ``delta_coded`` are the columns stored with delta encoding, ``plain`` those stored with plain
     encoding; all others are dictionary-encoded. ``bounded`` are those with minima and maxima. Rows
-    sorted by the column ``apart`` are split into row groups by `group_starts`.
+    sorted by the column ``separate`` are split into row groups by `group_starts`.
     """
 
     def __init__(
